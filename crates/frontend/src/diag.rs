@@ -1,0 +1,149 @@
+//! Diagnostics as plain data, and the one function that draws them.
+//!
+//! Everything in the frontend that can fail returns `Diagnostic`s; nothing else knows how they look.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::source::{Source, Span};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// Whose fault it is: the PTX is wrong, or it is right and we cannot do it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Wrong,
+    Unsupported,
+}
+
+/// A place in the source with a remark; the remark may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    pub span: Span,
+    pub text: String,
+}
+
+/// One finding. The first label is the place that is to blame; the others explain it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    pub kind: Kind,
+    pub message: String,
+    pub labels: Vec<Label>,
+    pub notes: Vec<String>,
+}
+
+impl Diagnostic {
+    pub fn error(message: impl Into<String>) -> Self {
+        Diagnostic {
+            severity: Severity::Error,
+            kind: Kind::Wrong,
+            message: message.into(),
+            labels: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    pub fn warning(message: impl Into<String>) -> Self {
+        Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::error(message)
+        }
+    }
+
+    /// `what` is not supported yet.
+    pub fn unsupported(what: impl std::fmt::Display) -> Self {
+        let message = format!("{what} is not supported yet");
+        Diagnostic {
+            kind: Kind::Unsupported,
+            ..Diagnostic::error(message)
+        }
+    }
+
+    #[must_use]
+    pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.labels.push(Label {
+            span,
+            text: text.into(),
+        });
+        self
+    }
+
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Where the fault lies, if it lies in the source at all.
+    pub fn span(&self) -> Option<Span> {
+        self.labels.first().map(|label| label.span)
+    }
+}
+
+/// Draws a diagnostic as rustc would.
+pub fn render(diagnostic: &Diagnostic, source: &Source, color: bool) -> String {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let mut group = Group::with_title(level.primary_title(printable(&diagnostic.message)));
+    if !diagnostic.labels.is_empty() {
+        group = group.element(snippet(diagnostic, source));
+    }
+    let notes = diagnostic.notes.iter();
+    let group = notes.fold(group, |group, note| {
+        group.element(Level::NOTE.message(printable(note)))
+    });
+    let renderer = if color {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
+    renderer.render(&[group])
+}
+
+fn snippet<'a>(
+    diagnostic: &'a Diagnostic,
+    source: &'a Source,
+) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+    let labels = diagnostic.labels.iter().enumerate();
+    let annotations = labels.map(|(idx, label)| {
+        let kind = if idx == 0 {
+            AnnotationKind::Primary
+        } else {
+            AnnotationKind::Context
+        };
+        let annotation = kind.span(clamp(label.span, source.text()));
+        match label.text.as_str() {
+            "" => annotation,
+            text => annotation.label(printable(text)),
+        }
+    });
+    Snippet::source(source.text())
+        .path(source.name())
+        .annotations(annotations)
+}
+
+/// annotate-snippets panics on spans that end past the text or inside a character.
+fn clamp(span: Span, text: &str) -> std::ops::Range<usize> {
+    let start = text.floor_char_boundary(span.start as usize);
+    let end = text.ceil_char_boundary(span.end as usize);
+    start..end.max(start)
+}
+
+/// Messages quote the source, which may hold control characters.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_control() && c != '\n' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
+}

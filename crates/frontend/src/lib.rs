@@ -1,0 +1,11 @@
+//! PTX text to AST to IR.
+//!
+//! `parse` turns text into the AST of `ast`: first only the skeleton of a module, later the bodies
+//! of the functions in use. `isa` knows the instructions, `translate` makes IR of them. Everything
+//! that can be wrong with a module is reported as a `diag::Diagnostic`.
+
+#![forbid(unsafe_code)]
+
+pub mod ast;
+pub mod diag;
+pub mod source;
