@@ -1,0 +1,4 @@
+//! The `ptxjit` command.
+#![forbid(unsafe_code)]
+
+fn main() {}

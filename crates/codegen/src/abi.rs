@@ -1,0 +1,316 @@
+//! The contract between compiled code and the runtime that calls it.
+//!
+//! # Running a CTA
+//!
+//! A *gang* is `G` consecutive threads (by linear index) of a CTA; a CTA of `n` threads has `ceil(n / G)` gangs. Compiled code is one
+//! function per kernel variant, entered as `enter(cta, state, first_gang, end_gang)`: for each gang in the range whose
+//! mask in [`CtaContext::masks`] is not zero it resumes the lanes of the mask at `state` (0 is the kernel's entry, others
+//! index [`CompiledKernel::resume_points`]), and runs them until each has ended or waits.
+//!
+//! * A lane that waits has stored its live values in its *context slots* and the number of its resume point in
+//!   `lane_states[thread]`. If fewer lanes waited together than the mask the gang was entered with,
+//!   [`LaneState::PARTIAL`] is or-ed to the number.
+//! * A lane that ended has `lane_states[thread] == LaneState::EXITED`.
+//! * Lanes may be resumed together only if their resume point is the same and their slots listed in
+//!   [`ResumePoint::uniforms`] hold equal bytes. That is certain for lanes of one gang that waited without `PARTIAL`.
+//! * What a lane waits for is the business of the runtime: it reads operands from slots, writes results to slots, and
+//!   enters the lanes again at the same number. `Ready` and `Yield` points may be entered at once.
+//!
+//! The return value is 0, or 1 if the CTA must stop: then the `fault_*` fields say why. A hardware fault (an access to
+//! an unmapped page of the arena) shows as a signal whose pc lies in [`CompiledKernel::code`].
+//!
+//! # Slots
+//!
+//! Each gang has a frame of `frame_size` bytes at `slots + gang * frame_size`. A slot at `offset` holds `G` elements side by
+//! side: 8 bytes each for `B64`, else 4 bytes each (a `B1` is 0 or all ones, narrow values are zero-extended).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ptxjit_ir::{BarrierOp, Builtin, SrcLoc, Type, VarId, FuncId, WarpOp};
+
+/// Entry point of compiled code: `(cta, state, first_gang, end_gang) -> 0 | 1`.
+pub type EnterFn = unsafe extern "C" fn(*mut CtaContext, u32, u32, u32) -> u32;
+
+/// States of a lane beside resume-point numbers.
+#[derive(Copy, Clone, Debug)]
+pub struct LaneState;
+
+impl LaneState {
+    /// The thread has not started.
+    pub const ENTRY: u16 = 0;
+    /// Set when a lane waited with fewer lanes than its gang was entered with.
+    pub const PARTIAL: u16 = 0x8000;
+    /// The thread has ended.
+    pub const EXITED: u16 = 0xffff;
+}
+
+/// Everything compiled code reaches. One per CTA in flight; the runtime fills it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CtaContext {
+    /// Host address of the parameter block (also mapped as the `.param` window).
+    pub params: u64,
+    /// Values of [`CompiledKernel::symbols`], in order.
+    pub symbols: *const u64,
+    /// First address of the arena, a multiple of its size.
+    pub arena_base: u64,
+    /// log2 of the arena's size.
+    pub arena_bits: u64,
+    /// Generic address of offset 0 of this CTA's `.shared` window; at least 2 GB on both sides are unmapped or its own.
+    pub shared_base: u64,
+    /// Generic address of offset 0 of the module's `.const` window.
+    pub const_base: u64,
+    /// Generic address of offset 0 of thread 0's `.local` window.
+    pub local_base: u64,
+    /// Distance from one thread's local window to the next.
+    pub local_stride: u64,
+    /// Per thread: offset of the top of its dynamic stack in its local window (grows upward).
+    pub stack_top: *mut u32,
+    /// Context slots.
+    pub slots: *mut u8,
+    /// Per thread: its state. Padded to a multiple of 32 threads with `EXITED`.
+    pub lane_states: *mut u16,
+    /// Per gang: the lanes to enter, bit i for lane i.
+    pub masks: *mut u32,
+    /// Per thread, padded to a multiple of 32: `%tid.x`.
+    pub tid_x: *const u32,
+    /// `%tid.y`.
+    pub tid_y: *const u32,
+    /// `%tid.z`.
+    pub tid_z: *const u32,
+    /// 64 bytes of zeros and junk that loads and stores of inactive lanes are sent to; 64-byte aligned.
+    pub junk: *mut u8,
+    /// Not zero when compiled code shall leave at the next poll (cancellation).
+    pub poll: *const u32,
+    /// Functions of the runtime.
+    pub fns: *const RuntimeFns,
+    /// The runtime's own data.
+    pub user: *mut core::ffi::c_void,
+    /// `%ntid`.
+    pub ntid: [u32; 3],
+    /// `%nctaid`.
+    pub nctaid: [u32; 3],
+    /// `%ctaid`.
+    pub ctaid: [u32; 3],
+    /// Threads in the CTA.
+    pub n_threads: u32,
+    /// `%nclusterid`.
+    pub nclusterid: [u32; 3],
+    /// `%cluster_nctaid`.
+    pub cluster_nctaid: [u32; 3],
+    /// `%clusterid`.
+    pub clusterid: [u32; 3],
+    /// `%cluster_ctaid`.
+    pub cluster_ctaid: [u32; 3],
+    /// `%cluster_ctarank`.
+    pub cluster_ctarank: u32,
+    /// `%is_explicit_cluster`: 0 or 1.
+    pub is_explicit_cluster: u32,
+    /// `%gridid`.
+    pub gridid: u64,
+    /// `%smid`: number of the worker.
+    pub smid: u32,
+    /// `%nsmid`: number of workers.
+    pub nsmid: u32,
+    /// `%envreg0` … `%envreg31`.
+    pub envreg: [u32; 32],
+    /// `%dynamic_smem_size`.
+    pub dynamic_smem_size: u32,
+    /// `%total_smem_size`.
+    pub total_smem_size: u32,
+    /// Written by compiled code when it enters a gang: for fault reports.
+    pub current_gang: u32,
+    /// Written with `current_gang`: the mask it was entered with.
+    pub current_mask: u32,
+    /// Why the code returned 1: a [`FaultKind`] as a number.
+    pub fault_kind: u32,
+    /// Source location of the fault.
+    pub fault_loc: u32,
+    /// Gang of the fault.
+    pub fault_gang: u32,
+    /// Lanes of the gang that are at fault.
+    pub fault_mask: u32,
+    /// The bad address, if there is one.
+    pub fault_addr: u64,
+}
+
+/// Why compiled code stopped its CTA.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum FaultKind {
+    /// No fault.
+    None = 0,
+    /// An address outside device memory.
+    BadAddress = 1,
+    /// `trap`.
+    Trap = 2,
+    /// Control reached a place the program promised it would not.
+    Unreachable = 3,
+    /// The thread's local memory is used up (recursion, `alloca`).
+    StackOverflow = 4,
+    /// An indirect call through a pointer that is no function of the expected signature.
+    BadCallTarget = 5,
+    /// A runtime function asked to stop; the runtime has recorded why.
+    Runtime = 6,
+    /// Cancelled through `poll`.
+    Cancelled = 7,
+}
+
+/// Functions that compiled code calls. All take the context first.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct RuntimeFns {
+    /// A [`Builtin`] (by its position in `Builtin::ALL`) for one thread (linear index): arguments in, result out in `args[0]`. Returns 0, or 1 to stop
+    /// with `FaultKind::Runtime`.
+    pub builtin: unsafe extern "C" fn(cta: *mut CtaContext, builtin: u32, thread: u32, args: *mut u64, loc: u32) -> u32,
+    /// `%clock64`.
+    pub clock64: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
+    /// `%globaltimer`, nanoseconds.
+    pub globaltimer: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
+    /// Under `memcheck`: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics) at `addrs[lane]` for each lane of `mask` of gang
+    /// `gang`. Returns 0, or 1 to stop with `FaultKind::Runtime`.
+    pub check_access:
+        unsafe extern "C" fn(cta: *mut CtaContext, addrs: *const u64, mask: u32, size: u32, write: u32, gang: u32, loc: u32) -> u32,
+}
+
+impl fmt::Debug for RuntimeFns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RuntimeFns")
+    }
+}
+
+/// What a compiled variant takes for granted about its launches.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Facts {
+    /// `ntid.y == ntid.z == 1`.
+    pub one_dimensional: bool,
+    /// The gang width divides `ntid.x`: a gang never spans two rows, and every gang is full.
+    pub whole_rows: bool,
+    /// The gang width divides the number of threads: every gang is full.
+    pub whole_gangs: bool,
+    /// `%ctaid.x * %ntid.x + %tid.x` never exceeds `i32::MAX`.
+    pub small_grid: bool,
+}
+
+/// How to compile.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct CompileOptions {
+    /// Gang width: 1, 4, 8, 16, 32, or none to let the cost model choose.
+    pub gang: Option<u32>,
+    /// Launch facts.
+    pub facts: Facts,
+    /// Call `check_access` before every access.
+    pub memcheck: bool,
+}
+
+/// A value that the runtime needs of a waiting lane.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Operand {
+    /// The same for all lanes.
+    Const(u64),
+    /// In a slot.
+    Slot {
+        /// Offset in the gang's frame.
+        offset: u32,
+        /// Type of the element.
+        ty: Type,
+    },
+}
+
+/// What lanes at a resume point wait for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ResumeKind {
+    /// Nothing (a call or a return continues here).
+    Ready,
+    /// Another thread's progress: the lane spun for a while. `nanosleep` too.
+    Yield,
+    /// A CTA barrier. Operands: id, count (0: all threads), predicate (for reductions); results as the op has.
+    Barrier {
+        /// Which.
+        op: BarrierOp,
+        /// `.aligned` or `bar.`.
+        aligned: bool,
+    },
+    /// A warp operation. Operands: the op's, then the member mask if `sync`.
+    Warp {
+        /// Which.
+        op: WarpOp,
+        /// Has a member mask.
+        sync: bool,
+        /// Operand type (of `match`).
+        ty: Type,
+    },
+}
+
+/// A place where lanes wait and are resumed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResumePoint {
+    /// What for.
+    pub kind: ResumeKind,
+    /// The PTX statement.
+    pub loc: SrcLoc,
+    /// What the runtime reads.
+    pub operands: Vec<Operand>,
+    /// What the runtime writes before resuming: (slot offset, type).
+    pub results: Vec<(u32, Type)>,
+    /// Slots that must be equal among lanes resumed together.
+    pub uniforms: Vec<(u32, Type)>,
+}
+
+/// What a symbol of compiled code stands for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum SymbolRef {
+    /// Generic address of a `.global` variable, window offset of a `.const` one.
+    Var(VarId),
+    /// Generic address of a function's descriptor: 16 bytes whose first word is the function's module-wide number plus one.
+    Func(FuncId),
+}
+
+/// A kernel variant in executable memory.
+pub struct CompiledKernel {
+    /// Gang width.
+    pub gang: u32,
+    /// What it takes for granted.
+    pub facts: Facts,
+    /// Entry point.
+    pub enter: EnterFn,
+    /// Executable range.
+    pub code: std::ops::Range<usize>,
+    /// (code offset, location), ascending: the location holds up to the next offset.
+    pub locs: Vec<(u32, SrcLoc)>,
+    /// Resume points; number 0 is the entry.
+    pub resume_points: Vec<ResumePoint>,
+    /// Bytes of context slots per gang.
+    pub frame_size: u32,
+    /// Symbols whose values the runtime puts in `CtaContext::symbols`.
+    pub symbols: Vec<SymbolRef>,
+    /// Window offsets of shared variables, and the static size.
+    pub shared: ptxjit_ir::SharedLayout,
+    /// Bytes of each thread's local window that have a fixed place; the dynamic stack starts here.
+    pub local_static: u32,
+    /// The code uses the dynamic stack.
+    pub uses_stack: bool,
+    /// Run with subnormals flushed (MXCSR FTZ and DAZ).
+    pub flush_denormals: bool,
+    /// Remarks for `dump`: why this width, what is varying and why.
+    pub notes: Vec<String>,
+    /// CLIF and machine code text, if asked for.
+    pub listings: BTreeMap<&'static str, String>,
+    /// Keeps the code alive.
+    pub(crate) _module: Box<dyn Send + Sync>,
+}
+
+impl CompiledKernel {
+    /// The source location of a pc inside `code`.
+    pub fn loc_of(&self, pc: usize) -> Option<SrcLoc> {
+        let offset = u32::try_from(pc.checked_sub(self.code.start)?).ok()?;
+        let idx = self.locs.partition_point(|&(start, _)| start <= offset);
+        idx.checked_sub(1).map(|idx| self.locs[idx].1)
+    }
+}
+
+/// A builtin's number in `RuntimeFns::builtin`.
+pub fn builtin_number(builtin: Builtin) -> u32 {
+    Builtin::ALL.iter().position(|&b| b == builtin).expect("every builtin is in ALL") as u32
+}

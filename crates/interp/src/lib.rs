@@ -1,0 +1,1 @@
+//! The plain, slow meaning of the IR: the oracle.

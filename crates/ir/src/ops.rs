@@ -1,0 +1,385 @@
+//! The ops of the IR, grouped by the shape of their operands.
+
+/// What an instruction does beside computing its results.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Nothing: may be moved, merged, removed.
+    Pure,
+    /// Reads memory that others may write.
+    Read,
+    /// Writes memory, orders memory, or must stay in its place for another reason.
+    Write,
+    /// Like `Write`, and depends on which threads execute it together.
+    Convergent,
+}
+
+macro_rules! ops {
+    ($($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $op:ident = $text:literal;)* })*) => {$(
+        $(#[$meta])*
+        #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+        pub enum $name { $($(#[$doc])* $op,)* }
+
+        impl $name {
+            /// The name that the printer writes.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$op => $text,)* }
+            }
+
+            /// All ops of this group.
+            pub const ALL: &'static [$name] = &[$($name::$op,)*];
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    )*};
+}
+
+ops! {
+    /// One integer in, one integer out.
+    pub enum IntUnaryOp {
+        /// Bitwise complement; of a `B1` logical not.
+        Not = "not";
+        /// Two's complement negation, wrapping.
+        Neg = "ineg";
+        /// Absolute value, wrapping for the minimum.
+        Abs = "iabs";
+        /// Number of one bits, result `B32`.
+        Popc = "popc";
+        /// Number of leading zeros, the width for zero, result `B32`.
+        Clz = "clz";
+        /// Bit reversal.
+        Brev = "brev";
+    }
+
+    /// Two integers of one type in, one out.
+    pub enum IntBinaryOp {
+        /// Wrapping addition.
+        Add = "iadd";
+        /// Wrapping subtraction.
+        Sub = "isub";
+        /// Low half of the product.
+        Mul = "imul";
+        /// High half of the unsigned product.
+        UmulHi = "umulhi";
+        /// High half of the signed product.
+        SmulHi = "smulhi";
+        /// Full unsigned product: the result has twice the width (`B16` or `B32` operands).
+        UmulWide = "umulwide";
+        /// Full signed product: the result has twice the width (`B16` or `B32` operands).
+        SmulWide = "smulwide";
+        /// Unsigned quotient; all ones for a zero divisor.
+        Udiv = "udiv";
+        /// Signed quotient toward zero; all ones for a zero divisor, the minimum for minimum / -1.
+        Sdiv = "sdiv";
+        /// Unsigned remainder; all ones for a zero divisor at `B32`, the dividend at other widths.
+        Urem = "urem";
+        /// Signed remainder, the sign of the dividend; zero divisor as `Urem`; 0 for minimum % -1.
+        Srem = "srem";
+        /// Bitwise and.
+        And = "and";
+        /// Bitwise or.
+        Or = "or";
+        /// Bitwise exclusive or.
+        Xor = "xor";
+        /// Shift left; the count (second operand, always `B32`) is unsigned and a count of the width or more gives 0.
+        Shl = "shl";
+        /// Logical shift right; the count is `B32`; the width or more gives 0.
+        Ushr = "ushr";
+        /// Arithmetic shift right; the count is `B32`; the width or more fills with the sign.
+        Sshr = "sshr";
+        /// Signed minimum.
+        Smin = "smin";
+        /// Signed maximum.
+        Smax = "smax";
+        /// Unsigned minimum.
+        Umin = "umin";
+        /// Unsigned maximum.
+        Umax = "umax";
+        /// Signed addition, clamped to the type's range.
+        SaddSat = "saddsat";
+        /// Signed subtraction, clamped to the type's range.
+        SsubSat = "ssubsat";
+    }
+
+    /// Three `B32` (or as said) in, one out.
+    pub enum IntTernaryOp {
+        /// Funnel shift left: the high word of `b:a << min(c, 32)` for operands (a, b, c).
+        ShfL = "shf.l";
+        /// Funnel shift right: the low word of `b:a >> min(c, 32)`.
+        ShfR = "shf.r";
+        /// Byte permute of (a, b) with the selectors of c, default mode of `prmt`.
+        Prmt = "prmt";
+        /// `bfe.u` at `B32` or `B64`; position and length are `B32`, of which the low byte counts.
+        UBfe = "ubfe";
+        /// `bfe.s` at `B32` or `B64`.
+        SBfe = "sbfe";
+        /// `fns`: (mask, base, offset).
+        Fns = "fns";
+        /// Four-way byte dot product, both unsigned.
+        Dp4aUU = "dp4a.uu";
+        /// First operand unsigned, second signed.
+        Dp4aUS = "dp4a.us";
+        /// First operand signed, second unsigned.
+        Dp4aSU = "dp4a.su";
+        /// Both signed.
+        Dp4aSS = "dp4a.ss";
+        /// Two-way dot product of the halves of a with bytes 0, 1 of b; both unsigned.
+        Dp2aLoUU = "dp2a.lo.uu";
+        /// `dp2a.lo`, a unsigned, b signed.
+        Dp2aLoUS = "dp2a.lo.us";
+        /// `dp2a.lo`, a signed, b unsigned.
+        Dp2aLoSU = "dp2a.lo.su";
+        /// `dp2a.lo`, both signed.
+        Dp2aLoSS = "dp2a.lo.ss";
+        /// Bytes 2, 3 of b.
+        Dp2aHiUU = "dp2a.hi.uu";
+        /// `dp2a.hi`, a unsigned, b signed.
+        Dp2aHiUS = "dp2a.hi.us";
+        /// `dp2a.hi`, a signed, b unsigned.
+        Dp2aHiSU = "dp2a.hi.su";
+        /// `dp2a.hi`, both signed.
+        Dp2aHiSS = "dp2a.hi.ss";
+    }
+
+    /// Change of width.
+    pub enum ResizeOp {
+        /// Keep the low bits.
+        Trunc = "trunc";
+        /// Zero-extend; a `B1` becomes 0 or 1.
+        Uext = "uext";
+        /// Sign-extend; a `B1` becomes 0 or all ones.
+        Sext = "sext";
+    }
+
+    /// Integer comparison, result `B1`.
+    pub enum CompareOp {
+        /// Equal.
+        Eq = "eq";
+        /// Not equal.
+        Ne = "ne";
+        /// Signed less.
+        Slt = "slt";
+        /// Signed less or equal.
+        Sle = "sle";
+        /// Signed greater.
+        Sgt = "sgt";
+        /// Signed greater or equal.
+        Sge = "sge";
+        /// Unsigned less.
+        Ult = "ult";
+        /// Unsigned less or equal.
+        Ule = "ule";
+        /// Unsigned greater.
+        Ugt = "ugt";
+        /// Unsigned greater or equal.
+        Uge = "uge";
+    }
+
+    /// Floating-point comparison, result `B1`. The plain ones are false if an operand is NaN (also `Ne`), the `U` ones true.
+    pub enum FloatCompareOp {
+        /// Ordered and equal.
+        Eq = "feq";
+        /// Ordered and not equal.
+        Ne = "fne";
+        /// Ordered and less.
+        Lt = "flt";
+        /// Ordered and less or equal.
+        Le = "fle";
+        /// Ordered and greater.
+        Gt = "fgt";
+        /// Ordered and greater or equal.
+        Ge = "fge";
+        /// Unordered or equal.
+        Equ = "fequ";
+        /// Unordered or not equal.
+        Neu = "fneu";
+        /// Unordered or less.
+        Ltu = "fltu";
+        /// Unordered or less or equal.
+        Leu = "fleu";
+        /// Unordered or greater.
+        Gtu = "fgtu";
+        /// Unordered or greater or equal.
+        Geu = "fgeu";
+        /// No operand is NaN.
+        Num = "fnum";
+        /// An operand is NaN.
+        Nan = "fnan";
+    }
+
+    /// One float in, one out, of the same format.
+    pub enum FloatUnaryOp {
+        /// Flip the sign bit (after flushing under `.ftz`); NaN payloads stay.
+        Neg = "fneg";
+        /// Clear the sign bit (after flushing under `.ftz`); NaN payloads stay.
+        Abs = "fabs";
+        /// Clamp to [+0, 1]; NaN and -0 to +0.
+        Sat = "fsat";
+        /// Negative values and -0 to +0, NaN to the canonical NaN.
+        Relu = "frelu";
+        /// The value itself, flushed under `.ftz`.
+        Copy = "fcopy";
+        /// Round to an integral value in the mode's direction; the sign of zero is kept.
+        RoundInt = "frint";
+        /// Correctly rounded square root.
+        Sqrt = "fsqrt";
+        /// `rcp.approx`; at F64 the `.ftz` form that keeps 20 mantissa bits.
+        RcpApprox = "rcp.approx";
+        /// `sqrt.approx`.
+        SqrtApprox = "sqrt.approx";
+        /// `rsqrt.approx`; at F64 with `.ftz` the low word of the result is zero.
+        RsqrtApprox = "rsqrt.approx";
+        /// `sin.approx`.
+        SinApprox = "sin.approx";
+        /// `cos.approx`.
+        CosApprox = "cos.approx";
+        /// `lg2.approx`.
+        Lg2Approx = "lg2.approx";
+        /// `ex2.approx`.
+        Ex2Approx = "ex2.approx";
+        /// `tanh.approx`.
+        TanhApprox = "tanh.approx";
+    }
+
+    /// Two floats in, one out, of the same format.
+    pub enum FloatBinaryOp {
+        /// Sum.
+        Add = "fadd";
+        /// Difference.
+        Sub = "fsub";
+        /// Product.
+        Mul = "fmul";
+        /// Correctly rounded quotient.
+        Div = "fdiv";
+        /// `div.approx`: a * (1/b), 2 ulp, 0 for |b| > 2^126.
+        DivApprox = "div.approx";
+        /// `div.full`: 2 ulp over the full range.
+        DivFull = "div.full";
+        /// Minimum; a NaN operand gives the other one, two give the canonical NaN; -0 < +0.
+        Min = "fmin";
+        /// Maximum, likewise.
+        Max = "fmax";
+        /// Minimum; any NaN gives the canonical NaN.
+        MinNan = "fmin.nan";
+        /// Maximum; any NaN gives the canonical NaN.
+        MaxNan = "fmax.nan";
+    }
+
+    /// Read-modify-write of one memory element, result the old value.
+    pub enum AtomicOp {
+        /// Store the operand.
+        Exch = "exch";
+        /// Store the second operand if the old value equals the first, by bits.
+        Cas = "cas";
+        /// Add.
+        Add = "add";
+        /// `old >= b ? 0 : old + 1`.
+        Inc = "inc";
+        /// `old == 0 || old > b ? b : old - 1`.
+        Dec = "dec";
+        /// Minimum, as the format says.
+        Min = "min";
+        /// Maximum, as the format says.
+        Max = "max";
+        /// Bitwise and.
+        And = "and";
+        /// Bitwise or.
+        Or = "or";
+        /// Bitwise exclusive or.
+        Xor = "xor";
+    }
+
+    /// CTA barriers.
+    pub enum BarrierOp {
+        /// `barrier.sync`: arrive and wait.
+        Sync = "sync";
+        /// `barrier.arrive`: arrive only.
+        Arrive = "arrive";
+        /// `barrier.red.popc`: result `B32`.
+        RedPopc = "red.popc";
+        /// `barrier.red.and`: result `B1`.
+        RedAnd = "red.and";
+        /// `barrier.red.or`: result `B1`.
+        RedOr = "red.or";
+    }
+
+    /// Operations among the lanes of a warp. The `.sync` forms carry the member mask as their last operand.
+    pub enum WarpOp {
+        /// `shfl.up` (a, b, c): results `B32`, `B1`.
+        ShflUp = "shfl.up";
+        /// `shfl.down`.
+        ShflDown = "shfl.down";
+        /// `shfl.bfly`.
+        ShflBfly = "shfl.bfly";
+        /// `shfl.idx`.
+        ShflIdx = "shfl.idx";
+        /// `vote.all` (p): result `B1`.
+        VoteAll = "vote.all";
+        /// `vote.any`.
+        VoteAny = "vote.any";
+        /// `vote.uni`.
+        VoteUni = "vote.uni";
+        /// `vote.ballot`: result `B32`.
+        Ballot = "vote.ballot";
+        /// `match.any` (a of `B32` or `B64`): result `B32`.
+        MatchAny = "match.any";
+        /// `match.all`: results `B32`, `B1`.
+        MatchAll = "match.all";
+        /// `redux` add.
+        ReduxAdd = "redux.add";
+        /// `redux` unsigned minimum.
+        ReduxUmin = "redux.umin";
+        /// `redux` unsigned maximum.
+        ReduxUmax = "redux.umax";
+        /// `redux` signed minimum.
+        ReduxSmin = "redux.smin";
+        /// `redux` signed maximum.
+        ReduxSmax = "redux.smax";
+        /// `redux` and.
+        ReduxAnd = "redux.and";
+        /// `redux` or.
+        ReduxOr = "redux.or";
+        /// `redux` exclusive or.
+        ReduxXor = "redux.xor";
+        /// `redux.min.f32`, NaNs ignored unless all are.
+        ReduxFmin = "redux.fmin";
+        /// `redux.max.f32`.
+        ReduxFmax = "redux.fmax";
+        /// `redux.min.NaN.f32`.
+        ReduxFminNan = "redux.fmin.nan";
+        /// `redux.max.NaN.f32`.
+        ReduxFmaxNan = "redux.fmax.nan";
+        /// `elect.sync`: results `B32` (leader), `B1`.
+        Elect = "elect";
+        /// `bar.warp.sync`: no result.
+        Sync = "bar.warp.sync";
+        /// `activemask`: result `B32`; takes no member mask and never waits.
+        ActiveMask = "activemask";
+    }
+
+    /// Device runtime functions that PTX calls by name.
+    pub enum Builtin {
+        /// `vprintf(format, args) -> b32`.
+        Vprintf = "vprintf";
+        /// `malloc(b64) -> b64`.
+        Malloc = "malloc";
+        /// `free(b64)`.
+        Free = "free";
+        /// `__assertfail(message, file, b32 line, function, b64 charsize)`: does not return.
+        AssertFail = "__assertfail";
+    }
+}
+
+impl WarpOp {
+    /// Number of operands without the member mask.
+    pub const fn n_args(self) -> usize {
+        match self {
+            WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => 3,
+            WarpOp::Elect | WarpOp::Sync | WarpOp::ActiveMask => 0,
+            _ => 1,
+        }
+    }
+}

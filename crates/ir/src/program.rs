@@ -1,0 +1,148 @@
+//! What a kernel needs beside its code: variables, signatures, parameters, attributes.
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::PrimaryMap;
+
+use crate::entities::{FuncId, SigId, VarId};
+use crate::function::Function;
+use crate::types::{Space, Type};
+
+/// One kernel and every device function it can reach.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The kernel.
+    pub entry: FuncId,
+    /// The kernel and the functions it can call, by module-wide number.
+    pub functions: BTreeMap<FuncId, Function>,
+    /// Signatures of indirect calls.
+    pub sigs: PrimaryMap<SigId, Signature>,
+    /// Functions whose address the module takes anywhere: what an indirect call may reach. All are in `functions` if the
+    /// program has an indirect call.
+    pub address_taken: Vec<FuncId>,
+    /// Variables that the code names. `.shared` ones get their place in the CTA's window from their order here.
+    pub vars: BTreeMap<VarId, Var>,
+    /// The kernel's parameters.
+    pub params: Vec<KernelParam>,
+    /// The kernel's attributes.
+    pub attrs: KernelAttrs,
+    /// The code uses warp operations without `.sync` or volatile shared memory and its `.target` is below `sm_70`: its
+    /// warps must run in lockstep.
+    pub lockstep: bool,
+}
+
+/// Types of an indirect callee's parameters and results.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Signature {
+    /// Parameter types after flattening.
+    pub params: Vec<Type>,
+    /// Result types after flattening.
+    pub rets: Vec<Type>,
+}
+
+/// A kernel parameter's place in the parameter block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelParam {
+    /// PTX name.
+    pub name: String,
+    /// Byte offset in the parameter block.
+    pub offset: u32,
+    /// Size in bytes.
+    pub size: u32,
+    /// Alignment in bytes.
+    pub align: u32,
+}
+
+/// Performance-tuning directives and declared limits of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KernelAttrs {
+    /// `.maxntid`: greatest number of threads, as the product.
+    pub max_threads: Option<u32>,
+    /// `.reqntid`.
+    pub req_ntid: Option<[u32; 3]>,
+    /// `.reqnctapercluster`.
+    pub req_cluster: Option<[u32; 3]>,
+    /// `.explicitcluster`.
+    pub explicit_cluster: bool,
+}
+
+/// A module-scope variable.
+#[derive(Clone, Debug)]
+pub struct Var {
+    /// PTX name.
+    pub name: String,
+    /// `.global`, `.const` or `.shared`.
+    pub space: Space,
+    /// Size in bytes; 0 for `extern` arrays without size.
+    pub size: u64,
+    /// Alignment in bytes.
+    pub align: u32,
+    /// `.extern .shared name[]`: starts where the static shared memory ends, aliasing the other such names.
+    pub dynamic_shared: bool,
+    /// Declared `.extern` and not defined in this module.
+    pub is_extern: bool,
+}
+
+/// The initial contents of a variable.
+#[derive(Clone, Debug, Default)]
+pub struct VarInit {
+    /// Leading bytes; the rest is zero.
+    pub bytes: Vec<u8>,
+    /// Addresses to fill in.
+    pub relocs: Vec<Reloc>,
+}
+
+/// An address inside an initialiser.
+#[derive(Clone, Debug)]
+pub struct Reloc {
+    /// Byte offset in the variable.
+    pub offset: u64,
+    /// How many bytes of the address to write, little-endian.
+    pub size: u8,
+    /// Right shift applied to the address first (for `mask()` initialisers that place one byte).
+    pub shift: u8,
+    /// Whose address.
+    pub target: RelocTarget,
+    /// Added to the address.
+    pub addend: i64,
+    /// `generic(name)`; otherwise the address in the target's own space. Equal for `.global`.
+    pub generic: bool,
+}
+
+/// Target of a relocation.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum RelocTarget {
+    /// A variable.
+    Var(VarId),
+    /// A function's descriptor.
+    Func(FuncId),
+}
+
+/// Where a program's `.shared` variables lie in the CTA's window.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SharedLayout {
+    /// Window offset of each variable.
+    pub offsets: BTreeMap<VarId, u32>,
+    /// Bytes taken by variables of known size: dynamic shared memory starts here.
+    pub static_size: u32,
+}
+
+impl SharedLayout {
+    /// Lays the program's shared variables out in order of their numbers, dynamic arrays last.
+    pub fn new(program: &Program) -> SharedLayout {
+        let mut layout = SharedLayout::default();
+        let shared = || program.vars.iter().filter(|(_, var)| var.space == Space::Shared);
+        let mut end = 0u32;
+        for (&id, var) in shared().filter(|(_, var)| !var.dynamic_shared) {
+            let offset = end.next_multiple_of(var.align.max(1));
+            layout.offsets.insert(id, offset);
+            end = offset + var.size as u32;
+        }
+        let align = shared().filter(|(_, var)| var.dynamic_shared).map(|(_, var)| var.align.max(16)).max();
+        layout.static_size = align.map_or(end, |align| end.next_multiple_of(align));
+        for (&id, _) in shared().filter(|(_, var)| var.dynamic_shared) {
+            layout.offsets.insert(id, layout.static_size);
+        }
+        layout
+    }
+}

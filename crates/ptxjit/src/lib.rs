@@ -1,0 +1,1 @@
+//! Runs CUDA-compiled PTX on CPUs.

@@ -1,0 +1,1 @@
+//! Device memory, faults and CTA scheduling.

@@ -1,0 +1,1 @@
+//! ptxjit's tests.
