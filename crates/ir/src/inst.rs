@@ -84,6 +84,8 @@ pub enum InstData {
     Nanosleep { arg: Value },
     /// `brkpt`, `pmevent` and other marks without effect on results.
     Nop,
+    /// Number of the resume point at the head of `block`, `B32`. Only after calls were lowered for the code generator.
+    StateOf { block: Block },
 }
 
 /// A branch target with its arguments.
@@ -125,6 +127,8 @@ pub enum Terminator {
     /// The thread ends.
     Exit,
     Trap(TrapKind),
+    /// Go on at the resume point with this number (`B32`). Only after calls were lowered for the code generator.
+    Dispatch(Value),
 }
 
 impl Terminator {
@@ -134,7 +138,7 @@ impl Terminator {
             Terminator::Jump(call) => SmallVec::from_slice(&[call]),
             Terminator::Brif { then_, else_, .. } => SmallVec::from_slice(&[then_, else_]),
             Terminator::Switch { targets, default, .. } => targets.iter().chain([default]).collect(),
-            Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) => SmallVec::new(),
+            Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) | Terminator::Dispatch(_) => SmallVec::new(),
         }
     }
 
@@ -144,7 +148,7 @@ impl Terminator {
             Terminator::Jump(call) => [call].into_iter().collect(),
             Terminator::Brif { then_, else_, .. } => [then_, else_].into_iter().collect(),
             Terminator::Switch { targets, default, .. } => targets.iter_mut().chain([default]).collect(),
-            Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) => SmallVec::new(),
+            Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) | Terminator::Dispatch(_) => SmallVec::new(),
         }
     }
 
@@ -153,6 +157,7 @@ impl Terminator {
         match self {
             Terminator::Brif { cond, .. } => f(*cond),
             Terminator::Switch { index, .. } => f(*index),
+            Terminator::Dispatch(state) => f(*state),
             Terminator::Ret(values) => values.iter().for_each(|&value| f(value)),
             Terminator::Jump(_) | Terminator::Exit | Terminator::Trap(_) => {}
         }
@@ -166,6 +171,7 @@ impl Terminator {
         match self {
             Terminator::Brif { cond, .. } => f(cond),
             Terminator::Switch { index, .. } => f(index),
+            Terminator::Dispatch(state) => f(state),
             Terminator::Ret(values) => values.iter_mut().for_each(&mut f),
             Terminator::Jump(_) | Terminator::Exit | Terminator::Trap(_) => {}
         }
@@ -186,6 +192,7 @@ impl InstData {
             | InstData::StackAddr { .. }
             | InstData::Fence { .. }
             | InstData::StackSave
+            | InstData::StateOf { .. }
             | InstData::Nop => SmallVec::new(),
             InstData::IntUnary { arg, .. }
             | InstData::Resize { arg, .. }
@@ -229,6 +236,7 @@ impl InstData {
             | InstData::StackAddr { .. }
             | InstData::Fence { .. }
             | InstData::StackSave
+            | InstData::StateOf { .. }
             | InstData::Nop => SmallVec::new(),
             InstData::IntUnary { arg, .. }
             | InstData::Resize { arg, .. }
@@ -267,6 +275,7 @@ impl InstData {
             | InstData::VarAddr { .. }
             | InstData::FuncAddr { .. }
             | InstData::StackAddr { .. }
+            | InstData::StateOf { .. }
             | InstData::IntUnary { .. }
             | InstData::IntBinary { .. }
             | InstData::IntTernary { .. }
