@@ -7,5 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
+pub mod parse;
 pub mod diag;
 pub mod source;

@@ -1,0 +1,149 @@
+//! Runs the pest grammar (`grammar/ptx.pest`) and wraps what it returns.
+//!
+//! This is the only file that knows pest. The rest of `parse` walks [`Node`]s, whose spans are offsets
+//! into the whole source although the grammar sees only a slice of it.
+
+use pest::Parser;
+use pest::error::{Error, ErrorVariant, InputLocation};
+use pest::iterators::Pair;
+
+use crate::diag::Diagnostic;
+use crate::source::{Source, Span};
+
+#[derive(pest_derive::Parser)]
+#[grammar = "../../../grammar/ptx.pest"]
+struct PtxGrammar;
+
+/// One matched rule.
+#[derive(Clone)]
+pub(super) struct Node<'a> {
+    pair: Pair<'a, Rule>,
+    base: u32,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn rule(&self) -> Rule {
+        self.pair.as_rule()
+    }
+
+    pub(super) fn text(&self) -> &'a str {
+        self.pair.as_str()
+    }
+
+    pub(super) fn span(&self) -> Span {
+        let span = self.pair.as_span();
+        Span::new(self.base + offset(span.start()), self.base + offset(span.end()))
+    }
+
+    pub(super) fn children(self) -> impl Iterator<Item = Node<'a>> {
+        let base = self.base;
+        self.pair.into_inner().map(move |pair| Node { pair, base })
+    }
+
+    /// The first part, which the rule must have.
+    pub(super) fn child(self) -> Node<'a> {
+        self.children().next().unwrap_or_else(|| unreachable!("the rule has a part"))
+    }
+}
+
+/// Matches `rule` against the text of `span`.
+pub(super) fn run(rule: Rule, source: &Source, span: Span) -> Result<Node<'_>, Diagnostic> {
+    let text = source.slice(span);
+    match PtxGrammar::parse(rule, text) {
+        Ok(mut pairs) => {
+            let pair = pairs.next().unwrap_or_else(|| unreachable!("a match has its rule"));
+            Ok(Node { pair, base: span.start })
+        }
+        Err(err) => Err(explain(&err, text, span.start)),
+    }
+}
+
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// Says in PTX terms what stood there and what was expected.
+fn explain(err: &Error<Rule>, text: &str, base: u32) -> Diagnostic {
+    let at = match err.location {
+        InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
+    };
+    let place = |start: usize, end: usize| Span::new(base + offset(start), base + offset(end));
+    let token = token_end(text, at);
+    let ErrorVariant::ParsingError { positives, .. } = &err.variant else {
+        return Diagnostic::error("this is nested too deeply").label(place(at, token), "");
+    };
+    let expected = expected(positives);
+    let last = text[..at].trim_end().len();
+    if positives.contains(&Rule::semi) && text[last..at].contains('\n') {
+        return Diagnostic::error("expected `;`").label(place(last, last), "the statement does not end here");
+    }
+    let found = match &text[at..token] {
+        "" => "the end".to_owned(),
+        found => format!("`{found}`"),
+    };
+    let message = match expected.as_str() {
+        "" => format!("unexpected {found}"),
+        expected => format!("expected {expected}, found {found}"),
+    };
+    Diagnostic::error(message).label(place(at, token), "")
+}
+
+/// The end of what a reader takes for one token.
+fn token_end(text: &str, at: usize) -> usize {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_$%.".contains(c);
+    let tail = &text[at..];
+    let name = tail.find(|c| !is_name(c)).unwrap_or(tail.len());
+    at + name.max(tail.chars().next().map_or(0, char::len_utf8))
+}
+
+/// The rules as words, each once, in the order of the table below.
+fn expected(rules: &[Rule]) -> String {
+    let mut words: Vec<&str> = rules.iter().filter_map(|&rule| describe(rule)).collect();
+    words.sort_unstable();
+    words.dedup();
+    match words.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// What a rule is called in messages; `None` where naming it does not help.
+fn describe(rule: Rule) -> Option<&'static str> {
+    Some(match rule {
+        Rule::ident | Rule::generic => "a name",
+        Rule::number => "a number",
+        Rule::warp_sz | Rule::parens | Rule::prefix | Rule::cast | Rule::cast_type => "a constant",
+        Rule::expr | Rule::mask | Rule::symbol_address | Rule::initializer => "a constant",
+        Rule::string => "a string",
+        Rule::word | Rule::align | Rule::attribute | Rule::bank => "a directive",
+        Rule::attribute_unified => "an attribute",
+        Rule::semi => "`;`",
+        Rule::colon => "`:`",
+        Rule::named | Rule::address | Rule::vector | Rule::list => "an operand",
+        Rule::sink | Rule::not | Rule::negated => "an operand",
+        Rule::selector | Rule::selector_name => "a selector",
+        Rule::instruction | Rule::opcode => "an instruction",
+        Rule::modifier => "a modifier",
+        Rule::guard | Rule::negation => "a guard",
+        Rule::label => "a label",
+        Rule::scope_begin => "`{`",
+        Rule::scope_end => "`}`",
+        Rule::function_kind => "`.entry` or `.func`",
+        Rule::params => "`(`",
+        Rule::param => "a parameter",
+        Rule::function_directive => "a directive",
+        Rule::declarator | Rule::target => "a name",
+        Rule::declaration | Rule::declaration_item | Rule::loc | Rule::pragma => "a directive",
+        Rule::branch_targets | Rule::call_targets | Rule::call_prototype => "a directive",
+        Rule::debug_label | Rule::inlined => "a label",
+        Rule::infix | Rule::select | Rule::pair | Rule::offset | Rule::element => return None,
+        Rule::unified | Rule::range | Rule::dim | Rule::braces | Rule::not_brace => return None,
+        Rule::statements | Rule::initializer_leaf | Rule::initializer_field => return None,
+        Rule::version | Rule::target_directive | Rule::address_size | Rule::file => return None,
+        Rule::section | Rule::alias | Rule::module_pragma | Rule::function => return None,
+        Rule::EOI | Rule::s | Rule::comment | Rule::follow => return None,
+        Rule::term_ | Rule::operands_ | Rule::operand_ | Rule::simple_ | Rule::part_ => return None,
+        Rule::part_or_sink_ | Rule::statement_ | Rule::specifiers_ | Rule::leaf_ => return None,
+    })
+}

@@ -1,0 +1,39 @@
+//! PTX text to `ast`: the skeleton of a module at once, its bodies and initializers on demand.
+//!
+//! [`module`] finds where everything is with a plain scan (`scan`) and hands only the headers of
+//! functions and variables to the grammar; [`body`] and [`initializer`] parse what the skeleton
+//! left as ranges, independently of each other and so in parallel if the caller likes. Syntax stops at the first error. No
+//! input makes these functions panic, and nesting is bounded everywhere.
+//!
+//! What is checked here is what can be said without knowing names or instructions: the shape of
+//! the text, the order and the arguments of directives, the form of declarations.
+
+mod scan;
+mod grammar;
+mod skeleton;
+mod arch;
+mod declare;
+mod function;
+mod body;
+mod initializer;
+mod expr;
+pub mod constexpr;
+
+use crate::ast::{Body, Initializer, Module};
+use crate::diag::Diagnostic;
+use crate::source::{Source, Span};
+
+/// Parses a module without the contents of its bodies and initializers.
+pub fn module(source: &Source) -> Result<Module, Vec<Diagnostic>> {
+    skeleton::module(source).map_err(|err| vec![err])
+}
+
+/// Parses one function body, `ast::Function::body`.
+pub fn body(source: &Source, range: Span) -> Result<Body, Vec<Diagnostic>> {
+    body::body(source, range).map_err(|err| vec![err])
+}
+
+/// Parses one initializer, `ast::Variable::init`.
+pub fn initializer(source: &Source, range: Span) -> Result<Initializer, Vec<Diagnostic>> {
+    initializer::initializer(source, range).map_err(|err| vec![err])
+}
