@@ -30,6 +30,8 @@ mod function;
 mod program;
 mod builder;
 pub mod eval;
+pub mod print;
+pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
