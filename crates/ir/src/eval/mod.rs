@@ -71,7 +71,8 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         | InstData::StackRestore { .. }
         | InstData::Alloca { .. }
         | InstData::Nanosleep { .. }
-        | InstData::Nop => return None,
+        | InstData::Nop
+        | InstData::StateOf { .. } => return None,
     };
     Some(result)
 }
