@@ -1,0 +1,5 @@
+//! Facts about a function, as plain data. A transformation makes what it needs and throws it away.
+
+pub mod cfg;
+pub mod dominators;
+pub mod loops;
