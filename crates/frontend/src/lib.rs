@@ -8,5 +8,7 @@
 
 pub mod ast;
 pub mod parse;
+pub mod isa;
+pub mod translate;
 pub mod diag;
 pub mod source;

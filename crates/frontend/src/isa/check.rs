@@ -1,0 +1,258 @@
+//! Comparing an instruction with the rows of its opcode.
+//!
+//! The first row that fits decides. If none fits, the row that comes nearest is the one whose mismatch is reported: modifiers
+//! first, then types, then the number of operands. Of the row that fits the gates and the operands are checked next.
+
+use smallvec::SmallVec;
+
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::source::Span;
+use crate::translate::{Inst, Translator};
+
+use super::desc::InstDesc;
+use super::modifiers::{Mod, ModSet};
+use super::types::PtxType;
+use super::{nearest, operands, rows, rows_of, target};
+
+/// An instruction's modifiers, sorted into what they are.
+struct Written<'m> {
+    mods: ModSet,
+    types: SmallVec<[PtxType; 4]>,
+    /// Not in any list; a row may still know them.
+    extra: SmallVec<[ast::Modifier; 1]>,
+    name: &'m str,
+    n_operands: usize,
+}
+
+/// Why a row does not fit.
+enum Mismatch {
+    Unknown(ast::Modifier),
+    Unexpected(Mod),
+    /// At most one of these may be written.
+    Exclusive(Mod, Mod),
+    Missing(&'static [Mod]),
+    Type { nth: usize },
+    TypeCount,
+    OperandCount,
+}
+
+/// Finds the row of an instruction and checks everything that the row says.
+pub(crate) fn resolve<'m>(t: &mut Translator<'m>, ast: &'m ast::Inst, span: Span) -> Result<Inst<'m>, Diagnostic> {
+    let opcode = ast.opcode.text(t.source);
+    let candidates = rows_of(opcode);
+    if candidates.is_empty() {
+        return Err(unknown_opcode(opcode, ast.opcode.span));
+    }
+    let written = read_modifiers(t, ast)?;
+    let desc = match candidates.iter().find(|row| mismatch(row, &written, t).is_none()) {
+        Some(desc) => desc,
+        None => return Err(no_row_fits(t, ast, span, candidates, &written)),
+    };
+    let extra = written.extra.iter().map(|m| m.text(t.source)).collect();
+    let inst = Inst { ast, span, desc, mods: written.mods, types: written.types, extra, name: written.name };
+    target::check(t, &inst)?;
+    operands::check(t, &inst)?;
+    if let Some(check) = desc.check {
+        check(t, &inst)?;
+    }
+    Ok(inst)
+}
+
+fn unknown_opcode(opcode: &str, span: Span) -> Diagnostic {
+    let diagnostic = Diagnostic::error(format!("there is no instruction `{opcode}`")).label(span, "unknown instruction");
+    match nearest(opcode, rows().map(|row| row.opcode)) {
+        Some(near) => diagnostic.note(format!("there is `{near}`")),
+        None => diagnostic,
+    }
+}
+
+fn read_modifiers<'m>(t: &Translator<'m>, ast: &'m ast::Inst) -> Result<Written<'m>, Diagnostic> {
+    let mut written = Written {
+        mods: ModSet::default(),
+        types: SmallVec::new(),
+        extra: SmallVec::new(),
+        name: name_of(t, ast),
+        n_operands: ast.operands.len(),
+    };
+    for &modifier in &ast.modifiers {
+        let text = modifier.text(t.source);
+        if let Some(ty) = PtxType::from_name(text) {
+            written.types.push(ty);
+        } else if let Some(m) = Mod::from_name(text) {
+            if !written.mods.insert(m) {
+                return Err(Diagnostic::error(format!("`.{text}` is written twice")).label(modifier.span, ""));
+            }
+        } else {
+            written.extra.push(modifier);
+        }
+    }
+    Ok(written)
+}
+
+/// Opcode and modifiers up to the last that is not a type: `cp.async.bulk`, `add.sat`.
+fn name_of<'m>(t: &Translator<'m>, ast: &ast::Inst) -> &'m str {
+    let end = ast.modifiers.last().map_or(ast.opcode.span, |last| last.span);
+    t.source.slice(ast.opcode.span.to(end))
+}
+
+/// The first thing that keeps a row from fitting.
+fn mismatch(row: &InstDesc, written: &Written<'_>, t: &Translator<'_>) -> Option<Mismatch> {
+    let mut rest = written.mods;
+    for m in row.required {
+        if !rest.has(*m) {
+            return Some(Mismatch::Missing(std::slice::from_ref(m)));
+        }
+        rest.remove(*m);
+    }
+    for group in row.choices.iter().chain(row.options) {
+        if let Some(mismatch) = take_one(group, &mut rest) {
+            return Some(mismatch);
+        }
+    }
+    if let Some(m) = rest.iter_if_any() {
+        return Some(Mismatch::Unexpected(m));
+    }
+    for &modifier in &written.extra {
+        if !row.extra.is_some_and(|accepts| accepts(modifier.text(t.source))) {
+            return Some(Mismatch::Unknown(modifier));
+        }
+    }
+    for group in row.choices {
+        if written.mods.pick(group).is_none() {
+            return Some(Mismatch::Missing(group));
+        }
+    }
+    let types = written.types.iter().zip(row.types);
+    if let Some(nth) = types.clone().position(|(ty, allowed)| !allowed.contains(ty)) {
+        return Some(Mismatch::Type { nth });
+    }
+    if written.types.len() != row.types.len() {
+        return Some(Mismatch::TypeCount);
+    }
+    let n = written.n_operands;
+    (n < row.min_operands() || n > row.operands.len()).then_some(Mismatch::OperandCount)
+}
+
+/// Removes the modifier of an exclusive group from `rest`; two of them are one too many.
+fn take_one(group: &[Mod], rest: &mut ModSet) -> Option<Mismatch> {
+    let mut found = None;
+    for &m in group {
+        if rest.has(m) {
+            if let Some(before) = found.replace(m) {
+                return Some(Mismatch::Exclusive(before, m));
+            }
+            rest.remove(m);
+        }
+    }
+    None
+}
+
+/// How far a row is from fitting.
+fn distance(row: &InstDesc, written: &Written<'_>, mismatch: &Mismatch) -> usize {
+    let missing = row.required.iter().filter(|&&m| !written.mods.has(m)).count();
+    let known = |m: Mod| {
+        row.required.contains(&m) || row.choices.iter().chain(row.options).any(|group| group.contains(&m))
+    };
+    let unexpected = written.mods.iter().filter(|&m| !known(m)).count();
+    let wrong_types = written.types.iter().zip(row.types).filter(|(ty, allowed)| !allowed.contains(ty)).count()
+        + written.types.len().abs_diff(row.types.len());
+    let last = match mismatch {
+        Mismatch::OperandCount => 0,
+        Mismatch::Missing(_) | Mismatch::Exclusive(..) => 1,
+        Mismatch::Type { .. } | Mismatch::TypeCount | Mismatch::Unexpected(_) | Mismatch::Unknown(_) => 2,
+    };
+    8 * missing + 4 * unexpected + 4 * wrong_types + last
+}
+
+fn no_row_fits(
+    t: &Translator<'_>,
+    ast: &ast::Inst,
+    span: Span,
+    candidates: &[&'static InstDesc],
+    written: &Written<'_>,
+) -> Diagnostic {
+    let best = candidates
+        .iter()
+        .filter_map(|row| mismatch(row, written, t).map(|why| (distance(row, written, &why), row, why)))
+        .min_by_key(|&(distance, ..)| distance);
+    match best {
+        Some((_, row, why)) => explain(t, ast, span, row, written, &why),
+        None => Diagnostic::error(format!("`{}` is no form of `{}`", written.name, ast.opcode.text(t.source))).label(span, ""),
+    }
+}
+
+fn explain(
+    t: &Translator<'_>,
+    ast: &ast::Inst,
+    span: Span,
+    row: &InstDesc,
+    written: &Written<'_>,
+    why: &Mismatch,
+) -> Diagnostic {
+    let name = written.name;
+    let opcode_span = ast.modifiers.last().map_or(ast.opcode.span, |last| ast.opcode.span.to(last.span));
+    let span_of = |m: Mod| {
+        let modifier = ast.modifiers.iter().find(|modifier| modifier.text(t.source) == m.name());
+        modifier.map_or(opcode_span, |modifier| modifier.span)
+    };
+    match *why {
+        Mismatch::Unknown(modifier) => {
+            let text = modifier.text(t.source);
+            let diagnostic = Diagnostic::error(format!("`{}` has no modifier `.{text}`", row.opcode)).label(modifier.span, "");
+            let names = Mod::ALL.iter().map(|m| m.name()).chain(PtxType::ALL.iter().map(|ty| ty.name()));
+            match nearest(text, names) {
+                Some(near) => diagnostic.note(format!("there is `.{near}`")),
+                None => diagnostic,
+            }
+        }
+        Mismatch::Unexpected(m) => {
+            Diagnostic::error(format!("`.{}` is not allowed on `{name}`", m.name())).label(span_of(m), "not allowed here")
+        }
+        Mismatch::Exclusive(a, b) => {
+            Diagnostic::error(format!("`.{}` and `.{}` exclude each other on `{}`", a.name(), b.name(), row.opcode))
+                .label(span_of(b), "")
+                .label(span_of(a), "")
+        }
+        Mismatch::Missing(group) => {
+            let message = format!("`{name}` lacks {}", one_of(group.iter().map(|m| m.name())));
+            Diagnostic::error(message).label(opcode_span, "")
+        }
+        Mismatch::Type { nth } => {
+            let types = ast.modifiers.iter().filter(|m| PtxType::from_name(m.text(t.source)).is_some());
+            let modifier = types.clone().nth(nth);
+            let text = modifier.map_or("", |m| m.text(t.source));
+            let allowed = row.types.get(nth).copied().unwrap_or_default();
+            Diagnostic::error(format!("type `.{text}` is not allowed on `{name}`"))
+                .label(modifier.map_or(opcode_span, |m| m.span), "not allowed here")
+                .note(format!("it takes {}", one_of(allowed.iter().map(|ty| ty.name()))))
+        }
+        Mismatch::TypeCount => {
+            let (n, expected) = (written.types.len(), row.types.len());
+            Diagnostic::error(format!("`{name}` has {}, but takes {expected}", count(n, "type"))).label(opcode_span, "")
+        }
+        Mismatch::OperandCount => operand_count(ast, span, row, name),
+    }
+}
+
+fn operand_count(ast: &ast::Inst, span: Span, row: &InstDesc, name: &str) -> Diagnostic {
+    let (n, min, max) = (ast.operands.len(), row.min_operands(), row.operands.len());
+    let expected = if min == max { format!("{min}") } else { format!("{min} to {max}") };
+    let at = ast.operands.get(max).map_or(span, |operand| operand.span);
+    Diagnostic::error(format!("`{name}` has {}, but takes {expected}", count(n, "operand"))).label(at, "")
+}
+
+/// `1 type`, `2 types`
+fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// `` `.a`, `.b` or `.c` ``
+fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<String> = names.map(|name| format!("`.{name}`")).collect();
+    match names.pop() {
+        None => "no type".to_owned(),
+        Some(last) if names.is_empty() => last,
+        Some(last) => format!("{} or {last}", names.join(", ")),
+    }
+}

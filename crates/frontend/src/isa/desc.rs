@@ -1,0 +1,377 @@
+//! Rows of the instruction table: what one form of an instruction looks like, and the function that translates it.
+//!
+//! Rows are plain `const` data made with `const fn` builders. [`super::check`] compares an instruction with the rows of its
+//! opcode: modifiers (in any order), types (in written order), operand kinds, PTX version and target. A handler may rely on all
+//! of that.
+
+use crate::diag::Diagnostic;
+use crate::translate::{Inst, Translator};
+
+use super::modifiers::Mod;
+use super::types::{PtxType, Width};
+
+/// Translates one instruction whose row fits.
+pub type Handler = for<'m> fn(&mut Translator<'m>, &Inst<'m>) -> Result<(), Diagnostic>;
+
+/// One form of an instruction.
+#[derive(Copy, Clone, Debug)]
+pub struct InstDesc {
+    /// Up to the first dot: `cp` of `cp.async.bulk`.
+    pub opcode: &'static str,
+    /// Modifiers that must all be written: `.async`, `.bulk`.
+    pub required: &'static [Mod],
+    /// Of each group exactly one must be written.
+    pub choices: &'static [&'static [Mod]],
+    /// Of each group at most one may be written.
+    pub options: &'static [&'static [Mod]],
+    /// Accepts further modifiers that are in no list, such as the shapes of `wgmma`.
+    pub extra: Option<fn(&str) -> bool>,
+    /// What each type in written order may be.
+    pub types: &'static [&'static [PtxType]],
+    /// Operands in written order; optional ones stand last.
+    pub operands: &'static [Opd],
+    /// PTX versions and targets that this form, or a part of it, needs.
+    pub gates: &'static [Gate],
+    /// Checks what the lists cannot express.
+    pub check: Option<Handler>,
+    /// Does more than write registers: under a guard it needs a branch.
+    pub is_effect: bool,
+    /// Can be executed; otherwise it is only checked.
+    pub is_supported: bool,
+    /// Emits IR.
+    pub handler: Handler,
+}
+
+/// A form of `opcode` with these operands.
+pub const fn inst(opcode: &'static str, operands: &'static [Opd], handler: Handler) -> InstDesc {
+    InstDesc {
+        opcode,
+        required: &[],
+        choices: &[],
+        options: &[],
+        extra: None,
+        types: &[],
+        operands,
+        gates: &[],
+        check: None,
+        is_effect: false,
+        is_supported: true,
+        handler,
+    }
+}
+
+/// A form that is checked but cannot be executed yet.
+pub const fn unsupported(opcode: &'static str, operands: &'static [Opd]) -> InstDesc {
+    let mut desc = inst(opcode, operands, super::not_executable);
+    desc.is_supported = false;
+    desc.is_effect = true;
+    desc
+}
+
+impl InstDesc {
+    /// Modifiers that must all be written.
+    pub const fn with(mut self, required: &'static [Mod]) -> InstDesc {
+        self.required = required;
+        self
+    }
+
+    /// Groups of modifiers of which exactly one each must be written.
+    pub const fn choose(mut self, choices: &'static [&'static [Mod]]) -> InstDesc {
+        self.choices = choices;
+        self
+    }
+
+    /// Groups of modifiers of which at most one each may be written.
+    pub const fn optional(mut self, options: &'static [&'static [Mod]]) -> InstDesc {
+        self.options = options;
+        self
+    }
+
+    /// Accepts modifiers outside the lists by a function.
+    pub const fn extra(mut self, accepts: fn(&str) -> bool) -> InstDesc {
+        self.extra = Some(accepts);
+        self
+    }
+
+    /// What each type in written order may be.
+    pub const fn types(mut self, types: &'static [&'static [PtxType]]) -> InstDesc {
+        self.types = types;
+        self
+    }
+
+    /// PTX versions and targets.
+    pub const fn gates(mut self, gates: &'static [Gate]) -> InstDesc {
+        self.gates = gates;
+        self
+    }
+
+    /// A check that the lists cannot express; it must emit nothing.
+    pub const fn check(mut self, check: Handler) -> InstDesc {
+        self.check = Some(check);
+        self
+    }
+
+    /// Writes memory, may stop the thread, is convergent, or transfers control: a guard becomes a branch around it.
+    pub const fn effect(mut self) -> InstDesc {
+        self.is_effect = true;
+        self
+    }
+
+    /// Least number of operands.
+    pub fn min_operands(&self) -> usize {
+        self.operands.iter().filter(|opd| !opd.is_optional).count()
+    }
+}
+
+/// A condition on the module's `.version` and `.target`.
+#[derive(Copy, Clone, Debug)]
+pub struct Gate {
+    /// What needs it.
+    pub when: When,
+    /// Least PTX version.
+    pub ptx: (u32, u32),
+    /// Target.
+    pub sm: Sm,
+}
+
+/// What part of an instruction a gate is about.
+#[derive(Copy, Clone, Debug)]
+pub enum When {
+    /// The form.
+    Always,
+    /// The form with one of these modifiers.
+    Mods(&'static [Mod]),
+    /// The form with one of these types.
+    Types(&'static [PtxType]),
+}
+
+/// Targets that a form exists on.
+#[derive(Copy, Clone, Debug)]
+pub enum Sm {
+    /// All.
+    Any,
+    /// `sm_N` and higher.
+    Min(u32),
+    /// One of these architectures: `"90a"` is exactly that one, `"100f"` the family from there on.
+    OneOf(&'static [&'static str]),
+}
+
+/// The form needs PTX `major.minor` and target `sm_N` or higher.
+pub const fn since(major: u32, minor: u32, sm: u32) -> Gate {
+    Gate { when: When::Always, ptx: (major, minor), sm: if sm == 0 { Sm::Any } else { Sm::Min(sm) } }
+}
+
+impl Gate {
+    /// Only with one of these modifiers.
+    pub const fn mods(mut self, mods: &'static [Mod]) -> Gate {
+        self.when = When::Mods(mods);
+        self
+    }
+
+    /// Only with one of these types.
+    pub const fn types(mut self, types: &'static [PtxType]) -> Gate {
+        self.when = When::Types(types);
+        self
+    }
+
+    /// On these architectures only.
+    pub const fn only(mut self, archs: &'static [&'static str]) -> Gate {
+        self.sm = Sm::OneOf(archs);
+        self
+    }
+}
+
+/// What an operand may be.
+#[derive(Copy, Clone, Debug)]
+pub struct Opd {
+    /// Destination, source, address, …
+    pub kind: OpdKind,
+    /// Its type.
+    pub ty: OpdType,
+    /// How strictly a register's width must match.
+    pub width: Width,
+    /// May be left out, with all that follow.
+    pub is_optional: bool,
+    /// A destination that may be `_`.
+    pub can_sink: bool,
+    /// A destination that may be `d|p`, with a predicate as second part.
+    pub pair: Pair,
+    /// A source that may be a special register.
+    pub can_sreg: bool,
+    /// A source that may be the address of a variable, function or label (`name`, `name+4`, `name[4]`).
+    pub can_address: bool,
+    /// A source that may be a constant.
+    pub can_imm: bool,
+    /// A predicate source that may be negated with `!`.
+    pub can_negate: bool,
+    /// A brace list or a vector register.
+    pub elems: Elems,
+}
+
+/// Whether a destination is a pair `d|p`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Pair {
+    /// No.
+    Never,
+    /// `d` or `d|p`.
+    Optional,
+    /// `d|p`.
+    Always,
+}
+
+/// What role an operand has.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum OpdKind {
+    /// A register that is written.
+    Dst,
+    /// A register or constant that is read.
+    Src,
+    /// An integer constant in a range.
+    Imm(i64, i64),
+    /// `[address]` in square brackets.
+    Addr,
+    /// Anything: the handler (or `check`) looks at it.
+    Any,
+}
+
+/// The type of an operand.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum OpdType {
+    /// The instruction's type number n in written order.
+    Nth(u8),
+    /// Twice the width of type number n, same kind.
+    Double(u8),
+    /// A fixed type.
+    Is(PtxType),
+}
+
+/// How many elements an operand has.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Elems {
+    /// One.
+    One,
+    /// As many as `.v2`, `.v4` or `.v8` says, one without.
+    ByModifier,
+    /// As many as said.
+    Of(u8),
+    /// Whatever is written; the handler (or `check`) counts.
+    Any,
+}
+
+const fn opd(kind: OpdKind, ty: OpdType) -> Opd {
+    Opd {
+        kind,
+        ty,
+        width: Width::Exact,
+        is_optional: false,
+        can_sink: false,
+        pair: Pair::Never,
+        can_sreg: false,
+        can_address: false,
+        can_imm: true,
+        can_negate: false,
+        elems: Elems::One,
+    }
+}
+
+/// Destination of the instruction's type.
+pub const D: Opd = opd(OpdKind::Dst, OpdType::Nth(0));
+/// Source of the instruction's type.
+pub const A: Opd = opd(OpdKind::Src, OpdType::Nth(0));
+/// Source of the instruction's type.
+pub const B: Opd = A;
+/// Source of the instruction's type.
+pub const C: Opd = A;
+/// Predicate destination.
+pub const DP: Opd = D.is(PtxType::Pred);
+/// Predicate source, `!p` allowed.
+pub const PRED: Opd = A.is(PtxType::Pred).negatable();
+/// A memory address in brackets.
+pub const ADDR: Opd = opd(OpdKind::Addr, OpdType::Nth(0));
+/// An operand that the handler looks at.
+pub const ANY: Opd = opd(OpdKind::Any, OpdType::Nth(0));
+
+/// An integer constant from `lo` to `hi`.
+pub const fn imm(lo: i64, hi: i64) -> Opd {
+    opd(OpdKind::Imm(lo, hi), OpdType::Is(PtxType::S64))
+}
+
+impl Opd {
+    /// Of the instruction's type number `n` in written order.
+    pub const fn nth(mut self, n: u8) -> Opd {
+        self.ty = OpdType::Nth(n);
+        self
+    }
+
+    /// Twice as wide as the instruction's type number `n`.
+    pub const fn double(mut self, n: u8) -> Opd {
+        self.ty = OpdType::Double(n);
+        self
+    }
+
+    /// Of a fixed type.
+    pub const fn is(mut self, ty: PtxType) -> Opd {
+        self.ty = OpdType::Is(ty);
+        self
+    }
+
+    /// May be left out.
+    pub const fn opt(mut self) -> Opd {
+        self.is_optional = true;
+        self
+    }
+
+    /// May be `_`.
+    pub const fn sink(mut self) -> Opd {
+        self.can_sink = true;
+        self
+    }
+
+    /// May be `d|p`.
+    pub const fn pair(mut self) -> Opd {
+        self.pair = Pair::Optional;
+        self
+    }
+
+    /// Must be `d|p`.
+    pub const fn always_pair(mut self) -> Opd {
+        self.pair = Pair::Always;
+        self
+    }
+
+    /// May be a special register.
+    pub const fn sreg(mut self) -> Opd {
+        self.can_sreg = true;
+        self
+    }
+
+    /// May be the address of a variable or function.
+    pub const fn address(mut self) -> Opd {
+        self.can_address = true;
+        self
+    }
+
+    /// Must be a register.
+    pub const fn reg(mut self) -> Opd {
+        self.can_imm = false;
+        self
+    }
+
+    /// `!p` is allowed.
+    pub const fn negatable(mut self) -> Opd {
+        self.can_negate = true;
+        self
+    }
+
+    /// The register may be wider than the type.
+    pub const fn or_wider(mut self) -> Opd {
+        self.width = Width::OrWider;
+        self
+    }
+
+    /// A vector, as `elems` says.
+    pub const fn vec(mut self, elems: Elems) -> Opd {
+        self.elems = elems;
+        self
+    }
+}

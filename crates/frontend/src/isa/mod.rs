@@ -1,0 +1,79 @@
+//! The instruction set: one file per chapter of the PTX ISA, each a table of rows with a function per instruction.
+//!
+//! [`desc`] is what a row consists of, [`check`] compares an instruction with the rows of its opcode, [`sregs`] are the special
+//! registers. The table names no type of the code generator and the grammar names no instruction: this folder is the only
+//! place that knows what instructions exist.
+
+pub mod types;
+pub mod modifiers;
+pub mod desc;
+pub mod sregs;
+
+pub(crate) mod check;
+mod operands;
+mod target;
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use crate::diag::Diagnostic;
+use crate::translate::{Inst, Translator};
+
+use desc::InstDesc;
+
+/// The tables of all chapters.
+const TABLES: &[&[InstDesc]] = &[];
+
+/// All rows, in the order of the chapters.
+pub fn rows() -> impl Iterator<Item = &'static InstDesc> {
+    TABLES.iter().copied().flatten()
+}
+
+/// The rows of an opcode (`cp` for `cp.async.bulk`).
+pub fn rows_of(opcode: &str) -> &'static [&'static InstDesc] {
+    static OPCODES: LazyLock<FxHashMap<&str, Vec<&InstDesc>>> = LazyLock::new(|| {
+        let mut opcodes: FxHashMap<&str, Vec<&InstDesc>> = FxHashMap::default();
+        for row in rows() {
+            opcodes.entry(row.opcode).or_default().push(row);
+        }
+        opcodes
+    });
+    OPCODES.get(opcode).map_or(&[], Vec::as_slice)
+}
+
+/// The handler of forms that are only checked.
+pub(crate) fn not_executable(_: &mut Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnostic> {
+    Err(Diagnostic::unsupported(format!("`{}`", inst.name)).label(inst.span, ""))
+}
+
+/// The word nearest to `word` among `words`, if one is near enough to be meant.
+pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (word.chars().count() / 3).clamp(1, 3);
+    words
+        .filter_map(|candidate| {
+            let distance = edit_distance(word, candidate, limit)?;
+            Some((distance, candidate))
+        })
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein distance, if it is at most `limit`.
+fn edit_distance(a: &str, b: &str, limit: usize) -> Option<usize> {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len().abs_diff(b.len()) > limit || a.len() > 64 {
+        return None;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, &x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row.last().copied().filter(|&distance| distance <= limit)
+}

@@ -1,0 +1,298 @@
+//! Checking operands against the row that an instruction fits.
+
+use crate::ast::{self, Ident, OperandKind};
+use crate::diag::Diagnostic;
+use crate::parse::constexpr;
+use crate::translate::{Entity, Inst, Translator, const_bits, element_index};
+
+use super::desc::{Elems, Opd, OpdKind, Pair};
+use super::modifiers::Mod;
+use super::sregs;
+use super::types::{PtxType, Width};
+
+/// Checks every operand of an instruction.
+pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    for (n, (operand, opd)) in inst.ast.operands.iter().zip(inst.desc.operands).enumerate() {
+        let ty = inst.opd_type(n);
+        match opd.kind {
+            OpdKind::Dst => check_dst(t, inst, operand, opd, ty)?,
+            OpdKind::Src => check_src(t, inst, operand, opd, ty)?,
+            OpdKind::Imm(lo, hi) => check_imm(t, inst, n, lo, hi)?,
+            OpdKind::Addr => t.check_address(operand)?,
+            OpdKind::Any => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_dst<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    opd: &Opd,
+    ty: PtxType,
+) -> Result<(), Diagnostic> {
+    match (&operand.kind, opd.pair) {
+        (OperandKind::Pair(_), Pair::Never) => {
+            Err(error(operand, format!("`{}` has a single destination, not `d|p`", inst.name)))
+        }
+        (OperandKind::Pair(pair), Pair::Optional | Pair::Always) => {
+            let [d, p] = &**pair;
+            check_dst_elem(t, d, opd, ty, true)?;
+            check_dst_elem(t, p, opd, PtxType::Pred, true)
+        }
+        (_, Pair::Always) => Err(error(operand, format!("`{}` needs a destination `d|p`", inst.name))),
+        (_, Pair::Never | Pair::Optional) => {
+            for_elems(t, inst, operand, opd, |t, elem, in_list| {
+                check_dst_elem(t, elem, opd, ty, opd.can_sink || in_list && opd.elems != Elems::One)
+            })
+        }
+    }
+}
+
+fn check_dst_elem<'m>(
+    t: &mut Translator<'m>,
+    operand: &'m ast::Operand,
+    opd: &Opd,
+    ty: PtxType,
+    can_sink: bool,
+) -> Result<(), Diagnostic> {
+    match operand.kind {
+        OperandKind::Sink if can_sink => Ok(()),
+        OperandKind::Sink => Err(error(operand, "`_` cannot stand here: the result must go to a register")),
+        OperandKind::Name(name) => check_reg(t, operand, name, None, ty, opd.width),
+        OperandKind::Member { base, selector } => check_reg(t, operand, base, Some(selector), ty, opd.width),
+        OperandKind::Vector(_) => Err(error(operand, format!("a scalar register of type `.{}` is expected here", ty.name()))),
+        OperandKind::NameOffset(_)
+        | OperandKind::Constant(_)
+        | OperandKind::Address(_)
+        | OperandKind::Element(_)
+        | OperandKind::Tuple(_)
+        | OperandKind::Pair(_)
+        | OperandKind::Not(_)
+        | OperandKind::Neg(_)
+        | OperandKind::List(_) => Err(error(operand, "the destination must be a register")),
+    }
+}
+
+/// Checks that the operand has as many elements as it should and calls `check` on each; the flag says that it stands in braces.
+fn for_elems<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    opd: &Opd,
+    mut check: impl FnMut(&mut Translator<'m>, &'m ast::Operand, bool) -> Result<(), Diagnostic>,
+) -> Result<(), Diagnostic> {
+    let expected = match opd.elems {
+        Elems::One => Some(1),
+        Elems::Of(n) => Some(usize::from(n)),
+        Elems::ByModifier => Some(vector_length(inst)),
+        Elems::Any => None,
+    };
+    let found = match &operand.kind {
+        OperandKind::Vector(elems) => elems.len(),
+        OperandKind::Name(name) => vector_register(t, *name).unwrap_or(1),
+        _ => 1,
+    };
+    if let Some(expected) = expected.filter(|&n| n != found) {
+        let message = match (expected, found) {
+            (1, _) => format!("`{}` takes a scalar here, not a vector", inst.name),
+            (_, 1) => format!("`{}` takes a vector of {expected} elements here", inst.name),
+            _ => format!("`{}` takes a vector of {expected} elements here, not {found}", inst.name),
+        };
+        return Err(error(operand, message));
+    }
+    match &operand.kind {
+        OperandKind::Vector(elems) => {
+            if opd.kind == OpdKind::Dst && elems.iter().all(|elem| matches!(elem.kind, OperandKind::Sink)) {
+                return Err(error(operand, "not every element can be `_`"));
+            }
+            elems.iter().try_for_each(|elem| check(t, elem, true))
+        }
+        _ => check(t, operand, false),
+    }
+}
+
+/// How many elements `.v2`, `.v4` or `.v8` asks for.
+pub(crate) fn vector_length(inst: &Inst<'_>) -> usize {
+    match inst.pick(&[Mod::V2, Mod::V4, Mod::V8]) {
+        Some(Mod::V2) => 2,
+        Some(Mod::V4) => 4,
+        Some(Mod::V8) => 8,
+        _ => 1,
+    }
+}
+
+/// The number of elements of a vector register or vector special register.
+fn vector_register(t: &mut Translator<'_>, name: Ident) -> Option<usize> {
+    match t.lookup(name) {
+        Some(Entity::Reg(id)) => Some(usize::from(t.reg(id).elems)),
+        Some(Entity::Place(_) | Entity::Func(_)) => None,
+        None => sregs::find(name.text(t.source)).filter(|sreg| sreg.regs.len() == 3).map(|_| 4),
+    }
+}
+
+fn check_src<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    opd: &Opd,
+    ty: PtxType,
+) -> Result<(), Diagnostic> {
+    for_elems(t, inst, operand, opd, |t, elem, in_list| check_src_elem(t, inst, elem, opd, ty, in_list))
+}
+
+fn check_src_elem<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    opd: &Opd,
+    ty: PtxType,
+    in_list: bool,
+) -> Result<(), Diagnostic> {
+    match &operand.kind {
+        OperandKind::Name(name) => check_src_name(t, inst, operand, *name, None, opd, ty),
+        OperandKind::Member { base, selector } => check_src_name(t, inst, operand, *base, Some(*selector), opd, ty),
+        OperandKind::Constant(expr) if opd.can_imm => {
+            const_bits(constexpr::evaluate(expr)?, ty).map(|_| ()).map_err(|message| error(operand, message))
+        }
+        OperandKind::Constant(_) => Err(error(operand, format!("`{}` takes a register here, not a constant", inst.name))),
+        OperandKind::Not(name) if opd.can_negate && ty == PtxType::Pred => {
+            check_reg(t, operand, *name, None, ty, opd.width)
+        }
+        OperandKind::Not(_) => Err(error(operand, "`!` can stand only before a predicate source")),
+        OperandKind::NameOffset(_) | OperandKind::Element(_) if opd.can_address => {
+            t.check_address(operand)?;
+            check_address_type(operand, ty)
+        }
+        OperandKind::NameOffset(_) | OperandKind::Element(_) => {
+            Err(error(operand, format!("`{}` does not take an address here", inst.name)))
+        }
+        OperandKind::Sink if in_list && opd.can_sink => Ok(()),
+        OperandKind::Sink => Err(error(operand, "`_` cannot be read")),
+        OperandKind::Vector(_) => Err(error(operand, "a vector cannot stand inside a vector")),
+        OperandKind::Address(_) => Err(error(operand, format!("`{}` takes a register here, not `[address]`", inst.name))),
+        OperandKind::Pair(_) => Err(error(operand, "`d|p` can only be a destination")),
+        OperandKind::Neg(_) | OperandKind::List(_) | OperandKind::Tuple(_) => {
+            Err(error(operand, format!("a register or constant of type `.{}` is expected here", ty.name())))
+        }
+    }
+}
+
+fn check_src_name<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    name: Ident,
+    selector: Option<Ident>,
+    opd: &Opd,
+    ty: PtxType,
+) -> Result<(), Diagnostic> {
+    match t.lookup(name) {
+        Some(Entity::Reg(_)) => check_reg(t, operand, name, selector, ty, opd.width),
+        Some(Entity::Place(_) | Entity::Func(_)) if opd.can_address && selector.is_none() => {
+            t.check_address(operand)?;
+            check_address_type(operand, ty)
+        }
+        Some(Entity::Place(_) | Entity::Func(_)) => Err(error(
+            operand,
+            format!("`{}` takes a register here, and `{}` is none", inst.name, name.text(t.source)),
+        )),
+        None => check_sreg(t, inst, operand, name, selector, opd, ty),
+    }
+}
+
+fn check_sreg<'m>(
+    t: &Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    name: Ident,
+    selector: Option<Ident>,
+    opd: &Opd,
+    ty: PtxType,
+) -> Result<(), Diagnostic> {
+    let text = name.text(t.source);
+    if text == "WARP_SZ" && opd.can_imm && selector.is_none() {
+        return const_bits(constexpr::Value::S64(32), ty).map(|_| ()).map_err(|message| error(operand, message));
+    }
+    let Some(sreg) = sregs::find(text) else { return Err(t.unknown_name(name)) };
+    if !opd.can_sreg {
+        return Err(error(operand, format!("special register `{text}` cannot be an operand of `{}`", inst.name))
+            .note("special registers are read with `mov` or `cvt`"));
+    }
+    let (major, minor) = sreg.ptx;
+    let (version, arch) = (t.version(), t.arch());
+    if !version.at_least(major, minor) {
+        let message = format!("`{text}` needs PTX {major}.{minor}, but `.version` is {}.{}", version.major, version.minor);
+        return Err(error(operand, message));
+    }
+    if arch.number < sreg.sm {
+        let message =
+            format!("`{text}` needs target sm_{} or higher, but `.target` is {}", sreg.sm, super::target::arch_name(arch));
+        return Err(error(operand, message));
+    }
+    // Before PTX 2.0 the vectors were 16 bits wide, and `%gridid` was once narrower: reads of their low bits stay legal.
+    let is_narrow_read = ty.bits() < sreg.ty.bits() && (sreg.regs.len() == 3 || text == "%gridid");
+    if is_narrow_read && ty.ir().is_some() && ty != PtxType::Pred || ty.fits(sreg.ty, opd.width) {
+        return Ok(());
+    }
+    Err(error(operand, format!("`{text}` has type `.{}`, but `.{}` is expected here", sreg.ty.name(), ty.name())))
+}
+
+fn check_reg<'m>(
+    t: &mut Translator<'m>,
+    operand: &'m ast::Operand,
+    name: Ident,
+    selector: Option<Ident>,
+    ty: PtxType,
+    width: Width,
+) -> Result<(), Diagnostic> {
+    let text = name.text(t.source);
+    let id = match t.lookup(name) {
+        Some(Entity::Reg(id)) => id,
+        Some(Entity::Place(_) | Entity::Func(_)) => return Err(error(operand, format!("`{text}` is not a register"))),
+        None if sregs::find(text).is_some() => {
+            return Err(error(operand, format!("special register `{text}` is read-only")));
+        }
+        None => return Err(t.unknown_name(name)),
+    };
+    let (reg_ty, elems) = (t.reg(id).ty, usize::from(t.reg(id).elems));
+    if let Some(selector) = selector {
+        let selector_text = selector.text(t.source);
+        let is_element = elems > 1 && element_index(selector_text).is_some_and(|idx| idx < 4);
+        if !is_element {
+            return Err(Diagnostic::error(format!("`{text}` has no element `.{selector_text}`")).label(selector.span, ""));
+        }
+    }
+    if ty.fits(reg_ty, width) {
+        return Ok(());
+    }
+    let decl = t.reg(id).decl;
+    let expects = match width {
+        Width::Exact => format!("`.{}`", ty.name()),
+        Width::OrWider => format!("`.{}` (or wider)", ty.name()),
+    };
+    Err(Diagnostic::error(format!("`{text}` has type `.{}`, but {expects} is expected here", reg_ty.name()))
+        .label(operand.span, "")
+        .label(decl, "declared here"))
+}
+
+/// The address of a variable goes into an integer or bit type of 32 or 64 bits.
+fn check_address_type(operand: &ast::Operand, ty: PtxType) -> Result<(), Diagnostic> {
+    match ty {
+        PtxType::B32 | PtxType::U32 | PtxType::S32 | PtxType::B64 | PtxType::U64 | PtxType::S64 => Ok(()),
+        _ => Err(error(operand, format!("an address cannot have type `.{}`", ty.name()))),
+    }
+}
+
+fn check_imm<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize, lo: i64, hi: i64) -> Result<(), Diagnostic> {
+    let value = t.src_const(inst, n)?;
+    if (lo..=hi).contains(&value) {
+        return Ok(());
+    }
+    Err(inst.operand_error(n, format!("{value} is out of range: `{}` takes {lo} to {hi} here", inst.name)))
+}
+
+fn error(operand: &ast::Operand, message: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(message).label(operand.span, "")
+}

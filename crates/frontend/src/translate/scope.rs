@@ -1,0 +1,196 @@
+//! Names inside a function: registers, variables, parameters, in nested scopes.
+//!
+//! Inner names hide outer ones. `.reg .b32 %r<100>` is kept as one range; its registers come into being when they are first used,
+//! so a range of a million costs nothing. `%r03` names the same register as `%r3`.
+
+use ptxjit_ir::{FuncId, StackSlot, Variable, VarId};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::isa::types::PtxType;
+use crate::source::Span;
+
+/// A register of the function, by number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RegId(pub(crate) u32);
+
+/// A register.
+#[derive(Clone, Debug)]
+pub struct Reg {
+    /// Type of an element.
+    pub ty: PtxType,
+    /// Number of elements: 1 for a scalar.
+    pub elems: u8,
+    /// The SSA variables: one for each element, two for each `.b128` element (low half first).
+    pub vars: SmallVec<[Variable; 1]>,
+    /// Where it was declared.
+    pub decl: Span,
+}
+
+/// Something in memory that has a name.
+#[derive(Copy, Clone, Debug)]
+pub struct Place {
+    /// Where it lies.
+    pub base: PlaceBase,
+    /// Bytes of one element.
+    pub elem_size: u32,
+    /// Size in bytes; 0 if unknown.
+    pub size: u64,
+    /// Where it was declared.
+    pub decl: Span,
+}
+
+/// Where a [`Place`] lies.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PlaceBase {
+    /// Offset in the kernel's parameter block.
+    KernelParam(u32),
+    /// A `.local` variable.
+    Local(StackSlot),
+    /// A `.param` variable that carries an argument or a result of a call.
+    CallParam(StackSlot),
+    /// A `.param` formal of this device function.
+    Formal(StackSlot),
+    /// A returned `.param` of this device function.
+    Return(StackSlot),
+    /// The unsized last formal: the variable holds the local address of what the caller passed.
+    UnsizedFormal(Variable),
+    /// A variable of the module, or a static one of this function.
+    Var(VarId, ptxjit_ir::Space),
+}
+
+/// What a name stands for.
+#[derive(Copy, Clone, Debug)]
+pub enum Entity {
+    /// A register.
+    Reg(RegId),
+    /// Something in memory.
+    Place(Place),
+    /// A function.
+    Func(FuncId),
+}
+
+#[derive(Clone, Debug)]
+struct Range {
+    ty: PtxType,
+    elems: u8,
+    count: u32,
+    decl: Span,
+    regs: FxHashMap<u32, RegId>,
+}
+
+#[derive(Default)]
+struct Scope<'m> {
+    names: FxHashMap<&'m str, (Entity, Span)>,
+    ranges: FxHashMap<&'m str, Range>,
+}
+
+/// The scopes that are open, from the outermost.
+pub(super) struct Scopes<'m> {
+    scopes: Vec<Scope<'m>>,
+    pub(super) regs: Vec<Reg>,
+}
+
+/// Result of looking a name up.
+pub(super) enum Found {
+    Entity(Entity),
+    /// A register of a range that has not been used yet; `scope` and `prefix_len` say which.
+    NewReg { scope: usize, prefix_len: usize, number: u32 },
+}
+
+impl<'m> Scopes<'m> {
+    pub(super) fn new() -> Scopes<'m> {
+        Scopes { scopes: vec![Scope::default()], regs: Vec::new() }
+    }
+
+    pub(super) fn open(&mut self) {
+        self.scopes.push(Scope::default());
+    }
+
+    pub(super) fn close(&mut self) {
+        self.scopes.pop();
+    }
+
+    /// Declares a name in the innermost scope; on conflict returns where it was declared before.
+    pub(super) fn declare(&mut self, name: &'m str, entity: Entity, decl: Span) -> Result<(), Span> {
+        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
+        if let Some(&(_, before)) = scope.names.get(name) {
+            return Err(before);
+        }
+        scope.names.insert(name, (entity, decl));
+        Ok(())
+    }
+
+    /// Declares `prefix0` to `prefix(count-1)` as registers.
+    pub(super) fn declare_range(
+        &mut self,
+        prefix: &'m str,
+        (ty, elems): (PtxType, u8),
+        count: u32,
+        decl: Span,
+    ) -> Result<(), Span> {
+        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
+        if let Some(before) = scope.ranges.get(prefix) {
+            return Err(before.decl);
+        }
+        scope.ranges.insert(prefix, Range { ty, elems, count, decl, regs: FxHashMap::default() });
+        Ok(())
+    }
+
+    /// Looks a name up from the innermost scope outwards.
+    pub(super) fn find(&self, name: &str) -> Option<Found> {
+        self.scopes.iter().enumerate().rev().find_map(|(idx, scope)| {
+            if let Some(&(entity, _)) = scope.names.get(name) {
+                return Some(Found::Entity(entity));
+            }
+            scope.find_in_range(idx, name)
+        })
+    }
+
+    /// Type, elements and declaration of the range that a new register belongs to.
+    pub(super) fn range_of(&self, scope: usize, prefix: &str) -> Option<(PtxType, u8, Span)> {
+        let range = self.scopes.get(scope)?.ranges.get(prefix)?;
+        Some((range.ty, range.elems, range.decl))
+    }
+
+    /// Remembers the register made for a number of a range.
+    pub(super) fn add_to_range(&mut self, scope: usize, prefix: &str, number: u32, reg: RegId) {
+        if let Some(range) = self.scopes.get_mut(scope).and_then(|scope| scope.ranges.get_mut(prefix)) {
+            range.regs.insert(number, reg);
+        }
+    }
+
+    /// Adds a register.
+    pub(super) fn add_reg(&mut self, reg: Reg) -> RegId {
+        let id = RegId(self.regs.len() as u32);
+        self.regs.push(reg);
+        id
+    }
+
+    pub(super) fn reg(&self, id: RegId) -> &Reg {
+        &self.regs[id.0 as usize]
+    }
+
+    /// All names of the open scopes, for suggestions.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'m str> + '_ {
+        self.scopes.iter().rev().flat_map(|scope| scope.names.keys().copied())
+    }
+}
+
+impl Scope<'_> {
+    /// A prefix may itself end in digits (`%r1<5>` declares `%r10`), so every split of the final digits is tried.
+    fn find_in_range(&self, scope: usize, name: &str) -> Option<Found> {
+        if self.ranges.is_empty() {
+            return None;
+        }
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        (name.len() - digits..name.len()).find_map(|prefix_len| {
+            let range = self.ranges.get(&name[..prefix_len])?;
+            let number: u32 = name[prefix_len..].parse().ok().filter(|&n| n < range.count)?;
+            Some(match range.regs.get(&number) {
+                Some(&reg) => Found::Entity(Entity::Reg(reg)),
+                None => Found::NewReg { scope, prefix_len, number },
+            })
+        })
+    }
+}
