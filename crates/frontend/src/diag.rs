@@ -78,6 +78,15 @@ impl Diagnostic {
         self
     }
 
+    /// The same, found in text that begins at `offset` of the source.
+    #[must_use]
+    pub(crate) fn shifted(mut self, offset: u32) -> Self {
+        for label in &mut self.labels {
+            label.span = Span::new(label.span.start + offset, label.span.end + offset);
+        }
+        self
+    }
+
     /// Where the fault lies, if it lies in the source at all.
     pub fn span(&self) -> Option<Span> {
         self.labels.first().map(|label| label.span)

@@ -11,7 +11,7 @@ use crate::ast::{
 };
 use crate::diag::Diagnostic;
 use crate::parse::declare::{self, Scope};
-use crate::parse::grammar::{self, Node, Rule};
+use crate::parse::grammar::{Node, Piece, Rule};
 use crate::parse::{expr, function, scan};
 use crate::source::{Source, Span};
 
@@ -30,8 +30,8 @@ pub(super) fn body(source: &Source, range: Span) -> Result<Body> {
     let mut at = range.start as usize + 1;
     while at < text.len() {
         let end = piece_end(text, at)?;
-        let piece = grammar::run(Rule::statements, source, scan::span(at, end))?;
-        for node in piece.children() {
+        let piece = Piece::new(source, scan::span(at, end))?;
+        for node in piece.parse(Rule::statements)?.children() {
             statement(&mut body, node)?;
         }
         at = end;
@@ -173,11 +173,11 @@ fn instruction(node: Node<'_>) -> Result<Inst> {
     for part in node.children() {
         let span = part.span();
         match part.rule() {
-            Rule::opcode => {
-                inst.opcode.span = span;
-                is_call = part.text() == "call";
+            Rule::mnemonic => {
+                let opcode = mnemonic(&part, &mut inst)?;
+                is_call = opcode == "call";
             }
-            Rule::modifier => inst.modifiers.push(Modifier { span }),
+            Rule::suffix => modifiers(&part.text()[1..], span.start + 1, &mut inst)?,
             Rule::guard => inst.guard = Some(guard(part)),
             Rule::pair => complete_pair(inst.operands.last_mut(), part)?,
             Rule::semi => {}
@@ -188,6 +188,41 @@ fn instruction(node: Node<'_>) -> Result<Inst> {
         inst.operands.iter_mut().try_for_each(unwrap_list)?;
     }
     Ok(inst)
+}
+
+/// Splits `opcode.modifier.modifier` and returns the opcode.
+fn mnemonic<'a>(node: &Node<'a>, inst: &mut Inst) -> Result<&'a str> {
+    let (text, start) = (node.text(), node.span().start);
+    let (opcode, rest) = text.split_once('.').map_or((text, None), |(opcode, rest)| (opcode, Some(rest)));
+    let len = to_u32(opcode.len());
+    inst.opcode.span = Span::new(start, start + len);
+    if let Some(colons) = opcode.find("::") {
+        let at = start + to_u32(colons);
+        return Err(Diagnostic::error("`::` belongs in a modifier").label(Span::new(at, at + 2), ""));
+    }
+    if let Some(rest) = rest {
+        modifiers(rest, start + len + 1, inst)?;
+    }
+    Ok(opcode)
+}
+
+/// Splits the text after a dot.
+fn modifiers(text: &str, start: u32, inst: &mut Inst) -> Result<()> {
+    let mut at = start;
+    for modifier in text.split('.') {
+        let span = Span::new(at, at + to_u32(modifier.len()));
+        if modifier.is_empty() || modifier.starts_with("::") || modifier.ends_with("::") {
+            return Err(Diagnostic::error("a modifier is missing here").label(span, ""));
+        }
+        inst.modifiers.push(Modifier { span });
+        at = span.end + 1;
+    }
+    Ok(())
+}
+
+/// Lengths within a source fit.
+fn to_u32(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 fn guard(node: Node<'_>) -> Guard {
@@ -266,7 +301,7 @@ fn named(node: Node<'_>, depth: u32) -> Result<Operand> {
     let kind = match parts.next() {
         None => OperandKind::Name(name),
         Some(tail) => match tail.rule() {
-            Rule::selector => OperandKind::Member { base: name, selector: Ident { span: tail.child().span() } },
+            Rule::selector => OperandKind::Member { base: name, selector: Ident { span: tail.span() } },
             Rule::offset => {
                 let offset = expr::expr(tail.child())?;
                 OperandKind::NameOffset(Box::new(NameOffset { name, offset }))

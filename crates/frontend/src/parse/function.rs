@@ -5,7 +5,7 @@ use crate::ast::{
     Space, Version,
 };
 use crate::diag::Diagnostic;
-use crate::parse::grammar::{self, Node, Rule};
+use crate::parse::grammar::{Node, Piece, Rule};
 use crate::parse::{declare, expr};
 use crate::source::{Source, Span};
 
@@ -13,7 +13,8 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 
 /// Parses a header; `range` ends before the body, or with the semicolon of a prototype.
 pub(super) fn header(source: &Source, range: Span, body: Option<Span>, version: Version) -> Result<Function> {
-    let node = grammar::run(Rule::function, source, range)?;
+    let piece = Piece::new(source, range)?;
+    let node = piece.parse(Rule::function)?;
     let mut function = Function {
         span: range,
         kind: FunctionKind::Func,

@@ -3,11 +3,14 @@
 //! This is the only file that knows pest. The rest of `parse` walks [`Node`]s, whose spans are offsets
 //! into the whole source although the grammar sees only a slice of it.
 
+use std::borrow::Cow;
+
 use pest::Parser;
 use pest::error::{Error, ErrorVariant, InputLocation};
 use pest::iterators::Pair;
 
 use crate::diag::Diagnostic;
+use crate::parse::scan;
 use crate::source::{Source, Span};
 
 #[derive(pest_derive::Parser)]
@@ -46,15 +49,28 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Matches `rule` against the text of `span`.
-pub(super) fn run(rule: Rule, source: &Source, span: Span) -> Result<Node<'_>, Diagnostic> {
-    let text = source.slice(span);
-    match PtxGrammar::parse(rule, text) {
-        Ok(mut pairs) => {
-            let pair = pairs.next().unwrap_or_else(|| unreachable!("a match has its rule"));
-            Ok(Node { pair, base: span.start })
+/// A piece of the source as the grammar sees it: without comments.
+pub(super) struct Piece<'a> {
+    text: Cow<'a, str>,
+    base: u32,
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn new(source: &'a Source, span: Span) -> Result<Self, Diagnostic> {
+        let text = scan::without_comments(source.slice(span));
+        let text = text.map_err(|err| err.shifted(span.start))?;
+        Ok(Piece { text, base: span.start })
+    }
+
+    /// Matches `rule` against the whole piece.
+    pub(super) fn parse(&self, rule: Rule) -> Result<Node<'_>, Diagnostic> {
+        match PtxGrammar::parse(rule, &self.text) {
+            Ok(mut pairs) => {
+                let pair = pairs.next().unwrap_or_else(|| unreachable!("a match has its rule"));
+                Ok(Node { pair, base: self.base })
+            }
+            Err(err) => Err(explain(&err, &self.text, self.base)),
         }
-        Err(err) => Err(explain(&err, text, span.start)),
     }
 }
 
@@ -122,9 +138,9 @@ fn describe(rule: Rule) -> Option<&'static str> {
         Rule::colon => "`:`",
         Rule::named | Rule::address | Rule::vector | Rule::list => "an operand",
         Rule::sink | Rule::not | Rule::negated => "an operand",
-        Rule::selector | Rule::selector_name => "a selector",
-        Rule::instruction | Rule::opcode => "an instruction",
-        Rule::modifier => "a modifier",
+        Rule::selector => "a selector",
+        Rule::instruction | Rule::mnemonic => "an instruction",
+        Rule::suffix => "a modifier",
         Rule::guard | Rule::negation => "a guard",
         Rule::label => "a label",
         Rule::scope_begin => "`{`",
@@ -137,13 +153,6 @@ fn describe(rule: Rule) -> Option<&'static str> {
         Rule::declaration | Rule::declaration_item | Rule::loc | Rule::pragma => "a directive",
         Rule::branch_targets | Rule::call_targets | Rule::call_prototype => "a directive",
         Rule::debug_label | Rule::inlined => "a label",
-        Rule::infix | Rule::select | Rule::pair | Rule::offset | Rule::element => return None,
-        Rule::unified | Rule::range | Rule::dim | Rule::braces | Rule::not_brace => return None,
-        Rule::statements | Rule::initializer_leaf | Rule::initializer_field => return None,
-        Rule::version | Rule::target_directive | Rule::address_size | Rule::file => return None,
-        Rule::section | Rule::alias | Rule::module_pragma | Rule::function => return None,
-        Rule::EOI | Rule::s | Rule::comment | Rule::follow => return None,
-        Rule::term_ | Rule::operands_ | Rule::operand_ | Rule::simple_ | Rule::part_ => return None,
-        Rule::part_or_sink_ | Rule::statement_ | Rule::specifiers_ | Rule::leaf_ => return None,
+        _ => return None,
     })
 }

@@ -5,7 +5,7 @@ use crate::ast::{
     Expr, ExprKind, Field, FieldValue, Ident, Initializer, InitializerKind as Kind, Mask, SymbolAddress,
 };
 use crate::diag::Diagnostic;
-use crate::parse::grammar::{self, Node, Rule};
+use crate::parse::grammar::{Node, Piece, Rule};
 use crate::parse::{expr, scan};
 use crate::source::{Source, Span};
 
@@ -164,8 +164,8 @@ fn leaf(source: &Source, span: Span) -> Result<Initializer> {
         let constant = Expr { span, kind: expr::number(text, span)? };
         return Ok(Initializer { span, kind: Kind::Constant(constant) });
     }
-    let node = grammar::run(Rule::initializer_leaf, source, span)?.child();
-    leaf_node(node)
+    let piece = Piece::new(source, span)?;
+    leaf_node(piece.parse(Rule::initializer_leaf)?.child())
 }
 
 fn leaf_node(node: Node<'_>) -> Result<Initializer> {
@@ -215,7 +215,8 @@ fn is_field(text: &str) -> bool {
 }
 
 fn field(source: &Source, span: Span) -> Result<Field> {
-    let mut parts = grammar::run(Rule::initializer_field, source, span)?.children();
+    let piece = Piece::new(source, span)?;
+    let mut parts = piece.parse(Rule::initializer_field)?.children();
     let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
         unreachable!("a field has a name and a value");
     };

@@ -4,6 +4,8 @@
 //! of MB is mostly function bodies that nobody asks for. It also refuses what is wrong anywhere in
 //! a text: stray characters outside ASCII, unknown preprocessor lines, unterminated comments and strings.
 
+use std::borrow::Cow;
+
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
@@ -29,6 +31,37 @@ const SPECIAL: [bool; 256] = {
 /// A letter, digit, `_` or `$`.
 pub(super) fn is_follow(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
+}
+
+/// The text with blanks for its comments and line markers, so that offsets stay the same.
+pub(super) fn without_comments(text: &str) -> Result<Cow<'_, str>> {
+    let bytes = text.as_bytes();
+    let mut blanked = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(skip) = bytes[at..].iter().position(|&byte| matches!(byte, b'/' | b'#' | b'"')) {
+        at += skip;
+        let end = match bytes[at] {
+            b'"' => {
+                at = string_end(bytes, at)?;
+                continue;
+            }
+            b'#' => Some(line_marker_end(bytes, at)?),
+            _ => comment_end(bytes, at)?,
+        };
+        let Some(end) = end else {
+            at += 1;
+            continue;
+        };
+        blanked.push_str(&text[copied..at]);
+        blanked.extend(std::iter::repeat_n(' ', end - at));
+        (copied, at) = (end, end);
+    }
+    if copied == 0 {
+        return Ok(Cow::Borrowed(text));
+    }
+    blanked.push_str(&text[copied..]);
+    Ok(Cow::Owned(blanked))
 }
 
 /// The next byte at or after `at` that is `{`, `}` or `;`, outside comments and strings.
@@ -199,6 +232,15 @@ mod tests {
         assert_eq!(end("{ ä }"), None);
         assert_eq!(end("{ \"ä\" }"), Some(8));
         assert_eq!(end("{ a / b }"), Some(9));
+    }
+
+    #[test]
+    fn comments() {
+        let blanked = |text: &str| without_comments(text).unwrap().into_owned();
+        assert_eq!(blanked("a / b"), "a / b");
+        assert_eq!(blanked("a /* \n */ b // c\nd"), "a         b     \nd");
+        assert_eq!(blanked("\"//\" // c"), "\"//\"     ");
+        assert_eq!(blanked("# 1 \"a\"\nret;"), "       \nret;");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::ast::{AddressSize, Alias, File, Ident, Item, Module, Section, Target, Version};
 use crate::diag::Diagnostic;
 use crate::parse::declare::{self, Scope};
-use crate::parse::grammar::{self, Rule};
+use crate::parse::grammar::{Piece, Rule};
 use crate::parse::{arch, expr, function, scan};
 use crate::source::{Source, Span};
 
@@ -105,6 +105,10 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn piece(&self, span: Span) -> Result<Piece<'a>> {
+        Piece::new(self.source, span)
+    }
+
     fn no_semicolon(&self, start: usize) -> Diagnostic {
         let end = start + self.text[start..].trim_ascii_end().len();
         Diagnostic::error("expected `;`, found the end").label(scan::span(end, end), "")
@@ -117,7 +121,8 @@ impl<'a> Reader<'a> {
             return Err(Diagnostic::error("a module begins with `.version`").label(self.here(), ""));
         }
         let span = self.open_directive()?;
-        let number = grammar::run(Rule::version, self.source, span)?.child();
+        let piece = self.piece(span)?;
+        let number = piece.parse(Rule::version)?.child();
         let parts = number.text().split_once('.');
         let parts = parts.and_then(|(major, minor)| Some((decimal(major)?, decimal(minor)?)));
         let (major, minor) = parts.ok_or_else(|| {
@@ -135,7 +140,7 @@ impl<'a> Reader<'a> {
         let start = self.at;
         while self.peek()? == Some(".target") {
             let span = self.open_directive()?;
-            for name in grammar::run(Rule::target_directive, self.source, span)?.children() {
+            for name in self.piece(span)?.parse(Rule::target_directive)?.children() {
                 if name.rule() == Rule::ident {
                     options.add(name.text(), name.span(), version)?;
                 }
@@ -159,7 +164,8 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let span = self.open_directive()?;
-        let number = grammar::run(Rule::address_size, self.source, span)?.child();
+        let piece = self.piece(span)?;
+        let number = piece.parse(Rule::address_size)?.child();
         match expr::plain_integer(&number)? {
             bits @ (32 | 64) => Ok(Some(AddressSize { span, bits: bits as u32 })),
             _ => Err(Diagnostic::error("the address size is 32 or 64").label(number.span(), "")),
@@ -183,7 +189,8 @@ impl<'a> Reader<'a> {
             ".alias" => module.items.push(Item::Alias(self.alias()?)),
             ".pragma" => {
                 let span = self.closed_directive()?;
-                let node = grammar::run(Rule::module_pragma, self.source, span)?;
+                let piece = self.piece(span)?;
+                let node = piece.parse(Rule::module_pragma)?;
                 module.pragmas.push(function::pragma(node.child()));
             }
             "@@DWARF" => self.old_dwarf(module.version)?,
@@ -198,7 +205,8 @@ impl<'a> Reader<'a> {
             _ if self.is_function()? => self.function(module)?,
             _ => {
                 let span = self.closed_directive()?;
-                let node = grammar::run(Rule::declaration_item, self.source, span)?.child();
+                let piece = self.piece(span)?;
+                let node = piece.parse(Rule::declaration_item)?.child();
                 let scope = Scope::Module(module.version);
                 declare::declaration(node, scope, |variable| module.items.push(Item::Variable(variable)))?;
             }
@@ -252,7 +260,8 @@ impl<'a> Reader<'a> {
 
     fn file(&mut self) -> Result<File> {
         let span = self.open_directive()?;
-        let mut parts = grammar::run(Rule::file, self.source, span)?.children();
+        let piece = self.piece(span)?;
+        let mut parts = piece.parse(Rule::file)?.children();
         let (Some(index), Some(name)) = (parts.next(), parts.next()) else {
             unreachable!("`.file` has an index and a name");
         };
@@ -271,14 +280,15 @@ impl<'a> Reader<'a> {
         let open = open.ok_or_else(|| {
             Diagnostic::error("a `.section` has its contents in braces").label(self.here(), "")
         })?;
-        let name = grammar::run(Rule::section, self.source, scan::span(start, open))?.child().span();
+        let name = self.piece(scan::span(start, open))?.parse(Rule::section)?.child().span();
         self.at = scan::braces_end(self.text, open)?;
         Ok(Section { span: scan::span(start, self.at), name, contents: scan::span(open + 1, self.at - 1) })
     }
 
     fn alias(&mut self) -> Result<Alias> {
         let span = self.closed_directive()?;
-        let names = grammar::run(Rule::alias, self.source, span)?.children();
+        let piece = self.piece(span)?;
+        let names = piece.parse(Rule::alias)?.children();
         let names: SmallVec<[Ident; 2]> =
             names.filter(|part| part.rule() == Rule::ident).map(|part| Ident { span: part.span() }).collect();
         Ok(Alias { span, name: names[0], target: names[1] })
