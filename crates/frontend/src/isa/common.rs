@@ -98,7 +98,7 @@ pub fn mode_for(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> FloatMode
 pub fn is_flushed(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> bool {
     match fmt {
         FloatFmt::F64 => false,
-        FloatFmt::F32 => inst.ftz() || t.arch_number() < 20,
+        FloatFmt::F32 => inst.ftz() || t.arch().number < 20,
         FloatFmt::F16 | FloatFmt::Bf16 => inst.ftz(),
     }
 }

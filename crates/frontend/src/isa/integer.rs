@@ -1,6 +1,6 @@
 //! Integer arithmetic: PTX ISA, "Integer Arithmetic Instructions".
 
-use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type, Value};
+use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, Type, Value};
 
 use crate::ast::OperandKind;
 use crate::translate::{Inst, Translator};
@@ -357,11 +357,4 @@ fn dp2a<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
         (true, true, true) => IntTernaryOp::Dp2aHiSS,
     };
     map3(t, inst, |t, a, b, c| t.ternary(op, [a, b, c]))
-}
-
-/// The value of twice the width, extended with zeros or the sign.
-pub fn widen(t: &mut Translator<'_>, value: Value, to: Type, is_signed: bool) -> Value {
-    let op = if is_signed { ResizeOp::Sext } else { ResizeOp::Uext };
-    let from = t.value_ty(value);
-    t.ins(InstData::Resize { op, from, to, arg: value }, to)
 }

@@ -9,6 +9,15 @@ pub mod modifiers;
 pub mod desc;
 pub mod sregs;
 
+mod common;
+mod integer;
+mod carry;
+mod float;
+mod half;
+mod mixed;
+mod compare;
+mod logic;
+
 pub(crate) mod check;
 mod operands;
 mod target;
@@ -23,7 +32,15 @@ use crate::translate::{Inst, Translator};
 use desc::InstDesc;
 
 /// The tables of all chapters.
-const TABLES: &[&[InstDesc]] = &[];
+const TABLES: &[&[InstDesc]] = &[
+    integer::TABLE,
+    carry::TABLE,
+    float::TABLE,
+    half::TABLE,
+    mixed::TABLE,
+    compare::TABLE,
+    logic::TABLE,
+];
 
 /// All rows, in the order of the chapters.
 pub fn rows() -> impl Iterator<Item = &'static InstDesc> {
