@@ -21,17 +21,30 @@ fn main() -> std::io::Result<()> {
     let mut totals = Totals::default();
     let mut n_refused = 0;
     let is_quiet = std::env::args().any(|arg| arg == "--quiet");
-    for path in std::env::args().skip(1).filter(|arg| !arg.starts_with("--")) {
+    for path in std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+    {
         let source = Source::from_bytes(&path, std::fs::read(&path)?);
-        let Err(errors) = check(&source, &mut totals) else { continue };
+        let Err(errors) = check(&source, &mut totals) else {
+            continue;
+        };
         n_refused += 1;
         for error in errors {
-            let text = if is_quiet { path.clone() } else { diag::render(&error, &source, false) };
+            let text = if is_quiet {
+                path.clone()
+            } else {
+                diag::render(&error, &source, false)
+            };
             println!("{text}");
         }
     }
     let speed = |(bytes, time): (usize, Duration)| bytes as f64 / 1e6 / time.as_secs_f64();
-    println!("skeletons: {:.1} MB/s, bodies: {:.1} MB/s", speed(totals.skeleton), speed(totals.bodies));
+    println!(
+        "skeletons: {:.1} MB/s, bodies: {:.1} MB/s",
+        speed(totals.skeleton),
+        speed(totals.bodies)
+    );
     println!("{} statements, {n_refused} files refused", totals.n_stmts);
     Ok(())
 }
@@ -41,7 +54,9 @@ fn check(source: &Source, totals: &mut Totals) -> Result<(), Vec<Diagnostic>> {
     let module = parse::module(source)?;
     totals.skeleton.0 += source.text().len();
     totals.skeleton.1 += start.elapsed();
-    module.variables().try_for_each(|variable| initializer(source, variable))?;
+    module
+        .variables()
+        .try_for_each(|variable| initializer(source, variable))?;
     for range in module.functions().filter_map(|function| function.body) {
         let start = Instant::now();
         let body = parse::body(source, range)?;

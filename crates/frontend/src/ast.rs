@@ -7,6 +7,8 @@
 //!
 //! Spans are offsets into the whole source also inside a body. The tree is bounded in depth: only
 //! constant expressions, initializers and operands nest, and `parse` limits how deeply.
+//!
+//! The file is long because a tree is best read in one place; there is hardly any code in it.
 
 use smallvec::SmallVec;
 
@@ -195,7 +197,7 @@ impl Variable {
     }
 
     pub fn is_array(&self) -> bool {
-        !self.dims.0.is_none()
+        self.dims.0.is_some()
     }
 }
 
@@ -629,6 +631,10 @@ pub struct Stmt {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all statements are instructions, and the others are boxed"
+)]
 pub enum StmtKind {
     Inst(Inst),
     /// `name:`, also right before `}`.

@@ -8,8 +8,16 @@ use crate::diag::Diagnostic;
 use crate::source::Span;
 
 /// The last minor version of each major version that is complete.
-const LAST_MINOR: &[(u32, u32)] =
-    &[(1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8)];
+const LAST_MINOR: &[(u32, u32)] = &[
+    (1, 5),
+    (2, 3),
+    (3, 2),
+    (4, 3),
+    (5, 0),
+    (6, 5),
+    (7, 8),
+    (8, 8),
+];
 
 /// The newest version that we know.
 const NEWEST: (u32, u32) = (9, 0);
@@ -23,7 +31,12 @@ struct KnownArch {
 }
 
 const fn plain(number: u32, major: u32, minor: u32) -> KnownArch {
-    KnownArch { number, plain: (major, minor), specific: None, family: None }
+    KnownArch {
+        number,
+        plain: (major, minor),
+        specific: None,
+        family: None,
+    }
 }
 
 const fn with_variants(
@@ -32,7 +45,12 @@ const fn with_variants(
     specific: (u32, u32),
     family: Option<(u32, u32)>,
 ) -> KnownArch {
-    KnownArch { number, plain, specific: Some(specific), family }
+    KnownArch {
+        number,
+        plain,
+        specific: Some(specific),
+        family,
+    }
 }
 
 const ARCHES: &[KnownArch] = &[
@@ -74,10 +92,17 @@ const ARCHES: &[KnownArch] = &[
 pub(super) fn check_version(version: Version) -> Result<Option<Diagnostic>, Diagnostic> {
     let Version { major, minor, span } = version;
     if (major, minor) > NEWEST && major >= NEWEST.0 {
-        let warning = Diagnostic::warning(format!("PTX {major}.{minor} is newer than this build knows"));
-        return Ok(Some(warning.label(span, format!("the newest known is {}.{}", NEWEST.0, NEWEST.1))));
+        let warning = Diagnostic::warning(format!(
+            "PTX {major}.{minor} is newer than this build knows"
+        ));
+        return Ok(Some(warning.label(
+            span,
+            format!("the newest known is {}.{}", NEWEST.0, NEWEST.1),
+        )));
     }
-    let exists = LAST_MINOR.iter().any(|&(of, last)| of == major && minor <= last);
+    let exists = LAST_MINOR
+        .iter()
+        .any(|&(of, last)| of == major && minor <= last);
     if exists || (major, minor) == NEWEST {
         return Ok(None);
     }
@@ -86,7 +111,9 @@ pub(super) fn check_version(version: Version) -> Result<Option<Diagnostic>, Diag
 
 /// Reads `sm_90a`; `None` if it does not have that form.
 pub(super) fn parse(text: &str, span: Span) -> Option<Arch> {
-    let rest = text.strip_prefix("sm_").or_else(|| text.strip_prefix("compute_"))?;
+    let rest = text
+        .strip_prefix("sm_")
+        .or_else(|| text.strip_prefix("compute_"))?;
     let (digits, suffix) = match (rest.strip_suffix('a'), rest.strip_suffix('f')) {
         (Some(digits), _) => (digits, ArchSuffix::Specific),
         (None, Some(digits)) => (digits, ArchSuffix::Family),
@@ -94,7 +121,11 @@ pub(super) fn parse(text: &str, span: Span) -> Option<Arch> {
     };
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse().ok().filter(|_| is_number)?;
-    Some(Arch { span, number, suffix })
+    Some(Arch {
+        span,
+        number,
+        suffix,
+    })
 }
 
 /// Does this architecture exist in this PTX version?
@@ -115,9 +146,14 @@ pub(super) fn check(arch: Arch, text: &str, version: Version) -> Result<(), Diag
     if version.at_least(major, minor) {
         return Ok(());
     }
-    Err(Diagnostic::error(format!("target `{text}` needs PTX {major}.{minor}"))
-        .label(arch.span, "")
-        .label(version.span, format!("this is PTX {}.{}", version.major, version.minor)))
+    Err(
+        Diagnostic::error(format!("target `{text}` needs PTX {major}.{minor}"))
+            .label(arch.span, "")
+            .label(
+                version.span,
+                format!("this is PTX {}.{}", version.major, version.minor),
+            ),
+    )
 }
 
 /// For what is neither an architecture nor an option.

@@ -6,8 +6,8 @@
 use smallvec::SmallVec;
 
 use crate::ast::{
-    Address, Body, BranchTarget, BranchTargets, CallPrototype, CallTargets, Element, Expr, Guard, Ident, InlinedAt,
-    Inst, Loc, Modifier, NameOffset, Operand, OperandKind, Stmt, StmtKind,
+    Address, Body, BranchTarget, BranchTargets, CallPrototype, CallTargets, Element, Expr, Guard,
+    Ident, InlinedAt, Inst, Loc, Modifier, NameOffset, Operand, OperandKind, Stmt, StmtKind,
 };
 use crate::diag::Diagnostic;
 use crate::parse::declare::{self, Scope};
@@ -25,7 +25,10 @@ const MAX_DEPTH: u32 = 16;
 
 /// Parses the body that `range` holds with its braces.
 pub(super) fn body(source: &Source, range: Span) -> Result<Body> {
-    let mut body = Body { span: range, ..Body::default() };
+    let mut body = Body {
+        span: range,
+        ..Body::default()
+    };
     let text = &source.text().as_bytes()[..range.end as usize - 1];
     let mut at = range.start as usize + 1;
     while at < text.len() {
@@ -58,7 +61,9 @@ fn statement(body: &mut Body, node: Node<'_>) -> Result<()> {
     let span = node.span();
     let kind = match node.rule() {
         Rule::instruction => StmtKind::Inst(instruction(node)?),
-        Rule::label => StmtKind::Label(Ident { span: node.child().span() }),
+        Rule::label => StmtKind::Label(Ident {
+            span: node.child().span(),
+        }),
         Rule::scope_begin => StmtKind::ScopeBegin,
         Rule::scope_end => StmtKind::ScopeEnd,
         Rule::pragma => StmtKind::Pragma(Box::new(function::pragma(node))),
@@ -69,7 +74,10 @@ fn statement(body: &mut Body, node: Node<'_>) -> Result<()> {
         Rule::declaration => {
             return declare::declaration(node, Scope::Body, |variable| {
                 let span = variable.span;
-                body.stmts.push(Stmt { span, kind: StmtKind::Variable(Box::new(variable)) });
+                body.stmts.push(Stmt {
+                    span,
+                    kind: StmtKind::Variable(Box::new(variable)),
+                });
             });
         }
         Rule::EOI => return Ok(()),
@@ -82,8 +90,13 @@ fn statement(body: &mut Body, node: Node<'_>) -> Result<()> {
 /// `.branchtargets` and the like are named by the label before them, which is theirs alone.
 fn take_label(body: &mut Body, span: Span) -> Result<Ident> {
     match body.stmts.pop() {
-        Some(Stmt { kind: StmtKind::Label(label), .. }) => Ok(label),
-        Some(_) | None => Err(Diagnostic::error("this directive needs a label before it").label(span, "")),
+        Some(Stmt {
+            kind: StmtKind::Label(label),
+            ..
+        }) => Ok(label),
+        Some(_) | None => {
+            Err(Diagnostic::error("this directive needs a label before it").label(span, ""))
+        }
     }
 }
 
@@ -92,27 +105,47 @@ fn labeled(label: Ident, node: Node<'_>) -> Result<StmtKind> {
         Rule::branch_targets => {
             let targets = node.children().filter(|part| part.rule() == Rule::target);
             let targets = targets.map(branch_target).collect::<Result<_>>()?;
-            Ok(StmtKind::BranchTargets(Box::new(BranchTargets { label, targets })))
+            Ok(StmtKind::BranchTargets(Box::new(BranchTargets {
+                label,
+                targets,
+            })))
         }
         Rule::call_targets => {
             let targets = node.children().filter(|part| part.rule() == Rule::ident);
             let targets = targets.map(|part| Ident { span: part.span() }).collect();
-            Ok(StmtKind::CallTargets(Box::new(CallTargets { label, targets })))
+            Ok(StmtKind::CallTargets(Box::new(CallTargets {
+                label,
+                targets,
+            })))
         }
-        _ => Ok(StmtKind::CallPrototype(Box::new(call_prototype(label, node)?))),
+        _ => Ok(StmtKind::CallPrototype(Box::new(call_prototype(
+            label, node,
+        )?))),
     }
 }
 
 fn branch_target(node: Node<'_>) -> Result<BranchTarget> {
     let mut parts = node.children();
-    let name = parts.next().unwrap_or_else(|| unreachable!("a target has a name"));
-    let count = parts.next().map(|range| expr::plain_u32(&range.child())).transpose()?;
-    Ok(BranchTarget { name: Ident { span: name.span() }, count })
+    let name = parts
+        .next()
+        .unwrap_or_else(|| unreachable!("a target has a name"));
+    let count = parts
+        .next()
+        .map(|range| expr::plain_u32(&range.child()))
+        .transpose()?;
+    Ok(BranchTarget {
+        name: Ident { span: name.span() },
+        count,
+    })
 }
 
 fn call_prototype(label: Ident, node: Node<'_>) -> Result<CallPrototype> {
-    let mut prototype =
-        CallPrototype { label, returns: Vec::new(), params: Vec::new(), directives: Vec::new() };
+    let mut prototype = CallPrototype {
+        label,
+        returns: Vec::new(),
+        params: Vec::new(),
+        directives: Vec::new(),
+    };
     let mut is_named = false;
     for part in node.children() {
         match part.rule() {
@@ -137,7 +170,13 @@ fn loc(node: Node<'_>) -> Result<Loc> {
         }
     }
     let [file, line, column] = numbers;
-    Ok(Loc { span, file, line, column, inlined })
+    Ok(Loc {
+        span,
+        file,
+        line,
+        column,
+        inlined,
+    })
 }
 
 fn inlined_at(node: Node<'_>) -> Result<InlinedAt> {
@@ -193,12 +232,16 @@ fn instruction(node: Node<'_>) -> Result<Inst> {
 /// Splits `opcode.modifier.modifier` and returns the opcode.
 fn mnemonic<'a>(node: &Node<'a>, inst: &mut Inst) -> Result<&'a str> {
     let (text, start) = (node.text(), node.span().start);
-    let (opcode, rest) = text.split_once('.').map_or((text, None), |(opcode, rest)| (opcode, Some(rest)));
+    let (opcode, rest) = text
+        .split_once('.')
+        .map_or((text, None), |(opcode, rest)| (opcode, Some(rest)));
     let len = to_u32(opcode.len());
     inst.opcode.span = Span::new(start, start + len);
     if let Some(colons) = opcode.find("::") {
         let at = start + to_u32(colons);
-        return Err(Diagnostic::error("`::` belongs in a modifier").label(Span::new(at, at + 2), ""));
+        return Err(
+            Diagnostic::error("`::` belongs in a modifier").label(Span::new(at, at + 2), "")
+        );
     }
     if let Some(rest) = rest {
         modifiers(rest, start + len + 1, inst)?;
@@ -235,7 +278,11 @@ fn guard(node: Node<'_>) -> Guard {
             _ => is_negated = true,
         }
     }
-    Guard { span, pred, is_negated }
+    Guard {
+        span,
+        pred,
+        is_negated,
+    }
 }
 
 /// `(5)` is a constant wherever it cannot be a list of arguments.
@@ -244,13 +291,24 @@ fn unwrap_list(operand: &mut Operand) -> Result<()> {
         return Ok(());
     };
     match &mut **list {
-        [Operand { kind: OperandKind::Constant(constant), .. }] => {
-            let placeholder = Expr { span: constant.span, kind: crate::ast::ExprKind::WarpSize };
+        [
+            Operand {
+                kind: OperandKind::Constant(constant),
+                ..
+            },
+        ] => {
+            let placeholder = Expr {
+                span: constant.span,
+                kind: crate::ast::ExprKind::WarpSize,
+            };
             let constant = std::mem::replace(&mut **constant, placeholder);
             operand.kind = OperandKind::Constant(Box::new(constant));
             Ok(())
         }
-        _ => Err(Diagnostic::error("only `call` has operands in parentheses").label(operand.span, "")),
+        _ => {
+            Err(Diagnostic::error("only `call` has operands in parentheses")
+                .label(operand.span, ""))
+        }
     }
 }
 
@@ -258,9 +316,15 @@ fn complete_pair(first: Option<&mut Operand>, node: Node<'_>) -> Result<()> {
     let first = first.unwrap_or_else(|| unreachable!("a pair completes an operand"));
     let second = operand(node.child(), 1)?;
     let span = first.span.to(second.span);
-    let sink = Operand { span, kind: OperandKind::Sink };
+    let sink = Operand {
+        span,
+        kind: OperandKind::Sink,
+    };
     let whole = std::mem::replace(first, sink);
-    *first = Operand { span, kind: OperandKind::Pair(Box::new([whole, second])) };
+    *first = Operand {
+        span,
+        kind: OperandKind::Pair(Box::new([whole, second])),
+    };
     Ok(())
 }
 
@@ -276,7 +340,9 @@ fn operand(node: Node<'_>, depth: u32) -> Result<Operand> {
         Rule::sink => OperandKind::Sink,
         Rule::vector => OperandKind::Vector(operands(node, depth + 1)?.into_boxed_slice()),
         Rule::list => OperandKind::List(operands(node, depth + 1)?.into_boxed_slice()),
-        Rule::not => OperandKind::Not(Ident { span: node.child().span() }),
+        Rule::not => OperandKind::Not(Ident {
+            span: node.child().span(),
+        }),
         Rule::negated => OperandKind::Neg(Box::new(operand(node.child(), depth + 1)?)),
         _ => OperandKind::Constant(Box::new(expr::expr(node)?)),
     };
@@ -288,6 +354,7 @@ fn operands(node: Node<'_>, depth: u32) -> Result<Vec<Operand>> {
     for part in node.children() {
         match part.rule() {
             Rule::pair => complete_pair(operands.last_mut(), part)?,
+            Rule::close_brace | Rule::close_paren => {}
             _ => operands.push(operand(part, depth)?),
         }
     }
@@ -297,11 +364,16 @@ fn operands(node: Node<'_>, depth: u32) -> Result<Vec<Operand>> {
 fn named(node: Node<'_>, depth: u32) -> Result<Operand> {
     let span = node.span();
     let mut parts = node.children();
-    let name = Ident { span: parts.next().map_or(span, |part| part.span()) };
+    let name = Ident {
+        span: parts.next().map_or(span, |part| part.span()),
+    };
     let kind = match parts.next() {
         None => OperandKind::Name(name),
         Some(tail) => match tail.rule() {
-            Rule::selector => OperandKind::Member { base: name, selector: Ident { span: tail.span() } },
+            Rule::selector => OperandKind::Member {
+                base: name,
+                selector: Ident { span: tail.span() },
+            },
             Rule::offset => {
                 let offset = expr::expr(tail.child())?;
                 OperandKind::NameOffset(Box::new(NameOffset { name, offset }))
@@ -314,7 +386,11 @@ fn named(node: Node<'_>, depth: u32) -> Result<Operand> {
 
 fn element(name: Ident, node: Node<'_>, depth: u32) -> Result<Element> {
     let (index, offset) = base_and_offset(operand(node.child(), depth + 1)?)?;
-    Ok(Element { name, index, offset })
+    Ok(Element {
+        name,
+        index,
+        offset,
+    })
 }
 
 fn address(node: Node<'_>, depth: u32) -> Result<Operand> {
@@ -323,6 +399,7 @@ fn address(node: Node<'_>, depth: u32) -> Result<Operand> {
     let mut is_unified = false;
     for part in node.children() {
         match part.rule() {
+            Rule::close_bracket => {}
             Rule::unified => is_unified = true,
             _ => parts.push(operand(part, depth + 1)?),
         }
@@ -330,10 +407,16 @@ fn address(node: Node<'_>, depth: u32) -> Result<Operand> {
     let kind = match parts.len() {
         1 => {
             let (base, offset) = base_and_offset(parts.remove(0))?;
-            OperandKind::Address(Box::new(Address { base, offset, is_unified }))
+            OperandKind::Address(Box::new(Address {
+                base,
+                offset,
+                is_unified,
+            }))
         }
         _ if is_unified => {
-            return Err(Diagnostic::error("`.unified` follows a plain address only").label(span, ""));
+            return Err(
+                Diagnostic::error("`.unified` follows a plain address only").label(span, "")
+            );
         }
         _ => {
             parts.iter().try_for_each(refuse_element)?;
@@ -348,7 +431,10 @@ fn base_and_offset(operand: Operand) -> Result<(Option<Operand>, Option<Expr>)> 
     refuse_element(&operand)?;
     match operand.kind {
         OperandKind::NameOffset(pair) => {
-            let base = Operand { span: pair.name.span, kind: OperandKind::Name(pair.name) };
+            let base = Operand {
+                span: pair.name.span,
+                kind: OperandKind::Name(pair.name),
+            };
             Ok((Some(base), Some(pair.offset)))
         }
         OperandKind::Constant(offset) => Ok((None, Some(*offset))),

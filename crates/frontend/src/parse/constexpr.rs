@@ -49,8 +49,14 @@ enum Operands {
 /// The value of `expr`.
 pub fn evaluate(expr: &Expr) -> Result<Value> {
     match &expr.kind {
-        ExprKind::Int { value, is_unsigned: true } => Ok(Value::U64(*value)),
-        ExprKind::Int { value, is_unsigned: false } => Ok(Value::S64(*value as i64)),
+        ExprKind::Int {
+            value,
+            is_unsigned: true,
+        } => Ok(Value::U64(*value)),
+        ExprKind::Int {
+            value,
+            is_unsigned: false,
+        } => Ok(Value::S64(*value as i64)),
         ExprKind::Float(value) => Ok(Value::F64(*value)),
         ExprKind::F32Bits(bits) => Ok(Value::F32Bits(*bits)),
         ExprKind::F64Bits(bits) => Ok(Value::F64(f64::from_bits(*bits))),
@@ -62,7 +68,12 @@ pub fn evaluate(expr: &Expr) -> Result<Value> {
         }
         ExprKind::Select(operands) => {
             let [condition, then, other] = &**operands;
-            select(evaluate(condition)?, evaluate(then)?, evaluate(other)?, expr.span)
+            select(
+                evaluate(condition)?,
+                evaluate(then)?,
+                evaluate(other)?,
+                expr.span,
+            )
         }
     }
 }
@@ -88,7 +99,9 @@ fn binary(op: BinaryOp, left: Value, right: Value, span: Span) -> Result<Value> 
         }
         BinaryOp::Rem => {
             let (left, right) = (int(left, span)?, int(right, span)?);
-            left.checked_rem(right).map(Value::U64).ok_or_else(|| division_by_zero(span))
+            left.checked_rem(right)
+                .map(Value::U64)
+                .ok_or_else(|| division_by_zero(span))
         }
         BinaryOp::Shl | BinaryOp::Shr => {
             let amount = int(right, span)? as u32;
@@ -108,8 +121,12 @@ fn binary(op: BinaryOp, left: Value, right: Value, span: Span) -> Result<Value> 
             Ok(Value::from_bool(holds(op, ordering)))
         }
         BinaryOp::BitAnd | BinaryOp::BitXor | BinaryOp::BitOr => bitwise(op, left, right, span),
-        BinaryOp::And => Ok(Value::from_bool((int(left, span)? != 0) & (int(right, span)? != 0))),
-        BinaryOp::Or => Ok(Value::from_bool((int(left, span)? != 0) | (int(right, span)? != 0))),
+        BinaryOp::And => Ok(Value::from_bool(
+            (int(left, span)? != 0) & (int(right, span)? != 0),
+        )),
+        BinaryOp::Or => Ok(Value::from_bool(
+            (int(left, span)? != 0) | (int(right, span)? != 0),
+        )),
     }
 }
 
@@ -148,7 +165,11 @@ fn bitwise(op: BinaryOp, left: Value, right: Value, span: Span) -> Result<Value>
         BinaryOp::BitXor => left ^ right,
         _ => left | right,
     };
-    Ok(if is_signed { Value::S64(bits as i64) } else { Value::U64(bits) })
+    Ok(if is_signed {
+        Value::S64(bits as i64)
+    } else {
+        Value::U64(bits)
+    })
 }
 
 /// Does the comparison `op` hold? `None` is an unordered pair.
@@ -177,7 +198,10 @@ fn convert(left: Value, right: Value, span: Span) -> Result<Operands> {
         (Value::F64(left), Value::F64(right)) => Ok(Operands::F64(left, right)),
         (left, right) => match (left.as_int(), right.as_int()) {
             (Some(left), Some(right)) => Ok(Operands::U64(left, right)),
-            _ => Err(Diagnostic::error("integer and floating-point constants do not mix").label(span, "")),
+            _ => Err(
+                Diagnostic::error("integer and floating-point constants do not mix")
+                    .label(span, ""),
+            ),
         },
     }
 }

@@ -65,12 +65,15 @@ pub(super) fn declaration(
 /// Reads a node of the rule `param`.
 pub(super) fn param(node: Node<'_>) -> Result<Param> {
     let span = node.span();
-    let mut specifiers = Specifiers { is_param: true, ..Specifiers::default() };
+    let mut specifiers = Specifiers {
+        is_param: true,
+        ..Specifiers::default()
+    };
     let mut name = None;
     let mut dims = Vec::new();
     for part in node.children() {
         match part.rule() {
-            Rule::ident => name = Some(declared_name(&part)?),
+            Rule::ident => name = Some(Ident { span: part.span() }),
             Rule::sink => {}
             Rule::dim => dims.push(dim(part, dims.is_empty())?),
             _ => specifier(&mut specifiers, part)?,
@@ -104,10 +107,13 @@ fn specifier(to: &mut Specifiers, node: Node<'_>) -> Result<()> {
         Rule::bank => {
             let number = node.child();
             let bank = expr::plain_integer(&number)?;
-            let bank = u8::try_from(bank).ok().filter(|&bank| bank <= 10).ok_or_else(|| {
-                Diagnostic::error(format!("there is no constant bank {bank}"))
-                    .label(number.span(), "banks are 0 to 10")
-            })?;
+            let bank = u8::try_from(bank)
+                .ok()
+                .filter(|&bank| bank <= 10)
+                .ok_or_else(|| {
+                    Diagnostic::error(format!("there is no constant bank {bank}"))
+                        .label(number.span(), "banks are 0 to 10")
+                })?;
             to.bank = Some((bank, span));
             space(to, Space::Const, span)
         }
@@ -134,7 +140,11 @@ fn word(to: &mut Specifiers, node: &Node<'_>) -> Result<()> {
     }
     if name == "ptr" && to.is_param {
         once(to.ptr.is_some(), ".ptr", span)?;
-        to.ptr = Some(Ptr { span, space: None, align: 4 });
+        to.ptr = Some(Ptr {
+            span,
+            space: None,
+            align: 4,
+        });
         return Ok(());
     }
     if let Some(ty) = Type::from_name(name) {
@@ -149,12 +159,19 @@ fn vector(to: &mut Specifiers, text: &str, span: Span) -> Result<()> {
     let lanes = match text {
         ".v2" => 2,
         ".v4" => 4,
-        _ if text[1..].strip_prefix('v').is_some_and(|n| n.parse::<u32>().is_ok()) => {
-            return Err(Diagnostic::error(format!("there are no `{text}` variables"))
-                .label(span, "vectors are `.v2` or `.v4`"));
+        _ if text[1..]
+            .strip_prefix('v')
+            .is_some_and(|n| n.parse::<u32>().is_ok()) =>
+        {
+            return Err(
+                Diagnostic::error(format!("there are no `{text}` variables"))
+                    .label(span, "vectors are `.v2` or `.v4`"),
+            );
         }
         _ => {
-            return Err(Diagnostic::error(format!("`{text}` is not a type of variables")).label(span, ""));
+            return Err(
+                Diagnostic::error(format!("`{text}` is not a type of variables")).label(span, ""),
+            );
         }
     };
     once(to.vector.is_some(), "a vector size", span)?;
@@ -171,9 +188,10 @@ fn space(to: &mut Specifiers, found: Space, span: Span) -> Result<()> {
         ptr.space = Some(found);
         return match found {
             Space::Const | Space::Global | Space::Local | Space::Shared => Ok(()),
-            Space::Reg | Space::Sreg | Space::Param | Space::Tex => {
-                Err(Diagnostic::error("a pointer cannot point into this state space").label(span, ""))
-            }
+            Space::Reg | Space::Sreg | Space::Param | Space::Tex => Err(Diagnostic::error(
+                "a pointer cannot point into this state space",
+            )
+            .label(span, "")),
         };
     }
     once(to.space.is_some(), "a state space", span)?;
@@ -189,8 +207,10 @@ fn align(to: &mut Specifiers, node: Node<'_>) -> Result<()> {
     let number = node.child();
     let value = expr::plain_u32(&number)?;
     if !value.is_power_of_two() {
-        return Err(Diagnostic::error(format!("alignment {value} is not a power of two"))
-            .label(number.span(), ""));
+        return Err(
+            Diagnostic::error(format!("alignment {value} is not a power of two"))
+                .label(number.span(), ""),
+        );
     }
     match &mut to.ptr {
         Some(ptr) => ptr.align = value,
@@ -198,7 +218,9 @@ fn align(to: &mut Specifiers, node: Node<'_>) -> Result<()> {
         None if to.ty.is_some() && !to.is_param => {
             return Err(misplaced(".align", "before the type", span));
         }
-        None if to.space.is_none() => return Err(misplaced(".align", "after the state space", span)),
+        None if to.space.is_none() => {
+            return Err(misplaced(".align", "after the state space", span));
+        }
         None => {
             once(to.align.is_some(), ".align", span)?;
             to.align = Some(value);
@@ -219,7 +241,9 @@ pub(super) fn attribute(node: Node<'_>) -> Result<Attribute> {
         }
         (_, ".managed") => AttributeKind::Managed,
         (_, text) => {
-            return Err(Diagnostic::error(format!("unknown attribute `{text}`")).label(inner.span(), ""));
+            return Err(
+                Diagnostic::error(format!("unknown attribute `{text}`")).label(inner.span(), "")
+            );
         }
     };
     Ok(Attribute { span, kind })
@@ -250,9 +274,28 @@ fn space_of(name: &str) -> Option<Space> {
     }
 }
 
+/// Is this a word that declarations are made of?
+pub(super) fn is_specifier(text: &str) -> bool {
+    let name = &text[1..];
+    let is_other = matches!(name, "ptr" | "align" | "attribute" | "v2" | "v4");
+    is_other
+        || linkage(name).is_some()
+        || space_of(name).is_some()
+        || Type::from_name(name).is_some()
+}
+
 /// For a directive where none of its name belongs.
 pub(super) fn unknown_directive(text: &str, span: Span) -> Diagnostic {
-    let is_module_scope = [".version", ".target", ".address_size", ".file", ".section", ".alias", ".entry", ".func"];
+    let is_module_scope = [
+        ".version",
+        ".target",
+        ".address_size",
+        ".file",
+        ".section",
+        ".alias",
+        ".entry",
+        ".func",
+    ];
     if is_module_scope.contains(&text) {
         return Diagnostic::error(format!("`{text}` does not belong here"))
             .label(span, "")
@@ -265,7 +308,11 @@ fn once(is_repeated: bool, what: &str, span: Span) -> Result<()> {
     if !is_repeated {
         return Ok(());
     }
-    let what = if what.starts_with('.') { format!("`{what}`") } else { what.to_owned() };
+    let what = if what.starts_with('.') {
+        format!("`{what}`")
+    } else {
+        what.to_owned()
+    };
     Err(Diagnostic::error(format!("{what} is given twice")).label(span, ""))
 }
 
@@ -284,7 +331,7 @@ fn variable(node: Node<'_>, specifiers: &Specifiers) -> Result<Variable> {
     let mut init = span.at_end();
     for part in node.children() {
         match part.rule() {
-            Rule::ident => name = Some(declared_name(&part)?),
+            Rule::ident => name = Some(Ident { span: part.span() }),
             Rule::range => range = Some(expr::plain_u32(&part.child())?),
             Rule::dim => dims.push(dim(part, dims.is_empty())?),
             _ => {
@@ -302,7 +349,9 @@ fn variable(node: Node<'_>, specifiers: &Specifiers) -> Result<Variable> {
         span,
         name: name.unwrap_or_else(|| unreachable!("a declarator has a name")),
         space,
-        linkage: specifiers.linkage.map_or(Linkage::Module, |(linkage, _)| linkage),
+        linkage: specifiers
+            .linkage
+            .map_or(Linkage::Module, |(linkage, _)| linkage),
         ty,
         vector: specifiers.vector.map_or(1, |(lanes, _)| lanes),
         bank: specifiers.bank.map(|(bank, _)| bank),
@@ -316,28 +365,23 @@ fn variable(node: Node<'_>, specifiers: &Specifiers) -> Result<Variable> {
     Ok(variable)
 }
 
-fn declared_name(node: &Node<'_>) -> Result<Ident> {
-    let span = node.span();
-    if node.text() == "WARP_SZ" {
-        return Err(Diagnostic::error("`WARP_SZ` is a constant and cannot be declared").label(span, ""));
-    }
-    Ok(Ident { span })
-}
-
 fn dim(node: Node<'_>, is_first: bool) -> Result<Dim> {
     let span = node.span();
     match node.children().next() {
-        None if is_first => Ok(Dim::Unsized),
-        None => Err(Diagnostic::error("only the first dimension can be left out").label(span, "")),
         Some(size) if size.rule() == Rule::warp_sz => Ok(Dim::Sized(32)),
-        Some(size) => Ok(Dim::Sized(expr::plain_integer(&size)?)),
+        Some(size) if size.rule() == Rule::number => Ok(Dim::Sized(expr::plain_integer(&size)?)),
+        Some(_) | None if is_first => Ok(Dim::Unsized),
+        Some(_) | None => {
+            Err(Diagnostic::error("only the first dimension can be left out").label(span, ""))
+        }
     }
 }
 
 // ---- checks --------------------------------------------------------------------------------------
 
 fn required(specifiers: &Specifiers, span: Span) -> Result<(Space, Type)> {
-    let missing = |what: &str| Diagnostic::error(format!("{what} is missing")).label(span.at_start(), "");
+    let missing =
+        |what: &str| Diagnostic::error(format!("{what} is missing")).label(span.at_start(), "");
     let (space, space_span) = specifiers.space.ok_or_else(|| missing("a state space"))?;
     let (ty, ty_span) = specifiers.ty.ok_or_else(|| missing("a type"))?;
     if ty == Type::Pred && space != Space::Reg {
@@ -346,15 +390,21 @@ fn required(specifiers: &Specifiers, span: Span) -> Result<(Space, Type)> {
             .label(space_span, "not a register"));
     }
     if ty.is_opaque() && !matches!(space, Space::Global | Space::Param) {
-        return Err(Diagnostic::error(format!("`.{}` belongs in `.global` or a kernel parameter", ty.name()))
-            .label(space_span, ""));
+        return Err(Diagnostic::error(format!(
+            "`.{}` belongs in `.global` or a kernel parameter",
+            ty.name()
+        ))
+        .label(space_span, ""));
     }
-    if let Some((lanes, lanes_span)) = specifiers.vector {
-        if ty == Type::Pred || ty.is_opaque() || ty.size() * u32::from(lanes) > 16 {
-            return Err(Diagnostic::error(format!("there are no `.v{lanes} .{}` variables", ty.name()))
-                .label(lanes_span.to(ty_span), "")
-                .note("vectors hold at most 128 bits and no predicates"));
-        }
+    if let Some((lanes, lanes_span)) = specifiers.vector
+        && (ty == Type::Pred || ty.is_opaque() || ty.size() * u32::from(lanes) > 16)
+    {
+        return Err(Diagnostic::error(format!(
+            "there are no `.v{lanes} .{}` variables",
+            ty.name()
+        ))
+        .label(lanes_span.to(ty_span), "")
+        .note("vectors hold at most 128 bits and no predicates"));
     }
     Ok((space, ty))
 }
@@ -367,10 +417,16 @@ fn check_specifiers(specifiers: &Specifiers, scope: Scope, span: Span) -> Result
     {
         return Err(Diagnostic::error("`.common` is for `.global` variables only").label(at, ""));
     }
-    if let Some(Attribute { span, kind: AttributeKind::Managed | AttributeKind::Unified(..) }) = specifiers.attribute
+    if let Some(Attribute {
+        span,
+        kind: AttributeKind::Managed | AttributeKind::Unified(..),
+    }) = specifiers.attribute
         && space != Space::Global
     {
-        return Err(Diagnostic::error("attributes are for `.global` variables and functions only").label(span, ""));
+        return Err(
+            Diagnostic::error("attributes are for `.global` variables and functions only")
+                .label(span, ""),
+        );
     }
     let Scope::Module(version) = scope else {
         return Ok(());
@@ -379,12 +435,20 @@ fn check_specifiers(specifiers: &Specifiers, scope: Scope, span: Span) -> Result
     match space {
         Space::Param => refuse("`.param` does not belong at module scope"),
         Space::Reg if version.at_least(3, 0) => refuse("module-scope `.reg` ended with PTX 3.0"),
-        Space::Local if version.at_least(3, 0) => refuse("module-scope `.local` ended with PTX 3.0"),
+        Space::Local if version.at_least(3, 0) => {
+            refuse("module-scope `.local` ended with PTX 3.0")
+        }
         Space::Tex if version.at_least(1, 5) => refuse("`.tex` ended with PTX 1.5"),
         Space::Const if specifiers.bank.is_some() && version.at_least(2, 2) => {
             refuse("constant banks ended with PTX 2.2")
         }
-        Space::Reg | Space::Sreg | Space::Const | Space::Global | Space::Local | Space::Shared | Space::Tex => Ok(()),
+        Space::Reg
+        | Space::Sreg
+        | Space::Const
+        | Space::Global
+        | Space::Local
+        | Space::Shared
+        | Space::Tex => Ok(()),
     }
 }
 
@@ -396,29 +460,46 @@ fn check_variable(variable: &Variable) -> Result<()> {
         return refuse("registers cannot be arrays", rest);
     }
     if variable.range.is_some() && (variable.is_array() || variable.has_init()) {
-        return refuse("a range of names has neither dimensions nor an initializer", rest);
+        return refuse(
+            "a range of names has neither dimensions nor an initializer",
+            rest,
+        );
     }
     if variable.has_init() {
         if is_extern {
             return refuse("an `.extern` variable has no initializer", variable.init);
         }
         if !matches!(variable.space, Space::Const | Space::Global) {
-            return refuse("only `.const` and `.global` variables have initializers", variable.init);
+            return refuse(
+                "only `.const` and `.global` variables have initializers",
+                variable.init,
+            );
         }
         if matches!(variable.ty, Type::F16 | Type::F16x2) {
-            return refuse("`.f16` and `.f16x2` variables have no initializers", variable.init);
+            return refuse(
+                "`.f16` and `.f16x2` variables have no initializers",
+                variable.init,
+            );
         }
     }
     match variable.dims.first() {
         Some(Dim::Unsized) if !is_extern && !variable.has_init() => {
             refuse("the size of this array is missing", rest)
         }
-        _ if variable.dims.contains(&Dim::Sized(0)) && !is_extern => refuse("this array has no elements", rest),
+        _ if variable.dims.contains(&Dim::Sized(0)) && !is_extern => {
+            refuse("this array has no elements", rest)
+        }
         Some(Dim::Unsized | Dim::Sized(_)) | None => Ok(()),
     }
 }
 
-fn check_param(specifiers: &Specifiers, space: Space, ty: Type, dims: &[Dim], span: Span) -> Result<()> {
+fn check_param(
+    specifiers: &Specifiers,
+    space: Space,
+    ty: Type,
+    dims: &[Dim],
+    span: Span,
+) -> Result<()> {
     let refuse = |message: String| Err(Diagnostic::error(message).label(span, ""));
     if let Some((_, at)) = specifiers.linkage {
         return Err(Diagnostic::error("parameters have no linking directive").label(at, ""));

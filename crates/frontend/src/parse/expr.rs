@@ -17,18 +17,26 @@ pub(super) fn expr(node: Node<'_>) -> Result<Expr> {
     let mut budget = MAX_TERMS;
     let span = node.span();
     let expr = sequence(node, &mut budget)?;
-    if budget == MAX_TERMS - 1 { Ok(expr) } else { refuse_single_bits(&expr).map(|()| Expr { span, ..expr }) }
+    if budget == MAX_TERMS - 1 {
+        Ok(expr)
+    } else {
+        refuse_single_bits(&expr).map(|()| Expr { span, ..expr })
+    }
 }
 
 /// A `0f` constant stands alone: ptxas takes not even a sign before it.
 fn refuse_single_bits(expr: &Expr) -> Result<()> {
     match &expr.kind {
-        ExprKind::F32Bits(_) => Err(Diagnostic::error("a `0f` constant cannot be part of an expression")
-            .label(expr.span, "")),
+        ExprKind::F32Bits(_) => Err(Diagnostic::error(
+            "a `0f` constant cannot be part of an expression",
+        )
+        .label(expr.span, "")),
         ExprKind::Unary(_, operand) => refuse_single_bits(operand),
         ExprKind::Binary(_, operands) => operands.iter().try_for_each(refuse_single_bits),
         ExprKind::Select(operands) => operands.iter().try_for_each(refuse_single_bits),
-        ExprKind::Int { .. } | ExprKind::Float(_) | ExprKind::F64Bits(_) | ExprKind::WarpSize => Ok(()),
+        ExprKind::Int { .. } | ExprKind::Float(_) | ExprKind::F64Bits(_) | ExprKind::WarpSize => {
+            Ok(())
+        }
     }
 }
 
@@ -69,7 +77,9 @@ fn sequence(node: Node<'_>, budget: &mut u32) -> Result<Expr> {
 }
 
 fn pop(operands: &mut Vec<Expr>) -> Expr {
-    operands.pop().unwrap_or_else(|| unreachable!("the grammar puts a term where one is taken"))
+    operands
+        .pop()
+        .unwrap_or_else(|| unreachable!("the grammar puts a term where one is taken"))
 }
 
 /// Completes the pending operators that bind at least as tightly as `level`.
@@ -79,13 +89,19 @@ fn reduce(operands: &mut Vec<Expr>, pending: &mut Vec<Pending>, level: u8) {
             Pending::Unary(op, at) => {
                 let operand = pop(operands);
                 let span = at.to(operand.span);
-                operands.push(Expr { span, kind: ExprKind::Unary(op, Box::new(operand)) });
+                operands.push(Expr {
+                    span,
+                    kind: ExprKind::Unary(op, Box::new(operand)),
+                });
             }
             Pending::Binary(op) if precedence(op) >= level => {
                 let right = pop(operands);
                 let left = pop(operands);
                 let span = left.span.to(right.span);
-                operands.push(Expr { span, kind: ExprKind::Binary(op, Box::new([left, right])) });
+                operands.push(Expr {
+                    span,
+                    kind: ExprKind::Binary(op, Box::new([left, right])),
+                });
             }
             Pending::Binary(_) => return,
         }
@@ -95,13 +111,16 @@ fn reduce(operands: &mut Vec<Expr>, pending: &mut Vec<Pending>, level: u8) {
 
 fn select(condition: Expr, node: Node<'_>, budget: &mut u32) -> Result<Expr> {
     let span = condition.span.to(node.span());
-    let mut arms = node.children();
+    let mut arms = node.children().filter(|part| part.rule() == Rule::expr);
     let mut arm = || match arms.next() {
         Some(arm) => sequence(arm, budget),
         None => unreachable!("`?` has two arms"),
     };
     let (then, other) = (arm()?, arm()?);
-    Ok(Expr { span, kind: ExprKind::Select(Box::new([condition, then, other])) })
+    Ok(Expr {
+        span,
+        kind: ExprKind::Select(Box::new([condition, then, other])),
+    })
 }
 
 fn term(node: &Node<'_>) -> Result<Expr> {
@@ -124,7 +143,11 @@ fn prefix_op(text: &str) -> UnaryOp {
 }
 
 fn cast_op(text: &str) -> UnaryOp {
-    if text == ".s64" { UnaryOp::CastS64 } else { UnaryOp::CastU64 }
+    if text == ".s64" {
+        UnaryOp::CastS64
+    } else {
+        UnaryOp::CastU64
+    }
 }
 
 fn infix_op(text: &str) -> BinaryOp {
@@ -170,7 +193,9 @@ fn precedence(op: BinaryOp) -> u8 {
 pub(super) fn number(text: &str, span: Span) -> Result<ExprKind> {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.get(1)) {
-        (Some(b'0'), Some(b'f' | b'F')) => bits(text, span, 8).map(|bits| ExprKind::F32Bits(bits as u32)),
+        (Some(b'0'), Some(b'f' | b'F')) => {
+            bits(text, span, 8).map(|bits| ExprKind::F32Bits(bits as u32))
+        }
         (Some(b'0'), Some(b'd' | b'D')) => bits(text, span, 16).map(ExprKind::F64Bits),
         (Some(b'0'), Some(b'x' | b'X')) => integer(text, &text[2..], 16, span),
         (Some(b'0'), Some(b'b' | b'B')) => integer(text, &text[2..], 2, span),
@@ -190,8 +215,11 @@ pub(super) fn plain_integer(node: &Node<'_>) -> Result<u64> {
         | ExprKind::WarpSize
         | ExprKind::Unary(..)
         | ExprKind::Binary(..)
-        | ExprKind::Select(_) => Err(Diagnostic::error(format!("`{}` is not an integer", node.text()))
-            .label(node.span(), "an integer must stand here")),
+        | ExprKind::Select(_) => Err(Diagnostic::error(format!(
+            "`{}` is not an integer",
+            node.text()
+        ))
+        .label(node.span(), "an integer must stand here")),
     }
 }
 
@@ -199,7 +227,8 @@ pub(super) fn plain_integer(node: &Node<'_>) -> Result<u64> {
 pub(super) fn plain_u32(node: &Node<'_>) -> Result<u32> {
     let value = plain_integer(node)?;
     u32::try_from(value).map_err(|_| {
-        Diagnostic::error(format!("`{}` is too large", node.text())).label(node.span(), "at most 4294967295")
+        Diagnostic::error(format!("`{}` is too large", node.text()))
+            .label(node.span(), "at most 4294967295")
     })
 }
 
@@ -208,8 +237,11 @@ fn bits(text: &str, span: Span, digits: usize) -> Result<u64> {
     if hex.len() == digits && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(u64::from_str_radix(hex, 16).unwrap_or_else(|_| unreachable!("hex digits")));
     }
-    Err(Diagnostic::error(format!("`{}` takes exactly {digits} hexadecimal digits", &text[..2]))
-        .label(span, ""))
+    Err(Diagnostic::error(format!(
+        "`{}` takes exactly {digits} hexadecimal digits",
+        &text[..2]
+    ))
+    .label(span, ""))
 }
 
 /// Digits past 64 bits fall away, as ptxas has it.
@@ -221,7 +253,9 @@ fn integer(text: &str, digits: &str, radix: u64, span: Span) -> Result<ExprKind>
     let mut value = 0u64;
     let mut is_wrapped = false;
     for c in digits.chars() {
-        let digit = c.to_digit(radix as u32).ok_or_else(|| bad_digit(text, c, radix, span))?;
+        let digit = c
+            .to_digit(radix as u32)
+            .ok_or_else(|| bad_digit(text, c, radix, span))?;
         let next = u128::from(value) * u128::from(radix) + u128::from(digit);
         is_wrapped |= next > u128::from(u64::MAX);
         value = next as u64;
@@ -255,7 +289,9 @@ fn float(text: &str, span: Span) -> Result<ExprKind> {
             .note("floating-point constants take no suffix")
     })?;
     if value.is_infinite() {
-        return Err(Diagnostic::error(format!("`{text}` is too large for a double")).label(span, ""));
+        return Err(
+            Diagnostic::error(format!("`{text}` is too large for a double")).label(span, ""),
+        );
     }
     Ok(ExprKind::Float(value))
 }

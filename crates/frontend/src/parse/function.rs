@@ -1,8 +1,8 @@
 //! Function headers: `.entry` and `.func` up to the body, and the directives that stand there.
 
 use crate::ast::{
-    Dim, Function, FunctionDirective, FunctionDirectiveKind as Kind, FunctionKind, Ident, Linkage, Param, Pragma,
-    Space, Version,
+    Dim, Function, FunctionDirective, FunctionDirectiveKind as Kind, FunctionKind, Ident, Linkage,
+    Param, Pragma, Space, Version,
 };
 use crate::diag::Diagnostic;
 use crate::parse::grammar::{Node, Piece, Rule};
@@ -12,14 +12,21 @@ use crate::source::{Source, Span};
 type Result<T> = std::result::Result<T, Diagnostic>;
 
 /// Parses a header; `range` ends before the body, or with the semicolon of a prototype.
-pub(super) fn header(source: &Source, range: Span, body: Option<Span>, version: Version) -> Result<Function> {
+pub(super) fn header(
+    source: &Source,
+    range: Span,
+    body: Option<Span>,
+    version: Version,
+) -> Result<Function> {
     let piece = Piece::new(source, range)?;
     let node = piece.parse(Rule::function)?;
     let mut function = Function {
         span: range,
         kind: FunctionKind::Func,
         linkage: Linkage::Module,
-        name: Ident { span: range.at_start() },
+        name: Ident {
+            span: range.at_start(),
+        },
         returns: Vec::new(),
         params: Vec::new(),
         attribute: None,
@@ -54,7 +61,8 @@ fn trimmed_len(text: &str) -> u32 {
 
 fn set_linkage(function: &mut Function, word: &Node<'_>) -> Result<()> {
     let (text, span) = (word.text(), word.span());
-    let linkage = declare::linkage(&text[1..]).ok_or_else(|| declare::unknown_directive(text, span))?;
+    let linkage =
+        declare::linkage(&text[1..]).ok_or_else(|| declare::unknown_directive(text, span))?;
     if function.linkage != Linkage::Module {
         return Err(Diagnostic::error("a linking directive is given twice").label(span, ""));
     }
@@ -67,7 +75,10 @@ fn set_linkage(function: &mut Function, word: &Node<'_>) -> Result<()> {
 
 /// Reads a node of the rule `params`.
 pub(super) fn params(node: Node<'_>) -> Result<Vec<Param>> {
-    node.children().map(declare::param).collect()
+    node.children()
+        .filter(|part| part.rule() == Rule::param)
+        .map(declare::param)
+        .collect()
 }
 
 /// Reads a node of the rule `pragma`.
@@ -87,11 +98,18 @@ pub(super) fn unquoted(span: Span) -> Span {
 pub(super) fn directive(node: Node<'_>) -> Result<FunctionDirective> {
     let span = node.span();
     let mut parts = node.children();
-    let word = parts.next().unwrap_or_else(|| unreachable!("a directive has a word"));
+    let word = parts
+        .next()
+        .unwrap_or_else(|| unreachable!("a directive has a word"));
     if word.rule() == Rule::pragma {
-        return Ok(FunctionDirective { span, kind: Kind::Pragma(pragma(word)) });
+        return Ok(FunctionDirective {
+            span,
+            kind: Kind::Pragma(pragma(word)),
+        });
     }
-    let values = parts.map(|number| expr::plain_u32(&number)).collect::<Result<Vec<u32>>>()?;
+    let values = parts
+        .map(|number| expr::plain_u32(&number))
+        .collect::<Result<Vec<u32>>>()?;
     let values = values.as_slice();
     let text = word.text();
     let kind = match text {
@@ -113,7 +131,11 @@ pub(super) fn directive(node: Node<'_>) -> Result<FunctionDirective> {
 }
 
 fn none(text: &str, values: &[u32], span: Span) -> Result<()> {
-    if values.is_empty() { Ok(()) } else { Err(wrong_values(text, "no value", span)) }
+    if values.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong_values(text, "no value", span))
+    }
 }
 
 fn one(text: &str, values: &[u32], span: Span) -> Result<u32> {
@@ -161,9 +183,12 @@ fn check_names(source: &Source, function: &Function) -> Result<()> {
             return Err(Diagnostic::error("this parameter needs a name").label(param.span, ""));
         };
         if let Some(before) = seen.insert(name.text(source), name.span) {
-            return Err(Diagnostic::error(format!("parameter `{}` is declared twice", name.text(source)))
-                .label(name.span, "")
-                .label(before, "first here"));
+            return Err(Diagnostic::error(format!(
+                "parameter `{}` is declared twice",
+                name.text(source)
+            ))
+            .label(name.span, "")
+            .label(before, "first here"));
         }
     }
     Ok(())
@@ -176,7 +201,9 @@ fn check_entry(function: &Function, version: Version) -> Result<()> {
     let mut size = 0u64;
     for param in &function.params {
         if param.space != Space::Param {
-            return Err(Diagnostic::error("kernel parameters must be `.param`").label(param.span, ""));
+            return Err(
+                Diagnostic::error("kernel parameters must be `.param`").label(param.span, "")
+            );
         }
         if param.dims.contains(&Dim::Unsized) {
             return Err(Diagnostic::error("a kernel parameter needs a size").label(param.span, ""));
@@ -191,8 +218,15 @@ fn check_entry(function: &Function, version: Version) -> Result<()> {
         _ => 256,
     };
     if size > limit {
-        return Err(Diagnostic::error(format!("the parameters take {size} bytes"))
-            .label(function.name.span, format!("at most {limit} bytes in PTX {}.{}", version.major, version.minor)));
+        return Err(
+            Diagnostic::error(format!("the parameters take {size} bytes")).label(
+                function.name.span,
+                format!(
+                    "at most {limit} bytes in PTX {}.{}",
+                    version.major, version.minor
+                ),
+            ),
+        );
     }
     Ok(())
 }
@@ -203,15 +237,24 @@ fn bytes(param: &Param) -> u64 {
         Dim::Sized(size) => count.saturating_mul(*size),
     });
     // Large enough to be refused, small enough to add up.
-    count.saturating_mul(u64::from(param.ty.size())).min(1 << 40)
+    count
+        .saturating_mul(u64::from(param.ty.size()))
+        .min(1 << 40)
 }
 
 fn check_func(function: &Function) -> Result<()> {
-    let before_last = function.params.split_last().map_or(&[][..], |(_, before)| before);
-    match before_last.iter().find(|param| param.dims.contains(&Dim::Unsized)) {
-        Some(param) => {
-            Err(Diagnostic::error("only the last parameter can be without a size").label(param.span, ""))
-        }
+    let before_last = function
+        .params
+        .split_last()
+        .map_or(&[][..], |(_, before)| before);
+    match before_last
+        .iter()
+        .find(|param| param.dims.contains(&Dim::Unsized))
+    {
+        Some(param) => Err(
+            Diagnostic::error("only the last parameter can be without a size")
+                .label(param.span, ""),
+        ),
         None => Ok(()),
     }
 }
@@ -221,7 +264,9 @@ fn check_directives(function: &Function, version: Version) -> Result<()> {
         let refuse = |message: &str| Err(Diagnostic::error(message).label(*span, ""));
         let is_entry = function.kind == FunctionKind::Entry;
         match kind {
-            Kind::Maxnctapersm(_) if version.at_least(2, 1) => refuse("`.maxnctapersm` ended with PTX 2.1")?,
+            Kind::Maxnctapersm(_) if version.at_least(2, 1) => {
+                refuse("`.maxnctapersm` ended with PTX 2.1")?
+            }
             Kind::AbiPreserve(_) | Kind::AbiPreserveControl(_) if is_entry => {
                 refuse("`.abi_preserve` and `.abi_preserve_control` are for `.func` only")?;
             }
@@ -229,7 +274,9 @@ fn check_directives(function: &Function, version: Version) -> Result<()> {
             Kind::Noreturn if !function.returns.is_empty() => {
                 refuse("a function with `.noreturn` cannot return a value")?;
             }
-            Kind::Blocksareclusters if !version.at_least(9, 0) => refuse("`.blocksareclusters` needs PTX 9.0")?,
+            Kind::Blocksareclusters if !version.at_least(9, 0) => {
+                refuse("`.blocksareclusters` needs PTX 9.0")?
+            }
             Kind::Maxnreg(_)
             | Kind::Maxntid(_)
             | Kind::Reqntid(_)
@@ -249,21 +296,30 @@ fn check_directives(function: &Function, version: Version) -> Result<()> {
 }
 
 fn check_combination(function: &Function) -> Result<()> {
-    let find = |is: fn(&Kind) -> bool| function.directives.iter().find(|directive| is(&directive.kind));
+    let find = |is: fn(&Kind) -> bool| {
+        function
+            .directives
+            .iter()
+            .find(|directive| is(&directive.kind))
+    };
     let exclude = |a: Option<&FunctionDirective>, b: Option<&FunctionDirective>| match (a, b) {
-        (Some(a), Some(b)) => {
-            Err(Diagnostic::error("these directives exclude each other").label(a.span, "").label(b.span, ""))
-        }
+        (Some(a), Some(b)) => Err(Diagnostic::error("these directives exclude each other")
+            .label(a.span, "")
+            .label(b.span, "")),
         (Some(_) | None, None) | (None, Some(_)) => Ok(()),
     };
     let reqntid = find(|kind| matches!(kind, Kind::Reqntid(_)));
     let reqnctapercluster = find(|kind| matches!(kind, Kind::Reqnctapercluster(_)));
     exclude(find(|kind| matches!(kind, Kind::Maxntid(_))), reqntid)?;
-    exclude(find(|kind| matches!(kind, Kind::Maxclusterrank(_))), reqnctapercluster)?;
+    exclude(
+        find(|kind| matches!(kind, Kind::Maxclusterrank(_))),
+        reqnctapercluster,
+    )?;
     match find(|kind| matches!(kind, Kind::Blocksareclusters)) {
-        Some(at) if reqntid.is_none() || reqnctapercluster.is_none() => {
-            Err(Diagnostic::error("`.blocksareclusters` needs `.reqntid` and `.reqnctapercluster`").label(at.span, ""))
-        }
+        Some(at) if reqntid.is_none() || reqnctapercluster.is_none() => Err(Diagnostic::error(
+            "`.blocksareclusters` needs `.reqntid` and `.reqnctapercluster`",
+        )
+        .label(at.span, "")),
         Some(_) | None => Ok(()),
     }
 }

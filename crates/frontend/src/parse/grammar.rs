@@ -10,12 +10,21 @@ use pest::error::{Error, ErrorVariant, InputLocation};
 use pest::iterators::Pair;
 
 use crate::diag::Diagnostic;
-use crate::parse::scan;
+use crate::parse::{declare, scan};
 use crate::source::{Source, Span};
 
 #[derive(pest_derive::Parser)]
 #[grammar = "../../../grammar/ptx.pest"]
 struct PtxGrammar;
+
+/// Directives of a body that are no declarations.
+const STATEMENT_WORDS: [&str; 5] = [
+    ".loc",
+    ".pragma",
+    ".branchtargets",
+    ".calltargets",
+    ".callprototype",
+];
 
 /// One matched rule.
 #[derive(Clone)]
@@ -35,7 +44,10 @@ impl<'a> Node<'a> {
 
     pub(super) fn span(&self) -> Span {
         let span = self.pair.as_span();
-        Span::new(self.base + offset(span.start()), self.base + offset(span.end()))
+        Span::new(
+            self.base + offset(span.start()),
+            self.base + offset(span.end()),
+        )
     }
 
     pub(super) fn children(self) -> impl Iterator<Item = Node<'a>> {
@@ -45,7 +57,9 @@ impl<'a> Node<'a> {
 
     /// The first part, which the rule must have.
     pub(super) fn child(self) -> Node<'a> {
-        self.children().next().unwrap_or_else(|| unreachable!("the rule has a part"))
+        self.children()
+            .next()
+            .unwrap_or_else(|| unreachable!("the rule has a part"))
     }
 }
 
@@ -59,17 +73,25 @@ impl<'a> Piece<'a> {
     pub(super) fn new(source: &'a Source, span: Span) -> Result<Self, Diagnostic> {
         let text = scan::without_comments(source.slice(span));
         let text = text.map_err(|err| err.shifted(span.start))?;
-        Ok(Piece { text, base: span.start })
+        Ok(Piece {
+            text,
+            base: span.start,
+        })
     }
 
     /// Matches `rule` against the whole piece.
     pub(super) fn parse(&self, rule: Rule) -> Result<Node<'_>, Diagnostic> {
         match PtxGrammar::parse(rule, &self.text) {
             Ok(mut pairs) => {
-                let pair = pairs.next().unwrap_or_else(|| unreachable!("a match has its rule"));
-                Ok(Node { pair, base: self.base })
+                let pair = pairs
+                    .next()
+                    .unwrap_or_else(|| unreachable!("a match has its rule"));
+                Ok(Node {
+                    pair,
+                    base: self.base,
+                })
             }
-            Err(err) => Err(explain(&err, &self.text, self.base)),
+            Err(err) => Err(explain(&err, rule, &self.text, self.base)),
         }
     }
 }
@@ -79,7 +101,7 @@ fn offset(at: usize) -> u32 {
 }
 
 /// Says in PTX terms what stood there and what was expected.
-fn explain(err: &Error<Rule>, text: &str, base: u32) -> Diagnostic {
+fn explain(err: &Error<Rule>, rule: Rule, text: &str, base: u32) -> Diagnostic {
     let at = match err.location {
         InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
     };
@@ -88,20 +110,40 @@ fn explain(err: &Error<Rule>, text: &str, base: u32) -> Diagnostic {
     let ErrorVariant::ParsingError { positives, .. } = &err.variant else {
         return Diagnostic::error("this is nested too deeply").label(place(at, token), "");
     };
-    let expected = expected(positives);
     let last = text[..at].trim_end().len();
+    if let Some(start) = unknown_word(rule, &text[..last]) {
+        return declare::unknown_directive(&text[start..last], place(start, last));
+    }
     if positives.contains(&Rule::semi) && text[last..at].contains('\n') {
-        return Diagnostic::error("expected `;`").label(place(last, last), "the statement does not end here");
+        return Diagnostic::error("expected `;`")
+            .label(place(last, last), "the statement does not end here");
     }
     let found = match &text[at..token] {
         "" => "the end".to_owned(),
         found => format!("`{found}`"),
     };
-    let message = match expected.as_str() {
+    let message = match expected(positives).as_str() {
         "" => format!("unexpected {found}"),
         expected => format!("expected {expected}, found {found}"),
     };
     Diagnostic::error(message).label(place(at, token), "")
+}
+
+/// The start of the word that ends the text, if it made the grammar take something for a declaration
+/// that is none.
+fn unknown_word(rule: Rule, text: &str) -> Option<usize> {
+    let start = text.rfind(|c: char| !c.is_ascii_alphanumeric() && !"_$".contains(c))?;
+    let before = text[..start].trim_end();
+    let is_statement = before.is_empty() || before.ends_with([';', '{', '}', ':']);
+    let is_word = text[start..].starts_with('.') && text.len() > start + 1;
+    let is_place = match rule {
+        Rule::statements => is_statement,
+        Rule::declaration_item => start == 0,
+        _ => false,
+    };
+    let is_known =
+        || declare::is_specifier(&text[start..]) || STATEMENT_WORDS.contains(&&text[start..]);
+    (is_word && is_place && !is_known()).then_some(start)
 }
 
 /// The end of what a reader takes for one token.
@@ -134,7 +176,10 @@ fn describe(rule: Rule) -> Option<&'static str> {
         Rule::string => "a string",
         Rule::word | Rule::align | Rule::attribute | Rule::bank => "a directive",
         Rule::attribute_unified => "an attribute",
-        Rule::semi => "`;`",
+        Rule::semi => "`,` or `;`",
+        Rule::close_bracket => "`]`",
+        Rule::close_brace => "`}`",
+        Rule::close_paren => "`)`",
         Rule::colon => "`:`",
         Rule::named | Rule::address | Rule::vector | Rule::list => "an operand",
         Rule::sink | Rule::not | Rule::negated => "an operand",

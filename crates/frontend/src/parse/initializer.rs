@@ -2,7 +2,8 @@
 //! every other value goes through the grammar.
 
 use crate::ast::{
-    Expr, ExprKind, Field, FieldValue, Ident, Initializer, InitializerKind as Kind, Mask, SymbolAddress,
+    Expr, ExprKind, Field, FieldValue, Ident, Initializer, InitializerKind as Kind, Mask,
+    SymbolAddress,
 };
 use crate::diag::Diagnostic;
 use crate::parse::grammar::{Node, Piece, Rule};
@@ -16,11 +17,18 @@ const MAX_DEPTH: u32 = 64;
 
 /// Parses the value that `range` holds.
 pub(super) fn initializer(source: &Source, range: Span) -> Result<Initializer> {
-    let mut reader = Reader { source, text: source.text().as_bytes(), at: range.start as usize, end: range.end as usize };
+    let mut reader = Reader {
+        source,
+        text: source.text().as_bytes(),
+        at: range.start as usize,
+        end: range.end as usize,
+    };
     let value = reader.value(0)?;
     match reader.peek()? {
         None => Ok(value),
-        Some(_) => Err(Diagnostic::error("unexpected text after the initializer").label(reader.here(), "")),
+        Some(_) => {
+            Err(Diagnostic::error("unexpected text after the initializer").label(reader.here(), ""))
+        }
     }
 }
 
@@ -66,7 +74,10 @@ impl Reader<'_> {
             }
         };
         self.at += 1;
-        Ok(Initializer { span: scan::span(open, self.at), kind })
+        Ok(Initializer {
+            span: scan::span(open, self.at),
+            kind,
+        })
     }
 
     /// Reads up to the closing brace if only plain integers stand there.
@@ -95,13 +106,20 @@ impl Reader<'_> {
         if !tail.first().is_some_and(u8::is_ascii_digit) {
             return Ok(None);
         }
-        let len = tail.iter().position(|&byte| !scan::is_follow(byte)).unwrap_or(tail.len());
+        let len = tail
+            .iter()
+            .position(|&byte| !scan::is_follow(byte))
+            .unwrap_or(tail.len());
         let span = scan::span(start, start + len);
         let ExprKind::Int { value, .. } = expr::number(self.source.slice(span), span)? else {
             return Ok(None);
         };
         self.at = start + len;
-        Ok(Some(if is_negative { value.wrapping_neg() } else { value }))
+        Ok(Some(if is_negative {
+            value.wrapping_neg()
+        } else {
+            value
+        }))
     }
 
     /// Reads members of any kind up to the closing brace.
@@ -159,10 +177,18 @@ impl Reader<'_> {
 /// A value without braces. Numbers, the mass of large tables, need no grammar.
 fn leaf(source: &Source, span: Span) -> Result<Initializer> {
     let text = source.slice(span);
-    let is_token = text.bytes().all(|byte| scan::is_follow(byte) || byte == b'.');
+    let is_token = text
+        .bytes()
+        .all(|byte| scan::is_follow(byte) || byte == b'.');
     if is_token && text.starts_with(|c: char| c.is_ascii_digit()) {
-        let constant = Expr { span, kind: expr::number(text, span)? };
-        return Ok(Initializer { span, kind: Kind::Constant(constant) });
+        let constant = Expr {
+            span,
+            kind: expr::number(text, span)?,
+        };
+        return Ok(Initializer {
+            span,
+            kind: Kind::Constant(constant),
+        });
     }
     let piece = Piece::new(source, span)?;
     leaf_node(piece.parse(Rule::initializer_leaf)?.child())
@@ -186,14 +212,23 @@ fn mask(node: Node<'_>) -> Result<Mask> {
     let mask = expr::plain_integer(&number)?;
     let is_one_byte = (0..8).any(|byte| mask == 0xff << (8 * byte));
     if !is_one_byte {
-        return Err(Diagnostic::error(format!("`{}` does not select one byte", number.text()))
-            .label(number.span(), "masks are 0xff, 0xff00 and so on"));
+        return Err(
+            Diagnostic::error(format!("`{}` does not select one byte", number.text()))
+                .label(number.span(), "masks are 0xff, 0xff00 and so on"),
+        );
     }
-    Ok(Mask { mask, of: leaf_node(of)? })
+    Ok(Mask {
+        mask,
+        of: leaf_node(of)?,
+    })
 }
 
 fn symbol_address(node: Node<'_>) -> Result<SymbolAddress> {
-    let mut address = SymbolAddress { symbol: Ident { span: node.span() }, is_generic: false, offset: None };
+    let mut address = SymbolAddress {
+        symbol: Ident { span: node.span() },
+        is_generic: false,
+        offset: None,
+    };
     for part in node.children() {
         match part.rule() {
             Rule::generic => {
@@ -211,7 +246,9 @@ fn symbol_address(node: Node<'_>) -> Result<SymbolAddress> {
 fn is_field(text: &str) -> bool {
     let name = text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let after = name.trim_start();
-    text.starts_with(|c: char| c.is_ascii_alphabetic()) && after.starts_with('=') && !after.starts_with("==")
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && after.starts_with('=')
+        && !after.starts_with("==")
 }
 
 fn field(source: &Source, span: Span) -> Result<Field> {
@@ -224,5 +261,8 @@ fn field(source: &Source, span: Span) -> Result<Field> {
         Rule::ident => FieldValue::Name(Ident { span: value.span() }),
         _ => FieldValue::Constant(expr::expr(value)?),
     };
-    Ok(Field { name: Ident { span: name.span() }, value })
+    Ok(Field {
+        name: Ident { span: name.span() },
+        value,
+    })
 }

@@ -8,16 +8,16 @@
 //! What is checked here is what can be said without knowing names or instructions: the shape of
 //! the text, the order and the arguments of directives, the form of declarations.
 
-mod scan;
-mod grammar;
-mod skeleton;
 mod arch;
-mod declare;
-mod function;
 mod body;
-mod initializer;
-mod expr;
 pub mod constexpr;
+mod declare;
+mod expr;
+mod function;
+mod grammar;
+mod initializer;
+mod scan;
+mod skeleton;
 
 use crate::ast::{Body, Initializer, Module};
 use crate::diag::Diagnostic;

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use crate::ast::{AddressSize, Alias, File, Ident, Item, Module, Section, Target, Version};
 use crate::diag::Diagnostic;
 use crate::parse::declare::{self, Scope};
-use crate::parse::grammar::{Piece, Rule};
-use crate::parse::{arch, expr, function, scan};
+use crate::parse::grammar::{Node, Piece, Rule};
+use crate::parse::{arch, body, expr, function, scan};
 use crate::source::{Source, Span};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
@@ -19,7 +19,11 @@ pub(super) fn module(source: &Source) -> Result<Module> {
     if u32::try_from(source.text().len()).is_err() {
         return Err(Diagnostic::error("the module has 4 GiB or more"));
     }
-    let mut reader = Reader { source, text: source.text().as_bytes(), at: 0 };
+    let mut reader = Reader {
+        source,
+        text: source.text().as_bytes(),
+        at: 0,
+    };
     let version = reader.version()?;
     let warning = arch::check_version(version)?;
     let target = reader.target(version)?;
@@ -61,16 +65,21 @@ impl<'a> Reader<'a> {
     }
 
     fn word(&self) -> &'a str {
-        self.source.slice(scan::span(self.at, scan::word_end(self.text, self.at)))
+        self.source
+            .slice(scan::span(self.at, scan::word_end(self.text, self.at)))
     }
 
     fn not_a_directive(&self) -> Diagnostic {
         let tail = &self.text[self.at..];
-        let len = tail.iter().position(|&byte| !scan::is_follow(byte)).unwrap_or(tail.len());
+        let len = tail
+            .iter()
+            .position(|&byte| !scan::is_follow(byte))
+            .unwrap_or(tail.len());
         let span = scan::span(self.at, self.at + len.max(1));
         let found = self.source.slice(span);
         if tail[0].is_ascii_alphabetic() || tail[0] == b'@' {
-            return Diagnostic::error("an instruction does not belong outside a function").label(span, "");
+            return Diagnostic::error("an instruction does not belong outside a function")
+                .label(span, "");
         }
         if tail[0] == b'}' {
             return Diagnostic::error("this `}` closes nothing").label(span, "");
@@ -81,11 +90,17 @@ impl<'a> Reader<'a> {
         Diagnostic::error(format!("expected a directive, found `{found}`")).label(span, "")
     }
 
-    /// The extent of a directive without terminator, and steps over it.
-    fn open_directive(&mut self) -> Result<Span> {
-        let start = self.at;
-        self.at = scan::open_directive_end(self.text, start)?;
-        Ok(scan::span(start, self.at))
+    /// The text of a directive without terminator, up to the next one at most. The caller steps over as
+    /// much of it as the grammar takes.
+    fn open_directive(&self) -> Result<Piece<'a>> {
+        let end = scan::open_directive_end(self.text, self.at)?;
+        self.piece(scan::span(self.at, end))
+    }
+
+    /// Steps over what the grammar took.
+    fn take<'n>(&mut self, node: Node<'n>) -> Node<'n> {
+        self.at = node.span().end as usize;
+        node
     }
 
     /// The extent of a directive up to its semicolon, and steps over it.
@@ -120,40 +135,46 @@ impl<'a> Reader<'a> {
         if self.peek()? != Some(".version") {
             return Err(Diagnostic::error("a module begins with `.version`").label(self.here(), ""));
         }
-        let span = self.open_directive()?;
-        let piece = self.piece(span)?;
-        let number = piece.parse(Rule::version)?.child();
+        let piece = self.open_directive()?;
+        let node = self.take(piece.parse(Rule::version)?);
+        let number = node.child();
         let parts = number.text().split_once('.');
         let parts = parts.and_then(|(major, minor)| Some((decimal(major)?, decimal(minor)?)));
         let (major, minor) = parts.ok_or_else(|| {
             Diagnostic::error(format!("`{}` is not a version", number.text()))
                 .label(number.span(), "a version is written `major.minor`")
         })?;
-        Ok(Version { span: number.span(), major, minor })
+        Ok(Version {
+            span: number.span(),
+            major,
+            minor,
+        })
     }
 
     fn target(&mut self, version: Version) -> Result<Target> {
         if self.peek()? != Some(".target") {
-            return Err(Diagnostic::error("`.target` must follow `.version`").label(self.here(), ""));
+            return Err(
+                Diagnostic::error("`.target` must follow `.version`").label(self.here(), "")
+            );
         }
         let mut options = Options::default();
         let start = self.at;
         while self.peek()? == Some(".target") {
-            let span = self.open_directive()?;
-            for name in self.piece(span)?.parse(Rule::target_directive)?.children() {
-                if name.rule() == Rule::ident {
-                    options.add(name.text(), name.span(), version)?;
-                }
+            let piece = self.open_directive()?;
+            for name in self.take(piece.parse(Rule::target_directive)?).children() {
+                options.add(name.text(), name.span(), version)?;
             }
         }
         let span = scan::span(start, start + ".target".len());
-        let arch = options.arch.ok_or_else(|| {
-            Diagnostic::error("`.target` names no architecture").label(span, "")
-        })?;
+        let arch = options
+            .arch
+            .ok_or_else(|| Diagnostic::error("`.target` names no architecture").label(span, ""))?;
         Ok(Target {
             span: span.to(arch.span),
             arch,
-            is_texmode_independent: options.texmode.is_some_and(|(is_independent, _)| is_independent),
+            is_texmode_independent: options
+                .texmode
+                .is_some_and(|(is_independent, _)| is_independent),
             has_debug: options.has_debug,
             has_map_f64_to_f32: options.has_map_f64_to_f32,
         })
@@ -163,11 +184,15 @@ impl<'a> Reader<'a> {
         if self.peek()? != Some(".address_size") {
             return Ok(None);
         }
-        let span = self.open_directive()?;
-        let piece = self.piece(span)?;
-        let number = piece.parse(Rule::address_size)?.child();
+        let piece = self.open_directive()?;
+        let node = self.take(piece.parse(Rule::address_size)?);
+        let span = node.span();
+        let number = node.child();
         match expr::plain_integer(&number)? {
-            bits @ (32 | 64) => Ok(Some(AddressSize { span, bits: bits as u32 })),
+            bits @ (32 | 64) => Ok(Some(AddressSize {
+                span,
+                bits: bits as u32,
+            })),
             _ => Err(Diagnostic::error("the address size is 32 or 64").label(number.span(), "")),
         }
     }
@@ -200,7 +225,9 @@ impl<'a> Reader<'a> {
                     .note("a module begins with one `.version`, `.target` and `.address_size`, in this order"));
             }
             ".loc" => {
-                return Err(Diagnostic::error("`.loc` belongs in a function body").label(self.here(), ""));
+                return Err(
+                    Diagnostic::error("`.loc` belongs in a function body").label(self.here(), "")
+                );
             }
             _ if self.is_function()? => self.function(module)?,
             _ => {
@@ -208,7 +235,9 @@ impl<'a> Reader<'a> {
                 let piece = self.piece(span)?;
                 let node = piece.parse(Rule::declaration_item)?.child();
                 let scope = Scope::Module(module.version);
-                declare::declaration(node, scope, |variable| module.items.push(Item::Variable(variable)))?;
+                declare::declaration(node, scope, |variable| {
+                    module.items.push(Item::Variable(variable))
+                })?;
             }
         }
         Ok(())
@@ -221,7 +250,9 @@ impl<'a> Reader<'a> {
             let end = scan::word_end(self.text, at);
             match &self.text[at..end] {
                 b".entry" | b".func" => return Ok(true),
-                word if declare::linkage(std::str::from_utf8(&word[1..]).unwrap_or("")).is_none() => {
+                word if declare::linkage(std::str::from_utf8(&word[1..]).unwrap_or(""))
+                    .is_none() =>
+                {
                     return Ok(false);
                 }
                 _ => at = scan::skip_space(self.text, end)?,
@@ -237,7 +268,8 @@ impl<'a> Reader<'a> {
         let (header_end, body) = loop {
             match scan::next_delimiter(self.text, at)? {
                 Some(found) if self.text[found] == b'{' => {
-                    let end = scan::braces_end(self.text, found)?;
+                    let end = scan::braces_end(self.text, found)
+                        .map_err(|err| self.unclosed(found, err))?;
                     break (found, Some(scan::span(found, end)));
                 }
                 Some(found) if self.text[found] == b';' => {
@@ -258,48 +290,93 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// A body without end. If a vector in it lacks its brace, that is the better thing to report.
+    fn unclosed(&self, open: usize, err: Diagnostic) -> Diagnostic {
+        let rest = scan::span(open, self.text.len() + 1);
+        let Err(inner) = body::body(self.source, rest) else {
+            return err;
+        };
+        let at = inner.span().map_or(0, |span| span.start as usize);
+        let statement = self
+            .text
+            .get(open + 1..at)
+            .and_then(|before| before.rsplit(|&byte| byte == b';').next());
+        let is_in_vector =
+            statement.is_some_and(|text| text.contains(&b'{') && text.contains(&b','));
+        if is_in_vector { inner } else { err }
+    }
+
     fn file(&mut self) -> Result<File> {
-        let span = self.open_directive()?;
-        let piece = self.piece(span)?;
-        let mut parts = piece.parse(Rule::file)?.children();
+        let piece = self.open_directive()?;
+        let node = self.take(piece.parse(Rule::file)?);
+        let span = node.span();
+        let mut parts = node.children();
         let (Some(index), Some(name)) = (parts.next(), parts.next()) else {
             unreachable!("`.file` has an index and a name");
         };
-        let mut number = || match parts.next() {
-            Some(part) if part.rule() == Rule::number => expr::plain_integer(&part).map(Some),
-            Some(_) | None => Ok(None),
+        let mut number = || {
+            parts
+                .next()
+                .map(|part| expr::plain_integer(&part))
+                .transpose()
         };
         let (timestamp, size) = (number()?, number()?);
         let name = function::unquoted(name.span());
-        Ok(File { span, index: expr::plain_u32(&index)?, name, timestamp, size })
+        Ok(File {
+            span,
+            index: expr::plain_u32(&index)?,
+            name,
+            timestamp,
+            size,
+        })
     }
 
     fn section(&mut self) -> Result<Section> {
         let start = self.at;
-        let open = scan::next_delimiter(self.text, start)?.filter(|&found| self.text[found] == b'{');
+        let open =
+            scan::next_delimiter(self.text, start)?.filter(|&found| self.text[found] == b'{');
         let open = open.ok_or_else(|| {
             Diagnostic::error("a `.section` has its contents in braces").label(self.here(), "")
         })?;
-        let name = self.piece(scan::span(start, open))?.parse(Rule::section)?.child().span();
+        let name = self
+            .piece(scan::span(start, open))?
+            .parse(Rule::section)?
+            .child()
+            .span();
         self.at = scan::braces_end(self.text, open)?;
-        Ok(Section { span: scan::span(start, self.at), name, contents: scan::span(open + 1, self.at - 1) })
+        Ok(Section {
+            span: scan::span(start, self.at),
+            name,
+            contents: scan::span(open + 1, self.at - 1),
+        })
     }
 
     fn alias(&mut self) -> Result<Alias> {
         let span = self.closed_directive()?;
         let piece = self.piece(span)?;
         let names = piece.parse(Rule::alias)?.children();
-        let names: SmallVec<[Ident; 2]> =
-            names.filter(|part| part.rule() == Rule::ident).map(|part| Ident { span: part.span() }).collect();
-        Ok(Alias { span, name: names[0], target: names[1] })
+        let names: SmallVec<[Ident; 2]> = names
+            .filter(|part| part.rule() == Rule::ident)
+            .map(|part| Ident { span: part.span() })
+            .collect();
+        Ok(Alias {
+            span,
+            name: names[0],
+            target: names[1],
+        })
     }
 
     /// One line of the DWARF of PTX 1.x.
     fn old_dwarf(&mut self, version: Version) -> Result<()> {
         let tail = &self.text[self.at..];
-        let end = self.at + tail.iter().position(|&byte| byte == b'\n').unwrap_or(tail.len());
+        let end = self.at
+            + tail
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .unwrap_or(tail.len());
         if version.at_least(2, 0) {
-            return Err(Diagnostic::error("`@@DWARF` ended with PTX 2.0").label(scan::span(self.at, end), ""));
+            return Err(Diagnostic::error("`@@DWARF` ended with PTX 2.0")
+                .label(scan::span(self.at, end), ""));
         }
         self.at = end;
         Ok(())
@@ -336,7 +413,10 @@ impl Options {
                 let arch = arch::parse(name, span).ok_or_else(|| arch::unknown(name, span))?;
                 arch::check(arch, name, version)?;
                 // Of several, the module needs the features of the highest.
-                self.arch = self.arch.filter(|before| before.number > arch.number).or(Some(arch));
+                self.arch = self
+                    .arch
+                    .filter(|before| before.number > arch.number)
+                    .or(Some(arch));
             }
         }
         Ok(())
@@ -345,7 +425,10 @@ impl Options {
 
 /// Digits only, as the parts of a version are.
 fn decimal(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 fn unbalanced(at: usize) -> Diagnostic {
