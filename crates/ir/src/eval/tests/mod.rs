@@ -1,1 +1,3 @@
 //! Tests of the op semantics.
+
+mod vectors;
