@@ -36,6 +36,8 @@ pub struct InstDesc {
     pub check: Option<Handler>,
     /// Does more than write registers: under a guard it needs a branch.
     pub is_effect: bool,
+    /// The handler looks after the guard itself (branches).
+    pub owns_guard: bool,
     /// Can be executed; otherwise it is only checked.
     pub is_supported: bool,
     /// Emits IR.
@@ -55,6 +57,7 @@ pub const fn inst(opcode: &'static str, operands: &'static [Opd], handler: Handl
         gates: &[],
         check: None,
         is_effect: false,
+        owns_guard: false,
         is_supported: true,
         handler,
     }
@@ -114,6 +117,13 @@ impl InstDesc {
     /// Writes memory, may stop the thread, is convergent, or transfers control: a guard becomes a branch around it.
     pub const fn effect(mut self) -> InstDesc {
         self.is_effect = true;
+        self
+    }
+
+    /// The handler looks after the guard itself, with [`Translator::take_guard`].
+    pub const fn owns_guard(mut self) -> InstDesc {
+        self.is_effect = true;
+        self.owns_guard = true;
         self
     }
 
@@ -206,6 +216,10 @@ pub struct Opd {
     pub can_negate: bool,
     /// A brace list or a vector register.
     pub elems: Elems,
+    /// What may follow the register's dot.
+    pub selector: Selector,
+    /// A source that may have a minus sign.
+    pub can_minus: bool,
 }
 
 /// Whether a destination is a pair `d|p`.
@@ -256,6 +270,46 @@ pub enum Elems {
     Of(u8),
     /// Whatever is written; the handler (or `check`) counts.
     Any,
+    /// One, or a list of 2, 4 or 8 parts that together are as wide as the type (`mov.b64 d, {lo, hi}`).
+    Parts,
+}
+
+/// What may follow a register's dot.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Selector {
+    /// An element of a vector, `.x`.
+    Element,
+    /// A byte or half of a word: `.b0` to `.b3`, `.h0`, `.h1`.
+    Part,
+    /// Two of the four halves of a pair of words: `.h10`, `.h32`.
+    TwoHalves,
+    /// Four of the eight bytes of a pair of words: `.b3210`.
+    FourBytes,
+    /// Which halves are written: `.h0`, `.h1`, `.h10`.
+    HalfMask,
+    /// Which bytes are written: `.b0`, `.b310`, `.b3210`.
+    ByteMask,
+}
+
+impl Selector {
+    /// Whether `text` selects something of a register.
+    pub fn accepts(self, text: &str) -> bool {
+        let digits = |prefix: &str, limit: u8| -> Option<Vec<u8>> {
+            let digits: Vec<u8> = text.strip_prefix(prefix)?.bytes().map(|byte| byte.wrapping_sub(b'0')).collect();
+            digits.iter().all(|&digit| digit < limit).then_some(digits)
+        };
+        let is_falling = |digits: &[u8]| !digits.is_empty() && digits.windows(2).all(|pair| pair[0] > pair[1]);
+        match self {
+            Selector::Element => crate::translate::element_index(text).is_some(),
+            Selector::Part => {
+                digits("b", 4).or_else(|| digits("h", 2)).is_some_and(|digits| digits.len() == 1)
+            }
+            Selector::TwoHalves => digits("h", 4).is_some_and(|digits| digits.len() == 2),
+            Selector::FourBytes => digits("b", 8).is_some_and(|digits| digits.len() == 4),
+            Selector::HalfMask => digits("h", 2).is_some_and(|digits| is_falling(&digits)),
+            Selector::ByteMask => digits("b", 4).is_some_and(|digits| is_falling(&digits)),
+        }
+    }
 }
 
 const fn opd(kind: OpdKind, ty: OpdType) -> Opd {
@@ -271,6 +325,8 @@ const fn opd(kind: OpdKind, ty: OpdType) -> Opd {
         can_imm: true,
         can_negate: false,
         elems: Elems::One,
+        selector: Selector::Element,
+        can_minus: false,
     }
 }
 
@@ -366,6 +422,18 @@ impl Opd {
     /// The register may be wider than the type.
     pub const fn or_wider(mut self) -> Opd {
         self.width = Width::OrWider;
+        self
+    }
+
+    /// A part of the register may be selected.
+    pub const fn select(mut self, selector: Selector) -> Opd {
+        self.selector = selector;
+        self
+    }
+
+    /// `-a` is allowed.
+    pub const fn minus(mut self) -> Opd {
+        self.can_minus = true;
         self
     }
 

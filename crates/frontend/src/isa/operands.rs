@@ -5,7 +5,7 @@ use crate::diag::Diagnostic;
 use crate::parse::constexpr;
 use crate::translate::{Entity, Inst, Translator, const_bits, element_index};
 
-use super::desc::{Elems, Opd, OpdKind, Pair};
+use super::desc::{Elems, Opd, OpdKind, Pair, Selector};
 use super::modifiers::Mod;
 use super::sregs;
 use super::types::{PtxType, Width};
@@ -43,6 +43,7 @@ fn check_dst<'m>(
         }
         (_, Pair::Always) => Err(error(operand, format!("`{}` needs a destination `d|p`", inst.name))),
         (_, Pair::Never | Pair::Optional) => {
+            let ty = elem_type(operand, opd, ty)?;
             for_elems(t, inst, operand, opd, |t, elem, in_list| {
                 check_dst_elem(t, elem, opd, ty, opd.can_sink || in_list && opd.elems != Elems::One)
             })
@@ -61,7 +62,7 @@ fn check_dst_elem<'m>(
         OperandKind::Sink if can_sink => Ok(()),
         OperandKind::Sink => Err(error(operand, "`_` cannot stand here: the result must go to a register")),
         OperandKind::Name(name) => check_reg(t, operand, name, None, ty, opd.width),
-        OperandKind::Member { base, selector } => check_reg(t, operand, base, Some(selector), ty, opd.width),
+        OperandKind::Member { base, selector } => check_member(t, operand, base, selector, opd, ty),
         OperandKind::Vector(_) => Err(error(operand, format!("a scalar register of type `.{}` is expected here", ty.name()))),
         OperandKind::NameOffset(_)
         | OperandKind::Constant(_)
@@ -88,6 +89,10 @@ fn for_elems<'m>(
         Elems::Of(n) => Some(usize::from(n)),
         Elems::ByModifier => Some(vector_length(inst)),
         Elems::Any => None,
+        Elems::Parts => match operand.kind {
+            OperandKind::Vector(_) => None,
+            _ => Some(1),
+        },
     };
     let found = match &operand.kind {
         OperandKind::Vector(elems) => elems.len(),
@@ -139,6 +144,7 @@ fn check_src<'m>(
     opd: &Opd,
     ty: PtxType,
 ) -> Result<(), Diagnostic> {
+    let ty = elem_type(operand, opd, ty)?;
     for_elems(t, inst, operand, opd, |t, elem, in_list| check_src_elem(t, inst, elem, opd, ty, in_list))
 }
 
@@ -152,6 +158,12 @@ fn check_src_elem<'m>(
 ) -> Result<(), Diagnostic> {
     match &operand.kind {
         OperandKind::Name(name) => check_src_name(t, inst, operand, *name, None, opd, ty),
+        OperandKind::Member { base, selector } if opd.selector != Selector::Element => {
+            check_member(t, operand, *base, *selector, opd, ty)
+        }
+        OperandKind::Neg(negated) if opd.can_minus && !matches!(negated.kind, OperandKind::Neg(_)) => {
+            check_src_elem(t, inst, negated, opd, ty, in_list)
+        }
         OperandKind::Member { base, selector } => check_src_name(t, inst, operand, *base, Some(*selector), opd, ty),
         OperandKind::Constant(expr) if opd.can_imm => {
             const_bits(constexpr::evaluate(expr)?, ty).map(|_| ()).map_err(|message| error(operand, message))
@@ -275,6 +287,55 @@ fn check_reg<'m>(
     Err(Diagnostic::error(format!("`{text}` has type `.{}`, but {expects} is expected here", reg_ty.name()))
         .label(operand.span, "")
         .label(decl, "declared here"))
+}
+
+/// A register with something after its dot.
+fn check_member<'m>(
+    t: &mut Translator<'m>,
+    operand: &'m ast::Operand,
+    base: Ident,
+    selector: Ident,
+    opd: &Opd,
+    ty: PtxType,
+) -> Result<(), Diagnostic> {
+    if opd.selector == Selector::Element {
+        return check_reg(t, operand, base, Some(selector), ty, opd.width);
+    }
+    let text = selector.text(t.source);
+    if opd.selector.accepts(text) {
+        return check_reg(t, operand, base, None, ty, opd.width);
+    }
+    let example = match opd.selector {
+        Selector::Element | Selector::Part => "`.b0` to `.b3`, `.h0` or `.h1`",
+        Selector::TwoHalves => "`.h` and two digits from 0 to 3",
+        Selector::FourBytes => "`.b` and four digits from 0 to 7",
+        Selector::HalfMask => "`.h0`, `.h1` or `.h10`",
+        Selector::ByteMask => "`.b` and falling digits from 3 to 0",
+    };
+    Err(Diagnostic::error(format!("`.{text}` selects no part that can stand here")).label(selector.span, example))
+}
+
+/// The type of the elements of an operand: that of the operand, or in a list of parts the fraction of it that each part is.
+fn elem_type(operand: &ast::Operand, opd: &Opd, ty: PtxType) -> Result<PtxType, Diagnostic> {
+    match &operand.kind {
+        OperandKind::Vector(elems) if opd.elems == Elems::Parts => part_type(ty, elems.len())
+            .ok_or_else(|| error(operand, format!("`.{}` does not consist of {} parts", ty.name(), elems.len()))),
+        _ => Ok(ty),
+    }
+}
+
+/// The type of one of `n` equal parts of a bit type.
+pub(crate) fn part_type(ty: PtxType, n: usize) -> Option<PtxType> {
+    if !matches!(n, 2 | 4 | 8) {
+        return None;
+    }
+    match ty.bits() / n as u32 {
+        8 => Some(PtxType::B8),
+        16 => Some(PtxType::B16),
+        32 => Some(PtxType::B32),
+        64 => Some(PtxType::B64),
+        _ => None,
+    }
 }
 
 /// The address of a variable goes into an integer or bit type of 32 or 64 bits.

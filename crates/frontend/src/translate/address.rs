@@ -183,7 +183,7 @@ impl<'m> Translator<'m> {
                 let (base, rest) = self.place_address(place, offset);
                 self.add_offset(base, i64::from(rest))
             }
-            Entity::Func(func) => self.ins(InstData::FuncAddr { func }, Type::B64),
+            Entity::Func(func) => self.function_address(func),
             // Registers have no address; the caller has told them apart.
             Entity::Reg(_) => self.iconst(Type::B64, 0),
         }
@@ -200,7 +200,7 @@ impl<'m> Translator<'m> {
                 }
             }
             AddrBase::Place(place) => self.place_address(place, addr.offset),
-            AddrBase::Func(func) => (self.ins(InstData::FuncAddr { func }, Type::B64), 0),
+            AddrBase::Func(func) => (self.function_address(func), 0),
             AddrBase::Absolute => (self.iconst(Type::B64, addr.offset as u64), 0),
         };
         let Some((index, size)) = addr.index else { return Ok((base, offset)) };
@@ -225,7 +225,9 @@ impl<'m> Translator<'m> {
         }
     }
 
-    fn place_address(&mut self, place: Place, offset: i64) -> (Value, i32) {
+    /// Emits the base of a place; the second part is what is to be added to it.
+    pub(super) fn place_address(&mut self, place: Place, offset: i64) -> (Value, i32) {
+        let offset = offset.wrapping_add(place.start);
         let (base, rest) = match i32::try_from(offset) {
             Ok(small) => (0, small),
             Err(_) => (offset, 0),
@@ -243,8 +245,17 @@ impl<'m> Translator<'m> {
                 let value = self.builder.use_var(var);
                 (self.add_offset(value, base), rest)
             }
-            PlaceBase::Var(var, _) => (self.ins(InstData::VarAddr { var, offset: base }, Type::B64), rest),
+            PlaceBase::Var(var, _) => {
+                self.found.vars.insert(var);
+                (self.ins(InstData::VarAddr { var, offset: base }, Type::B64), rest)
+            }
         }
+    }
+
+    fn function_address(&mut self, func: FuncId) -> Value {
+        let func = self.module.resolve_alias(func);
+        self.found.callees.entry(func).or_insert(Span::new(self.at, self.at));
+        self.ins(InstData::FuncAddr { func }, Type::B64)
     }
 
     fn add_offset(&mut self, base: Value, offset: i64) -> Value {

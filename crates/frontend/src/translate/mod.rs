@@ -8,47 +8,99 @@
 //! After translation nothing looks at PTX text again. What is wrong in a body does not stop its translation: the statement is
 //! left out, and all findings are reported together.
 
-mod emit;
-mod inst;
+mod module;
+mod linkage;
+mod layout;
+mod init;
+mod program;
+mod function;
+mod declare;
+mod flow;
 mod scope;
+mod inst;
 mod operand;
 mod address;
+mod call;
+mod emit;
 
 pub use address::{Addr, AddrBase};
 pub use inst::Inst;
+pub use module::{DeviceFunction, Kernel, Module, SourceLine};
 pub use operand::{Values, const_bits, element_index, pieces};
 pub use scope::{Entity, Place, PlaceBase, Reg, RegId};
 
-use ptxjit_ir::{FunctionBuilder, Type, Value, Variable};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ast::{self, Arch, Version};
+use ptxjit_ir::{FuncId, FunctionBuilder, SigId, Type, Value, VarId, Variable};
+
+use crate::ast::{Arch, Version};
 use crate::diag::Diagnostic;
-use crate::source::Source;
+use crate::source::{Source, Span};
 
+use flow::Labels;
+use layout::Passing;
+use program::SigTable;
 use scope::Scopes;
 
 /// Translates one function body.
 pub struct Translator<'m> {
-    ast: &'m ast::Module,
+    pub(crate) module: &'m Module,
     pub(crate) source: &'m Source,
     pub(crate) builder: FunctionBuilder<'m>,
+    sigs: &'m mut SigTable,
+    func: FuncId,
+    is_kernel: bool,
     scopes: Scopes<'m>,
+    labels: Labels<'m>,
+    /// What the function returns, and how.
+    returns: Vec<(Entity, Passing)>,
+    /// Byte offset of the statement at hand: only names declared before are known.
+    at: u32,
     /// Condition of the instruction at hand where it is translated without a branch.
     guard: Option<Value>,
     /// CC.CF, the carry flag.
     cc: Option<Variable>,
-    diagnostics: Vec<Diagnostic>,
+    found: Found,
+}
+
+/// What a body turned out to need.
+#[derive(Default, Debug)]
+pub(crate) struct Found {
+    /// Functions called or taken the address of, and where first.
+    pub callees: BTreeMap<FuncId, Span>,
+    /// Module-wide variables named.
+    pub vars: BTreeSet<VarId>,
+    /// Signatures of indirect calls whose targets are not listed.
+    pub open_calls: BTreeSet<SigId>,
+    /// Uses warp operations without `.sync` or volatile shared memory.
+    pub wants_lockstep: bool,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl<'m> Translator<'m> {
     /// The module's `.version`.
     pub fn version(&self) -> Version {
-        self.ast.version
+        self.module.ast.version
     }
 
     /// The module's `.target`.
     pub fn arch(&self) -> Arch {
-        self.ast.target.arch
+        self.module.ast.target.arch
+    }
+
+    /// Whether the body is that of a kernel.
+    pub fn is_kernel(&self) -> bool {
+        self.is_kernel
+    }
+
+    /// The instruction at hand means what it should only if the lanes of a warp run in lockstep, as they do below `sm_70`.
+    pub fn want_lockstep(&mut self) {
+        self.found.wants_lockstep = true;
+    }
+
+    /// Adds a finding that does not stop the statement at hand.
+    pub fn report(&mut self, diagnostic: Diagnostic) {
+        self.found.diagnostics.push(diagnostic);
     }
 
     /// The carry flag CC.CF, a `B1`; false where it was never written.
@@ -64,7 +116,15 @@ impl<'m> Translator<'m> {
     }
 
     fn carry_var(&mut self) -> Variable {
-        *self.cc.get_or_insert_with(|| self.builder.declare(Type::B1))
+        match self.cc {
+            Some(cc) => cc,
+            None => *self.cc.insert(self.builder.declare(Type::B1)),
+        }
+    }
+
+    /// The guard of the instruction at hand, for handlers of rows that look after it themselves.
+    pub fn take_guard(&mut self) -> Option<Value> {
+        self.guard.take()
     }
 
     /// Assigns a variable if the guard of the instruction at hand holds.

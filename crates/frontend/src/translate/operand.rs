@@ -13,7 +13,9 @@ use crate::isa::types::{Class, PtxType};
 use crate::parse::constexpr;
 use crate::source::Span;
 
-use super::scope::{Entity, Found, Reg, RegId};
+use super::layout::Layout;
+use super::module::{Global, var_space};
+use super::scope::{Entity, Found, Place, PlaceBase, Reg, RegId};
 use super::{Inst, Translator};
 
 /// Values of the elements of an operand.
@@ -298,15 +300,37 @@ impl<'m> Translator<'m> {
     /// What a name stands for in the scopes open here.
     pub fn lookup(&mut self, name: Ident) -> Option<Entity> {
         let text = name.text(self.source);
-        match self.scopes.find(text)? {
-            Found::Entity(entity) => Some(entity),
-            Found::NewReg { scope, prefix_len, number } => {
+        match self.scopes.find(text) {
+            None => self.lookup_global(text),
+            Some(Found::Entity(entity)) => Some(entity),
+            Some(Found::NewReg { scope, prefix_len, number }) => {
                 let prefix = &text[..prefix_len];
                 let (ty, elems, decl) = self.scopes.range_of(scope, prefix)?;
                 let id = self.new_reg(ty, elems, decl);
                 self.scopes.add_to_range(scope, prefix, number, id);
                 Some(Entity::Reg(id))
             }
+        }
+    }
+
+    /// What a name stands for at module scope, if it is declared before the statement at hand.
+    fn lookup_global(&mut self, text: &'m str) -> Option<Entity> {
+        match self.module.global(text)? {
+            Global::Func(func) => (self.module.first_decl(func).start < self.at).then_some(Entity::Func(func)),
+            Global::Var(var) => {
+                let ast = self.module.module_var(var).and_then(|var| self.module.var_ast(var.decls[0]))?;
+                let layout = Layout::of_var(ast);
+                let place = Place {
+                    base: PlaceBase::Var(var, var_space(ast.space)?),
+                    start: 0,
+                    elem_size: layout.elem,
+                    size: layout.size,
+                    decl: ast.name.span,
+                };
+                (ast.name.span.start < self.at).then_some(Entity::Place(place))
+            }
+            // Declared only once its space turns out to be usable here: see `declare_old`.
+            Global::Old(_) => None,
         }
     }
 
@@ -326,7 +350,10 @@ impl<'m> Translator<'m> {
     pub fn unknown_name(&self, name: Ident) -> Diagnostic {
         let text = name.text(self.source);
         let diagnostic = Diagnostic::error(format!("`{text}` is not declared")).label(name.span, "unknown name");
-        match crate::isa::nearest(text, self.scopes.names()) {
+        if self.module.global(text).is_some() {
+            return diagnostic.note(format!("`{text}` is declared further down; PTX wants it before its first use"));
+        }
+        match crate::isa::nearest(text, self.scopes.names().chain(self.module.global_names())) {
             Some(near) => diagnostic.note(format!("`{near}` is declared")),
             None => diagnostic,
         }

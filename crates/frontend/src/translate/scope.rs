@@ -3,6 +3,8 @@
 //! Inner names hide outer ones. `.reg .b32 %r<100>` is kept as one range; its registers come into being when they are first used,
 //! so a range of a million costs nothing. `%r03` names the same register as `%r3`.
 
+use std::borrow::Cow;
+
 use ptxjit_ir::{FuncId, StackSlot, Variable, VarId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -32,6 +34,8 @@ pub struct Reg {
 pub struct Place {
     /// Where it lies.
     pub base: PlaceBase,
+    /// Offset from there, for the members of a range `name<N>`.
+    pub start: i64,
     /// Bytes of one element.
     pub elem_size: u32,
     /// Size in bytes; 0 if unknown.
@@ -81,7 +85,7 @@ struct Range {
 
 #[derive(Default)]
 struct Scope<'m> {
-    names: FxHashMap<&'m str, (Entity, Span)>,
+    names: FxHashMap<Cow<'m, str>, (Entity, Span)>,
     ranges: FxHashMap<&'m str, Range>,
 }
 
@@ -113,8 +117,17 @@ impl<'m> Scopes<'m> {
 
     /// Declares a name in the innermost scope; on conflict returns where it was declared before.
     pub(super) fn declare(&mut self, name: &'m str, entity: Entity, decl: Span) -> Result<(), Span> {
+        self.insert(Cow::Borrowed(name), entity, decl)
+    }
+
+    /// As [`Scopes::declare`], for a name that is not written out.
+    pub(super) fn declare_owned(&mut self, name: String, entity: Entity, decl: Span) -> Result<(), Span> {
+        self.insert(Cow::Owned(name), entity, decl)
+    }
+
+    fn insert(&mut self, name: Cow<'m, str>, entity: Entity, decl: Span) -> Result<(), Span> {
         let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
-        if let Some(&(_, before)) = scope.names.get(name) {
+        if let Some(&(_, before)) = scope.names.get(&name) {
             return Err(before);
         }
         scope.names.insert(name, (entity, decl));
@@ -172,8 +185,8 @@ impl<'m> Scopes<'m> {
     }
 
     /// All names of the open scopes, for suggestions.
-    pub(super) fn names(&self) -> impl Iterator<Item = &'m str> + '_ {
-        self.scopes.iter().rev().flat_map(|scope| scope.names.keys().copied())
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.scopes.iter().rev().flat_map(|scope| scope.names.keys().map(|name| &**name))
     }
 }
 

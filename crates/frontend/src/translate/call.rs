@@ -1,0 +1,362 @@
+//! Calls: direct, indirect, and of the functions that the device runtime provides.
+//!
+//! In the IR a call passes values only. A register is passed as its value, a `.param` object as the pieces that
+//! [`layout::pieces_of`](super::layout::pieces_of) cuts it into: the caller loads them from its `.param` variable, the callee stores
+//! them to the slot of its formal. Both slots are private memory, which later passes remove. An array without size is passed as
+//! the address of the caller's variable.
+
+use ptxjit_ir::{Builtin, FuncId, InstData, RelocTarget, Signature, Type, Value};
+use smallvec::SmallVec;
+
+use crate::ast::{self, Ident, OperandKind};
+use crate::diag::Diagnostic;
+use crate::isa::types::{PtxType, Width};
+use crate::source::Span;
+
+use super::flow::LabelKind;
+use super::layout::{Layout, Passing};
+use super::module::Global;
+use super::scope::{Entity, Place, PlaceBase};
+use super::{Inst, Translator};
+
+/// The operands of a `call`, told apart.
+struct Call<'m> {
+    rets: &'m [ast::Operand],
+    callee: Ident,
+    args: &'m [ast::Operand],
+    /// `.calltargets`, `.callprototype`, or an array of function addresses.
+    table: Option<Ident>,
+    span: Span,
+}
+
+/// Formal parameters and results that a call must agree with.
+#[derive(Copy, Clone)]
+struct Formals<'m> {
+    rets: &'m [ast::Param],
+    params: &'m [ast::Param],
+}
+
+impl<'m> Translator<'m> {
+    /// Translates `call`.
+    pub fn call(&mut self, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+        let call = parts(inst)?;
+        match self.lookup(call.callee) {
+            Some(Entity::Func(func)) => self.direct_call(&call, func),
+            Some(Entity::Reg(_)) => self.indirect_call(inst, &call),
+            Some(Entity::Place(_)) => {
+                let name = call.callee.text(self.source);
+                Err(Diagnostic::error(format!("`{name}` is not a function")).label(call.callee.span, ""))
+            }
+            None => Err(self.unknown_name(call.callee)),
+        }
+    }
+
+    fn formals_of(&self, func: FuncId) -> Formals<'m> {
+        let ast = self.module.func_ast(func);
+        Formals { rets: &ast.returns, params: &ast.params }
+    }
+
+    fn direct_call(&mut self, call: &Call<'m>, func: FuncId) -> Result<(), Diagnostic> {
+        let func = self.module.resolve_alias(func);
+        let ast = self.module.func_ast(func);
+        let name = self.module.func_name(func);
+        if ast.kind == ast::FunctionKind::Entry {
+            return Err(Diagnostic::error(format!("`{name}` is a kernel and cannot be called")).label(call.callee.span, ""));
+        }
+        let formals = self.formals_of(func);
+        let args = self.arguments(call, formals)?;
+        let types = result_types(formals.rets);
+        let results = match builtin(name).filter(|_| ast.body.is_none()) {
+            Some(builtin) => self.call_builtin(builtin, args, &types),
+            None => {
+                self.found.callees.entry(func).or_insert(call.span);
+                self.ins_multi(InstData::Call { func, args }, &types)
+            }
+        };
+        self.results(call, formals, &results)
+    }
+
+    /// Emits the call of a runtime function with operands of the widths that it is defined with.
+    fn call_builtin(&mut self, builtin: Builtin, args: SmallVec<[Value; 4]>, types: &[Type]) -> SmallVec<[Value; 2]> {
+        let (params, result): (&[Type], &[Type]) = match builtin {
+            Builtin::Vprintf => (&[Type::B64, Type::B64], &[Type::B32]),
+            Builtin::Malloc => (&[Type::B64], &[Type::B64]),
+            Builtin::Free => (&[Type::B64], &[]),
+            Builtin::AssertFail => (&[Type::B64, Type::B64, Type::B32, Type::B64, Type::B64], &[]),
+        };
+        let mut widened = SmallVec::new();
+        for (n, &ty) in params.iter().enumerate() {
+            let value = args.get(n).copied();
+            let value = value.unwrap_or_else(|| self.iconst(ty, 0));
+            widened.push(self.zext_or_trunc(value, ty));
+        }
+        let results = self.ins_multi(InstData::CallBuiltin { builtin, args: widened }, result);
+        let mut adapted = SmallVec::new();
+        for (n, &ty) in types.iter().enumerate() {
+            let value = results.get(n).copied();
+            let value = value.unwrap_or_else(|| self.iconst(ty, 0));
+            adapted.push(self.zext_or_trunc(value, ty));
+        }
+        adapted
+    }
+
+    fn indirect_call(&mut self, inst: &Inst<'m>, call: &Call<'m>) -> Result<(), Diagnostic> {
+        let Some(table) = call.table else {
+            return Err(Diagnostic::error("an indirect call needs a `.calltargets` or `.callprototype` label as its last operand")
+                .label(call.span, ""));
+        };
+        let (formals, targets) = self.call_table(table)?;
+        let args = self.arguments(call, formals)?;
+        let n = inst.ast.operands.iter().position(|operand| matches!(operand.kind, OperandKind::Name(_)));
+        let callee = self.src_as(inst, n.unwrap_or(0), PtxType::U64)?;
+        let params = formals.params.iter().flat_map(|param| Passing::of(param).types()).collect();
+        let rets = result_types(formals.rets).into_iter().collect();
+        let sig = self.sigs.intern(Signature { params, rets });
+        match &targets {
+            None => {
+                self.found.open_calls.insert(sig);
+            }
+            Some(targets) => {
+                for &target in targets {
+                    self.found.callees.entry(target).or_insert(call.span);
+                }
+            }
+        }
+        let types = result_types(formals.rets);
+        let targets = targets.map(SmallVec::into_boxed_slice);
+        let results = self.ins_multi(InstData::CallIndirect { sig, callee, args, targets }, &types);
+        self.results(call, formals, &results)
+    }
+
+    /// What the last operand of an indirect call says: the formals, and the targets if it lists them.
+    fn call_table(&mut self, table: Ident) -> Result<(Formals<'m>, Option<SmallVec<[FuncId; 4]>>), Diagnostic> {
+        let text = table.text(self.source);
+        match self.find_label(table) {
+            Some(LabelKind::CallPrototype(proto)) => {
+                return Ok((Formals { rets: &proto.returns, params: &proto.params }, None));
+            }
+            Some(LabelKind::CallTargets(list)) => {
+                let mut targets = SmallVec::new();
+                for name in &list.targets {
+                    targets.push(self.call_target(*name)?);
+                }
+                return self.with_formals(table, targets);
+            }
+            Some(LabelKind::Code(_) | LabelKind::BranchTargets(_)) | None => {}
+        }
+        if let Some(Global::Var(id)) = self.module.global(text) {
+            let init = self.module.var_init(id).map_err(|mut found| found.swap_remove(0))?;
+            let funcs = init.relocs.iter().filter_map(|reloc| match reloc.target {
+                RelocTarget::Func(func) => Some(self.module.resolve_alias(func)),
+                RelocTarget::Var(_) => None,
+            });
+            return self.with_formals(table, funcs.collect());
+        }
+        Err(Diagnostic::error(format!("`{text}` names no `.calltargets` or `.callprototype` before this instruction"))
+            .label(table.span, ""))
+    }
+
+    fn with_formals(
+        &self,
+        table: Ident,
+        targets: SmallVec<[FuncId; 4]>,
+    ) -> Result<(Formals<'m>, Option<SmallVec<[FuncId; 4]>>), Diagnostic> {
+        match targets.first() {
+            Some(&first) => Ok((self.formals_of(first), Some(targets))),
+            None => {
+                let text = table.text(self.source);
+                Err(Diagnostic::error(format!("`{text}` lists no function")).label(table.span, ""))
+            }
+        }
+    }
+
+    fn call_target(&mut self, name: Ident) -> Result<FuncId, Diagnostic> {
+        match self.lookup(name) {
+            Some(Entity::Func(func)) => Ok(self.module.resolve_alias(func)),
+            Some(Entity::Reg(_) | Entity::Place(_)) => {
+                let text = name.text(self.source);
+                Err(Diagnostic::error(format!("`{text}` is not a function")).label(name.span, ""))
+            }
+            None => Err(self.unknown_name(name)),
+        }
+    }
+
+    /// All targets of a `.calltargets` must be functions of one signature.
+    pub(super) fn check_call_targets(&mut self, table: &'m ast::CallTargets) -> Result<(), Diagnostic> {
+        let mut first: Option<(FuncId, Ident)> = None;
+        for &name in &table.targets {
+            let func = self.call_target(name)?;
+            let Some((before, before_name)) = first else {
+                first = Some((func, name));
+                continue;
+            };
+            let (a, b) = (self.module.func_ast(before), self.module.func_ast(func));
+            if !super::linkage::same_signature(self.source, a, b) {
+                let (a, b) = (before_name.text(self.source), name.text(self.source));
+                return Err(Diagnostic::error(format!("`{b}` and `{a}` have different parameters"))
+                    .label(name.span, "")
+                    .note("all functions of a `.calltargets` list must have the same signature"));
+            }
+        }
+        Ok(())
+    }
+
+    fn arguments(&mut self, call: &Call<'m>, formals: Formals<'m>) -> Result<SmallVec<[Value; 4]>, Diagnostic> {
+        let name = call.callee.text(self.source);
+        let has_open_end = formals.params.last().is_some_and(|param| Layout::of_param(param).is_unsized);
+        let (n, expected) = (call.args.len(), formals.params.len());
+        if n != expected && !(has_open_end && n + 1 == expected) {
+            return Err(Diagnostic::error(format!("`{name}` takes {expected} arguments, not {n}")).label(call.span, ""));
+        }
+        if call.rets.len() != formals.rets.len() {
+            let (n, expected) = (call.rets.len(), formals.rets.len());
+            return Err(Diagnostic::error(format!("`{name}` returns {expected} values, not {n}")).label(call.span, ""));
+        }
+        let mut values = SmallVec::new();
+        for (operand, formal) in call.args.iter().zip(formals.params) {
+            values.extend(self.argument(operand, formal)?);
+        }
+        if n < expected {
+            // The array without size at the end may be left out.
+            values.push(self.iconst(Type::B64, 0));
+        }
+        Ok(values)
+    }
+
+    fn argument(&mut self, operand: &'m ast::Operand, formal: &'m ast::Param) -> Result<SmallVec<[Value; 4]>, Diagnostic> {
+        let passing = Passing::of(formal);
+        if let Some(place) = self.param_variable(operand)? {
+            check_object(operand, place, formal)?;
+            return Ok(match passing {
+                Passing::Reg(_) => {
+                    let pieces = super::layout::pieces_of(Layout::of_param(formal), true);
+                    self.deliver(Entity::Place(place), &Passing::Memory(pieces))
+                }
+                Passing::Memory(_) | Passing::Address => self.deliver(Entity::Place(place), &passing),
+            });
+        }
+        self.check_scalar_actual(operand, formal)?;
+        let values = self.read_elems(operand, PtxType::of(formal.ty))?;
+        Ok(values.into_iter().flatten().collect())
+    }
+
+    /// The `.param` variable that an actual parameter names, if it names one.
+    fn param_variable(&mut self, operand: &'m ast::Operand) -> Result<Option<Place>, Diagnostic> {
+        let OperandKind::Name(name) = operand.kind else { return Ok(None) };
+        match self.lookup(name) {
+            Some(Entity::Place(place)) => match place.base {
+                PlaceBase::CallParam(_) | PlaceBase::Formal(_) | PlaceBase::Return(_) | PlaceBase::UnsizedFormal(_) => {
+                    Ok(Some(place))
+                }
+                PlaceBase::KernelParam(_) | PlaceBase::Local(_) | PlaceBase::Var(..) => {
+                    let text = name.text(self.source);
+                    Err(Diagnostic::error(format!("`{text}` is not a `.param` variable of this function"))
+                        .label(operand.span, "an argument is a register, a constant or a `.param` variable"))
+                }
+            },
+            Some(Entity::Reg(_) | Entity::Func(_)) | None => Ok(None),
+        }
+    }
+
+    /// A register or constant as argument, or a register as result.
+    fn check_scalar_actual(&mut self, operand: &'m ast::Operand, formal: &ast::Param) -> Result<(), Diagnostic> {
+        let ty = PtxType::of(formal.ty);
+        if !formal.dims.is_empty() {
+            return Err(Diagnostic::error("an array parameter takes a `.param` variable of its size").label(operand.span, ""));
+        }
+        let name = match operand.kind {
+            OperandKind::Name(name) => name,
+            OperandKind::Constant(_) | OperandKind::Member { .. } | OperandKind::Vector(_) => return Ok(()),
+            _ => return Err(Diagnostic::error("a register, constant or `.param` variable is expected here").label(operand.span, "")),
+        };
+        match self.lookup(name) {
+            Some(Entity::Reg(id)) => {
+                let reg = self.reg(id);
+                if ty.fits(reg.ty, Width::Exact) && reg.elems == formal.vector.max(1) {
+                    return Ok(());
+                }
+                let text = name.text(self.source);
+                Err(Diagnostic::error(format!("`{text}` has type `.{}`, but the parameter is `.{}`", reg.ty.name(), ty.name()))
+                    .label(operand.span, "")
+                    .label(reg.decl, "declared here"))
+            }
+            Some(Entity::Place(_)) => Ok(()),
+            Some(Entity::Func(_)) => Err(Diagnostic::error("a function cannot be an argument").label(operand.span, "")),
+            None if name.text(self.source) == "WARP_SZ" => Ok(()),
+            None => Err(self.unknown_name(name)),
+        }
+    }
+
+    fn results(&mut self, call: &Call<'m>, formals: Formals<'m>, results: &[Value]) -> Result<(), Diagnostic> {
+        let mut at = 0;
+        for (operand, formal) in call.rets.iter().zip(formals.rets) {
+            let passing = Passing::of(formal);
+            let n = passing.types().len();
+            let values: SmallVec<[Value; 4]> = results.iter().skip(at).take(n).copied().collect();
+            at += n;
+            match self.param_variable(operand)? {
+                Some(place) => {
+                    check_object(operand, place, formal)?;
+                    let passing = match passing {
+                        Passing::Reg(_) => Passing::Memory(super::layout::pieces_of(Layout::of_param(formal), true)),
+                        Passing::Memory(_) | Passing::Address => passing,
+                    };
+                    self.receive(Entity::Place(place), &passing, &values);
+                }
+                None => {
+                    if !matches!(operand.kind, OperandKind::Sink) {
+                        self.check_scalar_actual(operand, formal)?;
+                    }
+                    self.write_elems(operand, PtxType::of(formal.ty), &values)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parts<'m>(inst: &Inst<'m>) -> Result<Call<'m>, Diagnostic> {
+    let mut operands = &inst.ast.operands[..];
+    let rets = match operands {
+        [first, rest @ ..] if !rest.is_empty() && let OperandKind::List(rets) = &first.kind => {
+            operands = rest;
+            &rets[..]
+        }
+        _ => &[],
+    };
+    let expected = || inst.error("`call` takes `(result), function, (arguments), table`, of which only the function is mandatory");
+    let [callee, rest @ ..] = operands else { return Err(expected()) };
+    let OperandKind::Name(callee) = callee.kind else { return Err(expected()) };
+    let (args, rest) = match rest {
+        [first, rest @ ..] if let OperandKind::List(args) = &first.kind => (&args[..], rest),
+        // `(5)` alone is a constant in parentheses.
+        [first, rest @ ..] if matches!(first.kind, OperandKind::Constant(_)) => (std::slice::from_ref(first), rest),
+        rest => (&[][..], rest),
+    };
+    let table = match rest {
+        [] => None,
+        [table] if let OperandKind::Name(name) = table.kind => Some(name),
+        _ => return Err(expected()),
+    };
+    Ok(Call { rets, callee, args, table, span: inst.span })
+}
+
+fn result_types(rets: &[ast::Param]) -> SmallVec<[Type; 4]> {
+    rets.iter().flat_map(|param| Passing::of(param).types()).collect()
+}
+
+/// A `.param` variable must have the size of the formal parameter it stands for.
+fn check_object(operand: &ast::Operand, place: Place, formal: &ast::Param) -> Result<(), Diagnostic> {
+    let layout = Layout::of_param(formal);
+    if layout.is_unsized || place.size == layout.size {
+        return Ok(());
+    }
+    Err(Diagnostic::error(format!("this has {} bytes, but the parameter has {}", place.size, layout.size))
+        .label(operand.span, "")
+        .label(place.decl, "declared here"))
+}
+
+/// The runtime function that an undefined name stands for.
+fn builtin(name: &str) -> Option<Builtin> {
+    Builtin::ALL.iter().copied().find(|builtin| builtin.name() == name)
+}

@@ -1,0 +1,302 @@
+//! Translation of one function: parameters, statements, return.
+
+use ptxjit_ir::{FuncId, Function, FunctionBuilder, FunctionKind, InstData, MemSem, Scope, Space, SrcLoc, Terminator, TrapKind, Type, Value};
+use smallvec::SmallVec;
+
+use crate::ast::{self, Body, Stmt, StmtKind};
+use crate::diag::Diagnostic;
+use crate::isa;
+use crate::isa::types::PtxType;
+
+use super::flow::{LabelKind, Labels};
+use super::layout::{self, Layout, Passing, Piece};
+use super::module::Module;
+use super::program::SigTable;
+use super::scope::{Entity, Place, PlaceBase, Scopes};
+use super::{Found, Translator};
+
+/// Translates a body; the function is usable only if no error was found.
+pub(super) fn translate(module: &Module, id: FuncId, body: &Body, sigs: &mut SigTable) -> (Function, Found) {
+    let ast = module.func_ast(id);
+    let is_kernel = ast.kind == ast::FunctionKind::Entry;
+    let kind = if is_kernel { FunctionKind::Kernel } else { FunctionKind::Device };
+    let rets = ast.returns.iter().flat_map(|param| Passing::of(param).types()).collect();
+    let mut func = Function::new(module.func_name(id), kind, rets);
+    let (labels, diagnostics) = Labels::gather(&module.source, &body.stmts);
+    let builder = FunctionBuilder::new(&mut func);
+    let mut t = Translator {
+        module,
+        source: &module.source,
+        builder,
+        sigs,
+        func: id,
+        is_kernel,
+        scopes: Scopes::new(),
+        labels,
+        returns: Vec::new(),
+        at: body.span.start,
+        guard: None,
+        cc: None,
+        found: Found { diagnostics, ..Found::default() },
+    };
+    t.function(ast, body);
+    let found = t.found;
+    (func, found)
+}
+
+impl<'m> Translator<'m> {
+    fn function(&mut self, ast: &'m ast::Function, body: &'m Body) {
+        let entry = self.builder.current_block();
+        self.builder.set_loc(SrcLoc(ast.span.start));
+        if self.is_kernel {
+            self.declare_kernel_params(ast);
+        } else {
+            self.declare_formals(ast);
+        }
+        self.builder.seal(entry);
+        self.scopes.open();
+        self.labels.enter();
+        for stmt in &body.stmts {
+            self.at = stmt.span.start;
+            self.builder.set_loc(SrcLoc(stmt.span.start));
+            if let Err(diagnostic) = self.statement(stmt) {
+                self.report(diagnostic);
+            }
+        }
+        self.builder.set_loc(SrcLoc(body.span.end.saturating_sub(1)));
+        if !self.builder.is_filled() {
+            self.end_of_body(ast);
+        }
+        self.builder.seal_all();
+    }
+
+    fn end_of_body(&mut self, ast: &ast::Function) {
+        if ast.is_noreturn() {
+            self.builder.terminate(Terminator::Trap(TrapKind::Unreachable));
+        } else {
+            self.ret();
+        }
+    }
+
+    fn declare_kernel_params(&mut self, ast: &'m ast::Function) {
+        for (param, place) in ast.params.iter().zip(layout::kernel_params(ast, self.source)) {
+            let Some(name) = param.name else { continue };
+            let layout = Layout::of_param(param);
+            let place = Place {
+                base: PlaceBase::KernelParam(place.offset),
+                start: 0,
+                elem_size: layout.elem,
+                size: layout.size,
+                decl: name.span,
+            };
+            self.declare(name, Entity::Place(place));
+        }
+    }
+
+    fn declare_formals(&mut self, ast: &'m ast::Function) {
+        let entry = self.builder.current_block();
+        let mut incoming = Vec::new();
+        for param in &ast.params {
+            let passing = Passing::of(param);
+            let values: SmallVec<[Value; 4]> =
+                passing.types().iter().map(|&ty| self.builder.func.add_param(entry, ty)).collect();
+            incoming.push((param, passing, values));
+        }
+        for (param, passing, values) in incoming {
+            let entity = self.formal(param, &passing, PlaceBase::Formal);
+            self.receive(entity, &passing, &values);
+        }
+        for param in &ast.returns {
+            let passing = Passing::of(param);
+            let entity = self.formal(param, &passing, PlaceBase::Return);
+            self.returns.push((entity, passing));
+        }
+    }
+
+    /// Makes the register or the memory of a formal parameter or result and declares its name.
+    fn formal(
+        &mut self,
+        param: &'m ast::Param,
+        passing: &Passing,
+        base: fn(ptxjit_ir::StackSlot) -> PlaceBase,
+    ) -> Entity {
+        let decl = param.name.map_or(param.span, |name| name.span);
+        let layout = Layout::of_param(param);
+        let base = match passing {
+            Passing::Reg(_) => {
+                let id = self.new_reg(PtxType::of(param.ty), param.vector.max(1), decl);
+                let entity = Entity::Reg(id);
+                if let Some(name) = param.name {
+                    self.declare(name, entity);
+                }
+                return entity;
+            }
+            Passing::Memory(_) => {
+                base(self.builder.stack_slot(u32::try_from(layout.size).unwrap_or(u32::MAX), layout.align.max(8)))
+            }
+            Passing::Address => PlaceBase::UnsizedFormal(self.builder.declare(Type::B64)),
+        };
+        let place = Place { base, start: 0, elem_size: layout.elem, size: layout.size, decl };
+        if let Some(name) = param.name {
+            self.declare(name, Entity::Place(place));
+        }
+        Entity::Place(place)
+    }
+
+    /// Puts values that a call delivered where the name finds them.
+    pub(super) fn receive(&mut self, entity: Entity, passing: &Passing, values: &[Value]) {
+        match (entity, passing) {
+            (Entity::Reg(id), _) => {
+                let vars = self.scopes.reg(id).vars.clone();
+                for (&var, &value) in vars.iter().zip(values) {
+                    let to = self.builder.var_ty(var);
+                    let value = self.zext_or_trunc(value, to);
+                    self.builder.def_var(var, value);
+                }
+            }
+            (Entity::Place(Place { base: PlaceBase::UnsizedFormal(var), .. }), _) => {
+                for &value in values.iter().take(1) {
+                    self.builder.def_var(var, value);
+                }
+            }
+            (Entity::Place(place), Passing::Memory(pieces)) => self.store_pieces(place, pieces, values),
+            (Entity::Place(_) | Entity::Func(_), _) => {}
+        }
+    }
+
+    /// The values of an argument or result, as a call passes them.
+    pub(super) fn deliver(&mut self, entity: Entity, passing: &Passing) -> SmallVec<[Value; 4]> {
+        match (entity, passing) {
+            (Entity::Reg(id), _) => {
+                let vars = self.scopes.reg(id).vars.clone();
+                let values: SmallVec<[Value; 4]> = vars.iter().map(|&var| self.builder.use_var(var)).collect();
+                let types = passing.types();
+                values.into_iter().zip(types).map(|(value, ty)| self.zext_or_trunc(value, ty)).collect()
+            }
+            (Entity::Place(place), Passing::Memory(pieces)) => self.load_pieces(place, pieces),
+            (Entity::Place(_) | Entity::Func(_), _) => SmallVec::from_slice(&[self.entity_address(entity, 0)]),
+        }
+    }
+
+    fn store_pieces(&mut self, place: Place, pieces: &[Piece], values: &[Value]) {
+        for (piece, &value) in pieces.iter().zip(values) {
+            let (addr, offset) = self.piece_address(place, piece);
+            let (space, sem, scope) = (Space::Local, MemSem::Weak, Scope::Cta);
+            let args = SmallVec::from_slice(&[value]);
+            self.ins_void(InstData::Store { space, sem, scope, ty: piece.ty, addr, offset, args });
+        }
+    }
+
+    fn load_pieces(&mut self, place: Place, pieces: &[Piece]) -> SmallVec<[Value; 4]> {
+        let mut values = SmallVec::new();
+        for piece in pieces {
+            let (addr, offset) = self.piece_address(place, piece);
+            let (space, sem, scope) = (place.space(), MemSem::Weak, Scope::Cta);
+            values.push(self.ins(InstData::Load { space, sem, scope, ty: piece.ty, n: 1, addr, offset }, piece.ty));
+        }
+        values
+    }
+
+    fn piece_address(&mut self, place: Place, piece: &Piece) -> (Value, i32) {
+        self.place_address(place, i64::from(piece.offset))
+    }
+
+    /// Returns from the function; in a kernel the thread ends.
+    pub fn ret(&mut self) {
+        if self.is_kernel {
+            self.builder.terminate(Terminator::Exit);
+            return;
+        }
+        let returns = std::mem::take(&mut self.returns);
+        let values = returns.iter().flat_map(|(entity, passing)| self.deliver(*entity, passing)).collect();
+        self.returns = returns;
+        self.builder.terminate(Terminator::Ret(values));
+    }
+
+    fn statement(&mut self, stmt: &'m Stmt) -> Result<(), Diagnostic> {
+        match &stmt.kind {
+            StmtKind::Inst(inst) => self.instruction(inst, stmt),
+            StmtKind::Label(name) => {
+                self.place_label(*name);
+                Ok(())
+            }
+            StmtKind::ScopeBegin => {
+                self.scopes.open();
+                self.labels.enter();
+                Ok(())
+            }
+            StmtKind::ScopeEnd => {
+                self.scopes.close();
+                self.labels.leave();
+                Ok(())
+            }
+            StmtKind::Variable(var) => self.declare_variable(var),
+            StmtKind::BranchTargets(table) => {
+                self.declare_label(table.label, LabelKind::BranchTargets(table));
+                Ok(())
+            }
+            StmtKind::CallTargets(table) => {
+                self.declare_label(table.label, LabelKind::CallTargets(table));
+                self.check_call_targets(table)
+            }
+            StmtKind::CallPrototype(proto) => {
+                self.declare_label(proto.label, LabelKind::CallPrototype(proto));
+                Ok(())
+            }
+            StmtKind::Pragma(_) => Ok(()),
+        }
+    }
+
+    fn instruction(&mut self, ast: &'m ast::Inst, stmt: &'m Stmt) -> Result<(), Diagnostic> {
+        self.ensure_block();
+        let inst = isa::check::resolve(self, ast, stmt.span)?;
+        let Some(guard) = ast.guard else { return (inst.desc.handler)(self, &inst) };
+        let cond = self.read_guard(guard)?;
+        if inst.desc.is_effect && !inst.desc.owns_guard {
+            return self.guarded(cond, |t| (inst.desc.handler)(t, &inst));
+        }
+        self.guard = Some(cond);
+        let result = (inst.desc.handler)(self, &inst);
+        self.guard = None;
+        result
+    }
+
+    fn read_guard(&mut self, guard: ast::Guard) -> Result<Value, Diagnostic> {
+        let name = guard.pred.text(self.source);
+        let id = match self.lookup(guard.pred) {
+            Some(Entity::Reg(id)) if self.reg(id).ty == PtxType::Pred => id,
+            Some(Entity::Reg(id)) => {
+                let ty = self.reg(id).ty.name();
+                return Err(Diagnostic::error(format!("guard `{name}` has type `.{ty}`, but must be a `.pred`"))
+                    .label(guard.span, "")
+                    .label(self.reg(id).decl, "declared here"));
+            }
+            Some(Entity::Place(_) | Entity::Func(_)) => {
+                return Err(Diagnostic::error(format!("guard `{name}` is not a predicate register")).label(guard.span, ""));
+            }
+            None => return Err(self.unknown_name(guard.pred)),
+        };
+        let var = self.reg(id).vars[0];
+        let value = self.builder.use_var(var);
+        Ok(if guard.is_negated { self.unary(ptxjit_ir::IntUnaryOp::Not, value) } else { value })
+    }
+
+    /// Emits what `body` emits in a block that only threads with `cond` enter.
+    pub fn guarded(
+        &mut self,
+        cond: Value,
+        body: impl FnOnce(&mut Self) -> Result<(), Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let (then_, next) = (self.builder.new_block(), self.builder.new_block());
+        self.builder.brif(cond, then_, next);
+        self.builder.seal(then_);
+        self.builder.switch_to(then_);
+        let result = body(self);
+        if !self.builder.is_filled() {
+            self.builder.jump(next);
+        }
+        self.builder.seal(next);
+        self.builder.switch_to(next);
+        result
+    }
+}

@@ -1,0 +1,248 @@
+//! From a kernel to the program of all functions it can reach, and the check of a whole module.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cranelift_entity::PrimaryMap;
+use ptxjit_ir::{FuncId, Function, Program, RelocTarget, SigId, Signature, Var, VarId};
+use rustc_hash::FxHashMap;
+
+use crate::ast::{self, OperandKind, StmtKind};
+use crate::diag::{Diagnostic, Kind, Severity};
+use crate::parse;
+use crate::source::Span;
+
+use super::layout::Passing;
+use super::module::{Global, Kernel, Module};
+use super::{Found, function, init};
+
+/// The signatures of indirect calls, each once.
+#[derive(Default)]
+pub(crate) struct SigTable {
+    sigs: PrimaryMap<SigId, Signature>,
+    ids: FxHashMap<Signature, SigId>,
+}
+
+impl SigTable {
+    /// The number of a signature.
+    pub(crate) fn intern(&mut self, sig: Signature) -> SigId {
+        if let Some(&id) = self.ids.get(&sig) {
+            return id;
+        }
+        let id = self.sigs.push(sig.clone());
+        self.ids.insert(sig, id);
+        id
+    }
+}
+
+/// A program under construction.
+struct Build<'m> {
+    module: &'m Module,
+    sigs: SigTable,
+    functions: BTreeMap<FuncId, Function>,
+    /// Functions to translate, and the instruction that named each.
+    queue: Vec<(FuncId, Option<Span>)>,
+    seen: BTreeSet<FuncId>,
+    vars: BTreeSet<VarId>,
+    open_calls: BTreeSet<SigId>,
+    wants_lockstep: bool,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Translates a kernel and everything it reaches.
+pub(super) fn build(module: &Module, kernel: &Kernel) -> Result<Program, Vec<Diagnostic>> {
+    let mut build = Build {
+        module,
+        sigs: SigTable::default(),
+        functions: BTreeMap::new(),
+        queue: Vec::new(),
+        seen: BTreeSet::new(),
+        vars: BTreeSet::new(),
+        open_calls: BTreeSet::new(),
+        wants_lockstep: false,
+        diagnostics: Vec::new(),
+    };
+    build.want(kernel.func, None);
+    build.drain();
+    let mut address_taken = Vec::new();
+    while !build.open_calls.is_empty() {
+        let n_sigs = build.open_calls.len();
+        address_taken = build.reachable_by_address();
+        for &func in &address_taken {
+            build.want(func, None);
+        }
+        build.drain();
+        if build.open_calls.len() == n_sigs {
+            break;
+        }
+    }
+    build.finish(kernel, address_taken)
+}
+
+impl Build<'_> {
+    fn want(&mut self, func: FuncId, from: Option<Span>) {
+        if self.seen.insert(func) {
+            self.queue.push((func, from));
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some((func, from)) = self.queue.pop() {
+            self.function(func, from);
+        }
+    }
+
+    fn function(&mut self, func: FuncId, from: Option<Span>) {
+        let Some(range) = self.module.func_ast(func).body else {
+            let name = self.module.func_name(func);
+            self.diagnostics.push(unresolved(name, from));
+            return;
+        };
+        let body = match parse::body(&self.module.source, range) {
+            Ok(body) => body,
+            Err(diagnostics) => return self.diagnostics.extend(diagnostics),
+        };
+        let (function, found) = function::translate(self.module, func, &body, &mut self.sigs);
+        self.functions.insert(func, function);
+        for (callee, span) in found.callees {
+            self.want(callee, Some(span));
+        }
+        self.vars.extend(found.vars);
+        self.open_calls.extend(found.open_calls);
+        self.wants_lockstep |= found.wants_lockstep;
+        self.diagnostics.extend(found.diagnostics);
+    }
+
+    /// The functions whose address is taken and that an open indirect call may mean.
+    fn reachable_by_address(&self) -> Vec<FuncId> {
+        let sigs: Vec<&Signature> = self.open_calls.iter().map(|&sig| &self.sigs.sigs[sig]).collect();
+        let all = self.module.address_taken.get_or_init(|| address_taken(self.module));
+        let fits = |func: FuncId| {
+            let ast = self.module.func_ast(func);
+            ast.body.is_some() && sigs.contains(&&signature(ast))
+        };
+        all.iter().copied().filter(|&func| fits(func)).collect()
+    }
+
+    fn finish(self, kernel: &Kernel, address_taken: Vec<FuncId>) -> Result<Program, Vec<Diagnostic>> {
+        if self.diagnostics.iter().any(|d| d.severity == Severity::Error) {
+            return Err(sorted(self.diagnostics));
+        }
+        let vars: BTreeMap<VarId, Var> =
+            self.vars.iter().filter_map(|&id| Some((id, self.module.var(id)?))).collect();
+        Ok(Program {
+            entry: kernel.func,
+            functions: self.functions,
+            sigs: self.sigs.sigs,
+            address_taken,
+            vars,
+            params: kernel.params.clone(),
+            attrs: kernel.attrs.clone(),
+            lockstep: self.wants_lockstep && self.module.ast.target.arch.number < 70,
+        })
+    }
+}
+
+/// A call of what is declared but nowhere defined. What the device runtime of CUDA would provide is unsupported, not wrong.
+fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
+    let is_runtime = name.starts_with("cuda") || name.starts_with("__cuda") || name.starts_with("__nv");
+    let diagnostic = if is_runtime {
+        Diagnostic::unsupported(format!("a call of `{name}`"))
+    } else {
+        Diagnostic::error(format!("`{name}` is called but not defined in this module"))
+    };
+    match from {
+        Some(span) => diagnostic.label(span, ""),
+        None => diagnostic,
+    }
+}
+
+fn signature(func: &ast::Function) -> Signature {
+    let types = |params: &[ast::Param]| params.iter().flat_map(|param| Passing::of(param).types()).collect();
+    Signature { params: types(&func.params), rets: types(&func.returns) }
+}
+
+/// Findings in the order of the text.
+fn sorted(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    diagnostics.sort_by_key(|diagnostic| diagnostic.span());
+    diagnostics.dedup();
+    diagnostics
+}
+
+/// All functions whose address an instruction or an initializer takes.
+fn address_taken(module: &Module) -> Vec<FuncId> {
+    let mut taken = BTreeSet::new();
+    for (id, var) in module.vars() {
+        if !var.is_extern && module.has_init(id) && let Ok(init) = module.var_init(id) {
+            taken.extend(init.relocs.iter().filter_map(|reloc| match reloc.target {
+                RelocTarget::Func(func) => Some(module.resolve_alias(func)),
+                RelocTarget::Var(_) => None,
+            }));
+        }
+    }
+    for func in module.ast.functions() {
+        if let Some(range) = func.body && let Ok(body) = parse::body(&module.source, range) {
+            taken.extend(taken_in(module, &body));
+        }
+    }
+    taken.into_iter().collect()
+}
+
+/// A register with the name of a function counts as well: too many targets do no harm.
+fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
+    let mut taken = BTreeSet::new();
+    let mut add = |operand: &ast::Operand| {
+        let name = match &operand.kind {
+            OperandKind::Name(name) => *name,
+            OperandKind::NameOffset(sum) => sum.name,
+            _ => return,
+        };
+        if let Some(Global::Func(func)) = module.global(name.text(&module.source)) {
+            taken.insert(module.resolve_alias(func));
+        }
+    };
+    for stmt in &body.stmts {
+        match &stmt.kind {
+            StmtKind::Inst(inst) if inst.opcode.text(&module.source) != "call" => {
+                for operand in &inst.operands {
+                    match &operand.kind {
+                        OperandKind::Vector(elems) => elems.iter().for_each(&mut add),
+                        _ => add(operand),
+                    }
+                }
+            }
+            StmtKind::Inst(_)
+            | StmtKind::Label(_)
+            | StmtKind::ScopeBegin
+            | StmtKind::ScopeEnd
+            | StmtKind::Variable(_)
+            | StmtKind::BranchTargets(_)
+            | StmtKind::CallTargets(_)
+            | StmtKind::CallPrototype(_)
+            | StmtKind::Pragma(_) => {}
+        }
+    }
+    taken
+}
+
+/// Checks all bodies and initializers.
+pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    for var in module.ast.variables() {
+        if var.has_init()
+            && let Err(found) = init::var_init(module, var)
+        {
+            diagnostics.extend(found);
+        }
+    }
+    for id in module.func_ids().filter(|&id| module.func(id).alias.is_none()) {
+        let Some(range) = module.func_ast(id).body else { continue };
+        match parse::body(&module.source, range) {
+            Ok(body) => {
+                let (_, Found { diagnostics: found, .. }) = function::translate(module, id, &body, &mut SigTable::default());
+                diagnostics.extend(found.into_iter().filter(|d| d.kind == Kind::Wrong));
+            }
+            Err(found) => diagnostics.extend(found),
+        }
+    }
+    sorted(diagnostics)
+}
