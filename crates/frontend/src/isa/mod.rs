@@ -17,6 +17,8 @@ mod half;
 mod mixed;
 mod compare;
 mod logic;
+mod mov;
+mod convert;
 
 pub(crate) mod check;
 mod operands;
@@ -40,6 +42,8 @@ const TABLES: &[&[InstDesc]] = &[
     mixed::TABLE,
     compare::TABLE,
     logic::TABLE,
+    mov::TABLE,
+    convert::TABLE,
 ];
 
 /// All rows, in the order of the chapters.
