@@ -197,18 +197,34 @@ impl Variable {
     }
 
     pub fn is_array(&self) -> bool {
-        self.dims.0.is_some()
+        !self.dims.is_empty()
     }
 }
 
-/// Array dimensions, from the outermost. Boxed twice so that the many scalars of a large module
-/// stay small.
+/// Array dimensions, from the outermost. A slice in all but layout, which keeps the scalars and
+/// plain arrays of a large module small.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Dims(Option<Box<Box<[Dim]>>>);
+pub struct Dims(DimsKind);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum DimsKind {
+    #[default]
+    None,
+    One(Dim),
+    #[expect(
+        clippy::box_collection,
+        reason = "a thin pointer, for the rare arrays of arrays"
+    )]
+    Many(Box<Vec<Dim>>),
+}
 
 impl Dims {
     pub fn new(dims: Vec<Dim>) -> Self {
-        Dims((!dims.is_empty()).then(|| Box::new(dims.into_boxed_slice())))
+        Dims(match dims.as_slice() {
+            [] => DimsKind::None,
+            [one] => DimsKind::One(*one),
+            [..] => DimsKind::Many(Box::new(dims)),
+        })
     }
 }
 
@@ -216,7 +232,11 @@ impl std::ops::Deref for Dims {
     type Target = [Dim];
 
     fn deref(&self) -> &[Dim] {
-        self.0.as_deref().map_or(&[], |dims| dims)
+        match &self.0 {
+            DimsKind::None => &[],
+            DimsKind::One(dim) => std::slice::from_ref(dim),
+            DimsKind::Many(dims) => dims,
+        }
     }
 }
 

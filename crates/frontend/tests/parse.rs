@@ -353,6 +353,8 @@ fn messages_in_modules() {
         (".shared .u32 a = ?1;", "only `.const` and `.global`"),
         (".extern .global .u32 a = ?1;", "has no initializer"),
         (".global .u8 a[] = { ?0xf(b) };", "does not select one byte"),
+        (".global .u8 a[] = { 1, ?};", "expected a constant"),
+        (".global .u8 a[] = { 1 ?2 };", "expected"),
         (".global .u32 a?", "expected `;`"),
         ("?mov.u32 a, b;", "does not belong outside a function"),
         ("?}", "closes nothing"),

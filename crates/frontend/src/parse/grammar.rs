@@ -174,7 +174,7 @@ fn describe(rule: Rule) -> Option<&'static str> {
         Rule::warp_sz | Rule::parens | Rule::prefix | Rule::cast | Rule::cast_type => "a constant",
         Rule::expr | Rule::mask | Rule::symbol_address | Rule::initializer => "a constant",
         Rule::string => "a string",
-        Rule::word | Rule::align | Rule::attribute | Rule::bank => "a directive",
+        Rule::word | Rule::plain_word | Rule::align | Rule::attribute | Rule::bank => "a directive",
         Rule::attribute_unified => "an attribute",
         Rule::semi => "`,` or `;`",
         Rule::close_bracket => "`]`",

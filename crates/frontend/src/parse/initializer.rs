@@ -89,7 +89,13 @@ impl Reader<'_> {
             };
             values.push(value);
             match self.peek()? {
-                Some(b',') => self.at += 1,
+                Some(b',') => {
+                    self.at += 1;
+                    // A comma that nothing follows; `members` will say so.
+                    if self.peek()? == Some(b'}') {
+                        return Ok(None);
+                    }
+                }
                 Some(b'}') => {}
                 Some(_) | None => return Ok(None),
             }
@@ -137,7 +143,13 @@ impl Reader<'_> {
                 }
             }
             match self.peek()? {
-                Some(b',') => self.at += 1,
+                Some(b',') => {
+                    self.at += 1;
+                    if self.peek()? == Some(b'}') {
+                        let message = "expected a constant, found `}`";
+                        return Err(Diagnostic::error(message).label(self.here(), ""));
+                    }
+                }
                 Some(b'}') => {}
                 Some(_) | None => return Err(self.expected_comma()),
             }

@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
                 Some(found) if self.text[found] == b';' => {
                     let segment = self.source.slice(scan::span(at, found));
                     at = found + 1;
-                    if !segment.contains(".pragma") {
+                    if !scan::without_comments(segment)?.contains(".pragma") {
                         break (at, None);
                     }
                 }
