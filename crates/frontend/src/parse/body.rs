@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 /// PERF: the grammar's tokens for a piece of this size stay in the second-level cache.
 const PIECE: usize = 16 << 10;
 
-/// Operands nest at most a list in a pair in a list; more is refused.
+/// Only indices nest, `a[b[c]]`, and even that means nothing.
 const MAX_DEPTH: u32 = 16;
 
 /// Parses the body that `range` holds with its braces.

@@ -334,15 +334,11 @@ fn variable(node: Node<'_>, specifiers: &Specifiers) -> Result<Variable> {
             Rule::ident => name = Some(Ident { span: part.span() }),
             Rule::range => range = Some(expr::plain_u32(&part.child())?),
             Rule::dim => dims.push(dim(part, dims.is_empty())?),
-            _ => {
-                init = part.span();
-                continue;
-            }
+            _ => init = part.span(),
         }
-        // The initializer, which may be megabytes, is not part of what messages point at.
-        span.end = init.start;
     }
     if !init.is_empty() {
+        // The initializer, which may be megabytes, is not part of what messages point at.
         span.end = init.start;
     }
     let variable = Variable {
@@ -428,10 +424,19 @@ fn check_specifiers(specifiers: &Specifiers, scope: Scope, span: Span) -> Result
                 .label(span, ""),
         );
     }
-    let Scope::Module(version) = scope else {
-        return Ok(());
-    };
-    let refuse = |message: &str| Err(Diagnostic::error(message).label(space_span, ""));
+    match scope {
+        Scope::Module(version) => check_module_scope(specifiers, space, space_span, version),
+        Scope::Body => Ok(()),
+    }
+}
+
+fn check_module_scope(
+    specifiers: &Specifiers,
+    space: Space,
+    span: Span,
+    version: Version,
+) -> Result<()> {
+    let refuse = |message: &str| Err(Diagnostic::error(message).label(span, ""));
     match space {
         Space::Param => refuse("`.param` does not belong at module scope"),
         Space::Reg if version.at_least(3, 0) => refuse("module-scope `.reg` ended with PTX 3.0"),

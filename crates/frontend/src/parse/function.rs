@@ -20,19 +20,7 @@ pub(super) fn header(
 ) -> Result<Function> {
     let piece = Piece::new(source, range)?;
     let node = piece.parse(Rule::function)?;
-    let mut function = Function {
-        span: range,
-        kind: FunctionKind::Func,
-        linkage: Linkage::Module,
-        name: Ident {
-            span: range.at_start(),
-        },
-        returns: Vec::new(),
-        params: Vec::new(),
-        attribute: None,
-        directives: Vec::new(),
-        body,
-    };
+    let mut function = empty(range, body);
     let mut is_named = false;
     for part in node.children() {
         let span = part.span();
@@ -53,6 +41,22 @@ pub(super) fn header(
     function.span.end = range.start + trimmed_len(source.slice(range));
     check(source, &function, version)?;
     Ok(function)
+}
+
+fn empty(range: Span, body: Option<Span>) -> Function {
+    Function {
+        span: range,
+        kind: FunctionKind::Func,
+        linkage: Linkage::Module,
+        name: Ident {
+            span: range.at_start(),
+        },
+        returns: Vec::new(),
+        params: Vec::new(),
+        attribute: None,
+        directives: Vec::new(),
+        body,
+    }
 }
 
 fn trimmed_len(text: &str) -> u32 {
