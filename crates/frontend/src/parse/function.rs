@@ -120,7 +120,8 @@ pub(super) fn directive(node: Node<'_>) -> Result<FunctionDirective> {
         ".maxnreg" => Kind::Maxnreg(positive(text, values, span)?),
         ".maxntid" => Kind::Maxntid(extent(text, values, span)?),
         ".reqntid" => Kind::Reqntid(extent(text, values, span)?),
-        ".minnctapersm" => Kind::Minnctapersm(positive(text, values, span)?),
+        // Zero asks for nothing, as in `__launch_bounds__(256, 0)`.
+        ".minnctapersm" => Kind::Minnctapersm(one(text, values, span)?),
         ".maxnctapersm" => Kind::Maxnctapersm(positive(text, values, span)?),
         ".reqnctapercluster" => Kind::Reqnctapercluster(extent(text, values, span)?),
         ".maxclusterrank" => Kind::Maxclusterrank(positive(text, values, span)?),
