@@ -19,6 +19,8 @@ mod compare;
 mod logic;
 mod mov;
 mod convert;
+mod video;
+mod simd_video;
 
 pub(crate) mod check;
 mod operands;
@@ -44,6 +46,8 @@ const TABLES: &[&[InstDesc]] = &[
     logic::TABLE,
     mov::TABLE,
     convert::TABLE,
+    video::TABLE,
+    simd_video::TABLE,
 ];
 
 /// All rows, in the order of the chapters.

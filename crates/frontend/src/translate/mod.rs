@@ -20,6 +20,7 @@ mod scope;
 mod inst;
 mod operand;
 mod address;
+mod selected;
 mod call;
 mod emit;
 
@@ -27,6 +28,7 @@ pub use address::{Addr, AddrBase};
 pub use inst::Inst;
 pub use module::{DeviceFunction, Kernel, Module, SourceLine};
 pub use operand::{Values, const_bits, element_index, pieces};
+pub use selected::Selected;
 pub use scope::{Entity, Place, PlaceBase, Reg, RegId};
 
 use std::collections::{BTreeMap, BTreeSet};
