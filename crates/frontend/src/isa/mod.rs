@@ -22,6 +22,12 @@ mod convert;
 mod video;
 mod simd_video;
 
+mod memory;
+mod control;
+mod sync;
+mod atomics;
+mod misc;
+
 pub(crate) mod check;
 mod operands;
 mod target;
@@ -46,6 +52,11 @@ const TABLES: &[&[InstDesc]] = &[
     logic::TABLE,
     mov::TABLE,
     convert::TABLE,
+    memory::TABLE,
+    control::TABLE,
+    sync::TABLE,
+    atomics::TABLE,
+    misc::TABLE,
     video::TABLE,
     simd_video::TABLE,
 ];

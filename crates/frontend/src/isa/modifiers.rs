@@ -428,4 +428,5 @@ modifiers! {
     Xor = "xor",
     Xorsign = "xorsign",
     Zero = "zero",
+    Tensormap = "tensormap",
 }

@@ -213,6 +213,16 @@ impl<'m> Translator<'m> {
         self.builder.terminate(Terminator::Ret(values));
     }
 
+    /// The thread ends.
+    pub fn exit(&mut self) {
+        self.builder.terminate(Terminator::Exit);
+    }
+
+    /// The grid stops with an error.
+    pub fn trap(&mut self) {
+        self.builder.terminate(Terminator::Trap(TrapKind::Trap));
+    }
+
     fn statement(&mut self, stmt: &'m Stmt) -> Result<(), Diagnostic> {
         match &stmt.kind {
             StmtKind::Inst(inst) => self.instruction(inst, stmt),

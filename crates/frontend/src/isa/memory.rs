@@ -1,0 +1,567 @@
+//! Loads, stores, and what concerns addresses and caches. PTX ISA, "Data Movement and Conversion Instructions".
+//!
+//! Cache operators, eviction priorities, prefetch sizes and cache policies are hints: they are checked and have no effect.
+
+use ptxjit_ir::{InstData, MemSem, Scope, Space, Type, Value};
+use smallvec::SmallVec;
+
+use crate::diag::Diagnostic;
+use crate::translate::{Addr, AddrBase, Inst, PlaceBase, Translator, pieces};
+
+use super::desc::{A, ADDR, ANY, D, DP, Elems, Gate, InstDesc, Opd, imm, inst, since, unsupported};
+use super::modifiers::Mod;
+use super::types::PtxType as T;
+
+const TYPES: &[T] = &[
+    T::B8, T::B16, T::B32, T::B64, T::B128, T::U8, T::U16, T::U32, T::U64, T::S8, T::S16, T::S32, T::S64, T::F32, T::F64,
+];
+const SIZES: &[T] = &[T::U32, T::U64];
+
+const SPACE: &[Mod] = &[
+    Mod::Const,
+    Mod::Global,
+    Mod::Local,
+    Mod::Param,
+    Mod::ParamEntry,
+    Mod::ParamFunc,
+    Mod::Shared,
+    Mod::SharedCta,
+    Mod::SharedCluster,
+];
+const SCOPE: &[Mod] = &[Mod::Cta, Mod::Cluster, Mod::Gpu, Mod::Sys];
+const LOAD_CACHE: &[Mod] = &[Mod::Ca, Mod::Cg, Mod::Cs, Mod::Lu, Mod::Cv];
+const STORE_CACHE: &[Mod] = &[Mod::Wb, Mod::Cg, Mod::Cs, Mod::Wt];
+const EVICT_L1: &[Mod] =
+    &[Mod::L1EvictNormal, Mod::L1EvictUnchanged, Mod::L1EvictFirst, Mod::L1EvictLast, Mod::L1NoAllocate];
+const EVICT_L2: &[Mod] = &[Mod::L2EvictNormal, Mod::L2EvictFirst, Mod::L2EvictLast];
+const HINT: &[Mod] = &[Mod::L2CacheHint];
+const PREFETCH: &[Mod] = &[Mod::L2Bytes64, Mod::L2Bytes128, Mod::L2Bytes256];
+const VEC: &[Mod] = &[Mod::V2, Mod::V4, Mod::V8];
+
+const GATES: &[Gate] = &[
+    since(1, 1, 0).mods(&[Mod::Volatile]),
+    since(6, 0, 70).mods(&[Mod::Relaxed, Mod::Acquire, Mod::Release]),
+    since(7, 8, 90).mods(&[Mod::Cluster, Mod::SharedCluster]),
+    since(7, 8, 0).mods(&[Mod::SharedCta]),
+    since(8, 2, 70).mods(&[Mod::Mmio]),
+    since(7, 4, 70).mods(EVICT_L1),
+    since(8, 8, 100).mods(EVICT_L2),
+    since(7, 4, 80).mods(HINT),
+    since(7, 4, 75).mods(&[Mod::L2Bytes64, Mod::L2Bytes128]),
+    since(7, 4, 80).mods(&[Mod::L2Bytes256]),
+    since(8, 8, 100).mods(&[Mod::V8]),
+    since(8, 3, 70).types(&[T::B128]),
+    since(2, 0, 20).mods(LOAD_CACHE),
+    since(2, 0, 20).mods(STORE_CACHE),
+    since(8, 3, 0).mods(&[Mod::ParamEntry, Mod::ParamFunc]),
+    since(6, 0, 0).mods(&[Mod::Weak]),
+];
+const NC_GATES: &[Gate] = &[
+    since(3, 1, 32),
+    since(7, 4, 70).mods(EVICT_L1),
+    since(8, 8, 100).mods(EVICT_L2),
+    since(7, 4, 80).mods(HINT),
+    since(7, 4, 75).mods(&[Mod::L2Bytes64, Mod::L2Bytes128]),
+    since(7, 4, 80).mods(&[Mod::L2Bytes256]),
+    since(8, 8, 100).mods(&[Mod::V8]),
+    since(8, 3, 70).types(&[T::B128]),
+];
+
+/// A loaded register or vector; its elements may be `_`.
+const LOADED: Opd = D.or_wider().vec(Elems::ByModifier);
+/// A stored register or vector.
+const STORED: Opd = A.or_wider().sink().vec(Elems::ByModifier);
+const POLICY: Opd = A.is(T::B64).reg().opt();
+
+pub const TABLE: &[InstDesc] = &[
+    inst("ld", &[LOADED, ADDR, POLICY], ld)
+        .types(&[TYPES])
+        .optional(&[&[Mod::Weak], SPACE, LOAD_CACHE, EVICT_L1, EVICT_L2, HINT, PREFETCH, VEC])
+        .gates(GATES)
+        .check(check_ld)
+        .effect(),
+    inst("ld", &[LOADED, ADDR], ld)
+        .with(&[Mod::Volatile])
+        .types(&[TYPES])
+        .optional(&[SPACE, PREFETCH, VEC])
+        .gates(GATES)
+        .check(check_ld)
+        .effect(),
+    inst("ld", &[LOADED, ADDR, POLICY], ld)
+        .choose(&[&[Mod::Relaxed, Mod::Acquire], SCOPE])
+        .types(&[TYPES])
+        .optional(&[SPACE, EVICT_L1, EVICT_L2, HINT, PREFETCH, VEC])
+        .gates(GATES)
+        .check(check_ld)
+        .effect(),
+    inst("ld", &[LOADED, ADDR], ld)
+        .with(&[Mod::Mmio, Mod::Relaxed, Mod::Sys])
+        .types(&[TYPES])
+        .optional(&[&[Mod::Global]])
+        .gates(GATES)
+        .check(check_ld)
+        .effect(),
+    inst("ld", &[LOADED, ADDR, POLICY], ld)
+        .with(&[Mod::Global, Mod::Nc])
+        .types(&[TYPES])
+        .optional(&[LOAD_CACHE, EVICT_L1, EVICT_L2, HINT, PREFETCH, VEC])
+        .gates(NC_GATES)
+        .check(check_ld)
+        .effect(),
+    inst("ldu", &[LOADED, ADDR], ld)
+        .types(&[TYPES])
+        .optional(&[&[Mod::Global], &[Mod::V2, Mod::V4]])
+        .gates(&[since(2, 0, 20), since(8, 3, 70).types(&[T::B128])])
+        .check(check_ld)
+        .effect(),
+    inst("st", &[ADDR, STORED, POLICY], st)
+        .types(&[TYPES])
+        .optional(&[&[Mod::Weak], SPACE, STORE_CACHE, EVICT_L1, EVICT_L2, HINT, VEC])
+        .gates(GATES)
+        .check(check_st)
+        .effect(),
+    inst("st", &[ADDR, STORED], st)
+        .with(&[Mod::Volatile])
+        .types(&[TYPES])
+        .optional(&[SPACE, VEC])
+        .gates(GATES)
+        .check(check_st)
+        .effect(),
+    inst("st", &[ADDR, STORED, POLICY], st)
+        .choose(&[&[Mod::Relaxed, Mod::Release], SCOPE])
+        .types(&[TYPES])
+        .optional(&[SPACE, EVICT_L1, EVICT_L2, HINT, VEC])
+        .gates(GATES)
+        .check(check_st)
+        .effect(),
+    inst("st", &[ADDR, STORED], st)
+        .with(&[Mod::Mmio, Mod::Relaxed, Mod::Sys])
+        .types(&[TYPES])
+        .optional(&[&[Mod::Global]])
+        .gates(GATES)
+        .check(check_st)
+        .effect(),
+    unsupported("st", &[ADDR, A.vec(Elems::ByModifier), ADDR])
+        .with(&[Mod::Async])
+        .types(&[&[T::B32, T::B64, T::U32, T::U64, T::S32, T::S64, T::F32, T::F64]])
+        .choose(&[&[Mod::MbarrierCompleteTxBytes]])
+        .optional(&[&[Mod::Weak], &[Mod::Cluster], &[Mod::SharedCluster], &[Mod::V2, Mod::V4]])
+        .gates(&[since(8, 1, 90)]),
+    unsupported("st", &[ADDR, A])
+        .with(&[Mod::Async, Mod::Release])
+        .choose(&[&[Mod::Gpu, Mod::Sys]])
+        .types(&[&[
+            T::B8, T::B16, T::B32, T::B64, T::U8, T::U16, T::U32, T::U64, T::S8, T::S16, T::S32, T::S64, T::F32, T::F64,
+        ]])
+        .optional(&[&[Mod::Mmio], &[Mod::Global]])
+        .gates(&[since(8, 7, 100)]),
+    unsupported("st", &[ADDR, A.is(T::U64), imm(0, 0)])
+        .with(&[Mod::Bulk])
+        .optional(&[&[Mod::Weak], &[Mod::SharedCta]])
+        .gates(&[since(8, 6, 100)]),
+    inst("prefetch", &[ADDR], hint)
+        .choose(&[&[Mod::L1, Mod::L2]])
+        .optional(&[&[Mod::Global, Mod::Local]])
+        .gates(&[since(2, 0, 20)])
+        .effect(),
+    inst("prefetch", &[ADDR], hint)
+        .with(&[Mod::Global])
+        .choose(&[&[Mod::L2EvictLast, Mod::L2EvictNormal]])
+        .gates(&[since(7, 4, 80)])
+        .effect(),
+    inst("prefetch", &[ADDR], hint)
+        .with(&[Mod::Tensormap])
+        .optional(&[&[Mod::Const, Mod::Param, Mod::ParamEntry]])
+        .gates(&[since(8, 0, 90)])
+        .effect(),
+    inst("prefetchu", &[ADDR], hint).with(&[Mod::L1]).gates(&[since(2, 0, 20)]).effect(),
+    inst("applypriority", &[ADDR, imm(128, 128)], hint)
+        .with(&[Mod::L2EvictNormal])
+        .optional(&[&[Mod::Global]])
+        .gates(&[since(7, 4, 80)])
+        .effect(),
+    inst("discard", &[ADDR, imm(128, 128)], hint)
+        .with(&[Mod::L2])
+        .optional(&[&[Mod::Global]])
+        .gates(&[since(7, 4, 80)])
+        .effect(),
+    inst("createpolicy", &[D, ANY, A.is(T::U32), A.is(T::U32)], createpolicy)
+        .with(&[Mod::Range])
+        .types(&[&[T::B64]])
+        .choose(&[POLICY_PRIMARY])
+        .optional(&[&[Mod::Global]])
+        .gates(&[since(7, 4, 80)]),
+    inst("createpolicy", &[D, A.is(T::F32).opt()], createpolicy)
+        .with(&[Mod::Fractional])
+        .types(&[&[T::B64]])
+        .choose(&[POLICY_PRIMARY])
+        .gates(&[since(7, 4, 80)]),
+    inst("createpolicy", &[D, A], createpolicy).with(&[Mod::Cvt, Mod::L2]).types(&[&[T::B64]]).gates(&[since(7, 4, 80)]),
+    inst("isspacep", &[DP, A], isspacep)
+        .types(&[SIZES])
+        .choose(&[&[
+            Mod::Const,
+            Mod::Global,
+            Mod::Local,
+            Mod::Shared,
+            Mod::SharedCta,
+            Mod::SharedCluster,
+            Mod::Param,
+            Mod::ParamEntry,
+        ]])
+        .gates(&[
+            since(2, 0, 20),
+            since(3, 1, 20).mods(&[Mod::Const]),
+            since(7, 7, 70).mods(&[Mod::Param, Mod::ParamEntry]),
+            since(7, 8, 30).mods(&[Mod::SharedCta]),
+            since(7, 8, 90).mods(&[Mod::SharedCluster]),
+        ]),
+    inst("cvta", &[D, A.address()], cvta)
+        .types(&[SIZES])
+        .choose(&[CVTA_SPACE])
+        .gates(CVTA_GATES)
+        .check(check_cvta),
+    inst("cvta", &[D, A], cvta_to).with(&[Mod::To]).types(&[SIZES]).choose(&[CVTA_SPACE]).gates(CVTA_GATES),
+    inst("alloca", &[D, A.nth(0), imm(8, 1 << 23).opt()], alloca).types(&[SIZES]).gates(&[since(7, 3, 52)]).effect(),
+    inst("stacksave", &[D], stacksave).types(&[SIZES]).gates(&[since(7, 3, 52)]).effect(),
+    inst("stackrestore", &[A], stackrestore).types(&[SIZES]).gates(&[since(7, 3, 52)]).effect(),
+    unsupported("mapa", &[D, A.address(), A.is(T::U32)])
+        .types(&[SIZES])
+        .optional(&[&[Mod::SharedCluster]])
+        .gates(&[since(7, 8, 90)]),
+    unsupported("getctarank", &[D.is(T::U32), A.address()])
+        .types(&[SIZES])
+        .optional(&[&[Mod::SharedCluster]])
+        .gates(&[since(7, 8, 90)]),
+];
+
+const POLICY_PRIMARY: &[Mod] = &[Mod::L2EvictLast, Mod::L2EvictNormal, Mod::L2EvictFirst, Mod::L2EvictUnchanged];
+const CVTA_SPACE: &[Mod] = &[
+    Mod::Const,
+    Mod::Global,
+    Mod::Local,
+    Mod::Shared,
+    Mod::SharedCta,
+    Mod::SharedCluster,
+    Mod::Param,
+    Mod::ParamEntry,
+];
+const CVTA_GATES: &[Gate] = &[
+    since(2, 0, 20),
+    since(3, 1, 20).mods(&[Mod::Const]),
+    since(7, 7, 70).mods(&[Mod::Param, Mod::ParamEntry]),
+    since(7, 8, 30).mods(&[Mod::SharedCta]),
+    since(7, 8, 90).mods(&[Mod::SharedCluster]),
+];
+
+/// The state space that an access goes to: as written, or else that of the variable it names, or else generic.
+pub(super) fn space_of<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>) -> Result<Space, Diagnostic> {
+    let place = match &addr.base {
+        AddrBase::Place(place) => Some(place),
+        AddrBase::Reg(_) | AddrBase::Func(_) | AddrBase::Absolute => None,
+    };
+    let written = inst.pick(SPACE);
+    let Some(written) = written else { return Ok(place.map_or(Space::Generic, |place| place.space())) };
+    let wanted = match written {
+        Mod::Const => Space::Const,
+        Mod::Global => Space::Global,
+        Mod::Local => Space::Local,
+        Mod::Shared | Mod::SharedCta => Space::Shared,
+        Mod::SharedCluster => Space::SharedCluster,
+        _ => return param_space(t, inst, addr, written),
+    };
+    let Some(place) = place else { return Ok(wanted) };
+    // An address of the CTA's own window is one of the cluster's window as well.
+    let is_own_shared = wanted == Space::SharedCluster && place.space() == Space::Shared;
+    let is_param = !matches!(place.base, PlaceBase::Local(_) | PlaceBase::Var(..));
+    if (place.space() == wanted && !is_param) || is_own_shared {
+        return Ok(place.space());
+    }
+    let name = t.source.slice(place.decl);
+    let found = space_name(&place.base);
+    Err(Diagnostic::error(format!("`{name}` is a `{found}` variable, but the instruction says `.{}`", written.name()))
+        .label(addr.span, "")
+        .label(place.decl, "declared here"))
+}
+
+/// `.param` is the parameters of the kernel, or the variables and formals of calls, which are private memory.
+fn param_space<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>, written: Mod) -> Result<Space, Diagnostic> {
+    let AddrBase::Place(place) = &addr.base else { return Ok(Space::Param) };
+    match place.base {
+        PlaceBase::KernelParam(_) if written != Mod::ParamFunc => Ok(Space::Param),
+        PlaceBase::CallParam(_) | PlaceBase::Formal(_) | PlaceBase::Return(_) | PlaceBase::UnsizedFormal(_)
+            if written != Mod::ParamEntry =>
+        {
+            Ok(Space::Local)
+        }
+        _ => {
+            let name = t.source.slice(place.decl);
+            let found = space_name(&place.base);
+            Err(inst
+                .error(format!("`{name}` is a `{found}` variable, but the instruction says `.{}`", written.name()))
+                .label(place.decl, "declared here"))
+        }
+    }
+}
+
+fn space_name(base: &PlaceBase) -> &'static str {
+    match base {
+        PlaceBase::KernelParam(_)
+        | PlaceBase::CallParam(_)
+        | PlaceBase::Formal(_)
+        | PlaceBase::Return(_)
+        | PlaceBase::UnsizedFormal(_) => ".param",
+        PlaceBase::Local(_) => ".local",
+        PlaceBase::Var(_, space) => match space {
+            Space::Global | Space::Generic => ".global",
+            Space::Shared | Space::SharedCluster => ".shared",
+            Space::Local => ".local",
+            Space::Const => ".const",
+            Space::Param => ".param",
+        },
+    }
+}
+
+/// `.cta`, `.cluster`, `.gpu`, `.sys`
+pub(super) fn scope_of(inst: &Inst<'_>) -> Option<Scope> {
+    Some(match inst.pick(SCOPE)? {
+        Mod::Cta => Scope::Cta,
+        Mod::Cluster => Scope::Cluster,
+        Mod::Gpu => Scope::Gpu,
+        _ => Scope::Sys,
+    })
+}
+
+fn semantics(inst: &Inst<'_>) -> (MemSem, Scope) {
+    let is_nc = inst.has(Mod::Nc) || inst.desc.opcode == "ldu";
+    let sem = match inst.pick(&[Mod::Volatile, Mod::Mmio, Mod::Relaxed, Mod::Acquire, Mod::Release]) {
+        Some(Mod::Volatile | Mod::Mmio) => MemSem::Volatile,
+        Some(Mod::Relaxed) => MemSem::Relaxed,
+        Some(Mod::Acquire) => MemSem::Acquire,
+        Some(Mod::Release) => MemSem::Release,
+        _ if is_nc => MemSem::NonCoherent,
+        _ => MemSem::Weak,
+    };
+    let default = if sem == MemSem::Volatile { Scope::Sys } else { Scope::Cta };
+    (sem, scope_of(inst).unwrap_or(default))
+}
+
+/// `.L2::cache_hint` and a cache policy go together.
+pub(super) fn check_policy(inst: &Inst<'_>, n: usize) -> Result<(), Diagnostic> {
+    match (inst.has(Mod::L2CacheHint), inst.operand(n)) {
+        (true, None) => Err(inst.error("`.L2::cache_hint` needs a cache policy as last operand")),
+        (false, Some(policy)) => {
+            Err(Diagnostic::error("a cache policy needs `.L2::cache_hint`").label(policy.span, ""))
+        }
+        (true, Some(_)) | (false, None) => Ok(()),
+    }
+}
+
+/// At most 128 bits, or 256 of `.b32` and `.b64` in global memory.
+fn check_vector<'m>(inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let ty = inst.ty(0);
+    let n = super::operands::vector_length(inst) as u32;
+    let bits = ty.bits() * n;
+    if n == 1 || bits <= 128 && n <= 4 && ty != T::B128 {
+        return Ok(());
+    }
+    let is_wide = bits == 256 && matches!(ty.bits(), 32 | 64) && inst.pick(SPACE).is_none_or(|m| m == Mod::Global);
+    if is_wide && inst.desc.opcode != "ldu" {
+        return Ok(());
+    }
+    Err(inst.error(format!("`.v{n}` of `.{}` is too wide for `{}`", ty.name(), inst.desc.opcode)))
+}
+
+fn check_ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if let Some(operand) = inst.operand(1) {
+        let addr = t.resolve_address(operand)?;
+        space_of(t, inst, &addr)?;
+        if let AddrBase::Place(place) = &addr.base
+            && matches!(place.base, PlaceBase::Return(_))
+        {
+            return Err(Diagnostic::error("a return parameter can only be written").label(addr.span, ""));
+        }
+    }
+    check_vector(inst)?;
+    if inst.desc.operands.len() > 2 { check_policy(inst, 2) } else { Ok(()) }
+}
+
+fn check_st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if inst.pick(&[Mod::Const, Mod::ParamEntry]).is_some() {
+        return Err(inst.error("this state space cannot be written"));
+    }
+    if let Some(operand) = inst.operand(0) {
+        let addr = t.resolve_address(operand)?;
+        let space = space_of(t, inst, &addr)?;
+        let is_input = matches!(&addr.base, AddrBase::Place(place)
+            if matches!(place.base, PlaceBase::KernelParam(_) | PlaceBase::Formal(_) | PlaceBase::UnsizedFormal(_)));
+        if space == Space::Const || is_input {
+            let what = if is_input { "an input parameter" } else { "a `.const` variable" };
+            return Err(Diagnostic::error(format!("{what} cannot be written")).label(addr.span, ""));
+        }
+        if inst.ast.guard.is_some() && inst.pick(&[Mod::Param, Mod::ParamFunc]).is_some() {
+            return Err(inst.error("a store to a parameter cannot have a guard"));
+        }
+    }
+    check_vector(inst)?;
+    if inst.desc.operands.len() > 2 { check_policy(inst, 2) } else { Ok(()) }
+}
+
+/// Warp-synchronous code of old hands data over through volatile shared memory.
+fn note_lockstep(t: &mut Translator<'_>, sem: MemSem, space: Space) {
+    if sem == MemSem::Volatile && matches!(space, Space::Shared | Space::Generic) {
+        t.want_lockstep();
+    }
+}
+
+/// Loads a scalar or vector; narrow values are extended into wider registers.
+fn ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(operand) = inst.operand(1) else { return Ok(()) };
+    let address = t.resolve_address(operand)?;
+    let space = space_of(t, inst, &address)?;
+    let (sem, scope) = semantics(inst);
+    note_lockstep(t, sem, space);
+    let ptx = inst.ty(0);
+    let n = super::operands::vector_length(inst) * pieces(ptx);
+    let ty = ptx.ir().unwrap_or(Type::B64);
+    let (addr, offset) = t.emit_address(&address)?;
+    let data = InstData::Load { space, sem, scope, ty, n: n as u8, addr, offset };
+    let values = t.ins_multi(data, &vec![ty; n]);
+    t.dst_elems(inst, 0, &values)
+}
+
+/// Stores a scalar or vector; elements `_` are left out.
+fn st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(operand) = inst.operand(0) else { return Ok(()) };
+    let address = t.resolve_address(operand)?;
+    let space = space_of(t, inst, &address)?;
+    let (sem, scope) = semantics(inst);
+    note_lockstep(t, sem, space);
+    let ty = inst.ty(0).ir().unwrap_or(Type::B64);
+    let values = t.src_elems(inst, 1)?;
+    let (addr, offset) = t.emit_address(&address)?;
+    if values.iter().all(Option::is_some) {
+        let args = values.into_iter().flatten().collect();
+        t.ins_void(InstData::Store { space, sem, scope, ty, addr, offset, args });
+        return Ok(());
+    }
+    for (n, value) in values.into_iter().enumerate() {
+        let Some(value) = value else { continue };
+        let offset = offset.wrapping_add(n as i32 * ty.bytes() as i32);
+        t.ins_void(InstData::Store { space, sem, scope, ty, addr, offset, args: SmallVec::from_slice(&[value]) });
+    }
+    Ok(())
+}
+
+/// Prefetches and the like have no effect, not even a fault.
+fn hint<'m>(_: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
+    Ok(())
+}
+
+/// A cache policy is opaque and a hint: any value will do.
+fn createpolicy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let policy = t.iconst(Type::B64, 0);
+    t.dst(inst, 0, policy)
+}
+
+fn generic_space(m: Option<Mod>) -> Space {
+    match m {
+        Some(Mod::Const) => Space::Const,
+        Some(Mod::Local) => Space::Local,
+        Some(Mod::Shared | Mod::SharedCta) => Space::Shared,
+        Some(Mod::SharedCluster) => Space::SharedCluster,
+        Some(Mod::Param | Mod::ParamEntry) => Space::Param,
+        _ => Space::Global,
+    }
+}
+
+fn isspacep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let arg = t.src(inst, 1)?;
+    let arg = t.zext_or_trunc(arg, Type::B64);
+    let space = generic_space(inst.pick(SPACE));
+    let result = t.ins(InstData::IsSpace { space, arg }, Type::B1);
+    t.dst(inst, 0, result)
+}
+
+/// The variable that `cvta` names must lie in the space it says.
+fn check_cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(operand) = inst.operand(1) else { return Ok(()) };
+    let is_symbol = match &operand.kind {
+        crate::ast::OperandKind::Name(name) => {
+            matches!(t.lookup(*name), Some(crate::translate::Entity::Place(_) | crate::translate::Entity::Func(_)))
+        }
+        crate::ast::OperandKind::NameOffset(_) | crate::ast::OperandKind::Element(_) => true,
+        _ => false,
+    };
+    if is_symbol {
+        let addr = t.resolve_address(operand)?;
+        cvta_place(t, inst, &addr)?;
+    }
+    Ok(())
+}
+
+/// A formal of a device function has a `.local` address, like its copy in memory.
+fn cvta_place<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>) -> Result<(), Diagnostic> {
+    if let AddrBase::Place(place) = &addr.base
+        && matches!(place.base, PlaceBase::Formal(_) | PlaceBase::Return(_) | PlaceBase::UnsizedFormal(_))
+        && inst.pick(&[Mod::Local, Mod::Param]).is_some()
+    {
+        return Ok(());
+    }
+    space_of(t, inst, addr).map(|_| ())
+}
+
+/// Address in a space to generic address.
+fn cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let arg = t.src(inst, 1)?;
+    let arg = t.zext_or_trunc(arg, Type::B64);
+    let result = match generic_space(inst.pick(SPACE)) {
+        Space::Global | Space::Generic => arg,
+        space => t.ins(InstData::ToGeneric { space, arg }, Type::B64),
+    };
+    write_address(t, inst, result)
+}
+
+/// Generic address to address in a space.
+fn cvta_to<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let arg = t.src(inst, 1)?;
+    let arg = t.zext_or_trunc(arg, Type::B64);
+    let result = match generic_space(inst.pick(SPACE)) {
+        Space::Global | Space::Generic => arg,
+        space => t.ins(InstData::FromGeneric { space, arg }, Type::B64),
+    };
+    write_address(t, inst, result)
+}
+
+fn write_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, value: Value) -> Result<(), Diagnostic> {
+    let ty = inst.ty(0).ir().unwrap_or(Type::B64);
+    let value = t.zext_or_trunc(value, ty);
+    t.dst(inst, 0, value)
+}
+
+/// Reserves local memory until the function returns or the stack is restored.
+fn alloca<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let align = match inst.operand(2) {
+        Some(_) => t.src_const(inst, 2)?,
+        None => 8,
+    };
+    let Some(align) = u32::try_from(align).ok().filter(|align| align.is_power_of_two()) else {
+        return Err(inst.operand_error(2, format!("the alignment {align} is not a power of two")));
+    };
+    let size = t.src(inst, 1)?;
+    let size = t.zext_or_trunc(size, Type::B64);
+    let result = t.ins(InstData::Alloca { size, align: align.max(8) }, Type::B64);
+    write_address(t, inst, result)
+}
+
+fn stacksave<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let top = t.ins(InstData::StackSave, Type::B64);
+    write_address(t, inst, top)
+}
+
+fn stackrestore<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let arg = t.src(inst, 0)?;
+    let arg = t.zext_or_trunc(arg, Type::B64);
+    t.ins_void(InstData::StackRestore { arg });
+    Ok(())
+}

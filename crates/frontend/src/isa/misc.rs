@@ -1,0 +1,149 @@
+//! What is left: `trap`, `brkpt`, `nanosleep`, `pmevent`, `setmaxnreg`, `griddepcontrol`, and asynchronous copies.
+//! PTX ISA, "Miscellaneous Instructions" and "Data Movement and Conversion Instructions: cp.async".
+//!
+//! Asynchronous copies are done at once, which is one of the schedules the memory model allows; so waiting for them is nothing.
+
+use ptxjit_ir::{InstData, Space, Type};
+
+use crate::ast::OperandKind;
+use crate::diag::Diagnostic;
+use crate::translate::{AddrBase, Entity, Inst, Translator};
+
+use super::desc::{A, ADDR, ANY, Gate, InstDesc, imm, inst, since};
+use super::memory::check_policy;
+use super::modifiers::Mod;
+use super::types::PtxType as T;
+
+const PREFETCH: &[Mod] = &[Mod::L2Bytes64, Mod::L2Bytes128, Mod::L2Bytes256];
+const CP_GATES: &[Gate] = &[since(7, 0, 80), since(7, 8, 80).mods(&[Mod::SharedCta]), since(7, 4, 80).mods(PREFETCH)];
+
+pub const TABLE: &[InstDesc] = &[
+    inst("trap", &[], trap).effect(),
+    inst("brkpt", &[], mark).effect(),
+    inst("nanosleep", &[A], nanosleep).types(&[&[T::U32]]).gates(&[since(6, 3, 70)]).effect(),
+    inst("pmevent", &[imm(0, 15)], mark).gates(&[since(1, 4, 0)]).effect(),
+    inst("pmevent", &[imm(0, 0xffff)], mark).with(&[Mod::Mask]).gates(&[since(3, 0, 20)]).effect(),
+    inst("setmaxnreg", &[imm(24, 256)], setmaxnreg)
+        .with(&[Mod::Sync, Mod::Aligned])
+        .choose(&[&[Mod::Inc, Mod::Dec]])
+        .types(&[&[T::U32]])
+        .gates(&[since(8, 0, 90).only(&["90a", "100a", "100f", "101a", "101f", "103a", "110a", "110f", "120a", "120f"])])
+        .check(check_setmaxnreg)
+        .effect(),
+    inst("griddepcontrol", &[], mark)
+        .choose(&[&[Mod::LaunchDependents, Mod::Wait]])
+        .gates(&[since(7, 8, 90)])
+        .effect(),
+    inst("cp", &[ADDR, ADDR, imm(4, 16), ANY.opt(), ANY.opt()], cp_async)
+        .with(&[Mod::Async, Mod::Ca, Mod::Global])
+        .choose(&[&[Mod::Shared, Mod::SharedCta]])
+        .optional(&[&[Mod::L2CacheHint], PREFETCH])
+        .gates(CP_GATES)
+        .check(check_cp_async)
+        .effect(),
+    inst("cp", &[ADDR, ADDR, imm(16, 16), ANY.opt(), ANY.opt()], cp_async)
+        .with(&[Mod::Async, Mod::Cg, Mod::Global])
+        .choose(&[&[Mod::Shared, Mod::SharedCta]])
+        .optional(&[&[Mod::L2CacheHint], PREFETCH])
+        .gates(CP_GATES)
+        .check(check_cp_async)
+        .effect(),
+    inst("cp", &[], mark).with(&[Mod::Async, Mod::CommitGroup]).gates(&[since(7, 0, 80)]).effect(),
+    inst("cp", &[imm(0, i64::MAX)], mark).with(&[Mod::Async, Mod::WaitGroup]).gates(&[since(7, 0, 80)]).effect(),
+    inst("cp", &[], mark).with(&[Mod::Async, Mod::WaitAll]).gates(&[since(7, 0, 80)]).effect(),
+];
+
+/// Stops the grid with an error.
+fn trap<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
+    t.trap();
+    Ok(())
+}
+
+/// Something without effect on results that keeps its place: without a debugger `brkpt` does nothing, grids run one after
+/// another, and copies have been done when they are waited for.
+fn mark<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
+    t.ins_void(InstData::Nop);
+    Ok(())
+}
+
+fn nanosleep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let arg = t.src(inst, 0)?;
+    t.ins_void(InstData::Nanosleep { arg });
+    Ok(())
+}
+
+fn check_setmaxnreg<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let count = t.src_const(inst, 0)?;
+    if count % 8 == 0 { Ok(()) } else { Err(inst.operand_error(0, format!("{count} is not a multiple of 8"))) }
+}
+
+/// There is nothing that registers could be taken from.
+fn setmaxnreg<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    mark(t, inst)
+}
+
+/// The operand number of the source size or the `ignore-src` predicate, and of the cache policy.
+fn cp_operands(inst: &Inst<'_>) -> (Option<usize>, Option<usize>) {
+    let n = inst.n_operands();
+    match (n, inst.has(Mod::L2CacheHint)) {
+        (4, true) => (None, Some(3)),
+        (4, false) => (Some(3), None),
+        (5, _) => (Some(3), Some(4)),
+        _ => (None, None),
+    }
+}
+
+fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let size = t.src_const(inst, 2)?;
+    if !matches!(size, 4 | 8 | 16) {
+        return Err(inst.operand_error(2, format!("`cp.async` copies 4, 8 or 16 bytes, not {size}")));
+    }
+    for (n, space) in [(0, Space::Shared), (1, Space::Global)] {
+        let Some(operand) = inst.operand(n) else { continue };
+        let addr = t.resolve_address(operand)?;
+        if let AddrBase::Place(place) = &addr.base
+            && place.space() != space
+        {
+            let name = if n == 0 { ".shared" } else { ".global" };
+            return Err(inst.operand_error(n, format!("a `{name}` address is expected here")));
+        }
+    }
+    if inst.n_operands() == 3 || inst.n_operands() == 5 || inst.has(Mod::L2CacheHint) {
+        let n = if inst.n_operands() == 5 { 4 } else { 3 };
+        check_policy(inst, n)?;
+    }
+    Ok(())
+}
+
+/// Copies from global to shared memory; bytes beyond the source size are zero.
+fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let size = t.src_const(inst, 2)?;
+    let (source_size, _) = cp_operands(inst);
+    let src_size = match source_size {
+        None => None,
+        Some(n) if is_predicate(t, inst, n) => {
+            let ignore = t.src_as(inst, n, T::Pred)?;
+            let (zero, all) = (t.iconst(Type::B32, 0), t.iconst(Type::B32, size as u64));
+            Some(t.select(ignore, zero, all))
+        }
+        Some(n) => Some(t.src_as(inst, n, T::U32)?),
+    };
+    let (Some(dst), Some(src)) = (inst.operand(0), inst.operand(1)) else { return Ok(()) };
+    let (dst, src) = (t.resolve_address(dst)?, t.resolve_address(src)?);
+    let (dst, dst_offset) = t.emit_address(&dst)?;
+    let (src, src_offset) = t.emit_address(&src)?;
+    let src = t.zext_or_trunc(src, Type::B64);
+    t.ins_void(InstData::CopyAsync { size: size as u8, dst, dst_offset, src, src_offset, src_size });
+    Ok(())
+}
+
+/// Whether an operand is a predicate rather than a number.
+fn is_predicate<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> bool {
+    match inst.operand(n).map(|operand| &operand.kind) {
+        Some(OperandKind::Not(_)) => true,
+        Some(OperandKind::Name(name)) => {
+            matches!(t.lookup(*name), Some(Entity::Reg(id)) if t.reg(id).ty == T::Pred)
+        }
+        _ => false,
+    }
+}
