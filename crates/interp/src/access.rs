@@ -1,0 +1,251 @@
+//! Addresses and memory accesses of a thread.
+//!
+//! Generic addresses of the windows: shared, local and parameter memory lie at fixed places from 2^60 on, the same for all
+//! CTAs and threads; constants lie where the launch says, in global memory. An address in no window is global.
+
+use ptxjit_ir::{AtomicFmt, AtomicOp, Space, Type, Value, eval};
+
+use crate::fault::FaultKind;
+use crate::launch::Machine;
+use crate::memory::{MemFault, read_le, update_slice};
+use crate::schedule::Env;
+use crate::thread::Thread;
+
+const SHARED_BASE: u64 = 1 << 60;
+const LOCAL_BASE: u64 = 2 << 60;
+const PARAM_BASE: u64 = 3 << 60;
+/// Windows reach this far on both sides of their base; what is not backed by memory faults.
+const WINDOW: u64 = 1 << 31;
+
+/// Where an address leads.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Place {
+    Shared,
+    Local,
+    Param,
+    Memory,
+}
+
+/// An address as an instruction gives it.
+#[derive(Copy, Clone)]
+pub(crate) struct Address {
+    pub(crate) space: Space,
+    pub(crate) base: u64,
+    pub(crate) offset: i32,
+}
+
+impl Address {
+    pub(crate) fn generic(addr: u64) -> Address {
+        Address { space: Space::Generic, base: addr, offset: 0 }
+    }
+}
+
+impl Machine<'_, '_> {
+    /// Generic address of offset 0 of a window; 0 for the spaces without one.
+    pub(crate) fn window_base(&self, space: Space) -> u64 {
+        match space {
+            Space::Generic | Space::Global => 0,
+            Space::Shared | Space::SharedCluster => SHARED_BASE,
+            Space::Local => LOCAL_BASE,
+            Space::Param => PARAM_BASE,
+            Space::Const => self.launch.const_base,
+        }
+    }
+
+    /// `isspacep`.
+    pub(crate) fn is_space(&self, space: Space, addr: u64) -> bool {
+        let inside = |base: u64, size: u64| addr.wrapping_sub(base) < size;
+        let is_const = inside(self.launch.const_base, self.launch.const_size);
+        match space {
+            Space::Generic => true,
+            // Kernel parameters lie in the global window.
+            Space::Global => place(addr) == Place::Param || (place(addr) == Place::Memory && !is_const),
+            Space::Shared | Space::SharedCluster => place(addr) == Place::Shared,
+            Space::Local => place(addr) == Place::Local,
+            Space::Param => inside(PARAM_BASE, self.launch.params.len() as u64),
+            Space::Const => is_const,
+        }
+    }
+
+    fn generic(&self, addr: Address) -> u64 {
+        self.window_base(addr.space).wrapping_add(addr.base).wrapping_add(addr.offset as u64)
+    }
+
+    /// Reads memory.
+    pub(crate) fn read(&mut self, env: &Env, thread: &Thread<'_>, addr: Address, out: &mut [u8]) -> Result<(), FaultKind> {
+        let generic = self.aligned(addr, out.len() as u32)?;
+        let bad = |why| FaultKind::BadAddress { addr: generic, size: out.len() as u32, why };
+        let window: &[u8] = match place(generic) {
+            Place::Memory => {
+                let size = out.len() as u32;
+                return self.memory.load(generic, out).map_err(|why| FaultKind::BadAddress { addr: generic, size, why });
+            }
+            Place::Shared => &env.shared,
+            Place::Param => self.launch.params,
+            // Local memory that was never written reads as zero.
+            Place::Local => {
+                let range = window_range(generic, LOCAL_BASE, out.len(), self.launch.limits.local_bytes as usize);
+                let range = range.ok_or_else(|| bad(MemFault::Unmapped))?;
+                for (byte, idx) in out.iter_mut().zip(range) {
+                    *byte = thread.local.get(idx).copied().unwrap_or(0);
+                }
+                return Ok(());
+            }
+        };
+        let range = window_range(generic, base_of(generic), out.len(), window.len());
+        let source = range.and_then(|range| window.get(range)).ok_or_else(|| bad(MemFault::Unmapped))?;
+        out.copy_from_slice(source);
+        Ok(())
+    }
+
+    /// Writes memory.
+    pub(crate) fn write(&mut self, env: &mut Env, thread: &mut Thread<'_>, addr: Address, bytes: &[u8]) -> Result<(), FaultKind> {
+        let size = bytes.len() as u32;
+        let generic = self.aligned(addr, size)?;
+        let bad = |why| FaultKind::BadAddress { addr: generic, size, why };
+        match self.own_slice(env, thread, generic, bytes.len()) {
+            Ok(Some(slice)) => slice.copy_from_slice(bytes),
+            Ok(None) => self.memory.store(generic, bytes).map_err(bad)?,
+            Err(why) => return Err(bad(why)),
+        }
+        Ok(())
+    }
+
+    /// Read-modify-write of one element; returns the old value.
+    pub(crate) fn atomic(
+        &mut self,
+        env: &mut Env,
+        thread: &mut Thread<'_>,
+        (op, fmt): (AtomicOp, AtomicFmt),
+        addr: Address,
+        args: &[u64],
+    ) -> Result<u64, FaultKind> {
+        let size = fmt.ty().bytes();
+        let generic = self.aligned(addr, size)?;
+        let bad = |why| FaultKind::BadAddress { addr: generic, size, why };
+        // Only `.global` additions of f32 flush subnormals.
+        let mut update = |old| eval::atomic(op, fmt, old, args, place(generic) == Place::Memory);
+        match self.own_slice(env, thread, generic, size as usize) {
+            Ok(Some(slice)) => Ok(update_slice(slice, &mut update)),
+            Ok(None) => self.memory.update(generic, size, &mut update).map_err(bad),
+            Err(why) => Err(bad(why)),
+        }
+    }
+
+    /// Writable memory of the interpreter's own; none if the address is global.
+    fn own_slice<'t>(
+        &self,
+        env: &'t mut Env,
+        thread: &'t mut Thread<'_>,
+        generic: u64,
+        len: usize,
+    ) -> Result<Option<&'t mut [u8]>, MemFault> {
+        let window: &mut Vec<u8> = match place(generic) {
+            Place::Memory => return Ok(None),
+            Place::Param => return Err(MemFault::Forbidden("kernel parameters are read-only".to_owned())),
+            Place::Shared => &mut env.shared,
+            Place::Local => {
+                let limit = self.launch.limits.local_bytes as usize;
+                let range = window_range(generic, LOCAL_BASE, len, limit).ok_or(MemFault::Unmapped)?;
+                if thread.local.len() < range.end {
+                    thread.local.resize(range.end.next_power_of_two().min(limit), 0);
+                }
+                &mut thread.local
+            }
+        };
+        let range = window_range(generic, base_of(generic), len, window.len()).ok_or(MemFault::Unmapped)?;
+        window.get_mut(range).map(Some).ok_or(MemFault::Unmapped)
+    }
+
+    /// The generic address, if it is a multiple of the size of the access.
+    fn aligned(&self, addr: Address, size: u32) -> Result<u64, FaultKind> {
+        let generic = self.generic(addr);
+        let misaligned = self.launch.limits.check_alignment && size.is_power_of_two() && generic % u64::from(size) != 0;
+        if misaligned { Err(FaultKind::Misaligned { addr: generic, size }) } else { Ok(generic) }
+    }
+
+    /// A NUL-terminated string at a generic address, without the NUL.
+    pub(crate) fn read_string(&mut self, env: &Env, thread: &Thread<'_>, addr: u64) -> Result<Vec<u8>, FaultKind> {
+        const LONGEST: u64 = 1 << 20;
+        let mut text = Vec::new();
+        for idx in 0..LONGEST {
+            let mut byte = [0];
+            self.read(env, thread, Address::generic(addr.wrapping_add(idx)), &mut byte)?;
+            if byte == [0] {
+                return Ok(text);
+            }
+            text.push(byte[0]);
+        }
+        Err(FaultKind::BadAddress { addr, size: LONGEST as u32, why: MemFault::Forbidden("string without end".to_owned()) })
+    }
+
+    /// `Load`: `results` side by side. The whole access must be aligned.
+    pub(crate) fn load(
+        &mut self,
+        env: &Env,
+        thread: &mut Thread<'_>,
+        addr: Address,
+        ty: Type,
+        results: &[Value],
+    ) -> Result<(), FaultKind> {
+        let size = ty.bytes() as usize;
+        let mut bytes = [0u8; 64];
+        let bytes = bytes.get_mut(..size * results.len()).ok_or_else(|| too_wide(results.len()))?;
+        self.read(env, thread, addr, bytes)?;
+        for (&result, element) in results.iter().zip(bytes.chunks_exact(size)) {
+            thread.frame().set(result, read_le(element));
+        }
+        Ok(())
+    }
+
+    /// `Store` of elements side by side.
+    pub(crate) fn store(
+        &mut self,
+        env: &mut Env,
+        thread: &mut Thread<'_>,
+        addr: Address,
+        ty: Type,
+        elements: &[u64],
+    ) -> Result<(), FaultKind> {
+        let size = ty.bytes() as usize;
+        let mut bytes = [0u8; 64];
+        let bytes = bytes.get_mut(..size * elements.len()).ok_or_else(|| too_wide(elements.len()))?;
+        for (element, slot) in elements.iter().zip(bytes.chunks_exact_mut(size)) {
+            slot.copy_from_slice(&element.to_le_bytes()[..size]);
+        }
+        self.write(env, thread, addr, bytes)
+    }
+}
+
+fn too_wide(n: usize) -> FaultKind {
+    FaultKind::Launch(format!("an access to {n} elements is wider than any PTX has"))
+}
+
+fn base_of(generic: u64) -> u64 {
+    match place(generic) {
+        Place::Shared => SHARED_BASE,
+        Place::Local => LOCAL_BASE,
+        Place::Param => PARAM_BASE,
+        Place::Memory => 0,
+    }
+}
+
+fn place(generic: u64) -> Place {
+    let near = |base: u64| generic.wrapping_sub(base).wrapping_add(WINDOW) < 2 * WINDOW;
+    if near(SHARED_BASE) {
+        Place::Shared
+    } else if near(LOCAL_BASE) {
+        Place::Local
+    } else if near(PARAM_BASE) {
+        Place::Param
+    } else {
+        Place::Memory
+    }
+}
+
+/// The bytes of an access in a window of `size` bytes.
+fn window_range(generic: u64, base: u64, len: usize, size: usize) -> Option<std::ops::Range<usize>> {
+    let start = usize::try_from(generic.checked_sub(base)?).ok()?;
+    let end = start.checked_add(len)?;
+    (end <= size).then_some(start..end)
+}

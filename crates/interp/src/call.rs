@@ -1,0 +1,150 @@
+//! Calls, returns, the thread's stack, and the device runtime's functions.
+
+use ptxjit_ir::{Builtin, FuncId, SigId, Value};
+
+use crate::access::Address;
+use crate::exec::{Step, values};
+use crate::fault::FaultKind;
+use crate::launch::Machine;
+use crate::memory::read_le;
+use crate::printf;
+use crate::schedule::Env;
+use crate::thread::{Frame, Thread};
+
+impl<'p> Machine<'p, '_> {
+    /// A frame for `id` with its stack slots in local memory.
+    pub(crate) fn call(
+        &mut self,
+        thread: &mut Thread<'p>,
+        id: FuncId,
+        args: &[Value],
+        results: &'p [Value],
+    ) -> Result<Step<'p>, FaultKind> {
+        let func = self.function(id).ok_or(FaultKind::BadCallTarget(u64::from(id.as_u32()) + 1))?;
+        if thread.frames.len() >= self.launch.limits.call_depth {
+            return Err(FaultKind::StackOverflow);
+        }
+        let args = values(thread, args);
+        let frame = Frame::new((id, func), &args, results, thread.stack_top);
+        self.push(thread, frame)?;
+        Ok(Step::Next)
+    }
+
+    /// Puts a frame on top, its stack slots placed.
+    pub(crate) fn push(&mut self, thread: &mut Thread<'p>, mut frame: Frame<'p>) -> Result<(), FaultKind> {
+        let func = frame.func;
+        for slot in func.slots.values() {
+            frame.slots.push(self.reserve(thread, slot.size.into(), slot.align)?);
+        }
+        thread.frames.push(frame);
+        Ok(())
+    }
+
+    /// A call through a descriptor's address.
+    pub(crate) fn call_indirect(
+        &mut self,
+        env: &Env,
+        thread: &mut Thread<'p>,
+        (sig, callee): (SigId, Value),
+        args: &[Value],
+        results: &'p [Value],
+    ) -> Result<Step<'p>, FaultKind> {
+        let pointer = thread.frame().get(callee);
+        let bad = FaultKind::BadCallTarget(pointer);
+        let mut word = [0; 8];
+        self.read(env, thread, Address::generic(pointer), &mut word).map_err(|_| bad.clone())?;
+        let number = read_le(&word).checked_sub(1).and_then(|number| u32::try_from(number).ok());
+        let id = number.filter(|&number| number < u32::MAX).map(FuncId::from_u32).ok_or_else(|| bad.clone())?;
+        let program = self.launch.program;
+        let func = self.function(id).filter(|_| program.address_taken.contains(&id)).ok_or_else(|| bad.clone())?;
+        let sig = &program.sigs[sig];
+        let params = func.params().iter().map(|&param| func.ty(param));
+        if !params.eq(sig.params.iter().copied()) || func.rets != sig.rets {
+            return Err(bad);
+        }
+        self.call(thread, id, args, results)
+    }
+
+    /// Leaves the top frame; the kernel's own return ends the thread.
+    pub(crate) fn ret(&mut self, thread: &mut Thread<'p>, returned: &[Value]) -> Step<'p> {
+        let bits = values(thread, returned);
+        let Some(frame) = thread.frames.pop() else { return Step::Exit };
+        thread.stack_top = frame.stack_base;
+        match thread.frames.last_mut() {
+            Some(caller) => {
+                caller.set_all(frame.results, &bits);
+                Step::Next
+            }
+            None => Step::Exit,
+        }
+    }
+
+    /// Takes local memory from the thread's stack; returns its window offset.
+    pub(crate) fn reserve(&mut self, thread: &mut Thread<'p>, size: u64, align: u32) -> Result<u64, FaultKind> {
+        let start = thread.stack_top.checked_next_multiple_of(align.max(1).into());
+        let end = start.and_then(|start| start.checked_add(size));
+        match (start, end) {
+            (Some(start), Some(end)) if end <= self.launch.limits.local_bytes => {
+                // A new activation's memory is fresh in the sense that nobody may count on it, but not cleared.
+                thread.stack_top = end;
+                Ok(start)
+            }
+            _ => Err(FaultKind::StackOverflow),
+        }
+    }
+
+    /// A function of the device runtime; functions without result give 0.
+    pub(crate) fn builtin(
+        &mut self,
+        env: &Env,
+        thread: &Thread<'p>,
+        builtin: Builtin,
+        args: &[u64],
+    ) -> Result<u64, FaultKind> {
+        let arg = |idx: usize| args.get(idx).copied().unwrap_or(0);
+        match builtin {
+            Builtin::Vprintf => {
+                let format = self.read_string(env, thread, arg(0))?;
+                let mut source = VaList { machine: self, env, thread, base: arg(1) };
+                let printed = printf::format(&format, &mut source)?;
+                self.host.print(&printed.text);
+                Ok(printed.n_args.into())
+            }
+            Builtin::Malloc => Ok(self.host.malloc(arg(0))),
+            Builtin::Free if arg(0) == 0 => Ok(0),
+            Builtin::Free => self.host.free(arg(0)).map(|()| 0).map_err(FaultKind::Host),
+            Builtin::AssertFail => {
+                let mut text = |addr| -> Result<String, FaultKind> {
+                    Ok(String::from_utf8_lossy(&self.read_string(env, thread, addr)?).into_owned())
+                };
+                let (message, file, function) = (text(arg(0))?, text(arg(1))?, text(arg(3))?);
+                Err(FaultKind::Assert(printf::assert_message(
+                    (&file, arg(2) as u32, &function),
+                    env.ctaid,
+                    thread.tid,
+                    &message,
+                )))
+            }
+        }
+    }
+}
+
+/// The arguments of a `vprintf` in the thread's memory.
+struct VaList<'a, 'p, 'm, 't> {
+    machine: &'a mut Machine<'p, 'm>,
+    env: &'t Env,
+    thread: &'t Thread<'p>,
+    base: u64,
+}
+
+impl printf::Source for VaList<'_, '_, '_, '_> {
+    type Error = FaultKind;
+
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), FaultKind> {
+        self.machine.read(self.env, self.thread, Address::generic(self.base.wrapping_add(offset)), bytes)
+    }
+
+    fn string(&mut self, addr: u64) -> Result<Vec<u8>, FaultKind> {
+        self.machine.read_string(self.env, self.thread, addr)
+    }
+}

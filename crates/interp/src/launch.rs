@@ -1,0 +1,155 @@
+//! The description of a launch, and the loop over its CTAs.
+
+use ptxjit_ir::{FuncId, Function, Program, RelocTarget, SharedLayout, SrcLoc};
+
+use crate::fault::{Fault, FaultKind};
+use crate::host::Host;
+use crate::memory::Memory;
+use crate::postdom::PostDominators;
+use crate::schedule::Cta;
+
+/// A launch of a program's kernel.
+#[derive(Clone)]
+pub struct Launch<'a> {
+    /// What to run.
+    pub program: &'a Program,
+    /// CTAs in each dimension.
+    pub grid: [u32; 3],
+    /// Threads of a CTA in each dimension.
+    pub block: [u32; 3],
+    /// CTAs of a cluster in each dimension; they only show in special registers.
+    pub cluster: [u32; 3],
+    /// The parameter block.
+    pub params: &'a [u8],
+    /// Bytes of dynamic shared memory.
+    pub dynamic_shared: u32,
+    /// Generic address of a `.global` variable or a function's descriptor (16 bytes, whose first word is the function's
+    /// number plus one); window offset of a `.const` variable.
+    pub symbols: &'a dyn Fn(RelocTarget) -> u64,
+    /// Generic address of the `.const` window, which lies in [`Memory`].
+    pub const_base: u64,
+    /// Size of the `.const` window.
+    pub const_size: u64,
+    /// All CTAs are live at once.
+    pub cooperative: bool,
+    /// `%gridid`.
+    pub grid_id: u64,
+    /// `%envreg0` to `%envreg31`.
+    pub envreg: [u32; 32],
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Bounds of what a thread may use, and of how long it runs at a stretch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Local memory of a thread.
+    pub local_bytes: u64,
+    /// Calls inside calls.
+    pub call_depth: usize,
+    /// Instructions of a thread before the next thread's turn.
+    pub quantum: u32,
+    /// Instructions of the live CTAs before another CTA is started beside them.
+    pub patience: u64,
+    /// Whether an access must be aligned to its size.
+    pub check_alignment: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { local_bytes: 1 << 20, call_depth: 1 << 14, quantum: 4096, patience: 1 << 26, check_alignment: true }
+    }
+}
+
+impl<'a> Launch<'a> {
+    /// A launch without dynamic shared memory, constants and symbols.
+    pub fn new(program: &'a Program, grid: [u32; 3], block: [u32; 3], params: &'a [u8]) -> Launch<'a> {
+        Launch {
+            program,
+            grid,
+            block,
+            cluster: [1; 3],
+            params,
+            dynamic_shared: 0,
+            symbols: &|_| 0,
+            const_base: 0,
+            const_size: 0,
+            cooperative: false,
+            grid_id: 1,
+            envreg: [0; 32],
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Runs a launch to its end.
+pub fn launch(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host) -> Result<(), Fault> {
+    let kernel = check(launch)?;
+    let mut machine = Machine {
+        launch,
+        layout: SharedLayout::new(launch.program),
+        post_dominators: PostDominators::default(),
+        memory,
+        host,
+        steps: 0,
+    };
+    let mut live: Vec<Cta<'_>> = Vec::new();
+    let mut next = 0u64;
+    let total = launch.grid.iter().map(|&n| u64::from(n)).product::<u64>();
+    let mut started_at = 0;
+    while next < total || !live.is_empty() {
+        let impatient = machine.steps - started_at > launch.limits.patience;
+        if next < total && (live.is_empty() || launch.cooperative || impatient) {
+            live.push(Cta::new(&mut machine, kernel, ctaid(launch.grid, next))?);
+            next += 1;
+            started_at = machine.steps;
+            // A cooperative launch starts all before any runs.
+            if launch.cooperative && next < total {
+                continue;
+            }
+        }
+        for cta in &mut live {
+            cta.turn(&mut machine)?;
+        }
+        live.retain(|cta| !cta.is_done());
+    }
+    Ok(())
+}
+
+/// What all CTAs of a launch share.
+pub(crate) struct Machine<'p, 'm> {
+    pub(crate) launch: &'m Launch<'p>,
+    pub(crate) layout: SharedLayout,
+    pub(crate) post_dominators: PostDominators,
+    pub(crate) memory: &'m mut dyn Memory,
+    pub(crate) host: &'m mut dyn Host,
+    /// Instructions executed so far.
+    pub(crate) steps: u64,
+}
+
+impl<'p> Machine<'p, '_> {
+    pub(crate) fn function(&self, id: FuncId) -> Option<&'p Function> {
+        self.launch.program.functions.get(&id)
+    }
+}
+
+fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
+    let refuse = |why: String| Fault {
+        kind: FaultKind::Launch(why),
+        ctaid: [0; 3],
+        tid: None,
+        function: String::new(),
+        loc: SrcLoc::default(),
+    };
+    let threads = launch.block.iter().try_fold(1u32, |acc, &n| acc.checked_mul(n));
+    if launch.grid.contains(&0) || launch.cluster.contains(&0) || !matches!(threads, Some(1..=1024)) {
+        return Err(refuse(format!("no launch of {:?} CTAs of {:?} threads", launch.grid, launch.block)));
+    }
+    let kernel = launch.program.functions.get(&launch.program.entry);
+    kernel.ok_or_else(|| refuse("the program has no kernel".to_owned()))
+}
+
+fn ctaid(grid: [u32; 3], linear: u64) -> [u32; 3] {
+    let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
+    [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]
+}

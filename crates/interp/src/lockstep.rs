@@ -1,0 +1,146 @@
+//! Warps in lockstep, for programs that count on it: all lanes execute an instruction before any executes the next, and
+//! diverged lanes wait for each other at the immediate post-dominator.
+//!
+//! A stack says which lanes run: the top entry's lanes run until each is at the entry's reconvergence block, has returned from
+//! the entry's function, or has ended. A divergent branch pushes an entry for each target; a call pushes one for each callee.
+
+use ptxjit_ir::{Block, FuncId};
+
+use crate::exec::Step;
+use crate::fault::Fault;
+use crate::launch::Machine;
+use crate::schedule::Cta;
+use crate::thread::{Position, State, Thread, WaitKind, WarpWait};
+use crate::warp::{self, LANES, Operands};
+
+/// A warp's lanes and how they diverged.
+pub(crate) struct Warp {
+    /// Thread number of lane 0.
+    first: usize,
+    stack: Vec<Entry>,
+}
+
+/// Lanes that run together.
+#[derive(Clone)]
+struct Entry {
+    lanes: Vec<usize>,
+    /// Call depth at which they run.
+    depth: usize,
+    /// Where they wait for others; none: until they return.
+    reconverge: Option<Block>,
+}
+
+impl Entry {
+    /// Whether a lane has nothing more to do in this entry.
+    fn is_past(&self, thread: &Thread<'_>) -> bool {
+        match thread.position() {
+            None => true,
+            Some(at) => at.depth < self.depth || (at.depth == self.depth && at.next == 0 && Some(at.block) == self.reconverge),
+        }
+    }
+}
+
+impl Warp {
+    pub(crate) fn new(warp: u32, n_threads: u32) -> Warp {
+        let first = warp as usize * LANES;
+        let lanes = (first..(first + LANES).min(n_threads as usize)).collect();
+        Warp { first, stack: vec![Entry { lanes, depth: 1, reconverge: None }] }
+    }
+}
+
+impl<'p> Cta<'p> {
+    /// Every warp runs for a while.
+    pub(crate) fn run_warps(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
+        for idx in 0..self.lockstep.len() {
+            let mut warp = std::mem::replace(&mut self.lockstep[idx], Warp { first: 0, stack: Vec::new() });
+            let result = self.run_warp(machine, &mut warp);
+            self.lockstep[idx] = warp;
+            result?;
+        }
+        Ok(())
+    }
+
+    fn run_warp(&mut self, machine: &mut Machine<'p, '_>, warp: &mut Warp) -> Result<(), Fault> {
+        let end = self.threads.len().min(warp.first + LANES);
+        for _ in 0..machine.launch.limits.quantum.max(1) {
+            if (warp.first..end).any(|idx| self.threads[idx].wait().is_some()) {
+                return Ok(());
+            }
+            let Some(entry) = warp.stack.last() else { return Ok(()) };
+            let active: Vec<usize> = entry.lanes.iter().copied().filter(|&idx| !entry.is_past(&self.threads[idx])).collect();
+            if active.is_empty() {
+                warp.stack.pop();
+                continue;
+            }
+            let depth = entry.depth;
+            self.poll(machine, active[0], active.len() as u64)?;
+            let before = self.threads[active[0]].position();
+            let yields = self.step_lanes(machine, &active)?;
+            self.diverge(machine, warp, &active, (depth, before));
+            if yields {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// One instruction for each lane; true if it asks to let others run.
+    fn step_lanes(&mut self, machine: &mut Machine<'p, '_>, active: &[usize]) -> Result<bool, Fault> {
+        let mut yields = false;
+        for &idx in active {
+            match machine.step(&mut self.env, &mut self.threads[idx]) {
+                Ok(Step::Next) => {}
+                Ok(Step::Yield) => yields = true,
+                Ok(Step::Wait(wait)) => self.threads[idx].state = State::Waiting(wait),
+                Ok(Step::Exit) => self.threads[idx].exit(),
+                Err(kind) => return Err(self.fault(idx, kind)),
+            }
+        }
+        self.warp_operation(active);
+        Ok(yields)
+    }
+
+    /// A warp operation is over as soon as the lanes that run have executed it.
+    fn warp_operation(&mut self, active: &[usize]) {
+        let mut operands: Operands = [None; LANES];
+        let mut op: Option<WarpWait> = None;
+        for &idx in active {
+            if let Some(WaitKind::Warp(wait)) = self.threads[idx].wait().map(|wait| &wait.kind) {
+                operands[idx % LANES] = Some(wait.args);
+                op = Some(wait.clone());
+            }
+        }
+        let Some(op) = op else { return };
+        let results = warp::evaluate(op.op, op.ty, &operands);
+        for &idx in active {
+            self.threads[idx].resume(&results[idx % LANES]);
+        }
+    }
+
+    /// Pushes entries if the lanes are in different places now, or in a callee.
+    fn diverge(&self, machine: &mut Machine<'p, '_>, warp: &mut Warp, active: &[usize], (depth, before): (usize, Option<Position>)) {
+        let Some(before) = before else { return };
+        let mut places: Vec<(Position, Vec<usize>)> = Vec::new();
+        for &idx in active {
+            let Some(at) = self.threads[idx].position().filter(|at| at.depth >= depth) else { continue };
+            match places.iter_mut().find(|(place, _)| *place == at) {
+                Some((_, lanes)) => lanes.push(idx),
+                None => places.push((at, vec![idx])),
+            }
+        }
+        let called = places.iter().any(|(place, _)| place.depth > depth);
+        if places.len() < 2 && !called {
+            return;
+        }
+        let reconverge = if called { None } else { self.post_dominator(machine, before.func, before.block) };
+        // The first lane's group runs first.
+        for (place, lanes) in places.into_iter().rev().filter(|(place, _)| called || Some(place.block) != reconverge) {
+            warp.stack.push(Entry { lanes, depth: place.depth, reconverge });
+        }
+    }
+
+    fn post_dominator(&self, machine: &mut Machine<'p, '_>, id: FuncId, block: Block) -> Option<Block> {
+        let func = machine.function(id)?;
+        machine.post_dominators.of(id, func, block)
+    }
+}

@@ -1,0 +1,121 @@
+//! A CTA: its threads take turns, then what they wait for is resolved.
+
+use ptxjit_ir::{Function, SrcLoc};
+
+use crate::barrier::Barrier;
+use crate::exec::Step;
+use crate::fault::{Fault, FaultKind};
+use crate::launch::Machine;
+use crate::lockstep::Warp;
+use crate::thread::{Frame, State, Thread};
+
+/// What the threads of a CTA share.
+pub(crate) struct Env {
+    pub(crate) ctaid: [u32; 3],
+    pub(crate) n_threads: u32,
+    pub(crate) shared: Vec<u8>,
+}
+
+/// A CTA in flight.
+pub(crate) struct Cta<'p> {
+    pub(crate) env: Env,
+    pub(crate) threads: Vec<Thread<'p>>,
+    pub(crate) barriers: Vec<Barrier>,
+    /// Warps that run in lockstep; empty if threads run on their own.
+    pub(crate) lockstep: Vec<Warp>,
+    /// For each warp: turns since one of its lanes began to wait without a member mask.
+    pub(crate) patience: Vec<u32>,
+}
+
+const N_BARRIERS: usize = 16;
+const WARP: u32 = 32;
+/// Instructions between two questions whether the launch is cancelled.
+const POLL_INTERVAL: u64 = 1 << 14;
+
+impl<'p> Cta<'p> {
+    /// A CTA whose threads are about to start.
+    pub(crate) fn new(machine: &mut Machine<'p, '_>, kernel: &'p Function, ctaid: [u32; 3]) -> Result<Cta<'p>, Fault> {
+        let launch = machine.launch;
+        let [x, y, _] = launch.block;
+        let n_threads = launch.block.iter().product::<u32>();
+        let n_warps = n_threads.div_ceil(WARP);
+        let shared = vec![0; machine.layout.static_size as usize + launch.dynamic_shared as usize];
+        let env = Env { ctaid, n_threads, shared };
+        let threads = (0..n_threads).map(|i| Thread::new([i % x, i / x % y, i / x / y], i)).collect();
+        let lockstep = if launch.program.lockstep { (0..n_warps).map(|warp| Warp::new(warp, n_threads)).collect() } else { vec![] };
+        let barriers = vec![Barrier::default(); N_BARRIERS];
+        let mut cta = Cta { env, threads, barriers, lockstep, patience: vec![0; n_warps as usize] };
+        for idx in 0..cta.threads.len() {
+            let frame = Frame::new((launch.program.entry, kernel), &[], &[], 0);
+            let pushed = machine.push(&mut cta.threads[idx], frame);
+            pushed.map_err(|kind| cta.fault(idx, kind))?;
+        }
+        Ok(cta)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.threads.iter().all(Thread::is_exited)
+    }
+
+    /// Every thread that can run does so for a while; then waits that have been met end.
+    pub(crate) fn turn(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
+        if self.lockstep.is_empty() {
+            for idx in 0..self.threads.len() {
+                self.run(machine, idx)?;
+            }
+        } else {
+            self.run_warps(machine)?;
+        }
+        self.resolve()
+    }
+
+    /// Runs a thread until it waits, ends, yields or has used up its quantum.
+    fn run(&mut self, machine: &mut Machine<'p, '_>, idx: usize) -> Result<(), Fault> {
+        let thread = &mut self.threads[idx];
+        if !thread.is_ready() {
+            return Ok(());
+        }
+        for _ in 0..machine.launch.limits.quantum.max(1) {
+            machine.steps += 1;
+            match machine.step(&mut self.env, thread) {
+                Ok(Step::Next) => {}
+                Ok(Step::Yield) => break,
+                Ok(Step::Wait(wait)) => {
+                    thread.state = State::Waiting(wait);
+                    break;
+                }
+                Ok(Step::Exit) => {
+                    thread.exit();
+                    break;
+                }
+                Err(kind) => return Err(self.fault(idx, kind)),
+            }
+            if machine.steps % POLL_INTERVAL == 0 && machine.host.cancelled() {
+                return Err(self.fault(idx, FaultKind::Cancelled));
+            }
+        }
+        Ok(())
+    }
+
+    /// Polls for cancellation on behalf of a warp in lockstep.
+    pub(crate) fn poll(&self, machine: &mut Machine<'p, '_>, idx: usize, steps: u64) -> Result<(), Fault> {
+        let before = machine.steps / POLL_INTERVAL;
+        machine.steps += steps;
+        if machine.steps / POLL_INTERVAL != before && machine.host.cancelled() {
+            return Err(self.fault(idx, FaultKind::Cancelled));
+        }
+        Ok(())
+    }
+
+    /// A fault of one thread.
+    pub(crate) fn fault(&self, idx: usize, kind: FaultKind) -> Fault {
+        let thread = &self.threads[idx];
+        let function = thread.frames.last().map_or(String::new(), |frame| frame.func.name.clone());
+        Fault { kind, ctaid: self.env.ctaid, tid: Some(thread.tid), function, loc: thread.loc }
+    }
+
+    /// A fault of the CTA.
+    pub(crate) fn cta_fault(&self, kind: FaultKind) -> Fault {
+        Fault { kind, ctaid: self.env.ctaid, tid: None, function: String::new(), loc: SrcLoc::default() }
+    }
+}

@@ -1,0 +1,123 @@
+//! What the operations among the lanes of a warp compute, as a pure function.
+
+use ptxjit_ir::{CompareOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Type, WarpOp, eval};
+
+/// Lanes of a warp.
+pub const LANES: usize = 32;
+
+/// The operands of each lane that takes part, without the member mask.
+pub type Operands = [Option<[u64; 3]>; LANES];
+
+/// The results of a warp operation for each lane that takes part; those of others are zero, as are the second results of
+/// operations that have one.
+pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [[u64; 2]; LANES] {
+    let mut results = [[0; 2]; LANES];
+    let shared = shared_result(op, ty, operands);
+    for (lane, args) in operands.iter().enumerate() {
+        let Some(args) = args else { continue };
+        results[lane] = match op {
+            WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => shuffle(op, lane, args, operands),
+            WarpOp::MatchAny => [lanes_where(operands, |other| (other[0] ^ args[0]) & ty.mask() == 0).into(), 0],
+            WarpOp::Elect => [shared[0], u64::from(shared[0] == lane as u64)],
+            WarpOp::VoteAll
+            | WarpOp::VoteAny
+            | WarpOp::VoteUni
+            | WarpOp::Ballot
+            | WarpOp::MatchAll
+            | WarpOp::ReduxAdd
+            | WarpOp::ReduxUmin
+            | WarpOp::ReduxUmax
+            | WarpOp::ReduxSmin
+            | WarpOp::ReduxSmax
+            | WarpOp::ReduxAnd
+            | WarpOp::ReduxOr
+            | WarpOp::ReduxXor
+            | WarpOp::ReduxFmin
+            | WarpOp::ReduxFmax
+            | WarpOp::ReduxFminNan
+            | WarpOp::ReduxFmaxNan
+            | WarpOp::Sync
+            | WarpOp::ActiveMask => shared,
+        };
+    }
+    results
+}
+
+/// A bit for each lane that takes part.
+pub fn lane_mask(operands: &Operands) -> u32 {
+    lanes_where(operands, |_| true)
+}
+
+/// Where a shuffle reads, and whether that is in range (else it reads its own lane).
+pub fn shuffle_source(op: WarpOp, lane: u32, b: u64, c: u64) -> (u32, bool) {
+    let (b, clamp, seg) = (b as u32 & 31, c as u32 & 31, (c >> 8) as u32 & 31);
+    let max_lane = (lane & seg) | (clamp & !seg);
+    let (source, in_range) = match op {
+        // For `.up` the clamp is the lower bound.
+        WarpOp::ShflUp => (lane.wrapping_sub(b), lane as i32 - b as i32 >= max_lane as i32),
+        WarpOp::ShflDown => (lane + b, lane + b <= max_lane),
+        WarpOp::ShflBfly => (lane ^ b, lane ^ b <= max_lane),
+        _ => {
+            let source = (lane & seg) | (b & !seg);
+            (source, source <= max_lane)
+        }
+    };
+    if in_range { (source, true) } else { (lane, false) }
+}
+
+fn shuffle(op: WarpOp, lane: usize, args: &[u64; 3], operands: &Operands) -> [u64; 2] {
+    let (source, in_range) = shuffle_source(op, lane as u32, args[1], args[2]);
+    // Reading a lane that takes no part is undefined; it reads as zero.
+    let value = operands.get(source as usize).copied().flatten().map_or(0, |other| other[0]);
+    [value & Type::B32.mask(), in_range.into()]
+}
+
+fn lanes_where(operands: &Operands, holds: impl Fn(&[u64; 3]) -> bool) -> u32 {
+    let bit = |(lane, args): (usize, &Option<[u64; 3]>)| u32::from(args.as_ref().is_some_and(&holds)) << lane;
+    operands.iter().enumerate().map(bit).fold(0, |acc, bit| acc | bit)
+}
+
+/// The result that all lanes have in common, for the operations that have one.
+fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
+    let all = lane_mask(operands);
+    let ballot = lanes_where(operands, |args| args[0] & 1 != 0);
+    let first = operands.iter().flatten().next().map_or(0, |args| args[0]);
+    let int = |op| fold(operands, |a, b| eval::int_binary(op, Type::B32, a, b));
+    let combine = |op, a, b| eval::float_binary(op, FloatFmt::F32, FloatMode::RN, a, b);
+    let float = |op| {
+        let value = fold(operands, |a, b| combine(op, a, b));
+        // With itself, so that the NaN of a lone lane becomes canonical too.
+        combine(op, value, value)
+    };
+    match op {
+        WarpOp::VoteAll => [u64::from(ballot == all), 0],
+        WarpOp::VoteAny => [u64::from(ballot != 0), 0],
+        WarpOp::VoteUni => [u64::from(ballot == 0 || ballot == all), 0],
+        WarpOp::Ballot => [ballot.into(), 0],
+        WarpOp::MatchAll => {
+            let equal = operands.iter().flatten().all(|args| eval::compare(CompareOp::Eq, ty, args[0], first));
+            if equal { [all.into(), 1] } else { [0, 0] }
+        }
+        WarpOp::ReduxAdd => [int(IntBinaryOp::Add), 0],
+        WarpOp::ReduxUmin => [int(IntBinaryOp::Umin), 0],
+        WarpOp::ReduxUmax => [int(IntBinaryOp::Umax), 0],
+        WarpOp::ReduxSmin => [int(IntBinaryOp::Smin), 0],
+        WarpOp::ReduxSmax => [int(IntBinaryOp::Smax), 0],
+        WarpOp::ReduxAnd => [int(IntBinaryOp::And), 0],
+        WarpOp::ReduxOr => [int(IntBinaryOp::Or), 0],
+        WarpOp::ReduxXor => [int(IntBinaryOp::Xor), 0],
+        WarpOp::ReduxFmin => [float(FloatBinaryOp::Min), 0],
+        WarpOp::ReduxFmax => [float(FloatBinaryOp::Max), 0],
+        WarpOp::ReduxFminNan => [float(FloatBinaryOp::MinNan), 0],
+        WarpOp::ReduxFmaxNan => [float(FloatBinaryOp::MaxNan), 0],
+        WarpOp::Elect => [all.trailing_zeros().into(), 0],
+        WarpOp::ActiveMask => [all.into(), 0],
+        WarpOp::Sync | WarpOp::MatchAny | WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => [0, 0],
+    }
+}
+
+/// Reduction over the lanes.
+fn fold(operands: &Operands, combine: impl Fn(u64, u64) -> u64) -> u64 {
+    let values = operands.iter().flatten().map(|args| args[0] & Type::B32.mask());
+    values.reduce(combine).unwrap_or(0)
+}
