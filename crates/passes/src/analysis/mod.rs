@@ -1,5 +1,8 @@
 //! Facts about a function, as plain data. A transformation makes what it needs and throws it away.
 
+pub mod call_graph;
 pub mod cfg;
 pub mod dominators;
 pub mod loops;
+pub mod memory;
+pub mod slots;

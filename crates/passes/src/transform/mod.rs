@@ -1,1 +1,15 @@
-//! Changes to a function.
+//! Changes to a function, one pass per file. Each says whether it changed something.
+
+pub mod address_fold;
+pub mod cfg_cleanup;
+pub mod compact;
+pub mod dce;
+pub mod gvn;
+pub mod if_convert;
+pub mod inline;
+pub mod licm;
+pub mod remove_constant_params;
+mod rewrite;
+pub mod simplify;
+pub mod sroa;
+mod ssa;

@@ -1,0 +1,306 @@
+//! Which values point into which stack slot, and which slots escape.
+//!
+//! A slot escapes if its address can reach code that this analysis does not see through: it is stored, passed to a call, mixed with
+//! another address. All accesses to other slots are then known: no pointer from elsewhere can lead there.
+//!
+//! How: forward data flow over the pointers, optimistic around loops.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Space, StackSlot, Type, Value,
+};
+
+use crate::analysis::cfg::Cfg;
+
+/// Where a value points to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Pointee {
+    /// Nothing is known: in code out of reach, or in a function without slots.
+    #[default]
+    Unknown,
+    /// No address of a slot, or one of a slot that escapes.
+    Other,
+    /// Into a slot.
+    Slot(Pointer),
+}
+
+/// An address in a slot.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Pointer {
+    /// The slot.
+    pub slot: StackSlot,
+    /// Byte offset, if it is constant.
+    pub offset: Option<i64>,
+    /// What kind of address it is.
+    pub form: Form,
+}
+
+/// How an address is written.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Offset in the local window.
+    Window,
+    /// The low half of that.
+    Narrow,
+    /// A generic address.
+    Generic,
+}
+
+/// What is known of the slots of a function.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    /// Where each value points to.
+    pub pointees: SecondaryMap<Value, Pointee>,
+    /// The address may be known elsewhere.
+    pub escapes: SecondaryMap<StackSlot, bool>,
+}
+
+/// Follows the addresses of all slots.
+pub fn run(func: &Function, cfg: &Cfg) -> Slots {
+    let mut slots = Slots {
+        pointees: SecondaryMap::new(),
+        escapes: SecondaryMap::new(),
+    };
+    for &param in func.params() {
+        slots.pointees[param] = Pointee::Other;
+    }
+    if func.slots.is_empty() {
+        return slots;
+    }
+    loop {
+        let mut changed = false;
+        for &block in &cfg.rpo {
+            for &inst in &func.blocks[block].insts {
+                changed |= slots.visit_inst(func, inst);
+            }
+            changed |= slots.visit_end(func, block);
+        }
+        if !changed {
+            return slots;
+        }
+    }
+}
+
+impl Slots {
+    /// The slot pointer that a value is, if its slot does not escape.
+    pub fn pointer(&self, value: Value) -> Option<Pointer> {
+        match self.pointees[value] {
+            Pointee::Slot(pointer) if !self.escapes[pointer.slot] => Some(pointer),
+            Pointee::Slot(_) | Pointee::Other | Pointee::Unknown => None,
+        }
+    }
+
+    fn visit_inst(&mut self, func: &Function, inst: Inst) -> bool {
+        let node = &func.insts[inst];
+        let mut changed = false;
+        for &result in &node.results {
+            let old = self.pointees[result];
+            let new = if node.results.len() == 1 {
+                self.transfer(func, &node.data)
+            } else {
+                Pointee::Other
+            };
+            let new = self.join(old, new);
+            changed |= new != old;
+            self.pointees[result] = new;
+        }
+        self.check_uses(func, &node.data) || changed
+    }
+
+    /// What an instruction computes from pointers.
+    fn transfer(&self, func: &Function, data: &InstData) -> Pointee {
+        match *data {
+            InstData::StackAddr { slot, offset } => Pointee::Slot(Pointer {
+                slot,
+                offset: Some(offset.into()),
+                form: Form::Window,
+            }),
+            InstData::ToGeneric {
+                space: Space::Local,
+                arg,
+            } => self.convert(arg, Form::Window, Form::Generic),
+            InstData::FromGeneric {
+                space: Space::Local,
+                arg,
+            } => self.convert(arg, Form::Generic, Form::Window),
+            InstData::Resize {
+                op: ResizeOp::Trunc,
+                from: Type::B64,
+                to: Type::B32,
+                arg,
+            } => self.convert(arg, Form::Window, Form::Narrow),
+            InstData::Resize {
+                op: ResizeOp::Uext | ResizeOp::Sext,
+                from: Type::B32,
+                to: Type::B64,
+                arg,
+            } => self.convert(arg, Form::Narrow, Form::Window),
+            InstData::IntBinary {
+                op: IntBinaryOp::Add,
+                args: [a, b],
+                ..
+            } => self.sum(func, a, b),
+            InstData::IntBinary {
+                op: IntBinaryOp::Sub,
+                args: [a, b],
+                ..
+            } => match (self.pointees[a], self.pointees[b]) {
+                (Pointee::Slot(pointer), Pointee::Other) => {
+                    let shift = func.as_const(b).map(|b| (b as i64).wrapping_neg());
+                    Pointee::Slot(moved(pointer, shift))
+                }
+                (Pointee::Unknown, _) | (_, Pointee::Unknown) => Pointee::Unknown,
+                (Pointee::Slot(_) | Pointee::Other, _) => Pointee::Other,
+            },
+            InstData::Select { args: [a, b], .. } => match (self.pointees[a], self.pointees[b]) {
+                (Pointee::Unknown, other) | (other, Pointee::Unknown) => other,
+                (a, b) => joined(a, b).unwrap_or(Pointee::Other),
+            },
+            _ => Pointee::Other,
+        }
+    }
+
+    fn convert(&self, arg: Value, from: Form, to: Form) -> Pointee {
+        match self.pointees[arg] {
+            Pointee::Slot(pointer) if pointer.form == from => Pointee::Slot(Pointer {
+                form: to,
+                ..pointer
+            }),
+            Pointee::Unknown => Pointee::Unknown,
+            Pointee::Slot(_) | Pointee::Other => Pointee::Other,
+        }
+    }
+
+    fn sum(&self, func: &Function, a: Value, b: Value) -> Pointee {
+        match (self.pointees[a], self.pointees[b]) {
+            (Pointee::Slot(pointer), Pointee::Other) => Pointee::Slot(moved(
+                pointer,
+                func.as_const(b).map(|b| sign_extend(b, func.ty(a))),
+            )),
+            (Pointee::Other, Pointee::Slot(pointer)) => Pointee::Slot(moved(
+                pointer,
+                func.as_const(a).map(|a| sign_extend(a, func.ty(b))),
+            )),
+            (Pointee::Unknown, _) | (_, Pointee::Unknown) => Pointee::Unknown,
+            (Pointee::Slot(_), Pointee::Slot(_)) | (Pointee::Other, Pointee::Other) => {
+                Pointee::Other
+            }
+        }
+    }
+
+    /// Merges two ways of reaching a value; slots that cannot be told apart escape.
+    fn join(&mut self, a: Pointee, b: Pointee) -> Pointee {
+        match joined(a, b) {
+            Some(pointee) => pointee,
+            None => {
+                self.escape(a);
+                self.escape(b);
+                Pointee::Other
+            }
+        }
+    }
+
+    fn escape(&mut self, pointee: Pointee) -> bool {
+        match pointee {
+            Pointee::Slot(pointer) => !std::mem::replace(&mut self.escapes[pointer.slot], true),
+            Pointee::Other | Pointee::Unknown => false,
+        }
+    }
+
+    /// Marks slots whose addresses go where this analysis cannot follow.
+    fn check_uses(&mut self, func: &Function, data: &InstData) -> bool {
+        let mut escaped = false;
+        match data {
+            // Comparing addresses gives nobody access.
+            InstData::Compare { .. } => {}
+            InstData::Load { space, addr, .. } => escaped |= self.check_access(*space, *addr),
+            InstData::Store {
+                space, addr, args, ..
+            } => {
+                escaped |= self.check_access(*space, *addr);
+                for &arg in args {
+                    escaped |= self.escape(self.pointees[arg]);
+                }
+            }
+            InstData::Atomic {
+                space, addr, args, ..
+            } => {
+                escaped |= self.check_access(*space, *addr);
+                for &arg in args {
+                    escaped |= self.escape(self.pointees[arg]);
+                }
+            }
+            _ => {
+                let is_followed = matches!(
+                    self.transfer(func, data),
+                    Pointee::Slot(_) | Pointee::Unknown
+                );
+                if !is_followed {
+                    for arg in data.args() {
+                        escaped |= self.escape(self.pointees[arg]);
+                    }
+                }
+            }
+        }
+        escaped
+    }
+
+    /// A pointer must be of the kind that the access takes.
+    fn check_access(&mut self, space: Space, addr: Value) -> bool {
+        let Pointee::Slot(pointer) = self.pointees[addr] else {
+            return false;
+        };
+        let fits = match pointer.form {
+            Form::Window | Form::Narrow => space == Space::Local,
+            Form::Generic => space == Space::Generic,
+        };
+        !fits && self.escape(Pointee::Slot(pointer))
+    }
+
+    fn visit_end(&mut self, func: &Function, block: Block) -> bool {
+        let mut changed = false;
+        let term = &func.blocks[block].term;
+        for call in term.targets() {
+            for (&arg, &param) in call.args.iter().zip(&func.blocks[call.block].params) {
+                let (old, passed) = (self.pointees[param], self.pointees[arg]);
+                let new = self.join(old, passed);
+                changed |= new != old;
+                self.pointees[param] = new;
+            }
+        }
+        if let ptxjit_ir::Terminator::Ret(values) = term {
+            for &value in values {
+                changed |= self.escape(self.pointees[value]);
+            }
+        }
+        changed
+    }
+}
+
+fn sign_extend(bits: u64, ty: Type) -> i64 {
+    match ty {
+        Type::B32 => i64::from(bits as u32 as i32),
+        Type::B1 | Type::B8 | Type::B16 | Type::B64 => bits as i64,
+    }
+}
+
+fn moved(pointer: Pointer, by: Option<i64>) -> Pointer {
+    let offset = pointer
+        .offset
+        .zip(by)
+        .and_then(|(offset, by)| offset.checked_add(by));
+    Pointer { offset, ..pointer }
+}
+
+/// What a value is that may be either; none if that cannot be said.
+fn joined(a: Pointee, b: Pointee) -> Option<Pointee> {
+    match (a, b) {
+        (Pointee::Unknown, other) | (other, Pointee::Unknown) => Some(other),
+        (Pointee::Other, Pointee::Other) => Some(Pointee::Other),
+        (Pointee::Slot(x), Pointee::Slot(y)) if x.slot == y.slot && x.form == y.form => {
+            let offset = x.offset.filter(|_| x.offset == y.offset);
+            Some(Pointee::Slot(Pointer { offset, ..x }))
+        }
+        (Pointee::Slot(_), _) | (Pointee::Other, _) => None,
+    }
+}

@@ -1,0 +1,223 @@
+//! Turns branches around short side effect free code into selects.
+//!
+//! **Needs**: `cfg_cleanup` before, for straight lines are one block then. **Ensures**: branches both of whose targets are the same
+//! block are gone; so are those whose sides are cheap.
+//!
+//! A divergent branch costs masks and tests, a uniform one may be mispredicted: a few cheap operations more cost less. Memory
+//! accesses and everything convergent stay where they are.
+//!
+//! ```text
+//! block0: brif v0, block1, block2(v1)                       block0: v2 = iadd.b32 v1, v9
+//! block1: v2 = iadd.b32 v1, v9; jump block2(v2)     ==>             v4 = select.b32 v0, v2, v1
+//! block2(v3): ...                                                   jump block2(v4)
+//! ```
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, BlockCall, Effect, FloatBinaryOp, FloatUnaryOp, Function, InstData, IntBinaryOp,
+    Terminator, Value,
+};
+use smallvec::SmallVec;
+
+use crate::analysis::cfg;
+
+/// Runs the pass; says whether something changed.
+pub fn run(func: &mut Function) -> bool {
+    let cfg = cfg::run(func);
+    let mut n_preds: SecondaryMap<Block, usize> = SecondaryMap::new();
+    for &block in &cfg.rpo {
+        n_preds[block] = cfg.preds[block].len() + usize::from(cfg.roots.contains(&block));
+    }
+    let mut changed = false;
+    // Inner branches first: what they leave may be the side of an outer one.
+    for &block in cfg.rpo.iter().rev() {
+        changed |= convert(func, block, &mut n_preds);
+    }
+    changed
+}
+
+/// Cost of the operations that run for nothing, both sides and selects together.
+const MAX_COST: u32 = 8;
+/// Selects that one conversion may make.
+const MAX_SELECTS: usize = 4;
+
+fn convert(func: &mut Function, block: Block, n_preds: &mut SecondaryMap<Block, usize>) -> bool {
+    let Terminator::Brif { cond, then_, else_ } = &func.blocks[block].term else {
+        return false;
+    };
+    let (cond, then_, else_) = (*cond, then_.clone(), else_.clone());
+    let then_side = side(func, block, &then_, n_preds);
+    let else_side = side(func, block, &else_, n_preds);
+    // Either both sides go to one block, or one side goes to where the other branch leads anyway.
+    let candidates = [
+        (then_side.as_ref(), else_side.as_ref()),
+        (then_side.as_ref(), None),
+        (None, else_side.as_ref()),
+        (None, None),
+    ];
+    for (a, b) in candidates {
+        let (end_a, end_b) = (
+            a.map_or(&then_, |side| &side.end),
+            b.map_or(&else_, |side| &side.end),
+        );
+        let cost = a.map_or(0, |side| side.cost) + b.map_or(0, |side| side.cost);
+        let n_selects = end_a
+            .args
+            .iter()
+            .zip(&end_b.args)
+            .filter(|(x, y)| x != y)
+            .count();
+        if end_a.block != end_b.block
+            || cost + n_selects as u32 > MAX_COST
+            || n_selects > MAX_SELECTS
+        {
+            continue;
+        }
+        let (end_a, end_b) = (end_a.clone(), end_b.clone());
+        // The sides, and `block` if it went there directly, were predecessors; now `block` alone is one.
+        let n_gone = usize::from(a.is_some())
+            + usize::from(b.is_some())
+            + usize::from(a.is_none() || b.is_none());
+        n_preds[end_a.block] = n_preds[end_a.block] + 1 - n_gone;
+        for side in [a, b].into_iter().flatten() {
+            let insts = std::mem::take(&mut func.blocks[side.block].insts);
+            func.blocks[side.block].term = Terminator::Trap(ptxjit_ir::TrapKind::Unreachable);
+            func.blocks[block].insts.extend(insts);
+        }
+        join(func, block, cond, &end_a, &end_b);
+        return true;
+    }
+    false
+}
+
+struct Side {
+    block: Block,
+    end: BlockCall,
+    cost: u32,
+}
+
+/// The block behind a branch if it runs only from there, jumps on, and can run for nothing.
+fn side(
+    func: &Function,
+    from: Block,
+    call: &BlockCall,
+    n_preds: &SecondaryMap<Block, usize>,
+) -> Option<Side> {
+    let data = &func.blocks[call.block];
+    let Terminator::Jump(end) = &data.term else {
+        return None;
+    };
+    if n_preds[call.block] != 1
+        || !data.params.is_empty()
+        || call.block == from
+        || end.block == call.block
+    {
+        return None;
+    }
+    let mut total = 0;
+    for &inst in &data.insts {
+        total += cost(&func.insts[inst].data)?;
+        if total > MAX_COST {
+            return None;
+        }
+    }
+    Some(Side {
+        block: call.block,
+        end: end.clone(),
+        cost: total,
+    })
+}
+
+/// Rough cost of an operation; none if it may not run for nothing.
+fn cost(data: &InstData) -> Option<u32> {
+    if data.effect() != Effect::Pure {
+        return None;
+    }
+    Some(match data {
+        InstData::Const { .. } => 0,
+        InstData::IntBinary {
+            op: IntBinaryOp::Udiv | IntBinaryOp::Sdiv | IntBinaryOp::Urem | IntBinaryOp::Srem,
+            ..
+        } => 20,
+        InstData::FloatBinary {
+            op: FloatBinaryOp::Div | FloatBinaryOp::DivApprox | FloatBinaryOp::DivFull,
+            ..
+        } => 12,
+        InstData::FloatUnary { op, .. } => match op {
+            FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy => 1,
+            FloatUnaryOp::Sat | FloatUnaryOp::Relu => 2,
+            FloatUnaryOp::RoundInt | FloatUnaryOp::Sqrt | FloatUnaryOp::SqrtApprox => 6,
+            FloatUnaryOp::RcpApprox
+            | FloatUnaryOp::RsqrtApprox
+            | FloatUnaryOp::SinApprox
+            | FloatUnaryOp::CosApprox
+            | FloatUnaryOp::Lg2Approx
+            | FloatUnaryOp::Ex2Approx
+            | FloatUnaryOp::TanhApprox => 12,
+        },
+        InstData::IntTernary { .. }
+        | InstData::Bfi { .. }
+        | InstData::Convert { .. }
+        | InstData::ConvertRs { .. } => 4,
+        InstData::Sreg { .. }
+        | InstData::VarAddr { .. }
+        | InstData::FuncAddr { .. }
+        | InstData::StackAddr { .. }
+        | InstData::StateOf { .. }
+        | InstData::IntUnary { .. }
+        | InstData::IntBinary { .. }
+        | InstData::Lop3 { .. }
+        | InstData::Resize { .. }
+        | InstData::Compare { .. }
+        | InstData::FloatBinary { .. }
+        | InstData::Fma { .. }
+        | InstData::FloatCompare { .. }
+        | InstData::Select { .. }
+        | InstData::ToGeneric { .. }
+        | InstData::FromGeneric { .. }
+        | InstData::IsSpace { .. } => 1,
+        InstData::Load { .. }
+        | InstData::Store { .. }
+        | InstData::Atomic { .. }
+        | InstData::CopyAsync { .. }
+        | InstData::Fence { .. }
+        | InstData::Barrier { .. }
+        | InstData::Warp { .. }
+        | InstData::Call { .. }
+        | InstData::CallIndirect { .. }
+        | InstData::CallBuiltin { .. }
+        | InstData::StackSave
+        | InstData::StackRestore { .. }
+        | InstData::Alloca { .. }
+        | InstData::Nanosleep { .. }
+        | InstData::Nop => return None,
+    })
+}
+
+/// Ends `block` with a jump to the common target of both sides.
+fn join(func: &mut Function, block: Block, cond: Value, then_: &BlockCall, else_: &BlockCall) {
+    let mut args: SmallVec<[Value; 4]> = SmallVec::new();
+    let loc = func.blocks[block].term_loc;
+    for (&a, &b) in then_.args.iter().zip(&else_.args) {
+        if a == b {
+            args.push(a);
+            continue;
+        }
+        let ty = func.ty(a);
+        let inst = func.make_inst(
+            InstData::Select {
+                ty,
+                cond,
+                args: [a, b],
+            },
+            &[ty],
+            loc,
+        );
+        func.blocks[block].insts.push(inst);
+        args.push(func.insts[inst].results[0]);
+    }
+    func.blocks[block].term = Terminator::Jump(BlockCall {
+        block: then_.block,
+        args,
+    });
+}

@@ -1,0 +1,644 @@
+//! Rules for changes of width, bit fields and byte permutation: which bits of which value a value is made of.
+
+use ptxjit_ir::{
+    CompareOp, Function, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, SpecialReg,
+    Type, Value,
+};
+
+use super::{Ctx, Found};
+
+/// How far definitions are followed.
+const MAX_DEPTH: u32 = 6;
+
+/// The bits that can be set in a value.
+pub(super) fn possible(ctx: &Ctx, value: Value) -> u64 {
+    possible_at(ctx.func, value, MAX_DEPTH)
+}
+
+fn possible_at(func: &Function, value: Value, depth: u32) -> u64 {
+    let all = func.ty(value).mask();
+    let Some(data) = func.def_inst(value) else {
+        return all;
+    };
+    if depth == 0 {
+        return all;
+    }
+    let of = |value: Value| possible_at(func, value, depth - 1);
+    let bits = match *data {
+        InstData::Const { bits, .. } => bits,
+        InstData::Sreg { sreg } => sreg_bits(sreg),
+        InstData::Resize {
+            op: ResizeOp::Uext | ResizeOp::Trunc,
+            arg,
+            ..
+        } => of(arg),
+        InstData::IntUnary {
+            op: IntUnaryOp::Popc | IntUnaryOp::Clz,
+            ..
+        } => 0x7f,
+        InstData::Select { args: [a, b], .. } => of(a) | of(b),
+        InstData::IntTernary {
+            op: IntTernaryOp::UBfe,
+            args: [_, _, len],
+            ..
+        } => match func.as_const(len) {
+            Some(len) => low_bits((len & 0xff) as u32),
+            None => all,
+        },
+        InstData::IntBinary {
+            op, args: [a, b], ..
+        } => binary_bits(func, op, a, b, &of),
+        _ => all,
+    };
+    bits & all
+}
+
+fn binary_bits(
+    func: &Function,
+    op: IntBinaryOp,
+    a: Value,
+    b: Value,
+    of: &dyn Fn(Value) -> u64,
+) -> u64 {
+    let c = func.as_const(b);
+    match op {
+        IntBinaryOp::And => of(a) & of(b),
+        IntBinaryOp::Or | IntBinaryOp::Xor | IntBinaryOp::Umax => of(a) | of(b),
+        IntBinaryOp::Shl => c.map_or(u64::MAX, |c| if c < 64 { of(a) << c } else { 0 }),
+        IntBinaryOp::Ushr => c.map_or_else(
+            || low_bits(width(of(a))),
+            |c| if c < 64 { of(a) >> c } else { 0 },
+        ),
+        IntBinaryOp::Umin => low_bits(width(of(a)).min(width(of(b)))),
+        IntBinaryOp::Add => match (of(a), of(b)) {
+            (a, b) if a & b == 0 => a | b,
+            (a, b) => low_bits(width(a).max(width(b)) + 1),
+        },
+        IntBinaryOp::Mul | IntBinaryOp::UmulWide => low_bits(width(of(a)) + width(of(b))),
+        IntBinaryOp::Udiv if c.is_some_and(|c| c != 0) => low_bits(width(of(a))),
+        IntBinaryOp::Urem => match c {
+            Some(c) if c != 0 => low_bits(width(c - 1)),
+            Some(_) | None => u64::MAX,
+        },
+        IntBinaryOp::Sub
+        | IntBinaryOp::UmulHi
+        | IntBinaryOp::SmulHi
+        | IntBinaryOp::SmulWide
+        | IntBinaryOp::Udiv
+        | IntBinaryOp::Sdiv
+        | IntBinaryOp::Srem
+        | IntBinaryOp::Sshr
+        | IntBinaryOp::Smin
+        | IntBinaryOp::Smax
+        | IntBinaryOp::SaddSat
+        | IntBinaryOp::SsubSat => u64::MAX,
+    }
+}
+
+/// Limits that CUDA sets for all devices.
+fn sreg_bits(sreg: SpecialReg) -> u64 {
+    match sreg {
+        SpecialReg::TidX | SpecialReg::TidY => 0x3ff,
+        SpecialReg::TidZ => 0x3f,
+        SpecialReg::NtidX | SpecialReg::NtidY => 0x7ff,
+        SpecialReg::NtidZ => 0x7f,
+        SpecialReg::LaneId => 0x1f,
+        SpecialReg::CtaidX | SpecialReg::NctaidX => 0x7fff_ffff,
+        SpecialReg::CtaidY | SpecialReg::CtaidZ | SpecialReg::NctaidY | SpecialReg::NctaidZ => {
+            0xffff
+        }
+        _ => u64::MAX,
+    }
+}
+
+fn low_bits(n: u32) -> u64 {
+    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+/// Number of bits up to the highest one.
+fn width(bits: u64) -> u32 {
+    64 - bits.leading_zeros()
+}
+
+/// Rules for changes of width.
+pub(super) fn resize(
+    ctx: &mut Ctx,
+    op: ResizeOp,
+    from: Type,
+    to: Type,
+    arg: Value,
+) -> Option<Found> {
+    let make = |op, from, to, arg| Some(Found::Inst(InstData::Resize { op, from, to, arg }));
+    match (op, ctx.def(arg)) {
+        (ResizeOp::Trunc, def) => trunc(ctx, from, to, arg, def?),
+        (
+            ResizeOp::Uext,
+            Some(InstData::Resize {
+                op: ResizeOp::Uext,
+                from,
+                arg,
+                ..
+            }),
+        ) => make(ResizeOp::Uext, from, to, arg),
+        (
+            ResizeOp::Sext,
+            Some(InstData::Resize {
+                op: inner @ (ResizeOp::Uext | ResizeOp::Sext),
+                from,
+                arg,
+                ..
+            }),
+        ) => make(inner, from, to, arg),
+        (
+            ResizeOp::Uext,
+            Some(InstData::Resize {
+                op: ResizeOp::Trunc,
+                from: wide,
+                arg,
+                ..
+            }),
+        ) if wide >= to => {
+            let low = if wide == to {
+                arg
+            } else {
+                ctx.emit(
+                    InstData::Resize {
+                        op: ResizeOp::Trunc,
+                        from: wide,
+                        to,
+                        arg,
+                    },
+                    to,
+                )
+            };
+            let mask = ctx.constant(to, from.mask());
+            Some(Found::Inst(InstData::IntBinary {
+                op: IntBinaryOp::And,
+                ty: to,
+                args: [low, mask],
+            }))
+        }
+        (ResizeOp::Sext, Some(_)) if possible(ctx, arg) >> (from.bits() - 1) == 0 => {
+            make(ResizeOp::Uext, from, to, arg)
+        }
+        (ResizeOp::Uext | ResizeOp::Sext, _) => None,
+    }
+}
+
+fn trunc(ctx: &mut Ctx, from: Type, to: Type, arg: Value, def: InstData) -> Option<Found> {
+    match slice(ctx.func, arg, 0, to.bits()) {
+        (found, 0) if ctx.func.ty(found) == to => return Some(Found::Value(found)),
+        (found, 0) if found != arg && ctx.func.ty(found) > to => {
+            let from = ctx.func.ty(found);
+            return Some(Found::Inst(InstData::Resize {
+                op: ResizeOp::Trunc,
+                from,
+                to,
+                arg: found,
+            }));
+        }
+        _ => {}
+    }
+    match def {
+        InstData::Resize {
+            op,
+            from: narrow,
+            arg,
+            ..
+        } if narrow < to => Some(Found::Inst(InstData::Resize {
+            op,
+            from: narrow,
+            to,
+            arg,
+        })),
+        // The low half of 64-bit arithmetic on extended words is 32-bit arithmetic.
+        InstData::IntBinary {
+            op:
+                op @ (IntBinaryOp::Add
+                | IntBinaryOp::Sub
+                | IntBinaryOp::Mul
+                | IntBinaryOp::And
+                | IntBinaryOp::Or
+                | IntBinaryOp::Xor),
+            args: [a, b],
+            ..
+        } if from == Type::B64 && to == Type::B32 => {
+            let (a, b) = (low_word(ctx, a)?, low_word(ctx, b)?);
+            let args = [narrow(ctx, a), narrow(ctx, b)];
+            Some(Found::Inst(InstData::IntBinary { op, ty: to, args }))
+        }
+        _ => None,
+    }
+}
+
+/// A 64-bit operand whose low word is at hand.
+enum Word {
+    Value(Value),
+    Const(u64),
+}
+
+fn low_word(ctx: &Ctx, value: Value) -> Option<Word> {
+    match *ctx.func.def_inst(value)? {
+        InstData::Const { bits, .. } => Some(Word::Const(bits)),
+        InstData::Resize {
+            op: ResizeOp::Uext | ResizeOp::Sext,
+            from: Type::B32,
+            arg,
+            ..
+        } => Some(Word::Value(arg)),
+        _ => None,
+    }
+}
+
+fn narrow(ctx: &mut Ctx, word: Word) -> Value {
+    match word {
+        Word::Value(value) => value,
+        Word::Const(bits) => ctx.constant(Type::B32, bits),
+    }
+}
+
+/// Follows the bits `lo .. lo + n` of a value to a value that holds them, and to their place there.
+fn slice(func: &Function, mut value: Value, mut lo: u32, n: u32) -> (Value, u32) {
+    for _ in 0..2 * MAX_DEPTH {
+        let Some(data) = func.def_inst(value) else {
+            break;
+        };
+        let ty = func.ty(value);
+        let next = match *data {
+            InstData::Resize {
+                op: ResizeOp::Trunc,
+                arg,
+                ..
+            } => Some((arg, lo)),
+            InstData::Resize {
+                op: ResizeOp::Uext | ResizeOp::Sext,
+                from,
+                arg,
+                ..
+            } if lo + n <= from.bits() => Some((arg, lo)),
+            InstData::IntBinary {
+                op, args: [a, b], ..
+            } => slice_binary(func, op, [a, b], lo, n, ty),
+            _ => None,
+        };
+        // Stop where the bits are a whole value: what that is made of is its own matter.
+        if lo == 0 && ty.bits() == n {
+            break;
+        }
+        let Some(next) = next else { break };
+        (value, lo) = next;
+    }
+    (value, lo)
+}
+
+fn slice_binary(
+    func: &Function,
+    op: IntBinaryOp,
+    [a, b]: [Value; 2],
+    lo: u32,
+    n: u32,
+    ty: Type,
+) -> Option<(Value, u32)> {
+    let field = low_bits(n) << lo;
+    let is_clear = |value: Value| possible_at(func, value, MAX_DEPTH) & field == 0;
+    match op {
+        IntBinaryOp::Or if is_clear(b) => Some((a, lo)),
+        IntBinaryOp::Or if is_clear(a) => Some((b, lo)),
+        IntBinaryOp::And => (func.as_const(b)? & field == field).then_some((a, lo)),
+        IntBinaryOp::Shl => Some((a, lo.checked_sub(u32::try_from(func.as_const(b)?).ok()?)?)),
+        IntBinaryOp::Ushr => {
+            let count = u32::try_from(func.as_const(b)?).ok()?;
+            (lo.checked_add(count)?.checked_add(n)? <= ty.bits()).then_some((a, lo + count))
+        }
+        _ => None,
+    }
+}
+
+/// `n` bits of `source` from `from` on, placed at `at` among zeros.
+#[derive(Copy, Clone)]
+struct Piece {
+    source: Value,
+    from: u32,
+    at: u32,
+    n: u32,
+}
+
+/// An `or` of parts of one value may be that value.
+pub(super) fn reassemble(ctx: &mut Ctx, ty: Type, a: Value, b: Value) -> Option<Found> {
+    let piece = merge(
+        piece(ctx.func, a, MAX_DEPTH)?,
+        piece(ctx.func, b, MAX_DEPTH)?,
+    )?;
+    let source_ty = ctx.func.ty(piece.source);
+    if (piece.from, piece.at) != (0, 0) {
+        return None;
+    }
+    let (from, to, arg) = (source_ty, ty, piece.source);
+    match source_ty.cmp(&ty) {
+        std::cmp::Ordering::Equal if piece.n == ty.bits() => Some(Found::Value(arg)),
+        std::cmp::Ordering::Less if piece.n == from.bits() => Some(Found::Inst(InstData::Resize {
+            op: ResizeOp::Uext,
+            from,
+            to,
+            arg,
+        })),
+        std::cmp::Ordering::Greater if piece.n == ty.bits() => {
+            Some(Found::Inst(InstData::Resize {
+                op: ResizeOp::Trunc,
+                from,
+                to,
+                arg,
+            }))
+        }
+        std::cmp::Ordering::Equal => {
+            let mask = ctx.constant(ty, low_bits(piece.n));
+            Some(Found::Inst(InstData::IntBinary {
+                op: IntBinaryOp::And,
+                ty,
+                args: [arg, mask],
+            }))
+        }
+        std::cmp::Ordering::Less | std::cmp::Ordering::Greater => None,
+    }
+}
+
+fn merge(a: Piece, b: Piece) -> Option<Piece> {
+    let (low, high) = if a.at <= b.at { (a, b) } else { (b, a) };
+    let is_row =
+        low.source == high.source && low.at + low.n == high.at && low.from + low.n == high.from;
+    is_row.then_some(Piece {
+        n: low.n + high.n,
+        ..low
+    })
+}
+
+fn piece(func: &Function, value: Value, depth: u32) -> Option<Piece> {
+    let ty = func.ty(value);
+    let whole = Piece {
+        source: value,
+        from: 0,
+        at: 0,
+        n: ty.bits(),
+    };
+    let Some(data) = func.def_inst(value).filter(|_| depth > 0) else {
+        return Some(whole);
+    };
+    let of = |value: Value| piece(func, value, depth - 1);
+    match *data {
+        InstData::Resize {
+            op: ResizeOp::Uext,
+            arg,
+            ..
+        } => of(arg),
+        InstData::Resize {
+            op: ResizeOp::Trunc,
+            arg,
+            to,
+            ..
+        } => clip(of(arg)?, 0, to.bits()),
+        InstData::IntBinary {
+            op: IntBinaryOp::Shl,
+            args: [a, count],
+            ..
+        } => match func.as_const(count) {
+            Some(count) if count < u64::from(ty.bits()) => {
+                let part = of(a)?;
+                clip(
+                    Piece {
+                        at: part.at + count as u32,
+                        ..part
+                    },
+                    0,
+                    ty.bits(),
+                )
+            }
+            Some(_) | None => Some(whole),
+        },
+        InstData::IntBinary {
+            op: IntBinaryOp::Ushr,
+            args: [a, count],
+            ..
+        } => match func.as_const(count) {
+            Some(count) if count < u64::from(ty.bits()) => {
+                let part = clip(of(a)?, count as u32, ty.bits())?;
+                Some(Piece {
+                    at: part.at - count as u32,
+                    ..part
+                })
+            }
+            Some(_) | None => Some(whole),
+        },
+        InstData::IntBinary {
+            op: IntBinaryOp::And,
+            args: [a, mask],
+            ..
+        } => match func.as_const(mask) {
+            Some(mask) if mask != 0 => {
+                let (start, end) = (mask.trailing_zeros(), width(mask));
+                let is_run = mask == low_bits(end) & !low_bits(start);
+                if is_run {
+                    clip(of(a)?, start, end)
+                } else {
+                    Some(whole)
+                }
+            }
+            Some(_) | None => Some(whole),
+        },
+        InstData::IntBinary {
+            op: IntBinaryOp::Or,
+            args: [a, b],
+            ..
+        } => Some(
+            of(a)
+                .zip(of(b))
+                .and_then(|(a, b)| merge(a, b))
+                .unwrap_or(whole),
+        ),
+        _ => Some(whole),
+    }
+}
+
+/// What of the piece lies in the bits `start .. end`.
+fn clip(piece: Piece, start: u32, end: u32) -> Option<Piece> {
+    let at = piece.at.max(start);
+    let n = (piece.at + piece.n)
+        .min(end)
+        .checked_sub(at)
+        .filter(|&n| n > 0)?;
+    Some(Piece {
+        source: piece.source,
+        from: piece.from + (at - piece.at),
+        at,
+        n,
+    })
+}
+
+/// Rules for bit fields, funnel shifts and byte permutation.
+pub(super) fn ternary(
+    ctx: &mut Ctx,
+    op: IntTernaryOp,
+    ty: Type,
+    args: [Value; 3],
+) -> Option<Found> {
+    let [a, b, c] = args;
+    match op {
+        IntTernaryOp::UBfe | IntTernaryOp::SBfe => bit_field(
+            ctx,
+            op,
+            ty,
+            a,
+            ctx.as_const(b)? as u8,
+            ctx.as_const(c)? as u8,
+        ),
+        IntTernaryOp::ShfL | IntTernaryOp::ShfR => {
+            let (at_zero, at_end) = if op == IntTernaryOp::ShfL {
+                (b, a)
+            } else {
+                (a, b)
+            };
+            match ctx.as_const(c)? {
+                0 => Some(Found::Value(at_zero)),
+                count if count >= 32 => Some(Found::Value(at_end)),
+                _ => None,
+            }
+        }
+        IntTernaryOp::Prmt => permute(ctx, a, b, ctx.as_const(c)? as u16),
+        IntTernaryOp::Fns
+        | IntTernaryOp::Dp4aUU
+        | IntTernaryOp::Dp4aUS
+        | IntTernaryOp::Dp4aSU
+        | IntTernaryOp::Dp4aSS
+        | IntTernaryOp::Dp2aLoUU
+        | IntTernaryOp::Dp2aLoUS
+        | IntTernaryOp::Dp2aLoSU
+        | IntTernaryOp::Dp2aLoSS
+        | IntTernaryOp::Dp2aHiUU
+        | IntTernaryOp::Dp2aHiUS
+        | IntTernaryOp::Dp2aHiSU
+        | IntTernaryOp::Dp2aHiSS => None,
+    }
+}
+
+fn bit_field(
+    ctx: &mut Ctx,
+    op: IntTernaryOp,
+    ty: Type,
+    a: Value,
+    pos: u8,
+    len: u8,
+) -> Option<Found> {
+    let (pos, len, bits) = (u32::from(pos), u32::from(len), ty.bits());
+    if len == 0 {
+        return Some(Found::Const(0));
+    }
+    let shift = |ctx: &mut Ctx, op, value, by: u32| {
+        let count = ctx.constant(Type::B32, by.into());
+        ctx.emit(
+            InstData::IntBinary {
+                op,
+                ty,
+                args: [value, count],
+            },
+            ty,
+        )
+    };
+    if op == IntTernaryOp::UBfe {
+        let low = shift(ctx, IntBinaryOp::Ushr, a, pos);
+        let mask = ctx.constant(ty, low_bits(len));
+        return Some(Found::Inst(InstData::IntBinary {
+            op: IntBinaryOp::And,
+            ty,
+            args: [low, mask],
+        }));
+    }
+    // Beyond the top, the field is filled with the top bit.
+    let end = (pos + len).min(bits);
+    let high = shift(ctx, IntBinaryOp::Shl, a, bits - end);
+    let count = ctx.constant(Type::B32, (bits - end + pos).into());
+    Some(Found::Inst(InstData::IntBinary {
+        op: IntBinaryOp::Sshr,
+        ty,
+        args: [high, count],
+    }))
+}
+
+/// A permutation that moves at most two rows of bytes is shifts and masks.
+fn permute(ctx: &mut Ctx, a: Value, b: Value, selector: u16) -> Option<Found> {
+    let digits = [0, 4, 8, 12].map(|shift| selector >> shift & 0xf);
+    // The top bit of a digit replicates a sign.
+    if digits.iter().any(|&digit| digit >= 8) {
+        return None;
+    }
+    let is_zero = |value: Value| ctx.as_const(value) == Some(0);
+    let zero = [is_zero(a), is_zero(b)];
+    // Rows as (from b, first byte there, first byte of the result, length).
+    let mut rows: Vec<(bool, u32, u32, u32)> = Vec::new();
+    for (at, &digit) in (0u32..).zip(&digits) {
+        let (from_b, byte) = (digit >= 4, u32::from(digit % 4));
+        if zero[usize::from(from_b)] {
+            continue;
+        }
+        match rows.last_mut() {
+            Some((b, first, start, n))
+                if *b == from_b && *first + *n == byte && *start + *n == at =>
+            {
+                *n += 1
+            }
+            _ => rows.push((from_b, byte, at, 1)),
+        }
+    }
+    let ty = Type::B32;
+    let mut row = |(from_b, first, start, n): (bool, u32, u32, u32)| {
+        let source = if from_b { b } else { a };
+        let shift = |ctx: &mut Ctx, op, value, bytes: u32| {
+            let count = ctx.constant(Type::B32, u64::from(8 * bytes));
+            ctx.emit(
+                InstData::IntBinary {
+                    op,
+                    ty,
+                    args: [value, count],
+                },
+                ty,
+            )
+        };
+        let low = shift(ctx, IntBinaryOp::Ushr, source, first);
+        let placed = shift(ctx, IntBinaryOp::Shl, low, start);
+        let mask = ctx.constant(ty, low_bits(8 * n) << (8 * start));
+        InstData::IntBinary {
+            op: IntBinaryOp::And,
+            ty,
+            args: [placed, mask],
+        }
+    };
+    match *rows.as_slice() {
+        [] => Some(Found::Const(0)),
+        [only] => Some(Found::Inst(row(only))),
+        [first, second] => {
+            let (first, second) = (row(first), row(second));
+            let args = [ctx.emit(first, ty), ctx.emit(second, ty)];
+            Some(Found::Inst(InstData::IntBinary {
+                op: IntBinaryOp::Or,
+                ty,
+                args,
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a comparison of two values zero-extended from a narrower type gives the same on the narrow ones, and which does.
+pub(super) fn narrow_compare(op: CompareOp) -> Option<CompareOp> {
+    match op {
+        CompareOp::Eq
+        | CompareOp::Ne
+        | CompareOp::Ult
+        | CompareOp::Ule
+        | CompareOp::Ugt
+        | CompareOp::Uge => Some(op),
+        // Zero-extended values are not negative.
+        CompareOp::Slt => Some(CompareOp::Ult),
+        CompareOp::Sle => Some(CompareOp::Ule),
+        CompareOp::Sgt => Some(CompareOp::Ugt),
+        CompareOp::Sge => Some(CompareOp::Uge),
+    }
+}

@@ -1,0 +1,139 @@
+//! Rules for floating-point arithmetic. Each keeps the result's bits for all operands that are not NaN.
+
+use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, Round, Type, Value};
+
+use super::{Ctx, Found};
+
+/// Rules for one operand.
+pub(super) fn unary(
+    ctx: &mut Ctx,
+    op: FloatUnaryOp,
+    fmt: FloatFmt,
+    mode: FloatMode,
+    arg: Value,
+) -> Option<Found> {
+    if mode.ftz {
+        return None;
+    }
+    if op == FloatUnaryOp::Copy {
+        return Some(Found::Value(arg));
+    }
+    let InstData::FloatUnary {
+        op: inner,
+        mode: inner_mode,
+        arg,
+        ..
+    } = ctx.def(arg)?
+    else {
+        return None;
+    };
+    if inner_mode.ftz {
+        return None;
+    }
+    match (op, inner) {
+        (FloatUnaryOp::Neg, FloatUnaryOp::Neg) => Some(Found::Value(arg)),
+        (FloatUnaryOp::Abs, FloatUnaryOp::Neg | FloatUnaryOp::Abs) => {
+            Some(Found::Inst(InstData::FloatUnary { op, fmt, mode, arg }))
+        }
+        _ => None,
+    }
+}
+
+/// Rules for two operands.
+pub(super) fn binary(
+    ctx: &mut Ctx,
+    op: FloatBinaryOp,
+    fmt: FloatFmt,
+    mode: FloatMode,
+    [a, b]: [Value; 2],
+) -> Option<Found> {
+    let make = |op, args| {
+        Some(Found::Inst(InstData::FloatBinary {
+            op,
+            fmt,
+            mode,
+            args,
+        }))
+    };
+    match op {
+        FloatBinaryOp::Add | FloatBinaryOp::Mul
+            if ctx.as_const(a).is_some() && ctx.as_const(b).is_none() =>
+        {
+            make(op, [b, a])
+        }
+        // a + (-b); flushing before or after the sign changes is the same.
+        FloatBinaryOp::Add => match (negated(ctx, a, mode), negated(ctx, b, mode)) {
+            (_, Some(b)) => make(FloatBinaryOp::Sub, [a, b]),
+            (Some(a), None) => make(FloatBinaryOp::Sub, [b, a]),
+            (None, None) => add_const(ctx, fmt, mode, a, b),
+        },
+        FloatBinaryOp::Sub => {
+            let b = negated(ctx, b, mode)?;
+            make(FloatBinaryOp::Add, [a, b])
+        }
+        FloatBinaryOp::Mul if !mode.ftz => {
+            (ctx.as_const(b)? == one(fmt)).then_some(Found::Value(a))
+        }
+        // Both are the exact quotient, rounded once.
+        FloatBinaryOp::Div => {
+            let reciprocal = exact_reciprocal(fmt, ctx.as_const(b)?)?;
+            let b = ctx.constant(fmt.ty(), reciprocal);
+            make(FloatBinaryOp::Mul, [a, b])
+        }
+        FloatBinaryOp::Mul
+        | FloatBinaryOp::DivApprox
+        | FloatBinaryOp::DivFull
+        | FloatBinaryOp::Min
+        | FloatBinaryOp::Max
+        | FloatBinaryOp::MinNan
+        | FloatBinaryOp::MaxNan => None,
+    }
+}
+
+/// `x` if the value is `-x`, and an operation in `mode` would not see whether that was flushed.
+fn negated(ctx: &Ctx, value: Value, mode: FloatMode) -> Option<Value> {
+    match ctx.func.def_inst(value)? {
+        InstData::FloatUnary {
+            op: FloatUnaryOp::Neg,
+            mode: inner,
+            arg,
+            ..
+        } if mode.ftz || !inner.ftz => Some(*arg),
+        _ => None,
+    }
+}
+
+/// Adding -0 changes nothing (adding +0 makes +0 of -0). Rounding down, a sum of zeros of both signs is -0, so that is left alone.
+fn add_const(ctx: &Ctx, fmt: FloatFmt, mode: FloatMode, a: Value, b: Value) -> Option<Found> {
+    let is_negative_zero = ctx.as_const(b)? == 1 << (fmt.ty().bits() - 1);
+    (is_negative_zero && !mode.ftz && mode.round != Round::Rm).then_some(Found::Value(a))
+}
+
+/// Bits of the mantissa that are stored, and the exponent's bias.
+fn layout(fmt: FloatFmt) -> (u32, u64) {
+    match fmt {
+        FloatFmt::F16 => (10, 15),
+        FloatFmt::Bf16 => (7, 127),
+        FloatFmt::F32 => (23, 127),
+        FloatFmt::F64 => (52, 1023),
+    }
+}
+
+fn one(fmt: FloatFmt) -> u64 {
+    let (mantissa, bias) = layout(fmt);
+    bias << mantissa
+}
+
+/// The reciprocal of a power of two, if it is a normal number too.
+fn exact_reciprocal(fmt: FloatFmt, bits: u64) -> Option<u64> {
+    let (mantissa, bias) = layout(fmt);
+    let ty: Type = fmt.ty();
+    let sign = bits & 1 << (ty.bits() - 1);
+    let exponent = (bits ^ sign) >> mantissa;
+    let is_power = bits & ((1 << mantissa) - 1) == 0 && exponent != 0;
+    // The exponents of a number and its reciprocal are at the same distance from the bias.
+    let reciprocal = (2 * bias)
+        .checked_sub(exponent)
+        .filter(|&reciprocal| reciprocal != 0)?;
+    (is_power && exponent <= 2 * bias).then_some(sign | reciprocal << mantissa)
+}

@@ -1,0 +1,1 @@
+//! Rules against the meaning of the ops.
