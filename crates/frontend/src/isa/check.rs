@@ -148,21 +148,21 @@ fn take_one(group: &[Mod], rest: &mut ModSet) -> Option<Mismatch> {
     None
 }
 
-/// How far a row is from fitting.
+/// How far a row is from fitting. A wrong type weighs more than a wrong modifier, so that the modifier is blamed where some row
+/// has the type.
 fn distance(row: &InstDesc, written: &Written<'_>, mismatch: &Mismatch) -> usize {
     let missing = row.required.iter().filter(|&&m| !written.mods.has(m)).count();
-    let known = |m: Mod| {
-        row.required.contains(&m) || row.choices.iter().chain(row.options).any(|group| group.contains(&m))
-    };
+    let unchosen = row.choices.iter().filter(|group| written.mods.pick(group).is_none()).count();
+    let known = |m: Mod| row.required.contains(&m) || row.choices.iter().chain(row.options).any(|group| group.contains(&m));
     let unexpected = written.mods.iter().filter(|&m| !known(m)).count();
-    let wrong_types = written.types.iter().zip(row.types).filter(|(ty, allowed)| !allowed.contains(ty)).count()
-        + written.types.len().abs_diff(row.types.len());
+    let wrong_types = written.types.iter().zip(row.types).filter(|(ty, allowed)| !allowed.contains(ty)).count();
+    let type_count = written.types.len().abs_diff(row.types.len());
     let last = match mismatch {
         Mismatch::OperandCount => 0,
         Mismatch::Missing(_) | Mismatch::Exclusive(..) => 1,
         Mismatch::Type { .. } | Mismatch::TypeCount | Mismatch::Unexpected(_) | Mismatch::Unknown(_) => 2,
     };
-    8 * missing + 4 * unexpected + 4 * wrong_types + last
+    8 * missing + 3 * unchosen + 4 * unexpected + 8 * wrong_types + 3 * type_count + last
 }
 
 fn no_row_fits(

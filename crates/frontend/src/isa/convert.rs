@@ -90,7 +90,7 @@ pub const TABLE: &[InstDesc] = &[
     inst("cvt", &[D, A.nth(1)], convert).types(&[&[F64], &[Bf16]]).optional(&[ROUND]).gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert)
         .types(&[&[Tf32], &[F32]])
-        .with(&[Rna])
+        .choose(&[&[Rna]])
         .optional(&[&[Satfinite]])
         .gates(GATES_RELU),
     inst("cvt", &[D, A.nth(1)], convert)
@@ -116,37 +116,37 @@ pub const TABLE: &[InstDesc] = &[
         .gates(GATES_RS),
     inst("cvt", &[D, A.nth(1), B.nth(1)], pack2)
         .types(&[F8X2, &[F32]])
-        .with(&[Rn, Satfinite])
+        .choose(&[&[Rn], &[Satfinite]])
         .optional(&[&[Relu]])
         .gates(&[since(7, 8, 89)])
         .check(check_f8),
     inst("cvt", &[D, A.nth(1)], pack2_from_pair)
         .types(&[F8X2, &[F16x2]])
-        .with(&[Rn, Satfinite])
+        .choose(&[&[Rn], &[Satfinite]])
         .optional(&[&[Relu]])
         .gates(&[since(7, 8, 89)])
         .check(check_f8),
     inst("cvt", &[D, A.nth(1)], pack2_from_pair)
         .types(&[&[F16x2], F8X2])
-        .with(&[Rn])
+        .choose(&[&[Rn]])
         .optional(&[&[Relu]])
         .gates(&[since(7, 8, 89)])
         .check(check_f8),
     inst("cvt", &[D, A.nth(1), B.nth(1)], pack2)
         .types(&[&[E2m1x2, E2m3x2, E3m2x2], &[F32]])
-        .with(&[Rn, Satfinite])
+        .choose(&[&[Rn], &[Satfinite]])
         .optional(&[&[Relu]])
         .gates(GATES_SMALL)
         .check(check_small),
     inst("cvt", &[D, A.nth(1)], pack2_from_pair)
         .types(&[&[F16x2], F6X2])
-        .with(&[Rn])
+        .choose(&[&[Rn]])
         .optional(&[&[Relu]])
         .gates(GATES_SMALL)
         .check(check_small),
     inst("cvt", &[D, A.nth(1)], pack2_from_pair)
         .types(&[&[F16x2], &[E2m1x2]])
-        .with(&[Rn])
+        .choose(&[&[Rn]])
         .optional(&[&[Relu]])
         .gates(GATES_SMALL)
         .check(check_small),
@@ -164,26 +164,30 @@ pub const TABLE: &[InstDesc] = &[
         .check(check_small),
     inst("cvt", &[D, A.nth(1)], pack2_from_pair)
         .types(&[&[Bf16x2], &[Ue8m0x2]])
-        .with(&[Rn])
+        .choose(&[&[Rn]])
         .gates(GATES_SMALL)
         .check(check_small),
     inst("cvt", &[D, FOUR, RANDOM], pack4_random)
         .types(&[F8X4_F6X4, &[F32]])
-        .with(&[Rs, Satfinite])
+        .with(&[Rs])
+        .choose(&[&[Satfinite]])
         .optional(&[&[Relu]])
         .gates(GATES_RS),
     inst("cvt", &[D, FOUR, RANDOM], pack4_random)
         .types(&[&[E2m1x4], &[F32]])
-        .with(&[Rs, Satfinite])
+        .with(&[Rs])
+        .choose(&[&[Satfinite]])
         .optional(&[&[Relu]])
         .gates(GATES_RS),
     inst("cvt", &[D.is(U32).or_wider(), A.nth(1), B.nth(1)], pack_ints)
         .types(&[&[U16, S16], &[S32]])
-        .with(&[Pack, Sat])
+        .with(&[Pack])
+        .choose(&[&[Sat]])
         .gates(&[since(6, 5, 72)]),
     inst("cvt", &[D.is(U32).or_wider(), A.nth(1), B.nth(1), C.nth(2)], pack_ints)
         .types(&[&[U2, S2, U4, S4, U8, S8], &[S32], &[B32]])
-        .with(&[Pack, Sat])
+        .with(&[Pack])
+        .choose(&[&[Sat]])
         .gates(&[since(6, 5, 72), since(6, 5, 75).types(&[U2, S2, U4, S4])]),
 ];
 

@@ -63,7 +63,7 @@ pub const TABLE: &[InstDesc] = &[
     inst("tanh", &[D, A], tanh).types(F16S).with(&[Approx]).gates(&[since(7, 0, 75)]),
     inst("tanh", &[D, A], tanh).types(BF16S).with(&[Approx]).gates(GATES_BF16),
     inst("ex2", &[D, A], ex2).types(F16S).with(&[Approx]).gates(&[since(7, 0, 75)]),
-    inst("ex2", &[D, A], ex2).types(BF16S).with(&[Approx, Ftz]).gates(GATES_BF16),
+    inst("ex2", &[D, A], ex2).types(BF16S).with(&[Approx]).choose(&[&[Ftz]]).gates(GATES_BF16),
 ];
 
 /// `d = a + b`
