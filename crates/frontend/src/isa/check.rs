@@ -105,6 +105,9 @@ fn mismatch(row: &InstDesc, written: &Written<'_>, t: &Translator<'_>) -> Option
         }
         rest.remove(*m);
     }
+    if row.is_open {
+        return None;
+    }
     for group in row.choices.iter().chain(row.options) {
         if let Some(mismatch) = take_one(group, &mut rest) {
             return Some(mismatch);

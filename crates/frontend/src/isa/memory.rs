@@ -5,8 +5,9 @@
 use ptxjit_ir::{InstData, MemSem, Scope, Space, Type, Value};
 use smallvec::SmallVec;
 
+use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
-use crate::translate::{Addr, AddrBase, Inst, PlaceBase, Translator, pieces};
+use crate::translate::{Addr, AddrBase, Entity, Inst, PlaceBase, Translator, pieces};
 
 use super::desc::{A, ADDR, ANY, D, DP, Elems, Gate, InstDesc, Opd, imm, inst, since, unsupported};
 use super::modifiers::Mod;
@@ -197,8 +198,7 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[POLICY_PRIMARY])
         .gates(&[since(7, 4, 80)]),
     inst("createpolicy", &[D, A], createpolicy).with(&[Mod::Cvt, Mod::L2]).types(&[&[T::B64]]).gates(&[since(7, 4, 80)]),
-    inst("isspacep", &[DP, A], isspacep)
-        .types(&[SIZES])
+    inst("isspacep", &[DP, ANY], isspacep)
         .choose(&[&[
             Mod::Const,
             Mod::Global,
@@ -215,7 +215,8 @@ pub const TABLE: &[InstDesc] = &[
             since(7, 7, 70).mods(&[Mod::Param, Mod::ParamEntry]),
             since(7, 8, 30).mods(&[Mod::SharedCta]),
             since(7, 8, 90).mods(&[Mod::SharedCluster]),
-        ]),
+        ])
+        .check(check_isspacep),
     inst("cvta", &[D, A.address()], cvta)
         .types(&[SIZES])
         .choose(&[CVTA_SPACE])
@@ -475,8 +476,27 @@ fn generic_space(m: Option<Mod>) -> Space {
     }
 }
 
+/// The address is in a 32- or 64-bit integer register; the instruction has no type.
+fn check_isspacep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let ty = isspacep_type(t, inst);
+    match (inst.operand(1), ty) {
+        (Some(operand), Some(ty)) => super::operands::check_src_operand(t, inst, operand, &A, ty),
+        _ => Err(inst.operand_error(1, "`isspacep` takes an address in a register of 32 or 64 bits")),
+    }
+}
+
+fn isspacep_type<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Option<T> {
+    let OperandKind::Name(name) = inst.operand(1)?.kind else { return Some(T::U64) };
+    match t.lookup(name) {
+        Some(Entity::Reg(id)) if t.reg(id).ty.bits() == 32 => Some(T::U32),
+        Some(Entity::Reg(_)) | None => Some(T::U64),
+        Some(Entity::Place(_) | Entity::Func(_)) => None,
+    }
+}
+
 fn isspacep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let arg = t.src(inst, 1)?;
+    let ty = isspacep_type(t, inst).unwrap_or(T::U64);
+    let arg = t.src_as(inst, 1, ty)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
     let space = generic_space(inst.pick(SPACE));
     let result = t.ins(InstData::IsSpace { space, arg }, Type::B1);
@@ -487,10 +507,8 @@ fn isspacep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
 fn check_cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let Some(operand) = inst.operand(1) else { return Ok(()) };
     let is_symbol = match &operand.kind {
-        crate::ast::OperandKind::Name(name) => {
-            matches!(t.lookup(*name), Some(crate::translate::Entity::Place(_) | crate::translate::Entity::Func(_)))
-        }
-        crate::ast::OperandKind::NameOffset(_) | crate::ast::OperandKind::Element(_) => true,
+        OperandKind::Name(name) => matches!(t.lookup(*name), Some(Entity::Place(_) | Entity::Func(_))),
+        OperandKind::NameOffset(_) | OperandKind::Element(_) => true,
         _ => false,
     };
     if is_symbol {

@@ -27,6 +27,7 @@ mod control;
 mod sync;
 mod atomics;
 mod misc;
+mod open;
 
 pub(crate) mod check;
 mod operands;
@@ -57,6 +58,7 @@ const TABLES: &[&[InstDesc]] = &[
     sync::TABLE,
     atomics::TABLE,
     misc::TABLE,
+    open::TABLE,
     video::TABLE,
     simd_video::TABLE,
 ];

@@ -137,6 +137,17 @@ fn vector_register(t: &mut Translator<'_>, name: Ident) -> Option<usize> {
     }
 }
 
+/// Checks one operand as a source that the row does not describe.
+pub(crate) fn check_src_operand<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    opd: &Opd,
+    ty: PtxType,
+) -> Result<(), Diagnostic> {
+    check_src(t, inst, operand, opd, ty)
+}
+
 fn check_src<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
