@@ -51,12 +51,24 @@ pub(crate) fn resolve<'m>(t: &mut Translator<'m>, ast: &'m ast::Inst, span: Span
     };
     let extra = written.extra.iter().map(|m| m.text(t.source)).collect();
     let inst = Inst { ast, span, desc, mods: written.mods, types: written.types, extra, name: written.name };
+    check_leading(t, &inst)?;
     target::check(t, &inst)?;
     operands::check(t, &inst)?;
     if let Some(check) = desc.check {
         check(t, &inst)?;
     }
     Ok(inst)
+}
+
+/// The modifier that belongs to the name must stand at its place.
+fn check_leading(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnostic> {
+    let Some(lead) = inst.pick(inst.desc.leading) else { return Ok(()) };
+    match inst.ast.modifiers.first() {
+        Some(first) if first.text(t.source) != lead.name() => {
+            Err(Diagnostic::error(format!("`.{}` must directly follow `{}`", lead.name(), inst.desc.opcode)).label(first.span, ""))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn unknown_opcode(opcode: &str, span: Span) -> Diagnostic {

@@ -22,6 +22,8 @@ pub struct InstDesc {
     pub required: &'static [Mod],
     /// Of each group exactly one must be written.
     pub choices: &'static [&'static [Mod]],
+    /// If there are any, one of these must directly follow the opcode, as part of its name: `mul.lo`.
+    pub leading: &'static [Mod],
     /// Of each group at most one may be written.
     pub options: &'static [&'static [Mod]],
     /// Accepts further modifiers that are in no list, such as the shapes of `wgmma`.
@@ -52,6 +54,7 @@ pub const fn inst(opcode: &'static str, operands: &'static [Opd], handler: Handl
         opcode,
         required: &[],
         choices: &[],
+        leading: &[],
         options: &[],
         extra: None,
         types: &[],
@@ -91,6 +94,12 @@ impl InstDesc {
     /// Groups of modifiers of which exactly one each must be written.
     pub const fn choose(mut self, choices: &'static [&'static [Mod]]) -> InstDesc {
         self.choices = choices;
+        self
+    }
+
+    /// One of these must directly follow the opcode.
+    pub const fn lead(mut self, leading: &'static [Mod]) -> InstDesc {
+        self.leading = leading;
         self
     }
 
