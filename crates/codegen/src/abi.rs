@@ -302,6 +302,28 @@ pub struct CompiledKernel {
 }
 
 impl CompiledKernel {
+    /// A kernel around an entry point that is not made by this crate: nothing is compiled, no code range is known. For
+    /// tests of the runtime.
+    pub fn from_enter(enter: EnterFn, gang: u32, frame_size: u32, resume_points: Vec<ResumePoint>) -> CompiledKernel {
+        CompiledKernel {
+            gang,
+            facts: Facts::default(),
+            enter,
+            code: 0..0,
+            locs: Vec::new(),
+            resume_points,
+            frame_size,
+            symbols: Vec::new(),
+            shared: ptxjit_ir::SharedLayout::default(),
+            local_static: 0,
+            uses_stack: false,
+            flush_denormals: false,
+            notes: Vec::new(),
+            listings: BTreeMap::new(),
+            _module: Box::new(()),
+        }
+    }
+
     /// The source location of a pc inside `code`.
     pub fn loc_of(&self, pc: usize) -> Option<SrcLoc> {
         let offset = u32::try_from(pc.checked_sub(self.code.start)?).ok()?;

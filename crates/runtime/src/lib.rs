@@ -1,1 +1,28 @@
-//! Device memory, faults and CTA scheduling.
+//! Device memory, faults and CTA scheduling: what runs compiled kernels.
+//!
+//! Suggested reading: [`memory`] (where everything lies), [`launch`] (what a launch takes), [`grid`] (who works on it),
+//! [`sched`] (how a CTA is run), [`fault`] and [`worker`] (how compiled code is left when it misbehaves). The contract with
+//! compiled code is `ptxjit_codegen::abi`.
+//!
+//! **Invariants**: a kernel reaches device memory or faults, never the host's; a fault, a deadlock or a time limit ends the
+//! launch with an error and leaves the process as it was; starting a CTA allocates nothing in the steady state.
+
+pub mod memory;
+mod module;
+mod launch;
+mod error;
+mod runtime;
+mod grid;
+mod sched;
+mod builtins;
+mod view;
+mod worker;
+mod fault;
+mod fp;
+mod buf;
+
+pub use error::{Deadlock, LaunchError, Threads, Trap, TrapCause, WaitingGroup};
+pub use launch::{CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, OutputFn, Schedule};
+pub use memory::{Arena, MemoryError};
+pub use module::{ModuleMemory, VarSource};
+pub use runtime::Runtime;

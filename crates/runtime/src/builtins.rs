@@ -1,0 +1,200 @@
+//! The functions that compiled code calls: device runtime functions, clocks, and the exact check of accesses.
+//!
+//! They run on the stack of compiled code, with the default floating-point control, and no signal leaves their frames. All
+//! trust of the caller ends at the context pointer: addresses given by the kernel are checked before they are followed.
+
+#![expect(unsafe_code, reason = "called by compiled code with raw pointers")]
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use ptxjit_codegen::{CtaContext, RuntimeFns};
+use ptxjit_ir::{Builtin, SrcLoc};
+
+use crate::error::{LaunchError, Threads, Trap, TrapCause};
+use crate::fault::CallbackGuard;
+use crate::fp::{FpControl, FpGuard};
+use crate::grid::Grid;
+use crate::memory::HeapCheck;
+use crate::sched::cta::tid_of;
+use crate::view::View;
+
+/// The table that contexts point at.
+pub(crate) const FUNCTIONS: RuntimeFns = RuntimeFns { builtin, clock64, globaltimer, check_access };
+
+/// Alignment of what device `malloc` returns.
+const MALLOC_ALIGN: u64 = 16;
+
+/// What a callback works with.
+struct Call<'a> {
+    grid: &'a Grid,
+    ctx: &'a CtaContext,
+}
+
+impl Call<'_> {
+    /// # Safety
+    ///
+    /// `cta` is the context of a CTA that runs on this thread.
+    unsafe fn new<'a>(cta: *mut CtaContext) -> Call<'a> {
+        // SAFETY: compiled code does not write to the context while it waits for the callback.
+        let ctx = unsafe { &*cta };
+        // SAFETY: set by `Grid::fill_context`; the grid outlives the entry.
+        let grid = unsafe { &*ctx.user.cast_const().cast::<Grid>() };
+        Call { grid, ctx }
+    }
+
+    fn trap(&self, cause: TrapCause, thread: u32, loc: u32) -> LaunchError {
+        let tid = tid_of(thread, self.ctx.ntid);
+        LaunchError::Trap(Box::new(Trap {
+            cause,
+            kernel: self.grid.name.clone(),
+            ctaid: self.ctx.ctaid,
+            threads: Threads { first: tid, last: tid, count: 1 },
+            loc: Some(SrcLoc(loc)),
+        }))
+    }
+
+    fn view(&self, thread: u32) -> View<'_> {
+        View::new(self.grid, self.ctx, thread)
+    }
+}
+
+unsafe extern "C" fn builtin(cta: *mut CtaContext, builtin: u32, thread: u32, args: *mut u64, loc: u32) -> u32 {
+    let _callback = CallbackGuard::new();
+    let _fp = FpGuard::set(FpControl::DEFAULT);
+    // SAFETY: called by compiled code with its own context.
+    let call = unsafe { Call::new(cta) };
+    let Some(&which) = Builtin::ALL.get(builtin as usize) else {
+        call.grid.fail(LaunchError::System(format!("internal error: there is no builtin number {builtin}")));
+        return 1;
+    };
+    // SAFETY: the contract gives every builtin room for its arguments, at least one word for a result.
+    let args = unsafe { std::slice::from_raw_parts_mut(args, n_args(which)) };
+    match run(&call, which, thread, args) {
+        Ok(()) => 0,
+        Err(cause) => {
+            call.grid.fail(call.trap(cause, thread, loc));
+            1
+        }
+    }
+}
+
+fn n_args(builtin: Builtin) -> usize {
+    match builtin {
+        Builtin::Vprintf => 2,
+        Builtin::Malloc | Builtin::Free => 1,
+        Builtin::AssertFail => 5,
+    }
+}
+
+/// Arguments in, result out in the first of them.
+fn run(call: &Call<'_>, builtin: Builtin, thread: u32, args: &mut [u64]) -> Result<(), TrapCause> {
+    match builtin {
+        Builtin::Vprintf => args[0] = vprintf(call, thread, args[0], args[1])?,
+        Builtin::Malloc => args[0] = malloc(call, args[0]),
+        Builtin::Free => free(call, args[0])?,
+        Builtin::AssertFail => return Err(assert_fail(call, thread, args)),
+    }
+    Ok(())
+}
+
+fn malloc(call: &Call<'_>, size: u64) -> u64 {
+    if size == 0 || !call.grid.shared.device_heap.charge(size) {
+        return 0;
+    }
+    match call.grid.arena.alloc_aligned(size, MALLOC_ALIGN) {
+        Ok(addr) => addr,
+        Err(_) => {
+            call.grid.shared.device_heap.refund(size);
+            0
+        }
+    }
+}
+
+fn free(call: &Call<'_>, addr: u64) -> Result<(), TrapCause> {
+    if addr == 0 {
+        return Ok(());
+    }
+    let size = call.grid.arena.allocation_size(addr);
+    call.grid.arena.free(addr).map_err(|err| TrapCause::BadCall { note: err.to_string() })?;
+    call.grid.shared.device_heap.refund(size.unwrap_or(0));
+    Ok(())
+}
+
+/// `__assertfail(message, file, line, function, charsize)`: the line that CUDA prints.
+fn assert_fail(call: &Call<'_>, thread: u32, args: &[u64]) -> TrapCause {
+    let view = call.view(thread);
+    let text = |addr| String::from_utf8_lossy(&view.c_string(addr).unwrap_or_default()).into_owned();
+    let (message, file, line, function) = (text(args[0]), text(args[1]), args[2] as u32, text(args[3]));
+    let [bx, by, bz] = call.ctx.ctaid;
+    let [tx, ty, tz] = tid_of(thread, call.ctx.ntid);
+    let place = format!("{file}:{line}: {function}: block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}]");
+    TrapCause::Assert { message: format!("{place} Assertion `{message}` failed.") }
+}
+
+/// `vprintf(format, args)`: the number of arguments, as CUDA returns.
+fn vprintf(call: &Call<'_>, thread: u32, format: u64, args: u64) -> Result<u64, TrapCause> {
+    let _ = (call, thread, format, args);
+    Err(TrapCause::BadCall { note: "`vprintf` is not supported yet".into() })
+}
+
+unsafe extern "C" fn clock64(_cta: *mut CtaContext) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the time stamp counter, and Linux lets programs read it.
+    return unsafe { std::arch::x86_64::_rdtsc() };
+    #[cfg(not(target_arch = "x86_64"))]
+    return nanoseconds();
+}
+
+unsafe extern "C" fn globaltimer(_cta: *mut CtaContext) -> u64 {
+    nanoseconds()
+}
+
+/// Nanoseconds since 1970; never runs backwards within the process.
+fn nanoseconds() -> u64 {
+    static START: std::sync::OnceLock<(Instant, u64)> = std::sync::OnceLock::new();
+    let (start, wall) = START.get_or_init(|| {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        (Instant::now(), wall.as_nanos() as u64)
+    });
+    wall + start.elapsed().as_nanos() as u64
+}
+
+unsafe extern "C" fn check_access(
+    cta: *mut CtaContext,
+    addrs: *const u64,
+    mask: u32,
+    size: u32,
+    _write: u32,
+    gang: u32,
+    loc: u32,
+) -> u32 {
+    let _callback = CallbackGuard::new();
+    // SAFETY: called by compiled code with its own context.
+    let call = unsafe { Call::new(cta) };
+    for lane in crate::sched::warp::lanes(mask) {
+        // SAFETY: compiled code passes an address for each lane of the mask.
+        let addr = unsafe { *addrs.add(lane as usize) };
+        let thread = gang * call.grid.kernel.gang + lane;
+        if let Some(cause) = bad_access(&call, thread, addr, size) {
+            call.grid.fail(call.trap(cause, thread, loc));
+            return 1;
+        }
+    }
+    0
+}
+
+/// What is wrong with an access, if anything.
+fn bad_access(call: &Call<'_>, thread: u32, addr: u64, size: u32) -> Option<TrapCause> {
+    let bytes = u64::from(size);
+    if !call.view(thread).in_window(addr, bytes) {
+        match call.grid.arena.check_heap(addr, bytes) {
+            HeapCheck::Ok => {}
+            HeapCheck::Freed | HeapCheck::OutOfBounds => {
+                let note = crate::view::describe(call.grid, call.ctx, addr);
+                return Some(TrapCause::BadAddress { addr: Some(addr), note });
+            }
+        }
+    }
+    let misaligned = size.is_power_of_two() && !addr.is_multiple_of(bytes);
+    misaligned.then_some(TrapCause::Misaligned { addr, size })
+}

@@ -1,0 +1,202 @@
+//! Why a launch did not end well.
+
+use std::fmt;
+
+use ptxjit_ir::SrcLoc;
+
+use crate::memory::MemoryError;
+
+/// Threads of a CTA, as a report names them: the first and the last by linear index. Between them may be some that are not
+/// meant.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Threads {
+    /// `%tid` of the first.
+    pub first: [u32; 3],
+    /// `%tid` of the last.
+    pub last: [u32; 3],
+    /// How many.
+    pub count: u32,
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.first;
+        if self.count == 1 {
+            return write!(f, "thread ({x}, {y}, {z})");
+        }
+        let [to_x, to_y, to_z] = self.last;
+        write!(f, "{} threads in ({x}, {y}, {z}) to ({to_x}, {to_y}, {to_z})", self.count)
+    }
+}
+
+/// What a thread did wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TrapCause {
+    /// An access outside device memory, or under `memcheck` outside an allocation.
+    BadAddress {
+        /// The address, where the machine tells it.
+        addr: Option<u64>,
+        /// What is there, in words.
+        note: String,
+    },
+    /// `memcheck`: an address that is no multiple of the access size.
+    Misaligned {
+        /// The address.
+        addr: u64,
+        /// Bytes accessed.
+        size: u32,
+    },
+    /// `trap`.
+    Trap,
+    /// Control reached a place that the program promised it would not.
+    Unreachable,
+    /// The thread's local memory is used up.
+    StackOverflow {
+        /// Bytes that a thread has.
+        limit: u64,
+    },
+    /// An indirect call through a pointer to no function of the expected signature.
+    BadCallTarget,
+    /// A barrier id that does not exist.
+    BadBarrier {
+        /// The id.
+        id: u64,
+    },
+    /// A failed device `assert`.
+    Assert {
+        /// The line that CUDA prints to standard error.
+        message: String,
+    },
+    /// A call of a runtime function that makes no sense.
+    BadCall {
+        /// What is wrong.
+        note: String,
+    },
+    /// An arithmetic exception, which compiled code must not raise: our bug.
+    Arithmetic,
+}
+
+impl fmt::Display for TrapCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrapCause::BadAddress { addr: Some(addr), note } => write!(f, "access to {addr:#x}: {note}"),
+            TrapCause::BadAddress { addr: None, note } => write!(f, "access to a bad address: {note}"),
+            TrapCause::Misaligned { addr, size } => write!(f, "misaligned access of {size} bytes at {addr:#x}"),
+            TrapCause::Trap => f.write_str("`trap` was executed"),
+            TrapCause::Unreachable => f.write_str("control reached a place the program declares unreachable"),
+            TrapCause::StackOverflow { limit } => write!(f, "local memory of {limit} bytes is used up"),
+            TrapCause::BadCallTarget => f.write_str("indirect call of something that is no function with this signature"),
+            TrapCause::BadBarrier { id } => write!(f, "barrier {id} does not exist: ids are 0 to 15"),
+            TrapCause::Assert { message } => f.write_str(message),
+            TrapCause::BadCall { note } => f.write_str(note),
+            TrapCause::Arithmetic => f.write_str("arithmetic exception in compiled code (a bug in ptxjit)"),
+        }
+    }
+}
+
+/// A thread stopped its grid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Trap {
+    /// Why.
+    pub cause: TrapCause,
+    /// Name of the kernel.
+    pub kernel: String,
+    /// `%ctaid` of the CTA.
+    pub ctaid: [u32; 3],
+    /// The thread, or the threads among which it is.
+    pub threads: Threads,
+    /// The PTX statement.
+    pub loc: Option<SrcLoc>,
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.ctaid;
+        write!(f, "kernel `{}`, CTA ({x}, {y}, {z}), {}: {}", self.kernel, self.threads, self.cause)
+    }
+}
+
+/// Threads of a CTA that wait for the same thing in vain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaitingGroup {
+    /// What for, in words: the instruction with its barrier or mask.
+    pub what: String,
+    /// The PTX statement.
+    pub loc: SrcLoc,
+    /// Who.
+    pub threads: Threads,
+}
+
+/// No thread of a CTA can run and not all have ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Deadlock {
+    /// Name of the kernel.
+    pub kernel: String,
+    /// `%ctaid` of the CTA.
+    pub ctaid: [u32; 3],
+    /// Who waits for what.
+    pub groups: Vec<WaitingGroup>,
+    /// Number of threads that have ended.
+    pub n_exited: u32,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.ctaid;
+        write!(f, "kernel `{}`, CTA ({x}, {y}, {z}): deadlock", self.kernel)?;
+        for group in &self.groups {
+            write!(f, "; {} wait at {}", group.threads, group.what)?;
+        }
+        if self.n_exited != 0 {
+            write!(f, "; {} threads have ended", self.n_exited)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a launch failed.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// Shapes, sizes or parameters break a rule; nothing ran.
+    #[error("{0}")]
+    Invalid(String),
+    /// A thread stopped the grid.
+    #[error("{0}")]
+    Trap(Box<Trap>),
+    /// Threads wait for each other.
+    #[error("{0}")]
+    Deadlock(Box<Deadlock>),
+    /// The time limit passed.
+    #[error("kernel `{kernel}`: time limit of {seconds} s exceeded")]
+    Timeout {
+        /// Name of the kernel.
+        kernel: String,
+        /// The limit.
+        seconds: f64,
+    },
+    /// Cancelled by the host.
+    #[error("kernel `{kernel}`: cancelled")]
+    Cancelled {
+        /// Name of the kernel.
+        kernel: String,
+    },
+    /// No memory for the launch itself.
+    #[error("{0}")]
+    Memory(#[from] MemoryError),
+    /// The system refused something that the launch needs.
+    #[error("cannot run the kernel: {0}")]
+    System(String),
+    /// A variable that no module defines.
+    #[error("`{0}` is declared `.extern` and not defined")]
+    UnresolvedSymbol(String),
+}
+
+impl From<std::io::Error> for LaunchError {
+    fn from(err: std::io::Error) -> LaunchError {
+        LaunchError::System(err.to_string())
+    }
+}

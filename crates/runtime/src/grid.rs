@@ -1,0 +1,482 @@
+//! One launch in flight: what its CTAs share, who works on it, and how it ends.
+//!
+//! Workers take chunks of CTAs in ascending order. A CTA belongs to the worker that started it and never runs on two at
+//! once. A worker whose started CTAs all only yield starts the next one, since that may be the one they wait for.
+//!
+//! # Ending
+//!
+//! ```text
+//! running --last CTA done--> ended
+//!    |  first fault, time limit, cancellation: `stop` set, error recorded
+//!    v
+//! stopping: workers leave at their next look at `stop`; those inside compiled code get the stop signal, again and again,
+//!           from whoever waits for them --last worker gone--> ended
+//! ```
+//!
+//! `stop` is only a hint to look at the recorded error, which a mutex guards; so its accesses need no ordering.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ptxjit_codegen::{CompiledKernel, CtaContext, RuntimeFns};
+
+use crate::error::LaunchError;
+use crate::fault;
+use crate::launch::{CancelToken, OutputFn, Schedule};
+use crate::memory::Arena;
+use crate::runtime::Shared;
+use crate::sched::cta::Cta;
+use crate::sched::{Outcome, Rng, Runner, Shortcut};
+use crate::worker::Worker;
+
+/// Rounds of nothing but yielding before a CTA is put aside for the first time.
+const PATIENCE: u32 = 8;
+
+/// CTAs that a worker keeps in flight at most.
+pub(crate) const MAX_IN_FLIGHT: usize = 2048;
+
+/// CTAs put aside that get a turn before the next CTA is started.
+const TURNS_BETWEEN_STARTS: usize = 8;
+
+/// How often those who wait for workers of a stopped launch repeat the stop signal.
+const SIGNAL_PERIOD: Duration = Duration::from_millis(2);
+
+/// CTAs of a random schedule are shuffled within windows of this many.
+const SHUFFLE_WINDOW: u64 = 16;
+
+/// See the module.
+pub(crate) struct Grid {
+    pub(crate) kernel: Arc<CompiledKernel>,
+    pub(crate) name: String,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) cluster: Option<[u32; 3]>,
+    /// Static and dynamic shared memory of a CTA.
+    pub(crate) shared_bytes: u32,
+    pub(crate) dynamic_shared: u32,
+    pub(crate) params: Range<u64>,
+    pub(crate) consts: Range<u64>,
+    pub(crate) symbols: Vec<u64>,
+    pub(crate) fns: RuntimeFns,
+    pub(crate) envreg: [u32; 32],
+    pub(crate) grid_id: u64,
+    pub(crate) n_workers: u32,
+    pub(crate) schedule: Schedule,
+    pub(crate) cooperative: bool,
+    pub(crate) shortcuts: Vec<Shortcut>,
+    pub(crate) output: Option<Arc<OutputFn>>,
+    /// CTAs that no worker has taken yet start here.
+    next: AtomicU64,
+    /// Not zero when everybody shall stop; compiled code polls it.
+    stop: AtomicU32,
+    state: Mutex<State>,
+    /// Signalled when a worker leaves, and when the launch ends.
+    changed: Condvar,
+    /// CTAs that have run to their end.
+    done: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    error: Option<LaunchError>,
+    /// Threads that work on the launch now.
+    workers: Vec<libc::pthread_t>,
+    /// Late workers stay out.
+    closed: bool,
+    ended: bool,
+}
+
+impl Grid {
+    /// The parts of a launch that `Grid` itself keeps track of.
+    #[expect(clippy::too_many_arguments, reason = "called once, by the launch, which has computed all of them")]
+    pub(crate) fn new(
+        launch: &crate::launch::LaunchDesc,
+        shared: Arc<Shared>,
+        params: Range<u64>,
+        consts: Range<u64>,
+        symbols: Vec<u64>,
+        envreg: [u32; 32],
+        n_workers: u32,
+        shortcuts: Vec<Shortcut>,
+    ) -> Grid {
+        Grid {
+            kernel: launch.kernel.clone(),
+            name: launch.name.clone(),
+            arena: shared.arena.clone(),
+            grid: launch.grid,
+            block: launch.block,
+            cluster: launch.cluster.or(launch.attrs.req_cluster),
+            shared_bytes: launch.kernel.shared.static_size + launch.shared_bytes,
+            dynamic_shared: launch.shared_bytes,
+            params,
+            consts,
+            symbols,
+            fns: crate::builtins::FUNCTIONS,
+            envreg,
+            grid_id: shared.next_grid_id(),
+            n_workers,
+            schedule: launch.schedule,
+            cooperative: launch.cooperative,
+            shortcuts,
+            output: launch.output.clone(),
+            next: AtomicU64::new(0),
+            stop: AtomicU32::new(0),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            done: AtomicU64::new(0),
+            shared,
+        }
+    }
+
+    /// Threads of a CTA.
+    pub(crate) fn n_threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+
+    /// CTAs of the grid.
+    pub(crate) fn n_ctas(&self) -> u64 {
+        self.grid.iter().map(|&extent| u64::from(extent)).product()
+    }
+
+    /// CTAs that have run to their end.
+    pub(crate) fn n_done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Fills in what is the same for all CTAs.
+    pub(crate) fn fill_context(&self, ctx: &mut CtaContext) {
+        let cluster = self.cluster.unwrap_or([1; 3]);
+        ctx.params = self.params.start;
+        ctx.symbols = self.symbols.as_ptr();
+        ctx.arena_base = self.arena.base();
+        ctx.arena_bits = u64::from(self.arena.bits());
+        ctx.const_base = self.consts.start;
+        ctx.poll = self.stop.as_ptr().cast_const();
+        ctx.fns = &raw const self.fns;
+        ctx.user = (&raw const *self).cast_mut().cast();
+        ctx.ntid = self.block;
+        ctx.nctaid = self.grid;
+        ctx.n_threads = self.n_threads();
+        ctx.nclusterid = std::array::from_fn(|axis| self.grid[axis] / cluster[axis]);
+        ctx.cluster_nctaid = cluster;
+        ctx.is_explicit_cluster = u32::from(self.cluster.is_some());
+        ctx.gridid = self.grid_id;
+        ctx.nsmid = self.n_workers;
+        ctx.envreg = self.envreg;
+        ctx.dynamic_smem_size = self.dynamic_shared;
+        ctx.total_smem_size = self.shared_bytes;
+    }
+
+    /// Fills in what tells one CTA from another.
+    pub(crate) fn fill_cta(&self, ctx: &mut CtaContext, ctaid: [u32; 3]) {
+        ctx.ctaid = ctaid;
+        match self.cluster {
+            // Without clusters each CTA is one by itself.
+            None => ctx.clusterid = ctaid,
+            Some(cluster) => {
+                ctx.clusterid = std::array::from_fn(|axis| ctaid[axis] / cluster[axis]);
+                ctx.cluster_ctaid = std::array::from_fn(|axis| ctaid[axis] % cluster[axis]);
+                let [x, y, z] = ctx.cluster_ctaid;
+                ctx.cluster_ctarank = x + cluster[0] * (y + cluster[1] * z);
+            }
+        }
+    }
+
+    /// Whether workers shall stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != 0
+    }
+
+    /// Stops the launch because of `error`, unless it is stopped already.
+    pub(crate) fn fail(&self, error: LaunchError) {
+        self.lock().error.get_or_insert(error);
+        self.stop.store(1, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// The error that stopped the launch.
+    pub(crate) fn stop_error(&self) -> LaunchError {
+        let cancelled = || LaunchError::Cancelled { kernel: self.name.clone() };
+        self.lock().error.clone().unwrap_or_else(cancelled)
+    }
+
+    /// Hands on what the kernel prints, one call of `printf` at a time.
+    pub(crate) fn print(&self, text: &[u8]) {
+        match &self.output {
+            Some(output) => output(text),
+            // A closed standard output is no fault of the kernel.
+            None => drop(std::io::stdout().lock().write_all(text)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent between any two statements that could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on the launch until nothing is left to take or it is stopped. `worker` numbers the thread.
+    pub(crate) fn work(&self, worker: u32) {
+        {
+            let mut state = self.lock();
+            if state.closed {
+                return;
+            }
+            state.workers.push(fault::this_thread());
+        }
+        let run = std::panic::AssertUnwindSafe(|| run_ctas(self, worker));
+        match std::panic::catch_unwind(run) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.fail(error),
+            Err(_) => self.fail(LaunchError::System("internal error: a worker panicked".into())),
+        }
+        let mut state = self.lock();
+        let me = fault::this_thread();
+        state.workers.retain(|&thread| thread != me);
+        self.changed.notify_all();
+        if self.is_stopped() {
+            drop(self.wait_for_workers(state));
+        }
+    }
+
+    /// Lets no more workers in, waits for those at work, and returns how the launch ended.
+    pub(crate) fn finish(&self) -> Result<(), LaunchError> {
+        let mut state = self.lock();
+        state.closed = true;
+        let mut state = self.wait_for_workers(state);
+        state.ended = true;
+        self.changed.notify_all();
+        state.error.clone().map_or(Ok(()), Err)
+    }
+
+    fn wait_for_workers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while !state.workers.is_empty() {
+            if self.is_stopped() {
+                // The threads cannot end while they are listed, and taking them off the list needs the lock.
+                state.workers.iter().for_each(|&thread| fault::send_stop(thread));
+                let waited = self.changed.wait_timeout(state, SIGNAL_PERIOD);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        state
+    }
+
+    /// Stops the launch at the deadline, or when the token says so; returns when the launch has ended.
+    pub(crate) fn watch(&self, timeout: Option<Duration>, cancel: Option<&CancelToken>) {
+        const LOOK_AT_TOKEN: Duration = Duration::from_millis(20);
+        let start = Instant::now();
+        let mut state = self.lock();
+        while !state.ended {
+            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            if !self.is_stopped() {
+                let kernel = self.name.clone();
+                let error = if cancel.is_some_and(CancelToken::is_cancelled) {
+                    Some(LaunchError::Cancelled { kernel })
+                } else if left == Some(Duration::ZERO) {
+                    let seconds = timeout.unwrap_or_default().as_secs_f64();
+                    Some(LaunchError::Timeout { kernel, seconds })
+                } else {
+                    None
+                };
+                if let Some(error) = error {
+                    state.error.get_or_insert(error);
+                    self.stop.store(1, Ordering::Relaxed);
+                }
+            }
+            let mut wait = left.unwrap_or(Duration::MAX);
+            if self.is_stopped() {
+                state.workers.iter().for_each(|&thread| fault::send_stop(thread));
+                wait = SIGNAL_PERIOD;
+            } else if cancel.is_some() {
+                wait = wait.min(LOOK_AT_TOKEN);
+            }
+            // Longer waits than this can overflow the clock.
+            let wait = wait.min(Duration::from_secs(3600));
+            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// The CTAs that a worker has taken and not started.
+struct Supply<'a> {
+    grid: &'a Grid,
+    chunk: Range<u64>,
+    shuffled: Vec<u64>,
+    total: u64,
+    chunk_size: u64,
+}
+
+impl Supply<'_> {
+    fn new(grid: &Grid) -> Supply<'_> {
+        let total = grid.n_ctas();
+        let chunk_size = (total / (u64::from(grid.n_workers) * 8)).clamp(1, 64);
+        Supply { grid, chunk: 0..0, shuffled: Vec::new(), total, chunk_size }
+    }
+
+    /// The next CTA to start.
+    fn next(&mut self, rng: &mut Option<Rng>) -> Option<u64> {
+        if let Some(idx) = self.shuffled.pop() {
+            return Some(idx);
+        }
+        if let Some(rng) = rng {
+            let start = self.grid.next.fetch_add(SHUFFLE_WINDOW, Ordering::Relaxed);
+            self.shuffled = (start..(start + SHUFFLE_WINDOW).min(self.total)).collect();
+            for last in (1..self.shuffled.len()).rev() {
+                self.shuffled.swap(last, rng.below(last as u32 + 1) as usize);
+            }
+            return self.shuffled.pop();
+        }
+        if self.chunk.is_empty() {
+            if self.grid.next.load(Ordering::Relaxed) >= self.total {
+                return None;
+            }
+            let start = self.grid.next.fetch_add(self.chunk_size, Ordering::Relaxed);
+            self.chunk = start.min(self.total)..(start + self.chunk_size).min(self.total);
+        }
+        self.chunk.next()
+    }
+
+    /// Takes back a CTA that could not be started.
+    fn put_back(&mut self, idx: u64) {
+        self.shuffled.push(idx);
+    }
+}
+
+/// A worker's part of the launch.
+fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
+    let kernel = &grid.kernel;
+    let arena = (grid.arena.base(), grid.arena.bits());
+    let means = Worker::new(kernel.code.clone(), arena, kernel.flush_denormals)?;
+    let rng = match grid.schedule {
+        Schedule::Seed(seed) => Some(Rng::new(seed)),
+        Schedule::Parallel | Schedule::Deterministic => None,
+    };
+    let mut ctas = Ctas { grid, worker, idle: Vec::new(), n_in_flight: 0 };
+    let mut runner = Runner { grid, worker: means, rng };
+    let mut supply = Supply::new(grid);
+    let mut aside: VecDeque<Cta> = VecDeque::new();
+    loop {
+        if grid.is_stopped() {
+            return Err(grid.stop_error());
+        }
+        let started = match supply.next(&mut runner.rng) {
+            None => None,
+            Some(idx) => match ctas.start(idx, runner.rng.is_some()) {
+                Ok(cta) => Some(cta),
+                Err(error) if aside.is_empty() => return Err(error),
+                Err(_) => {
+                    supply.put_back(idx);
+                    None
+                }
+            },
+        };
+        let fresh = started.is_some();
+        if let Some(mut cta) = started {
+            match runner.run(&mut cta, PATIENCE)?.0 {
+                Outcome::Done => ctas.done(cta),
+                Outcome::Spinning => aside.push_back(cta),
+            }
+        }
+        if aside.is_empty() {
+            if fresh { continue } else { return Ok(()) }
+        }
+        if !fresh || !grid.cooperative {
+            take_turns(&mut runner, &mut ctas, &mut aside, fresh)?;
+        }
+    }
+}
+
+/// Gives CTAs that were put aside a turn each: some of them if there are others to start, else all.
+fn take_turns(
+    runner: &mut Runner<'_>,
+    ctas: &mut Ctas<'_>,
+    aside: &mut VecDeque<Cta>,
+    more_to_start: bool,
+) -> Result<(), LaunchError> {
+    let mut n_turns = if more_to_start { aside.len().min(TURNS_BETWEEN_STARTS) } else { aside.len() };
+    let mut any_progress = false;
+    while n_turns > 0 {
+        let Some(mut cta) = aside.pop_front() else { break };
+        let (outcome, progress) = runner.run(&mut cta, 1)?;
+        any_progress |= progress;
+        match outcome {
+            Outcome::Done => ctas.done(cta),
+            Outcome::Spinning => aside.push_back(cta),
+        }
+        n_turns -= 1;
+    }
+    if !any_progress && !more_to_start {
+        // What they wait for is up to another worker, which may need this core.
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// A worker's stock of CTA contexts.
+struct Ctas<'a> {
+    grid: &'a Grid,
+    worker: u32,
+    /// Laid out for this launch and not in use.
+    idle: Vec<Cta>,
+    n_in_flight: usize,
+}
+
+impl Ctas<'_> {
+    /// Starts the CTA with this linear index.
+    fn start(&mut self, idx: u64, lane_wise: bool) -> Result<Cta, LaunchError> {
+        let mut cta = match self.idle.pop() {
+            Some(cta) => cta,
+            None if self.n_in_flight >= MAX_IN_FLIGHT => return Err(LaunchError::System("too many CTAs in flight".into())),
+            None => {
+                let mut cta = self.grid.shared.take_cta();
+                cta.prepare(self.grid, self.worker)?;
+                cta
+            }
+        };
+        self.n_in_flight += 1;
+        cta.start(self.grid, ctaid_of(idx, self.grid.grid), lane_wise);
+        Ok(cta)
+    }
+
+    /// Takes a CTA whose threads have ended.
+    fn done(&mut self, cta: Cta) {
+        self.n_in_flight -= 1;
+        self.grid.done.fetch_add(1, Ordering::Relaxed);
+        self.idle.push(cta);
+    }
+}
+
+impl Drop for Ctas<'_> {
+    fn drop(&mut self) {
+        for cta in self.idle.drain(..) {
+            self.grid.shared.give_cta(cta);
+        }
+    }
+}
+
+/// `%ctaid` of the CTA with this linear index.
+fn ctaid_of(idx: u64, grid: [u32; 3]) -> [u32; 3] {
+    let [x, y, _] = grid.map(u64::from);
+    [(idx % x) as u32, (idx / x % y) as u32, (idx / x / y) as u32]
+}
+
+/// A flag that many may look at, for tests and tokens.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Flag {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,263 @@
+//! A launch from the host's side: what it takes, what is checked before anything runs, what comes back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ptxjit_codegen::CompiledKernel;
+use ptxjit_ir::KernelAttrs;
+
+use crate::error::LaunchError;
+use crate::grid::{Flag, Grid, MAX_IN_FLIGHT};
+use crate::module::ModuleMemory;
+use crate::runtime::{MAX_PARAM_BYTES, Runtime};
+use crate::sched::shortcuts;
+
+/// Static and dynamic shared memory that a CTA may have.
+pub const MAX_SHARED_BYTES: u32 = 227 << 10;
+
+/// Threads that a CTA may have.
+pub const MAX_THREADS: u32 = 1024;
+
+const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
+const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+
+/// CTAs that a cluster may have.
+const MAX_CLUSTER: u64 = 16;
+
+/// Bytes of the workspace of grid-wide synchronisation: its size, then the barrier's word, both `u32`.
+const WORKSPACE_BYTES: u64 = 256;
+
+/// In what order the threads of a launch make progress.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Schedule {
+    /// All workers take CTAs in ascending order, as it comes.
+    #[default]
+    Parallel,
+    /// One worker, a fixed order.
+    Deterministic,
+    /// One worker, an order of CTAs and gangs drawn from a seed; the same seed gives the same order.
+    Seed(u64),
+}
+
+/// Takes what device code prints; called once per `printf`, by any worker.
+pub type OutputFn = dyn Fn(&[u8]) + Send + Sync;
+
+/// Cancels launches. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<Flag>);
+
+impl CancelToken {
+    /// Cancels every launch that has this token, now and later.
+    pub fn cancel(&self) {
+        self.0.set();
+    }
+
+    /// Whether [`CancelToken::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_set()
+    }
+}
+
+/// Everything about one launch.
+#[derive(Clone)]
+pub struct LaunchDesc {
+    /// The kernel, compiled under facts that hold for this launch.
+    pub kernel: Arc<CompiledKernel>,
+    /// Its name, for reports.
+    pub name: String,
+    /// Its attributes.
+    pub attrs: KernelAttrs,
+    /// Bytes that its parameters take.
+    pub param_bytes: u32,
+    /// The parameter block.
+    pub params: Vec<u8>,
+    /// Its module's variables.
+    pub module: Arc<ModuleMemory>,
+    /// CTAs of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a CTA.
+    pub block: [u32; 3],
+    /// Explicit cluster shape.
+    pub cluster: Option<[u32; 3]>,
+    /// Dynamic shared memory.
+    pub shared_bytes: u32,
+    /// All CTAs are started before any is waited for, and may synchronise.
+    pub cooperative: bool,
+    /// Workers to use; all if none.
+    pub threads: Option<usize>,
+    /// Order of progress.
+    pub schedule: Schedule,
+    /// Time limit.
+    pub timeout: Option<Duration>,
+    /// Cancellation.
+    pub cancel: Option<CancelToken>,
+    /// Takes what the kernel prints; standard output if none.
+    pub output: Option<Arc<OutputFn>>,
+}
+
+/// What a launch did.
+#[derive(Copy, Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct LaunchStats {
+    /// CTAs that ran.
+    pub n_ctas: u64,
+    /// Workers that could take part.
+    pub n_workers: usize,
+    /// Wall time.
+    pub time: Duration,
+}
+
+impl Runtime {
+    /// Runs a kernel to its end. A fault of the kernel is an error; the process and later launches are fine.
+    pub fn launch(&self, desc: &LaunchDesc) -> Result<LaunchStats, LaunchError> {
+        let start = Instant::now();
+        check(desc)?;
+        if desc.kernel.gang == 0 || !desc.kernel.gang.is_power_of_two() || desc.kernel.gang > 32 {
+            return Err(LaunchError::Invalid(format!("gang width {} is not 1 to 32", desc.kernel.gang)));
+        }
+        let symbols = desc.module.symbols(&desc.kernel.symbols)?;
+        let params = self.shared.take_params(&desc.params)?;
+        let workspace = match desc.cooperative {
+            true => Some(Workspace::new(self)?),
+            false => None,
+        };
+        let param_range = params.base()..params.base() + desc.params.len() as u64;
+        let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
+        let n_workers = self.workers_for(desc, n_ctas);
+        let n_warps = desc.block.iter().product::<u32>().div_ceil(32);
+        let grid = Arc::new(Grid::new(
+            desc,
+            self.shared.clone(),
+            param_range,
+            desc.module.const_range(),
+            symbols,
+            workspace.as_ref().map_or([0; 32], Workspace::envreg),
+            n_workers,
+            shortcuts(&desc.kernel.resume_points, n_warps),
+        ));
+        let result = self.run(&grid, desc);
+        self.shared.give_params(params);
+        result?;
+        Ok(LaunchStats { n_ctas: grid.n_done(), n_workers: n_workers as usize, time: start.elapsed() })
+    }
+
+    fn workers_for(&self, desc: &LaunchDesc, n_ctas: u64) -> u32 {
+        let n_workers = match desc.schedule {
+            Schedule::Parallel => desc.threads.map_or(self.shared.n_workers, |n| n.clamp(1, 1024) as u32),
+            Schedule::Deterministic | Schedule::Seed(_) => 1,
+        };
+        n_workers.min(self.shared.n_workers).min(u32::try_from(n_ctas).unwrap_or(u32::MAX))
+    }
+
+    /// The launching thread works too; it does not wait for pool threads that come too late to find work.
+    fn run(&self, grid: &Arc<Grid>, desc: &LaunchDesc) -> Result<(), LaunchError> {
+        let watchdog = (desc.timeout.is_some() || desc.cancel.is_some()).then(|| {
+            let (grid, timeout, cancel) = (grid.clone(), desc.timeout, desc.cancel.clone());
+            let builder = std::thread::Builder::new().name("ptxjit-watchdog".into());
+            builder.spawn(move || grid.watch(timeout, cancel.as_ref()))
+        });
+        let watchdog = watchdog.transpose()?;
+        if let Some(pool) = &self.shared.pool {
+            for worker in 1..grid.n_workers {
+                let grid = grid.clone();
+                pool.spawn(move || grid.work(worker));
+            }
+        }
+        grid.work(0);
+        let result = grid.finish();
+        if let Some(watchdog) = watchdog {
+            // It cannot fail: it only waits.
+            let _ = watchdog.join();
+        }
+        result
+    }
+}
+
+/// What CUDA checks before a kernel starts.
+fn check(desc: &LaunchDesc) -> Result<(), LaunchError> {
+    let invalid = |message: String| Err(LaunchError::Invalid(format!("kernel `{}`: {message}", desc.name)));
+    let shape = |[x, y, z]: [u32; 3]| format!("({x}, {y}, {z})");
+    let over = |value: [u32; 3], limit: [u32; 3]| (0..3).any(|axis| value[axis] == 0 || value[axis] > limit[axis]);
+    if over(desc.block, MAX_BLOCK) {
+        return invalid(format!("block {} is not within (1, 1, 1) and {}", shape(desc.block), shape(MAX_BLOCK)));
+    }
+    let n_threads: u32 = desc.block.iter().product();
+    if n_threads > MAX_THREADS {
+        return invalid(format!("a block of {n_threads} threads is too large: the limit is {MAX_THREADS}"));
+    }
+    if over(desc.grid, MAX_GRID) {
+        return invalid(format!("grid {} is not within (1, 1, 1) and {}", shape(desc.grid), shape(MAX_GRID)));
+    }
+    if let Some(required) = desc.attrs.req_ntid
+        && required != desc.block
+    {
+        return invalid(format!("block {} is not {}, which `.reqntid` requires", shape(desc.block), shape(required)));
+    }
+    if let Some(limit) = desc.attrs.max_threads.filter(|&limit| n_threads > limit) {
+        return invalid(format!("a block of {n_threads} threads is too large: `.maxntid` allows {limit}"));
+    }
+    if desc.params.len() as u64 != u64::from(desc.param_bytes) {
+        return invalid(format!("{} bytes of parameters given, {} needed", desc.params.len(), desc.param_bytes));
+    }
+    if u64::from(desc.param_bytes) > MAX_PARAM_BYTES {
+        return invalid(format!("{} bytes of parameters are too many: the limit is {MAX_PARAM_BYTES}", desc.param_bytes));
+    }
+    let shared = u64::from(desc.kernel.shared.static_size) + u64::from(desc.shared_bytes);
+    if shared > u64::from(MAX_SHARED_BYTES) {
+        return invalid(format!("{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"));
+    }
+    check_cluster(desc).or_else(invalid)?;
+    let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
+    if desc.cooperative && n_ctas > MAX_IN_FLIGHT as u64 {
+        return invalid(format!("a cooperative launch of {n_ctas} CTAs is too large: the limit is {MAX_IN_FLIGHT}"));
+    }
+    Ok(())
+}
+
+fn check_cluster(desc: &LaunchDesc) -> Result<(), String> {
+    let Some(cluster) = desc.cluster.or(desc.attrs.req_cluster) else { return Ok(()) };
+    if let (Some(given), Some(required)) = (desc.cluster, desc.attrs.req_cluster)
+        && given != required
+    {
+        return Err(format!("cluster {given:?} is not {required:?}, which `.reqnctapercluster` requires"));
+    }
+    let size: u64 = cluster.iter().map(|&extent| u64::from(extent)).product();
+    if size == 0 || size > MAX_CLUSTER {
+        return Err(format!("a cluster of {size} CTAs is not within 1 and {MAX_CLUSTER}"));
+    }
+    if (0..3).any(|axis| !desc.grid[axis].is_multiple_of(cluster[axis])) {
+        return Err(format!("grid {:?} is no multiple of cluster {cluster:?}", desc.grid));
+    }
+    Ok(())
+}
+
+/// The memory that cooperative groups' grid-wide barrier works in; `%envreg1` and `%envreg2` hold its address.
+struct Workspace<'a> {
+    runtime: &'a Runtime,
+    addr: u64,
+}
+
+impl Workspace<'_> {
+    fn new(runtime: &Runtime) -> Result<Workspace<'_>, LaunchError> {
+        let arena = runtime.arena();
+        let addr = arena.alloc(WORKSPACE_BYTES, 256)?;
+        let workspace = Workspace { runtime, addr };
+        arena.fill(addr, 0, WORKSPACE_BYTES)?;
+        arena.write(addr, &(WORKSPACE_BYTES as u32).to_le_bytes())?;
+        Ok(workspace)
+    }
+
+    fn envreg(&self) -> [u32; 32] {
+        let mut envreg = [0; 32];
+        (envreg[1], envreg[2]) = ((self.addr >> 32) as u32, self.addr as u32);
+        envreg
+    }
+}
+
+impl Drop for Workspace<'_> {
+    fn drop(&mut self) {
+        // Allocated above and freed only here.
+        let _ = self.runtime.arena().free(self.addr);
+    }
+}

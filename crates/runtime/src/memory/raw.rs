@@ -1,0 +1,48 @@
+//! Raw copies between host memory and the arena.
+//!
+//! Callers have made sure that the device bytes are committed. Kernels may access the same bytes at the same time, as they
+//! may on a GPU; what a copy then sees is up to the program that let them race.
+
+#![expect(unsafe_code, reason = "device memory is reached through addresses")]
+
+use std::ptr;
+
+/// Copies device bytes to `to`.
+///
+/// # Safety
+///
+/// The bytes from `from` on are mapped and readable.
+pub(super) unsafe fn read(from: u64, to: &mut [u8]) {
+    // SAFETY: the source is readable by contract and lies in the arena, apart from any Rust object.
+    unsafe { ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
+}
+
+/// Copies host bytes to the device.
+///
+/// # Safety
+///
+/// The bytes from `to` on are mapped and writable.
+pub(super) unsafe fn write(to: u64, from: &[u8]) {
+    // SAFETY: the destination is writable by contract and lies in the arena, apart from any Rust object.
+    unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
+}
+
+/// Copies between device addresses that may overlap.
+///
+/// # Safety
+///
+/// Both ranges are mapped, `from` readable and `to` writable.
+pub(super) unsafe fn copy(to: u64, from: u64, len: u64) {
+    // SAFETY: both ranges are accessible by contract.
+    unsafe { ptr::copy(from as *const u8, to as *mut u8, len as usize) };
+}
+
+/// Fills device bytes.
+///
+/// # Safety
+///
+/// The bytes from `to` on are mapped and writable.
+pub(super) unsafe fn fill(to: u64, byte: u8, len: u64) {
+    // SAFETY: the destination is writable by contract.
+    unsafe { ptr::write_bytes(to as *mut u8, byte, len as usize) };
+}

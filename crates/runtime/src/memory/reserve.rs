@@ -1,0 +1,123 @@
+//! One reserved range of address space, and the system calls that give and take its pages.
+//!
+//! The range is a power of two in size and aligned to its size, so that one shift tells whether an address lies in it.
+//! It starts out unmapped for access; [`Reservation::commit`] makes pages readable and writable, zeroed;
+//! [`Reservation::decommit`] drops their contents and forbids access again.
+
+#![expect(unsafe_code, reason = "address space is reserved and protected through libc")]
+
+use std::io;
+use std::ptr;
+
+/// Size of the pages that protection works in; a multiple of the system's.
+pub(crate) const PAGE: u64 = 4096;
+
+/// Pages of this size are asked for where an allocation is large enough.
+pub(crate) const HUGE_PAGE: u64 = 2 << 20;
+
+/// Largest and smallest size (as a power of two) that is tried.
+const BITS: std::ops::RangeInclusive<u32> = 36..=44;
+
+/// The reserved range. Dropping it unmaps everything.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    base: u64,
+    bits: u32,
+}
+
+impl Reservation {
+    /// Reserves the largest range that the system grants.
+    pub(crate) fn new() -> io::Result<Reservation> {
+        let mut last = io::Error::from(io::ErrorKind::OutOfMemory);
+        for bits in BITS.rev() {
+            match Reservation::with_bits(bits) {
+                Ok(reservation) => return Ok(reservation),
+                Err(err) => last = err,
+            }
+        }
+        Err(last)
+    }
+
+    /// Reserves twice the size and gives back what lies outside the aligned half.
+    fn with_bits(bits: u32) -> io::Result<Reservation> {
+        let size = 1u64 << bits;
+        let whole = map_none(ptr::null_mut(), 2 * size, 0)?;
+        let base = whole.next_multiple_of(size);
+        for (start, len) in [(whole, base - whole), (base + size, whole + size - base)] {
+            if len != 0 {
+                // SAFETY: the piece belongs to the mapping made above, and nobody knows it yet.
+                unsafe { libc::munmap(start as *mut libc::c_void, len as usize) };
+            }
+        }
+        Ok(Reservation { base, bits })
+    }
+
+    /// First address.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// log2 of the size.
+    pub(crate) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Size in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        1 << self.bits
+    }
+
+    fn assert_inside(&self, addr: u64, len: u64) {
+        let inside = addr >= self.base && len <= self.size() && addr - self.base <= self.size() - len;
+        assert!(inside && addr.is_multiple_of(PAGE) && len.is_multiple_of(PAGE), "pages of the reservation");
+    }
+
+    /// Makes pages readable and writable.
+    pub(crate) fn commit(&self, addr: u64, len: u64) -> io::Result<()> {
+        self.assert_inside(addr, len);
+        // SAFETY: the pages belong to this reservation, which holds no Rust objects.
+        let rc = unsafe { libc::mprotect(addr as *mut libc::c_void, len as usize, libc::PROT_READ | libc::PROT_WRITE) };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Asks for huge pages in a committed range; without effect where the system has none.
+    pub(crate) fn prefer_huge_pages(&self, addr: u64, len: u64) {
+        self.assert_inside(addr, len);
+        #[cfg(target_os = "linux")]
+        // SAFETY: a hint about pages of this reservation.
+        unsafe {
+            libc::madvise(addr as *mut libc::c_void, len as usize, libc::MADV_HUGEPAGE);
+        }
+    }
+
+    /// Drops the pages' contents and forbids access.
+    pub(crate) fn decommit(&self, addr: u64, len: u64) -> io::Result<()> {
+        self.assert_inside(addr, len);
+        // A fresh mapping also frees the page tables, which `madvise` would keep.
+        map_none(addr as *mut libc::c_void, len, libc::MAP_FIXED).map(|_| ())
+    }
+
+    /// Forbids access and keeps the contents.
+    pub(crate) fn protect(&self, addr: u64, len: u64) -> io::Result<()> {
+        self.assert_inside(addr, len);
+        // SAFETY: as in `commit`.
+        let rc = unsafe { libc::mprotect(addr as *mut libc::c_void, len as usize, libc::PROT_NONE) };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the whole range is this reservation's, and its owner promises that nobody uses it any more.
+        unsafe { libc::munmap(self.base as *mut libc::c_void, self.size() as usize) };
+    }
+}
+
+/// Maps pages that cannot be accessed and count against no limit on memory.
+fn map_none(addr: *mut libc::c_void, len: u64, extra: libc::c_int) -> io::Result<u64> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | extra;
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    // SAFETY: either the system picks the place, or the caller owns the pages it asks to replace.
+    let mapped = unsafe { libc::mmap(addr, len, libc::PROT_NONE, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped as u64) }
+}

@@ -1,0 +1,148 @@
+//! The runtime of a device: its workers and what launches share and reuse.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::LaunchError;
+use crate::memory::{Arena, Window};
+use crate::sched::cta::Cta;
+
+/// Largest parameter block of a kernel.
+pub(crate) const MAX_PARAM_BYTES: u64 = 32764;
+
+/// Parameter windows have room for more, so that all are alike.
+const PARAM_CAPACITY: u64 = 64 << 10;
+
+/// CTA contexts kept for later launches, per worker.
+const SPARE_CTAS: usize = 4;
+
+/// Runs kernels on one arena. Cheap to clone; launches from several threads may overlap.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What launches share.
+pub(crate) struct Shared {
+    pub(crate) arena: Arc<Arena>,
+    /// Workers beside the launching thread; none if a launch has only that one.
+    pub(crate) pool: Option<rayon::ThreadPool>,
+    pub(crate) n_workers: u32,
+    /// Bytes that device `malloc` has handed out, and may.
+    pub(crate) device_heap: DeviceHeap,
+    ctas: Mutex<Vec<Cta>>,
+    params: Mutex<Vec<Window>>,
+    grid_ids: AtomicU64,
+}
+
+/// The account of device `malloc`.
+#[derive(Debug)]
+pub(crate) struct DeviceHeap {
+    used: AtomicU64,
+    limit: u64,
+}
+
+impl DeviceHeap {
+    /// Asks for room.
+    pub(crate) fn charge(&self, bytes: u64) -> bool {
+        let take = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// Gives room back.
+    pub(crate) fn refund(&self, bytes: u64) {
+        // Memory of the host freed by a kernel was never charged.
+        let give = |used: u64| Some(used.saturating_sub(bytes));
+        let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, give);
+    }
+}
+
+impl Runtime {
+    /// Bytes that device `malloc` may hand out in all, unless said otherwise.
+    pub const DEVICE_HEAP_BYTES: u64 = 1 << 30;
+
+    /// A runtime with `threads` workers, the launching thread among them; one per core if none is given.
+    pub fn new(arena: Arc<Arena>, threads: Option<usize>) -> Result<Runtime, LaunchError> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let n_workers = threads.unwrap_or_else(cores).clamp(1, 1024);
+        let pool = match n_workers {
+            1 => None,
+            n => {
+                let name = |idx| format!("ptxjit-{idx}");
+                let builder = rayon::ThreadPoolBuilder::new().num_threads(n - 1).thread_name(name);
+                Some(builder.build().map_err(|err| LaunchError::System(err.to_string()))?)
+            }
+        };
+        let shared = Shared {
+            arena,
+            pool,
+            n_workers: n_workers as u32,
+            device_heap: DeviceHeap { used: AtomicU64::new(0), limit: Runtime::DEVICE_HEAP_BYTES },
+            ctas: Mutex::default(),
+            params: Mutex::default(),
+            grid_ids: AtomicU64::new(1),
+        };
+        Ok(Runtime { shared: Arc::new(shared) })
+    }
+
+    /// The device's memory.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.shared.arena
+    }
+
+    /// Workers that a launch may use.
+    pub fn n_workers(&self) -> usize {
+        self.shared.n_workers as usize
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("n_workers", &self.n_workers()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// A number for a launch.
+    pub(crate) fn next_grid_id(&self) -> u64 {
+        self.grid_ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A CTA context, new or used before.
+    pub(crate) fn take_cta(&self) -> Cta {
+        lock(&self.ctas).pop().unwrap_or_else(Cta::new)
+    }
+
+    /// Keeps a context for later.
+    pub(crate) fn give_cta(&self, mut cta: Cta) {
+        cta.trim();
+        let mut ctas = lock(&self.ctas);
+        if ctas.len() < self.n_workers as usize * SPARE_CTAS {
+            ctas.push(cta);
+        }
+    }
+
+    /// A window that holds this parameter block.
+    pub(crate) fn take_params(&self, bytes: &[u8]) -> std::io::Result<Window> {
+        let mut window = match lock(&self.params).pop() {
+            Some(window) => window,
+            None => Window::new(&self.arena, PARAM_CAPACITY)?,
+        };
+        let len = (bytes.len() as u64).max(1);
+        if window.len() < len {
+            window.set_len(len)?;
+        }
+        window.write(0, bytes)?;
+        Ok(window)
+    }
+
+    /// Keeps a parameter window for later.
+    pub(crate) fn give_params(&self, window: Window) {
+        lock(&self.params).push(window);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A stack of spare things is consistent whatever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,381 @@
+//! The general case: lanes that run, wait and end independently of each other.
+
+use ptxjit_codegen::{LaneState, Operand, ResumeKind, ResumePoint};
+use ptxjit_ir::{BarrierOp, Type, WarpOp};
+
+use super::barrier::{MAX_WARPS, N_BARRIERS, WarpMasks};
+use super::cta::{Cta, Phase};
+use super::lanes::Lanes;
+use super::together::agreeing;
+use super::warp::{self, WARP, lanes};
+use super::{Progress, Runner, barrier_operands, point_number, report};
+use crate::error::LaunchError;
+
+/// What makes lanes meet in one `.sync` warp operation, wherever in the program they are.
+#[derive(Copy, Clone, PartialEq, Eq)]
+struct Meeting {
+    op: WarpOp,
+    ty: Type,
+    members: u32,
+}
+
+impl Runner<'_> {
+    /// Sorts all lanes after an entry of all gangs.
+    pub(super) fn go_lane_wise(&mut self, cta: &mut Cta) -> Result<(), LaunchError> {
+        cta.phase = Phase::LaneWise;
+        cta.lanes.reset(cta.n_threads);
+        let all = cta.lanes.live;
+        self.sort_stopped(cta, &all)?;
+        self.settle(cta, &all);
+        Ok(())
+    }
+
+    /// Enters every lane that is ready now once, and sees what that lets happen.
+    pub(super) fn round(&mut self, cta: &mut Cta) -> Result<Progress, LaunchError> {
+        let mut pending = cta.lanes.ready;
+        for (warp, yielded) in std::mem::take(&mut cta.lanes.yielded).into_iter().enumerate() {
+            pending[warp] |= yielded;
+        }
+        cta.lanes.ready = pending;
+        if !Lanes::any(&pending) {
+            return self.nothing_runs(cta);
+        }
+        if self.rng.is_none() && self.join(cta) {
+            return Ok(Progress::Some);
+        }
+        let mut progress = Progress::OnlyYields;
+        while Lanes::any(&pending) {
+            let entered = self.enter_group(cta, &pending)?;
+            for warp in 0..cta.lanes.n_warps {
+                pending[warp] &= !entered[warp];
+                cta.lanes.ready[warp] &= !entered[warp];
+            }
+            if self.sort_stopped(cta, &entered)? {
+                progress = Progress::Some;
+            }
+            self.settle(cta, &entered);
+        }
+        let n_warps = cta.lanes.n_warps;
+        if (0..n_warps).filter(|&warp| self.meet_unsynchronised(cta, warp)).count() > 0 {
+            progress = Progress::Some;
+        }
+        Ok(if cta.lanes.is_done() { Progress::Done } else { progress })
+    }
+
+    /// No lane can be entered: the CTA is done, or lanes wait that nobody will ever wake.
+    fn nothing_runs(&mut self, cta: &mut Cta) -> Result<Progress, LaunchError> {
+        if cta.lanes.is_done() {
+            return Ok(Progress::Done);
+        }
+        let n_warps = cta.lanes.n_warps;
+        if (0..n_warps).filter(|&warp| self.meet_unsynchronised(cta, warp)).count() > 0 {
+            return Ok(Progress::Some);
+        }
+        Err(report::deadlock(self.grid, cta))
+    }
+
+    /// Goes on together if all live lanes are ready at one state with equal uniforms per gang.
+    fn join(&mut self, cta: &mut Cta) -> bool {
+        if !cta.lanes.all_ready() {
+            return false;
+        }
+        let states = &cta.lane_states.slice()[..cta.n_threads as usize];
+        let mut waiting = states.iter().filter(|&&state| state != LaneState::EXITED).map(|&state| point_number(state));
+        let Some(state) = waiting.next() else { return false };
+        if waiting.any(|other| other != state) {
+            return false;
+        }
+        let live = cta.lanes.live;
+        set_masks(cta, &live);
+        if !self.gangs_agree(cta, state) {
+            return false;
+        }
+        cta.n_exited = cta.n_threads - live.iter().map(|lanes| lanes.count_ones()).sum::<u32>();
+        cta.phase = Phase::Together(state as u32);
+        true
+    }
+
+    /// Enters a group of the pending lanes and returns it.
+    fn enter_group(&mut self, cta: &mut Cta, pending: &WarpMasks) -> Result<WarpMasks, LaunchError> {
+        let (state, only_gang) = self.choose(cta, pending);
+        let mut group = [0; MAX_WARPS];
+        let uniforms = &self.grid.kernel.resume_points[state].uniforms;
+        for gang in 0..cta.n_gangs {
+            let (warp, shift, full) = gang_lanes(cta, gang);
+            let mut here = (pending[warp] >> shift) & full;
+            if here == 0 || only_gang.is_some_and(|only| only != gang) {
+                continue;
+            }
+            let first_thread = gang * cta.layout.gang;
+            let states = cta.lane_states.slice();
+            for lane in lanes(here) {
+                if point_number(states[(first_thread + lane) as usize]) != state {
+                    here &= !(1 << lane);
+                }
+            }
+            if here != 0 {
+                group[warp] |= agreeing(cta, uniforms, first_thread, here) << shift;
+            }
+        }
+        let (first, end) = set_masks(cta, &group);
+        self.enter(cta, state as u32, first, end)?;
+        Ok(group)
+    }
+
+    /// The state to enter next: the first in the program, so that lanes behind catch up; or any, with a single gang, in a
+    /// random schedule.
+    fn choose(&mut self, cta: &Cta, pending: &WarpMasks) -> (usize, Option<u32>) {
+        let states = cta.lane_states.slice();
+        if let Some(rng) = &mut self.rng {
+            let n = pending.iter().map(|lanes| lanes.count_ones()).sum();
+            let thread = threads(pending).nth(rng.below(n) as usize).expect("the number is below the count");
+            return (point_number(states[thread as usize]), Some(thread / cta.layout.gang));
+        }
+        let state = threads(pending).map(|thread| point_number(states[thread as usize])).min();
+        (state.expect("there are pending lanes"), None)
+    }
+
+    /// Puts lanes that have just stopped in their sets. Returns whether any did more than yield.
+    fn sort_stopped(&mut self, cta: &mut Cta, stopped: &WarpMasks) -> Result<bool, LaunchError> {
+        let mut progress = false;
+        for thread in threads(stopped) {
+            let (warp, bit) = (thread as usize / WARP, 1 << (thread % 32));
+            let state = cta.lane_states.slice()[thread as usize];
+            if state == LaneState::EXITED {
+                cta.lanes.live[warp] &= !bit;
+                progress = true;
+                continue;
+            }
+            let point = &self.grid.kernel.resume_points[point_number(state)];
+            match point.kind {
+                ResumeKind::Ready => cta.lanes.ready[warp] |= bit,
+                ResumeKind::Yield => cta.lanes.yielded[warp] |= bit,
+                ResumeKind::Warp { .. } => cta.lanes.in_warp_op[warp] |= bit,
+                ResumeKind::Barrier { op, .. } => self.arrive(cta, op, point, thread)?,
+            }
+            progress |= point.kind != ResumeKind::Yield;
+        }
+        Ok(progress)
+    }
+
+    fn arrive(&self, cta: &mut Cta, op: BarrierOp, point: &ResumePoint, thread: u32) -> Result<(), LaunchError> {
+        let (id, count, _) = barrier_operands(op, point);
+        let read = |operand| cta.layout.read(cta.slots.slice(), thread, operand);
+        let (id, count) = (read(id), read(count) as u32);
+        if id >= N_BARRIERS as u64 {
+            return Err(report::bad_barrier(self.grid, cta, thread, point.loc, id));
+        }
+        let (warp, bit) = (thread as usize / WARP, 1 << (thread % 32));
+        cta.lanes.barriers[id as usize].arrive(op, warp, bit, count);
+        cta.lanes.active_barriers |= 1 << id;
+        if op == BarrierOp::Arrive {
+            cta.lanes.ready[warp] |= bit;
+        }
+        Ok(())
+    }
+
+    /// Lets lanes go on whose warp operation or barrier has become complete by the stopping of `stopped`.
+    fn settle(&mut self, cta: &mut Cta, stopped: &WarpMasks) {
+        for (warp, &lanes) in stopped.iter().enumerate().take(cta.lanes.n_warps) {
+            if lanes != 0 && cta.lanes.in_warp_op[warp] != 0 {
+                self.meet_synchronised(cta, warp);
+            }
+        }
+        for id in 0..N_BARRIERS {
+            if cta.lanes.active_barriers >> id & 1 != 0 {
+                self.complete_barrier(cta, id);
+            }
+        }
+    }
+
+    fn complete_barrier(&mut self, cta: &mut Cta, id: usize) {
+        let n_warps = cta.lanes.n_warps;
+        loop {
+            let Lanes { barriers, live, .. } = &mut *cta.lanes;
+            let Some(released) = barriers[id].complete(&live[..n_warps]) else { break };
+            self.reduce(cta, &released);
+            for (ready, released) in cta.lanes.ready.iter_mut().zip(released) {
+                *ready |= released;
+            }
+        }
+        if cta.lanes.barriers[id].is_idle() {
+            cta.lanes.active_barriers &= !(1 << id);
+        }
+    }
+
+    /// Gives lanes that leave a barrier the results of its reduction, if it is one.
+    fn reduce(&self, cta: &mut Cta, released: &WarpMasks) {
+        let points = &self.grid.kernel.resume_points;
+        let point_of = |cta: &Cta, thread: u32| &points[point_number(cta.lane_states.slice()[thread as usize])];
+        let pred = |cta: &Cta, thread: u32| match point_of(cta, thread) {
+            point @ ResumePoint { kind: ResumeKind::Barrier { op, .. }, .. } => {
+                let operand = barrier_operands(*op, point).2?;
+                Some(cta.layout.read(cta.slots.slice(), thread, operand) & 1)
+            }
+            _ => None,
+        };
+        let preds = || threads(released).filter_map(|thread| pred(cta, thread));
+        let (count, popc) = (preds().count() as u64, preds().sum::<u64>());
+        if count == 0 {
+            return;
+        }
+        for thread in threads(released) {
+            let point = point_of(cta, thread);
+            let value = match point.kind {
+                ResumeKind::Barrier { op: BarrierOp::RedPopc, .. } => popc,
+                ResumeKind::Barrier { op: BarrierOp::RedAnd, .. } => u64::from(popc == count),
+                ResumeKind::Barrier { op: BarrierOp::RedOr, .. } => u64::from(popc != 0),
+                ResumeKind::Barrier { op: BarrierOp::Sync | BarrierOp::Arrive, .. }
+                | ResumeKind::Ready
+                | ResumeKind::Yield
+                | ResumeKind::Warp { .. } => continue,
+            };
+            if let Some(&(offset, ty)) = point.results.first() {
+                cta.layout.write(cta.slots.slice_mut(), thread, offset, ty, value);
+            }
+        }
+    }
+
+    /// [`Runner::reduce`] for all lanes in the masks, at one point.
+    pub(super) fn reduce_together(&self, cta: &mut Cta, point: u32) {
+        let point = &self.grid.kernel.resume_points[point as usize];
+        if matches!(point.kind, ResumeKind::Barrier { .. }) && !point.results.is_empty() {
+            let live = live_lanes(cta);
+            self.reduce(cta, &live);
+        }
+    }
+
+    /// All live lanes wait at one warp operation: completes it if every warp's lanes are what it waits for.
+    pub(super) fn warps_together(&self, cta: &mut Cta, point: u32) -> bool {
+        let point = &self.grid.kernel.resume_points[point as usize];
+        let ResumeKind::Warp { op, sync, ty } = point.kind else { return false };
+        let live = live_lanes(cta);
+        let complete = |warp: usize| {
+            let Some(members) = point.operands.last().copied().filter(|_| sync) else { return true };
+            let mask = |lane| member_mask(cta, warp as u32 * 32 + lane, members);
+            let first = mask(live[warp].trailing_zeros());
+            live[warp] & !first == 0 && (matches!(members, Operand::Const(_)) || lanes(live[warp]).all(|l| mask(l) == first))
+        };
+        let n_warps = cta.n_threads.div_ceil(32) as usize;
+        if !(0..n_warps).all(|warp| live[warp] == 0 || complete(warp)) {
+            return false;
+        }
+        for (warp, &group) in live.iter().enumerate().take(n_warps) {
+            self.exchange(cta, warp, group, op, ty);
+        }
+        true
+    }
+
+    /// Completes the `.sync` operations of a warp for which all members that have not ended have arrived.
+    fn meet_synchronised(&mut self, cta: &mut Cta, warp: usize) {
+        let mut rest = cta.lanes.in_warp_op[warp];
+        while rest != 0 {
+            let first = rest.trailing_zeros();
+            let Some(meeting) = self.meeting(cta, warp, first) else {
+                rest &= !(1 << first);
+                continue;
+            };
+            let same = |&lane: &u32| self.meeting(cta, warp, lane) == Some(meeting);
+            let group = lanes(rest).filter(same).fold(0, |group, lane| group | 1 << lane);
+            rest &= !group;
+            if meeting.members & cta.lanes.live[warp] & !group == 0 {
+                self.exchange(cta, warp, group, meeting.op, meeting.ty);
+                cta.lanes.in_warp_op[warp] &= !group;
+                cta.lanes.ready[warp] |= group;
+            }
+        }
+    }
+
+    /// The meeting that a waiting lane is in, if its operation is a `.sync` one.
+    fn meeting(&self, cta: &Cta, warp: usize, lane: u32) -> Option<Meeting> {
+        let thread = warp as u32 * 32 + lane;
+        let point = &self.grid.kernel.resume_points[point_number(cta.lane_states.slice()[thread as usize])];
+        match point.kind {
+            ResumeKind::Warp { op, sync: true, ty } => {
+                let members = member_mask(cta, thread, *point.operands.last()?);
+                Some(Meeting { op, ty, members })
+            }
+            ResumeKind::Warp { sync: false, .. } | ResumeKind::Ready | ResumeKind::Yield | ResumeKind::Barrier { .. } => None,
+        }
+    }
+
+    /// Completes an operation without `.sync` for the lanes of a warp that wait at the same instruction, once no lane of
+    /// the warp can run. Of several such instructions the first in the program goes first: lanes behind it are the ones
+    /// that the others would have waited for under lockstep.
+    fn meet_unsynchronised(&mut self, cta: &mut Cta, warp: usize) -> bool {
+        if cta.lanes.ready[warp] != 0 || cta.lanes.in_warp_op[warp] == 0 {
+            return false;
+        }
+        let states = cta.lane_states.slice();
+        let state = |lane: u32| point_number(states[warp * WARP + lane as usize]);
+        let waiting = || lanes(cta.lanes.in_warp_op[warp]).filter(|&lane| self.meeting(cta, warp, lane).is_none());
+        let Some(number) = waiting().map(state).min() else { return false };
+        let group = waiting().filter(|&lane| state(lane) == number).fold(0, |group, lane| group | 1 << lane);
+        let ResumeKind::Warp { op, ty, .. } = self.grid.kernel.resume_points[number].kind else { return false };
+        self.exchange(cta, warp, group, op, ty);
+        cta.lanes.in_warp_op[warp] &= !group;
+        cta.lanes.ready[warp] |= group;
+        true
+    }
+
+    /// Computes a warp operation for the lanes of `group`, each with the slots of its own resume point.
+    fn exchange(&self, cta: &mut Cta, warp: usize, group: u32, op: WarpOp, ty: Type) {
+        let points = &self.grid.kernel.resume_points;
+        let n_args = op.n_args();
+        let mut args = [[0; WARP]; 3];
+        let thread = |lane: u32| warp as u32 * 32 + lane;
+        let point_of = |cta: &Cta, lane| &points[point_number(cta.lane_states.slice()[thread(lane) as usize])];
+        for lane in lanes(group) {
+            let operands = point_of(cta, lane).operands.iter().take(n_args);
+            for (arg, &operand) in args.iter_mut().zip(operands) {
+                arg[lane as usize] = cta.layout.read(cta.slots.slice(), thread(lane), operand);
+            }
+        }
+        let results = warp::compute(op, ty, group, &args[..n_args]);
+        for lane in lanes(group) {
+            for (values, &(offset, ty)) in results.iter().zip(&point_of(cta, lane).results) {
+                cta.layout.write(cta.slots.slice_mut(), thread(lane), offset, ty, values[lane as usize]);
+            }
+        }
+    }
+}
+
+fn member_mask(cta: &Cta, thread: u32, operand: Operand) -> u32 {
+    cta.layout.read(cta.slots.slice(), thread, operand) as u32
+}
+
+/// The threads in a set, ascending.
+pub(super) fn threads(set: &WarpMasks) -> impl Iterator<Item = u32> {
+    set.iter().enumerate().flat_map(|(warp, &mask)| lanes(mask).map(move |lane| warp as u32 * 32 + lane))
+}
+
+/// A gang's warp, the position of its first lane there, and a mask of its width.
+fn gang_lanes(cta: &Cta, gang: u32) -> (usize, u32, u32) {
+    let first = gang * cta.layout.gang;
+    ((first / 32) as usize, first % 32, super::cta::low_bits(cta.layout.gang))
+}
+
+/// Makes the gangs' masks hold a set of lanes; returns the range of gangs that have any.
+fn set_masks(cta: &mut Cta, set: &WarpMasks) -> (u32, u32) {
+    let (mut first, mut end) = (cta.n_gangs, 0);
+    for gang in 0..cta.n_gangs {
+        let (warp, shift, full) = gang_lanes(cta, gang);
+        let mask = (set[warp] >> shift) & full;
+        cta.masks.slice_mut()[gang as usize] = mask;
+        if mask != 0 {
+            first = first.min(gang);
+            end = gang + 1;
+        }
+    }
+    (first, end)
+}
+
+/// The lanes in the gangs' masks.
+fn live_lanes(cta: &Cta) -> WarpMasks {
+    let mut set = [0; MAX_WARPS];
+    for gang in 0..cta.n_gangs {
+        let (warp, shift, _) = gang_lanes(cta, gang);
+        set[warp] |= cta.masks.slice()[gang as usize] << shift;
+    }
+    set
+}

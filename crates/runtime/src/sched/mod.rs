@@ -1,0 +1,181 @@
+//! The CTA scheduler: enters compiled code for the lanes that can run, and lets waiting lanes go on when what they wait for
+//! has happened.
+//!
+//! ```text
+//!            all live lanes stop at one point that all may leave
+//!              +-----------------------------+
+//!              v                             |
+//! start --> Together --enter all gangs--> examine --otherwise--> LaneWise --round--> LaneWise ...
+//!              ^                                                     |
+//!              +------------- all live lanes are ready at one point -+
+//! ```
+//!
+//! * **Together** is the common case and costs one pass over the lane states per barrier.
+//! * **LaneWise** keeps sets of lanes per warp ([`lanes`]). A *round* enters every lane that was ready at its start once, in
+//!   groups that stand at the same state with the same uniform values; so no lane starves, however others spin.
+//! * A CTA whose lanes only yield is put aside after some rounds ([`Outcome::Spinning`]), because what they wait for may be
+//!   the doing of a CTA that has not started. If no lane can run at all, that is a deadlock, reported as such.
+
+pub(crate) mod barrier;
+pub(crate) mod cta;
+pub(crate) mod lanes;
+pub(crate) mod report;
+pub(crate) mod slots;
+pub(crate) mod warp;
+
+mod lane_wise;
+mod together;
+
+#[cfg(test)]
+mod tests;
+
+use ptxjit_codegen::{LaneState, Operand, ResumeKind, ResumePoint};
+use ptxjit_ir::BarrierOp;
+
+use crate::error::LaunchError;
+use crate::grid::Grid;
+use crate::worker::{Entered, Worker};
+use cta::{Cta, Phase};
+
+/// How far a CTA got.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// All threads have ended.
+    Done,
+    /// For a while all that could run only yielded.
+    Spinning,
+}
+
+/// A source of arbitrary but reproducible choices (SplitMix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    /// A source whose choices depend on nothing but `seed`.
+    pub(crate) fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub(crate) fn below(&mut self, n: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((z ^ (z >> 31)) >> 32) * u64::from(n) >> 32) as u32
+    }
+}
+
+/// Runs CTAs of one launch on one thread.
+pub(crate) struct Runner<'a> {
+    pub(crate) grid: &'a Grid,
+    pub(crate) worker: Worker,
+    /// Chooses the order of gangs and groups, if the schedule is a random one.
+    pub(crate) rng: Option<Rng>,
+}
+
+impl Runner<'_> {
+    /// Runs a started CTA until it is done or has only yielded for `patience` rounds on end; says whether any lane got further.
+    pub(crate) fn run(&mut self, cta: &mut Cta, patience: u32) -> Result<(Outcome, bool), LaunchError> {
+        let (mut idle_rounds, mut any_progress) = (0, false);
+        loop {
+            let progress = match cta.phase {
+                Phase::Together(state) => self.step_together(cta, state)?,
+                Phase::LaneWise => self.round(cta)?,
+            };
+            match progress {
+                Progress::Done => return Ok((Outcome::Done, true)),
+                Progress::Some => (idle_rounds, any_progress) = (0, true),
+                Progress::OnlyYields => {
+                    idle_rounds += 1;
+                    if idle_rounds >= patience {
+                        return Ok((Outcome::Spinning, any_progress));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Enters the gangs in the range whose masks are not zero.
+    #[expect(unsafe_code, reason = "enters compiled code")]
+    fn enter(&mut self, cta: &mut Cta, state: u32, first_gang: u32, end_gang: u32) -> Result<(), LaunchError> {
+        if self.grid.is_stopped() {
+            return Err(self.grid.stop_error());
+        }
+        let ctx = cta.ctx_ptr();
+        // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into its buffers is held here.
+        match unsafe { self.worker.enter(self.grid.kernel.enter, ctx, state, first_gang, end_gang) } {
+            Entered::Ok => Ok(()),
+            Entered::Stopped => Err(report::stopped(self.grid, cta)),
+            Entered::Signal(signal) => Err(report::signal(self.grid, cta, signal)),
+        }
+    }
+}
+
+/// What a step did.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Progress {
+    /// All threads have ended.
+    Done,
+    /// Some lane got further.
+    Some,
+    /// Every lane that ran has yielded.
+    OnlyYields,
+}
+
+/// The number of the resume point in a lane's state; not for lanes that have ended.
+fn point_number(state: u16) -> usize {
+    usize::from(state & !LaneState::PARTIAL)
+}
+
+/// The operands of a barrier: id, count, predicate.
+fn barrier_operands(op: BarrierOp, point: &ResumePoint) -> (Operand, Operand, Option<Operand>) {
+    let id = point.operands.first().copied().unwrap_or(Operand::Const(0));
+    let (count, pred) = match op {
+        BarrierOp::Sync | BarrierOp::Arrive => (point.operands.get(1), None),
+        BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
+            let pred = point.operands.last().copied();
+            (point.operands.get(1).filter(|_| point.operands.len() > 2), pred)
+        }
+    };
+    (id, count.copied().unwrap_or(Operand::Const(0)), pred)
+}
+
+/// What [`together`] may do when all live lanes wait at a point.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Shortcut {
+    /// Only what the lane-wise scheduler does.
+    None,
+    /// They may all go on.
+    Go,
+    /// They may all go on, and have yielded.
+    Yield,
+    /// A barrier of all threads; they may all go on.
+    Barrier,
+    /// A barrier whose count is that of the whole CTA: as long as no thread has ended they may all go on.
+    CountedBarrier,
+    /// A warp operation; each warp's lanes may go on if they are all that the operation waits for.
+    Warp,
+}
+
+/// Finds the shortcut for each resume point of a kernel, for CTAs of `n_warps` warps.
+pub(crate) fn shortcuts(points: &[ResumePoint], n_warps: u32) -> Vec<Shortcut> {
+    points.iter().map(|point| shortcut(point, n_warps)).collect()
+}
+
+fn shortcut(point: &ResumePoint, n_warps: u32) -> Shortcut {
+    let op = match point.kind {
+        ResumeKind::Ready => return Shortcut::Go,
+        ResumeKind::Yield => return Shortcut::Yield,
+        ResumeKind::Warp { .. } => return Shortcut::Warp,
+        ResumeKind::Barrier { op: BarrierOp::Arrive, .. } => return Shortcut::None,
+        ResumeKind::Barrier { op, .. } => op,
+    };
+    match barrier_operands(op, point) {
+        (Operand::Const(0..16), Operand::Const(0), _) => Shortcut::Barrier,
+        (Operand::Const(0..16), Operand::Const(count), _) if count.div_ceil(32) == u64::from(n_warps) => {
+            Shortcut::CountedBarrier
+        }
+        (Operand::Const(_) | Operand::Slot { .. }, Operand::Const(_) | Operand::Slot { .. }, _) => Shortcut::None,
+    }
+}

@@ -1,0 +1,132 @@
+//! Turns what stopped a CTA into an error that names the kernel, the CTA, the threads and the PTX statement.
+
+use ptxjit_codegen::{FaultKind, LaneState, Operand, ResumeKind, ResumePoint};
+use ptxjit_ir::{BarrierOp, SrcLoc};
+
+use super::barrier::{N_BARRIERS, WarpMasks};
+use super::cta::Cta;
+use super::lane_wise::threads;
+use super::{barrier_operands, point_number};
+use crate::error::{Deadlock, LaunchError, Threads, Trap, TrapCause, WaitingGroup};
+use crate::fault::{Signal, SignalKind};
+use crate::grid::Grid;
+
+/// Compiled code returned 1.
+pub(crate) fn stopped(grid: &Grid, cta: &Cta) -> LaunchError {
+    let ctx = cta.ctx();
+    let kinds = [
+        FaultKind::None,
+        FaultKind::BadAddress,
+        FaultKind::Trap,
+        FaultKind::Unreachable,
+        FaultKind::StackOverflow,
+        FaultKind::BadCallTarget,
+        FaultKind::Runtime,
+        FaultKind::Cancelled,
+    ];
+    let kind = kinds.into_iter().find(|&kind| kind as u32 == ctx.fault_kind).unwrap_or(FaultKind::None);
+    let cause = match kind {
+        FaultKind::BadAddress => bad_address(grid, cta, Some(ctx.fault_addr)),
+        FaultKind::Trap => TrapCause::Trap,
+        FaultKind::Unreachable => TrapCause::Unreachable,
+        FaultKind::StackOverflow => TrapCause::StackOverflow { limit: cta.local_limit() },
+        FaultKind::BadCallTarget => TrapCause::BadCallTarget,
+        FaultKind::None | FaultKind::Runtime | FaultKind::Cancelled => return grid.stop_error(),
+    };
+    let threads = gang_threads(cta, ctx.fault_gang, ctx.fault_mask);
+    trap(grid, cta, cause, threads, Some(SrcLoc(ctx.fault_loc)))
+}
+
+/// A signal ended an entry.
+pub(crate) fn signal(grid: &Grid, cta: &Cta, signal: Signal) -> LaunchError {
+    let cause = match signal.kind {
+        SignalKind::Stop => return grid.stop_error(),
+        SignalKind::Access => bad_address(grid, cta, signal.addr),
+        SignalKind::NativeStack => TrapCause::StackOverflow { limit: cta.local_limit() },
+        SignalKind::Illegal => TrapCause::Unreachable,
+        SignalKind::Arithmetic => TrapCause::Arithmetic,
+    };
+    let threads = gang_threads(cta, cta.ctx().current_gang, cta.ctx().current_mask);
+    trap(grid, cta, cause, threads, grid.kernel.loc_of(signal.pc))
+}
+
+/// A lane named a barrier that does not exist.
+pub(crate) fn bad_barrier(grid: &Grid, cta: &Cta, thread: u32, loc: SrcLoc, id: u64) -> LaunchError {
+    trap(grid, cta, TrapCause::BadBarrier { id }, named([thread].into_iter(), cta), Some(loc))
+}
+
+fn trap(grid: &Grid, cta: &Cta, cause: TrapCause, threads: Threads, loc: Option<SrcLoc>) -> LaunchError {
+    let (kernel, ctaid) = (grid.name.clone(), cta.ctx().ctaid);
+    LaunchError::Trap(Box::new(Trap { cause, kernel, ctaid, threads, loc }))
+}
+
+fn bad_address(grid: &Grid, cta: &Cta, addr: Option<u64>) -> TrapCause {
+    let describe = |addr| crate::view::describe(grid, cta.ctx(), addr);
+    let note = addr.map_or_else(|| "no address of device memory".to_owned(), describe);
+    TrapCause::BadAddress { addr, note }
+}
+
+fn gang_threads(cta: &Cta, gang: u32, mask: u32) -> Threads {
+    let first = gang * cta.layout.gang;
+    named(super::warp::lanes(mask).map(|lane| first + lane), cta)
+}
+
+fn named(threads: impl Iterator<Item = u32> + Clone, cta: &Cta) -> Threads {
+    let first = threads.clone().next().unwrap_or(0);
+    let last = threads.clone().last().unwrap_or(0);
+    Threads { first: cta.tid(first), last: cta.tid(last), count: threads.count() as u32 }
+}
+
+/// No lane can run and some have not ended.
+pub(crate) fn deadlock(grid: &Grid, cta: &Cta) -> LaunchError {
+    let mut groups: Vec<(String, SrcLoc, WarpMasks)> = Vec::new();
+    for thread in threads(&cta.lanes.live) {
+        let state = cta.lane_states.slice()[thread as usize];
+        if state == LaneState::EXITED {
+            continue;
+        }
+        let point = &grid.kernel.resume_points[point_number(state)];
+        let what = waits_for(cta, thread, point);
+        let bit = 1 << (thread % 32);
+        match groups.iter_mut().find(|(other, loc, _)| *other == what && *loc == point.loc) {
+            Some((_, _, set)) => set[thread as usize / 32] |= bit,
+            None => {
+                let mut set = [0; 32];
+                set[thread as usize / 32] = bit;
+                groups.push((what, point.loc, set));
+            }
+        }
+    }
+    let n_live: u32 = cta.lanes.live.iter().map(|lanes| lanes.count_ones()).sum();
+    let group = |(what, loc, set): (String, SrcLoc, WarpMasks)| {
+        let waiting: Vec<u32> = threads(&set).collect();
+        WaitingGroup { what, loc, threads: named(waiting.into_iter(), cta) }
+    };
+    LaunchError::Deadlock(Box::new(Deadlock {
+        kernel: grid.name.clone(),
+        ctaid: cta.ctx().ctaid,
+        groups: groups.into_iter().map(group).collect(),
+        n_exited: cta.n_threads - n_live,
+    }))
+}
+
+fn waits_for(cta: &Cta, thread: u32, point: &ResumePoint) -> String {
+    let read = |operand: Operand| cta.layout.read(cta.slots.slice(), thread, operand);
+    match point.kind {
+        ResumeKind::Ready | ResumeKind::Yield => "a point that it may leave".into(),
+        ResumeKind::Barrier { op, aligned } => {
+            let id = read(barrier_operands(op, point).0) as usize % N_BARRIERS;
+            let name = barrier_name(op, aligned);
+            let (expected, here) = cta.lanes.barriers[id].progress(&cta.lanes.live[..cta.lanes.n_warps]);
+            format!("`{name}` on barrier {id} ({here} of {expected} threads have arrived)")
+        }
+        ResumeKind::Warp { op, sync, .. } => match point.operands.last().filter(|_| sync) {
+            Some(&members) => format!("`{op}` with member mask {:#010x}", read(members)),
+            None => format!("`{op}`"),
+        },
+    }
+}
+
+fn barrier_name(op: BarrierOp, aligned: bool) -> String {
+    format!("{}.{op}", if aligned { "bar" } else { "barrier" })
+}

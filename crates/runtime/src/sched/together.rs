@@ -1,0 +1,108 @@
+//! The common case: all live lanes of a CTA run and stop together.
+
+use ptxjit_codegen::LaneState;
+use ptxjit_ir::Type;
+
+use super::cta::{Cta, Phase, low_bits};
+use super::{Progress, Runner, Shortcut, point_number};
+use crate::error::LaunchError;
+
+/// What the lane states of a CTA look like after an entry.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Stopped {
+    /// All have ended.
+    Done,
+    /// All that have not ended wait here, and may be resumed with the masks as they are now.
+    At(u32),
+    /// Anything else.
+    Apart,
+}
+
+impl Runner<'_> {
+    /// Enters all gangs at `state` and sees where the lanes stop.
+    pub(super) fn step_together(&mut self, cta: &mut Cta, state: u32) -> Result<Progress, LaunchError> {
+        self.enter(cta, state, 0, cta.n_gangs)?;
+        let next = match self.examine(cta) {
+            Stopped::Done => return Ok(Progress::Done),
+            Stopped::Apart => {
+                self.go_lane_wise(cta)?;
+                return Ok(Progress::Some);
+            }
+            Stopped::At(next) => next,
+        };
+        let (may_go, progress) = match self.grid.shortcuts[next as usize] {
+            Shortcut::None => (false, Progress::Some),
+            Shortcut::Go => (true, Progress::Some),
+            Shortcut::Yield => (true, Progress::OnlyYields),
+            Shortcut::Barrier => (true, Progress::Some),
+            Shortcut::CountedBarrier => (cta.n_exited == 0, Progress::Some),
+            Shortcut::Warp => (self.warps_together(cta, next), Progress::Some),
+        };
+        if may_go {
+            self.reduce_together(cta, next);
+            cta.phase = Phase::Together(next);
+        } else {
+            self.go_lane_wise(cta)?;
+        }
+        Ok(progress)
+    }
+
+    /// Looks at the lane states; brings `masks` up to date if lanes have ended.
+    fn examine(&self, cta: &mut Cta) -> Stopped {
+        let states = &cta.lane_states.slice()[..cta.n_threads as usize];
+        let Some(&first) = states.iter().find(|&&state| state != LaneState::EXITED) else { return Stopped::Done };
+        // One pass without branches: what differs from the first waiting lane, and how many have ended.
+        let (differs, n_exited) = states.iter().fold((0u16, 0u16), |(differs, n_exited), &state| {
+            let exited = u16::from(state == LaneState::EXITED);
+            (differs | ((state ^ first) & exited.wrapping_sub(1)), n_exited + exited)
+        });
+        let partial = differs & LaneState::PARTIAL != 0 || first & LaneState::PARTIAL != 0;
+        if differs & !LaneState::PARTIAL != 0 {
+            return Stopped::Apart;
+        }
+        let next = point_number(first);
+        if u32::from(n_exited) != cta.n_exited {
+            cta.n_exited = u32::from(n_exited);
+            refresh_masks(cta);
+        }
+        if partial && !self.gangs_agree(cta, next) {
+            return Stopped::Apart;
+        }
+        Stopped::At(next as u32)
+    }
+
+    /// Whether the lanes in each gang's mask hold equal uniforms of a point.
+    pub(super) fn gangs_agree(&self, cta: &Cta, point: usize) -> bool {
+        let uniforms = &self.grid.kernel.resume_points[point].uniforms;
+        let masks = &cta.masks.slice()[..cta.n_gangs as usize];
+        masks.iter().enumerate().all(|(gang, &mask)| {
+            let first_thread = gang as u32 * cta.layout.gang;
+            mask == 0 || agreeing(cta, uniforms, first_thread, mask) == mask
+        })
+    }
+}
+
+/// The lanes of `mask`, counted from `first_thread`, whose uniforms equal those of the lowest lane.
+pub(super) fn agreeing(cta: &Cta, uniforms: &[(u32, Type)], first_thread: u32, mask: u32) -> u32 {
+    let slots = cta.slots.slice();
+    let lowest = first_thread + mask.trailing_zeros();
+    let agrees = |lane: &u32| {
+        uniforms.iter().all(|&(offset, ty)| {
+            let value = |thread| cta.layout.bytes(slots, thread, offset, ty);
+            value(first_thread + lane) == value(lowest)
+        })
+    };
+    super::warp::lanes(mask).filter(agrees).fold(0, |lanes, lane| lanes | 1 << lane)
+}
+
+/// Makes the masks hold the lanes that have not ended.
+fn refresh_masks(cta: &mut Cta) {
+    let gang = cta.layout.gang as usize;
+    let (n_threads, n_gangs) = (cta.n_threads as usize, cta.n_gangs as usize);
+    let states = cta.lane_states.slice()[..n_threads].chunks(gang);
+    for (mask, states) in cta.masks.slice_mut()[..n_gangs].iter_mut().zip(states) {
+        let live = |(lane, &state): (usize, &u16)| u32::from(state != LaneState::EXITED) << lane;
+        *mask = states.iter().enumerate().map(live).fold(0, |mask, bit| mask | bit);
+        debug_assert_eq!(*mask & !low_bits(gang as u32), 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! What warp operations compute, from operands captured when the lanes arrived.
+
+use ptxjit_ir::{Type, WarpOp};
+
+/// Lanes of a warp.
+pub(crate) const WARP: usize = 32;
+
+/// One value per lane.
+pub(crate) type Lanes = [u64; WARP];
+
+/// Results of an operation: up to two values per lane.
+pub(crate) type Results = [Lanes; 2];
+
+/// Computes `op` over the lanes in `group`, which all have arrived; lanes outside it are ignored. Operands are in the
+/// op's order, without the member mask.
+pub(crate) fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes]) -> Results {
+    let zeros = [0; WARP];
+    let a = args.first().unwrap_or(&zeros);
+    match op {
+        WarpOp::ShflUp => shuffle(group, args, |s| (s.lane.wrapping_sub(s.amount), s.lane >= s.amount + s.max_lane)),
+        WarpOp::ShflDown => shuffle(group, args, |s| (s.lane + s.amount, s.lane + s.amount <= s.max_lane)),
+        WarpOp::ShflBfly => shuffle(group, args, |s| (s.lane ^ s.amount, s.lane ^ s.amount <= s.max_lane)),
+        WarpOp::ShflIdx => shuffle(group, args, |s| (s.indexed, s.indexed <= s.max_lane)),
+        WarpOp::VoteAll => same(ballot(a, group) == group),
+        WarpOp::VoteAny => same(ballot(a, group) != 0),
+        WarpOp::VoteUni => same(ballot(a, group) == group || ballot(a, group) == 0),
+        WarpOp::Ballot => all(u64::from(ballot(a, group))),
+        WarpOp::MatchAny => match_any(a, group, ty),
+        WarpOp::MatchAll => match_all(a, group, ty),
+        WarpOp::ReduxAdd => fold(a, group, 0, |x, y| x.wrapping_add(y)),
+        WarpOp::ReduxUmin => fold(a, group, u32::MAX, u32::min),
+        WarpOp::ReduxUmax => fold(a, group, 0, u32::max),
+        WarpOp::ReduxSmin => fold(a, group, i32::MAX as u32, |x, y| (x as i32).min(y as i32) as u32),
+        WarpOp::ReduxSmax => fold(a, group, i32::MIN as u32, |x, y| (x as i32).max(y as i32) as u32),
+        WarpOp::ReduxAnd => fold(a, group, u32::MAX, |x, y| x & y),
+        WarpOp::ReduxOr => fold(a, group, 0, |x, y| x | y),
+        WarpOp::ReduxXor => fold(a, group, 0, |x, y| x ^ y),
+        WarpOp::ReduxFmin => float_fold(a, group, |x| x, false),
+        WarpOp::ReduxFmax => float_fold(a, group, |x| -x, false),
+        WarpOp::ReduxFminNan => float_fold(a, group, |x| x, true),
+        WarpOp::ReduxFmaxNan => float_fold(a, group, |x| -x, true),
+        WarpOp::Elect => elect(group),
+        WarpOp::Sync => [zeros, zeros],
+        WarpOp::ActiveMask => all(u64::from(group)),
+    }
+}
+
+/// The lanes of `mask`, ascending.
+pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = u32> + Clone {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let lane = rest.trailing_zeros();
+        rest &= rest.checked_sub(1)?;
+        Some(lane)
+    })
+}
+
+fn all(value: u64) -> Results {
+    [[value; WARP], [0; WARP]]
+}
+
+fn same(value: bool) -> Results {
+    all(u64::from(value))
+}
+
+fn ballot(a: &Lanes, group: u32) -> u32 {
+    lanes(group).filter(|&lane| a[lane as usize] & 1 != 0).fold(0, |mask, lane| mask | 1 << lane)
+}
+
+/// The terms of `shfl`'s rule for one lane, named as in the ISA.
+struct Shuffle {
+    lane: u32,
+    amount: u32,
+    max_lane: u32,
+    /// Source lane of the `idx` form.
+    indexed: u32,
+}
+
+/// `shfl`: operands a, b, c; results the value and whether the source lane is in range. `source` gives the source lane
+/// and whether it is in range. A source lane that takes no part gives zero.
+fn shuffle(group: u32, args: &[Lanes], source: impl Fn(Shuffle) -> (u32, bool)) -> Results {
+    let [a, b, c] = args else { return [[0; WARP]; 2] };
+    let (mut value, mut in_range) = ([0; WARP], [0; WARP]);
+    for lane in lanes(group) {
+        let i = lane as usize;
+        let (amount, clamp, segment) = (b[i] as u32 & 31, c[i] as u32 & 31, (c[i] as u32 >> 8) & 31);
+        let max_lane = (lane & segment) | (clamp & !segment);
+        let indexed = (lane & segment) | (amount & !segment);
+        let (source, ok) = source(Shuffle { lane, amount, max_lane, indexed });
+        let source = if ok { source } else { lane };
+        value[i] = if (group >> source) & 1 != 0 { a[source as usize] } else { 0 };
+        in_range[i] = u64::from(ok);
+    }
+    [value, in_range]
+}
+
+fn match_any(a: &Lanes, group: u32, ty: Type) -> Results {
+    let mut result = [0; WARP];
+    for lane in lanes(group) {
+        let equal = |&other: &u32| (a[other as usize] ^ a[lane as usize]) & ty.mask() == 0;
+        result[lane as usize] = lanes(group).filter(equal).fold(0, |mask, other| mask | 1 << other);
+    }
+    [result, [0; WARP]]
+}
+
+fn match_all(a: &Lanes, group: u32, ty: Type) -> Results {
+    let first = a[group.trailing_zeros() as usize % WARP];
+    let equal = lanes(group).all(|lane| (a[lane as usize] ^ first) & ty.mask() == 0);
+    [[if equal { u64::from(group) } else { 0 }; WARP], [u64::from(equal); WARP]]
+}
+
+fn fold(a: &Lanes, group: u32, start: u32, f: impl Fn(u32, u32) -> u32) -> Results {
+    all(u64::from(lanes(group).fold(start, |sum, lane| f(sum, a[lane as usize] as u32))))
+}
+
+/// `redux.min.f32` over `key(x)`, an exact sign change or nothing: -0 is less than +0, NaNs lose or (`nan`) win.
+fn float_fold(a: &Lanes, group: u32, key: impl Fn(f32) -> f32, nan: bool) -> Results {
+    const CANONICAL_NAN: u64 = 0x7fff_ffff;
+    let values = || lanes(group).map(|lane| f32::from_bits(a[lane as usize] as u32));
+    if nan && values().any(f32::is_nan) {
+        return all(CANONICAL_NAN);
+    }
+    let least = values().filter(|x| !x.is_nan()).map(&key).min_by(f32::total_cmp);
+    all(least.map_or(CANONICAL_NAN, |x| u64::from(key(x).to_bits())))
+}
+
+fn elect(group: u32) -> Results {
+    let leader = group.trailing_zeros();
+    let mut is_leader = [0; WARP];
+    is_leader[leader as usize % WARP] = 1;
+    [[u64::from(leader); WARP], is_leader]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iota() -> Lanes {
+        std::array::from_fn(|lane| 100 + lane as u64)
+    }
+
+    #[test]
+    fn shuffles_follow_the_isa() {
+        let run = |op, b: u64, c: u64| compute(op, Type::B32, !0, &[iota(), [b; WARP], [c; WARP]]);
+        let [value, ok] = run(WarpOp::ShflUp, 1, 0);
+        assert_eq!((value[0], ok[0], value[1], ok[1]), (100, 0, 100, 1));
+        let [value, ok] = run(WarpOp::ShflDown, 2, 31);
+        assert_eq!((value[29], ok[29], value[30], ok[30]), (131, 1, 130, 0));
+        let [value, _] = run(WarpOp::ShflBfly, 16, 31);
+        assert_eq!((value[0], value[31]), (116, 115));
+        // Segments of 8: c = (32 - 8) << 8 | 31.
+        let [value, ok] = run(WarpOp::ShflIdx, 3, 0x181f);
+        assert_eq!((value[9], ok[9], value[31]), (111, 1, 127));
+        let [value, _] = run(WarpOp::ShflUp, 4, 0x1800);
+        assert_eq!((value[8], value[13]), (108, 109));
+        // Bits of b above 4 are ignored.
+        assert_eq!(run(WarpOp::ShflDown, 32, 31)[0], iota());
+    }
+
+    #[test]
+    fn votes_matches_and_reductions() {
+        let odd: Lanes = std::array::from_fn(|lane| lane as u64 & 1);
+        let group = 0xff00;
+        let first = |op, a: Lanes| compute(op, Type::B32, group, &[a])[0][9];
+        assert_eq!(first(WarpOp::Ballot, odd), 0xaa00);
+        assert_eq!((first(WarpOp::VoteAll, odd), first(WarpOp::VoteAny, odd), first(WarpOp::VoteUni, odd)), (0, 1, 0));
+        assert_eq!(first(WarpOp::MatchAny, odd), 0xaa00);
+        assert_eq!(first(WarpOp::MatchAll, odd), 0);
+        assert_eq!(compute(WarpOp::MatchAll, Type::B64, group, &[[u64::MAX; WARP]])[1][8], 1);
+        assert_eq!(first(WarpOp::ReduxAdd, iota()), (108..116).sum::<u64>());
+        let signed: Lanes = std::array::from_fn(|lane| (lane as u32).wrapping_sub(12) as u64);
+        assert_eq!((first(WarpOp::ReduxSmin, signed), first(WarpOp::ReduxUmin, signed)), (-4i32 as u32 as u64, 0));
+        let [leader, is_leader] = compute(WarpOp::Elect, Type::B32, group, &[]);
+        assert_eq!((leader[12], is_leader[8], is_leader[9]), (8, 1, 0));
+    }
+
+    #[test]
+    fn float_reductions_order_zeros_and_nans() {
+        let bits = |values: [f32; 4]| std::array::from_fn(|lane| u64::from(values[lane % 4].to_bits()));
+        let run = |op, values| compute(op, Type::B32, 0xf, &[bits(values)])[0][0];
+        assert_eq!(run(WarpOp::ReduxFmin, [0.0, -0.0, f32::NAN, 1.0]), u64::from((-0.0f32).to_bits()));
+        assert_eq!(run(WarpOp::ReduxFmax, [0.0, -0.0, f32::NAN, -1.0]), 0);
+        assert_eq!(run(WarpOp::ReduxFmaxNan, [0.0, -0.0, f32::NAN, -1.0]), 0x7fff_ffff);
+        assert_eq!(run(WarpOp::ReduxFmin, [f32::NAN; 4]), 0x7fff_ffff);
+        assert_eq!(run(WarpOp::ReduxFmax, [1.0, 7.5, -9.0, 2.0]), u64::from(7.5f32.to_bits()));
+    }
+}

@@ -1,0 +1,83 @@
+//! Device memory as one thread sees it: the global heap, and the windows that are its own.
+
+#![expect(unsafe_code, reason = "windows are read through addresses that were checked here")]
+
+use std::ops::Range;
+
+use ptxjit_codegen::CtaContext;
+
+use crate::grid::Grid;
+use crate::memory::Arena;
+
+/// Longest string that the runtime reads for a kernel.
+const MAX_STRING: usize = 1 << 20;
+
+/// See the module.
+pub(crate) struct View<'a> {
+    arena: &'a Arena,
+    windows: [Range<u64>; 4],
+}
+
+impl View<'_> {
+    /// What `thread` of a CTA sees.
+    pub(crate) fn new<'a>(grid: &'a Grid, ctx: &CtaContext, thread: u32) -> View<'a> {
+        let local = ctx.local_base + u64::from(thread) * ctx.local_stride;
+        let windows = [
+            ctx.shared_base..ctx.shared_base + u64::from(ctx.total_smem_size),
+            local..local + ctx.local_stride,
+            grid.consts.clone(),
+            grid.params.clone(),
+        ];
+        View { arena: &grid.arena, windows }
+    }
+
+    /// Whether the bytes lie in one of the windows.
+    pub(crate) fn in_window(&self, addr: u64, size: u64) -> bool {
+        self.windows.iter().any(|window| addr >= window.start && addr <= window.end && window.end - addr >= size)
+    }
+
+    /// Reads bytes by generic address, if the thread may.
+    pub(crate) fn read(&self, addr: u64, bytes: &mut [u8]) -> Option<()> {
+        if self.in_window(addr, bytes.len() as u64) {
+            // SAFETY: windows in use are committed, and a CTA's own are not changed while it runs.
+            unsafe { crate::memory::read_committed(addr, bytes) };
+            return Some(());
+        }
+        self.arena.read(addr, bytes).ok()
+    }
+
+    /// Reads a string that ends with a zero byte, without that byte.
+    pub(crate) fn c_string(&self, addr: u64) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        for offset in 0..MAX_STRING as u64 {
+            let mut byte = [0];
+            self.read(addr.checked_add(offset)?, &mut byte)?;
+            match byte[0] {
+                0 => return Some(text),
+                byte => text.push(byte),
+            }
+        }
+        None
+    }
+}
+
+/// Says in words what lies at an address that a thread of this CTA should not have accessed.
+pub(crate) fn describe(grid: &Grid, ctx: &CtaContext, addr: u64) -> String {
+    let local_len = ctx.local_stride * u64::from(ctx.n_threads);
+    let windows = [
+        ("shared", ctx.shared_base, u64::from(ctx.total_smem_size)),
+        ("local", ctx.local_base, local_len),
+        ("constant", grid.consts.start, grid.consts.end - grid.consts.start),
+        ("parameter", grid.params.start, grid.params.end - grid.params.start),
+    ];
+    /// As far as a 32-bit offset reaches.
+    const REACH: i64 = 1 << 31;
+    let near = windows.into_iter().filter(|&(.., len)| len != 0).find_map(|(name, base, len)| {
+        let offset = addr.wrapping_sub(base) as i64;
+        ((-REACH)..REACH).contains(&offset).then_some((name, offset, len))
+    });
+    match near {
+        Some((name, offset, len)) => format!("offset {offset} of {name} memory, which has {len} bytes"),
+        None => grid.arena.describe(addr),
+    }
+}
