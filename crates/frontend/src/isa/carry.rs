@@ -28,10 +28,10 @@ pub const TABLE: &[InstDesc] = &[
     inst("subc", &[D, A, B], subc).types(&[INT]).gates(GATES_PLAIN),
     inst("subc", &[D, A, B], subc).types(&[INT32_64]).with(&[Cc]).gates(GATES),
     inst("subc", &[D, A, B], sub_sat).types(&[&[S32]]).with(&[Sat]).gates(GATES_PLAIN),
-    inst("mad", &[D, A, B, C], mad).types(&[INT32_64]).with(&[Cc]).choose(&[&[Lo, Hi]]).gates(GATES_MAD),
-    inst("madc", &[D, A, B, C], madc).types(&[INT]).choose(&[&[Lo, Hi]]).gates(GATES_PLAIN_MAD),
-    inst("madc", &[D, A, B, C], madc).types(&[INT32_64]).with(&[Cc]).choose(&[&[Lo, Hi]]).gates(GATES_MAD),
-    inst("madc", &[D, A, B, C], mad_sat).types(&[&[S32]]).with(&[Hi, Sat]).gates(GATES_PLAIN_MAD),
+    inst("mad", &[D, A, B, C], mad).types(&[INT32_64]).with(&[Cc]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]).gates(GATES_MAD),
+    inst("madc", &[D, A, B, C], madc).types(&[INT]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]).gates(GATES_PLAIN_MAD),
+    inst("madc", &[D, A, B, C], madc).types(&[INT32_64]).with(&[Cc]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]).gates(GATES_MAD),
+    inst("madc", &[D, A, B, C], mad_sat).types(&[&[S32]]).with(&[Hi, Sat]).lead(&[Hi]).gates(GATES_PLAIN_MAD),
 ];
 
 /// The sum and whether it carries.

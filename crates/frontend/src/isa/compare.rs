@@ -79,12 +79,11 @@ const fn setp_rows(
 }
 
 const SETP_PAIR: [&[super::desc::Opd]; 2] = [&[DP.pair().sink(), A, B], &[DP.pair().sink(), A, B, PRED]];
-const SETP_SINGLE: [&[super::desc::Opd]; 2] = [&[DP.sink(), A, B], &[DP.sink(), A, B, PRED]];
 
 const SETP: [InstDesc; 2] = setp_rows(&[SCALAR], SETP_PAIR, GATES);
-const SETP_F16: [InstDesc; 2] = setp_rows(&[&[F16]], SETP_SINGLE, GATES_F16);
+const SETP_F16: [InstDesc; 2] = setp_rows(&[&[F16]], SETP_PAIR, GATES_F16);
 const SETP_F16X2: [InstDesc; 2] = setp_rows(&[&[F16x2]], SETP_PAIR, GATES_F16);
-const SETP_BF16: [InstDesc; 2] = setp_rows(&[&[Bf16]], SETP_SINGLE, GATES_BF16);
+const SETP_BF16: [InstDesc; 2] = setp_rows(&[&[Bf16]], SETP_PAIR, GATES_BF16);
 const SETP_BF16X2: [InstDesc; 2] = setp_rows(&[&[Bf16x2]], SETP_PAIR, GATES_BF16);
 
 /// The rows of these chapters.
@@ -145,7 +144,18 @@ fn check_comparison(inst: &Inst<'_>, ty: PtxType) -> Done {
 }
 
 fn check_setp<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
+    if matches!(inst.ty(0), F16 | Bf16) && has_second_destination(inst) {
+        return Err(inst.operand_error(0, format!("`{}` has a single destination, not `p|q`", inst.name)));
+    }
     check_comparison(inst, inst.ty(0))
+}
+
+/// Whether the destination is `p|q`, and `q` is more than `_`.
+fn has_second_destination(inst: &Inst<'_>) -> bool {
+    match inst.operand(0).map(|operand| &operand.kind) {
+        Some(OperandKind::Pair(pair)) => !matches!(pair[1].kind, OperandKind::Sink),
+        _ => false,
+    }
 }
 
 fn check_set<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
@@ -222,9 +232,8 @@ fn setp<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let truths = compare(t, inst, inst.ty(0))?;
     let with = t.src_opt(inst, 3)?;
     let p = combine(t, inst, truths[0], with);
-    let has_q = matches!(inst.operand(0).map(|operand| &operand.kind), Some(OperandKind::Pair(_)));
-    if !has_q {
-        return t.dst(inst, 0, p);
+    if !has_second_destination(inst) {
+        return t.dst_pair(inst, 0, p, p);
     }
     let q = match truths.get(1) {
         Some(&high) => high,

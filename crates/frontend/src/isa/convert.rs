@@ -86,7 +86,8 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[F32], &[Bf16]])
         .optional(&[ROUND, &[Ftz]])
         .gates(&[since(7, 1, 80), since(7, 8, 90).mods(&[Ftz])]),
-    inst("cvt", &[D, A.nth(1)], convert).types(&[&[F16], &[Bf16]]).choose(&[ROUND]).gates(GATES_BF16),
+    // Between these two, ptxas does without a rounding modifier.
+    inst("cvt", &[D, A.nth(1)], convert).types(&[&[F16], &[Bf16]]).optional(&[ROUND]).gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert).types(&[&[F64], &[Bf16]]).optional(&[ROUND]).gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert)
         .types(&[&[Tf32], &[F32]])
@@ -179,14 +180,16 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[&[Satfinite]])
         .optional(&[&[Relu]])
         .gates(GATES_RS),
-    inst("cvt", &[D.is(U32).or_wider(), A.nth(1), B.nth(1)], pack_ints)
+    inst("cvt", &[D.is(U32).or_wider(), A.nth(1).or_wider(), B.nth(1).or_wider()], pack_ints)
         .types(&[&[U16, S16], &[S32]])
         .with(&[Pack])
+        .lead(&[Pack])
         .choose(&[&[Sat]])
         .gates(&[since(6, 5, 72)]),
-    inst("cvt", &[D.is(U32).or_wider(), A.nth(1), B.nth(1), C.nth(2)], pack_ints)
+    inst("cvt", &[D.is(U32).or_wider(), A.nth(1).or_wider(), B.nth(1).or_wider(), C.nth(2).or_wider()], pack_ints)
         .types(&[&[U2, S2, U4, S4, U8, S8], &[S32], &[B32]])
         .with(&[Pack])
+        .lead(&[Pack])
         .choose(&[&[Sat]])
         .gates(&[since(6, 5, 72), since(6, 5, 75).types(&[U2, S2, U4, S4])]),
 ];

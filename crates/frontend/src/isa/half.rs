@@ -6,7 +6,7 @@ use ptxjit_ir::{CompareOp, FloatBinaryOp, IntBinaryOp, Type, Value};
 
 use crate::translate::{Inst, Translator};
 
-use super::common::{Done, clamp_result, fmt_of, lanewise, map3, mode_for};
+use super::common::{Done, ROUND, clamp_result, fmt_of, lanewise, map3, mode_for};
 use super::desc::{A, B, C, D, Gate, InstDesc, inst, since};
 use super::float::{abs, arithmetic, check_xorsign, ex2, max, min, neg, tanh};
 use super::modifiers::Mod;
@@ -38,7 +38,8 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[&[Rn]])
         .optional(&[&[Ftz], &[Sat, Relu]])
         .gates(&[since(4, 2, 53), since(7, 0, 80).mods(&[Relu])]),
-    inst("fma", &[D, A, B, C], fma).types(BF16S).choose(&[&[Rn]]).optional(&[&[Relu]]).gates(&[since(7, 0, 80)]),
+    // The ISA lists `.rn` only, but ptxas takes every rounding.
+    inst("fma", &[D, A, B, C], fma).types(BF16S).choose(&[ROUND]).optional(&[&[Relu]]).gates(&[since(7, 0, 80)]),
     // The ISA has no `.sat` here, but ptxas takes it.
     inst("fma", &[D, A, B, C], fma)
         .types(F16S)
@@ -49,7 +50,7 @@ pub const TABLE: &[InstDesc] = &[
     inst("fma", &[D, A, B, C], fma)
         .types(BF16S)
         .with(&[Oob])
-        .choose(&[&[Rn]])
+        .choose(&[ROUND])
         .optional(&[&[Relu]])
         .gates(&[since(8, 1, 90)]),
     inst("neg", &[D, A], neg).types(F16S).optional(&[&[Ftz]]).gates(&[since(6, 0, 53)]),

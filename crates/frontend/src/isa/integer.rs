@@ -23,14 +23,14 @@ pub const TABLE: &[InstDesc] = &[
     inst("add", &[D, A, B], add_x2).types(&[INT16X2]).gates(&[since(8, 0, 90)]),
     inst("sub", &[D, A, B], sub).types(&[INT]),
     inst("sub", &[D, A, B], sub).types(&[&[S32]]).with(&[Sat]),
-    inst("mul", &[D, A, B], mul).types(&[INT]).choose(&[&[Lo, Hi]]),
-    inst("mul", &[D.double(0), A, B], mul).types(&[INT16_32]).with(&[Wide]),
-    inst("mad", &[D, A, B, C], mad).types(&[INT]).choose(&[&[Lo, Hi]]),
-    inst("mad", &[D.double(0), A, B, C.double(0)], mad).types(&[INT16_32]).with(&[Wide]),
-    inst("mad", &[D, A, B, C], mad).types(&[&[S32]]).with(&[Hi, Sat]),
-    inst("mul24", &[D, A, B], mul24).types(&[INT32]).choose(&[&[Lo, Hi]]),
-    inst("mad24", &[D, A, B, C], mad24).types(&[INT32]).choose(&[&[Lo, Hi]]),
-    inst("mad24", &[D, A, B, C], mad24).types(&[&[S32]]).with(&[Hi, Sat]),
+    inst("mul", &[D, A, B], mul).types(&[INT]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]),
+    inst("mul", &[D.double(0), A, B], mul).types(&[INT16_32]).with(&[Wide]).lead(&[Wide]),
+    inst("mad", &[D, A, B, C], mad).types(&[INT]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]),
+    inst("mad", &[D.double(0), A, B, C.double(0)], mad).types(&[INT16_32]).with(&[Wide]).lead(&[Wide]),
+    inst("mad", &[D, A, B, C], mad).types(&[&[S32]]).with(&[Hi, Sat]).lead(&[Hi]),
+    inst("mul24", &[D, A, B], mul24).types(&[INT32]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]),
+    inst("mad24", &[D, A, B, C], mad24).types(&[INT32]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]),
+    inst("mad24", &[D, A, B, C], mad24).types(&[&[S32]]).with(&[Hi, Sat]).lead(&[Hi]),
     inst("sad", &[D, A, B, C], sad).types(&[INT]),
     inst("div", &[D, A, B], div).types(&[INT]),
     inst("rem", &[D, A, B], rem).types(&[INT]),
@@ -64,7 +64,7 @@ pub const TABLE: &[InstDesc] = &[
     inst("dp4a", &[D.is(U32), A, B.nth(1), C.is(U32)], dp4a).types(&[INT32, INT32]).gates(&[since(5, 0, 61)]),
     inst("dp2a", &[D.is(U32), A, B.nth(1), C.is(U32)], dp2a)
         .types(&[INT32, INT32])
-        .choose(&[&[Lo, Hi]])
+        .choose(&[&[Lo, Hi]]).lead(&[Lo, Hi])
         .gates(&[since(5, 0, 61)]),
 ];
 

@@ -30,7 +30,7 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[B32]])
         .choose(&[&[Or, And]])
         .gates(&[since(8, 2, 70)]),
-    inst("shf", &[D, A, B, COUNT], shf).types(&[&[B32]]).choose(&[&[L, R], &[Clamp, Wrap]]).gates(&[since(3, 1, 32)]),
+    inst("shf", &[D, A, B, COUNT], shf).types(&[&[B32]]).choose(&[&[L, R], &[Clamp, Wrap]]).lead(&[L, R]).gates(&[since(3, 1, 32)]),
     inst("shl", &[D, A, COUNT], shl).types(&[BITS]),
     inst("shr", &[D, A, COUNT], shr).types(&[SHIFT_RIGHT]),
 ];

@@ -111,10 +111,10 @@ fn check_merge<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     Ok(())
 }
 
+/// The unsigned comparisons: the second source must be unsigned.
 fn check_comparison<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let is_signed = inst.types.iter().any(|ty| ty.is_signed());
     match inst.pick(&[Mod::Lo, Mod::Ls, Mod::Hi, Mod::Hs]) {
-        Some(m) if is_signed => Err(inst.error(format!("`.{}` compares unsigned types only", m.name()))),
+        Some(m) if inst.ty(1).is_signed() => Err(inst.error(format!("`.{}` compares unsigned types only", m.name()))),
         Some(_) | None => Ok(()),
     }
 }
