@@ -1,4 +1,7 @@
-//! Help for unit tests: functions from edge lists, and a random number generator.
+//! Help for unit tests: functions from edge lists, random ones, and an interpreter to compare them.
+
+pub(crate) mod exec;
+pub(crate) mod random;
 
 use ptxjit_ir::{
     Block, BlockCall, Function, FunctionBuilder, FunctionKind, InstData, SpecialReg, Terminator,

@@ -120,7 +120,8 @@ fn fold(func: &Function, block: Block) -> Option<Terminator> {
     }
 }
 
-fn clear_unreachable(func: &mut Function, cfg: &Cfg) {
+/// Empties blocks out of reach.
+pub(crate) fn clear_unreachable(func: &mut Function, cfg: &Cfg) {
     for (block, data) in func.blocks.iter_mut() {
         if !cfg.is_reachable(block) {
             data.params.clear();

@@ -13,3 +13,5 @@ mod rewrite;
 pub mod simplify;
 pub mod sroa;
 mod ssa;
+#[cfg(test)]
+mod tests;

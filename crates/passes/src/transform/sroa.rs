@@ -20,6 +20,7 @@ use ptxjit_ir::{
 
 use crate::analysis::cfg::{self, Cfg};
 use crate::analysis::slots::{self, Slots};
+use crate::transform::cfg_cleanup::clear_unreachable;
 use crate::transform::rewrite::Aliases;
 use crate::transform::ssa::Variables;
 
@@ -35,6 +36,8 @@ pub fn run(func: &mut Function) -> bool {
     if plans.values().all(|plan| plan.pieces.is_empty()) {
         return changed;
     }
+    // New parameters are served by the branches in reach only.
+    clear_unreachable(func, &cfg);
     let types = plans
         .values()
         .flat_map(|plan| plan.pieces.iter().map(|piece| piece.ty))
