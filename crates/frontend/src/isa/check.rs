@@ -21,6 +21,8 @@ struct Written<'m> {
     types: SmallVec<[PtxType; 4]>,
     /// Not in any list; a row may still know them.
     extra: SmallVec<[ast::Modifier; 1]>,
+    /// The first modifier that is written twice.
+    twice: Option<ast::Modifier>,
     name: &'m str,
     n_operands: usize,
 }
@@ -29,6 +31,7 @@ struct Written<'m> {
 enum Mismatch {
     Unknown(ast::Modifier),
     Unexpected(Mod),
+    Twice(ast::Modifier),
     /// At most one of these may be written.
     Exclusive(Mod, Mod),
     Missing(&'static [Mod]),
@@ -44,7 +47,7 @@ pub(crate) fn resolve<'m>(t: &mut Translator<'m>, ast: &'m ast::Inst, span: Span
     if candidates.is_empty() {
         return Err(unknown_opcode(opcode, ast.opcode.span));
     }
-    let written = read_modifiers(t, ast)?;
+    let written = read_modifiers(t, ast);
     let desc = match candidates.iter().find(|row| mismatch(row, &written, t).is_none()) {
         Some(desc) => desc,
         None => return Err(no_row_fits(t, ast, span, candidates, &written)),
@@ -79,11 +82,12 @@ fn unknown_opcode(opcode: &str, span: Span) -> Diagnostic {
     }
 }
 
-fn read_modifiers<'m>(t: &Translator<'m>, ast: &'m ast::Inst) -> Result<Written<'m>, Diagnostic> {
+fn read_modifiers<'m>(t: &Translator<'m>, ast: &'m ast::Inst) -> Written<'m> {
     let mut written = Written {
         mods: ModSet::default(),
         types: SmallVec::new(),
         extra: SmallVec::new(),
+        twice: None,
         name: name_of(t, ast),
         n_operands: ast.operands.len(),
     };
@@ -93,13 +97,16 @@ fn read_modifiers<'m>(t: &Translator<'m>, ast: &'m ast::Inst) -> Result<Written<
             written.types.push(ty);
         } else if let Some(m) = Mod::from_name(text) {
             if !written.mods.insert(m) {
-                return Err(Diagnostic::error(format!("`.{text}` is written twice")).label(modifier.span, ""));
+                written.twice.get_or_insert(modifier);
             }
+        } else if text.starts_with("const[") && !t.version().at_least(2, 2) {
+            // The number of the bank says nothing that the variable does not.
+            written.mods.insert(Mod::Const);
         } else {
             written.extra.push(modifier);
         }
     }
-    Ok(written)
+    written
 }
 
 /// Opcode and modifiers up to the last that is not a type: `cp.async.bulk`, `add.sat`.
@@ -119,6 +126,11 @@ fn mismatch(row: &InstDesc, written: &Written<'_>, t: &Translator<'_>) -> Option
     }
     if row.is_open {
         return None;
+    }
+    if let Some(modifier) = written.twice
+        && !row.repeats.iter().any(|m| m.name() == modifier.text(t.source))
+    {
+        return Some(Mismatch::Twice(modifier));
     }
     for group in row.choices.iter().chain(row.options) {
         if let Some(mismatch) = take_one(group, &mut rest) {
@@ -175,7 +187,11 @@ fn distance(row: &InstDesc, written: &Written<'_>, mismatch: &Mismatch) -> usize
     let last = match mismatch {
         Mismatch::OperandCount => 0,
         Mismatch::Missing(_) | Mismatch::Exclusive(..) => 1,
-        Mismatch::Type { .. } | Mismatch::TypeCount | Mismatch::Unexpected(_) | Mismatch::Unknown(_) => 2,
+        Mismatch::Type { .. }
+        | Mismatch::TypeCount
+        | Mismatch::Unexpected(_)
+        | Mismatch::Unknown(_)
+        | Mismatch::Twice(_) => 2,
     };
     8 * missing + 3 * unchosen + 4 * unexpected + 8 * wrong_types + 3 * type_count + last
 }
@@ -223,6 +239,9 @@ fn explain(
         }
         Mismatch::Unexpected(m) => {
             Diagnostic::error(format!("`.{}` is not allowed on `{name}`", m.name())).label(span_of(m), "not allowed here")
+        }
+        Mismatch::Twice(modifier) => {
+            Diagnostic::error(format!("`.{}` is written twice", modifier.text(t.source))).label(modifier.span, "")
         }
         Mismatch::Exclusive(a, b) => {
             Diagnostic::error(format!("`.{}` and `.{}` exclude each other on `{}`", a.name(), b.name(), row.opcode))

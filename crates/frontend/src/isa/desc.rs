@@ -26,6 +26,8 @@ pub struct InstDesc {
     pub leading: &'static [Mod],
     /// Of each group at most one may be written.
     pub options: &'static [&'static [Mod]],
+    /// Modifiers that may be written twice.
+    pub repeats: &'static [Mod],
     /// Accepts further modifiers that are in no list, such as the shapes of `wgmma`.
     pub extra: Option<fn(&str) -> bool>,
     /// What each type in written order may be.
@@ -56,6 +58,7 @@ pub const fn inst(opcode: &'static str, operands: &'static [Opd], handler: Handl
         choices: &[],
         leading: &[],
         options: &[],
+        repeats: &[],
         extra: None,
         types: &[],
         operands,
@@ -106,6 +109,12 @@ impl InstDesc {
     /// Groups of modifiers of which at most one each may be written.
     pub const fn optional(mut self, options: &'static [&'static [Mod]]) -> InstDesc {
         self.options = options;
+        self
+    }
+
+    /// Modifiers that may be written twice.
+    pub const fn repeats(mut self, mods: &'static [Mod]) -> InstDesc {
+        self.repeats = mods;
         self
     }
 

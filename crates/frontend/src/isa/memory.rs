@@ -156,6 +156,10 @@ pub const TABLE: &[InstDesc] = &[
         ]])
         .optional(&[&[Mod::Mmio], &[Mod::Global]])
         .gates(&[since(8, 7, 100)]),
+    unsupported("st", &[ADDR, A.is(T::U32), imm(0, 0)])
+        .with(&[Mod::Bulk])
+        .optional(&[&[Mod::Weak], &[Mod::SharedCta]])
+        .gates(&[since(9, 0, 100)]),
     unsupported("st", &[ADDR, A.is(T::U64), imm(0, 0)])
         .with(&[Mod::Bulk])
         .optional(&[&[Mod::Weak], &[Mod::SharedCta]])
@@ -189,13 +193,16 @@ pub const TABLE: &[InstDesc] = &[
     inst("createpolicy", &[D, ANY, A.is(T::U32), A.is(T::U32)], createpolicy)
         .with(&[Mod::Range])
         .types(&[&[T::B64]])
-        .choose(&[POLICY_PRIMARY])
-        .optional(&[&[Mod::Global]])
+        .optional(POLICY_RANGE)
+        .repeats(POLICY_PRIMARY)
+        .check(check_createpolicy)
         .gates(&[since(7, 4, 80)]),
     inst("createpolicy", &[D, A.is(T::F32).opt()], createpolicy)
         .with(&[Mod::Fractional])
         .types(&[&[T::B64]])
-        .choose(&[POLICY_PRIMARY])
+        .optional(POLICY_FRACTIONAL)
+        .repeats(POLICY_PRIMARY)
+        .check(check_createpolicy)
         .gates(&[since(7, 4, 80)]),
     inst("createpolicy", &[D, A], createpolicy).with(&[Mod::Cvt, Mod::L2]).types(&[&[T::B64]]).gates(&[since(7, 4, 80)]),
     inst("isspacep", &[DP, ANY], isspacep)
@@ -237,6 +244,15 @@ pub const TABLE: &[InstDesc] = &[
 ];
 
 const POLICY_PRIMARY: &[Mod] = &[Mod::L2EvictLast, Mod::L2EvictNormal, Mod::L2EvictFirst, Mod::L2EvictUnchanged];
+const POLICY_FRACTIONAL: &[&[Mod]] =
+    &[&[Mod::L2EvictLast], &[Mod::L2EvictNormal], &[Mod::L2EvictFirst], &[Mod::L2EvictUnchanged]];
+const POLICY_RANGE: &[&[Mod]] = &[
+    &[Mod::L2EvictLast],
+    &[Mod::L2EvictNormal],
+    &[Mod::L2EvictFirst],
+    &[Mod::L2EvictUnchanged],
+    &[Mod::Global],
+];
 const CVTA_SPACE: &[Mod] = &[
     Mod::Const,
     Mod::Global,
@@ -358,6 +374,33 @@ pub(super) fn check_policy(inst: &Inst<'_>, n: usize) -> Result<(), Diagnostic> 
     }
 }
 
+/// What the lists of the rows cannot say: which modifiers go with which state spaces and widths.
+fn check_access<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>, space: Space) -> Result<(), Diagnostic> {
+    if matches!(addr.base, AddrBase::Absolute) && space != Space::Local {
+        return Err(Diagnostic::error("a constant can be an address only in `.local`").label(addr.span, ""));
+    }
+    let is_global = matches!(space, Space::Global | Space::Generic);
+    let is_shared = matches!(space, Space::Shared | Space::SharedCluster);
+    let strong = &[Mod::Relaxed, Mod::Acquire, Mod::Release];
+    if let Some(m) = inst.pick(strong).filter(|_| !is_global && !is_shared) {
+        return Err(inst.error(format!("`.{}` works on `.global` and `.shared` memory only", m.name())));
+    }
+    if inst.has(Mod::Volatile) && matches!(space, Space::Const | Space::Param) {
+        return Err(inst.error("`.volatile` does not go with this state space"));
+    }
+    if let Some(m) = inst.pick(PREFETCH).filter(|_| !is_global) {
+        return Err(inst.error(format!("`.{}` works on `.global` memory only", m.name())));
+    }
+    check_vector(inst)?;
+    let n = super::operands::vector_length(inst) as u32;
+    if inst.ty(0).bits() * n == 256 {
+        super::target::require(t, inst, &since(8, 8, 100), "256-bit access")?;
+    } else if let Some(m) = inst.pick(EVICT_L2) {
+        return Err(inst.error(format!("`.{}` works on vectors of 256 bits only", m.name())));
+    }
+    Ok(())
+}
+
 /// At most 128 bits, or 256 of `.b32` and `.b64` in global memory.
 fn check_vector<'m>(inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let ty = inst.ty(0);
@@ -376,14 +419,14 @@ fn check_vector<'m>(inst: &Inst<'m>) -> Result<(), Diagnostic> {
 fn check_ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     if let Some(operand) = inst.operand(1) {
         let addr = t.resolve_address(operand)?;
-        space_of(t, inst, &addr)?;
+        let space = space_of(t, inst, &addr)?;
         if let AddrBase::Place(place) = &addr.base
             && matches!(place.base, PlaceBase::Return(_))
         {
             return Err(Diagnostic::error("a return parameter can only be written").label(addr.span, ""));
         }
+        check_access(t, inst, &addr, space)?;
     }
-    check_vector(inst)?;
     if inst.desc.operands.len() > 2 { check_policy(inst, 2) } else { Ok(()) }
 }
 
@@ -403,8 +446,8 @@ fn check_st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
         if inst.ast.guard.is_some() && inst.pick(&[Mod::Param, Mod::ParamFunc]).is_some() {
             return Err(inst.error("a store to a parameter cannot have a guard"));
         }
+        check_access(t, inst, &addr, space)?;
     }
-    check_vector(inst)?;
     if inst.desc.operands.len() > 2 { check_policy(inst, 2) } else { Ok(()) }
 }
 
@@ -457,6 +500,19 @@ fn st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
 /// Prefetches and the like have no effect, not even a fault.
 fn hint<'m>(_: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
     Ok(())
+}
+
+/// A primary priority, then perhaps a secondary one, which is `evict_first` or `evict_unchanged`.
+fn check_createpolicy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let priorities = inst.ast.modifiers.iter().map(|m| (m.text(t.source), m.span)).filter(|(text, _)| text.starts_with("L2::"));
+    let priorities: SmallVec<[_; 2]> = priorities.collect();
+    match priorities[..] {
+        [_] | [_, ("L2::evict_first" | "L2::evict_unchanged", _)] => Ok(()),
+        [_, (text, span), ..] => {
+            Err(Diagnostic::error(format!("`.{text}` cannot be the secondary priority")).label(span, "not allowed here"))
+        }
+        [] => Err(inst.error("`createpolicy` needs an eviction priority")),
+    }
 }
 
 /// A cache policy is opaque and a hint: any value will do.

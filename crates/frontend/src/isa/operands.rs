@@ -3,7 +3,7 @@
 use crate::ast::{self, Ident, OperandKind};
 use crate::diag::Diagnostic;
 use crate::parse::constexpr;
-use crate::translate::{Entity, Inst, Translator, const_bits, element_index};
+use crate::translate::{AddrBase, Entity, Inst, Place, PlaceBase, Translator, const_bits, element_index};
 
 use super::desc::{Elems, Opd, OpdKind, Pair, Selector};
 use super::modifiers::Mod;
@@ -185,7 +185,7 @@ fn check_src_elem<'m>(
         }
         OperandKind::Not(_) => Err(error(operand, "`!` can stand only before a predicate source")),
         OperandKind::NameOffset(_) | OperandKind::Element(_) if opd.can_address => {
-            t.check_address(operand)?;
+            check_addressable(t, operand)?;
             check_address_type(operand, ty)
         }
         OperandKind::NameOffset(_) | OperandKind::Element(_) => {
@@ -214,7 +214,7 @@ fn check_src_name<'m>(
     match t.lookup(name) {
         Some(Entity::Reg(_)) => check_reg(t, operand, name, selector, ty, opd.width),
         Some(Entity::Place(_) | Entity::Func(_)) if opd.can_address && selector.is_none() => {
-            t.check_address(operand)?;
+            check_addressable(t, operand)?;
             check_address_type(operand, ty)
         }
         Some(Entity::Place(_) | Entity::Func(_)) => Err(error(
@@ -346,6 +346,17 @@ pub(crate) fn part_type(ty: PtxType, n: usize) -> Option<PtxType> {
         32 => Some(PtxType::B32),
         64 => Some(PtxType::B64),
         _ => None,
+    }
+}
+
+/// The variables that carry arguments to a call have no address: they may be registers.
+fn check_addressable<'m>(t: &mut Translator<'m>, operand: &'m ast::Operand) -> Result<(), Diagnostic> {
+    let addr = t.resolve_address(operand)?;
+    match addr.base {
+        AddrBase::Place(Place { base: PlaceBase::CallParam(_), decl, .. }) => {
+            Err(error(operand, "a `.param` variable of a call has no address").label(decl, "declared here"))
+        }
+        AddrBase::Place(_) | AddrBase::Reg(_) | AddrBase::Func(_) | AddrBase::Absolute => Ok(()),
     }
 }
 

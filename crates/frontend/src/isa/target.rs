@@ -28,6 +28,11 @@ fn applies(gate: &Gate, inst: &Inst<'_>) -> Option<String> {
     }
 }
 
+/// Checks a gate for `what`, which no list describes.
+pub(super) fn require(t: &Translator<'_>, inst: &Inst<'_>, gate: &Gate, what: &str) -> Result<(), Diagnostic> {
+    check_gate(t, inst, gate, what)
+}
+
 fn check_gate(t: &Translator<'_>, inst: &Inst<'_>, gate: &Gate, what: &str) -> Result<(), Diagnostic> {
     let (version, arch) = (t.version(), t.arch());
     let (major, minor) = gate.ptx;

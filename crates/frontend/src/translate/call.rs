@@ -212,6 +212,11 @@ impl<'m> Translator<'m> {
             let (n, expected) = (call.rets.len(), formals.rets.len());
             return Err(Diagnostic::error(format!("`{name}` returns {expected} values, not {n}")).label(call.span, ""));
         }
+        let narrow = |param: &&ast::Param| param.space == ast::Space::Reg && PtxType::of(param.ty).bits() < 32;
+        if formals.params.iter().chain(formals.rets).any(|param| narrow(&param)) {
+            return Err(Diagnostic::error(format!("`{name}` has a `.reg` parameter of less than 32 bits and cannot be called"))
+                .label(call.span, ""));
+        }
         let mut values = SmallVec::new();
         for (operand, formal) in call.args.iter().zip(formals.params) {
             values.extend(self.argument(operand, formal)?);
@@ -348,8 +353,15 @@ fn result_types(rets: &[ast::Param]) -> SmallVec<[Type; 4]> {
 /// A `.param` variable must have the size of the formal parameter it stands for.
 fn check_object(operand: &ast::Operand, place: Place, formal: &ast::Param) -> Result<(), Diagnostic> {
     let layout = Layout::of_param(formal);
-    if layout.is_unsized || place.size == layout.size {
+    if layout.is_unsized {
         return Ok(());
+    }
+    if place.size == layout.size {
+        if formal.dims.is_empty() || place.align == layout.align {
+            return Ok(());
+        }
+        let message = format!("this has alignment {}, but the parameter has {}", place.align, layout.align);
+        return Err(Diagnostic::error(message).label(operand.span, "").label(place.decl, "declared here"));
     }
     Err(Diagnostic::error(format!("this has {} bytes, but the parameter has {}", place.size, layout.size))
         .label(operand.span, "")

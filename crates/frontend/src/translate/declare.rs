@@ -109,7 +109,7 @@ impl<'m> Translator<'m> {
     fn declare_members(&mut self, var: &'m ast::Variable, layout: Layout, base: PlaceBase) -> Result<(), Diagnostic> {
         let text = var.name.text(self.source);
         let decl = var.name.span;
-        let place = |start| Place { base, start, elem_size: layout.elem, size: layout.size, decl };
+        let place = |start| Place { base, start, elem_size: layout.elem, size: layout.size, align: layout.align, decl };
         let Some(count) = var.range else {
             self.declare(var.name, Entity::Place(place(0)));
             return Ok(());

@@ -29,7 +29,6 @@ pub(super) fn translate(module: &Module, id: FuncId, body: &Body, sigs: &mut Sig
         source: &module.source,
         builder,
         sigs,
-        func: id,
         is_kernel,
         scopes: Scopes::new(),
         labels,
@@ -49,6 +48,7 @@ impl<'m> Translator<'m> {
         let entry = self.builder.current_block();
         self.builder.set_loc(SrcLoc(ast.span.start));
         if self.is_kernel {
+            self.declare_old();
             self.declare_kernel_params(ast);
         } else {
             self.declare_formals(ast);
@@ -78,6 +78,18 @@ impl<'m> Translator<'m> {
         }
     }
 
+    /// Registers and local variables of module scope (PTX before 3.0) are those of each thread. Device functions would share them
+    /// with their caller, which is not done: there they stay unknown.
+    fn declare_old(&mut self) {
+        for var in self.module.ast.variables() {
+            if matches!(var.space, ast::Space::Reg | ast::Space::Local)
+                && let Err(diagnostic) = self.declare_variable(var)
+            {
+                self.report(diagnostic);
+            }
+        }
+    }
+
     fn declare_kernel_params(&mut self, ast: &'m ast::Function) {
         for (param, place) in ast.params.iter().zip(layout::kernel_params(ast, self.source)) {
             let Some(name) = param.name else { continue };
@@ -86,7 +98,7 @@ impl<'m> Translator<'m> {
                 base: PlaceBase::KernelParam(place.offset),
                 start: 0,
                 elem_size: layout.elem,
-                size: layout.size,
+                size: layout.size, align: layout.align,
                 decl: name.span,
             };
             self.declare(name, Entity::Place(place));
@@ -136,7 +148,7 @@ impl<'m> Translator<'m> {
             }
             Passing::Address => PlaceBase::UnsizedFormal(self.builder.declare(Type::B64)),
         };
-        let place = Place { base, start: 0, elem_size: layout.elem, size: layout.size, decl };
+        let place = Place { base, start: 0, elem_size: layout.elem, size: layout.size, align: layout.align, decl };
         if let Some(name) = param.name {
             self.declare(name, Entity::Place(place));
         }

@@ -50,7 +50,6 @@ pub struct Translator<'m> {
     pub(crate) source: &'m Source,
     pub(crate) builder: FunctionBuilder<'m>,
     sigs: &'m mut SigTable,
-    func: FuncId,
     is_kernel: bool,
     scopes: Scopes<'m>,
     labels: Labels<'m>,

@@ -309,10 +309,6 @@ impl Module {
         self.vars.get(id.index())
     }
 
-    pub(crate) fn module_vars(&self) -> &[ModuleVar] {
-        &self.vars
-    }
-
     /// The number of a static variable of a function, from its declaration.
     pub(crate) fn static_var_id(&self, name: ast::Ident) -> VarId {
         VarId::new(self.vars.len() + name.span.start as usize)
@@ -331,8 +327,10 @@ impl Module {
     /// None for variables in spaces that are not module-wide.
     pub(crate) fn describe_var(&self, ast: &ast::Variable) -> Option<Var> {
         let layout = Layout::of_var(ast);
-        let is_extern = ast.linkage == ast::Linkage::Extern;
-        let mut size = layout.size;
+        // An array without size in a constant bank is the bank itself, which the driver fills (PTX before 2.2).
+        let is_bank = ast.bank.is_some() && layout.is_unsized;
+        let is_extern = ast.linkage == ast::Linkage::Extern && !is_bank;
+        let mut size = if is_bank { 1 << 16 } else { layout.size };
         if layout.is_unsized && ast.has_init() {
             size = init::size_of_unsized(self, ast);
         }

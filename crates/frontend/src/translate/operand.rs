@@ -324,7 +324,7 @@ impl<'m> Translator<'m> {
                     base: PlaceBase::Var(var, var_space(ast.space)?),
                     start: 0,
                     elem_size: layout.elem,
-                    size: layout.size,
+                    size: layout.size, align: layout.align,
                     decl: ast.name.span,
                 };
                 (ast.name.span.start < self.at).then_some(Entity::Place(place))
@@ -349,6 +349,10 @@ impl<'m> Translator<'m> {
     /// An error for a name that stands for nothing here, with the nearest one that does.
     pub fn unknown_name(&self, name: Ident) -> Diagnostic {
         let text = name.text(self.source);
+        if let Some(Global::Old(_)) = self.module.global(text) {
+            return Diagnostic::unsupported(format!("`{text}`, declared at module scope, in a device function"))
+                .label(name.span, "");
+        }
         let diagnostic = Diagnostic::error(format!("`{text}` is not declared")).label(name.span, "unknown name");
         if self.module.global(text).is_some() {
             return diagnostic.note(format!("`{text}` is declared further down; PTX wants it before its first use"));

@@ -40,6 +40,8 @@ pub struct Place {
     pub elem_size: u32,
     /// Size in bytes; 0 if unknown.
     pub size: u64,
+    /// Alignment in bytes.
+    pub align: u32,
     /// Where it was declared.
     pub decl: Span,
 }
