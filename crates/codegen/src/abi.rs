@@ -16,6 +16,9 @@
 //! * What a lane waits for is the business of the runtime: it reads operands from slots, writes results to slots, and
 //!   enters the lanes again at the same number. `Ready` and `Yield` points may be entered at once.
 //!
+//! Where no lane can ever wait (there is one resume point, the entry), lane states are not written: all lanes have ended when
+//! the code returns.
+//!
 //! The return value is 0, or 1 if the CTA must stop: then the `fault_*` fields say why. A hardware fault (an access to
 //! an unmapped page of the arena) shows as a signal whose pc lies in [`CompiledKernel::code`].
 //!
@@ -53,11 +56,12 @@ pub struct CtaContext {
     pub params: u64,
     /// Values of [`CompiledKernel::symbols`], in order.
     pub symbols: *const u64,
-    /// First address of the arena, a multiple of its size.
+    /// First address of the arena, a multiple of its size. Its first and last 64 KB are never mapped.
     pub arena_base: u64,
     /// log2 of the arena's size.
     pub arena_bits: u64,
-    /// Generic address of offset 0 of this CTA's `.shared` window; at least 2 GB on both sides are unmapped or its own.
+    /// Generic address of offset 0 of this CTA's `.shared` window; at least 2 GB on both sides are unmapped or its own. The 64 bytes
+    /// below are mapped: lanes that do not run are sent there.
     pub shared_base: u64,
     /// Generic address of offset 0 of the module's `.const` window.
     pub const_base: u64,
@@ -191,6 +195,23 @@ pub struct Facts {
     pub whole_gangs: bool,
     /// `%ctaid.x * %ntid.x + %tid.x` never exceeds `i32::MAX`.
     pub small_grid: bool,
+    /// No component of `%nctaid` exceeds 65,536.
+    pub small_ctaid: bool,
+}
+
+impl Facts {
+    /// What holds for a launch of this shape with gangs of `gang` lanes; without a width, what holds for all widths.
+    pub fn of(grid: [u32; 3], block: [u32; 3], gang: Option<u32>) -> Facts {
+        let gang = gang.unwrap_or(32);
+        let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
+        Facts {
+            one_dimensional: block[1] == 1 && block[2] == 1,
+            whole_rows: block[0].is_multiple_of(gang),
+            whole_gangs: threads.is_multiple_of(u64::from(gang)),
+            small_grid: u64::from(grid[0]) * u64::from(block[0]) <= 1 << 31,
+            small_ctaid: grid.iter().all(|&n| n <= 1 << 16),
+        }
+    }
 }
 
 /// How to compile.
@@ -275,9 +296,10 @@ pub struct CompiledKernel {
     pub facts: Facts,
     /// Entry point.
     pub enter: EnterFn,
-    /// Executable range.
+    /// Executable range. Stubs lie in it as well, without locations of their own: while one runs, `CtaContext::fault_loc` says
+    /// on behalf of which statement.
     pub code: std::ops::Range<usize>,
-    /// (code offset, location), ascending: the location holds up to the next offset.
+    /// (code offset, location), ascending: the location holds up to the next offset; `SrcLoc(u32::MAX)` stands for none.
     pub locs: Vec<(u32, SrcLoc)>,
     /// Resume points; number 0 is the entry.
     pub resume_points: Vec<ResumePoint>,
@@ -328,7 +350,7 @@ impl CompiledKernel {
     pub fn loc_of(&self, pc: usize) -> Option<SrcLoc> {
         let offset = u32::try_from(pc.checked_sub(self.code.start)?).ok()?;
         let idx = self.locs.partition_point(|&(start, _)| start <= offset);
-        idx.checked_sub(1).map(|idx| self.locs[idx].1)
+        idx.checked_sub(1).map(|idx| self.locs[idx].1).filter(|&loc| loc != SrcLoc(u32::MAX))
     }
 }
 

@@ -1,8 +1,22 @@
 //! Gang lowering of the IR to native code through Cranelift.
+//!
+//! [`compile`] takes an optimised program and launch facts to a [`CompiledKernel`]: calls that were not inlined become states
+//! (`calls`), the vectorizer plans for a gang width, `lower` emits CLIF, `compile` turns it into executable memory. What code and
+//! runtime promise each other is in [`abi`].
+//!
+//! This is the only crate that names Cranelift.
 
 pub mod abi;
+mod compile;
+mod calls;
+mod denormals;
+mod lower;
+mod schedule;
+mod helpers;
+mod notes;
 
 pub use abi::{
-    CompiledKernel, CompileOptions, CtaContext, EnterFn, Facts, FaultKind, LaneState, Operand, ResumeKind, ResumePoint, RuntimeFns,
+    CompileOptions, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState, Operand, ResumeKind, ResumePoint, RuntimeFns,
     SymbolRef,
 };
+pub use compile::{CompileError, compile, compile_listing};

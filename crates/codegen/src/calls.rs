@@ -1,0 +1,530 @@
+//! Calls that were not inlined (recursion, calls through pointers) become states of one function.
+//!
+//! **Ensures**: one function without calls. A call saves what lives across it on the thread's dynamic stack, and goes on at
+//! the state of the callee's entry; a return goes on at the state that the caller left there. So a callee may wait anywhere, lanes
+//! may call different functions, and recursion is bounded by the stack alone.
+//!
+//! The frame of a call, below the callee's frame pointer `FP` (the top of the stack when it is entered):
+//!
+//! ```text
+//! [ live values | arguments, later results | state to return to ] FP: [ the callee's stack slots ] ...
+//! ```
+//!
+//! Every word has eight bytes; frames are multiples of sixteen.
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, BlockCall, CompareOp, FuncId, Function, Inst, InstData, IntBinaryOp, MemSem, Program, Scope, Space, SrcLoc,
+    StackSlot, Terminator, TrapKind, Type, Value,
+};
+use ptxjit_passes::vectorize::{Repair, predecessors};
+use smallvec::SmallVec;
+
+/// The one function, and the blocks that are entered by state.
+pub(crate) struct Merged {
+    pub function: Function,
+    pub entries: Vec<Block>,
+}
+
+/// A call that was split off.
+struct Site {
+    /// Ends with the call.
+    block: Block,
+    /// Goes on after it.
+    after: Block,
+    call: Inst,
+}
+
+/// Merges what the kernel can reach.
+pub(crate) fn merge(program: &Program) -> Merged {
+    let mut ctx = Ctx { program, func: program.functions[&program.entry].clone(), entries: BTreeMap::new() };
+    let wanted = reachable(program);
+    for &id in &wanted {
+        let entry = ctx.func.new_block();
+        ctx.entries.insert(id, entry);
+    }
+    for &id in &wanted {
+        ctx.add_function(id);
+    }
+    let sites = ctx.split_calls();
+    ctx.lower_sites(&sites);
+    let entries = ctx.entries.values().copied().chain(sites.iter().map(|site| site.after)).collect();
+    Merged { function: ctx.func, entries }
+}
+
+/// Functions that calls can reach, the kernel excluded.
+fn reachable(program: &Program) -> Vec<FuncId> {
+    let mut seen: Vec<FuncId> = Vec::new();
+    let mut work = vec![program.entry];
+    while let Some(id) = work.pop() {
+        let func = &program.functions[&id];
+        for &inst in func.blocks.values().flat_map(|block| &block.insts) {
+            let targets: Vec<FuncId> = match &func.insts[inst].data {
+                InstData::Call { func, .. } => vec![*func],
+                InstData::CallIndirect { targets, .. } => {
+                    targets.as_deref().map_or_else(|| program.address_taken.clone(), <[FuncId]>::to_vec)
+                }
+                _ => continue,
+            };
+            for target in targets {
+                if !seen.contains(&target) && program.functions.contains_key(&target) {
+                    seen.push(target);
+                    work.push(target);
+                }
+            }
+        }
+    }
+    seen.sort_unstable();
+    seen
+}
+
+struct Ctx<'p> {
+    program: &'p Program,
+    func: Function,
+    /// Where each function is entered.
+    entries: BTreeMap<FuncId, Block>,
+}
+
+/// Appends instructions to a block.
+struct Emit<'f> {
+    func: &'f mut Function,
+    block: Block,
+    loc: SrcLoc,
+}
+
+impl Emit<'_> {
+    fn inst(&mut self, data: InstData, results: &[Type]) -> Inst {
+        let inst = self.func.make_inst(data, results, self.loc);
+        self.func.blocks[self.block].insts.push(inst);
+        inst
+    }
+
+    fn value(&mut self, data: InstData, ty: Type) -> Value {
+        let inst = self.inst(data, &[ty]);
+        self.func.insts[inst].results[0]
+    }
+
+    fn constant(&mut self, ty: Type, bits: u64) -> Value {
+        self.value(InstData::Const { ty, bits: bits & ty.mask() }, ty)
+    }
+
+    fn add(&mut self, base: Value, bytes: i64) -> Value {
+        let bytes = self.constant(Type::B64, bytes as u64);
+        self.value(InstData::IntBinary { op: IntBinaryOp::Add, ty: Type::B64, args: [base, bytes] }, Type::B64)
+    }
+
+    /// Predicates have no form in memory: they are kept as a byte.
+    fn store(&mut self, base: Value, offset: i64, value: Value) {
+        let ty = self.func.ty(value);
+        let (ty, value) = if ty == Type::B1 {
+            let data = InstData::Resize { op: ptxjit_ir::ResizeOp::Uext, from: Type::B1, to: Type::B8, arg: value };
+            (Type::B8, self.value(data, Type::B8))
+        } else {
+            (ty, value)
+        };
+        let args = SmallVec::from_slice(&[value]);
+        let (sem, scope) = (MemSem::Weak, Scope::Cta);
+        self.inst(InstData::Store { space: Space::Local, sem, scope, ty, addr: base, offset: offset as i32, args }, &[]);
+    }
+
+    fn load(&mut self, base: Value, offset: i64, ty: Type) -> Value {
+        let stored = if ty == Type::B1 { Type::B8 } else { ty };
+        let (sem, scope) = (MemSem::Weak, Scope::Cta);
+        let data = InstData::Load { space: Space::Local, sem, scope, ty: stored, n: 1, addr: base, offset: offset as i32 };
+        let value = self.value(data, stored);
+        if ty != Type::B1 {
+            return value;
+        }
+        let zero = self.constant(Type::B8, 0);
+        self.value(InstData::Compare { op: CompareOp::Ne, ty: Type::B8, args: [value, zero] }, Type::B1)
+    }
+}
+
+impl Ctx<'_> {
+    fn emit(&mut self, block: Block, loc: SrcLoc) -> Emit<'_> {
+        Emit { func: &mut self.func, block, loc }
+    }
+
+    /// Copies a device function; its entry block gets the arguments from the stack.
+    fn add_function(&mut self, id: FuncId) {
+        let source = &self.program.functions[&id];
+        let (slot_offsets, slots_size) = place_slots(source);
+        let entry = self.entries[&id];
+        let n_words = source.params().len().max(source.rets.len()) as i64;
+        let param_types: Vec<Type> = source.params().iter().map(|&param| source.ty(param)).collect();
+        let mut emit = self.emit(entry, SrcLoc::default());
+        let frame = emit.value(InstData::StackSave, Type::B64);
+        if slots_size > 0 {
+            let top = emit.add(frame, i64::from(slots_size));
+            emit.inst(InstData::StackRestore { arg: top }, &[]);
+        }
+        let args: SmallVec<[Value; 4]> = param_types
+            .iter()
+            .enumerate()
+            .map(|(idx, &ty)| emit.load(frame, 8 * (idx as i64 - n_words - 1), ty))
+            .collect();
+        let copy = Copy { frame, slot_offsets, n_words };
+        let first = self.copy_body(source, &copy);
+        self.func.blocks[entry].term = Terminator::Jump(BlockCall { block: first, args });
+    }
+
+    /// Copies blocks, instructions and values; returns the copy of the entry.
+    fn copy_body(&mut self, source: &Function, copy: &Copy) -> Block {
+        let blocks: SecondaryMap<Block, Option<Block>> = {
+            let mut map = SecondaryMap::new();
+            for block in source.blocks.keys() {
+                map[block] = Some(self.func.new_block());
+            }
+            map
+        };
+        let block_of = |block: Block| blocks[block].expect("all blocks are mapped");
+        let mut values: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+        for (block, data) in source.blocks.iter() {
+            for &param in &data.params {
+                values[param] = Some(self.func.add_param(block_of(block), source.ty(param)));
+            }
+        }
+        let mut copies: Vec<(Block, Inst)> = Vec::new();
+        for (block, data) in source.blocks.iter() {
+            for &inst in &data.insts {
+                let node = &source.insts[inst];
+                let types: Vec<Type> = node.results.iter().map(|&result| source.ty(result)).collect();
+                let data = match node.data {
+                    InstData::StackAddr { slot, offset } => {
+                        let at = i64::from(copy.slot_offsets[slot]) + i64::from(offset);
+                        let mut emit = self.emit(block_of(block), node.loc);
+                        let at = emit.constant(Type::B64, at as u64);
+                        InstData::IntBinary { op: IntBinaryOp::Add, ty: Type::B64, args: [copy.frame, at] }
+                    }
+                    ref other => other.clone(),
+                };
+                let new = self.func.make_inst(data, &types, node.loc);
+                self.func.blocks[block_of(block)].insts.push(new);
+                for (&old, &result) in node.results.iter().zip(&self.func.insts[new].results) {
+                    values[old] = Some(result);
+                }
+                if !matches!(node.data, InstData::StackAddr { .. }) {
+                    copies.push((block, new));
+                }
+            }
+        }
+        let value_of = |value: Value| values[value].expect("all values are mapped");
+        for (_, inst) in copies {
+            for arg in self.func.insts[inst].data.args_mut() {
+                *arg = value_of(*arg);
+            }
+        }
+        for (block, data) in source.blocks.iter() {
+            let mut term = data.term.clone();
+            term.for_each_arg_mut(|arg| *arg = value_of(*arg));
+            term.targets_mut().into_iter().for_each(|call| call.block = block_of(call.block));
+            self.finish_block(block_of(block), term, data.term_loc, copy);
+        }
+        block_of(source.entry)
+    }
+
+    /// A return leaves the results for the caller and goes on at the state it left.
+    fn finish_block(&mut self, block: Block, term: Terminator, loc: SrcLoc, copy: &Copy) {
+        let term = match term {
+            Terminator::Ret(results) => {
+                let mut emit = self.emit(block, loc);
+                let state = emit.load(copy.frame, -8, Type::B32);
+                for (idx, &result) in results.iter().enumerate() {
+                    emit.store(copy.frame, 8 * (idx as i64 - copy.n_words - 1), result);
+                }
+                emit.inst(InstData::StackRestore { arg: copy.frame }, &[]);
+                Terminator::Dispatch(state)
+            }
+            other => other,
+        };
+        self.func.blocks[block].term = term;
+        self.func.blocks[block].term_loc = loc;
+    }
+
+    /// Ends blocks at calls. Until the calls are lowered, the blocks jump to what comes after.
+    fn split_calls(&mut self) -> Vec<Site> {
+        let mut sites = Vec::new();
+        let mut work: Vec<Block> = self.func.blocks.keys().collect();
+        while let Some(block) = work.pop() {
+            let is_call = |&inst: &Inst| {
+                matches!(self.func.insts[inst].data, InstData::Call { .. } | InstData::CallIndirect { .. })
+            };
+            let Some(at) = self.func.blocks[block].insts.iter().position(is_call) else { continue };
+            let after = self.func.new_block();
+            let data = &mut self.func.blocks[block];
+            let rest = data.insts.split_off(at);
+            let term = std::mem::replace(&mut data.term, Terminator::Jump(BlockCall::new(after)));
+            let loc = data.term_loc;
+            let tail = &mut self.func.blocks[after];
+            tail.insts = rest[1..].to_vec();
+            tail.term = term;
+            tail.term_loc = loc;
+            sites.push(Site { block, after, call: rest[0] });
+            work.push(after);
+        }
+        sites
+    }
+
+    fn lower_sites(&mut self, sites: &[Site]) {
+        if sites.is_empty() {
+            return;
+        }
+        let preds = predecessors(&self.func);
+        let live = ptxjit_passes::vectorize::live_in(&self.func, &preds);
+        let mut reloads: BTreeMap<Value, Vec<(Block, Value)>> = BTreeMap::new();
+        for site in sites {
+            let results = self.func.insts[site.call].results.to_vec();
+            let saved: Vec<Value> = live[site.after]
+                .iter()
+                .copied()
+                .filter(|&value| self.func.as_const(value).is_none() && !results.contains(&value))
+                .collect();
+            let n_words = self.n_words(site.call);
+            self.lower_after(site, &saved, n_words, &mut reloads);
+            self.lower_call(site, &saved, n_words);
+        }
+        self.rematerialize_constants(sites);
+        let preds = predecessors(&self.func);
+        for (value, places) in reloads {
+            self.rename(&preds, value, &places);
+        }
+    }
+
+    /// Words for arguments and results.
+    fn n_words(&self, call: Inst) -> i64 {
+        let (n_args, n_rets) = match &self.func.insts[call].data {
+            InstData::Call { func, .. } => {
+                let callee = &self.program.functions[func];
+                (callee.params().len(), callee.rets.len())
+            }
+            InstData::CallIndirect { sig, .. } => {
+                let sig = &self.program.sigs[*sig];
+                (sig.params.len(), sig.rets.len())
+            }
+            other => unreachable!("{other:?} is no call"),
+        };
+        n_args.max(n_rets) as i64
+    }
+
+    /// After the call: results and live values come from the stack.
+    fn lower_after(&mut self, site: &Site, saved: &[Value], n_words: i64, reloads: &mut BTreeMap<Value, Vec<(Block, Value)>>) {
+        let loc = self.func.insts[site.call].loc;
+        let results: Vec<(Value, Type)> =
+            self.func.insts[site.call].results.iter().map(|&result| (result, self.func.ty(result))).collect();
+        let old = std::mem::take(&mut self.func.blocks[site.after].insts);
+        let types: Vec<Type> = saved.iter().map(|&value| self.func.ty(value)).collect();
+        let n_saved = padded(saved.len(), n_words);
+        let mut emit = self.emit(site.after, loc);
+        let top = emit.value(InstData::StackSave, Type::B64);
+        let base = emit.add(top, -8 * (n_saved + n_words + 1));
+        emit.inst(InstData::StackRestore { arg: base }, &[]);
+        let mut renamed: Vec<(Value, Value)> = Vec::new();
+        for (idx, (&value, &ty)) in saved.iter().zip(&types).enumerate() {
+            let new = emit.load(base, 8 * idx as i64, ty);
+            renamed.push((value, new));
+        }
+        for (idx, &(value, ty)) in results.iter().enumerate() {
+            let new = emit.load(base, 8 * (n_saved + idx as i64), ty);
+            renamed.push((value, new));
+        }
+        self.func.blocks[site.after].insts.extend(old);
+        for (value, new) in renamed {
+            reloads.entry(value).or_default().push((site.after, new));
+        }
+    }
+
+    /// Before the call: room is made, then everything is stored.
+    fn lower_call(&mut self, site: &Site, saved: &[Value], n_words: i64) {
+        let loc = self.func.insts[site.call].loc;
+        let data = self.func.insts[site.call].data.clone();
+        let n_saved = padded(saved.len(), n_words);
+        let mut block = site.block;
+        let state = match &data {
+            InstData::Call { func, .. } => {
+                let entry = self.entries[func];
+                self.emit(block, loc).value(InstData::StateOf { block: entry }, Type::B32)
+            }
+            InstData::CallIndirect { sig, callee, targets, .. } => {
+                let (found, state) = self.indirect_state(block, loc, *sig, *callee, targets.as_deref());
+                let go_on = self.func.new_block();
+                let wrong = self.func.new_block();
+                self.func.blocks[wrong].term = Terminator::Trap(TrapKind::Unreachable);
+                self.func.blocks[wrong].term_loc = loc;
+                let (then_, else_) = (BlockCall::new(go_on), BlockCall::new(wrong));
+                self.func.blocks[block].term = Terminator::Brif { cond: found, then_, else_ };
+                self.func.blocks[block].term_loc = loc;
+                block = go_on;
+                state
+            }
+            other => unreachable!("{other:?} is no call"),
+        };
+        let args: SmallVec<[Value; 4]> = match &data {
+            InstData::Call { args, .. } | InstData::CallIndirect { args, .. } => args.clone(),
+            other => unreachable!("{other:?} is no call"),
+        };
+        let mut emit = self.emit(block, loc);
+        let base = emit.value(InstData::StackSave, Type::B64);
+        let top = emit.add(base, 8 * (n_saved + n_words + 1));
+        emit.inst(InstData::StackRestore { arg: top }, &[]);
+        for (idx, &value) in saved.iter().enumerate() {
+            emit.store(base, 8 * idx as i64, value);
+        }
+        for (idx, &value) in args.iter().enumerate() {
+            emit.store(base, 8 * (n_saved + idx as i64), value);
+        }
+        let back = emit.value(InstData::StateOf { block: site.after }, Type::B32);
+        emit.store(base, 8 * (n_saved + n_words), back);
+        self.func.blocks[block].term = Terminator::Dispatch(state);
+        self.func.blocks[block].term_loc = loc;
+    }
+
+    /// Whether a pointer is one of the functions that may be called, and that function's state.
+    fn indirect_state(
+        &mut self,
+        block: Block,
+        loc: SrcLoc,
+        sig: ptxjit_ir::SigId,
+        callee: Value,
+        targets: Option<&[FuncId]>,
+    ) -> (Value, Value) {
+        let program = self.program;
+        let sig = &program.sigs[sig];
+        let fits = |id: &FuncId| {
+            program.functions.get(id).is_some_and(|func| {
+                let params = func.params().iter().map(|&param| func.ty(param));
+                params.eq(sig.params.iter().copied()) && func.rets == sig.rets
+            })
+        };
+        let candidates: Vec<(FuncId, Block)> = targets
+            .unwrap_or(&program.address_taken)
+            .iter()
+            .filter(|id| fits(id))
+            .map(|&id| (id, self.entries[&id]))
+            .collect();
+        let mut emit = self.emit(block, loc);
+        let (sem, scope) = (MemSem::Weak, Scope::Cta);
+        let load = InstData::Load { space: Space::Generic, sem, scope, ty: Type::B32, n: 1, addr: callee, offset: 0 };
+        let number = emit.value(load, Type::B32);
+        let mut found = emit.constant(Type::B1, 0);
+        let mut state = emit.constant(Type::B32, 0);
+        for (id, entry) in candidates {
+            let want = emit.constant(Type::B32, u64::from(id.as_u32()) + 1);
+            let hit = emit.value(InstData::Compare { op: CompareOp::Eq, ty: Type::B32, args: [number, want] }, Type::B1);
+            let here = emit.value(InstData::StateOf { block: entry }, Type::B32);
+            state = emit.value(InstData::Select { ty: Type::B32, cond: hit, args: [here, state] }, Type::B32);
+            found = emit.value(InstData::IntBinary { op: IntBinaryOp::Or, ty: Type::B1, args: [found, hit] }, Type::B1);
+        }
+        (found, state)
+    }
+
+    /// Constants that lived across calls are made again where they are used.
+    fn rematerialize_constants(&mut self, _sites: &[Site]) {
+        let blocks: Vec<Block> = self.func.blocks.keys().collect();
+        for block in blocks {
+            let mut fresh: BTreeMap<Value, Value> = BTreeMap::new();
+            let mut prefix: Vec<Inst> = Vec::new();
+            let insts = self.func.blocks[block].insts.clone();
+            let own: Vec<Value> = insts.iter().flat_map(|&inst| self.func.insts[inst].results.to_vec()).collect();
+            let mut uses: Vec<Value> = insts.iter().flat_map(|&inst| self.func.insts[inst].data.args().to_vec()).collect();
+            self.func.blocks[block].term.for_each_arg(|arg| uses.push(arg));
+            for value in uses {
+                let Some(bits) = self.func.as_const(value) else { continue };
+                if own.contains(&value) || fresh.contains_key(&value) {
+                    continue;
+                }
+                let ty = self.func.ty(value);
+                let inst = self.func.make_inst(InstData::Const { ty, bits }, &[ty], SrcLoc::default());
+                fresh.insert(value, self.func.insts[inst].results[0]);
+                prefix.push(inst);
+            }
+            let renamed = |value: &mut Value| {
+                if let Some(&new) = fresh.get(value) {
+                    *value = new;
+                }
+            };
+            for &inst in &insts {
+                self.func.insts[inst].data.args_mut().into_iter().for_each(renamed);
+            }
+            let data = &mut self.func.blocks[block];
+            data.term.for_each_arg_mut(renamed);
+            data.insts.splice(0..0, prefix);
+        }
+    }
+
+    /// Gives a value its further definitions, after calls.
+    fn rename(&mut self, preds: &SecondaryMap<Block, Vec<Block>>, value: Value, places: &[(Block, Value)]) {
+        let home = self.home(value);
+        let mut repair = Repair::new(preds, self.func.ty(value));
+        if let Some(home) = home {
+            repair.define(home, value);
+        }
+        for &(block, new) in places {
+            repair.define(block, new);
+            repair.define_start(block, new);
+        }
+        let blocks: Vec<Block> = self.func.blocks.keys().collect();
+        for block in blocks {
+            if Some(block) == home {
+                continue;
+            }
+            let insts = self.func.blocks[block].insts.clone();
+            let uses = |func: &Function, inst: Inst| func.insts[inst].data.args().contains(&value);
+            let mut used = insts.iter().any(|&inst| uses(&self.func, inst));
+            self.func.blocks[block].term.for_each_arg(|arg| used |= arg == value);
+            if !used {
+                continue;
+            }
+            let reaching = repair.start(&mut self.func, block);
+            for inst in insts {
+                for arg in self.func.insts[inst].data.args_mut() {
+                    if *arg == value {
+                        *arg = reaching;
+                    }
+                }
+            }
+            self.func.blocks[block].term.for_each_arg_mut(|arg| {
+                if *arg == value {
+                    *arg = reaching;
+                }
+            });
+        }
+    }
+
+    /// The block that defines a value; the results of calls have none any more.
+    fn home(&self, value: Value) -> Option<Block> {
+        self.func
+            .blocks
+            .iter()
+            .find(|(_, data)| {
+                data.params.contains(&value) || data.insts.iter().any(|&inst| self.func.insts[inst].results.contains(&value))
+            })
+            .map(|(block, _)| block)
+    }
+}
+
+/// What the copy of a function refers to.
+struct Copy {
+    frame: Value,
+    slot_offsets: SecondaryMap<StackSlot, u32>,
+    n_words: i64,
+}
+
+/// Words for live values, such that the frame is a multiple of sixteen bytes.
+fn padded(n_saved: usize, n_words: i64) -> i64 {
+    let n_saved = n_saved as i64;
+    n_saved + (n_saved + n_words + 1) % 2
+}
+
+fn place_slots(func: &Function) -> (SecondaryMap<StackSlot, u32>, u32) {
+    let mut offsets = SecondaryMap::new();
+    let mut end = 0u32;
+    for (slot, data) in func.slots.iter() {
+        // The frame pointer is a multiple of sixteen, the largest alignment that PTX's calling convention knows.
+        let at = end.next_multiple_of(data.align.max(1));
+        offsets[slot] = at;
+        end = at + data.size;
+    }
+    (offsets, end.next_multiple_of(16))
+}

@@ -1,0 +1,49 @@
+//! Whether a kernel may run with subnormals flushed by the hardware.
+
+use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatUnaryOp, Function, InstData, NumFmt};
+
+/// True if some f32 operation flushes, all do whose result depends on it, and no other format is worked in.
+pub(crate) fn all_flush(func: &Function) -> bool {
+    let mut any = false;
+    let listed = func.blocks.values().flat_map(|block| block.insts.iter());
+    for &inst in listed {
+        match flushes(&func.insts[inst].data) {
+            Some(true) => any = true,
+            Some(false) => return false,
+            None => {}
+        }
+    }
+    any
+}
+
+/// None: the mode does not matter to the instruction.
+fn flushes(data: &InstData) -> Option<bool> {
+    match *data {
+        InstData::FloatUnary { op, fmt, mode, .. } => match op {
+            // These are done by bits, or by comparisons with numbers that are not subnormal.
+            FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy | FloatUnaryOp::Sat | FloatUnaryOp::Relu => None,
+            _ => Some(mode.ftz && fmt == FloatFmt::F32),
+        },
+        InstData::FloatBinary { op, fmt, mode, .. } => match op {
+            // The divisor's reciprocal is flushed in either case.
+            FloatBinaryOp::DivApprox if fmt == FloatFmt::F32 => Some(mode.ftz),
+            _ => Some(mode.ftz && fmt == FloatFmt::F32),
+        },
+        InstData::Fma { fmt, mode, .. } => Some(mode.ftz && fmt == FloatFmt::F32),
+        InstData::FloatCompare { fmt, ftz, .. } => Some(ftz && fmt == FloatFmt::F32),
+        InstData::Convert { cvt, .. } => {
+            let float = |fmt: NumFmt| !fmt.is_int();
+            if !float(cvt.from) && !float(cvt.to) {
+                return None;
+            }
+            // Integers have no subnormals and become none.
+            if cvt.from.is_int() && cvt.to == NumFmt::F32 {
+                return None;
+            }
+            Some(cvt.ftz && (cvt.from == NumFmt::F32 || cvt.to == NumFmt::F32))
+        }
+        InstData::ConvertRs { .. } => Some(false),
+        InstData::Atomic { fmt: ptxjit_ir::AtomicFmt::F32 | ptxjit_ir::AtomicFmt::F64, .. } => None,
+        _ => None,
+    }
+}

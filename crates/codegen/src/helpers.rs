@@ -1,0 +1,119 @@
+//! Functions that compiled code calls for what it has no inline form for.
+
+#![expect(unsafe_code, reason = "compiled code passes addresses of instructions that its kernel keeps alive")]
+
+use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, eval};
+
+/// Evaluates a pure instruction. The result of an instruction that has none is zero.
+///
+/// # Safety
+///
+/// `data` points to an instruction that the running kernel keeps.
+pub(crate) unsafe extern "C" fn eval_inst(data: *const InstData, a: u64, b: u64, c: u64, d: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    let data = unsafe { &*data };
+    with_default_rounding(|| eval::inst(data, &[a, b, c, d]).unwrap_or(0))
+}
+
+/// Runs `f` with the default floating-point environment: kernels may run with subnormals flushed.
+fn with_default_rounding<T>(f: impl FnOnce() -> T) -> T {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (mut saved, default) = (0u32, 0x1f80u32);
+        // SAFETY: stores and loads the control register through valid references.
+        unsafe { core::arch::asm!("stmxcsr [{}]", "ldmxcsr [{}]", in(reg) &mut saved, in(reg) &default, options(nostack)) };
+        let result = f();
+        // SAFETY: as above.
+        unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &saved, options(nostack, readonly)) };
+        result
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    f()
+}
+
+/// An atomic operation without an inline form, on memory that was just found mapped. `code` packs the op (by its position in
+/// `AtomicOp::ALL`), the format and whether f32 flushes subnormals.
+///
+/// # Safety
+///
+/// `addr` is mapped and aligned to the format's size.
+pub(crate) unsafe extern "C" fn atomic(code: u64, addr: u64, a: u64, b: u64) -> u64 {
+    let op = AtomicOp::ALL[(code & 0xff) as usize];
+    let fmt = FORMATS[(code >> 8 & 0xff) as usize];
+    let flush = code >> 16 & 1 != 0;
+    let next = |old: u64| with_default_rounding(|| eval::atomic(op, fmt, old, &[a, b], flush));
+    // SAFETY: the caller's promise.
+    unsafe {
+        match fmt.ty().bytes() {
+            2 => update(&*(addr as *const core::sync::atomic::AtomicU16), next),
+            4 => update(&*(addr as *const core::sync::atomic::AtomicU32), next),
+            _ => update(&*(addr as *const core::sync::atomic::AtomicU64), next),
+        }
+    }
+}
+
+/// The formats by number.
+pub(crate) const FORMATS: &[AtomicFmt] = &[
+    AtomicFmt::B16,
+    AtomicFmt::B32,
+    AtomicFmt::B64,
+    AtomicFmt::U32,
+    AtomicFmt::S32,
+    AtomicFmt::U64,
+    AtomicFmt::S64,
+    AtomicFmt::F16,
+    AtomicFmt::F16x2,
+    AtomicFmt::Bf16,
+    AtomicFmt::Bf16x2,
+    AtomicFmt::F32,
+    AtomicFmt::F64,
+];
+
+trait Word {
+    fn load(&self) -> u64;
+    /// Err: the value found instead of `old`.
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64>;
+}
+
+macro_rules! word {
+    ($($atomic:ident $int:ident),*) => {$(
+        impl Word for core::sync::atomic::$atomic {
+            fn load(&self) -> u64 {
+                core::sync::atomic::$atomic::load(self, core::sync::atomic::Ordering::SeqCst).into()
+            }
+
+            fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+                let order = core::sync::atomic::Ordering::SeqCst;
+                self.compare_exchange_weak(old as $int, new as $int, order, order).map(|_| ()).map_err(u64::from)
+            }
+        }
+    )*};
+}
+
+word!(AtomicU16 u16, AtomicU32 u32, AtomicU64 u64);
+
+fn update(word: &impl Word, next: impl Fn(u64) -> u64) -> u64 {
+    let mut old = word.load();
+    loop {
+        match word.exchange(old, next(old)) {
+            Ok(()) => return old,
+            Err(found) => old = found,
+        }
+    }
+}
+
+/// Which of the lanes `bits` have an address in `addrs` outside the arena of `size` bytes at `base`.
+///
+/// # Safety
+///
+/// `addrs` holds an address for each lane up to the highest of `bits`.
+pub(crate) unsafe extern "C" fn bad_lanes(addrs: *const u64, bits: u32, base: u64, size: u64) -> u32 {
+    (0..32)
+        .filter(|lane| bits >> lane & 1 != 0)
+        .filter(|&lane| {
+            // SAFETY: the caller's promise.
+            let addr = unsafe { addrs.add(lane as usize).read() };
+            (addr ^ base) >= size
+        })
+        .fold(0, |bad, lane| bad | 1 << lane)
+}

@@ -1,0 +1,353 @@
+//! Addresses of a gang's accesses, and the test that they lie in the arena.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{Space, Type, Value};
+use ptxjit_passes::vectorize::Shape;
+
+use super::values::{Parts, Val};
+use super::Lower;
+use crate::abi::{CtaContext, FaultKind};
+
+/// Offsets up to this stay within the unmapped margins of the arena and of the windows.
+const SMALL_OFFSET: u32 = 32 << 10;
+
+/// Inactive lanes of shared-memory accesses are sent to this window offset, below the first variable.
+const SHARED_JUNK: i64 = -64;
+
+/// Where the lanes of a gang access memory; host addresses.
+#[derive(Clone, Debug)]
+pub(super) enum Address {
+    /// All at one place.
+    Scalar(cl::Value),
+    /// Lane 0's place and the constant distance from lane to lane.
+    Strided(cl::Value, i64),
+    /// Each lane's own, `i64x2` per two lanes.
+    Lanes(Parts),
+    /// Each lane's signed 32-bit distance from a base.
+    Lanes32(cl::Value, Parts),
+}
+
+/// An access's place, ready to use: what must be tested has been tested.
+pub(super) struct Place {
+    pub address: Address,
+    pub offset: i32,
+}
+
+impl Lower<'_, '_> {
+    /// The address of offset 0 of a window (of the first lane's for `.local`), or nothing for spaces without.
+    pub(super) fn window(&self, space: Space) -> Option<cl::Value> {
+        match space {
+            Space::Generic | Space::Global => None,
+            Space::Shared | Space::SharedCluster => Some(self.field(core::mem::offset_of!(CtaContext, shared_base))),
+            Space::Const => Some(self.field(core::mem::offset_of!(CtaContext, const_base))),
+            Space::Param => Some(self.field(core::mem::offset_of!(CtaContext, params))),
+            Space::Local => None,
+        }
+    }
+
+    /// The window base that `cvta` adds.
+    pub(super) fn window_base(&mut self, space: Space) -> cl::Value {
+        match self.window(space) {
+            Some(base) => base,
+            None => self.b.ins().iconst(types::I64, 0),
+        }
+    }
+
+    /// Resolves an address and tests it where nothing else guards the access. `size` is that of the whole access of one lane.
+    pub(super) fn place(&mut self, space: Space, addr: Value, offset: i32, size: u32, write: u32) -> Place {
+        let narrow = self.func.ty(addr) != Type::B64;
+        let (addr_val, offset) = self.fold_offset(addr, offset);
+        let address = self.resolve(space, narrow, addr_val);
+        // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
+        let guarded = narrow && space.is_window();
+        if !guarded {
+            self.check(&address);
+        }
+        if self.memcheck {
+            self.memcheck(&address, offset, size, write);
+        }
+        Place { address, offset }
+    }
+
+    /// Large offsets are added to the address so that the test covers them.
+    fn fold_offset(&mut self, addr: Value, offset: i32) -> (Val, i32) {
+        let val = self.get(addr);
+        if offset.unsigned_abs() <= SMALL_OFFSET {
+            return (val, offset);
+        }
+        let ty = self.func.ty(addr);
+        let val = match val {
+            Val::Uniform(x) => Val::Uniform(self.b.ins().iadd_imm_s(x, i64::from(offset))),
+            Val::Affine(x, stride) => Val::Affine(self.b.ins().iadd_imm_s(x, i64::from(offset)), stride),
+            Val::Varying(parts) => {
+                let add = self.vconst(ty, offset as i64 as u64);
+                Val::Varying(parts.iter().map(|&part| self.b.ins().iadd(part, add)).collect())
+            }
+        };
+        (val, 0)
+    }
+
+    fn resolve(&mut self, space: Space, narrow: bool, addr: Val) -> Address {
+        if space == Space::Local {
+            return self.resolve_local(narrow, addr);
+        }
+        let base = self.window(space);
+        let whole = |lower: &mut Self, x: cl::Value| {
+            let x = lower.cast_scalar(x, if narrow { types::I32 } else { types::I64 });
+            let x = if narrow { lower.b.ins().sextend(types::I64, x) } else { x };
+            match base {
+                Some(base) => lower.b.ins().iadd(base, x),
+                None => x,
+            }
+        };
+        match addr {
+            Val::Uniform(x) => Address::Scalar(whole(self, x)),
+            Val::Affine(x, stride) => Address::Strided(whole(self, x), stride),
+            Val::Varying(parts) if narrow => match base {
+                Some(base) => Address::Lanes32(base, parts),
+                None => Address::Lanes(self.widen_lanes(&parts)),
+            },
+            Val::Varying(parts) => match base {
+                None => Address::Lanes(parts),
+                Some(base) => {
+                    let base = self.b.ins().splat(types::I64X2, base);
+                    Address::Lanes(parts.iter().map(|&part| self.b.ins().iadd(part, base)).collect())
+                }
+            },
+        }
+    }
+
+    fn widen_lanes(&mut self, parts: &[cl::Value]) -> Parts {
+        parts.iter().flat_map(|&part| self.widen_mask(part)).collect()
+    }
+
+    /// Each lane has its own window.
+    fn resolve_local(&mut self, narrow: bool, addr: Val) -> Address {
+        let windows = self.gang().local.clone();
+        if self.lanes == 1 {
+            let (Val::Uniform(x) | Val::Affine(x, _)) = addr else { unreachable!("one lane has scalars only") };
+            let x = if narrow { self.b.ins().sextend(types::I64, x) } else { x };
+            return Address::Scalar(self.b.ins().iadd(windows[0], x));
+        }
+        let offsets: Parts = match addr {
+            Val::Uniform(x) => {
+                let x = if narrow { self.b.ins().sextend(types::I64, x) } else { x };
+                let splat = self.b.ins().splat(types::I64X2, x);
+                Parts::from_elem(splat, windows.len())
+            }
+            Val::Affine(x, stride) => {
+                let x = if narrow { self.b.ins().sextend(types::I64, x) } else { x };
+                self.affine_parts(Type::B64, x, stride)
+            }
+            Val::Varying(parts) if narrow => self.widen_lanes(&parts),
+            Val::Varying(parts) => parts,
+        };
+        Address::Lanes(windows.iter().zip(offsets).map(|(&window, offset)| self.b.ins().iadd(window, offset)).collect())
+    }
+
+    /// Stops the CTA if a running lane's address lies outside the arena. The arena's first and last pages are never mapped,
+    /// so that nearby lanes and small offsets cannot leave it.
+    fn check(&mut self, address: &Address) {
+        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let bits = self.mask_as_bits_or_one();
+        let (distance, addr) = match address {
+            Address::Scalar(x) | Address::Strided(x, _) => (self.b.ins().bxor(*x, arena), *x),
+            Address::Lanes(parts) => (self.lanes_distance(parts, arena), parts[0]),
+            Address::Lanes32(..) => unreachable!("guarded by their window"),
+        };
+        let bad = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, distance, size);
+        let (fail, fine) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(bad, fail, &[], fine, &[]);
+        self.b.set_cold_block(fail);
+        self.b.switch_to_block(fail);
+        match address {
+            Address::Lanes(parts) => {
+                let first = self.bad_lane(parts, bits);
+                self.fault(FaultKind::BadAddress, first.0, Some(first.1));
+            }
+            Address::Strided(x, stride) if self.unless_full().is_some() => {
+                // Lane 0 may be off: look at the lanes that run.
+                let parts = self.affine_parts(Type::B64, *x, *stride);
+                let first = self.bad_lane(&parts, bits);
+                let none = self.b.ins().icmp_imm_s(IntCC::Equal, first.0, 0);
+                let stop = self.b.create_block();
+                self.b.ins().brif(none, fine, &[], stop, &[]);
+                self.b.switch_to_block(stop);
+                self.fault(FaultKind::BadAddress, first.0, Some(first.1));
+            }
+            Address::Scalar(_) | Address::Strided(..) | Address::Lanes32(..) => {
+                self.fault(FaultKind::BadAddress, bits, Some(addr));
+            }
+        }
+        self.b.switch_to_block(fine);
+    }
+
+    /// The running lanes as bits; one lane always runs.
+    pub(super) fn mask_as_bits_or_one(&mut self) -> cl::Value {
+        if self.lanes == 1 { self.b.ins().iconst(types::I32, 1) } else { self.mask_as_bits() }
+    }
+
+    /// All bits in which a running lane's address differs from the arena's base.
+    fn lanes_distance(&mut self, parts: &[cl::Value], arena: cl::Value) -> cl::Value {
+        let splat = self.b.ins().splat(types::I64X2, arena);
+        let wide = self.wide_mask();
+        let mut all = None;
+        for (i, &part) in parts.iter().enumerate() {
+            let mut differs = self.b.ins().bxor(part, splat);
+            if let Some(wide) = &wide {
+                differs = self.b.ins().band(differs, wide[i]);
+            }
+            all = Some(match all {
+                None => differs,
+                Some(all) => self.b.ins().bor(all, differs),
+            });
+        }
+        let all = all.expect("a gang has lanes");
+        let lo = self.b.ins().extractlane(all, 0);
+        let hi = self.b.ins().extractlane(all, 1);
+        self.b.ins().bor(lo, hi)
+    }
+
+    /// The mask for 64-bit lanes, two per vector.
+    pub(super) fn wide_mask(&mut self) -> Option<Parts> {
+        self.unless_full()?;
+        let mask = self.mask_vectors();
+        Some(mask.iter().flat_map(|&part| self.widen_mask(part)).collect())
+    }
+
+    /// The running lanes whose address is outside the arena, and the first such address.
+    fn bad_lane(&mut self, parts: &[cl::Value], bits: cl::Value) -> (cl::Value, cl::Value) {
+        let slot = self.store_to_buffer(0, parts);
+        let bases = [core::mem::offset_of!(CtaContext, arena_base), core::mem::offset_of!(CtaContext, arena_bits)];
+        let args = [slot, bits, self.field(bases[0]), self.field(bases[1])];
+        let helper = crate::helpers::bad_lanes as *const () as i64;
+        let bad = self.call_helper(helper, &args, Some(types::I32)).expect("it returns the lanes");
+        let lane = self.b.ins().ctz(bad);
+        let last = self.b.ins().iconst(types::I32, self.lanes as i64 - 1);
+        let lane = self.b.ins().umin(lane, last);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let at = self.b.ins().ishl_imm_s(lane, 3);
+        let at = self.b.ins().iadd(slot, at);
+        let addr = self.b.ins().load(types::I64, cl::MemFlagsData::trusted(), at, 0);
+        (bad, addr)
+    }
+
+    /// Stores parts side by side in a buffer and returns its address.
+    pub(super) fn store_to_buffer(&mut self, idx: usize, parts: &[cl::Value]) -> cl::Value {
+        let slot = self.buffer(idx);
+        let at = self.b.ins().stack_addr(types::I64, slot, 0);
+        for (i, &part) in parts.iter().enumerate() {
+            self.b.ins().store(cl::MemFlagsData::trusted(), part, at, 16 * i as i32);
+        }
+        at
+    }
+
+    /// Each lane's host address.
+    pub(super) fn lane_addresses(&mut self, address: &Address) -> Parts {
+        match address {
+            Address::Scalar(x) => {
+                let splat = self.b.ins().splat(types::I64X2, *x);
+                Parts::from_elem(splat, self.n_parts(Type::B64))
+            }
+            Address::Strided(x, stride) => self.affine_parts(Type::B64, *x, *stride),
+            Address::Lanes(parts) => parts.clone(),
+            Address::Lanes32(base, parts) => {
+                let wide = self.widen_lanes(parts);
+                let base = self.b.ins().splat(types::I64X2, *base);
+                wide.iter().map(|&part| self.b.ins().iadd(part, base)).collect()
+            }
+        }
+    }
+
+    /// Sends lanes that do not run to memory of our own.
+    pub(super) fn redirect(&mut self, address: Address, offset: i32) -> Address {
+        if self.unless_full().is_none() {
+            return address;
+        }
+        match address {
+            Address::Lanes32(base, parts) => {
+                let mask = self.mask_vectors();
+                let junk = self.vconst(Type::B32, (SHARED_JUNK - i64::from(offset)) as u64);
+                let parts = parts.iter().zip(&mask).map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk)).collect();
+                Address::Lanes32(base, parts)
+            }
+            Address::Lanes(parts) => {
+                let wide = self.wide_mask().expect("the mask may have gaps");
+                let junk = self.field(core::mem::offset_of!(CtaContext, junk));
+                let junk = self.b.ins().iadd_imm_s(junk, -i64::from(offset));
+                let junk = self.b.ins().splat(types::I64X2, junk);
+                Address::Lanes(parts.iter().zip(&wide).map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk)).collect())
+            }
+            Address::Scalar(_) | Address::Strided(..) => unreachable!("these have other ways for lanes that do not run"),
+        }
+    }
+
+    /// One lane's host address out of per-lane ones.
+    pub(super) fn lane_address(&mut self, address: &Address, lane: usize) -> cl::Value {
+        match address {
+            Address::Scalar(x) => *x,
+            Address::Strided(x, stride) => self.b.ins().iadd_imm_s(*x, stride * lane as i64),
+            Address::Lanes(parts) => self.b.ins().extractlane(parts[lane / 2], (lane % 2) as u8),
+            Address::Lanes32(base, parts) => {
+                let x = self.b.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
+                let x = self.b.ins().sextend(types::I64, x);
+                self.b.ins().iadd(*base, x)
+            }
+        }
+    }
+
+    /// Under `memcheck` the runtime looks at every access first.
+    fn memcheck(&mut self, address: &Address, offset: i32, size: u32, write: u32) {
+        let bits = self.mask_as_bits_or_one();
+        let at = if self.lanes == 1 {
+            let x = self.lane_address(address, 0);
+            let x = self.b.ins().iadd_imm_s(x, i64::from(offset));
+            self.store_to_buffer(0, &[x])
+        } else {
+            let parts = self.lane_addresses(address);
+            let add = self.vconst(Type::B64, i64::from(offset) as u64);
+            let parts: Parts = parts.iter().map(|&part| self.b.ins().iadd(part, add)).collect();
+            self.store_to_buffer(0, &parts)
+        };
+        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+        let args = [
+            self.cta,
+            at,
+            bits,
+            self.b.ins().iconst(types::I32, i64::from(size)),
+            self.b.ins().iconst(types::I32, i64::from(write)),
+            self.gang().idx,
+            self.b.ins().iconst(types::I32, i64::from(self.loc.0)),
+        ];
+        let status = self.call_runtime(fns, core::mem::offset_of!(crate::abi::RuntimeFns, check_access), &args);
+        self.stop_if(status, bits);
+    }
+
+    /// Calls a function of the runtime that returns a status.
+    pub(super) fn call_runtime(&mut self, fns: cl::Value, offset: usize, args: &[cl::Value]) -> cl::Value {
+        let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(&target_lexicon::Triple::host()));
+        sig.params.extend(args.iter().map(|&arg| cl::AbiParam::new(self.b.func.dfg.value_type(arg))));
+        sig.returns.push(cl::AbiParam::new(types::I32));
+        let sig = self.b.import_signature(sig);
+        let callee = self.b.ins().load(types::I64, cl::MemFlagsData::trusted(), fns, offset as i32);
+        let call = self.b.ins().call_indirect(sig, callee, args);
+        self.b.inst_results(call)[0]
+    }
+
+    /// Stops the CTA if the runtime said so.
+    pub(super) fn stop_if(&mut self, status: cl::Value, bits: cl::Value) {
+        let (fail, fine) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(status, fail, &[], fine, &[]);
+        self.b.set_cold_block(fail);
+        self.b.switch_to_block(fail);
+        self.fault(FaultKind::Runtime, bits, None);
+        self.b.switch_to_block(fine);
+    }
+
+    /// Whether a value is the same for all lanes.
+    pub(super) fn is_uniform(&self, value: Value) -> bool {
+        self.lanes == 1 || self.plan.shapes[value] == Shape::Uniform
+    }
+}

@@ -1,0 +1,441 @@
+//! Masks, and how lanes go from node to node.
+
+use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
+use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
+use ptxjit_passes::vectorize::{Node, Shape, WaitKind};
+use smallvec::SmallVec;
+
+use super::values::{Parts, Val};
+use super::{Lower, MaskClass};
+use crate::abi::{FaultKind, LaneState};
+use ptxjit_ir::Type;
+
+/// An edge taken by the lanes of a mask; without one, by all lanes of the node.
+struct Edge<'c> {
+    target: usize,
+    call: Option<&'c BlockCall>,
+    mask: Option<Parts>,
+}
+
+impl Lower<'_, '_> {
+    /// Decides which nodes run for just the lanes the gang was entered with, so that no mask need be kept for them: the nodes
+    /// that are only reached by all lanes of such a node at once. Others share the mask of a node that leads to them alone,
+    /// or own one.
+    pub(super) fn classify_masks(&mut self) {
+        let n = self.plan.order.nodes.len();
+        let mut arrive: Vec<Option<MaskClass>> = vec![None; n];
+        let mut body: Vec<Option<MaskClass>> = vec![None; n];
+        loop {
+            let before = (arrive.clone(), body.clone());
+            for pos in 0..n {
+                self.classify_node(pos, &mut arrive, &mut body);
+            }
+            if before == (arrive.clone(), body.clone()) {
+                break;
+            }
+        }
+        self.arrive_class = arrive.into_iter().enumerate().map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos))).collect();
+        self.body_class = body.into_iter().enumerate().map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos))).collect();
+    }
+
+    fn classify_node(&self, pos: usize, arrive: &mut [Option<MaskClass>], body: &mut [Option<MaskClass>]) {
+        let meet = |slot: &mut Option<MaskClass>, class: MaskClass, own: usize| {
+            *slot = match *slot {
+                None => Some(class),
+                Some(old) if old == class => Some(class),
+                Some(_) => Some(MaskClass::Own(own)),
+            };
+        };
+        if pos == self.plan.order.block_pos[self.func.entry].expect("the entry is in the order") as usize {
+            meet(&mut body[pos], MaskClass::Entry, pos);
+        }
+        let resumed = matches!(self.plan.order.nodes[pos], Node::Block(block) if self.plan.wait_of[block].is_some());
+        if resumed {
+            meet(&mut body[pos], MaskClass::Entry, pos);
+        }
+        if let Some(class) = arrive[pos] {
+            if !self.always_waits(pos) {
+                meet(&mut body[pos], class, pos);
+            }
+        }
+        let Some(class) = body[pos] else { return };
+        let mut reach = |target: usize, whole: bool| {
+            let whole = whole && !self.plan.pending[pos].contains(&target);
+            meet(&mut arrive[target], if whole { class } else { MaskClass::Own(target) }, target);
+        };
+        match self.plan.order.nodes[pos] {
+            Node::LoopEnd(header) => reach(self.plan.order.block_pos[header].expect("headers are in the order") as usize, true),
+            Node::Block(block) => {
+                for call in self.func.blocks[block].term.targets() {
+                    reach(self.plan.order.target(pos, call.block), !self.plan.divergent[block]);
+                }
+            }
+        }
+    }
+
+    /// Whether every lane that arrives at the node waits.
+    pub(super) fn always_waits(&self, pos: usize) -> bool {
+        let Node::Block(block) = self.plan.order.nodes[pos] else { return false };
+        self.plan.wait_of[block].is_some_and(|wait| match self.plan.waits[wait as usize].kind {
+            WaitKind::Inst(inst) => !self.has_fast_path(inst),
+            WaitKind::Entry | WaitKind::Ready | WaitKind::Yield => false,
+        })
+    }
+
+    fn mask_variables(&mut self, node: usize) -> SmallVec<[cranelift_frontend::Variable; 8]> {
+        if self.mask_vars[node].is_empty() {
+            self.mask_vars[node] = (0..self.quads).map(|_| self.b.declare_var(types::I32X4)).collect();
+        }
+        self.mask_vars[node].clone()
+    }
+
+    fn class_parts(&mut self, class: MaskClass) -> Parts {
+        match class {
+            MaskClass::Entry => self.gang().mask.clone(),
+            MaskClass::Own(node) => self.mask_variables(node).iter().map(|&var| self.b.use_var(var)).collect(),
+        }
+    }
+
+    /// Lane masks of the node being emitted.
+    pub(super) fn mask_vectors(&mut self) -> Parts {
+        self.class_parts(self.mask)
+    }
+
+    /// The lanes of the node being emitted as bits.
+    pub(super) fn mask_as_bits(&mut self) -> cl::Value {
+        if self.mask == MaskClass::Entry {
+            return self.gang().bits;
+        }
+        if let Some(bits) = self.mask_bits {
+            return bits;
+        }
+        let parts = self.mask_vectors();
+        let bits = self.bits_of(&parts);
+        self.mask_bits = Some(bits);
+        bits
+    }
+
+    /// Lane masks as bits.
+    pub(super) fn bits_of(&mut self, parts: &[cl::Value]) -> cl::Value {
+        let mut bits = self.b.ins().vhigh_bits(types::I32, parts[0]);
+        for (q, &part) in parts.iter().enumerate().skip(1) {
+            let more = self.b.ins().vhigh_bits(types::I32, part);
+            let more = self.b.ins().ishl_imm_s(more, 4 * q as i64);
+            bits = self.b.ins().bor(bits, more);
+        }
+        bits
+    }
+
+    /// Bits as lane masks.
+    pub(super) fn mask_from_bits(&mut self, bits: cl::Value) -> Parts {
+        if self.lanes == 1 {
+            return Parts::new();
+        }
+        let splat = self.b.ins().splat(types::I32X4, bits);
+        (0..self.quads)
+            .map(|q| {
+                let lanes: Vec<u8> = (0..4).flat_map(|lane| (1u32 << (4 * q + lane)).to_le_bytes()).collect();
+                let lane_bits = self.vconst_bytes(types::I32X4, &lanes);
+                let set = self.b.ins().band(splat, lane_bits);
+                self.b.ins().icmp(cl::condcodes::IntCC::Equal, set, lane_bits)
+            })
+            .collect()
+    }
+
+    /// Whether all lanes of the gang run here: nothing if that is certain, else a condition.
+    pub(super) fn unless_full(&mut self) -> Option<cl::Value> {
+        if self.lanes == 1 {
+            return None;
+        }
+        if self.mask == MaskClass::Entry {
+            return Some(self.gang().all_on);
+        }
+        if self.mask_full.is_none() {
+            let parts = self.mask_vectors();
+            let all = self.fold_and(&parts);
+            self.mask_full = Some(self.b.ins().vall_true(all));
+        }
+        self.mask_full
+    }
+
+    fn fold_and(&mut self, parts: &[cl::Value]) -> cl::Value {
+        let mut all = parts[0];
+        for &part in &parts[1..] {
+            all = self.b.ins().band(all, part);
+        }
+        all
+    }
+
+    fn any(&mut self, parts: &[cl::Value]) -> cl::Value {
+        let mut any = parts[0];
+        for &part in &parts[1..] {
+            any = self.b.ins().bor(any, part);
+        }
+        self.b.ins().vany_true(any)
+    }
+
+    /// The start of a node: it is skipped if no lane is there for it.
+    pub(super) fn arrive(&mut self, pos: usize) {
+        self.b.switch_to_block(self.node_entry[pos]);
+        self.start_region(self.arrive_class[pos]);
+        if self.plan.maybe_empty[pos] {
+            let parts = self.class_parts(self.arrive_class[pos]);
+            let any = self.any(&parts);
+            let (some, none) = (self.b.create_block(), self.b.create_block());
+            self.b.ins().brif(any, some, &[], none, &[]);
+            self.b.switch_to_block(none);
+            let pending = self.plan.pending_in[pos].clone();
+            self.go(&[], &pending);
+            self.b.switch_to_block(some);
+        }
+    }
+
+    /// Forgets what was at hand: code that follows may be reached another way.
+    pub(super) fn start_region(&mut self, class: MaskClass) {
+        self.vals.clear();
+        self.splats.clear();
+        self.mask = class;
+        self.mask_bits = None;
+        self.mask_full = None;
+    }
+
+    /// Goes on to a node's body, whose mask is that of the arriving lanes.
+    pub(super) fn enter_body(&mut self, pos: usize) {
+        if self.body_class[pos] == MaskClass::Own(pos) && self.arrive_class[pos] != MaskClass::Own(pos) {
+            let parts = self.class_parts(self.arrive_class[pos]);
+            self.set_mask(pos, &parts);
+        }
+        self.b.ins().jump(self.node_body[pos], &[]);
+    }
+
+    /// Assigns a node's own mask.
+    pub(super) fn set_mask(&mut self, node: usize, parts: &[cl::Value]) {
+        let vars = self.mask_variables(node);
+        vars.iter().zip(parts).for_each(|(&var, &part)| self.b.def_var(var, part));
+    }
+
+    /// Clears the masks of nodes that can be pending from here on but were not before.
+    pub(super) fn clear_masks(&mut self, nodes: &[usize]) {
+        for &node in nodes {
+            let zero = self.zero_vector(Type::B32);
+            let parts = Parts::from_elem(zero, self.quads);
+            self.set_mask(node, &parts);
+        }
+    }
+
+    pub(super) fn emit_loop_end(&mut self, pos: usize, header: Block) {
+        if self.plan.yields[header].is_some() {
+            self.emit_yield(pos, header);
+        }
+        let target = self.plan.order.block_pos[header].expect("headers are in the order") as usize;
+        let pending = self.plan.pending[pos].clone();
+        self.mask = self.arrive_class[pos];
+        self.go_to(&[Edge { target, call: None, mask: None }], &pending, Some(target));
+        // Loop ends have no body of their own.
+        self.b.switch_to_block(self.node_body[pos]);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        self.b.ins().return_(&[zero]);
+    }
+
+    pub(super) fn emit_terminator(&mut self, pos: usize, block: Block) {
+        let func = self.func;
+        let pending = self.plan.pending[pos].clone();
+        let edge = |call| Edge { target: self.plan.order.target(pos, call_block(call)), call: Some(call), mask: None };
+        match &func.blocks[block].term {
+            Terminator::Jump(call) => {
+                let edge = edge(call);
+                self.go_edges(&[edge], &pending);
+            }
+            Terminator::Brif { cond, then_, else_ } => {
+                let edges = [edge(then_), edge(else_)];
+                if self.plan.divergent[block] {
+                    self.part(*cond, edges, &pending);
+                } else {
+                    let cond = self.scalar(*cond);
+                    self.branch(cond, edges, &pending);
+                }
+            }
+            Terminator::Switch { index, targets, default } => {
+                let edges: Vec<Edge<'_>> = targets.iter().chain([default]).map(edge).collect();
+                if self.plan.divergent[block] {
+                    self.part_switch(*index, edges, &pending);
+                } else {
+                    let index = self.scalar(*index);
+                    self.branch_switch(index, edges, &pending);
+                }
+            }
+            Terminator::Ret(_) | Terminator::Exit => {
+                self.store_states(u32::from(LaneState::EXITED));
+                self.go(&[], &pending);
+            }
+            Terminator::Trap(kind) => {
+                let kind = match kind {
+                    TrapKind::Trap => FaultKind::Trap,
+                    TrapKind::Unreachable => FaultKind::Unreachable,
+                };
+                let bits = self.mask_as_bits();
+                self.fault(kind, bits, None);
+            }
+            Terminator::Dispatch(state) => {
+                self.store_dispatch(*state);
+                self.go(&[], &pending);
+            }
+        }
+    }
+
+    /// A divergent two-way branch.
+    fn part(&mut self, cond: Value, [mut then_, mut else_]: [Edge<'_>; 2], pending: &[usize]) {
+        let conds = self.mask_parts(cond);
+        let mask = self.mask_vectors();
+        then_.mask = Some(mask.iter().zip(&conds).map(|(&m, &c)| self.b.ins().band(m, c)).collect());
+        else_.mask = Some(mask.iter().zip(&conds).map(|(&m, &c)| self.b.ins().band_not(m, c)).collect());
+        self.go_edges(&[then_, else_], pending);
+    }
+
+    fn part_switch(&mut self, index: Value, mut edges: Vec<Edge<'_>>, pending: &[usize]) {
+        let index = self.parts(index);
+        let mut rest = self.mask_vectors();
+        let default = edges.len() - 1;
+        for (case, edge) in edges[..default].iter_mut().enumerate() {
+            let want = self.vconst(Type::B32, case as u64);
+            let mut taken = Parts::new();
+            for (part, rest) in index.iter().zip(rest.iter_mut()) {
+                let hit = self.b.ins().icmp(cl::condcodes::IntCC::Equal, *part, want);
+                taken.push(self.b.ins().band(*rest, hit));
+                *rest = self.b.ins().band_not(*rest, hit);
+            }
+            edge.mask = Some(taken);
+        }
+        edges[default].mask = Some(rest);
+        self.go_edges(&edges, pending);
+    }
+
+    fn branch(&mut self, cond: cl::Value, [then_, else_]: [Edge<'_>; 2], pending: &[usize]) {
+        let (yes, no) = (self.b.create_block(), self.b.create_block());
+        let no_args: [BlockArg; 0] = [];
+        self.b.ins().brif(cond, yes, &no_args, no, &no_args);
+        // What the edges fetch on one side does not hold on the other.
+        let (vals, splats) = (self.vals.clone(), self.splats.clone());
+        self.b.switch_to_block(yes);
+        self.go_edges(&[then_], pending);
+        self.vals = vals;
+        self.splats = splats;
+        self.b.switch_to_block(no);
+        self.go_edges(&[else_], pending);
+    }
+
+    fn branch_switch(&mut self, index: cl::Value, edges: Vec<Edge<'_>>, pending: &[usize]) {
+        let blocks: Vec<cl::Block> = edges.iter().map(|_| self.b.create_block()).collect();
+        let mut switch = cranelift_frontend::Switch::new();
+        for (case, &block) in blocks[..blocks.len() - 1].iter().enumerate() {
+            switch.set_entry(case as u128, block);
+        }
+        switch.emit(&mut self.b, index, blocks[blocks.len() - 1]);
+        let (vals, splats) = (self.vals.clone(), self.splats.clone());
+        for (edge, block) in edges.into_iter().zip(blocks) {
+            self.vals = vals.clone();
+            self.splats = splats.clone();
+            self.b.switch_to_block(block);
+            self.go_edges(&[edge], pending);
+        }
+    }
+
+    /// Goes on to the first pending node: the node's lanes have gone.
+    pub(super) fn go(&mut self, edges: &[usize], pending: &[usize]) {
+        debug_assert!(edges.is_empty());
+        self.go_to(&[], pending, pending.first().copied());
+    }
+
+    fn go_edges(&mut self, edges: &[Edge<'_>], pending: &[usize]) {
+        let next = edges.iter().map(|edge| edge.target).chain(pending.iter().copied()).min();
+        self.go_to(edges, pending, next);
+    }
+
+    /// Hands lanes to the edges' targets and goes on at `next`.
+    fn go_to(&mut self, edges: &[Edge<'_>], pending: &[usize], next: Option<usize>) {
+        // All arguments are read before any parameter is written.
+        let args: Vec<Vec<(Value, Val)>> = edges.iter().map(|edge| self.edge_args(edge)).collect();
+        let mut reached: Vec<usize> = pending.to_vec();
+        for (edge, args) in edges.iter().zip(args) {
+            let joining = reached.contains(&edge.target);
+            self.hand_over(edge, args, joining);
+            if !joining {
+                reached.push(edge.target);
+            }
+        }
+        let Some(next) = next else {
+            self.b.ins().jump(self.next_gang, &[]);
+            return;
+        };
+        let fresh: Vec<usize> =
+            self.plan.pending_in[next].iter().copied().filter(|node| !reached.contains(node)).collect();
+        self.clear_masks(&fresh);
+        self.b.ins().jump(self.node_entry[next], &[]);
+    }
+
+    /// The arguments in the form that the parameters are kept in.
+    fn edge_args(&mut self, edge: &Edge<'_>) -> Vec<(Value, Val)> {
+        let Some(call) = edge.call else { return Vec::new() };
+        let params = self.func.blocks[call.block].params.clone();
+        params
+            .into_iter()
+            .zip(&call.args)
+            .map(|(param, &arg)| {
+                let val = match self.plan.shapes[param] {
+                    Shape::Uniform => Val::Uniform(self.scalar_as(arg, param)),
+                    Shape::Affine { stride, .. } => Val::Affine(self.scalar_as(arg, param), stride),
+                    Shape::Varying => Val::Varying(self.parts(arg)),
+                };
+                (param, val)
+            })
+            .collect()
+    }
+
+    fn scalar_as(&mut self, arg: Value, param: Value) -> cl::Value {
+        let ty = self.scalar_type(param);
+        match self.get(arg) {
+            Val::Uniform(x) | Val::Affine(x, _) => self.cast_scalar(x, ty),
+            Val::Varying(_) => unreachable!("a varying argument makes its parameter varying"),
+        }
+    }
+
+    fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool) {
+        if self.arrive_class[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1 {
+            let mask = edge.mask.clone().unwrap_or_else(|| self.class_parts(self.mask));
+            let parts = if joining {
+                let old = self.class_parts(MaskClass::Own(edge.target));
+                old.iter().zip(&mask).map(|(&old, &new)| self.b.ins().bor(old, new)).collect()
+            } else {
+                mask
+            };
+            self.set_mask(edge.target, &parts);
+        }
+        for (param, val) in args {
+            let val = match val {
+                Val::Varying(new) if joining => Val::Varying(self.blend_param(param, new, edge)),
+                other => other,
+            };
+            self.define_variables(param, &val);
+        }
+    }
+
+    /// Lanes that wait at the target already keep their parameter.
+    fn blend_param(&mut self, param: Value, new: Parts, edge: &Edge<'_>) -> Parts {
+        let old: Parts = self.variables(param).iter().map(|&var| self.b.use_var(var)).collect();
+        let mask = edge.mask.clone().unwrap_or_else(|| self.class_parts(self.mask));
+        self.blend(self.func.ty(param), &mask, &new, &old)
+    }
+
+    /// `mask ? new : old` for all parts of a value.
+    pub(super) fn blend(&mut self, ty: Type, mask: &[cl::Value], new: &[cl::Value], old: &[cl::Value]) -> Parts {
+        if ty != Type::B64 {
+            return (0..new.len()).map(|i| self.b.ins().blendv(mask[i], new[i], old[i])).collect();
+        }
+        let wide: Vec<cl::Value> = mask.iter().flat_map(|&mask| self.widen_mask(mask)).collect();
+        (0..new.len()).map(|i| self.b.ins().blendv(wide[i], new[i], old[i])).collect()
+    }
+}
+
+fn call_block(call: &BlockCall) -> Block {
+    call.block
+}

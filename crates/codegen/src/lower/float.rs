@@ -1,0 +1,267 @@
+//! Floating-point ops; one function serves scalars and vectors, since CLIF's ops do.
+//!
+//! Flushing: if the whole kernel runs with FTZ and DAZ set, arithmetic flushes by itself; otherwise `.ftz` is done by bit
+//! operations, and so it is always for results that no arithmetic makes (negation, minimum, selection).
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, Round, Type};
+
+use super::Lower;
+use super::values::vector_type;
+
+const SIGN_F32: u64 = 0x8000_0000;
+const NAN_F32: u64 = 0x7fff_ffff;
+
+impl Lower<'_, '_> {
+    fn is_vector(&self, x: cl::Value) -> bool {
+        self.b.func.dfg.value_type(x).is_vector()
+    }
+
+    /// Looks at a scalar or vector as floats.
+    pub(super) fn as_float(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
+        let vector = self.is_vector(x);
+        match (fmt, vector) {
+            (FloatFmt::F64, true) => self.cast_vector(x, types::F64X2),
+            (FloatFmt::F64, false) => self.cast_scalar(x, types::F64),
+            (_, true) => self.cast_vector(x, types::F32X4),
+            (_, false) => self.cast_scalar(x, types::F32),
+        }
+    }
+
+    /// Looks at a scalar or vector as integers.
+    pub(super) fn as_int(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
+        let vector = self.is_vector(x);
+        match (fmt, vector) {
+            (FloatFmt::F64, true) => self.cast_vector(x, types::I64X2),
+            (FloatFmt::F64, false) => self.cast_scalar(x, types::I64),
+            (_, true) => self.cast_vector(x, types::I32X4),
+            (_, false) => self.cast_scalar(x, types::I32),
+        }
+    }
+
+    /// An integer constant of the format's width, scalar or vector as `like`.
+    pub(super) fn bits_like(&mut self, fmt: FloatFmt, like: cl::Value, bits: u64) -> cl::Value {
+        let ty = fmt.ty();
+        if self.is_vector(like) { self.vconst(ty, bits) } else { self.constant(ty, bits, false) }
+    }
+
+    /// A float constant, scalar or vector as `like`.
+    pub(super) fn float_like(&mut self, fmt: FloatFmt, like: cl::Value, value: f64) -> cl::Value {
+        let bits = if fmt == FloatFmt::F64 { value.to_bits() } else { u64::from((value as f32).to_bits()) };
+        if self.is_vector(like) {
+            let x = self.vconst(fmt.ty(), bits);
+            self.as_float(fmt, x)
+        } else {
+            self.constant(fmt.ty(), bits, true)
+        }
+    }
+
+    /// `cond ? a : b` where `cond` is what a comparison of such values gives.
+    pub(super) fn pick(&mut self, cond: cl::Value, a: cl::Value, b: cl::Value) -> cl::Value {
+        if !self.is_vector(a) {
+            return self.b.ins().select(cond, a, b);
+        }
+        let ty = self.b.func.dfg.value_type(cond);
+        let (x, y) = (self.cast_vector(a, ty), self.cast_vector(b, ty));
+        let picked = self.b.ins().blendv(cond, x, y);
+        let out = self.b.func.dfg.value_type(a);
+        self.cast_vector(picked, out)
+    }
+
+    /// Subnormals to zeros of the same sign, by bits.
+    pub(super) fn flush_bits(&mut self, x: cl::Value) -> cl::Value {
+        let fmt = FloatFmt::F32;
+        let bits = self.as_int(fmt, x);
+        let magnitude_mask = self.bits_like(fmt, x, NAN_F32);
+        let magnitude = self.b.ins().band(bits, magnitude_mask);
+        let least = self.bits_like(fmt, x, 0x0080_0000);
+        let subnormal = self.b.ins().icmp(IntCC::SignedLessThan, magnitude, least);
+        let flushed = if self.is_vector(bits) {
+            let drop = self.b.ins().band(subnormal, magnitude_mask);
+            self.b.ins().band_not(bits, drop)
+        } else {
+            let sign_mask = self.bits_like(fmt, x, SIGN_F32);
+            let sign = self.b.ins().band(bits, sign_mask);
+            self.b.ins().select(subnormal, sign, bits)
+        };
+        self.as_float(fmt, flushed)
+    }
+
+    /// Flushes what goes into or comes out of arithmetic, unless the hardware does.
+    pub(super) fn flush(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
+        if ftz && fmt == FloatFmt::F32 && !self.flush_denormals { self.flush_bits(x) } else { x }
+    }
+
+    fn flush_always(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
+        if ftz && fmt == FloatFmt::F32 { self.flush_bits(x) } else { x }
+    }
+
+    pub(super) fn float_unary(&mut self, op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, x: cl::Value) -> Option<cl::Value> {
+        if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
+            return None;
+        }
+        let x = self.as_float(fmt, x);
+        match op {
+            FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy => {
+                let x = self.flush_always(fmt, mode.ftz, x);
+                Some(match op {
+                    FloatUnaryOp::Neg => self.b.ins().fneg(x),
+                    FloatUnaryOp::Abs => self.b.ins().fabs(x),
+                    _ => x,
+                })
+            }
+            FloatUnaryOp::Sat => {
+                let (zero, one) = (self.float_like(fmt, x, 0.0), self.float_like(fmt, x, 1.0));
+                let above = self.b.ins().fcmp(FloatCC::GreaterThan, x, zero);
+                let x = self.pick(above, x, zero);
+                let below = self.b.ins().fcmp(FloatCC::LessThan, x, one);
+                Some(self.pick(below, x, one))
+            }
+            FloatUnaryOp::Relu => None,
+            FloatUnaryOp::RoundInt => {
+                let x = self.flush_always(fmt, mode.ftz, x);
+                match mode.round {
+                    Round::Rn => Some(self.b.ins().nearest(x)),
+                    Round::Rz => Some(self.b.ins().trunc(x)),
+                    Round::Rm => Some(self.b.ins().floor(x)),
+                    Round::Rp => Some(self.b.ins().ceil(x)),
+                    Round::Rna => None,
+                }
+            }
+            FloatUnaryOp::Sqrt if mode.round != Round::Rn => None,
+            FloatUnaryOp::Sqrt | FloatUnaryOp::SqrtApprox => {
+                let x = self.flush(fmt, mode.ftz, x);
+                Some(self.b.ins().sqrt(x))
+            }
+            FloatUnaryOp::RcpApprox | FloatUnaryOp::RsqrtApprox if fmt == FloatFmt::F64 => None,
+            FloatUnaryOp::RcpApprox => {
+                let x = self.flush(fmt, mode.ftz, x);
+                let one = self.float_like(fmt, x, 1.0);
+                let y = self.b.ins().fdiv(one, x);
+                Some(self.flush(fmt, mode.ftz, y))
+            }
+            // Both roundings together stay below 2^-23, the bound is 2^-22.9.
+            FloatUnaryOp::RsqrtApprox => {
+                let x = self.flush(fmt, mode.ftz, x);
+                let root = self.b.ins().sqrt(x);
+                let one = self.float_like(fmt, x, 1.0);
+                Some(self.b.ins().fdiv(one, root))
+            }
+            FloatUnaryOp::SinApprox
+            | FloatUnaryOp::CosApprox
+            | FloatUnaryOp::Lg2Approx
+            | FloatUnaryOp::Ex2Approx
+            | FloatUnaryOp::TanhApprox => None,
+        }
+    }
+
+    pub(super) fn float_binary(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> Option<cl::Value> {
+        if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
+            return None;
+        }
+        let (x, y) = (self.as_float(fmt, x), self.as_float(fmt, y));
+        match op {
+            FloatBinaryOp::Min | FloatBinaryOp::Max | FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan => {
+                Some(self.min_max(op, fmt, mode.ftz, x, y))
+            }
+            _ if mode.round != Round::Rn => None,
+            FloatBinaryOp::DivApprox if fmt != FloatFmt::F32 => None,
+            _ => {
+                let (x, y) = (self.flush(fmt, mode.ftz, x), self.flush(fmt, mode.ftz, y));
+                let z = match op {
+                    FloatBinaryOp::Add => self.b.ins().fadd(x, y),
+                    FloatBinaryOp::Sub => self.b.ins().fsub(x, y),
+                    FloatBinaryOp::Mul => self.b.ins().fmul(x, y),
+                    FloatBinaryOp::Div | FloatBinaryOp::DivFull => self.b.ins().fdiv(x, y),
+                    // The ISA wants a zero for divisors above 2^126, whose reciprocals are subnormal.
+                    _ => {
+                        let one = self.float_like(fmt, y, 1.0);
+                        let reciprocal = self.b.ins().fdiv(one, y);
+                        let reciprocal = if self.flush_denormals { reciprocal } else { self.flush_bits(reciprocal) };
+                        self.b.ins().fmul(x, reciprocal)
+                    }
+                };
+                Some(self.flush(fmt, mode.ftz, z))
+            }
+        }
+    }
+
+    pub(super) fn fma(&mut self, fmt: FloatFmt, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
+        let [x, y, z] = args.map(|arg| self.as_float(fmt, arg));
+        let [x, y, z] = [x, y, z].map(|x| self.flush(fmt, mode.ftz, x));
+        let sum = self.b.ins().fma(x, y, z);
+        self.flush(fmt, mode.ftz, sum)
+    }
+
+    /// PTX's minimum and maximum: a NaN loses, -0 is less than +0.
+    fn min_max(&mut self, op: FloatBinaryOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
+        let (x, y) = (self.flush_always(fmt, ftz, x), self.flush_always(fmt, ftz, y));
+        let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
+        let cc = if is_min { FloatCC::LessThan } else { FloatCC::GreaterThan };
+        let first = self.b.ins().fcmp(cc, x, y);
+        let picked = self.pick(first, x, y);
+        // Equal operands differ at most in the sign of zero.
+        let equal = self.b.ins().fcmp(FloatCC::Equal, x, y);
+        let (xi, yi) = (self.as_int(fmt, x), self.as_int(fmt, y));
+        let zero = if is_min { self.b.ins().bor(xi, yi) } else { self.b.ins().band(xi, yi) };
+        let zero = self.as_float(fmt, zero);
+        let picked = self.pick(equal, zero, picked);
+        let canonical = if fmt == FloatFmt::F64 { 0x7ff8_0000_0000_0000 } else { NAN_F32 };
+        let nan = self.bits_like(fmt, x, canonical);
+        let nan = self.as_float(fmt, nan);
+        let nan_y = self.b.ins().fcmp(FloatCC::Unordered, y, y);
+        if matches!(op, FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan) {
+            let either = self.b.ins().fcmp(FloatCC::Unordered, x, y);
+            return self.pick(either, nan, picked);
+        }
+        let other = self.pick(nan_y, x, picked);
+        let nan_both = self.b.ins().fcmp(FloatCC::Unordered, other, other);
+        self.pick(nan_both, nan, other)
+    }
+
+    /// The result is a predicate: `i8`, or a mask of the operands' lane width.
+    pub(super) fn float_compare(&mut self, op: FloatCompareOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
+        let (x, y) = (self.as_float(fmt, x), self.as_float(fmt, y));
+        let (x, y) = (self.flush(fmt, ftz, x), self.flush(fmt, ftz, y));
+        let cc = match op {
+            FloatCompareOp::Eq => FloatCC::Equal,
+            FloatCompareOp::Lt => FloatCC::LessThan,
+            FloatCompareOp::Le => FloatCC::LessThanOrEqual,
+            FloatCompareOp::Gt => FloatCC::GreaterThan,
+            FloatCompareOp::Ge => FloatCC::GreaterThanOrEqual,
+            FloatCompareOp::Neu => FloatCC::NotEqual,
+            FloatCompareOp::Ltu => FloatCC::UnorderedOrLessThan,
+            FloatCompareOp::Leu => FloatCC::UnorderedOrLessThanOrEqual,
+            FloatCompareOp::Gtu => FloatCC::UnorderedOrGreaterThan,
+            FloatCompareOp::Geu => FloatCC::UnorderedOrGreaterThanOrEqual,
+            FloatCompareOp::Num => FloatCC::Ordered,
+            FloatCompareOp::Nan => FloatCC::Unordered,
+            // These two have no vector form.
+            FloatCompareOp::Ne => {
+                let differ = self.b.ins().fcmp(FloatCC::NotEqual, x, y);
+                let ordered = self.b.ins().fcmp(FloatCC::Ordered, x, y);
+                return self.b.ins().band(differ, ordered);
+            }
+            FloatCompareOp::Equ => {
+                let equal = self.b.ins().fcmp(FloatCC::Equal, x, y);
+                let unordered = self.b.ins().fcmp(FloatCC::Unordered, x, y);
+                return self.b.ins().bor(equal, unordered);
+            }
+        };
+        self.b.ins().fcmp(cc, x, y)
+    }
+
+    /// A vector of zeros for lanes of `ty`.
+    pub(super) fn zero_vector(&mut self, ty: Type) -> cl::Value {
+        let zeros = [0; 16];
+        self.vconst_bytes(vector_type(ty), &zeros)
+    }
+}

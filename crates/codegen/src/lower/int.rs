@@ -1,0 +1,543 @@
+//! Integer ops, scalar and vector.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{self as ir, CompareOp, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type};
+use ptxjit_passes::vectorize::Shape;
+use smallvec::SmallVec;
+
+use super::Lower;
+use super::pure::Quad;
+use super::values::int_type;
+
+/// CLIF's name for a comparison.
+pub(super) fn condition(op: CompareOp) -> IntCC {
+    match op {
+        CompareOp::Eq => IntCC::Equal,
+        CompareOp::Ne => IntCC::NotEqual,
+        CompareOp::Slt => IntCC::SignedLessThan,
+        CompareOp::Sle => IntCC::SignedLessThanOrEqual,
+        CompareOp::Sgt => IntCC::SignedGreaterThan,
+        CompareOp::Sge => IntCC::SignedGreaterThanOrEqual,
+        CompareOp::Ult => IntCC::UnsignedLessThan,
+        CompareOp::Ule => IntCC::UnsignedLessThanOrEqual,
+        CompareOp::Ugt => IntCC::UnsignedGreaterThan,
+        CompareOp::Uge => IntCC::UnsignedGreaterThanOrEqual,
+    }
+}
+
+fn is_signed(op: CompareOp) -> bool {
+    match op {
+        CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => true,
+        CompareOp::Eq | CompareOp::Ne | CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => false,
+    }
+}
+
+impl Lower<'_, '_> {
+    pub(super) fn scalar_int_unary(&mut self, op: IntUnaryOp, ty: Type, x: cl::Value) -> cl::Value {
+        match op {
+            IntUnaryOp::Not if ty == Type::B1 => self.b.ins().bxor_imm_s(x, 1),
+            IntUnaryOp::Not => self.b.ins().bnot(x),
+            IntUnaryOp::Neg => self.b.ins().ineg(x),
+            IntUnaryOp::Abs => self.b.ins().iabs(x),
+            IntUnaryOp::Popc => {
+                let n = self.b.ins().popcnt(x);
+                self.to_i32(n)
+            }
+            IntUnaryOp::Clz => {
+                let n = self.b.ins().clz(x);
+                self.to_i32(n)
+            }
+            IntUnaryOp::Brev => self.b.ins().bitrev(x),
+        }
+    }
+
+    /// Zero-extends or truncates to `i32`.
+    pub(super) fn to_i32(&mut self, x: cl::Value) -> cl::Value {
+        match self.b.func.dfg.value_type(x) {
+            types::I32 => x,
+            types::I64 => self.b.ins().ireduce(types::I32, x),
+            _ => self.b.ins().uextend(types::I32, x),
+        }
+    }
+
+    pub(super) fn scalar_int_binary(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, y: cl::Value) -> Option<cl::Value> {
+        Some(match op {
+            IntBinaryOp::Add => self.b.ins().iadd(x, y),
+            IntBinaryOp::Sub => self.b.ins().isub(x, y),
+            IntBinaryOp::Mul => self.b.ins().imul(x, y),
+            IntBinaryOp::And => self.b.ins().band(x, y),
+            IntBinaryOp::Or => self.b.ins().bor(x, y),
+            IntBinaryOp::Xor => self.b.ins().bxor(x, y),
+            IntBinaryOp::Smin => self.b.ins().smin(x, y),
+            IntBinaryOp::Smax => self.b.ins().smax(x, y),
+            IntBinaryOp::Umin => self.b.ins().umin(x, y),
+            IntBinaryOp::Umax => self.b.ins().umax(x, y),
+            IntBinaryOp::UmulHi | IntBinaryOp::SmulHi => self.scalar_mul_hi(op == IntBinaryOp::SmulHi, ty, x, y),
+            IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => self.scalar_mul_wide(op == IntBinaryOp::SmulWide, ty, x, y),
+            IntBinaryOp::Udiv | IntBinaryOp::Urem => self.scalar_udiv(op == IntBinaryOp::Urem, ty, x, y),
+            IntBinaryOp::Sdiv | IntBinaryOp::Srem => self.scalar_sdiv(op == IntBinaryOp::Srem, ty, x, y),
+            IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => self.scalar_shift(op, ty, x, y),
+            IntBinaryOp::SaddSat | IntBinaryOp::SsubSat if ty == Type::B32 => {
+                let (x, y) = (self.b.ins().sextend(types::I64, x), self.b.ins().sextend(types::I64, y));
+                let wide = if op == IntBinaryOp::SaddSat { self.b.ins().iadd(x, y) } else { self.b.ins().isub(x, y) };
+                let (lo, hi) = (
+                    self.b.ins().iconst(types::I64, i64::from(i32::MIN)),
+                    self.b.ins().iconst(types::I64, i64::from(i32::MAX)),
+                );
+                let wide = self.b.ins().smax(wide, lo);
+                let wide = self.b.ins().smin(wide, hi);
+                self.b.ins().ireduce(types::I32, wide)
+            }
+            IntBinaryOp::SaddSat | IntBinaryOp::SsubSat => return None,
+        })
+    }
+
+    fn extend(&mut self, signed: bool, ty: cl::Type, x: cl::Value) -> cl::Value {
+        if signed { self.b.ins().sextend(ty, x) } else { self.b.ins().uextend(ty, x) }
+    }
+
+    fn scalar_mul_hi(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
+        if ty == Type::B64 {
+            return if signed { self.b.ins().smulhi(x, y) } else { self.b.ins().umulhi(x, y) };
+        }
+        let (x, y) = (self.extend(signed, types::I64, x), self.extend(signed, types::I64, y));
+        let product = self.b.ins().imul(x, y);
+        let high = self.b.ins().ushr_imm_s(product, i64::from(ty.bits()));
+        self.b.ins().ireduce(int_type(ty), high)
+    }
+
+    fn scalar_mul_wide(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
+        let wide = if ty == Type::B32 { types::I64 } else { types::I32 };
+        let (x, y) = (self.extend(signed, wide, x), self.extend(signed, wide, y));
+        self.b.ins().imul(x, y)
+    }
+
+    /// Hardware traps on a zero divisor, PTX does not.
+    fn scalar_udiv(&mut self, rem: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
+        let clif = int_type(ty);
+        let zero = self.b.ins().icmp_imm_s(IntCC::Equal, y, 0);
+        let one = self.b.ins().iconst(clif, 1);
+        let divisor = self.b.ins().select(zero, one, y);
+        let ones = self.b.ins().iconst(clif, -1);
+        if rem {
+            let r = self.b.ins().urem(x, divisor);
+            let special = if ty == Type::B32 { ones } else { x };
+            self.b.ins().select(zero, special, r)
+        } else {
+            let q = self.b.ins().udiv(x, divisor);
+            self.b.ins().select(zero, ones, q)
+        }
+    }
+
+    /// Nor does it on minimum / -1.
+    fn scalar_sdiv(&mut self, rem: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
+        let clif = int_type(ty);
+        let zero = self.b.ins().icmp_imm_s(IntCC::Equal, y, 0);
+        let minus = self.b.ins().icmp_imm_s(IntCC::Equal, y, -1);
+        let either = self.b.ins().bor(zero, minus);
+        let one = self.b.ins().iconst(clif, 1);
+        let divisor = self.b.ins().select(either, one, y);
+        let ones = self.b.ins().iconst(clif, -1);
+        if rem {
+            let r = self.b.ins().srem(x, divisor);
+            let special = if ty == Type::B32 { ones } else { x };
+            self.b.ins().select(zero, special, r)
+        } else {
+            let q = self.b.ins().sdiv(x, divisor);
+            let negated = self.b.ins().ineg(x);
+            let q = self.b.ins().select(minus, negated, q);
+            self.b.ins().select(zero, ones, q)
+        }
+    }
+
+    /// CLIF takes the count modulo the width, PTX clamps it.
+    fn scalar_shift(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, count: cl::Value) -> cl::Value {
+        let width = i64::from(ty.bits());
+        if op == IntBinaryOp::Sshr {
+            let most = self.b.ins().iconst(types::I32, width - 1);
+            let count = self.b.ins().umin(count, most);
+            return self.b.ins().sshr(x, count);
+        }
+        let shifted = if op == IntBinaryOp::Shl { self.b.ins().ishl(x, count) } else { self.b.ins().ushr(x, count) };
+        let inside = self.b.ins().icmp_imm_s(IntCC::UnsignedLessThan, count, width);
+        let zero = self.b.ins().iconst(int_type(ty), 0);
+        self.b.ins().select(inside, shifted, zero)
+    }
+
+    pub(super) fn scalar_int_ternary(&mut self, op: IntTernaryOp, ty: Type, args: &[cl::Value]) -> Option<cl::Value> {
+        match op {
+            IntTernaryOp::ShfL | IntTernaryOp::ShfR => {
+                let x: SmallVec<[cl::Value; 3]> = args.iter().map(|&arg| self.cast_scalar(arg, types::I32)).collect();
+                let low = self.b.ins().uextend(types::I64, x[0]);
+                let high = self.b.ins().uextend(types::I64, x[1]);
+                let high = self.b.ins().ishl_imm_s(high, 32);
+                let wide = self.b.ins().bor(low, high);
+                let most = self.b.ins().iconst(types::I32, 32);
+                let count = self.b.ins().umin(x[2], most);
+                let word = if op == IntTernaryOp::ShfL {
+                    let shifted = self.b.ins().ishl(wide, count);
+                    self.b.ins().ushr_imm_s(shifted, 32)
+                } else {
+                    self.b.ins().ushr(wide, count)
+                };
+                Some(self.b.ins().ireduce(types::I32, word))
+            }
+            IntTernaryOp::UBfe if ty == Type::B32 => {
+                let x = self.cast_scalar(args[0], types::I32);
+                let pos = self.b.ins().band_imm_s(args[1], 255);
+                let len = self.b.ins().band_imm_s(args[2], 255);
+                let shifted = self.scalar_shift(IntBinaryOp::Ushr, ty, x, pos);
+                let ones = self.b.ins().iconst(types::I32, -1);
+                let above = self.scalar_shift(IntBinaryOp::Shl, ty, ones, len);
+                Some(self.b.ins().band_not(shifted, above))
+            }
+            _ => None,
+        }
+    }
+
+    /// Any function of three inputs as a sum of products, shortest of it and its complement.
+    pub(super) fn lop3(&mut self, lut: u8, [a, b, c]: [cl::Value; 3]) -> cl::Value {
+        match lut {
+            0x96 => {
+                let ab = self.b.ins().bxor(a, b);
+                self.b.ins().bxor(ab, c)
+            }
+            0xe8 => {
+                let ab = self.b.ins().bxor(a, b);
+                let pick = self.b.ins().band(ab, c);
+                let both = self.b.ins().band(a, b);
+                self.b.ins().bor(pick, both)
+            }
+            // c where a, else … : Shannon expansion on a, each half a function of b and c.
+            _ => {
+                let hi = self.lop2(lut >> 4, b, c);
+                let lo = self.lop2(lut & 15, b, c);
+                let diff = self.b.ins().bxor(hi, lo);
+                let picked = self.b.ins().band(diff, a);
+                self.b.ins().bxor(picked, lo)
+            }
+        }
+    }
+
+    /// Any function of two inputs; the index is `b << 1 | c`.
+    fn lop2(&mut self, lut: u8, b: cl::Value, c: cl::Value) -> cl::Value {
+        match lut {
+            0x0 => self.b.ins().bxor(b, b),
+            0x1 => {
+                let or = self.b.ins().bor(b, c);
+                self.b.ins().bnot(or)
+            }
+            0x2 => self.b.ins().band_not(c, b),
+            0x3 => self.b.ins().bnot(b),
+            0x4 => self.b.ins().band_not(b, c),
+            0x5 => self.b.ins().bnot(c),
+            0x6 => self.b.ins().bxor(b, c),
+            0x7 => {
+                let and = self.b.ins().band(b, c);
+                self.b.ins().bnot(and)
+            }
+            0x8 => self.b.ins().band(b, c),
+            0x9 => {
+                let xor = self.b.ins().bxor(b, c);
+                self.b.ins().bnot(xor)
+            }
+            0xa => c,
+            0xb => {
+                let not = self.b.ins().bnot(b);
+                self.b.ins().bor(not, c)
+            }
+            0xc => b,
+            0xd => {
+                let not = self.b.ins().bnot(c);
+                self.b.ins().bor(b, not)
+            }
+            0xe => self.b.ins().bor(b, c),
+            _ => {
+                let zero = self.b.ins().bxor(b, b);
+                self.b.ins().bnot(zero)
+            }
+        }
+    }
+
+    pub(super) fn scalar_resize(&mut self, op: ResizeOp, from: Type, to: Type, x: cl::Value) -> cl::Value {
+        let (from_clif, to_clif) = (int_type(from), int_type(to));
+        match op {
+            ResizeOp::Trunc if to == Type::B1 => {
+                let low = if from_clif == types::I8 { x } else { self.b.ins().ireduce(types::I8, x) };
+                self.b.ins().band_imm_s(low, 1)
+            }
+            _ if from_clif == to_clif => {
+                // A predicate as a byte is 0 or 1 already.
+                if op == ResizeOp::Sext && from == Type::B1 { self.b.ins().ineg(x) } else { x }
+            }
+            ResizeOp::Trunc => self.b.ins().ireduce(to_clif, x),
+            ResizeOp::Uext => self.b.ins().uextend(to_clif, x),
+            ResizeOp::Sext if from == Type::B1 => {
+                let wide = self.b.ins().uextend(to_clif, x);
+                self.b.ins().ineg(wide)
+            }
+            ResizeOp::Sext => self.b.ins().sextend(to_clif, x),
+        }
+    }
+
+    /// Sign-extends narrow lanes in place.
+    fn lanes_signed(&mut self, ty: Type, x: cl::Value) -> cl::Value {
+        let shift = 32 - i64::from(ty.bits());
+        let up = self.b.ins().ishl_imm_s(x, shift);
+        self.b.ins().sshr_imm_s(up, shift)
+    }
+
+    /// Drops what an op left above a narrow type's width.
+    fn lanes_masked(&mut self, ty: Type, x: cl::Value) -> cl::Value {
+        match ty {
+            Type::B8 | Type::B16 => {
+                let mask = self.vconst(Type::B32, ty.mask());
+                self.b.ins().band(x, mask)
+            }
+            Type::B1 | Type::B32 | Type::B64 => x,
+        }
+    }
+
+    pub(super) fn vector_int_unary(&mut self, op: IntUnaryOp, ty: Type, x: Quad) -> Option<Quad> {
+        let narrow = matches!(ty, Type::B8 | Type::B16);
+        match op {
+            IntUnaryOp::Not | IntUnaryOp::Neg => Some(
+                x.into_iter()
+                    .map(|x| {
+                        let y = if op == IntUnaryOp::Not { self.b.ins().bnot(x) } else { self.b.ins().ineg(x) };
+                        self.lanes_masked(ty, y)
+                    })
+                    .collect(),
+            ),
+            IntUnaryOp::Abs if narrow => {
+                let signed = self.lanes_signed(ty, x[0]);
+                let abs = self.b.ins().iabs(signed);
+                Some(Quad::from_elem(self.lanes_masked(ty, abs), 1))
+            }
+            IntUnaryOp::Abs => Some(x.into_iter().map(|x| self.b.ins().iabs(x)).collect()),
+            IntUnaryOp::Popc | IntUnaryOp::Clz | IntUnaryOp::Brev => None,
+        }
+    }
+
+    pub(super) fn vector_int_binary(&mut self, op: IntBinaryOp, ty: Type, a: ir::Value, b: ir::Value, q: usize) -> Option<Quad> {
+        match op {
+            IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => return self.vector_shift(op, ty, a, b, q),
+            IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => return self.vector_mul_wide(op, ty, a, b, q),
+            IntBinaryOp::UmulHi
+            | IntBinaryOp::SmulHi
+            | IntBinaryOp::Udiv
+            | IntBinaryOp::Sdiv
+            | IntBinaryOp::Urem
+            | IntBinaryOp::Srem
+            | IntBinaryOp::SaddSat
+            | IntBinaryOp::SsubSat => return None,
+            _ => {}
+        }
+        let (x, y) = (self.quad(a, q), self.quad(b, q));
+        x.into_iter().zip(y).map(|(x, y)| self.vector_simple(op, ty, x, y)).collect()
+    }
+
+    fn vector_simple(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, y: cl::Value) -> Option<cl::Value> {
+        let signed_narrow = matches!(ty, Type::B8 | Type::B16) && matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
+        let (x, y) = if signed_narrow { (self.lanes_signed(ty, x), self.lanes_signed(ty, y)) } else { (x, y) };
+        let z = match op {
+            IntBinaryOp::Add => self.b.ins().iadd(x, y),
+            IntBinaryOp::Sub => self.b.ins().isub(x, y),
+            IntBinaryOp::Mul => self.b.ins().imul(x, y),
+            IntBinaryOp::And => return Some(self.b.ins().band(x, y)),
+            IntBinaryOp::Or => return Some(self.b.ins().bor(x, y)),
+            IntBinaryOp::Xor => return Some(self.b.ins().bxor(x, y)),
+            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax if ty == Type::B64 => {
+                let cc = match op {
+                    IntBinaryOp::Smin => IntCC::SignedLessThan,
+                    IntBinaryOp::Smax => IntCC::SignedGreaterThan,
+                    IntBinaryOp::Umin => IntCC::UnsignedLessThan,
+                    _ => IntCC::UnsignedGreaterThan,
+                };
+                let pick = self.b.ins().icmp(cc, x, y);
+                self.b.ins().blendv(pick, x, y)
+            }
+            IntBinaryOp::Smin => self.b.ins().smin(x, y),
+            IntBinaryOp::Smax => self.b.ins().smax(x, y),
+            IntBinaryOp::Umin => self.b.ins().umin(x, y),
+            IntBinaryOp::Umax => self.b.ins().umax(x, y),
+            _ => return None,
+        };
+        Some(self.lanes_masked(ty, z))
+    }
+
+    /// Shifts by a count that all lanes share; per-lane counts have no 128-bit form in CLIF.
+    fn vector_shift(&mut self, op: IntBinaryOp, ty: Type, a: ir::Value, count: ir::Value, q: usize) -> Option<Quad> {
+        if self.plan.shapes[count] != Shape::Uniform {
+            return None;
+        }
+        let width = u64::from(ty.bits());
+        let x = self.quad(a, q);
+        if let Some(n) = self.func.as_const(count) {
+            if n >= width && op != IntBinaryOp::Sshr {
+                let zero = self.vconst(ty, 0);
+                return Some(Quad::from_elem(zero, x.len()));
+            }
+            let n = self.b.ins().iconst(types::I32, n.min(width - 1) as i64);
+            return Some(x.into_iter().map(|x| self.shift_lanes(op, ty, x, n)).collect());
+        }
+        let count = self.scalar(count);
+        let most = self.b.ins().iconst(types::I32, width as i64 - 1);
+        let clamped = self.b.ins().umin(count, most);
+        let inside = self.b.ins().icmp_imm_s(IntCC::UnsignedLessThan, count, width as i64);
+        let zero = self.vconst(ty, 0);
+        Some(
+            x.into_iter()
+                .map(|x| {
+                    let shifted = self.shift_lanes(op, ty, x, clamped);
+                    if op == IntBinaryOp::Sshr { shifted } else { self.b.ins().select(inside, shifted, zero) }
+                })
+                .collect(),
+        )
+    }
+
+    fn shift_lanes(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, count: cl::Value) -> cl::Value {
+        match op {
+            IntBinaryOp::Shl => {
+                let y = self.b.ins().ishl(x, count);
+                self.lanes_masked(ty, y)
+            }
+            IntBinaryOp::Sshr => {
+                let x = if matches!(ty, Type::B8 | Type::B16) { self.lanes_signed(ty, x) } else { x };
+                let y = self.b.ins().sshr(x, count);
+                self.lanes_masked(ty, y)
+            }
+            _ => self.b.ins().ushr(x, count),
+        }
+    }
+
+    fn vector_mul_wide(&mut self, op: IntBinaryOp, ty: Type, a: ir::Value, b: ir::Value, q: usize) -> Option<Quad> {
+        let signed = op == IntBinaryOp::SmulWide;
+        let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
+        if ty != Type::B32 {
+            let (x, y) = if signed { (self.lanes_signed(ty, x), self.lanes_signed(ty, y)) } else { (x, y) };
+            let z = self.b.ins().imul(x, y);
+            let wide = if ty == Type::B16 { Type::B32 } else { Type::B16 };
+            return Some(Quad::from_elem(self.lanes_masked(wide, z), 1));
+        }
+        // The back end knows `imul` of two widened vectors as pmuldq and pmuludq.
+        let widened = |lower: &mut Self, x| {
+            if signed {
+                [lower.b.ins().swiden_low(x), lower.b.ins().swiden_high(x)]
+            } else {
+                [lower.b.ins().uwiden_low(x), lower.b.ins().uwiden_high(x)]
+            }
+        };
+        let (x, y) = (widened(self, x), widened(self, y));
+        Some((0..2).map(|i| self.b.ins().imul(x[i], y[i])).collect())
+    }
+
+    pub(super) fn vector_int_ternary(&mut self, op: IntTernaryOp, ty: Type, [a, b, c]: [ir::Value; 3], q: usize) -> Option<Quad> {
+        let count = self.func.as_const(c);
+        match op {
+            IntTernaryOp::ShfL | IntTernaryOp::ShfR => {
+                let n = count?.min(32);
+                let (lo, hi) = (self.quad(a, q)[0], self.quad(b, q)[0]);
+                let left = if op == IntTernaryOp::ShfL { n } else { 32 - n };
+                if left == 0 || left == 32 {
+                    // ShfL by 0 and ShfR by 32 give the high word, the other ends the low one.
+                    return Some(Quad::from_elem(if left == 0 { hi } else { lo }, 1));
+                }
+                let up = self.b.ins().ishl_imm_s(hi, left as i64);
+                let down = self.b.ins().ushr_imm_s(lo, 32 - left as i64);
+                Some(Quad::from_elem(self.b.ins().bor(up, down), 1))
+            }
+            IntTernaryOp::UBfe | IntTernaryOp::SBfe if ty == Type::B32 => {
+                let (pos, len) = (self.func.as_const(b)? & 255, count? & 255);
+                if len == 0 || pos + len > 32 {
+                    return None;
+                }
+                let x = self.quad(a, q)[0];
+                let up = self.b.ins().ishl_imm_s(x, (32 - pos - len) as i64);
+                let down = (32 - len) as i64;
+                let field = if op == IntTernaryOp::UBfe { self.b.ins().ushr_imm_s(up, down) } else { self.b.ins().sshr_imm_s(up, down) };
+                Some(Quad::from_elem(field, 1))
+            }
+            IntTernaryOp::Prmt => {
+                let selector = count?;
+                if selector & 0x8888 != 0 {
+                    return None;
+                }
+                let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
+                let mut lanes = [0u8; 16];
+                for (i, byte) in lanes.iter_mut().enumerate() {
+                    let pick = (selector >> (4 * (i % 4)) & 7) as u8;
+                    let word = (i / 4 * 4) as u8;
+                    *byte = if pick < 4 { word + pick } else { 16 + word + pick - 4 };
+                }
+                let bytes = self.shuffle(x, y, lanes);
+                Some(Quad::from_elem(bytes, 1))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn vector_resize(&mut self, op: ResizeOp, from: Type, to: Type, x: Quad) -> Quad {
+        if from == Type::B64 {
+            let low = self.narrow(x[0], x[1]);
+            return self.vector_resize(op, Type::B32, to, Quad::from_elem(low, 1));
+        }
+        let x = x[0];
+        let lanes = match (op, from) {
+            (ResizeOp::Trunc, _) if to == Type::B1 => {
+                let up = self.b.ins().ishl_imm_s(x, 31);
+                self.b.ins().sshr_imm_s(up, 31)
+            }
+            (ResizeOp::Trunc, _) => self.lanes_masked(to, x),
+            (ResizeOp::Uext, Type::B1) => self.b.ins().ushr_imm_s(x, 31),
+            (ResizeOp::Uext, _) => x,
+            (ResizeOp::Sext, Type::B1 | Type::B32) => self.if_narrow_masked(to, x),
+            (ResizeOp::Sext, _) => {
+                let signed = self.lanes_signed(from, x);
+                self.if_narrow_masked(to, signed)
+            }
+        };
+        if to != Type::B64 {
+            return Quad::from_elem(lanes, 1);
+        }
+        if op == ResizeOp::Sext {
+            [self.b.ins().swiden_low(lanes), self.b.ins().swiden_high(lanes)].into_iter().collect()
+        } else {
+            [self.b.ins().uwiden_low(lanes), self.b.ins().uwiden_high(lanes)].into_iter().collect()
+        }
+    }
+
+    fn if_narrow_masked(&mut self, to: Type, x: cl::Value) -> cl::Value {
+        self.lanes_masked(to, x)
+    }
+
+    pub(super) fn vector_compare(&mut self, op: CompareOp, ty: Type, x: Quad, y: Quad) -> Quad {
+        let cc = condition(op);
+        let mask = match ty {
+            Type::B64 => {
+                let lo = self.b.ins().icmp(cc, x[0], y[0]);
+                let hi = self.b.ins().icmp(cc, x[1], y[1]);
+                self.narrow(lo, hi)
+            }
+            Type::B8 | Type::B16 if is_signed(op) => {
+                let (x, y) = (self.lanes_signed(ty, x[0]), self.lanes_signed(ty, y[0]));
+                self.b.ins().icmp(cc, x, y)
+            }
+            // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives the same.
+            Type::B8 | Type::B16 => self.b.ins().icmp(signed_condition(op), x[0], y[0]),
+            Type::B1 | Type::B32 => self.b.ins().icmp(cc, x[0], y[0]),
+        };
+        Quad::from_elem(mask, 1)
+    }
+}
+
+fn signed_condition(op: CompareOp) -> IntCC {
+    match op {
+        CompareOp::Ult => IntCC::SignedLessThan,
+        CompareOp::Ule => IntCC::SignedLessThanOrEqual,
+        CompareOp::Ugt => IntCC::SignedGreaterThan,
+        CompareOp::Uge => IntCC::SignedGreaterThanOrEqual,
+        CompareOp::Eq | CompareOp::Ne | CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => condition(op),
+    }
+}

@@ -1,0 +1,174 @@
+//! What is computed once per launch or once per gang, and so never saved at a wait.
+//!
+//! Launch invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loop over gangs, gang
+//! invariants (`%tid` and what follows from it by scalar arithmetic) at the head of the loop.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, ValueDef};
+use ptxjit_passes::vectorize::Shape;
+
+use super::Lower;
+use super::values::Val;
+use crate::abi::CtaContext;
+
+/// How long a value holds.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Level {
+    Launch,
+    Gang,
+}
+
+/// Definitions are followed this deep.
+const DEPTH: u32 = 12;
+
+impl Lower<'_, '_> {
+    /// Loads the context's fields that compiled code keeps at hand.
+    pub(super) fn load_fields(&mut self) {
+        let wide = [
+            core::mem::offset_of!(CtaContext, params),
+            core::mem::offset_of!(CtaContext, symbols),
+            core::mem::offset_of!(CtaContext, arena_base),
+            core::mem::offset_of!(CtaContext, arena_bits),
+            core::mem::offset_of!(CtaContext, shared_base),
+            core::mem::offset_of!(CtaContext, const_base),
+            core::mem::offset_of!(CtaContext, local_base),
+            core::mem::offset_of!(CtaContext, local_stride),
+            core::mem::offset_of!(CtaContext, stack_top),
+            core::mem::offset_of!(CtaContext, slots),
+            core::mem::offset_of!(CtaContext, lane_states),
+            core::mem::offset_of!(CtaContext, masks),
+            core::mem::offset_of!(CtaContext, tid_x),
+            core::mem::offset_of!(CtaContext, tid_y),
+            core::mem::offset_of!(CtaContext, tid_z),
+            core::mem::offset_of!(CtaContext, junk),
+            core::mem::offset_of!(CtaContext, fns),
+        ];
+        for offset in wide {
+            let flags = MemFlagsData::trusted().with_can_move();
+            let value = self.b.ins().load(types::I64, flags, self.cta, offset as i32);
+            self.fields.insert(offset, value);
+        }
+        let bits = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let one = self.b.ins().iconst(types::I64, 1);
+        let size = self.b.ins().ishl(one, bits);
+        self.fields.insert(core::mem::offset_of!(CtaContext, arena_bits), size);
+    }
+
+    /// A 64-bit field of the context; for `arena_bits` the arena's size.
+    pub(super) fn field(&self, offset: usize) -> cl::Value {
+        self.fields[&offset]
+    }
+
+    /// Whether a value is emitted outside of the nodes, if it is wanted there.
+    pub(super) fn is_invariant(&self, value: ir::Value) -> bool {
+        self.func.as_const(value).is_some() || self.level(value, DEPTH).is_some()
+    }
+
+    fn level(&self, value: ir::Value, depth: u32) -> Option<Level> {
+        let depth = depth.checked_sub(1)?;
+        if self.plan.shapes[value] == Shape::Varying {
+            return None;
+        }
+        let data = self.func.def_inst(value)?;
+        let own = match *data {
+            InstData::Sreg { sreg } if sreg.is_volatile() => return None,
+            InstData::Sreg { sreg } => match sreg {
+                SpecialReg::TidX
+                | SpecialReg::TidY
+                | SpecialReg::TidZ
+                | SpecialReg::LaneId
+                | SpecialReg::WarpId
+                | SpecialReg::LanemaskEq
+                | SpecialReg::LanemaskLe
+                | SpecialReg::LanemaskLt
+                | SpecialReg::LanemaskGe
+                | SpecialReg::LanemaskGt => Level::Gang,
+                _ => Level::Launch,
+            },
+            InstData::Load { space: Space::Param, n: 1, .. } => Level::Launch,
+            InstData::StateOf { .. } => Level::Launch,
+            _ if Self::is_pure(data) => Level::Launch,
+            _ => return None,
+        };
+        data.args().iter().try_fold(own, |level, &arg| {
+            if self.func.as_const(arg).is_some() { Some(level) } else { Some(level.max(self.level(arg, depth)?)) }
+        })
+    }
+
+    pub(super) fn emit_launch_invariants(&mut self) {
+        self.emit_invariants(Level::Launch);
+    }
+
+    pub(super) fn emit_gang_invariants(&mut self) {
+        self.emit_invariants(Level::Gang);
+    }
+
+    fn emit_invariants(&mut self, level: Level) {
+        let mut wanted: Vec<ir::Value> = Vec::new();
+        for wait in &self.plan.waits {
+            wanted.extend(&wait.live);
+        }
+        if level == Level::Launch {
+            for &inst in &self.func.blocks[self.func.entry].insts {
+                wanted.extend(&self.func.insts[inst].results);
+            }
+        }
+        for value in wanted {
+            if self.func.as_const(value).is_none() && self.level(value, DEPTH) == Some(level) {
+                self.pin(value);
+            }
+        }
+        self.vals.clear();
+        self.splats.clear();
+    }
+
+    /// Emits a value and what it needs here, for good.
+    fn pin(&mut self, value: ir::Value) {
+        if self.pinned[value].is_some() || self.func.as_const(value).is_some() {
+            return;
+        }
+        let ValueDef::Result(inst, _) = self.func.values[value].def else { unreachable!("parameters are not invariant") };
+        for arg in self.func.insts[inst].data.args() {
+            self.pin(arg);
+        }
+        self.emit_pinned(inst, value);
+        let val = self.vals[&value].clone();
+        self.pinned[value] = Some(val);
+    }
+
+    fn emit_pinned(&mut self, inst: Inst, value: ir::Value) {
+        match self.func.insts[inst].data {
+            InstData::Sreg { sreg } => {
+                let val = self.sreg(sreg);
+                self.vals.insert(value, val);
+            }
+            InstData::Load { ty, addr, offset, .. } => {
+                let base = self.field(core::mem::offset_of!(CtaContext, params));
+                let at = self.scalar(addr);
+                let at = if self.b.func.dfg.value_type(at) == types::I64 { at } else { self.b.ins().sextend(types::I64, at) };
+                let at = self.b.ins().iadd(base, at);
+                let ty = if self.is_float[value] { self.scalar_type(value) } else { super::values::int_type(ty) };
+                let x = self.b.ins().load(ty, MemFlagsData::new(), at, offset);
+                self.vals.insert(value, Val::Uniform(x));
+            }
+            _ => {
+                let args: Vec<cl::Value> = self.func.insts[inst]
+                    .data
+                    .args()
+                    .iter()
+                    .map(|&arg| match self.get(arg) {
+                        Val::Uniform(x) | Val::Affine(x, _) => x,
+                        Val::Varying(_) => unreachable!("invariants are scalars"),
+                    })
+                    .collect();
+                let x = self.scalar_op(&self.func.insts[inst].data, &args);
+                let x = self.cast_scalar(x, self.scalar_type(value));
+                let val = match self.plan.shapes[value] {
+                    Shape::Affine { stride, .. } => Val::Affine(x, stride),
+                    Shape::Uniform | Shape::Varying => Val::Uniform(x),
+                };
+                self.vals.insert(value, val);
+            }
+        }
+    }
+}

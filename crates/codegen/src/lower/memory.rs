@@ -1,0 +1,368 @@
+//! Loads and stores.
+//!
+//! Lanes side by side are accessed as vectors when all of them run; otherwise one call to a stub does the lanes that do. Lanes
+//! anywhere are accessed one by one, those that do not run at a place of our own.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::{Inst, InstData, Type, Value};
+use smallvec::SmallVec;
+
+use super::address::{Address, Place};
+use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
+use super::{Lower, Stub};
+
+/// Device accesses may fault, and nothing is known about their alignment.
+fn device() -> MemFlagsData {
+    MemFlagsData::new()
+}
+
+impl Lower<'_, '_> {
+    pub(super) fn load(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        let InstData::Load { space, ty, n, addr, offset, .. } = node.data else { unreachable!("called for loads") };
+        let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
+        let results = node.results.clone();
+        match place.address {
+            Address::Scalar(at) => self.load_scalar(&results, ty, at, place.offset),
+            Address::Strided(at, stride) => self.load_strided(&results, ty, at, stride, place.offset),
+            Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(&results, ty, place),
+        }
+    }
+
+    /// One access for all lanes.
+    fn load_scalar(&mut self, results: &[Value], ty: Type, at: cl::Value, offset: i32) {
+        for (k, &result) in results.iter().enumerate() {
+            let offset = offset + (k as u32 * ty.bytes()) as i32;
+            let clif = if self.is_float[result] { self.scalar_type(result) } else { int_type(ty) };
+            let x = self.b.ins().load(clif, device(), at, offset);
+            self.def_loaded(result, Val::Uniform(x));
+        }
+    }
+
+    /// A uniform load can still have a varying result where lanes on different ways share it.
+    fn def_loaded(&mut self, result: Value, val: Val) {
+        let val = match val {
+            Val::Uniform(x) if !self.is_uniform(result) => {
+                let ty = self.func.ty(result);
+                let splat = self.splat(ty, x);
+                Val::Varying(Parts::from_elem(splat, self.n_parts(ty)))
+            }
+            other => other,
+        };
+        self.def(result, val);
+    }
+
+    fn load_lanes(&mut self, results: &[Value], ty: Type, place: Place) {
+        let address = self.redirect(place.address, place.offset);
+        let mut elems: Vec<SmallVec<[cl::Value; 32]>> = vec![SmallVec::new(); results.len()];
+        for lane in 0..self.lanes {
+            let at = self.lane_address(&address, lane);
+            for (k, lanes) in elems.iter_mut().enumerate() {
+                let offset = place.offset + (k as u32 * ty.bytes()) as i32;
+                lanes.push(self.b.ins().load(int_type(ty), device(), at, offset));
+            }
+        }
+        for (&result, lanes) in results.iter().zip(&elems) {
+            let parts = self.collect(ty, lanes);
+            self.def(result, Val::Varying(parts));
+        }
+    }
+
+    fn load_strided(&mut self, results: &[Value], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let n = results.len();
+        let parts = match self.unless_full() {
+            None => self.load_whole(n, ty, at, stride, offset),
+            Some(full) => {
+                let bits = self.mask_as_bits();
+                self.either(
+                    full,
+                    vec![vector_type(ty); n * self.n_parts(ty)],
+                    |lower| lower.load_whole(n, ty, at, stride, offset),
+                    |lower| lower.load_some(n, ty, at, stride, offset, bits),
+                )
+            }
+        };
+        let per = self.n_parts(ty);
+        for (k, &result) in results.iter().enumerate() {
+            let parts = parts[k * per..(k + 1) * per].iter().copied().collect();
+            self.def(result, Val::Varying(parts));
+        }
+    }
+
+    /// Runs `fast` if `full`, else `cold`; both give vectors of the given types.
+    fn either(
+        &mut self,
+        full: cl::Value,
+        types: Vec<cl::Type>,
+        fast: impl FnOnce(&mut Self) -> Vec<cl::Value>,
+        cold: impl FnOnce(&mut Self) -> Vec<cl::Value>,
+    ) -> Vec<cl::Value> {
+        let (yes, no, join) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        let params: Vec<cl::Value> = types.iter().map(|&ty| self.b.append_block_param(join, ty)).collect();
+        self.b.ins().brif(full, yes, &[], no, &[]);
+        self.b.set_cold_block(no);
+        self.b.switch_to_block(yes);
+        let values: Vec<cl::BlockArg> = fast(self).into_iter().zip(&types).map(|(x, &ty)| self.cast_vector(x, ty).into()).collect();
+        self.b.ins().jump(join, &values);
+        self.b.switch_to_block(no);
+        let values: Vec<cl::BlockArg> = cold(self).into_iter().zip(&types).map(|(x, &ty)| self.cast_vector(x, ty).into()).collect();
+        self.b.ins().jump(join, &values);
+        self.b.switch_to_block(join);
+        params
+    }
+
+    /// All lanes run: parts of element 0, then of element 1, and so on.
+    fn load_whole(&mut self, n: usize, ty: Type, at: cl::Value, stride: i64, offset: i32) -> Vec<cl::Value> {
+        let dense = stride == i64::from(ty.bytes()) * n as i64;
+        match (ty, n) {
+            (Type::B32 | Type::B64, 1) if dense => (0..self.n_parts(ty))
+                .map(|i| self.b.ins().load(vector_type(ty), device(), at, offset + 16 * i as i32))
+                .collect(),
+            (Type::B16, 1) if dense => {
+                (0..self.quads).map(|q| self.b.ins().uload16x4(device(), at, offset + 8 * q as i32)).collect()
+            }
+            (Type::B8, 1) if dense => (0..self.quads).map(|q| self.load_bytes(at, offset + 4 * q as i32)).collect(),
+            (Type::B32, 4) if dense => self.load_rows4(at, offset),
+            (Type::B32 | Type::B64, 2) if dense => self.load_rows2(ty, at, offset),
+            _ => self.load_far(n, ty, at, stride, offset),
+        }
+    }
+
+    fn load_bytes(&mut self, at: cl::Value, offset: i32) -> cl::Value {
+        let word = self.b.ins().load(types::I32, device(), at, offset);
+        let vector = self.b.ins().scalar_to_vector(types::I32X4, word);
+        let bytes = self.cast_vector(vector, types::I8X16);
+        let halves = self.b.ins().uwiden_low(bytes);
+        self.b.ins().uwiden_low(halves)
+    }
+
+    /// Picks 32-bit lanes of two vectors: 0 to 3 from the first, 4 to 7 from the second.
+    fn shuffle32(&mut self, a: cl::Value, b: cl::Value, lanes: [u8; 4]) -> cl::Value {
+        let mut bytes = [0; 16];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = lanes[i / 4] * 4 + (i % 4) as u8;
+        }
+        let picked = self.shuffle(a, b, bytes);
+        self.cast_vector(picked, types::I32X4)
+    }
+
+    /// Rows of four words to columns, and back.
+    fn transpose4(&mut self, rows: [cl::Value; 4]) -> [cl::Value; 4] {
+        let [a, b, c, d] = rows;
+        let ab_lo = self.shuffle32(a, b, [0, 4, 1, 5]);
+        let ab_hi = self.shuffle32(a, b, [2, 6, 3, 7]);
+        let cd_lo = self.shuffle32(c, d, [0, 4, 1, 5]);
+        let cd_hi = self.shuffle32(c, d, [2, 6, 3, 7]);
+        [
+            self.shuffle32(ab_lo, cd_lo, [0, 1, 4, 5]),
+            self.shuffle32(ab_lo, cd_lo, [2, 3, 6, 7]),
+            self.shuffle32(ab_hi, cd_hi, [0, 1, 4, 5]),
+            self.shuffle32(ab_hi, cd_hi, [2, 3, 6, 7]),
+        ]
+    }
+
+    fn load_rows4(&mut self, at: cl::Value, offset: i32) -> Vec<cl::Value> {
+        let mut columns = vec![Vec::new(); 4];
+        for q in 0..self.quads {
+            let row = |lower: &mut Self, i: usize| lower.b.ins().load(types::I32X4, device(), at, offset + (64 * q + 16 * i) as i32);
+            let rows = [row(self, 0), row(self, 1), row(self, 2), row(self, 3)];
+            for (column, part) in columns.iter_mut().zip(self.transpose4(rows)) {
+                column.push(part);
+            }
+        }
+        columns.concat()
+    }
+
+    fn load_rows2(&mut self, ty: Type, at: cl::Value, offset: i32) -> Vec<cl::Value> {
+        let mut columns = vec![Vec::new(); 2];
+        for part in 0..self.n_parts(ty) {
+            let x = self.b.ins().load(vector_type(ty), device(), at, offset + 32 * part as i32);
+            let y = self.b.ins().load(vector_type(ty), device(), at, offset + 32 * part as i32 + 16);
+            let (even, odd) = if ty == Type::B64 { ([0, 1, 4, 5], [2, 3, 6, 7]) } else { ([0, 2, 4, 6], [1, 3, 5, 7]) };
+            columns[0].push(self.shuffle32(x, y, even));
+            columns[1].push(self.shuffle32(x, y, odd));
+        }
+        columns.concat()
+    }
+
+    /// Lanes at a constant distance: element by element.
+    fn load_far(&mut self, n: usize, ty: Type, at: cl::Value, stride: i64, offset: i32) -> Vec<cl::Value> {
+        let mut out = Vec::new();
+        for k in 0..n {
+            let lanes: Vec<cl::Value> = (0..self.lanes)
+                .map(|lane| {
+                    let (at, offset) = self.strided_lane(at, stride, lane, offset + (k as u32 * ty.bytes()) as i32);
+                    self.b.ins().load(int_type(ty), device(), at, offset)
+                })
+                .collect();
+            out.extend(self.collect(ty, &lanes));
+        }
+        out
+    }
+
+    /// A lane's address as base and immediate where it fits.
+    fn strided_lane(&mut self, at: cl::Value, stride: i64, lane: usize, offset: i32) -> (cl::Value, i32) {
+        match i32::try_from(stride * lane as i64 + i64::from(offset)) {
+            Ok(offset) => (at, offset),
+            Err(_) => (self.b.ins().iadd_imm_s(at, stride * lane as i64), offset),
+        }
+    }
+
+    /// Some lanes run: a stub loads theirs.
+    fn load_some(&mut self, n: usize, ty: Type, at: cl::Value, stride: i64, offset: i32, bits: cl::Value) -> Vec<cl::Value> {
+        let mut out = Vec::new();
+        for k in 0..n {
+            let slot = self.buffer(1);
+            let buf = self.b.ins().stack_addr(types::I64, slot, 0);
+            let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
+            self.call_stub(Stub { store: false, bytes: ty.bytes() }, at, offset, stride, bits, buf);
+            let per_part = if ty == Type::B64 { 2 } else { 4 };
+            for part in 0..self.n_parts(ty) {
+                let at = (part * per_part) as i32 * lane_bytes(ty) as i32;
+                out.push(self.b.ins().load(vector_type(ty), MemFlagsData::trusted(), buf, at));
+            }
+        }
+        out
+    }
+
+    pub(super) fn store(&mut self, inst: Inst) {
+        let func = self.func;
+        let InstData::Store { space, ty, addr, offset, ref args, .. } = func.insts[inst].data else {
+            unreachable!("called for stores")
+        };
+        let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
+        match place.address {
+            Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
+            Address::Strided(at, stride) => self.store_strided(args, ty, at, stride, place.offset),
+            Address::Lanes(_) | Address::Lanes32(..) => self.store_lanes(args, ty, place),
+        }
+    }
+
+    /// All lanes store to one place: the last one's value stays.
+    fn store_scalar(&mut self, args: &[Value], ty: Type, at: cl::Value, offset: i32) {
+        for (k, &arg) in args.iter().enumerate() {
+            let offset = offset + (k as u32 * ty.bytes()) as i32;
+            let x = if self.is_uniform(arg) {
+                match self.get(arg) {
+                    Val::Uniform(x) | Val::Affine(x, _) => x,
+                    Val::Varying(_) => unreachable!("uniform values are scalars"),
+                }
+            } else {
+                self.last_lane(ty, arg)
+            };
+            self.b.ins().store(device(), x, at, offset);
+        }
+    }
+
+    fn last_lane(&mut self, ty: Type, arg: Value) -> cl::Value {
+        let parts = self.parts(arg);
+        let buf = self.store_to_buffer(1, &parts);
+        let bits = self.mask_as_bits();
+        let zeros = self.b.ins().clz(bits);
+        let top = self.b.ins().iconst(types::I32, 31);
+        let lane = self.b.ins().isub(top, zeros);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let at = self.b.ins().ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
+        let at = self.b.ins().iadd(buf, at);
+        self.b.ins().load(int_type(ty), MemFlagsData::trusted(), at, 0)
+    }
+
+    fn store_lanes(&mut self, args: &[Value], ty: Type, place: Place) {
+        let address = self.redirect(place.address, place.offset);
+        let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+        for lane in 0..self.lanes {
+            let at = self.lane_address(&address, lane);
+            for (k, parts) in parts.iter().enumerate() {
+                let x = self.extract(ty, parts, lane);
+                self.b.ins().store(device(), x, at, place.offset + (k as u32 * ty.bytes()) as i32);
+            }
+        }
+    }
+
+    fn store_strided(&mut self, args: &[Value], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+        match self.unless_full() {
+            None => self.store_whole(&parts, ty, at, stride, offset),
+            Some(full) => {
+                let bits = self.mask_as_bits();
+                self.either(
+                    full,
+                    Vec::new(),
+                    |lower| {
+                        lower.store_whole(&parts, ty, at, stride, offset);
+                        Vec::new()
+                    },
+                    |lower| {
+                        lower.store_some(&parts, ty, at, stride, offset, bits);
+                        Vec::new()
+                    },
+                );
+            }
+        }
+    }
+
+    fn store_whole(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
+        match (ty, parts) {
+            (Type::B32 | Type::B64, [parts]) if dense => {
+                for (i, &part) in parts.iter().enumerate() {
+                    self.b.ins().store(device(), part, at, offset + 16 * i as i32);
+                }
+            }
+            (Type::B32, [a, b, c, d]) if dense => {
+                for q in 0..self.quads {
+                    let rows = self.transpose4([a[q], b[q], c[q], d[q]]);
+                    for (i, row) in rows.into_iter().enumerate() {
+                        self.b.ins().store(device(), row, at, offset + (64 * q + 16 * i) as i32);
+                    }
+                }
+            }
+            (Type::B32 | Type::B64, [a, b]) if dense => {
+                let (lo, hi) = if ty == Type::B64 { ([0, 1, 4, 5], [2, 3, 6, 7]) } else { ([0, 4, 1, 5], [2, 6, 3, 7]) };
+                for i in 0..self.n_parts(ty) {
+                    let x = self.shuffle32(a[i], b[i], lo);
+                    let y = self.shuffle32(a[i], b[i], hi);
+                    self.b.ins().store(device(), x, at, offset + 32 * i as i32);
+                    self.b.ins().store(device(), y, at, offset + 32 * i as i32 + 16);
+                }
+            }
+            (Type::B8 | Type::B16, [parts]) if dense => self.store_narrow(parts, ty, at, offset),
+            _ => self.store_far(parts, ty, at, stride, offset),
+        }
+    }
+
+    /// Packs the low bytes of 32-bit lanes, a quad at a time.
+    fn store_narrow(&mut self, parts: &Parts, ty: Type, at: cl::Value, offset: i32) {
+        for (q, &part) in parts.iter().enumerate() {
+            if ty == Type::B8 {
+                let packed = self.shuffle(part, part, [0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12]);
+                let packed = self.cast_vector(packed, types::I32X4);
+                let word = self.b.ins().extractlane(packed, 0);
+                self.b.ins().store(device(), word, at, offset + 4 * q as i32);
+            } else {
+                let packed = self.shuffle(part, part, [0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13]);
+                let packed = self.cast_vector(packed, types::I64X2);
+                let word = self.b.ins().extractlane(packed, 0);
+                self.b.ins().store(device(), word, at, offset + 8 * q as i32);
+            }
+        }
+    }
+
+    fn store_far(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        for lane in 0..self.lanes {
+            for (k, parts) in parts.iter().enumerate() {
+                let x = self.extract(ty, parts, lane);
+                let (at, offset) = self.strided_lane(at, stride, lane, offset + (k as u32 * ty.bytes()) as i32);
+                self.b.ins().store(device(), x, at, offset);
+            }
+        }
+    }
+
+    fn store_some(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32, bits: cl::Value) {
+        for (k, parts) in parts.iter().enumerate() {
+            let buf = self.store_to_buffer(1, parts);
+            let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
+            self.call_stub(Stub { store: true, bytes: ty.bytes() }, at, offset, stride, bits, buf);
+        }
+    }
+}

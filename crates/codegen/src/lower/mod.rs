@@ -1,0 +1,487 @@
+//! From a vectorization plan to CLIF.
+//!
+//! The function that comes out is `enter` of the contract in `abi`: a loop over gangs around a dispatch on the state number around the
+//! kernel's nodes in layout order. Each file holds one concern:
+//!
+//! * `values`: scalars, affine values and vectors; `invariants`: what is computed once per launch or gang
+//! * `pure`, `int`, `float`, `convert`: instructions without effects
+//! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
+//! * `control`: masks and edges; `waits`: suspending and resuming; `warp`: warp operations
+
+mod values;
+mod invariants;
+mod pure;
+mod int;
+mod float;
+mod convert;
+mod address;
+mod memory;
+mod stubs;
+mod atomics;
+mod special;
+mod control;
+mod waits;
+mod warp;
+
+use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, SourceLoc, types};
+use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
+use cranelift_entity::SecondaryMap;
+use cranelift_frontend::{FunctionBuilder, Variable};
+use ptxjit_ir::{self as ir, Function, Inst, InstData, IntUnaryOp, NumFmt, StackSlot, Type};
+use ptxjit_passes::vectorize::{Node, Plan, Shape};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+pub(crate) use stubs::{Stub, define as define_stub};
+use values::{Parts, Val};
+pub(crate) use waits::{Frame, resume_point};
+
+use crate::abi::{CtaContext, FaultKind, SymbolRef};
+
+/// What lowering needs beside the function and its plan.
+pub(crate) struct Inputs<'a> {
+    pub func: &'a Function,
+    pub plan: &'a Plan,
+    pub shared: &'a ir::SharedLayout,
+    pub space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
+    pub memcheck: bool,
+    pub flush_denormals: bool,
+}
+
+/// What lowering leaves for the finished kernel.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    pub symbols: Vec<SymbolRef>,
+    /// Instructions that the code evaluates by call.
+    #[expect(clippy::vec_box, reason = "compiled code holds their addresses")]
+    pub kept: Vec<Box<InstData>>,
+    pub stubs: Vec<Stub>,
+    pub frame: Frame,
+    pub local_static: u32,
+    pub uses_stack: bool,
+}
+
+/// Values that hold while one gang runs.
+struct Gang {
+    idx: cl::Value,
+    /// Linear index of the gang's first thread.
+    thread: cl::Value,
+    frame: cl::Value,
+    bits: cl::Value,
+    all_on: cl::Value,
+    mask: Parts,
+    /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane.
+    local: Parts,
+}
+
+/// Which lanes run: those the gang was entered with, or those in a node's own variables.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum MaskClass {
+    Entry,
+    Own(usize),
+}
+
+struct Lower<'a, 'b> {
+    func: &'a Function,
+    plan: &'a Plan,
+    shared: &'a ir::SharedLayout,
+    space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
+    memcheck: bool,
+    flush_denormals: bool,
+    b: FunctionBuilder<'b>,
+    out: Outputs,
+    cta: cl::Value,
+    gang: Option<Gang>,
+    /// Lanes of a gang, and quads of lanes.
+    lanes: usize,
+    quads: usize,
+    /// Values at hand in the node being emitted.
+    vals: FxHashMap<ir::Value, Val>,
+    /// Vectors made from scalars in the node being emitted.
+    splats: FxHashMap<ir::Value, Parts>,
+    vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
+    /// Values computed once per launch or gang.
+    pinned: SecondaryMap<ir::Value, Option<Val>>,
+    is_float: SecondaryMap<ir::Value, bool>,
+    slot_offsets: SecondaryMap<StackSlot, u32>,
+    node_entry: Vec<cl::Block>,
+    node_body: Vec<cl::Block>,
+    arrive_class: Vec<MaskClass>,
+    body_class: Vec<MaskClass>,
+    mask_vars: Vec<SmallVec<[Variable; 8]>>,
+    /// The mask of the node being emitted, and what was computed from it.
+    mask: MaskClass,
+    mask_bits: Option<cl::Value>,
+    mask_full: Option<cl::Value>,
+    /// Turns left before loops let others run.
+    budget: Option<Variable>,
+    next_gang: cl::Block,
+    loc: ir::SrcLoc,
+    fields: FxHashMap<usize, cl::Value>,
+    prologue: cl::Block,
+    sigs: FxHashMap<(usize, bool), cl::SigRef>,
+    buffers: Vec<cl::StackSlot>,
+}
+
+/// Builds the body of `enter` in `b`.
+pub(crate) fn kernel(inputs: &Inputs<'_>, b: FunctionBuilder<'_>, target: TargetFrontendConfig) -> Outputs {
+    let mut lower = Lower::new(inputs, b);
+    lower.run();
+    lower.b.seal_all_blocks();
+    lower.b.finalize(target);
+    lower.out
+}
+
+impl<'a, 'b> Lower<'a, 'b> {
+    fn new(inputs: &Inputs<'a>, mut b: FunctionBuilder<'b>) -> Lower<'a, 'b> {
+        let prologue = b.create_block();
+        b.append_block_params_for_function_params(prologue);
+        b.switch_to_block(prologue);
+        let cta = b.block_params(prologue)[0];
+        let next_gang = b.create_block();
+        let n_nodes = inputs.plan.order.nodes.len();
+        let lanes = inputs.plan.gang as usize;
+        let mut lower = Lower {
+            func: inputs.func,
+            plan: inputs.plan,
+            shared: inputs.shared,
+            space_of: inputs.space_of,
+            memcheck: inputs.memcheck,
+            flush_denormals: inputs.flush_denormals,
+            node_entry: (0..n_nodes).map(|_| b.create_block()).collect(),
+            node_body: (0..n_nodes).map(|_| b.create_block()).collect(),
+            b,
+            out: Outputs::default(),
+            cta,
+            gang: None,
+            lanes,
+            quads: lanes.div_ceil(4),
+            vals: FxHashMap::default(),
+            splats: FxHashMap::default(),
+            vars: SecondaryMap::new(),
+            pinned: SecondaryMap::new(),
+            is_float: float_values(inputs.func),
+            slot_offsets: SecondaryMap::new(),
+            arrive_class: Vec::new(),
+            body_class: Vec::new(),
+            mask_vars: vec![SmallVec::new(); n_nodes],
+            mask: MaskClass::Entry,
+            mask_bits: None,
+            mask_full: None,
+            budget: None,
+            next_gang,
+            loc: ir::SrcLoc::default(),
+            fields: FxHashMap::default(),
+            prologue,
+            sigs: FxHashMap::default(),
+            buffers: Vec::new(),
+        };
+        lower.place_slots();
+        lower.classify_masks();
+        lower.out.frame = Frame::new(inputs.func, inputs.plan, &|value| lower.is_invariant(value));
+        lower
+    }
+
+    fn place_slots(&mut self) {
+        let mut end = 0u32;
+        for (slot, data) in self.func.slots.iter() {
+            let at = end.next_multiple_of(data.align.max(1));
+            self.slot_offsets[slot] = at;
+            end = at + data.size;
+        }
+        self.out.local_static = end.next_multiple_of(16);
+    }
+
+    fn run(&mut self) {
+        self.emit_gang_loop();
+        for pos in 0..self.plan.order.nodes.len() {
+            self.emit_node(pos);
+        }
+    }
+
+    /// The loop over gangs and the dispatch on the state.
+    fn emit_gang_loop(&mut self) {
+        let params = self.b.block_params(self.prologue).to_vec();
+        let (state, first, end) = (params[1], params[2], params[3]);
+        self.load_fields();
+        self.emit_launch_invariants();
+        let head = self.b.create_block();
+        let idx = self.b.append_block_param(head, types::I32);
+        let enter = self.b.create_block();
+        let done = self.b.create_block();
+        self.b.ins().jump(head, &[first.into()]);
+
+        self.b.switch_to_block(head);
+        let more = self.b.ins().icmp(cl::condcodes::IntCC::UnsignedLessThan, idx, end);
+        self.b.ins().brif(more, enter, &[], done, &[]);
+
+        self.b.switch_to_block(done);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        self.b.ins().return_(&[zero]);
+
+        self.b.switch_to_block(self.next_gang);
+        let next = self.b.ins().iadd_imm_s(idx, 1);
+        self.b.ins().jump(head, &[next.into()]);
+
+        self.b.switch_to_block(enter);
+        self.emit_gang_entry(idx);
+        self.emit_dispatch(state);
+    }
+
+    fn emit_gang_entry(&mut self, idx: cl::Value) {
+        let flags = MemFlagsData::trusted();
+        let masks = self.field(core::mem::offset_of!(CtaContext, masks));
+        let idx64 = self.b.ins().uextend(types::I64, idx);
+        let at = self.b.ins().ishl_imm_s(idx64, 2);
+        let at = self.b.ins().iadd(masks, at);
+        let bits = self.b.ins().load(types::I32, flags, at, 0);
+        self.b.ins().store(flags, idx, self.cta, core::mem::offset_of!(CtaContext, current_gang) as i32);
+        self.b.ins().store(flags, bits, self.cta, core::mem::offset_of!(CtaContext, current_mask) as i32);
+        let some = self.b.create_block();
+        self.b.ins().brif(bits, some, &[], self.next_gang, &[]);
+        self.b.switch_to_block(some);
+
+        let slots = self.field(core::mem::offset_of!(CtaContext, slots));
+        let frame = self.b.ins().imul_imm_s(idx64, i64::from(self.out.frame.size));
+        let frame = self.b.ins().iadd(slots, frame);
+        let thread = self.b.ins().imul_imm_s(idx, self.lanes as i64);
+        let full = self.full_bits();
+        let all_on = self.b.ins().icmp_imm_s(cl::condcodes::IntCC::Equal, bits, full);
+        let mask = self.mask_from_bits(bits);
+        let local = self.local_windows(thread);
+        self.gang = Some(Gang { idx, thread, frame, bits, all_on, mask, local });
+        self.emit_gang_invariants();
+    }
+
+    fn gang(&self) -> &Gang {
+        self.gang.as_ref().expect("a gang is entered before its nodes")
+    }
+
+    /// The mask of a whole gang as an immediate.
+    fn full_bits(&self) -> i64 {
+        i64::from(if self.lanes == 32 { -1 } else { (1i32 << self.lanes) - 1 })
+    }
+
+    /// Emits one node: its arrival, its wait if it has one, its instructions and its way out.
+    fn emit_node(&mut self, pos: usize) {
+        self.arrive(pos);
+        match self.plan.order.nodes[pos] {
+            Node::LoopEnd(header) => self.emit_loop_end(pos, header),
+            Node::Block(block) => {
+                let skip = self.emit_wait(pos, block);
+                let insts = &self.func.blocks[block].insts[skip..];
+                self.emit_insts(insts);
+                self.loc(self.func.blocks[block].term_loc);
+                self.emit_terminator(pos, block);
+            }
+        }
+    }
+
+    /// Instructions in order. Runs of pure varying ones between the others are scheduled by quads.
+    fn emit_insts(&mut self, insts: &[Inst]) {
+        let mut run: Vec<Inst> = Vec::new();
+        for &inst in insts {
+            let data = &self.func.insts[inst].data;
+            if Self::is_pure(data) {
+                run.push(inst);
+                continue;
+            }
+            self.emit_run(&run);
+            run.clear();
+            self.loc(self.func.insts[inst].loc);
+            self.emit_effect(inst);
+        }
+        self.emit_run(&run);
+    }
+
+    /// The schedule of a run of pure instructions: op by op, or quad by quad where all quads together would not fit the
+    /// registers.
+    fn emit_run(&mut self, run: &[Inst]) {
+        let wanted: Vec<Inst> = run.iter().copied().filter(|&inst| !self.is_done(inst)).collect();
+        if self.quads > 1 && self.pressure(&wanted) * self.quads > crate::schedule::REGISTERS {
+            for q in 0..self.quads {
+                for &inst in &wanted {
+                    self.emit_part(inst, q);
+                }
+            }
+        } else {
+            for &inst in &wanted {
+                for q in 0..self.quads {
+                    self.emit_part(inst, q);
+                }
+            }
+        }
+    }
+
+    /// Part `q` of a pure instruction; scalars are emitted with the first part.
+    fn emit_part(&mut self, inst: Inst, q: usize) {
+        self.loc(self.func.insts[inst].loc);
+        let result = self.func.insts[inst].results[0];
+        match self.plan.shapes[result] {
+            Shape::Varying => self.pure_quad(inst, q),
+            Shape::Uniform | Shape::Affine { .. } if q == 0 => self.pure_scalar(inst),
+            Shape::Uniform | Shape::Affine { .. } => {}
+        }
+    }
+
+    fn is_done(&self, inst: Inst) -> bool {
+        let node = &self.func.insts[inst];
+        matches!(node.data, InstData::Const { .. }) || self.pinned[node.results[0]].is_some()
+    }
+
+    fn pressure(&self, run: &[Inst]) -> usize {
+        crate::schedule::pressure(self.func, self.plan, run)
+    }
+
+    fn loc(&mut self, loc: ir::SrcLoc) {
+        self.loc = loc;
+        self.b.set_srcloc(SourceLoc::new(loc.0));
+    }
+
+    /// Instructions with effects, and those that read what is not an operand.
+    fn emit_effect(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        if node.results.first().is_some_and(|&result| self.pinned[result].is_some()) {
+            return;
+        }
+        match &node.data {
+            InstData::Load { .. } => self.load(inst),
+            InstData::Store { .. } => self.store(inst),
+            InstData::Atomic { .. } => self.atomic(inst),
+            InstData::CopyAsync { .. } => self.copy_async(inst),
+            InstData::Fence { sem, .. } => {
+                if *sem == ir::MemSem::Sc || !cfg!(target_arch = "x86_64") {
+                    self.b.ins().fence();
+                }
+            }
+            InstData::Sreg { sreg } => {
+                let val = self.sreg(*sreg);
+                self.def(node.results[0], val);
+            }
+            InstData::IsSpace { space, arg } => self.is_space(node.results[0], *space, *arg),
+            InstData::ToGeneric { arg, .. } => self.local_generic(node.results[0], *arg, true),
+            InstData::FromGeneric { arg, .. } => self.local_generic(node.results[0], *arg, false),
+            InstData::Warp { op: ir::WarpOp::ActiveMask, .. } => self.active_mask(node.results[0]),
+            InstData::CallBuiltin { .. } => self.builtin(inst),
+            InstData::StackSave => self.stack_save(node.results[0]),
+            InstData::StackRestore { arg } => self.stack_restore(*arg),
+            InstData::Alloca { size, align } => self.alloca(node.results[0], *size, *align),
+            InstData::Nop => {}
+            InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. } => {
+                unreachable!("waits are the first instructions of their blocks")
+            }
+            InstData::Call { .. } | InstData::CallIndirect { .. } => unreachable!("calls were inlined or lowered"),
+            _ => unreachable!("pure instructions are emitted in runs"),
+        }
+    }
+
+    /// Stops the CTA: records the fault and returns 1 from the current block.
+    fn fault(&mut self, kind: FaultKind, bits: cl::Value, addr: Option<cl::Value>) {
+        let flags = MemFlagsData::trusted();
+        let kind = self.b.ins().iconst(types::I32, kind as i64);
+        let loc = self.b.ins().iconst(types::I32, i64::from(self.loc.0));
+        let gang = self.gang().idx;
+        let at = core::mem::offset_of!(CtaContext, fault_kind) as i32;
+        self.b.ins().store(flags, kind, self.cta, at);
+        self.b.ins().store(flags, loc, self.cta, core::mem::offset_of!(CtaContext, fault_loc) as i32);
+        self.b.ins().store(flags, gang, self.cta, core::mem::offset_of!(CtaContext, fault_gang) as i32);
+        self.b.ins().store(flags, bits, self.cta, core::mem::offset_of!(CtaContext, fault_mask) as i32);
+        if let Some(addr) = addr {
+            self.b.ins().store(flags, addr, self.cta, core::mem::offset_of!(CtaContext, fault_addr) as i32);
+        }
+        let one = self.b.ins().iconst(types::I32, 1);
+        self.b.ins().return_(&[one]);
+    }
+
+    /// Calls a function of ours at a fixed address.
+    fn call_helper(&mut self, address: i64, args: &[cl::Value], ret: Option<cl::Type>) -> Option<cl::Value> {
+        let mut sig = cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
+        sig.params.extend(args.iter().map(|&arg| AbiParam::new(self.b.func.dfg.value_type(arg))));
+        sig.returns.extend(ret.map(AbiParam::new));
+        let sig = self.b.import_signature(sig);
+        let callee = self.b.ins().iconst(types::I64, address);
+        let call = self.b.ins().call_indirect(sig, callee, args);
+        ret.map(|_| self.b.inst_results(call)[0])
+    }
+
+    /// The address of a copy of the instruction that lives as long as the kernel.
+    fn kept_inst(&mut self, data: &InstData) -> i64 {
+        self.out.kept.push(Box::new(data.clone()));
+        let kept: &InstData = self.out.kept.last().expect("just pushed");
+        std::ptr::from_ref(kept) as i64
+    }
+
+    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction. Slots are shared.
+    fn buffer(&mut self, idx: usize) -> cl::StackSlot {
+        while self.buffers.len() <= idx {
+            let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, 8 * self.lanes.max(4) as u32, 4);
+            let slot = self.b.create_sized_stack_slot(data);
+            self.buffers.push(slot);
+        }
+        self.buffers[idx]
+    }
+}
+
+/// The type of a pure instruction's result.
+fn result_type(data: &InstData) -> Type {
+    match *data {
+        InstData::IntUnary { op: IntUnaryOp::Popc | IntUnaryOp::Clz, .. } => Type::B32,
+        InstData::IntUnary { ty, .. } | InstData::Select { ty, .. } | InstData::Bfi { ty, .. } | InstData::Const { ty, .. } => ty,
+        InstData::IntBinary { op: ir::IntBinaryOp::UmulWide | ir::IntBinaryOp::SmulWide, ty, .. } => {
+            Type::from_bytes(ty.bytes() * 2).expect("wide products are of up to 64 bits")
+        }
+        InstData::IntBinary { ty, .. } | InstData::IntTernary { ty, .. } => ty,
+        InstData::Lop3 { .. } | InstData::StateOf { .. } => Type::B32,
+        InstData::Resize { to, .. } => to,
+        InstData::Compare { .. } | InstData::FloatCompare { .. } => Type::B1,
+        InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => fmt.ty(),
+        InstData::Convert { cvt, .. } | InstData::ConvertRs { cvt, .. } => cvt.to.ty(),
+        _ => Type::B64,
+    }
+}
+
+/// Which scalars are better kept in float registers: results of float ops, and what is loaded, selected or merged for them.
+fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
+    let mut is_float: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
+    let native = |fmt: ir::FloatFmt| matches!(fmt, ir::FloatFmt::F32 | ir::FloatFmt::F64);
+    let mut used: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
+    for node in func.insts.values() {
+        let float = match node.data {
+            InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => native(fmt),
+            InstData::FloatCompare { fmt, .. } => {
+                node.data.args().iter().for_each(|&arg| used[arg] |= native(fmt));
+                continue;
+            }
+            InstData::Convert { cvt, arg } => {
+                used[arg] |= matches!(cvt.from, NumFmt::F32 | NumFmt::F64);
+                if matches!(cvt.to, NumFmt::F32 | NumFmt::F64) {
+                    is_float[node.results[0]] = true;
+                }
+                continue;
+            }
+            _ => false,
+        };
+        if float {
+            is_float[node.results[0]] = true;
+            node.data.args().iter().for_each(|&arg| used[arg] = true);
+        }
+    }
+    for node in func.insts.values() {
+        let passes_on = matches!(node.data, InstData::Load { .. } | InstData::Select { .. } | InstData::Const { .. });
+        if passes_on {
+            node.results.iter().for_each(|&result| is_float[result] |= used[result]);
+        }
+    }
+    for block in func.blocks.values() {
+        block.params.iter().for_each(|&param| is_float[param] |= used[param]);
+        for call in block.term.targets() {
+            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+                is_float[param] |= is_float[arg] && matches!(func.def_inst(arg), Some(InstData::Fma { .. } | InstData::FloatBinary { .. }));
+            }
+        }
+    }
+    for (value, data) in func.values.iter() {
+        is_float[value] &= matches!(data.ty, Type::B32 | Type::B64);
+    }
+    is_float
+}

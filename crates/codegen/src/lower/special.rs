@@ -1,0 +1,465 @@
+//! Special registers, windows, variables, builtins and the dynamic stack.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::{FuncId, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
+use ptxjit_passes::vectorize::Shape;
+
+use super::Lower;
+use super::values::{Parts, Val};
+use crate::abi::{CtaContext, FaultKind, RuntimeFns, SymbolRef, builtin_number};
+
+/// Generic addresses up to this far above a shared window's base count as shared.
+pub(super) const WINDOW: i64 = 1 << 30;
+
+impl Lower<'_, '_> {
+    fn ctx32(&mut self, offset: usize) -> cl::Value {
+        self.b.ins().load(types::I32, MemFlagsData::trusted().with_can_move(), self.cta, offset as i32)
+    }
+
+    fn u32_const(&mut self, x: i64) -> cl::Value {
+        self.b.ins().iconst(types::I32, x)
+    }
+
+    /// The value of a special register, in the form of its shape.
+    pub(super) fn sreg(&mut self, sreg: SpecialReg) -> Val {
+        use core::mem::offset_of;
+        let dim = |base: usize, axis: usize| base + 4 * axis;
+        let uniform = match sreg {
+            SpecialReg::TidX => return self.tid(0),
+            SpecialReg::TidY => return self.tid(1),
+            SpecialReg::TidZ => return self.tid(2),
+            SpecialReg::NtidX => self.ctx32(dim(offset_of!(CtaContext, ntid), 0)),
+            SpecialReg::NtidY => self.ctx32(dim(offset_of!(CtaContext, ntid), 1)),
+            SpecialReg::NtidZ => self.ctx32(dim(offset_of!(CtaContext, ntid), 2)),
+            SpecialReg::CtaidX => self.ctx32(dim(offset_of!(CtaContext, ctaid), 0)),
+            SpecialReg::CtaidY => self.ctx32(dim(offset_of!(CtaContext, ctaid), 1)),
+            SpecialReg::CtaidZ => self.ctx32(dim(offset_of!(CtaContext, ctaid), 2)),
+            SpecialReg::NctaidX => self.ctx32(dim(offset_of!(CtaContext, nctaid), 0)),
+            SpecialReg::NctaidY => self.ctx32(dim(offset_of!(CtaContext, nctaid), 1)),
+            SpecialReg::NctaidZ => self.ctx32(dim(offset_of!(CtaContext, nctaid), 2)),
+            SpecialReg::LaneId => return self.lane_id(),
+            SpecialReg::WarpId => {
+                let thread = self.gang().thread;
+                self.b.ins().ushr_imm_s(thread, 5)
+            }
+            SpecialReg::NwarpId => {
+                let n = self.ctx32(offset_of!(CtaContext, n_threads));
+                let n = self.b.ins().iadd_imm_s(n, 31);
+                self.b.ins().ushr_imm_s(n, 5)
+            }
+            SpecialReg::SmId => self.ctx32(offset_of!(CtaContext, smid)),
+            SpecialReg::NsmId => self.ctx32(offset_of!(CtaContext, nsmid)),
+            SpecialReg::GridId => self.b.ins().load(types::I64, MemFlagsData::trusted(), self.cta, offset_of!(CtaContext, gridid) as i32),
+            SpecialReg::IsExplicitCluster => {
+                let x = self.ctx32(offset_of!(CtaContext, is_explicit_cluster));
+                self.b.ins().ireduce(types::I8, x)
+            }
+            SpecialReg::ClusterIdX => self.ctx32(dim(offset_of!(CtaContext, clusterid), 0)),
+            SpecialReg::ClusterIdY => self.ctx32(dim(offset_of!(CtaContext, clusterid), 1)),
+            SpecialReg::ClusterIdZ => self.ctx32(dim(offset_of!(CtaContext, clusterid), 2)),
+            SpecialReg::NclusterIdX => self.ctx32(dim(offset_of!(CtaContext, nclusterid), 0)),
+            SpecialReg::NclusterIdY => self.ctx32(dim(offset_of!(CtaContext, nclusterid), 1)),
+            SpecialReg::NclusterIdZ => self.ctx32(dim(offset_of!(CtaContext, nclusterid), 2)),
+            SpecialReg::ClusterCtaIdX => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 0)),
+            SpecialReg::ClusterCtaIdY => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 1)),
+            SpecialReg::ClusterCtaIdZ => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 2)),
+            SpecialReg::ClusterNctaIdX => self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 0)),
+            SpecialReg::ClusterNctaIdY => self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 1)),
+            SpecialReg::ClusterNctaIdZ => self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 2)),
+            SpecialReg::ClusterCtaRank => self.ctx32(offset_of!(CtaContext, cluster_ctarank)),
+            SpecialReg::ClusterNctaRank => {
+                let base = offset_of!(CtaContext, cluster_nctaid);
+                let (x, y, z) = (self.ctx32(base), self.ctx32(base + 4), self.ctx32(base + 8));
+                let xy = self.b.ins().imul(x, y);
+                self.b.ins().imul(xy, z)
+            }
+            SpecialReg::LanemaskEq
+            | SpecialReg::LanemaskLe
+            | SpecialReg::LanemaskLt
+            | SpecialReg::LanemaskGe
+            | SpecialReg::LanemaskGt => return self.lane_mask(sreg),
+            SpecialReg::Clock | SpecialReg::ClockHi | SpecialReg::Clock64 => {
+                let x = self.time(offset_of!(RuntimeFns, clock64));
+                self.time_part(x, sreg == SpecialReg::Clock, sreg == SpecialReg::ClockHi)
+            }
+            SpecialReg::GlobalTimer | SpecialReg::GlobalTimerLo | SpecialReg::GlobalTimerHi => {
+                let x = self.time(offset_of!(RuntimeFns, globaltimer));
+                self.time_part(x, sreg == SpecialReg::GlobalTimerLo, sreg == SpecialReg::GlobalTimerHi)
+            }
+            SpecialReg::Pm(_) | SpecialReg::CurrentGraphExec => self.b.ins().iconst(types::I64, 0),
+            SpecialReg::Envreg(n) => self.ctx32(offset_of!(CtaContext, envreg) + 4 * usize::from(n)),
+            SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => self.ctx32(offset_of!(CtaContext, total_smem_size)),
+            SpecialReg::DynamicSmemSize => self.ctx32(offset_of!(CtaContext, dynamic_smem_size)),
+            SpecialReg::ReservedSmemOffsetBegin
+            | SpecialReg::ReservedSmemOffsetEnd
+            | SpecialReg::ReservedSmemOffsetCap
+            | SpecialReg::ReservedSmemOffset(_) => self.u32_const(0),
+        };
+        Val::Uniform(uniform)
+    }
+
+    fn time(&mut self, offset: usize) -> cl::Value {
+        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+        let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(&target_lexicon::Triple::host()));
+        sig.params.push(cl::AbiParam::new(types::I64));
+        sig.returns.push(cl::AbiParam::new(types::I64));
+        let sig = self.b.import_signature(sig);
+        let callee = self.b.ins().load(types::I64, MemFlagsData::trusted(), fns, offset as i32);
+        let call = self.b.ins().call_indirect(sig, callee, &[self.cta]);
+        self.b.inst_results(call)[0]
+    }
+
+    fn time_part(&mut self, x: cl::Value, low: bool, high: bool) -> cl::Value {
+        match (low, high) {
+            (true, _) => self.b.ins().ireduce(types::I32, x),
+            (_, true) => {
+                let x = self.b.ins().ushr_imm_s(x, 32);
+                self.b.ins().ireduce(types::I32, x)
+            }
+            _ => x,
+        }
+    }
+
+    /// `%tid` of an axis: by table, or from the linear index where that is known to be the same.
+    fn tid(&mut self, axis: usize) -> Val {
+        let reg = [SpecialReg::TidX, SpecialReg::TidY, SpecialReg::TidZ][axis];
+        let table = [
+            core::mem::offset_of!(CtaContext, tid_x),
+            core::mem::offset_of!(CtaContext, tid_y),
+            core::mem::offset_of!(CtaContext, tid_z),
+        ][axis];
+        let table = self.field(table);
+        let thread = self.gang().thread;
+        let at = self.b.ins().uextend(types::I64, thread);
+        let at = self.b.ins().ishl_imm_s(at, 2);
+        let at = self.b.ins().iadd(table, at);
+        match self.sreg_shape(reg) {
+            Shape::Varying => {
+                let parts = (0..self.quads).map(|q| self.b.ins().load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32));
+                Val::Varying(parts.collect())
+            }
+            Shape::Affine { stride, .. } => Val::Affine(self.b.ins().load(types::I32, MemFlagsData::trusted(), at, 0), stride),
+            Shape::Uniform => Val::Uniform(self.b.ins().load(types::I32, MemFlagsData::trusted(), at, 0)),
+        }
+    }
+
+    /// The shape that the plan gave to reads of a register.
+    fn sreg_shape(&self, want: SpecialReg) -> Shape {
+        self.func
+            .insts
+            .values()
+            .find(|node| matches!(node.data, InstData::Sreg { sreg } if sreg == want))
+            .map_or(Shape::Varying, |node| self.plan.shapes[node.results[0]])
+    }
+
+    fn lane_id(&mut self) -> Val {
+        let thread = self.gang().thread;
+        let first = self.b.ins().band_imm_s(thread, 31);
+        if self.lanes == 1 { Val::Uniform(first) } else { Val::Affine(first, 1) }
+    }
+
+    fn lane_mask(&mut self, sreg: SpecialReg) -> Val {
+        let thread = self.gang().thread;
+        let first = self.b.ins().band_imm_s(thread, 31);
+        let lanes: Vec<cl::Value> = (0..self.lanes)
+            .map(|lane| {
+                let id = self.b.ins().iadd_imm_s(first, lane as i64);
+                let one = self.u32_const(1);
+                let eq = self.b.ins().ishl(one, id);
+                let lt = self.b.ins().iadd_imm_s(eq, -1);
+                match sreg {
+                    SpecialReg::LanemaskEq => eq,
+                    SpecialReg::LanemaskLt => lt,
+                    SpecialReg::LanemaskLe => self.b.ins().bor(eq, lt),
+                    SpecialReg::LanemaskGe => self.b.ins().bnot(lt),
+                    _ => {
+                        let le = self.b.ins().bor(eq, lt);
+                        self.b.ins().bnot(le)
+                    }
+                }
+            })
+            .collect();
+        if self.lanes == 1 { Val::Uniform(lanes[0]) } else { Val::Varying(self.collect(Type::B32, &lanes)) }
+    }
+
+    /// Generic address of offset 0 of each lane's local window.
+    pub(super) fn local_windows(&mut self, thread: cl::Value) -> Parts {
+        let base = self.field(core::mem::offset_of!(CtaContext, local_base));
+        let stride = self.field(core::mem::offset_of!(CtaContext, local_stride));
+        let thread = self.b.ins().uextend(types::I64, thread);
+        let distance = self.b.ins().imul(thread, stride);
+        let mut at = self.b.ins().iadd(base, distance);
+        if self.lanes == 1 {
+            return Parts::from_elem(at, 1);
+        }
+        let lanes: Vec<cl::Value> = (0..self.lanes)
+            .map(|_| {
+                let here = at;
+                at = self.b.ins().iadd(at, stride);
+                here
+            })
+            .collect();
+        self.collect(Type::B64, &lanes)
+    }
+
+    /// `cvta.local` and `cvta.to.local`.
+    pub(super) fn local_generic(&mut self, result: Value, arg: Value, to_generic: bool) {
+        let windows = self.gang().local.clone();
+        let val = if self.lanes == 1 {
+            let x = self.scalar(arg);
+            Val::Uniform(if to_generic { self.b.ins().iadd(x, windows[0]) } else { self.b.ins().isub(x, windows[0]) })
+        } else {
+            let parts = self.parts(arg);
+            let parts = parts.iter().zip(&windows).map(|(&x, &window)| {
+                if to_generic { self.b.ins().iadd(x, window) } else { self.b.ins().isub(x, window) }
+            });
+            Val::Varying(parts.collect())
+        };
+        self.def(result, val);
+    }
+
+    /// The place of a variable: a constant in `.shared`, else a symbol.
+    pub(super) fn var_addr(&mut self, var: VarId, offset: i64) -> cl::Value {
+        if matches!((self.space_of)(var), Space::Shared | Space::SharedCluster) {
+            let at = self.shared.offsets.get(&var).copied().unwrap_or(0);
+            return self.b.ins().iconst(types::I64, i64::from(at) + offset);
+        }
+        let base = self.symbol(SymbolRef::Var(var));
+        self.b.ins().iadd_imm_s(base, offset)
+    }
+
+    pub(super) fn func_addr(&mut self, func: FuncId) -> cl::Value {
+        self.symbol(SymbolRef::Func(func))
+    }
+
+    fn symbol(&mut self, symbol: SymbolRef) -> cl::Value {
+        let idx = match self.out.symbols.iter().position(|&other| other == symbol) {
+            Some(idx) => idx,
+            None => {
+                self.out.symbols.push(symbol);
+                self.out.symbols.len() - 1
+            }
+        };
+        let table = self.field(core::mem::offset_of!(CtaContext, symbols));
+        self.b.ins().load(types::I64, MemFlagsData::trusted().with_can_move(), table, 8 * idx as i32)
+    }
+
+    /// `isspacep`.
+    pub(super) fn is_space(&mut self, result: Value, space: Space, arg: Value) {
+        let ranges = self.space_ranges(space);
+        let test = |lower: &mut Self, x: cl::Value| {
+            let mut inside = lower.b.ins().iconst(types::I8, 0);
+            for &(base, size) in &ranges {
+                let distance = lower.b.ins().isub(x, base);
+                let hit = lower.b.ins().icmp(IntCC::UnsignedLessThan, distance, size);
+                inside = lower.b.ins().bor(inside, hit);
+            }
+            if matches!(space, Space::Global | Space::Generic) { lower.b.ins().bxor_imm_s(inside, 1) } else { inside }
+        };
+        let val = if self.is_uniform(result) {
+            let x = self.scalar(arg);
+            Val::Uniform(test(self, x))
+        } else {
+            let parts = self.parts(arg);
+            let lanes: Vec<cl::Value> = (0..self.lanes)
+                .map(|lane| {
+                    let x = self.extract(Type::B64, &parts, lane);
+                    test(self, x)
+                })
+                .collect();
+            Val::Varying(self.collect(Type::B1, &lanes))
+        };
+        self.def(result, val);
+    }
+
+    /// The ranges of generic addresses of a space; for `.global` those that are not.
+    fn space_ranges(&mut self, space: Space) -> Vec<(cl::Value, cl::Value)> {
+        let window = self.b.ins().iconst(types::I64, WINDOW);
+        let shared = self.field(core::mem::offset_of!(CtaContext, shared_base));
+        let const_base = self.field(core::mem::offset_of!(CtaContext, const_base));
+        let params = self.field(core::mem::offset_of!(CtaContext, params));
+        let local = self.field(core::mem::offset_of!(CtaContext, local_base));
+        let stride = self.field(core::mem::offset_of!(CtaContext, local_stride));
+        let n = self.ctx32(core::mem::offset_of!(CtaContext, n_threads));
+        let n = self.b.ins().uextend(types::I64, n);
+        let local_size = self.b.ins().imul(n, stride);
+        let small = self.b.ins().iconst(types::I64, 64 << 10);
+        let bank = self.b.ins().iconst(types::I64, 1 << 20);
+        match space {
+            Space::Shared | Space::SharedCluster => vec![(shared, window)],
+            Space::Const => vec![(const_base, bank)],
+            Space::Param => vec![(params, small)],
+            Space::Local => vec![(local, local_size)],
+            Space::Global | Space::Generic => vec![(shared, window), (const_base, bank), (local, local_size)],
+        }
+    }
+
+    /// A function of the device runtime, for one lane after the other.
+    pub(super) fn builtin(&mut self, inst: Inst) {
+        let func = self.func;
+        let InstData::CallBuiltin { builtin, ref args, .. } = func.insts[inst].data else { unreachable!("called for builtins") };
+        let bufs: Vec<(cl::Value, Type)> = args
+            .iter()
+            .enumerate()
+            .map(|(k, &arg)| {
+                let ty = func.ty(arg);
+                let parts = if self.lanes == 1 {
+                    let x = self.scalar(arg);
+                    Parts::from_elem(self.lane_scalar(ty, x), 1)
+                } else {
+                    self.parts(arg)
+                };
+                (self.store_to_buffer(2 + k, &parts), ty)
+            })
+            .collect();
+        let list = self.b.create_sized_stack_slot(cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, 64, 3));
+        let list = self.b.ins().stack_addr(types::I64, list, 0);
+        let out = self.buffer(1);
+        let out = self.b.ins().stack_addr(types::I64, out, 0);
+        let result = func.insts[inst].results.first().copied();
+        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+        self.lane_loop(|lower, lane| {
+            for (k, &(buf, ty)) in bufs.iter().enumerate() {
+                let wide = if ty == Type::B64 { types::I64 } else { types::I32 };
+                let x = lower.load_lane(buf, lane, wide, super::values::lane_bytes(ty));
+                let x = lower.to_i64(x);
+                lower.b.ins().store(MemFlagsData::trusted(), x, list, 8 * k as i32);
+            }
+            let thread = lower.gang().thread;
+            let lane32 = lower.b.ins().ireduce(types::I32, lane);
+            let thread = lower.b.ins().iadd(thread, lane32);
+            let number = lower.u32_const(i64::from(builtin_number(builtin)));
+            let loc = lower.u32_const(i64::from(lower.loc.0));
+            let call = [lower.cta, number, thread, list, loc];
+            let status = lower.call_runtime(fns, core::mem::offset_of!(RuntimeFns, builtin), &call);
+            let one = lower.u32_const(1);
+            let bit = lower.b.ins().ishl(one, lane32);
+            lower.stop_if(status, bit);
+            if let Some(result) = result {
+                let x = lower.b.ins().load(types::I64, MemFlagsData::trusted(), list, 0);
+                let ty = lower.func.ty(result);
+                let x = if ty == Type::B64 { x } else { lower.b.ins().ireduce(super::values::int_type(ty), x) };
+                lower.store_lane(out, lane, ty, x);
+            }
+        });
+        if let Some(result) = result {
+            let ty = func.ty(result);
+            let val = if self.lanes == 1 {
+                Val::Uniform(self.b.ins().load(super::values::int_type(ty), MemFlagsData::trusted(), out, 0))
+            } else {
+                Val::Varying(self.load_buffer(out, ty))
+            };
+            self.def(result, val);
+        }
+    }
+
+    fn stack_tops(&mut self) -> cl::Value {
+        self.out.uses_stack = true;
+        let tops = self.field(core::mem::offset_of!(CtaContext, stack_top));
+        let thread = self.gang().thread;
+        let at = self.b.ins().uextend(types::I64, thread);
+        let at = self.b.ins().ishl_imm_s(at, 2);
+        self.b.ins().iadd(tops, at)
+    }
+
+    /// The tops of the lanes' stacks as 64-bit offsets.
+    fn load_tops(&mut self) -> Parts {
+        let at = self.stack_tops();
+        if self.lanes == 1 {
+            let top = self.b.ins().load(types::I32, MemFlagsData::trusted(), at, 0);
+            return Parts::from_elem(self.b.ins().uextend(types::I64, top), 1);
+        }
+        (0..self.quads)
+            .flat_map(|q| {
+                let tops = self.b.ins().load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
+                [self.b.ins().uwiden_low(tops), self.b.ins().uwiden_high(tops)]
+            })
+            .collect()
+    }
+
+    /// Sets the tops of the running lanes' stacks, which must stay within their windows.
+    fn store_tops(&mut self, tops: &Parts) {
+        let at = self.stack_tops();
+        let limit = self.field(core::mem::offset_of!(CtaContext, local_stride));
+        if self.lanes == 1 {
+            let over = self.b.ins().icmp(IntCC::UnsignedGreaterThan, tops[0], limit);
+            let bits = self.u32_const(1);
+            self.overflow_if(over, bits);
+            let top = self.b.ins().ireduce(types::I32, tops[0]);
+            self.b.ins().store(MemFlagsData::trusted(), top, at, 0);
+            return;
+        }
+        let limit = self.b.ins().splat(types::I64X2, limit);
+        let mask = self.mask_vectors();
+        let over: Vec<cl::Value> = tops.iter().map(|&top| self.b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit)).collect();
+        let over: Parts = (0..self.quads)
+            .map(|q| {
+                let narrow = self.narrow(over[2 * q], over[2 * q + 1]);
+                self.b.ins().band(narrow, mask[q])
+            })
+            .collect();
+        let bits = self.bits_of(&over);
+        self.overflow_if(bits, bits);
+        for q in 0..self.quads {
+            let old = self.b.ins().load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
+            let new = self.narrow(tops[2 * q], tops[2 * q + 1]);
+            let new = self.b.ins().blendv(mask[q], new, old);
+            self.b.ins().store(MemFlagsData::trusted(), new, at, 16 * q as i32);
+        }
+    }
+
+    fn overflow_if(&mut self, over: cl::Value, bits: cl::Value) {
+        let (fail, fine) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(over, fail, &[], fine, &[]);
+        self.b.set_cold_block(fail);
+        self.b.switch_to_block(fail);
+        self.fault(FaultKind::StackOverflow, bits, None);
+        self.b.switch_to_block(fine);
+    }
+
+    fn def_lanes(&mut self, result: Value, parts: Parts) {
+        let val = if self.lanes == 1 { Val::Uniform(parts[0]) } else { Val::Varying(parts) };
+        self.def(result, val);
+    }
+
+    fn lanes_of(&mut self, value: Value) -> Parts {
+        if self.lanes == 1 { Parts::from_elem(self.scalar(value), 1) } else { self.parts(value) }
+    }
+
+    pub(super) fn stack_save(&mut self, result: Value) {
+        let tops = self.load_tops();
+        self.def_lanes(result, tops);
+    }
+
+    pub(super) fn stack_restore(&mut self, arg: Value) {
+        let tops = self.lanes_of(arg);
+        self.store_tops(&tops);
+    }
+
+    pub(super) fn alloca(&mut self, result: Value, size: Value, align: u32) {
+        let tops = self.load_tops();
+        let sizes = self.lanes_of(size);
+        let align = i64::from(align.max(8));
+        let round = |lower: &mut Self, x: cl::Value, unit: i64| {
+            if lower.lanes == 1 {
+                let up = lower.b.ins().iadd_imm_s(x, unit - 1);
+                return lower.b.ins().band_imm_s(up, -unit);
+            }
+            let (add, mask) = (lower.vconst(Type::B64, (unit - 1) as u64), lower.vconst(Type::B64, (-unit) as u64));
+            let up = lower.b.ins().iadd(x, add);
+            lower.b.ins().band(up, mask)
+        };
+        let starts: Parts = tops.iter().map(|&top| round(self, top, align)).collect();
+        let ends: Parts = starts
+            .iter()
+            .zip(&sizes)
+            .map(|(&start, &size)| {
+                let end = self.b.ins().iadd(start, size);
+                round(self, end, 16)
+            })
+            .collect();
+        self.store_tops(&ends);
+        self.def_lanes(result, starts);
+    }
+}

@@ -1,0 +1,115 @@
+//! Small compiled functions that access memory for the running lanes of a gang. They preserve all registers, so that the
+//! rare call costs the common path nothing.
+
+use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
+use cranelift_frontend::FunctionBuilder;
+
+use super::Lower;
+use crate::abi::CtaContext;
+
+/// One of the stubs.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Stub {
+    /// Stores instead of loads.
+    pub store: bool,
+    /// Bytes per lane in memory; in the buffer lanes take four bytes, or eight.
+    pub bytes: u32,
+}
+
+impl Stub {
+    /// `(address of lane 0, stride, lanes, buffer)`.
+    pub(crate) fn signature() -> cl::Signature {
+        let mut sig = cl::Signature::new(CallConv::PreserveAll);
+        sig.params = [types::I64, types::I64, types::I32, types::I64].map(AbiParam::new).to_vec();
+        sig
+    }
+
+    /// The symbol under which the stub is declared.
+    pub(crate) fn name(self) -> String {
+        format!("{}_{}", if self.store { "store" } else { "load" }, self.bytes)
+    }
+}
+
+impl Lower<'_, '_> {
+    /// Calls a stub. A fault inside of it is reported at the current location.
+    pub(super) fn call_stub(&mut self, stub: Stub, at: cl::Value, offset: i64, stride: i64, bits: cl::Value, buf: cl::Value) {
+        let number = match self.out.stubs.iter().position(|&other| other == stub) {
+            Some(number) => number,
+            None => {
+                self.out.stubs.push(stub);
+                self.out.stubs.len() - 1
+            }
+        };
+        let loc = self.b.ins().iconst(types::I32, i64::from(self.loc.0));
+        self.b.ins().store(MemFlagsData::trusted(), loc, self.cta, core::mem::offset_of!(CtaContext, fault_loc) as i32);
+        let func_ref = self.stub_ref(number);
+        let at = self.b.ins().iadd_imm_s(at, offset);
+        let stride = self.b.ins().iconst(types::I64, stride);
+        self.b.ins().call(func_ref, &[at, stride, bits, buf]);
+    }
+
+    fn stub_ref(&mut self, number: usize) -> cl::FuncRef {
+        let name = cl::UserExternalName::new(crate::compile::STUB_NAMESPACE, number as u32);
+        if let Some((func_ref, _)) = self.b.func.dfg.ext_funcs.iter().find(|(_, data)| match data.name {
+            cl::ExternalName::User(user) => self.b.func.params.user_named_funcs()[user] == name,
+            _ => false,
+        }) {
+            return func_ref;
+        }
+        let user = self.b.func.declare_imported_user_function(name);
+        let signature = self.b.import_signature(Stub::signature());
+        self.b.import_function(cl::ExtFuncData { name: cl::ExternalName::User(user), signature, colocated: true, patchable: false })
+    }
+}
+
+/// Builds a stub's body: a loop over the set bits.
+pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFrontendConfig) {
+    let entry = b.create_block();
+    let head = b.create_block();
+    let body = b.create_block();
+    let done = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    let params = b.block_params(entry).to_vec();
+    let (at, stride, bits, buf) = (params[0], params[1], params[2], params[3]);
+    let left = b.append_block_param(head, types::I32);
+    b.ins().jump(head, &[bits.into()]);
+    b.switch_to_block(head);
+    b.ins().brif(left, body, &[], done, &[]);
+    b.switch_to_block(body);
+    let lane = b.ins().ctz(left);
+    let lane = b.ins().uextend(types::I64, lane);
+    let distance = b.ins().imul(lane, stride);
+    let address = b.ins().iadd(at, distance);
+    let place = b.ins().ishl_imm_s(lane, if stub.bytes == 8 { 3 } else { 2 });
+    let place = b.ins().iadd(buf, place);
+    transfer(stub, &mut b, address, place);
+    let less = b.ins().iadd_imm_s(left, -1);
+    let rest = b.ins().band(left, less);
+    b.ins().jump(head, &[rest.into()]);
+    b.switch_to_block(done);
+    b.ins().return_(&[]);
+    b.seal_all_blocks();
+    b.finalize(target);
+}
+
+fn transfer(stub: Stub, b: &mut FunctionBuilder<'_>, address: cl::Value, place: cl::Value) {
+    let (device, own) = (MemFlagsData::new(), MemFlagsData::trusted());
+    let wide = if stub.bytes == 8 { types::I64 } else { types::I32 };
+    if stub.store {
+        let x = b.ins().load(wide, own, place, 0);
+        match stub.bytes {
+            1 => b.ins().istore8(device, x, address, 0),
+            2 => b.ins().istore16(device, x, address, 0),
+            _ => b.ins().store(device, x, address, 0),
+        };
+    } else {
+        let x = match stub.bytes {
+            1 => b.ins().uload8(types::I32, device, address, 0),
+            2 => b.ins().uload16(types::I32, device, address, 0),
+            _ => b.ins().load(wide, device, address, 0),
+        };
+        b.ins().store(own, x, place, 0);
+    }
+}

@@ -1,0 +1,433 @@
+//! Suspending lanes at a wait and resuming them.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::{self as ir, Block, Function, Inst, InstData, Type, Value};
+use ptxjit_passes::vectorize::{Plan, Shape, WaitKind};
+
+use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
+use super::{Lower, MaskClass};
+use crate::abi::{CtaContext, LaneState, Operand};
+
+/// Turns of loops that may wait for others before a gang lets others run.
+const BUDGET: i64 = 1024;
+
+/// Where a gang's context slots lie.
+#[derive(Default, Debug)]
+pub(crate) struct Frame {
+    /// Bytes per gang.
+    pub size: u32,
+    /// Slots of each wait.
+    pub waits: Vec<WaitSlots>,
+}
+
+/// The slots of one wait. Different waits use the same memory: a lane is at one of them at a time.
+#[derive(Default, Debug)]
+pub(crate) struct WaitSlots {
+    /// Values and their offsets.
+    pub saves: Vec<(Value, u32)>,
+    /// What the runtime reads.
+    pub operands: Vec<Operand>,
+    /// What the runtime writes.
+    pub results: Vec<(Value, u32)>,
+}
+
+impl Frame {
+    /// Lays out the slots. Values for which `is_invariant` holds are computed anew instead of saved.
+    pub(crate) fn new(func: &Function, plan: &Plan, is_invariant: &dyn Fn(Value) -> bool) -> Frame {
+        let lanes = plan.gang;
+        let needs: Vec<(Vec<Value>, Vec<Value>)> = plan
+            .waits
+            .iter()
+            .map(|wait| {
+                let results = match wait.kind {
+                    WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
+                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield => Vec::new(),
+                };
+                let operands = wait_operands(func, wait.kind).into_iter().flatten().filter(|&value| func.as_const(value).is_none());
+                let mut values: Vec<Value> =
+                    wait.live.iter().copied().filter(|&v| !is_invariant(v) && !results.contains(&v)).chain(operands).collect();
+                values.sort_unstable();
+                values.dedup();
+                (values, results)
+            })
+            .collect();
+        let count = |want: bool| {
+            needs
+                .iter()
+                .map(|(values, results)| values.iter().chain(results).filter(|&&v| (func.ty(v) == Type::B64) == want).count() as u32)
+                .max()
+                .unwrap_or(0)
+        };
+        let wide_start = (count(false) * 4 * lanes).next_multiple_of(16);
+        let size = (wide_start + count(true) * 8 * lanes).next_multiple_of(64);
+        let waits = needs
+            .into_iter()
+            .zip(&plan.waits)
+            .map(|((values, results), wait)| {
+                let (mut narrow, mut wide) = (0, wide_start);
+                let mut place = |value: Value| {
+                    let next = if func.ty(value) == Type::B64 { &mut wide } else { &mut narrow };
+                    let at = *next;
+                    *next += lane_bytes(func.ty(value)) * lanes;
+                    (value, at)
+                };
+                let saves: Vec<(Value, u32)> = values.into_iter().map(&mut place).collect();
+                let results = results.into_iter().map(&mut place).collect();
+                let operands = wait_operands(func, wait.kind)
+                    .into_iter()
+                    .map(|value| match value {
+                        None => Operand::Const(0),
+                        Some(value) => match func.as_const(value) {
+                            Some(bits) => Operand::Const(bits),
+                            None => {
+                                let at = saves.iter().find(|&&(saved, _)| saved == value).expect("operands are saved").1;
+                                Operand::Slot { offset: at, ty: func.ty(value) }
+                            }
+                        },
+                    })
+                    .collect();
+                WaitSlots { saves, operands, results }
+            })
+            .collect();
+        Frame { size, waits }
+    }
+}
+
+/// The operands that the runtime reads, in the order of the contract; none stands for zero.
+fn wait_operands(func: &Function, kind: WaitKind) -> Vec<Option<Value>> {
+    let WaitKind::Inst(inst) = kind else { return Vec::new() };
+    match &func.insts[inst].data {
+        InstData::Barrier { id, count, pred, .. } => {
+            let mut operands = vec![Some(*id), *count];
+            operands.extend(pred.map(Some));
+            operands
+        }
+        InstData::Warp { args, .. } => args.iter().copied().map(Some).collect(),
+        _ => Vec::new(),
+    }
+}
+
+impl Lower<'_, '_> {
+    /// Emits the wait at a block's start and goes on to its body. Returns how many instructions are done.
+    pub(super) fn emit_wait(&mut self, pos: usize, block: Block) -> usize {
+        let mut done = 0;
+        match self.plan.wait_of[block].map(|wait| (wait, self.plan.waits[wait as usize].kind)) {
+            Some((wait, WaitKind::Inst(inst))) => {
+                self.loc(self.func.insts[inst].loc);
+                if self.has_fast_path(inst) {
+                    self.emit_fast_path(pos, inst);
+                }
+                self.suspend(wait);
+                let pending = self.plan.pending_in[pos].clone();
+                self.go(&[], &pending);
+                done = 1;
+            }
+            Some((_, WaitKind::Entry | WaitKind::Ready | WaitKind::Yield)) | None => self.enter_body(pos),
+        }
+        self.b.switch_to_block(self.node_body[pos]);
+        self.start_region(self.body_class[pos]);
+        done
+    }
+
+    /// The lanes of the current mask save what they need and leave.
+    pub(super) fn suspend(&mut self, wait: u32) {
+        let saves = self.out.frame.waits[wait as usize].saves.clone();
+        let values: Vec<(u32, Type, Parts)> = saves.iter().map(|&(value, at)| (at, self.func.ty(value), self.saved_form(value))).collect();
+        match self.unless_full() {
+            None => self.store_slots(&values, None),
+            Some(full) => {
+                let mask = self.mask_vectors();
+                let (plain, masked, join) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+                self.b.ins().brif(full, plain, &[], masked, &[]);
+                self.b.set_cold_block(masked);
+                self.b.switch_to_block(plain);
+                self.store_slots(&values, None);
+                self.b.ins().jump(join, &[]);
+                self.b.switch_to_block(masked);
+                self.store_slots(&values, Some(&mask));
+                self.b.ins().jump(join, &[]);
+                self.b.switch_to_block(join);
+            }
+        }
+        self.store_states(wait);
+    }
+
+    /// A value as it stands in its slot: one scalar at one lane, else vectors; of an affine value the base is kept.
+    fn saved_form(&mut self, value: Value) -> Parts {
+        let ty = self.func.ty(value);
+        match (self.plan.shapes[value], self.lanes) {
+            (_, 1) => {
+                let x = self.scalar(value);
+                Parts::from_elem(self.lane_scalar(ty, x), 1)
+            }
+            (Shape::Varying, _) => self.parts(value),
+            (Shape::Uniform | Shape::Affine { .. }, _) => {
+                let x = self.scalar(value);
+                let splat = self.splat(ty, x);
+                Parts::from_elem(splat, self.n_parts(ty))
+            }
+        }
+    }
+
+    fn store_slots(&mut self, values: &[(u32, Type, Parts)], mask: Option<&Parts>) {
+        let flags = MemFlagsData::trusted();
+        let frame = self.gang().frame;
+        for (at, ty, parts) in values {
+            let parts = match mask {
+                None => parts.clone(),
+                Some(mask) => {
+                    let old: Parts = (0..parts.len())
+                        .map(|i| self.b.ins().load(vector_type(*ty), flags, frame, *at as i32 + 16 * i as i32))
+                        .collect();
+                    self.blend(*ty, mask, parts, &old)
+                }
+            };
+            for (i, &part) in parts.iter().enumerate() {
+                self.b.ins().store(flags, part, frame, *at as i32 + 16 * i as i32);
+            }
+        }
+    }
+
+    /// Sets the state of the current lanes, if anybody will look at it.
+    pub(super) fn store_states(&mut self, state: u32) {
+        if self.plan.waits.len() == 1 {
+            return;
+        }
+        let value = self.b.ins().iconst(types::I32, i64::from(state));
+        let value = if state == u32::from(LaneState::EXITED) { value } else { self.mark_partial(value) };
+        self.store_state_scalar(value);
+    }
+
+    /// Adds the mark of lanes that waited without others of their gang.
+    fn mark_partial(&mut self, state: cl::Value) -> cl::Value {
+        if self.mask == MaskClass::Entry {
+            return state;
+        }
+        let bits = self.mask_as_bits();
+        let entered = self.gang().bits;
+        let whole = self.b.ins().icmp(IntCC::Equal, bits, entered);
+        let marked = self.b.ins().bor_imm_s(state, i64::from(LaneState::PARTIAL));
+        self.b.ins().select(whole, state, marked)
+    }
+
+    fn states_address(&mut self) -> cl::Value {
+        let states = self.field(core::mem::offset_of!(CtaContext, lane_states));
+        let thread = self.gang().thread;
+        let thread = self.b.ins().uextend(types::I64, thread);
+        let at = self.b.ins().ishl_imm_s(thread, 1);
+        self.b.ins().iadd(states, at)
+    }
+
+    fn store_state_scalar(&mut self, state: cl::Value) {
+        let narrow = self.b.ins().ireduce(types::I16, state);
+        if self.lanes == 1 {
+            let at = self.states_address();
+            self.b.ins().store(MemFlagsData::trusted(), narrow, at, 0);
+            return;
+        }
+        let splat = self.b.ins().splat(types::I16X8, narrow);
+        let new = Parts::from_elem(splat, self.lanes.div_ceil(8));
+        self.store_state_vectors(&new);
+    }
+
+    /// Stores states of eight lanes per vector under the current mask.
+    fn store_state_vectors(&mut self, new: &[cl::Value]) {
+        let flags = MemFlagsData::trusted();
+        let at = self.states_address();
+        let mask = self.mask_vectors();
+        let mask = self.narrow_lanes(&mask);
+        for (i, (&new, &mask)) in new.iter().zip(&mask).enumerate() {
+            let old = self.b.ins().load(types::I8X16, flags, at, 16 * i as i32);
+            let new = self.cast_vector(new, types::I8X16);
+            let blended = self.b.ins().blendv(mask, new, old);
+            self.b.ins().store(flags, blended, at, 16 * i as i32);
+        }
+    }
+
+    /// The low halves of 32-bit lanes, eight per vector; a missing second quad is zero.
+    fn narrow_lanes(&mut self, parts: &[cl::Value]) -> Parts {
+        let zero = self.zero_vector(Type::B32);
+        parts
+            .chunks(2)
+            .map(|pair| {
+                let second = pair.get(1).copied().unwrap_or(zero);
+                self.shuffle(pair[0], second, [0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29])
+            })
+            .collect()
+    }
+
+    /// The current lanes go on at the states that `state` says.
+    pub(super) fn store_dispatch(&mut self, state: Value) {
+        if self.plan.shapes[state] == Shape::Uniform {
+            let x = self.scalar(state);
+            let x = self.mark_partial(x);
+            self.store_state_scalar(x);
+            return;
+        }
+        let partial = self.vconst(Type::B32, u64::from(LaneState::PARTIAL));
+        let parts: Parts = self.parts(state).iter().map(|&part| self.b.ins().bor(part, partial)).collect();
+        let narrow = self.narrow_lanes(&parts);
+        self.store_state_vectors(&narrow);
+    }
+
+    /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes still in the loop wait.
+    pub(super) fn emit_yield(&mut self, pos: usize, header: Block) {
+        let cost = self.plan.yields[header].expect("only loops that yield come here");
+        let wait = self.plan.wait_of[header].expect("a loop that yields is a wait");
+        self.loc(self.func.blocks[header].term_loc);
+        let var = self.budget.expect("set at gang entry");
+        let left = self.b.use_var(var);
+        let left = self.b.ins().iadd_imm_s(left, -i64::from(cost));
+        self.b.def_var(var, left);
+        let (stop, go_on) = (self.b.create_block(), self.b.create_block());
+        let spent = self.b.ins().icmp_imm_s(IntCC::SignedLessThanOrEqual, left, 0);
+        self.b.ins().brif(spent, stop, &[], go_on, &[]);
+        self.b.set_cold_block(stop);
+        self.b.switch_to_block(stop);
+        let (vals, splats) = (self.vals.clone(), self.splats.clone());
+        self.mask = self.arrive_class[pos];
+        self.suspend(wait);
+        let pending = self.plan.pending[pos].clone();
+        self.go(&[], &pending);
+        self.b.switch_to_block(go_on);
+        self.start_region(self.arrive_class[pos]);
+        self.vals = vals;
+        self.splats = splats;
+    }
+
+    /// From the head of a gang to the code of its state.
+    pub(super) fn emit_dispatch(&mut self, state: cl::Value) {
+        let budget = self.b.declare_var(types::I32);
+        self.budget = Some(budget);
+        let turns = self.b.ins().iconst(types::I32, BUDGET);
+        self.b.def_var(budget, turns);
+        let blocks: Vec<cl::Block> = self.plan.waits.iter().map(|_| self.b.create_block()).collect();
+        if blocks.len() == 1 {
+            self.b.ins().jump(blocks[0], &[]);
+        } else {
+            let bad = self.b.create_block();
+            let mut switch = cranelift_frontend::Switch::new();
+            blocks.iter().enumerate().for_each(|(number, &block)| switch.set_entry(number as u128, block));
+            switch.emit(&mut self.b, state, bad);
+            self.b.switch_to_block(bad);
+            self.b.set_cold_block(bad);
+            let one = self.b.ins().iconst(types::I32, 1);
+            self.b.ins().return_(&[one]);
+        }
+        for (number, block) in blocks.into_iter().enumerate() {
+            self.b.switch_to_block(block);
+            self.start_region(MaskClass::Entry);
+            self.resume(number);
+        }
+    }
+
+    fn resume(&mut self, number: usize) {
+        let block = self.plan.waits[number].block;
+        let pos = self.plan.order.block_pos[block].expect("waits are in the order") as usize;
+        let slots = &self.out.frame.waits[number];
+        let loads: Vec<(Value, u32)> = slots.saves.iter().chain(&slots.results).copied().collect();
+        for (value, at) in loads {
+            let val = self.load_slot(value, at);
+            self.define_variables(value, &val);
+        }
+        if self.body_class[pos] == MaskClass::Own(pos) && self.lanes > 1 {
+            let mask = self.gang().mask.clone();
+            self.set_mask(pos, &mask);
+        }
+        let pending = self.plan.pending[pos].clone();
+        self.clear_masks(&pending);
+        self.b.ins().jump(self.node_body[pos], &[]);
+    }
+
+    fn load_slot(&mut self, value: Value, at: u32) -> Val {
+        let ty = self.func.ty(value);
+        let flags = MemFlagsData::trusted();
+        let frame = self.gang().frame;
+        let shape = self.plan.shapes[value];
+        if shape == Shape::Varying && self.lanes > 1 {
+            let parts = (0..self.n_parts(ty)).map(|i| self.b.ins().load(vector_type(ty), flags, frame, at as i32 + 16 * i as i32));
+            return Val::Varying(parts.collect());
+        }
+        let address = self.first_lane_address(lane_bytes(ty));
+        let wide = if ty == Type::B64 { types::I64 } else { types::I32 };
+        let raw = self.b.ins().load(wide, flags, address, at as i32);
+        let x = match ty {
+            Type::B32 | Type::B64 => raw,
+            Type::B8 | Type::B16 => self.b.ins().ireduce(int_type(ty), raw),
+            Type::B1 => {
+                let low = self.b.ins().band_imm_s(raw, 1);
+                self.b.ins().ireduce(types::I8, low)
+            }
+        };
+        let x = self.cast_scalar(x, self.scalar_type(value));
+        match shape {
+            Shape::Affine { stride, .. } => Val::Affine(x, stride),
+            Shape::Uniform | Shape::Varying => Val::Uniform(x),
+        }
+    }
+
+    /// Where the first running lane's element of a slot at offset 0 is.
+    fn first_lane_address(&mut self, lane_bytes: u32) -> cl::Value {
+        let frame = self.gang().frame;
+        if self.lanes == 1 {
+            return frame;
+        }
+        let bits = self.gang().bits;
+        let lane = self.b.ins().ctz(bits);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let at = self.b.ins().ishl_imm_s(lane, i64::from(lane_bytes.trailing_zeros()));
+        self.b.ins().iadd(frame, at)
+    }
+
+    /// Assigns the results of a wait's instruction on its fast path.
+    #[expect(dead_code, reason = "fast paths of warp operations use it")]
+    pub(super) fn define_results(&mut self, inst: Inst, vals: &[Val]) {
+        let results = self.func.insts[inst].results.clone();
+        for (&result, val) in results.iter().zip(vals) {
+            let val = match val {
+                Val::Uniform(x) => Val::Uniform(self.cast_scalar(*x, self.scalar_type(result))),
+                other => other.clone(),
+            };
+            self.define_variables(result, &val);
+        }
+    }
+}
+
+/// What the runtime must know about a wait.
+pub(crate) fn resume_point(func: &Function, plan: &Plan, frame: &Frame, number: usize) -> crate::abi::ResumePoint {
+    use crate::abi::{ResumeKind, ResumePoint};
+    let wait = &plan.waits[number];
+    let (kind, loc) = match wait.kind {
+        WaitKind::Entry | WaitKind::Ready => (ResumeKind::Ready, first_loc(func, wait.block)),
+        WaitKind::Yield => (ResumeKind::Yield, func.blocks[wait.block].term_loc),
+        WaitKind::Inst(inst) => {
+            let node = &func.insts[inst];
+            let kind = match node.data {
+                InstData::Barrier { op, aligned, .. } => ResumeKind::Barrier { op, aligned },
+                InstData::Warp { op, sync, ty, .. } => ResumeKind::Warp { op, sync, ty },
+                InstData::Nanosleep { .. } => ResumeKind::Yield,
+                ref other => unreachable!("no lane waits at {other:?}"),
+            };
+            (kind, node.loc)
+        }
+    };
+    let slots = &frame.waits[number];
+    let is_uniform = |value: Value| plan.gang > 1 && plan.shapes[value] != Shape::Varying;
+    let live = |value: &Value| wait.live.contains(value);
+    let uniforms = slots
+        .saves
+        .iter()
+        .filter(|(value, _)| live(value))
+        .chain(&slots.results)
+        .filter(|&&(value, _)| is_uniform(value))
+        .map(|&(value, at)| (at, func.ty(value)))
+        .collect();
+    let results = slots.results.iter().map(|&(value, at)| (at, func.ty(value))).collect();
+    ResumePoint { kind, loc, operands: slots.operands.clone(), results, uniforms }
+}
+
+fn first_loc(func: &Function, block: Block) -> ir::SrcLoc {
+    let data = &func.blocks[block];
+    data.insts.first().map_or(data.term_loc, |&inst| func.insts[inst].loc)
+}

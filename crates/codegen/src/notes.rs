@@ -1,0 +1,48 @@
+//! Remarks on a plan, for people.
+
+use ptxjit_ir::{Function, InstData};
+use ptxjit_passes::vectorize::{Because, Plan, Shape, WaitKind};
+
+/// Gang width, what is varying and why, where lanes part and where they wait.
+pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
+    let mut notes = vec![format!("gang width {}", plan.gang)];
+    for (number, wait) in plan.waits.iter().enumerate() {
+        let why = match wait.kind {
+            WaitKind::Entry => "entry".to_owned(),
+            WaitKind::Ready => "function entry or continuation of a call".to_owned(),
+            WaitKind::Yield => "loop that may wait for other threads".to_owned(),
+            WaitKind::Inst(inst) => match &func.insts[inst].data {
+                InstData::Barrier { op, .. } => format!("barrier.{op}"),
+                InstData::Warp { op, .. } => format!("{op}"),
+                other => format!("{other:?}"),
+            },
+        };
+        notes.push(format!("resume point {number} at {}: {why}, {} live values", wait.block, wait.live.len()));
+    }
+    for (block, data) in func.blocks.iter() {
+        if plan.divergent[block] {
+            notes.push(format!("{block}: lanes part here"));
+        }
+        for &inst in &data.insts {
+            for &result in &func.insts[inst].results {
+                notes.push(format!("{result} is {}", shape(plan, result)));
+            }
+        }
+        for &param in &data.params {
+            notes.push(format!("{param} (parameter of {block}) is {}", shape(plan, param)));
+        }
+    }
+    notes
+}
+
+fn shape(plan: &Plan, value: ptxjit_ir::Value) -> String {
+    match plan.shapes[value] {
+        Shape::Uniform => "uniform".to_owned(),
+        Shape::Affine { stride, .. } => format!("affine, {stride} per lane"),
+        Shape::Varying => match plan.because[value] {
+            Because::Operand(operand) => format!("varying, since {operand} is"),
+            Because::Merge(block) => format!("varying: lanes come to {block} by different ways"),
+            Because::Source | Because::NotVarying => "varying: each lane has its own".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,213 @@
+//! Which branches part the lanes, and where lanes can be pending: solved together with the shapes, since each needs the other.
+
+use std::collections::BTreeSet;
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, InstData, Terminator, Value};
+
+use super::order::{Node, Order};
+use super::shapes::{Because, Shape, Shapes};
+use super::PlanFacts;
+
+/// The solution.
+pub(super) struct Flow {
+    pub shapes: SecondaryMap<Value, Shape>,
+    pub because: SecondaryMap<Value, Because>,
+    pub divergent: SecondaryMap<Block, bool>,
+    pub pending: Vec<Vec<usize>>,
+    pub pending_in: Vec<Vec<usize>>,
+    pub maybe_empty: Vec<bool>,
+}
+
+pub(super) fn run(
+    func: &Function,
+    order: &Order,
+    waits: &SecondaryMap<Block, bool>,
+    yields: &SecondaryMap<Block, Option<u32>>,
+    gang: u32,
+    facts: PlanFacts,
+) -> Flow {
+    let mut shapes =
+        Shapes { shapes: SecondaryMap::new(), because: SecondaryMap::new(), facts, gang, merged: SecondaryMap::new() };
+    loop {
+        shapes.propagate(func, order);
+        let divergent = divergent(func, order, &shapes, gang);
+        let pending = Pending::solve(func, order, waits, yields, &divergent);
+        if !mark_merged(func, order, &pending, &divergent, &mut shapes) {
+            let mut out = SecondaryMap::new();
+            for value in func.values.keys() {
+                out[value] = shapes.shapes[value].unwrap_or(Shape::Uniform);
+            }
+            let sorted = |sets: Vec<BTreeSet<usize>>| sets.into_iter().map(|set| set.into_iter().collect()).collect();
+            return Flow {
+                shapes: out,
+                because: shapes.because,
+                divergent,
+                pending: sorted(pending.body),
+                pending_in: sorted(pending.arrive),
+                maybe_empty: pending.maybe_empty,
+            };
+        }
+    }
+}
+
+fn divergent(func: &Function, order: &Order, shapes: &Shapes, gang: u32) -> SecondaryMap<Block, bool> {
+    let mut out = SecondaryMap::new();
+    for node in &order.nodes {
+        if let Node::Block(block) = *node {
+            out[block] = gang > 1
+                && match func.blocks[block].term {
+                    Terminator::Brif { cond: value, .. } | Terminator::Switch { index: value, .. } | Terminator::Dispatch(value) => {
+                        shapes.shapes[value].is_some_and(|shape| shape != Shape::Uniform)
+                    }
+                    Terminator::Jump(_) | Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) => false,
+                };
+        }
+    }
+    out
+}
+
+/// A parameter is written lane by lane where an edge reaches its block while lanes are pending there.
+fn mark_merged(
+    func: &Function,
+    order: &Order,
+    pending: &Pending,
+    divergent: &SecondaryMap<Block, bool>,
+    shapes: &mut Shapes,
+) -> bool {
+    let mut blended: SecondaryMap<Block, bool> = SecondaryMap::new();
+    let mut first_args: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    let mut differ: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for (pos, node) in order.nodes.iter().enumerate() {
+        let Node::Block(block) = *node else { continue };
+        let mut earlier: Vec<usize> = Vec::new();
+        for call in func.blocks[block].term.targets() {
+            let target = order.target(pos, call.block);
+            blended[call.block] |= pending.body[pos].contains(&target) || earlier.contains(&target);
+            if divergent[block] {
+                earlier.push(target);
+            }
+            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+                match first_args[param] {
+                    None => first_args[param] = Some(arg),
+                    Some(first) => differ[param] |= first != arg,
+                }
+            }
+        }
+    }
+    let mut changed = false;
+    for node in &order.nodes {
+        let Node::Block(block) = *node else { continue };
+        for &param in &func.blocks[block].params {
+            // One and the same argument from everywhere still changes from turn to turn if a loop is left with it.
+            if blended[block] && !shapes.merged[param] && (differ[param] || !is_fixed(func, first_args[param])) {
+                shapes.merged[param] = true;
+                shapes.shapes[param] = Some(Shape::Varying);
+                shapes.because[param] = Because::Merge(block);
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+/// A constant is the same in every turn.
+fn is_fixed(func: &Function, value: Option<Value>) -> bool {
+    value.is_some_and(|value| func.as_const(value).is_some())
+}
+
+struct Pending {
+    arrive: Vec<BTreeSet<usize>>,
+    body: Vec<BTreeSet<usize>>,
+    maybe_empty: Vec<bool>,
+}
+
+impl Pending {
+    fn solve(
+        func: &Function,
+        order: &Order,
+        waits: &SecondaryMap<Block, bool>,
+        yields: &SecondaryMap<Block, Option<u32>>,
+        divergent: &SecondaryMap<Block, bool>,
+    ) -> Pending {
+        let n = order.nodes.len();
+        let mut out = Pending { arrive: vec![BTreeSet::new(); n], body: vec![BTreeSet::new(); n], maybe_empty: vec![false; n] };
+        loop {
+            let mut changed = false;
+            for pos in 0..n {
+                changed |= match order.nodes[pos] {
+                    Node::Block(block) => out.block(func, order, waits, divergent, pos, block),
+                    Node::LoopEnd(header) => out.loop_end(order, yields, pos, header),
+                };
+            }
+            if !changed {
+                return out;
+            }
+        }
+    }
+
+    fn block(
+        &mut self,
+        func: &Function,
+        order: &Order,
+        waits: &SecondaryMap<Block, bool>,
+        divergent: &SecondaryMap<Block, bool>,
+        pos: usize,
+        block: Block,
+    ) -> bool {
+        let mut changed = false;
+        let always_waits = waits[block] && !matches!(func.insts[func.blocks[block].insts[0]].data, InstData::Warp { .. });
+        let arrived = self.arrive[pos].clone();
+        if always_waits {
+            // All lanes stop here; whoever goes on comes from the runtime, and nobody is pending then.
+            changed |= self.go(&[], &arrived);
+        } else {
+            if waits[block] || self.maybe_empty[pos] {
+                changed |= self.go(&[], &arrived);
+            }
+            let before = self.body[pos].len();
+            self.body[pos].extend(arrived);
+            changed |= self.body[pos].len() != before;
+        }
+        let pending = self.body[pos].clone();
+        let targets: Vec<usize> =
+            func.blocks[block].term.targets().iter().map(|call| order.target(pos, call.block)).collect();
+        if divergent[block] || targets.is_empty() {
+            changed |= self.go(&targets, &pending);
+        } else {
+            for target in targets {
+                changed |= self.go(&[target], &pending);
+            }
+        }
+        changed
+    }
+
+    fn loop_end(&mut self, order: &Order, yields: &SecondaryMap<Block, Option<u32>>, pos: usize, header: Block) -> bool {
+        let pending = self.arrive[pos].clone();
+        self.body[pos] = pending.clone();
+        let start = order.block_pos[header].expect("headers are in the order") as usize;
+        let mut changed = self.add(start, &pending);
+        if self.maybe_empty[pos] || yields[header].is_some() {
+            changed |= self.go(&[], &pending);
+        }
+        changed
+    }
+
+    /// Lanes leave for all of `targets`; the first node in order that has lanes comes next.
+    fn go(&mut self, targets: &[usize], pending: &BTreeSet<usize>) -> bool {
+        let mut all = pending.clone();
+        all.extend(targets);
+        let Some(next) = all.pop_first() else { return false };
+        let mut changed = self.add(next, &all);
+        if targets != [next] && !std::mem::replace(&mut self.maybe_empty[next], true) {
+            changed = true;
+        }
+        changed
+    }
+
+    fn add(&mut self, node: usize, pending: &BTreeSet<usize>) -> bool {
+        let before = self.arrive[node].len();
+        self.arrive[node].extend(pending.iter().copied().filter(|&other| other != node));
+        self.arrive[node].len() != before
+    }
+}

@@ -1,0 +1,145 @@
+//! From one thread's code to a plan for a gang of them.
+//!
+//! [`run`] decides, for one gang width, everything that lowering needs to know: the linear order of the blocks, which values are
+//! uniform, affine or varying and why, which branches part the lanes, which blocks can have lanes pending, and where lanes
+//! wait and what they must save. The instructions stay scalar; the code generator emits them part by part.
+//!
+//! # How divergence is handled
+//!
+//! Blocks are laid out so that every edge leads forward or to the end of a loop around it ([`order`]). A divergent branch marks
+//! its lanes as *pending* at both targets and goes on at whichever comes first in the order; a block runs for the lanes
+//! pending at it and is skipped if there are none; a loop's end goes back to the header while lanes are pending there. This is partial
+//! linearisation (Moll and Hack, PLDI 2018) in the form of thread frontiers (Diamos et al., MICRO 2011); unstructured and irreducible
+//! code needs nothing special. Uniform branches stay branches. With `G` = 1 everything is uniform, and the result is ordinary
+//! scalar code.
+
+pub mod order;
+mod lcssa;
+mod liveness;
+mod repair;
+mod range;
+mod flow;
+mod shapes;
+mod spin;
+mod waits;
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, Terminator, Value};
+
+pub use order::{Node, Order};
+pub use repair::{Repair, predecessors};
+pub use shapes::{Because, Shape};
+pub use waits::{Wait, WaitKind};
+
+/// What the plan may take for granted about launches; see the code generator's `Facts`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct PlanFacts {
+    /// `ntid.y == ntid.z == 1`.
+    pub one_dimensional: bool,
+    /// The gang width divides `ntid.x`.
+    pub whole_rows: bool,
+    /// `%ctaid.x * %ntid.x + %tid.x` never exceeds `i32::MAX`.
+    pub small_grid: bool,
+    /// No component of `%nctaid` exceeds 65,536.
+    pub small_ctaid: bool,
+}
+
+/// The plan for one function and gang width.
+#[derive(Debug)]
+pub struct Plan {
+    /// Gang width.
+    pub gang: u32,
+    /// Layout.
+    pub order: Order,
+    /// How each value is held.
+    pub shapes: SecondaryMap<Value, Shape>,
+    /// Why a value is varying.
+    pub because: SecondaryMap<Value, Because>,
+    /// Blocks whose terminator parts the lanes.
+    pub divergent: SecondaryMap<Block, bool>,
+    /// For each node: other nodes where lanes may be pending while it runs, ascending.
+    pub pending: Vec<Vec<usize>>,
+    /// The same on arrival at a node, before a wait at its start.
+    pub pending_in: Vec<Vec<usize>>,
+    /// Nodes that may be reached with no lane for them.
+    pub maybe_empty: Vec<bool>,
+    /// Where lanes wait; number 0 is the entry.
+    pub waits: Vec<Wait>,
+    /// The wait at a block's start.
+    pub wait_of: SecondaryMap<Block, Option<u32>>,
+    /// Values used in another node than the one that defines them.
+    pub escapes: SecondaryMap<Value, bool>,
+    /// Loops that must let others run from time to time: (header, cost of a turn against the budget).
+    pub yields: SecondaryMap<Block, Option<u32>>,
+}
+
+/// Plans `func`, which it changes: blocks are split where lanes wait, and loops are closed.
+///
+/// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
+pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Plan {
+    drop_unreachable(func, entries);
+    let wait_of = waits::split(func);
+    let order = order::run(func, entries);
+    lcssa::run(func, &order);
+    let yields = spin::run(func, &order);
+    let preds = predecessors(func);
+    let live = liveness::run(func, &preds);
+    let flow = flow::run(func, &order, &wait_of, &yields, gang, facts);
+    let mut plan = Plan {
+        gang,
+        escapes: escapes(func),
+        order,
+        shapes: flow.shapes,
+        because: flow.because,
+        divergent: flow.divergent,
+        pending: flow.pending,
+        pending_in: flow.pending_in,
+        maybe_empty: flow.maybe_empty,
+        waits: Vec::new(),
+        wait_of: SecondaryMap::new(),
+        yields,
+    };
+    waits::number(func, &mut plan, entries, &wait_of, &live);
+    plan
+}
+
+fn drop_unreachable(func: &mut Function, entries: &[Block]) {
+    let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
+    let mut work = vec![func.entry];
+    work.extend(entries);
+    while let Some(block) = work.pop() {
+        if !std::mem::replace(&mut seen[block], true) {
+            work.extend(func.blocks[block].term.targets().iter().map(|call| call.block));
+        }
+    }
+    for (block, data) in func.blocks.iter_mut() {
+        if !seen[block] {
+            data.insts.clear();
+            data.params.clear();
+            data.term = Terminator::Exit;
+        }
+    }
+}
+
+/// A block's parameters are written by its predecessors, so a parameter always escapes.
+fn escapes(func: &Function) -> SecondaryMap<Value, bool> {
+    let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
+    let mut escapes: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for (block, data) in func.blocks.iter() {
+        data.params.iter().for_each(|&param| escapes[param] = true);
+        for &inst in &data.insts {
+            func.insts[inst].results.iter().for_each(|&result| home[result] = Some(block));
+        }
+    }
+    for (block, data) in func.blocks.iter() {
+        let mut mark = |value: Value| escapes[value] |= home[value] != Some(block);
+        data.insts.iter().for_each(|&inst| func.insts[inst].data.args().into_iter().for_each(&mut mark));
+        data.term.for_each_arg(&mut mark);
+    }
+    escapes
+}
+
+/// Values live at the start of each block, its own parameters excluded; each list is sorted.
+pub fn live_in(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> SecondaryMap<Block, Vec<Value>> {
+    liveness::run(func, preds).live_in
+}

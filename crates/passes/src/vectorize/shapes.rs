@@ -1,0 +1,338 @@
+//! How each value is held: uniform, affine or varying, and why.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg, Type, Value, ValueDef, WarpOp,
+};
+
+use super::range;
+use super::{Order, PlanFacts};
+use super::order::Node;
+
+/// How a value is held.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Shape {
+    /// One scalar for the gang.
+    #[default]
+    Uniform,
+    /// The scalar of lane 0; lane i has `stride * i` more, wrapping. The scalar of lane 0 is known to be a multiple of `1 << align`.
+    Affine {
+        /// Difference from lane to lane.
+        stride: i64,
+        /// log2 of what the scalar is known to be a multiple of.
+        align: u8,
+    },
+    /// A vector, or a lane mask.
+    Varying,
+}
+
+/// Why a value is varying.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Because {
+    /// It is not.
+    #[default]
+    NotVarying,
+    /// The instruction gives each lane its own result (a load through a varying address, an atomic, a shuffle …).
+    Source,
+    /// An operand is.
+    Operand(Value),
+    /// Lanes meet here that took different ways.
+    Merge(Block),
+}
+
+pub(super) struct Shapes {
+    /// `None`: not reached yet.
+    pub shapes: SecondaryMap<Value, Option<Shape>>,
+    pub because: SecondaryMap<Value, Because>,
+    pub facts: PlanFacts,
+    pub gang: u32,
+    /// Parameters that lanes on different ways write.
+    pub merged: SecondaryMap<Value, bool>,
+}
+
+impl Shapes {
+    /// Propagates to a fixed point.
+    pub(super) fn propagate(&mut self, func: &Function, order: &Order) {
+        for &param in func.params() {
+            self.set(param, Shape::Varying, Because::Source);
+        }
+        loop {
+            let mut changed = false;
+            for node in &order.nodes {
+                if let Node::Block(block) = *node {
+                    changed |= self.block(func, block);
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+    }
+
+    fn block(&mut self, func: &Function, block: Block) -> bool {
+        let mut changed = false;
+        for &inst in &func.blocks[block].insts {
+            let node = &func.insts[inst];
+            for idx in 0..node.results.len() {
+                let (shape, because) = self.result(func, &node.data, idx);
+                changed |= self.set(node.results[idx], shape, because);
+            }
+        }
+        for call in func.blocks[block].term.targets() {
+            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+                let Some(arg_shape) = self.shapes[arg] else { continue };
+                let (shape, because) = self.join(param, arg, arg_shape, call.block);
+                changed |= self.set(param, shape, because);
+            }
+        }
+        changed
+    }
+
+    fn join(&self, param: Value, arg: Value, arg_shape: Shape, block: Block) -> (Shape, Because) {
+        if self.merged[param] {
+            return (Shape::Varying, Because::Merge(block));
+        }
+        match (self.shapes[param], arg_shape) {
+            (Some(Shape::Varying), _) => (Shape::Varying, self.because[param]),
+            (_, Shape::Varying) => (Shape::Varying, Because::Operand(arg)),
+            (None, shape) => (shape, Because::NotVarying),
+            (Some(Shape::Uniform), Shape::Uniform) => (Shape::Uniform, Because::NotVarying),
+            (Some(Shape::Affine { stride: s, align: a }), Shape::Affine { stride: t, align: b }) if s == t => {
+                (Shape::Affine { stride: s, align: a.min(b) }, Because::NotVarying)
+            }
+            _ => (Shape::Varying, Because::Operand(arg)),
+        }
+    }
+
+    /// Shapes only ever go down, which bounds the iteration.
+    fn set(&mut self, value: Value, shape: Shape, because: Because) -> bool {
+        let old = self.shapes[value];
+        if old == Some(shape) || old == Some(Shape::Varying) {
+            return false;
+        }
+        let shape = match (old, shape) {
+            (Some(Shape::Affine { .. }), Shape::Uniform) | (Some(Shape::Uniform), Shape::Affine { .. }) => Shape::Varying,
+            (Some(Shape::Affine { stride: s, align: a }), Shape::Affine { stride: t, align: b }) => {
+                if s != t {
+                    Shape::Varying
+                } else if b >= a {
+                    return false;
+                } else {
+                    shape
+                }
+            }
+            _ => shape,
+        };
+        self.shapes[value] = Some(shape);
+        self.because[value] = if shape == Shape::Varying { because } else { Because::NotVarying };
+        true
+    }
+
+    fn shape(&self, value: Value) -> Shape {
+        self.shapes[value].unwrap_or(Shape::Uniform)
+    }
+
+    fn result(&self, func: &Function, data: &InstData, idx: usize) -> (Shape, Because) {
+        if self.gang == 1 {
+            return (Shape::Uniform, Because::NotVarying);
+        }
+        let args = data.args();
+        let varying_arg = args.iter().copied().find(|&arg| self.shape(arg) != Shape::Uniform);
+        let from_args = || match varying_arg {
+            None => (Shape::Uniform, Because::NotVarying),
+            Some(arg) => (Shape::Varying, Because::Operand(arg)),
+        };
+        let ok = |shape: Shape| match (shape, varying_arg) {
+            (Shape::Varying, Some(arg)) => (Shape::Varying, Because::Operand(arg)),
+            (Shape::Varying, None) => (Shape::Varying, Because::Source),
+            _ => (shape, Because::NotVarying),
+        };
+        match *data {
+            InstData::Sreg { sreg } => ok(self.sreg(sreg)),
+            InstData::IntBinary { op, ty, args: [a, b] } => ok(self.int_binary(func, op, ty, a, b)),
+            InstData::IntUnary { op: IntUnaryOp::Neg, arg, .. } => match self.shape(arg) {
+                Shape::Affine { stride, align } => ok(Shape::Affine { stride: -stride, align }),
+                shape => ok(shape),
+            },
+            InstData::Resize { op, from, to, arg } => ok(self.resize(func, op, from, to, arg)),
+            InstData::Select { cond, args: [a, b], .. } => match (self.shape(cond), self.shape(a), self.shape(b)) {
+                (Shape::Uniform, Shape::Affine { stride: s, align: x }, Shape::Affine { stride: t, align: y }) if s == t => {
+                    ok(Shape::Affine { stride: s, align: x.min(y) })
+                }
+                _ => from_args(),
+            },
+            InstData::ToGeneric { space, arg } | InstData::FromGeneric { space, arg } => match (space, self.shape(arg)) {
+                (Space::Local, _) => (Shape::Varying, Because::Source),
+                (_, shape) => ok(shape),
+            },
+            InstData::Load { space: Space::Local, .. }
+            | InstData::Atomic { .. }
+            | InstData::StackSave
+            | InstData::Alloca { .. }
+            | InstData::CallBuiltin { .. } => (Shape::Varying, Because::Source),
+            InstData::Warp { op, ref args, .. } => self.warp(op, args, idx),
+            InstData::Barrier { .. } => (Shape::Uniform, Because::NotVarying),
+            _ => from_args(),
+        }
+    }
+
+    fn sreg(&self, sreg: SpecialReg) -> Shape {
+        let gang_align = self.gang.trailing_zeros() as u8;
+        match sreg {
+            SpecialReg::TidX if self.facts.one_dimensional || self.facts.whole_rows => Shape::Affine { stride: 1, align: gang_align },
+            SpecialReg::TidY | SpecialReg::TidZ if self.facts.one_dimensional || self.facts.whole_rows => Shape::Uniform,
+            SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ => Shape::Varying,
+            SpecialReg::LaneId => Shape::Affine { stride: 1, align: gang_align },
+            SpecialReg::LanemaskEq
+            | SpecialReg::LanemaskLe
+            | SpecialReg::LanemaskLt
+            | SpecialReg::LanemaskGe
+            | SpecialReg::LanemaskGt => Shape::Varying,
+            _ => Shape::Uniform,
+        }
+    }
+
+    /// A warp operation's result is the same for all lanes that took part with the same member mask.
+    fn warp(&self, op: WarpOp, args: &[Value], idx: usize) -> (Shape, Because) {
+        let mask_uniform = args[op.n_args().min(args.len())..].iter().all(|&arg| self.shape(arg) == Shape::Uniform);
+        let shared = match op {
+            WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx | WarpOp::MatchAny => false,
+            WarpOp::Elect => idx == 0,
+            WarpOp::VoteAll
+            | WarpOp::VoteAny
+            | WarpOp::VoteUni
+            | WarpOp::Ballot
+            | WarpOp::MatchAll
+            | WarpOp::ReduxAdd
+            | WarpOp::ReduxUmin
+            | WarpOp::ReduxUmax
+            | WarpOp::ReduxSmin
+            | WarpOp::ReduxSmax
+            | WarpOp::ReduxAnd
+            | WarpOp::ReduxOr
+            | WarpOp::ReduxXor
+            | WarpOp::ReduxFmin
+            | WarpOp::ReduxFmax
+            | WarpOp::ReduxFminNan
+            | WarpOp::ReduxFmaxNan
+            | WarpOp::Sync
+            | WarpOp::ActiveMask => true,
+        };
+        if shared && mask_uniform { (Shape::Uniform, Because::NotVarying) } else { (Shape::Varying, Because::Source) }
+    }
+
+    fn resize(&self, func: &Function, op: ResizeOp, from: Type, to: Type, arg: Value) -> Shape {
+        let shape = self.shape(arg);
+        let Shape::Affine { stride, align } = shape else { return shape };
+        if from == Type::B1 || !matches!(to, Type::B32 | Type::B64) {
+            return Shape::Varying;
+        }
+        match (op, range::signed(func, self.facts, arg)) {
+            (ResizeOp::Trunc, _) => Shape::Affine { stride: i64::from(stride as i32), align },
+            (ResizeOp::Sext, Some(_)) if from == Type::B32 => shape,
+            (ResizeOp::Uext, Some((lo, _))) if lo >= 0 && from == Type::B32 => shape,
+            _ => Shape::Varying,
+        }
+    }
+
+    fn int_binary(&self, func: &Function, op: IntBinaryOp, ty: Type, a: Value, b: Value) -> Shape {
+        let (sa, sb) = (self.shape(a), self.shape(b));
+        if sa == Shape::Uniform && sb == Shape::Uniform {
+            return Shape::Uniform;
+        }
+        if !matches!(ty, Type::B32 | Type::B64) {
+            return Shape::Varying;
+        }
+        let parts = |value: Value, shape: Shape| match shape {
+            Shape::Uniform => Some((0, known_align(func, value))),
+            Shape::Affine { stride, align } => Some((stride, align)),
+            Shape::Varying => None,
+        };
+        let (Some((sta, ala)), Some((stb, alb))) = (parts(a, sa), parts(b, sb)) else { return Shape::Varying };
+        let affine = |stride: i64, align: u8| {
+            let stride = if ty == Type::B32 { i64::from(stride as i32) } else { stride };
+            if stride == 0 { Shape::Uniform } else { Shape::Affine { stride, align } }
+        };
+        let constant = func.as_const(b).map(|bits| (bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()));
+        match op {
+            IntBinaryOp::Add => affine(sta.wrapping_add(stb), ala.min(alb)),
+            IntBinaryOp::Sub => affine(sta.wrapping_sub(stb), ala.min(alb)),
+            IntBinaryOp::Mul => match (constant, func.as_const(a)) {
+                (Some(c), _) => affine(sta.wrapping_mul(c), (ala + c.trailing_zeros() as u8).min(31)),
+                (_, Some(c)) => affine(stb.wrapping_mul(c as i64), (alb + c.trailing_zeros() as u8).min(31)),
+                _ => Shape::Varying,
+            },
+            IntBinaryOp::Shl => match constant {
+                Some(c) if (0..i64::from(ty.bits())).contains(&c) => affine(sta.wrapping_shl(c as u32), (ala + c as u8).min(31)),
+                _ => Shape::Varying,
+            },
+            IntBinaryOp::SmulWide | IntBinaryOp::UmulWide => self.wide(func, op, ty, (a, sta, ala), (b, stb)),
+            IntBinaryOp::And => match constant {
+                Some(c) => self.low_bits(sta, ala, c),
+                None => Shape::Varying,
+            },
+            IntBinaryOp::Ushr | IntBinaryOp::Sshr => match constant {
+                // All lanes have the same bits above those that the lane number reaches.
+                Some(c) if self.lanes_fit(sta, ala.min(c as u8)) && c >= 0 && c < i64::from(ty.bits()) => Shape::Uniform,
+                _ => Shape::Varying,
+            },
+            IntBinaryOp::Or => match constant {
+                // Setting bits that are zero in every lane is an addition.
+                Some(c) if c > 0 && ala > 0 && self.lanes_fit(sta, ala) && c.trailing_zeros() as u8 >= ala => Shape::Varying,
+                _ => Shape::Varying,
+            },
+            _ => Shape::Varying,
+        }
+    }
+
+    /// Whether `stride * lane` stays below `1 << bits` for every lane.
+    fn lanes_fit(&self, stride: i64, bits: u8) -> bool {
+        stride >= 0 && bits < 63 && stride.saturating_mul(i64::from(self.gang) - 1) < 1 << bits
+    }
+
+    /// `x & mask` for x with a base that is a multiple of `1 << align`.
+    fn low_bits(&self, stride: i64, align: u8, mask: i64) -> Shape {
+        let is_low = mask >= 0 && (mask + 1) & mask == 0;
+        let low = (mask + 1).trailing_zeros() as u8;
+        if is_low && align <= low && self.lanes_fit(stride, align) {
+            return Shape::Affine { stride, align };
+        }
+        // Clearing just those bits that the lane number reaches leaves the base.
+        if mask.trailing_zeros() as u8 <= align && self.lanes_fit(stride, mask.trailing_zeros() as u8) {
+            return Shape::Uniform;
+        }
+        Shape::Varying
+    }
+
+    fn wide(&self, func: &Function, op: IntBinaryOp, ty: Type, (a, stride, align): (Value, i64, u8), (b, stb): (Value, i64)) -> Shape {
+        let Some(bits) = func.as_const(b) else { return Shape::Varying };
+        if stb != 0 || ty != Type::B32 {
+            return Shape::Varying;
+        }
+        let signed = op == IntBinaryOp::SmulWide;
+        let factor = if signed { i64::from(bits as i32) } else { bits as i64 };
+        match range::signed(func, self.facts, a) {
+            Some((lo, _)) if signed || lo >= 0 => {
+                Shape::Affine { stride: stride * factor, align: (align + factor.trailing_zeros() as u8).min(31) }
+            }
+            _ => Shape::Varying,
+        }
+    }
+}
+
+/// What a uniform value is known to be a multiple of, as log2.
+fn known_align(func: &Function, value: Value) -> u8 {
+    let ValueDef::Result(inst, _) = func.values[value].def else { return 0 };
+    match func.insts[inst].data {
+        InstData::Const { bits, .. } => bits.trailing_zeros().min(31) as u8,
+        InstData::IntBinary { op: IntBinaryOp::Shl, args: [a, b], .. } => match func.as_const(b) {
+            Some(c) if c < 32 => (known_align(func, a) + c as u8).min(31),
+            _ => 0,
+        },
+        InstData::IntBinary { op: IntBinaryOp::Mul, args: [a, b], .. } => (known_align(func, a) + known_align(func, b)).min(31),
+        InstData::IntBinary { op: IntBinaryOp::Add | IntBinaryOp::Sub | IntBinaryOp::Or, args: [a, b], .. } => {
+            known_align(func, a).min(known_align(func, b))
+        }
+        _ => 0,
+    }
+}

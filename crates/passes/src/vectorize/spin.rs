@@ -1,0 +1,98 @@
+//! Which loops must let other threads run from time to time.
+//!
+//! A thread may wait for another by reading memory in a loop. Such a loop is one whose exit depends on memory that was read
+//! in the loop, or that contains an atomic, a fence, a volatile read, or a clock.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, InstData, MemSem, Value, ValueDef};
+
+use super::{Node, Order};
+
+/// Turns of a loop that merely reads memory count one, others this much.
+const SPIN_COST: u32 = 16;
+
+/// For each header of such a loop, what one turn costs against the budget of turns.
+pub(super) fn run(func: &Function, order: &Order) -> SecondaryMap<Block, Option<u32>> {
+    let mut yields = SecondaryMap::new();
+    for node in &order.nodes {
+        if let Node::LoopEnd(header) = *node {
+            yields[header] = cost(func, order, header);
+        }
+    }
+    yields
+}
+
+fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
+    let range = order.loop_range(header)?;
+    let members: Vec<Block> = order.nodes[range.clone()]
+        .iter()
+        .filter_map(|node| match *node {
+            Node::Block(block) => Some(block),
+            Node::LoopEnd(_) => None,
+        })
+        .collect();
+    let insts = || members.iter().flat_map(|&block| func.blocks[block].insts.iter()).map(|&inst| &func.insts[inst].data);
+    if insts().any(synchronises) {
+        return Some(SPIN_COST);
+    }
+    if !insts().any(reads_memory) {
+        return None;
+    }
+    exit_depends_on_memory(func, order, &range, &members).then_some(1)
+}
+
+fn synchronises(data: &InstData) -> bool {
+    match data {
+        InstData::Atomic { .. } | InstData::Fence { .. } | InstData::Nanosleep { .. } => true,
+        InstData::Load { sem, .. } => !matches!(sem, MemSem::Weak | MemSem::NonCoherent),
+        InstData::Sreg { sreg } => sreg.is_volatile(),
+        _ => false,
+    }
+}
+
+fn reads_memory(data: &InstData) -> bool {
+    matches!(data, InstData::Load { space, sem, .. } if !space.is_read_only() && *sem != MemSem::NonCoherent)
+}
+
+fn exit_depends_on_memory(func: &Function, order: &Order, range: &std::ops::RangeInclusive<usize>, members: &[Block]) -> bool {
+    let inside = |block: Block| order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
+    let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
+    for &block in members {
+        func.blocks[block].params.iter().for_each(|&param| home[param] = Some(block));
+        for &inst in &func.blocks[block].insts {
+            func.insts[inst].results.iter().for_each(|&result| home[result] = Some(block));
+        }
+    }
+    // Any branch in the loop can decide which exit is reached; all of them count.
+    let mut work: Vec<Value> = Vec::new();
+    for &block in members {
+        if func.blocks[block].term.targets().len() > 1 {
+            func.blocks[block].term.for_each_arg(|value| work.push(value));
+        }
+    }
+    let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
+    while let Some(value) = work.pop() {
+        if home[value].is_none() || std::mem::replace(&mut seen[value], true) {
+            continue;
+        }
+        match func.values[value].def {
+            ValueDef::Result(inst, _) => {
+                let data = &func.insts[inst].data;
+                if reads_memory(data) {
+                    return true;
+                }
+                work.extend(data.args());
+            }
+            ValueDef::Param(block, idx) => {
+                for &pred in members {
+                    for call in func.blocks[pred].term.targets() {
+                        if call.block == block && inside(block) {
+                            work.push(call.args[idx as usize]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,93 @@
+//! Where lanes wait, and what they must save.
+
+use cranelift_entity::{EntityRef, SecondaryMap};
+use ptxjit_ir::{BarrierOp, Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
+
+use super::liveness::Liveness;
+use super::{Node, Plan};
+
+/// Why lanes stop at a wait.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum WaitKind {
+    /// The kernel's start.
+    Entry,
+    /// A place that another wait continues at: after a call, or a function's start.
+    Ready,
+    /// The block's first instruction waits.
+    Inst(Inst),
+    /// The end of the loop whose header this is lets others run.
+    Yield,
+}
+
+/// A place where lanes wait: the start of a block.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    /// The block.
+    pub block: Block,
+    /// Why.
+    pub kind: WaitKind,
+    /// Values to save and restore, parameters of the block included.
+    pub live: Vec<Value>,
+}
+
+/// Splits blocks so that every instruction that can wait is the first of its block. Returns those blocks.
+pub(super) fn split(func: &mut Function) -> SecondaryMap<Block, bool> {
+    let mut waits = SecondaryMap::new();
+    let mut block_idx = 0;
+    while block_idx < func.blocks.len() {
+        let block = Block::new(block_idx);
+        block_idx += 1;
+        let first = usize::from(waits[block]);
+        let found = func.blocks[block].insts[first.min(func.blocks[block].insts.len())..]
+            .iter()
+            .position(|&inst| can_wait(&func.insts[inst].data));
+        let Some(at) = found.map(|at| at + first) else { continue };
+        let tail = func.new_block();
+        let data = &mut func.blocks[block];
+        let insts = data.insts.split_off(at);
+        let term = std::mem::replace(&mut data.term, Terminator::Jump(BlockCall::new(tail)));
+        let loc = data.term_loc;
+        let tail_data = &mut func.blocks[tail];
+        tail_data.insts = insts;
+        tail_data.term = term;
+        tail_data.term_loc = loc;
+        waits[tail] = true;
+    }
+    waits
+}
+
+/// Whether lanes may have to wait at an instruction.
+pub(super) fn can_wait(data: &InstData) -> bool {
+    match data {
+        InstData::Barrier { op, .. } => match op {
+            BarrierOp::Sync | BarrierOp::Arrive | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => true,
+        },
+        InstData::Warp { op, .. } => *op != WarpOp::ActiveMask,
+        InstData::Nanosleep { .. } => true,
+        _ => false,
+    }
+}
+
+/// Numbers the waits: the entry, the extra entries, then the others in layout order.
+pub(super) fn number(func: &Function, plan: &mut Plan, entries: &[Block], inst_waits: &SecondaryMap<Block, bool>, live: &Liveness) {
+    plan.waits.push(Wait { block: func.entry, kind: WaitKind::Entry, live: Vec::new() });
+    for &block in entries {
+        push(func, plan, block, WaitKind::Ready, live);
+    }
+    let nodes = plan.order.nodes.clone();
+    for node in nodes {
+        match node {
+            Node::Block(block) if inst_waits[block] => {
+                push(func, plan, block, WaitKind::Inst(func.blocks[block].insts[0]), live);
+            }
+            Node::LoopEnd(header) if plan.yields[header].is_some() => push(func, plan, header, WaitKind::Yield, live),
+            Node::Block(_) | Node::LoopEnd(_) => {}
+        }
+    }
+}
+
+fn push(func: &Function, plan: &mut Plan, block: Block, kind: WaitKind, live: &Liveness) {
+    plan.wait_of[block] = Some(plan.waits.len() as u32);
+    let values = func.blocks[block].params.iter().chain(&live.live_in[block]).copied().collect();
+    plan.waits.push(Wait { block, kind, live: values });
+}
