@@ -8,6 +8,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_codegen::{CtaContext, RuntimeFns};
+use ptxjit_interp::printf::{self, Source as _};
 use ptxjit_ir::{Builtin, SrcLoc};
 
 use crate::error::{LaunchError, Threads, Trap, TrapCause};
@@ -125,16 +126,41 @@ fn assert_fail(call: &Call<'_>, thread: u32, args: &[u64]) -> TrapCause {
     let view = call.view(thread);
     let text = |addr| String::from_utf8_lossy(&view.c_string(addr).unwrap_or_default()).into_owned();
     let (message, file, line, function) = (text(args[0]), text(args[1]), args[2] as u32, text(args[3]));
-    let [bx, by, bz] = call.ctx.ctaid;
-    let [tx, ty, tz] = tid_of(thread, call.ctx.ntid);
-    let place = format!("{file}:{line}: {function}: block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}]");
-    TrapCause::Assert { message: format!("{place} Assertion `{message}` failed.") }
+    let tid = tid_of(thread, call.ctx.ntid);
+    TrapCause::Assert { message: printf::assert_message((&file, line, &function), call.ctx.ctaid, tid, &message) }
 }
 
 /// `vprintf(format, args)`: the number of arguments, as CUDA returns.
 fn vprintf(call: &Call<'_>, thread: u32, format: u64, args: u64) -> Result<u64, TrapCause> {
-    let _ = (call, thread, format, args);
-    Err(TrapCause::BadCall { note: "`vprintf` is not supported yet".into() })
+    let mut source = Source { view: call.view(thread), args };
+    let text = source.string(format).map_err(bad_text)?;
+    let printed = printf::format(&text, &mut source).map_err(bad_text)?;
+    call.grid.print(&printed.text);
+    Ok(u64::from(printed.n_args))
+}
+
+/// An address that `vprintf` cannot read at.
+fn bad_text(addr: u64) -> TrapCause {
+    TrapCause::BadAddress { addr: Some(addr), note: "`vprintf` cannot read here".into() }
+}
+
+/// Where `vprintf` finds its arguments.
+struct Source<'a> {
+    view: View<'a>,
+    args: u64,
+}
+
+impl printf::Source for Source<'_> {
+    type Error = u64;
+
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), u64> {
+        let addr = self.args.wrapping_add(offset);
+        self.view.read(addr, bytes).ok_or(addr)
+    }
+
+    fn string(&mut self, addr: u64) -> Result<Vec<u8>, u64> {
+        self.view.c_string(addr).ok_or(addr)
+    }
 }
 
 unsafe extern "C" fn clock64(_cta: *mut CtaContext) -> u64 {

@@ -49,7 +49,7 @@ pub(crate) enum SignalKind {
 pub(crate) struct Signal {
     /// Which.
     pub(crate) kind: SignalKind,
-    /// A pc in the kernel's code: of the fault, or of the call to the helper that faulted.
+    /// A pc in the kernel's code: of the fault, or of the call to the helper that faulted if that can be found.
     pub(crate) pc: usize,
     /// The address that was accessed, if known.
     pub(crate) addr: Option<u64>,
@@ -280,8 +280,11 @@ fn kernel_pc(record: &Record, pc: usize, sp: usize, addr: Option<u64>) -> Option
             return Some(value - 1);
         }
     }
-    Some(start)
+    Some(UNKNOWN_PC)
 }
+
+/// A pc in no code.
+const UNKNOWN_PC: usize = usize::MAX;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn context_pc(context: &libc::ucontext_t) -> usize {

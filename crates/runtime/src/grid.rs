@@ -144,6 +144,11 @@ impl Grid {
         self.grid.iter().map(|&extent| u64::from(extent)).product()
     }
 
+    /// Whether lanes only ever end, and their states are not written.
+    pub(crate) fn never_waits(&self) -> bool {
+        self.kernel.resume_points.len() <= 1
+    }
+
     /// CTAs that have run to their end.
     pub(crate) fn n_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)

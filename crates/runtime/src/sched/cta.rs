@@ -137,14 +137,12 @@ impl Cta {
     }
 
     fn prepare_shared(&mut self, arena: &Arc<Arena>, bytes: u64) -> std::io::Result<u64> {
-        if bytes == 0 {
-            return Ok(arena.null_window());
-        }
+        // The page below offset 0 holds the 64 bytes that inactive lanes are sent to, also if there is no shared memory.
         let window = in_arena(&mut self.shared, arena, SHARED_CAPACITY)?;
-        if window.len() != bytes.next_multiple_of(PAGE) {
-            window.set_len(bytes)?;
+        if window.len() != PAGE + bytes.next_multiple_of(PAGE) {
+            window.set_len(PAGE + bytes)?;
         }
-        Ok(window.base())
+        Ok(window.base() + PAGE)
     }
 
     fn prepare_local(&mut self, grid: &Grid) -> std::io::Result<(u64, u64)> {

@@ -141,7 +141,7 @@ impl Runner<'_> {
         for thread in threads(stopped) {
             let (warp, bit) = (thread as usize / WARP, 1 << (thread % 32));
             let state = cta.lane_states.slice()[thread as usize];
-            if state == LaneState::EXITED {
+            if state == LaneState::EXITED || self.grid.never_waits() {
                 cta.lanes.live[warp] &= !bit;
                 progress = true;
                 continue;

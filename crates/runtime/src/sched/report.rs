@@ -47,7 +47,9 @@ pub(crate) fn signal(grid: &Grid, cta: &Cta, signal: Signal) -> LaunchError {
         SignalKind::Arithmetic => TrapCause::Arithmetic,
     };
     let threads = gang_threads(cta, cta.ctx().current_gang, cta.ctx().current_mask);
-    trap(grid, cta, cause, threads, grid.kernel.loc_of(signal.pc))
+    // Stubs have no locations of their own; they say whom they work for.
+    let loc = grid.kernel.loc_of(signal.pc).or(Some(SrcLoc(cta.ctx().fault_loc)));
+    trap(grid, cta, cause, threads, loc)
 }
 
 /// A lane named a barrier that does not exist.
