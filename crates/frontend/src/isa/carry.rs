@@ -1,8 +1,10 @@
 //! Extended-precision arithmetic with the carry flag: PTX ISA, "Extended-Precision Integer Arithmetic Instructions".
 //!
-//! CC.CF is 1 for a carry out of an addition and 1 for a borrow out of a subtraction, in unsigned arithmetic for all types.
+//! CC.CF is the carry out of an adder, in unsigned arithmetic for all types, and a subtraction adds the complement: its flag is
+//! 0 for a borrow. The ISA's text leaves open how `subc` and `addc` mix; the 128-bit division that NVIDIA's compilers emit
+//! reads the flag of `subc.cc` with `addc` and counts on this.
 
-use ptxjit_ir::{CompareOp, IntBinaryOp, Type, Value};
+use ptxjit_ir::{CompareOp, IntBinaryOp, IntUnaryOp, Type, Value};
 
 use crate::translate::{Inst, Translator};
 
@@ -74,26 +76,20 @@ fn addc<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     finish(t, inst, result)
 }
 
-/// `d = a - b`, borrow out.
+/// `d = a - b`, carry out unless it borrows.
 fn sub<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (a, b) = (t.src(inst, 1)?, t.src(inst, 2)?);
     let difference = t.binary(IntBinaryOp::Sub, a, b);
-    let borrow = t.compare(CompareOp::Ult, a, b);
-    finish(t, inst, (difference, borrow))
+    let carry = t.compare(CompareOp::Uge, a, b);
+    finish(t, inst, (difference, carry))
 }
 
-/// `d = a - (b + CC.CF)`; at most one of the two subtractions borrows.
+/// `d = a - b`, less one if the flag says that a borrow is due: `a + !b + CC.CF`
 fn subc<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (a, b) = (t.src(inst, 1)?, t.src(inst, 2)?);
-    let ty = t.value_ty(a);
-    let borrow_in = t.carry();
-    let one_or_zero = t.zext_or_trunc(borrow_in, ty);
-    let partial = t.binary(IntBinaryOp::Sub, a, b);
-    let first = t.compare(CompareOp::Ult, a, b);
-    let difference = t.binary(IntBinaryOp::Sub, partial, one_or_zero);
-    let second = t.compare(CompareOp::Ult, partial, one_or_zero);
-    let borrow = t.binary(IntBinaryOp::Or, first, second);
-    finish(t, inst, (difference, borrow))
+    let complement = t.unary(IntUnaryOp::Not, b);
+    let result = add_in_out(t, a, complement);
+    finish(t, inst, result)
 }
 
 /// `d = half of a * b + c`, the carry out of the addition only.
@@ -112,13 +108,13 @@ fn madc<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     finish(t, inst, result)
 }
 
-/// `x op y op CC.CF` of `.s32` numbers, clamped to their range.
-fn saturating<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, op: IntBinaryOp, x: Value, y: Value) -> Done {
+/// `x + y + CC.CF` of `.s32` numbers, clamped to their range.
+fn saturating<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, x: Value, y: Value) -> Done {
     let carry_in = t.carry();
     let carry = t.zext_or_trunc(carry_in, Type::B64);
     let (x, y) = (t.sext_or_trunc(x, Type::B64), t.sext_or_trunc(y, Type::B64));
-    let partial = t.binary(op, x, y);
-    let exact = t.binary(op, partial, carry);
+    let partial = t.binary(IntBinaryOp::Add, x, y);
+    let exact = t.binary(IntBinaryOp::Add, partial, carry);
     let least = t.iconst(Type::B64, i64::from(i32::MIN) as u64);
     let greatest = t.iconst(Type::B64, i32::MAX as u64);
     let bounded = t.binary(IntBinaryOp::Smax, exact, least);
@@ -130,18 +126,19 @@ fn saturating<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, op: IntBinaryOp, x: V
 /// `d = a + b + CC.CF`, clamped.
 fn add_sat<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (a, b) = (t.src(inst, 1)?, t.src(inst, 2)?);
-    saturating(t, inst, IntBinaryOp::Add, a, b)
+    saturating(t, inst, a, b)
 }
 
-/// `d = a - b - CC.CF`, clamped.
+/// `d = a - b`, less one if a borrow is due, clamped: `a + !b + CC.CF`, as `!b` is `-b - 1`.
 fn sub_sat<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (a, b) = (t.src(inst, 1)?, t.src(inst, 2)?);
-    saturating(t, inst, IntBinaryOp::Sub, a, b)
+    let complement = t.unary(IntUnaryOp::Not, b);
+    saturating(t, inst, a, complement)
 }
 
 /// `d = high half of a * b + c + CC.CF`, clamped.
 fn mad_sat<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (a, b, c) = (t.src(inst, 1)?, t.src(inst, 2)?, t.src(inst, 3)?);
     let product = product(t, inst, a, b);
-    saturating(t, inst, IntBinaryOp::Add, product, c)
+    saturating(t, inst, product, c)
 }
