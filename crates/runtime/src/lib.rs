@@ -21,6 +21,9 @@ mod fault;
 mod fp;
 mod buf;
 
+#[cfg(test)]
+mod module_tests;
+
 pub use error::{Deadlock, LaunchError, Threads, Trap, TrapCause, WaitingGroup};
 pub use launch::{CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, OutputFn, Schedule};
 pub use memory::{Arena, MemoryError};

@@ -780,3 +780,185 @@ fn shapes_are_checked_as_cuda_does() {
     assert!(refused(&|desc| desc.shared_bytes = 228 << 10).contains("shared memory"));
     assert!(refused(&|desc| desc.cluster = Some([2, 1, 1])).contains("no multiple of cluster"));
 }
+
+/// Calls a runtime function on behalf of a thread; true if the kernel may go on.
+fn builtin(thread: &Thread<'_>, builtin: ptxjit_ir::Builtin, args: &mut [u64]) -> bool {
+    let number = ptxjit_codegen::abi::builtin_number(builtin);
+    let ctx: *const CtaContext = thread.ctx;
+    // SAFETY: the table is the runtime's; arguments as the builtin has.
+    unsafe { ((*thread.ctx.fns).builtin)(ctx.cast_mut(), number, thread.index, args.as_mut_ptr(), 5) == 0 }
+}
+
+/// Each thread allocates, writes, prints, frees.
+struct Heap;
+
+impl Program for Heap {
+    fn step(thread: &Thread<'_>, _state: u32) -> Next {
+        use ptxjit_ir::Builtin::{Free, Malloc, Vprintf};
+        let mut size = [40];
+        assert!(builtin(thread, Malloc, &mut size));
+        let block = size[0];
+        assert!(block != 0 && block.is_multiple_of(16));
+        // SAFETY: a block of 40 bytes, and the text that the test has put behind the result words.
+        let text = unsafe {
+            *(block as *mut [u64; 2]) = [thread.index.into(), 0x4009_2000_0000_0000];
+            *(thread.ctx.params as *const u64) + 256
+        };
+        let mut args = [text, block];
+        assert!(builtin(thread, Vprintf, &mut args));
+        assert_eq!(args[0], 2);
+        assert!(builtin(thread, Free, &mut [block]) && builtin(thread, Free, &mut [0]));
+        let mut huge = [1 << 50];
+        assert!(builtin(thread, Malloc, &mut huge) && huge[0] == 0);
+        Next::Exit
+    }
+}
+
+#[test]
+fn device_heap_and_printf() {
+    let bench = Bench::new(2, 128);
+    bench.runtime.arena().write(bench.buffer + 256, b"[%3u %f]\n\0").unwrap();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let mut desc = bench.desc(kernel::<Heap>(vec![entry()]), 4, 50);
+    let sink = lines.clone();
+    desc.output = Some(Arc::new(move |text: &[u8]| sink.lock().unwrap().push(String::from_utf8_lossy(text).into_owned())));
+    let before = bench.runtime.arena().live_bytes();
+    bench.runtime.launch(&desc).unwrap();
+    assert_eq!(bench.runtime.arena().live_bytes(), before);
+    let mut lines = std::mem::take(&mut *lines.lock().unwrap());
+    lines.sort();
+    let want: Vec<String> = (0..200).map(|n| format!("[{:3} 3.140625]\n", n / 4)).collect();
+    assert_eq!(lines, want);
+}
+
+/// Frees twice.
+struct DoubleFree;
+
+impl Program for DoubleFree {
+    fn step(thread: &Thread<'_>, _state: u32) -> Next {
+        let mut block = [100];
+        assert!(builtin(thread, ptxjit_ir::Builtin::Malloc, &mut block));
+        assert!(builtin(thread, ptxjit_ir::Builtin::Free, &mut block.clone()));
+        assert!(!builtin(thread, ptxjit_ir::Builtin::Free, &mut block));
+        Next::Fault(FaultKind::Runtime)
+    }
+}
+
+/// Asserts, with its texts in the buffer.
+struct Asserts;
+
+impl Program for Asserts {
+    fn step(thread: &Thread<'_>, _state: u32) -> Next {
+        if thread.global_index() != 33 {
+            return Next::Exit;
+        }
+        // SAFETY: the parameter is the buffer's address.
+        let text = unsafe { *(thread.ctx.params as *const u64) };
+        let mut args = [text, text + 16, 12, text + 32, 1];
+        assert!(!builtin(thread, ptxjit_ir::Builtin::AssertFail, &mut args));
+        Next::Fault(FaultKind::Runtime)
+    }
+}
+
+#[test]
+fn misuse_and_asserts_stop_the_launch() {
+    let bench = Bench::new(1, 64);
+    let trap = |kernel| match bench.launch(kernel, 3, 32) {
+        Err(LaunchError::Trap(trap)) => trap,
+        other => panic!("{other:?}"),
+    };
+    let double = trap(kernel::<DoubleFree>(vec![entry()]));
+    assert!(matches!(&double.cause, TrapCause::BadCall { note } if note.contains("which was freed")), "{double}");
+    for (offset, text) in [(0, "x > 0\0"), (16, "a.cu\0"), (32, "f(int)\0")] {
+        bench.runtime.arena().write(bench.buffer + offset, text.as_bytes()).unwrap();
+    }
+    let failed = trap(kernel::<Asserts>(vec![entry()]));
+    let TrapCause::Assert { message } = failed.cause else { panic!("{failed}") };
+    assert_eq!(message, "a.cu:12: f(int): block: [1,0,0], thread: [1,0,0] Assertion `x > 0` failed.");
+    assert_eq!(failed.loc, Some(SrcLoc(5)));
+}
+
+/// Asks for the exact check of accesses to several kinds of memory; writes down which were allowed.
+struct Checks;
+
+impl Program for Checks {
+    const GANG: u32 = 1;
+
+    fn step(thread: &Thread<'_>, _state: u32) -> Next {
+        // SAFETY: the parameter block holds the buffer's address.
+        let buffer = unsafe { *(thread.ctx.params as *const u64) };
+        let shared = thread.ctx.shared_base;
+        let cases = [
+            (buffer + 252, 4, true),
+            (buffer + 253, 4, false),
+            (buffer + 253, 1, true),
+            (buffer + 2, 4, false),
+            (buffer - 4, 4, false),
+            (shared + 96, 4, true),
+            (shared + 100, 4, false),
+            (thread.ctx.params, 8, true),
+            (thread.ctx.params + 8, 1, false),
+            (0, 4, false),
+        ];
+        let (addr, size, _) = cases[thread.index as usize];
+        let ctx: *const CtaContext = thread.ctx;
+        // SAFETY: one address for one lane.
+        let bad = unsafe { ((*thread.ctx.fns).check_access)(ctx.cast_mut(), &addr, 1, size, 0, thread.index, 5) };
+        assert_eq!(bad == 0, cases[thread.index as usize].2, "case {}", thread.index);
+        Next::Exit
+    }
+}
+
+#[test]
+fn memcheck_knows_exact_bounds() {
+    let bench = Bench::new(1, 64);
+    let mut desc = bench.desc(kernel::<Checks>(vec![entry()]), 1, 10);
+    desc.shared_bytes = 100;
+    // The first failed check is what the launch reports.
+    let error = bench.runtime.launch(&desc).unwrap_err().to_string();
+    let want = format!("access to {:#x}: byte 253 of the 256-byte allocation at {:#x}", bench.buffer + 253, bench.buffer);
+    assert!(error.contains(&want), "{error}");
+}
+
+/// Runs this test again in a process of its own, where `variable` is set; returns how it ended.
+fn in_child(test: &str, variable: &str) -> std::process::Output {
+    let exe = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new(exe);
+    child.args(["--exact", test, "--nocapture"]).env(variable, "1").output().unwrap()
+}
+
+#[test]
+fn crashes_outside_of_kernels_stay_crashes() {
+    use std::os::unix::process::ExitStatusExt;
+    const VARIABLE: &str = "PTXJIT_TEST_CRASH";
+    if std::env::var_os(VARIABLE).is_some() {
+        let bench = Bench::new(1, 32);
+        bench.launch(kernel::<Plain>(vec![entry()]), 1, 32).unwrap();
+        // SAFETY: not at all; the process must die of this.
+        unsafe { std::ptr::read_volatile(std::hint::black_box(bench.buffer + (4 << 20)) as *const u32) };
+        return;
+    }
+    let output = in_child("sched::tests::crashes_outside_of_kernels_stay_crashes", VARIABLE);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
+}
+
+#[test]
+fn a_limit_on_address_space_is_respected() {
+    const VARIABLE: &str = "PTXJIT_TEST_LIMIT";
+    if std::env::var_os(VARIABLE).is_some() {
+        let limit = libc::rlimit { rlim_cur: 300 << 30, rlim_max: 300 << 30 };
+        // SAFETY: a valid limit.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+        let bench = Bench::new(2, 300);
+        bench.launch(kernel::<Plain>(vec![entry()]), 3, 100).unwrap();
+        assert_eq!(bench.words()[299], 300);
+        let points = vec![entry(), barrier(BarrierOp::Sync, 0, 0), point(ResumeKind::Yield, vec![]), barrier(BarrierOp::Sync, 0, 0)];
+        let mut desc = bench.desc(kernel::<GridSync>(points), 1000, 64);
+        desc.cooperative = true;
+        // There is room for fewer windows than that: an error, not a crash.
+        assert!(matches!(bench.runtime.launch(&desc), Err(LaunchError::System(_))));
+        return;
+    }
+    let output = in_child("sched::tests::a_limit_on_address_space_is_respected", VARIABLE);
+    assert!(output.status.success(), "{output:?}");
+}
