@@ -40,15 +40,15 @@ impl<'p> Machine<'p, '_> {
         Ok(())
     }
 
-    /// A call through a descriptor's address.
-    pub(crate) fn call_indirect(
+    /// The function whose descriptor an indirect call names: one of `targets` if the program lists them, else one whose address
+    /// it takes, and of the call's signature.
+    pub(crate) fn callee(
         &mut self,
         env: &Env,
         thread: &mut Thread<'p>,
         (sig, callee): (SigId, Value),
-        args: &[Value],
-        results: &'p [Value],
-    ) -> Result<Step<'p>, FaultKind> {
+        targets: Option<&[FuncId]>,
+    ) -> Result<FuncId, FaultKind> {
         let pointer = thread.frame().get(callee);
         let bad = FaultKind::BadCallTarget(pointer);
         let mut word = [0; 8];
@@ -56,13 +56,11 @@ impl<'p> Machine<'p, '_> {
         let number = read_le(&word).checked_sub(1).and_then(|number| u32::try_from(number).ok());
         let id = number.filter(|&number| number < u32::MAX).map(FuncId::from_u32).ok_or_else(|| bad.clone())?;
         let program = self.launch.program;
-        let func = self.function(id).filter(|_| program.address_taken.contains(&id)).ok_or_else(|| bad.clone())?;
+        let allowed = targets.unwrap_or(&program.address_taken).contains(&id);
+        let func = self.function(id).filter(|_| allowed).ok_or_else(|| bad.clone())?;
         let sig = &program.sigs[sig];
         let params = func.params().iter().map(|&param| func.ty(param));
-        if !params.eq(sig.params.iter().copied()) || func.rets != sig.rets {
-            return Err(bad);
-        }
-        self.call(thread, id, args, results)
+        if params.eq(sig.params.iter().copied()) && func.rets == sig.rets { Ok(id) } else { Err(bad) }
     }
 
     /// Leaves the top frame; the kernel's own return ends the thread.

@@ -80,8 +80,9 @@ impl<'p> Machine<'p, '_> {
             }
             InstData::Barrier { .. } | InstData::Warp { .. } => return Ok(Step::Wait(wait(thread, node))),
             InstData::Call { func, args } => return self.call(thread, *func, args, &node.results),
-            InstData::CallIndirect { sig, callee, args, .. } => {
-                return self.call_indirect(env, thread, (*sig, *callee), args, &node.results);
+            InstData::CallIndirect { sig, callee, args, targets } => {
+                let id = self.callee(env, thread, (*sig, *callee), targets.as_deref())?;
+                return self.call(thread, id, args, &node.results);
             }
             InstData::CallBuiltin { builtin, args } => {
                 let args = values(thread, args);
