@@ -9,7 +9,7 @@ use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
 use super::desc::{A, ADDR, D, Elems, Gate, InstDesc, Opd, inst, since, unsupported};
-use super::memory::{check_policy, scope_of, space_of};
+use super::memory::{POLICY, scope_of, space_of};
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -62,7 +62,6 @@ const HALF: &[Gate] = &[
 ];
 const VECTOR: &[Gate] = &[since(8, 1, 90)];
 
-const POLICY: Opd = A.is(T::B64).reg().opt();
 const DV: Opd = D.sink().vec(Elems::ByModifier);
 const AV: Opd = A.vec(Elems::ByModifier);
 
@@ -162,7 +161,7 @@ fn positions(inst: &Inst<'_>) -> (usize, usize) {
 }
 
 fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let (at, first) = positions(inst);
+    let (at, _) = positions(inst);
     if let Some(operand) = inst.operand(at) {
         let addr = t.resolve_address(operand)?;
         let space = space_of(t, inst, &addr)?;
@@ -170,8 +169,7 @@ fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
             return Err(inst.operand_error(at, "atomic operations work on `.global` and `.shared` memory only"));
         }
     }
-    let n_sources = if inst.has(Mod::Cas) { 2 } else { 1 };
-    if inst.desc.operands.len() > first + n_sources { check_policy(inst, first + n_sources) } else { Ok(()) }
+    Ok(())
 }
 
 fn atomic<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {

@@ -10,7 +10,7 @@ use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::translate::{Inst, Translator};
 
-use super::desc::InstDesc;
+use super::desc::{InstDesc, Opd};
 use super::modifiers::{Mod, ModSet};
 use super::types::PtxType;
 use super::{nearest, operands, rows, rows_of, target};
@@ -53,7 +53,8 @@ pub(crate) fn resolve<'m>(t: &mut Translator<'m>, ast: &'m ast::Inst, span: Span
         None => return Err(no_row_fits(t, ast, span, candidates, &written)),
     };
     let extra = written.extra.iter().map(|m| m.text(t.source)).collect();
-    let inst = Inst { ast, span, desc, mods: written.mods, types: written.types, extra, name: written.name };
+    let opds = written_operands(desc, &written);
+    let inst = Inst { ast, span, desc, opds, mods: written.mods, types: written.types, extra, name: written.name };
     check_leading(t, &inst)?;
     target::check(t, &inst)?;
     operands::check(t, &inst)?;
@@ -72,6 +73,16 @@ fn check_leading(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnostic> 
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// What each written operand is: of the optional ones, the last are those that are left out.
+fn written_operands(desc: &'static InstDesc, written: &Written<'_>) -> SmallVec<[&'static Opd; 6]> {
+    let mut opds: SmallVec<[&'static Opd; 6]> = desc.operands_with(&written.mods).collect();
+    while opds.len() > written.n_operands {
+        let Some(at) = opds.iter().rposition(|opd| opd.is_optional) else { break };
+        opds.remove(at);
+    }
+    opds
 }
 
 fn unknown_opcode(opcode: &str, span: Span) -> Diagnostic {
@@ -157,8 +168,8 @@ fn mismatch(row: &InstDesc, written: &Written<'_>, t: &Translator<'_>) -> Option
     if written.types.len() != row.types.len() {
         return Some(Mismatch::TypeCount);
     }
-    let n = written.n_operands;
-    (n < row.min_operands() || n > row.operands.len()).then_some(Mismatch::OperandCount)
+    let (min, max) = row.operand_count(&written.mods);
+    (!(min..=max).contains(&written.n_operands)).then_some(Mismatch::OperandCount)
 }
 
 /// Removes the modifier of an exclusive group from `rest`; two of them are one too many.
@@ -265,15 +276,20 @@ fn explain(
             let (n, expected) = (written.types.len(), row.types.len());
             Diagnostic::error(format!("`{name}` has {}, but takes {expected}", count(n, "type"))).label(opcode_span, "")
         }
-        Mismatch::OperandCount => operand_count(ast, span, row, name),
+        Mismatch::OperandCount => operand_count(ast, span, row, written),
     }
 }
 
-fn operand_count(ast: &ast::Inst, span: Span, row: &InstDesc, name: &str) -> Diagnostic {
-    let (n, min, max) = (ast.operands.len(), row.min_operands(), row.operands.len());
+fn operand_count(ast: &ast::Inst, span: Span, row: &InstDesc, written: &Written<'_>) -> Diagnostic {
+    let (min, max) = row.operand_count(&written.mods);
+    let n = ast.operands.len();
     let expected = if min == max { format!("{min}") } else { format!("{min} to {max}") };
     let at = ast.operands.get(max).map_or(span, |operand| operand.span);
-    Diagnostic::error(format!("`{name}` has {}, but takes {expected}", count(n, "operand"))).label(at, "")
+    let message = format!("`{}` has {}, but takes {expected}", written.name, count(n, "operand"));
+    let diagnostic = Diagnostic::error(message).label(at, "");
+    row.operands.iter().filter_map(|opd| opd.when).fold(diagnostic, |diagnostic, m| {
+        diagnostic.note(format!("exactly with `.{}` there is one operand more", m.name()))
+    })
 }
 
 /// `1 type`, `2 types`

@@ -7,7 +7,7 @@
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::modifiers::Mod;
+use super::modifiers::{Mod, ModSet};
 use super::types::{PtxType, Width};
 
 /// Translates one instruction whose row fits.
@@ -155,9 +155,16 @@ impl InstDesc {
         self
     }
 
-    /// Least number of operands.
-    pub fn min_operands(&self) -> usize {
-        self.operands.iter().filter(|opd| !opd.is_optional).count()
+    /// The operands of the form with these modifiers.
+    pub fn operands_with(&self, mods: &ModSet) -> impl Iterator<Item = &'static Opd> + use<> {
+        let mods = *mods;
+        self.operands.iter().filter(move |opd| opd.when.is_none_or(|m| mods.has(m)))
+    }
+
+    /// Least and greatest number of operands of the form with these modifiers.
+    pub fn operand_count(&self, mods: &ModSet) -> (usize, usize) {
+        let max = self.operands_with(mods).count();
+        (self.operands_with(mods).filter(|opd| !opd.is_optional).count(), max)
     }
 }
 
@@ -230,6 +237,8 @@ pub struct Opd {
     pub width: Width,
     /// May be left out, with all that follow.
     pub is_optional: bool,
+    /// Is there exactly if this modifier is written.
+    pub when: Option<Mod>,
     /// A destination that may be `_`.
     pub can_sink: bool,
     /// A destination that may be `d|p`, with a predicate as second part.
@@ -346,6 +355,7 @@ const fn opd(kind: OpdKind, ty: OpdType) -> Opd {
         ty,
         width: Width::Exact,
         is_optional: false,
+        when: None,
         can_sink: false,
         pair: Pair::Never,
         can_sreg: false,
@@ -402,6 +412,12 @@ impl Opd {
     /// May be left out.
     pub const fn opt(mut self) -> Opd {
         self.is_optional = true;
+        self
+    }
+
+    /// Is there exactly if `m` is written.
+    pub const fn when(mut self, m: Mod) -> Opd {
+        self.when = Some(m);
         self
     }
 

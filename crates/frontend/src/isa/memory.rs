@@ -72,7 +72,8 @@ const NC_GATES: &[Gate] = &[
 const LOADED: Opd = D.or_wider().vec(Elems::ByModifier);
 /// A stored register or vector.
 const STORED: Opd = A.or_wider().sink().vec(Elems::ByModifier);
-const POLICY: Opd = A.is(T::B64).reg().opt();
+/// The cache policy that `.L2::cache_hint` brings.
+pub(super) const POLICY: Opd = A.is(T::B64).reg().when(Mod::L2CacheHint);
 
 pub const TABLE: &[InstDesc] = &[
     inst("ld", &[LOADED, ADDR, POLICY], ld)
@@ -147,7 +148,8 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[T::B32, T::B64, T::U32, T::U64, T::S32, T::S64, T::F32, T::F64]])
         .choose(&[&[Mod::MbarrierCompleteTxBytes]])
         .optional(&[&[Mod::Weak], &[Mod::Cluster], &[Mod::SharedCluster], &[Mod::V2, Mod::V4]])
-        .gates(&[since(8, 1, 90)]),
+        .gates(&[since(8, 1, 90)])
+        .check(|_, inst| check_vector(inst)),
     unsupported("st", &[ADDR, A])
         .with(&[Mod::Async, Mod::Release])
         .choose(&[&[Mod::Gpu, Mod::Sys]])
@@ -156,14 +158,11 @@ pub const TABLE: &[InstDesc] = &[
         ]])
         .optional(&[&[Mod::Mmio], &[Mod::Global]])
         .gates(&[since(8, 7, 100)]),
-    unsupported("st", &[ADDR, A.is(T::U32), imm(0, 0)])
+    unsupported("st", &[ADDR, ANY, imm(0, 0)])
         .with(&[Mod::Bulk])
         .optional(&[&[Mod::Weak], &[Mod::SharedCta]])
-        .gates(&[since(9, 0, 100)]),
-    unsupported("st", &[ADDR, A.is(T::U64), imm(0, 0)])
-        .with(&[Mod::Bulk])
-        .optional(&[&[Mod::Weak], &[Mod::SharedCta]])
-        .gates(&[since(8, 6, 100)]),
+        .gates(&[since(8, 6, 100)])
+        .check(check_st_bulk),
     inst("prefetch", &[ADDR], hint)
         .choose(&[&[Mod::L1, Mod::L2]])
         .optional(&[&[Mod::Global, Mod::Local]])
@@ -363,14 +362,20 @@ fn semantics(inst: &Inst<'_>) -> (MemSem, Scope) {
     (sem, scope_of(inst).unwrap_or(default))
 }
 
-/// `.L2::cache_hint` and a cache policy go together.
-pub(super) fn check_policy(inst: &Inst<'_>, n: usize) -> Result<(), Diagnostic> {
-    match (inst.has(Mod::L2CacheHint), inst.operand(n)) {
-        (true, None) => Err(inst.error("`.L2::cache_hint` needs a cache policy as last operand")),
-        (false, Some(policy)) => {
-            Err(Diagnostic::error("a cache policy needs `.L2::cache_hint`").label(policy.span, ""))
-        }
-        (true, Some(_)) | (false, None) => Ok(()),
+/// The size is `.u64`, from PTX 9.0 on also `.u32`.
+fn check_st_bulk<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(operand) = inst.operand(1) else { return Ok(()) };
+    let is_narrow = matches!(register_bits(t, inst, 1), Some(32));
+    let ty = if is_narrow && t.version().at_least(9, 0) { T::U32 } else { T::U64 };
+    super::operands::check_src_operand(t, inst, operand, &A, ty)
+}
+
+/// Width of the register that operand `n` names.
+fn register_bits<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Option<u32> {
+    let OperandKind::Name(name) = inst.operand(n)?.kind else { return None };
+    match t.lookup(name)? {
+        Entity::Reg(id) => Some(t.reg(id).ty.bits()),
+        Entity::Place(_) | Entity::Func(_) => None,
     }
 }
 
@@ -427,7 +432,7 @@ fn check_ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
         }
         check_access(t, inst, &addr, space)?;
     }
-    if inst.desc.operands.len() > 2 { check_policy(inst, 2) } else { Ok(()) }
+    Ok(())
 }
 
 fn check_st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -448,7 +453,7 @@ fn check_st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
         }
         check_access(t, inst, &addr, space)?;
     }
-    if inst.desc.operands.len() > 2 { check_policy(inst, 2) } else { Ok(()) }
+    Ok(())
 }
 
 /// Warp-synchronous code of old hands data over through volatile shared memory.

@@ -10,7 +10,7 @@ use crate::diag::Diagnostic;
 use crate::translate::{AddrBase, Entity, Inst, Translator};
 
 use super::desc::{A, ADDR, ANY, Gate, InstDesc, imm, inst, since};
-use super::memory::check_policy;
+use super::memory::POLICY;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -34,14 +34,14 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[&[Mod::LaunchDependents, Mod::Wait]])
         .gates(&[since(7, 8, 90)])
         .effect(),
-    inst("cp", &[ADDR, ADDR, imm(4, 16), ANY.opt(), ANY.opt()], cp_async)
+    inst("cp", &[ADDR, ADDR, imm(4, 16), ANY.opt(), POLICY], cp_async)
         .with(&[Mod::Async, Mod::Ca, Mod::Global])
         .choose(&[&[Mod::Shared, Mod::SharedCta]])
         .optional(&[&[Mod::L2CacheHint], PREFETCH])
         .gates(CP_GATES)
         .check(check_cp_async)
         .effect(),
-    inst("cp", &[ADDR, ADDR, imm(16, 16), ANY.opt(), ANY.opt()], cp_async)
+    inst("cp", &[ADDR, ADDR, imm(16, 16), ANY.opt(), POLICY], cp_async)
         .with(&[Mod::Async, Mod::Cg, Mod::Global])
         .choose(&[&[Mod::Shared, Mod::SharedCta]])
         .optional(&[&[Mod::L2CacheHint], PREFETCH])
@@ -82,15 +82,9 @@ fn setmaxnreg<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnos
     mark(t, inst)
 }
 
-/// The operand number of the source size or the `ignore-src` predicate, and of the cache policy.
-fn cp_operands(inst: &Inst<'_>) -> (Option<usize>, Option<usize>) {
-    let n = inst.n_operands();
-    match (n, inst.has(Mod::L2CacheHint)) {
-        (4, true) => (None, Some(3)),
-        (4, false) => (Some(3), None),
-        (5, _) => (Some(3), Some(4)),
-        _ => (None, None),
-    }
+/// The operand number of the source size or the `ignore-src` predicate. Optional as it is, it stands before the cache policy.
+fn source_size(inst: &Inst<'_>) -> Option<usize> {
+    inst.has_optional().then_some(3)
 }
 
 fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -108,18 +102,18 @@ fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
             return Err(inst.operand_error(n, format!("a `{name}` address is expected here")));
         }
     }
-    if inst.n_operands() == 3 || inst.n_operands() == 5 || inst.has(Mod::L2CacheHint) {
-        let n = if inst.n_operands() == 5 { 4 } else { 3 };
-        check_policy(inst, n)?;
+    match (source_size(inst), inst.operand(3)) {
+        (Some(n), Some(operand)) if !is_predicate(t, inst, n) => {
+            super::operands::check_src_operand(t, inst, operand, &A, T::U32)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Copies from global to shared memory; bytes beyond the source size are zero.
 fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let size = t.src_const(inst, 2)?;
-    let (source_size, _) = cp_operands(inst);
-    let src_size = match source_size {
+    let src_size = match source_size(inst) {
         None => None,
         Some(n) if is_predicate(t, inst, n) => {
             let ignore = t.src_as(inst, n, T::Pred)?;

@@ -27,6 +27,10 @@ pub mod control;
 pub mod sync;
 pub mod atomics;
 pub mod misc;
+pub mod mbarrier;
+pub mod bulk;
+pub mod multimem;
+pub mod texture;
 pub mod open;
 
 pub(crate) mod check;
@@ -58,6 +62,10 @@ const TABLES: &[&[InstDesc]] = &[
     sync::TABLE,
     atomics::TABLE,
     misc::TABLE,
+    mbarrier::TABLE,
+    bulk::TABLE,
+    multimem::TABLE,
+    texture::TABLE,
     open::TABLE,
     video::TABLE,
     simd_video::TABLE,

@@ -12,7 +12,7 @@ use super::types::{PtxType, Width};
 
 /// Checks every operand of an instruction.
 pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    for (n, (operand, opd)) in inst.ast.operands.iter().zip(inst.desc.operands).enumerate() {
+    for (n, (operand, opd)) in inst.ast.operands.iter().zip(&inst.opds).enumerate() {
         let ty = inst.opd_type(n);
         match opd.kind {
             OpdKind::Dst => check_dst(t, inst, operand, opd, ty)?,
@@ -38,7 +38,7 @@ fn check_dst<'m>(
         }
         (OperandKind::Pair(pair), Pair::Optional | Pair::Always) => {
             let [d, p] = &**pair;
-            check_dst_elem(t, d, opd, ty, true)?;
+            for_elems(t, inst, d, opd, |t, elem, _| check_dst_elem(t, elem, opd, ty, true))?;
             check_dst_elem(t, p, opd, PtxType::Pred, true)
         }
         (_, Pair::Always) => Err(error(operand, format!("`{}` needs a destination `d|p`", inst.name))),

@@ -63,6 +63,14 @@ impl<'m> Translator<'m> {
         self.resolve_address(operand).map(|_| ())
     }
 
+    /// Checks an address that stands inside the brackets of a larger operand, so without its own.
+    pub fn check_address_part(&mut self, operand: &'m ast::Operand) -> Result<(), Diagnostic> {
+        match operand.kind {
+            OperandKind::Name(_) => self.address_base(operand).map(|_| ()),
+            _ => self.check_address(operand),
+        }
+    }
+
     /// Looks up what a memory operand (or an address as a value) consists of.
     pub fn resolve_address(&mut self, operand: &'m ast::Operand) -> Result<Addr<'m>, Diagnostic> {
         let span = operand.span;

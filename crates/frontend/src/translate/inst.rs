@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::isa::desc::{InstDesc, OpdType};
+use crate::isa::desc::{InstDesc, Opd, OpdType};
 use crate::isa::modifiers::{Mod, ModSet};
 use crate::isa::types::PtxType;
 use crate::source::Span;
@@ -19,6 +19,8 @@ pub struct Inst<'m> {
     pub span: Span,
     /// Its row in the instruction table.
     pub desc: &'static InstDesc,
+    /// What its operands may be, by position.
+    pub opds: SmallVec<[&'static Opd; 6]>,
     /// Its modifiers, without types.
     pub mods: ModSet,
     /// Its types in written order.
@@ -50,6 +52,11 @@ impl<'m> Inst<'m> {
         self.ast.operands.len()
     }
 
+    /// Whether all optional operands are written.
+    pub fn has_optional(&self) -> bool {
+        self.n_operands() == self.desc.operands_with(&self.mods).count()
+    }
+
     /// Operand `n`, if it is written.
     pub fn operand(&self, n: usize) -> Option<&'m ast::Operand> {
         self.ast.operands.get(n)
@@ -62,7 +69,7 @@ impl<'m> Inst<'m> {
 
     /// The type that the row gives operand `n`.
     pub fn opd_type(&self, n: usize) -> PtxType {
-        match self.desc.operands.get(n).map(|opd| opd.ty) {
+        match self.opds.get(n).map(|opd| opd.ty) {
             Some(OpdType::Is(ty)) => ty,
             Some(OpdType::Nth(n)) => self.ty(usize::from(n)),
             Some(OpdType::Double(n)) => double(self.ty(usize::from(n))),
