@@ -1,4 +1,10 @@
 //! The `ptxjit` command.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    ptxjit_cli::main(&ptxjit_cli::args::Cli::parse())
+}

@@ -1,0 +1,305 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::arg::CliArg;
+
+/// Runs CUDA-compiled PTX on CPUs.
+#[derive(Debug, Parser)]
+#[command(name = "ptxjit", version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Launch one kernel, or the launches of a case file.
+    Run(Box<RunArgs>),
+    /// Run case files and compare the results with their expectations.
+    Test(TestArgs),
+    /// Parse and check PTX files without running anything.
+    Check(CheckArgs),
+    /// Show a kernel at a stage of its compilation.
+    Dump(DumpArgs),
+    /// List the PTX instructions that this build supports.
+    Isa(IsaArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The PTX file.
+    #[arg(required_unless_present = "case")]
+    pub file: Option<PathBuf>,
+    /// The kernel, mangled or demangled; may be left out if the module has only one.
+    #[arg(long)]
+    pub kernel: Option<String>,
+    /// Thread blocks in the grid: X, X,Y or X,Y,Z.
+    #[arg(long, default_value = "1", value_name = "X[,Y[,Z]]")]
+    pub grid: Dims,
+    /// Threads in a block.
+    #[arg(long, default_value = "1", value_name = "X[,Y[,Z]]")]
+    pub block: Dims,
+    /// Thread blocks in a cluster.
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    pub cluster: Option<Dims>,
+    /// Dynamic shared memory.
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub shared: u32,
+    /// A cooperative launch: all blocks of the grid run at once and may wait for each other.
+    #[arg(long)]
+    pub cooperative: bool,
+    /// A kernel argument, in order.
+    ///
+    /// TYPE=VALUE for a scalar (u8 … u64, s8 … s64, f16, bf16, f32, f64, b8 … b128; hexadecimal gives the bits of a float type,
+    /// as do 0f… and 0d…); bytes=HEX for a structure; TYPE[N]=INIT for a buffer passed by pointer, where INIT is zeros,
+    /// uninit, arange, arange:START:STEP, fill:VALUE, random:SEED:LO:HI, @FILE.npy or @FILE.bin; TYPE=@FILE takes the length
+    /// from the file; same=I passes argument I's pointer again.
+    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
+    pub args: Vec<CliArg>,
+    /// Print argument I's buffer after the launch, the first N elements of it if given.
+    #[arg(long, value_name = "I[:N]")]
+    pub print: Vec<PrintSpec>,
+    /// Write argument I's buffer to FILE after the launch: NumPy's format if FILE ends in .npy, else raw bytes.
+    #[arg(long, value_name = "I=FILE")]
+    pub out: Vec<OutSpec>,
+    /// Launch N times on the same buffers and report times.
+    #[arg(long, default_value = "1", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+    /// Restore the buffers before each repetition, untimed.
+    #[arg(long)]
+    pub reset: bool,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// Run the launches of a case file.
+    #[arg(long, value_name = "case.json")]
+    pub case: Option<PathBuf>,
+    /// Which case of the file.
+    #[arg(long, requires = "case", default_value = "small")]
+    pub label: String,
+    /// The PTX file to run the case with; the first one it names if left out.
+    #[arg(long, requires = "case", value_name = "FILE")]
+    pub ptx: Option<PathBuf>,
+    /// Write every buffer of the case as DIR/NAME.npy, and device output as DIR/stdout.
+    #[arg(long, requires = "case", value_name = "DIR")]
+    pub out_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub exec: ExecArgs,
+}
+
+/// How to execute.
+#[derive(Clone, Debug, Args)]
+pub struct ExecArgs {
+    /// Lanes that one vector operation advances: 1, 4, 8, 16 or 32. Chosen per kernel if left out.
+    #[arg(long, value_name = "N", value_parser = gang)]
+    pub gang: Option<u32>,
+    /// Threads of the host to use; all cores if left out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+    /// deterministic, or seed:N for a replayable random order.
+    #[arg(long)]
+    pub schedule: Option<ScheduleArg>,
+    /// Stop a launch that takes longer.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// Check every access: exact bounds, alignment, freed memory.
+    #[arg(long)]
+    pub memcheck: bool,
+    /// Interpret instead of compiling; slow, for comparison.
+    #[arg(long)]
+    pub interp: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    /// Case files, or folders to search for `case.json`.
+    #[arg(required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Which cases to run.
+    #[arg(long, default_value = "small")]
+    pub label: String,
+    /// Write the results as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Tests to run at a time; one per core if left out.
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Only tests whose name contains TEXT.
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub exec: ExecArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// PTX files.
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// Compile every kernel, too.
+    #[arg(long)]
+    pub all_kernels: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// The PTX file.
+    pub file: PathBuf,
+    /// The kernel; may be left out if the module has only one.
+    #[arg(long)]
+    pub kernel: Option<String>,
+    /// The block size to specialise for.
+    #[arg(long, default_value = "256", value_name = "X[,Y[,Z]]")]
+    pub block: Dims,
+    /// Gang width; chosen if left out.
+    #[arg(long, value_name = "N", value_parser = gang)]
+    pub gang: Option<u32>,
+    /// ast, ir, the name of a pass, gang, clif or asm; `help` lists them.
+    #[arg(long, value_name = "STAGE", default_value = "ir")]
+    pub after: String,
+}
+
+#[derive(Debug, Args)]
+pub struct IsaArgs {
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Up to three dimensions; those not given are 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dims(pub [u32; 3]);
+
+impl FromStr for Dims {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Dims, String> {
+        let mut dims = [1; 3];
+        for (idx, part) in text.split(',').enumerate() {
+            let dim = dims.get_mut(idx).ok_or("more than three dimensions")?;
+            *dim = part.trim().parse().map_err(|_| format!("`{part}` is not a dimension"))?;
+        }
+        Ok(Dims(dims))
+    }
+}
+
+/// `I` or `I:N`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrintSpec {
+    pub arg: usize,
+    pub count: Option<usize>,
+}
+
+impl FromStr for PrintSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PrintSpec, String> {
+        let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number"));
+        match text.split_once(':') {
+            Some((arg, count)) => Ok(PrintSpec { arg: number(arg)?, count: Some(number(count)?) }),
+            None => Ok(PrintSpec { arg: number(text)?, count: None }),
+        }
+    }
+}
+
+/// `I=FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutSpec {
+    pub arg: usize,
+    pub path: PathBuf,
+}
+
+impl FromStr for OutSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OutSpec, String> {
+        let (arg, path) = text.split_once('=').ok_or("expected I=FILE")?;
+        let arg = arg.parse().map_err(|_| format!("`{arg}` is not an argument's index"))?;
+        Ok(OutSpec { arg, path: path.into() })
+    }
+}
+
+/// `deterministic` or `seed:N`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScheduleArg {
+    Deterministic,
+    Seed(u64),
+}
+
+impl FromStr for ScheduleArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ScheduleArg, String> {
+        if text == "deterministic" {
+            return Ok(ScheduleArg::Deterministic);
+        }
+        let seed = text.strip_prefix("seed:").and_then(|seed| seed.parse().ok());
+        seed.map(ScheduleArg::Seed).ok_or_else(|| "expected deterministic or seed:N".to_owned())
+    }
+}
+
+fn gang(text: &str) -> Result<u32, String> {
+    match text {
+        "1" | "4" | "8" | "16" | "32" => Ok(text.parse().expect("a literal number")),
+        _ => Err("a gang has 1, 4, 8, 16 or 32 lanes".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|err| err.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_line() {
+        let words = "ptxjit run saxpy.ptx --kernel saxpy --grid 40 --block 16,16 --arg u32=1 --arg s32=-1 \
+                     --arg f32[10]=arange --print 2:3 --out 2=y.npy --gang 8 --timeout 1.5 --schedule seed:7";
+        let cli = Cli::try_parse_from(words.split_whitespace()).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.grid, Dims([40, 1, 1]));
+        assert_eq!(run.block, Dims([16, 16, 1]));
+        assert_eq!(run.args.len(), 3);
+        assert_eq!(run.print, [PrintSpec { arg: 2, count: Some(3) }]);
+        assert_eq!(run.exec.gang, Some(8));
+        assert_eq!(run.exec.timeout, Some(Duration::from_millis(1500)));
+        assert_eq!(run.exec.schedule, Some(ScheduleArg::Seed(7)));
+    }
+
+    #[test]
+    fn refusals() {
+        for words in [
+            "ptxjit run",
+            "ptxjit run a.ptx --grid 1,2,3,4",
+            "ptxjit run a.ptx --grid x",
+            "ptxjit run a.ptx --gang 2",
+            "ptxjit run a.ptx --repeat 0",
+            "ptxjit run a.ptx --timeout -1",
+            "ptxjit run a.ptx --label large",
+            "ptxjit run a.ptx --schedule random",
+            "ptxjit test",
+        ] {
+            assert!(Cli::try_parse_from(words.split_whitespace()).is_err(), "{words}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Case files: launches of real kernels with their inputs and expected results.
+//!
+//! The model follows the format field by field; what the fields mean at run time is in [`crate::session`] and
+//! [`crate::compare`].
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::dtype::{DType, Number};
+use crate::fill;
+use crate::npy::Array;
+
+/// A `case.json`.
+#[derive(Debug, Deserialize)]
+pub struct CaseFile {
+    pub name: String,
+    #[serde(default)]
+    pub title: String,
+    /// Builds of one source, all with the same result.
+    pub ptx: Vec<PtxFile>,
+    pub cases: Vec<Case>,
+    /// The folder that file names refer to.
+    #[serde(skip)]
+    pub dir: PathBuf,
+}
+
+/// One build.
+#[derive(Debug, Deserialize)]
+pub struct PtxFile {
+    pub file: String,
+    #[serde(default)]
+    pub producer: String,
+}
+
+/// Buffers, launches and what must come out.
+#[derive(Debug, Deserialize)]
+pub struct Case {
+    pub label: String,
+    /// Name to description, in the order of the file.
+    #[serde(default, deserialize_with = "ordered_buffers")]
+    pub buffers: Vec<BufferDecl>,
+    #[serde(default)]
+    pub globals: Vec<Global>,
+    #[serde(default)]
+    pub textures: HashMap<String, Value>,
+    pub launches: Vec<LaunchDecl>,
+    /// Absent in cases that are only for timing.
+    pub expect: Option<Vec<Expect>>,
+    pub stdout: Option<Stdout>,
+    #[serde(default)]
+    pub stderr_contains: Vec<String>,
+}
+
+/// A buffer and its first contents.
+#[derive(Debug)]
+pub struct BufferDecl {
+    pub name: String,
+    pub dtype: DType,
+    pub count: usize,
+    pub init: Init,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Init {
+    Zeros,
+    Fill { value: Value },
+    Arange { start: Value, step: Value },
+    File { npy: String },
+    Random { seed: u64, lo: Value, hi: Value },
+}
+
+/// A module variable to set before the first launch.
+#[derive(Debug, Deserialize)]
+pub struct Global {
+    pub symbol: String,
+    pub dtype: DType,
+    pub npy: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct LaunchDecl {
+    pub kernel: String,
+    #[serde(deserialize_with = "dims")]
+    pub grid: [u32; 3],
+    #[serde(deserialize_with = "dims")]
+    pub block: [u32; 3],
+    #[serde(default)]
+    pub shared_bytes: u32,
+    #[serde(default)]
+    pub args: Vec<ArgDecl>,
+    #[serde(default, deserialize_with = "optional_dims")]
+    pub cluster: Option<[u32; 3]>,
+    #[serde(default)]
+    pub cooperative: bool,
+    /// The CUDA error name that the launch must end with.
+    pub expect_error: Option<String>,
+    /// The file that holds this kernel, where a case needs several.
+    pub ptx: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum ArgDecl {
+    Buffer {
+        name: String,
+        #[serde(default)]
+        byte_offset: i64,
+    },
+    Bytes { hex: String },
+    Texture { name: String },
+    Surface { name: String },
+    TensorMap(Map<String, Value>),
+    U8 { value: Value },
+    I8 { value: Value },
+    U16 { value: Value },
+    I16 { value: Value },
+    U32 { value: Value },
+    I32 { value: Value },
+    U64 { value: Value },
+    I64 { value: Value },
+    F16 { value: Value },
+    Bf16 { value: Value },
+    F32 { value: Value },
+    F64 { value: Value },
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Expect {
+    pub buffer: String,
+    pub npy: String,
+    #[serde(default)]
+    pub rtol: f64,
+    #[serde(default)]
+    pub atol: f64,
+    /// Compare as multisets.
+    #[serde(default)]
+    pub sorted: bool,
+    /// Fraction of the elements that may differ.
+    #[serde(default)]
+    pub max_mismatch: f64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Stdout {
+    pub lines: Vec<String>,
+    pub order: LineOrder,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LineOrder {
+    Any,
+    Exact,
+}
+
+impl CaseFile {
+    pub fn read(path: &Path) -> Result<CaseFile> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut file: CaseFile =
+            serde_json::from_str(&text).with_context(|| format!("{} is not a case file", path.display()))?;
+        file.dir = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok(file)
+    }
+
+    pub fn case(&self, label: &str) -> Option<&Case> {
+        self.cases.iter().find(|case| case.label == label)
+    }
+}
+
+impl Case {
+    /// Whether every launch names its PTX file: then the files of the entry belong together.
+    pub fn names_its_files(&self) -> bool {
+        self.launches.iter().all(|launch| launch.ptx.is_some())
+    }
+
+    pub fn buffer(&self, name: &str) -> Result<usize> {
+        let position = self.buffers.iter().position(|buffer| buffer.name == name);
+        position.ok_or_else(|| anyhow!("the case has no buffer `{name}`"))
+    }
+}
+
+/// More than any machine that runs this has; keeps sizes from overflowing.
+const MAX_BUFFER_BYTES: usize = 1 << 46;
+
+impl BufferDecl {
+    /// The first contents as bytes.
+    pub fn contents(&self, dir: &Path) -> Result<Vec<u8>> {
+        let context = || format!("buffer `{}`", self.name);
+        let fits = self.count.checked_mul(self.dtype.size()).is_some_and(|size| size <= MAX_BUFFER_BYTES);
+        ensure!(fits, "buffer `{}` is too large", self.name);
+        self.init.contents(self.dtype, self.count, dir).with_context(context)
+    }
+}
+
+impl Init {
+    fn contents(&self, dtype: DType, count: usize, dir: &Path) -> Result<Vec<u8>> {
+        match self {
+            Init::Zeros => Ok(fill::zeros(dtype, count)),
+            Init::Fill { value } => {
+                let mut element = Vec::new();
+                dtype.encode(number(value)?, &mut element)?;
+                Ok(fill::fill(dtype, count, &element))
+            }
+            Init::Arange { start, step } => fill::arange(dtype, count, number(start)?, number(step)?),
+            Init::Random { seed, lo, hi } => fill::random(dtype, count, *seed, number(lo)?, number(hi)?),
+            Init::File { npy } => {
+                let array = Array::read(&dir.join(npy))?.into_dtype(dtype)?;
+                ensure!(array.count() == count, "{npy} has {} elements, not {count}", array.count());
+                Ok(array.bytes)
+            }
+        }
+    }
+}
+
+impl ArgDecl {
+    /// Type and value, if this is a plain scalar.
+    pub fn scalar(&self) -> Option<(DType, &Value)> {
+        Some(match self {
+            ArgDecl::U8 { value } => (DType::U8, value),
+            ArgDecl::I8 { value } => (DType::I8, value),
+            ArgDecl::U16 { value } => (DType::U16, value),
+            ArgDecl::I16 { value } => (DType::I16, value),
+            ArgDecl::U32 { value } => (DType::U32, value),
+            ArgDecl::I32 { value } => (DType::I32, value),
+            ArgDecl::U64 { value } => (DType::U64, value),
+            ArgDecl::I64 { value } => (DType::I64, value),
+            ArgDecl::F16 { value } => (DType::F16, value),
+            ArgDecl::Bf16 { value } => (DType::Bf16, value),
+            ArgDecl::F32 { value } => (DType::F32, value),
+            ArgDecl::F64 { value } => (DType::F64, value),
+            ArgDecl::Buffer { .. } | ArgDecl::Bytes { .. } => return None,
+            ArgDecl::Texture { .. } | ArgDecl::Surface { .. } | ArgDecl::TensorMap(_) => return None,
+        })
+    }
+}
+
+/// A JSON number, or one of the strings that JSON needs for what is not a number.
+pub fn number(value: &Value) -> Result<Number> {
+    match value {
+        Value::Number(number) => {
+            let int = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
+            let float = || number.as_f64().map(Number::Float);
+            int.map(Number::Int).or_else(float).ok_or_else(|| anyhow!("`{number}` is out of range"))
+        }
+        Value::Bool(value) => Ok(Number::Int(i128::from(*value))),
+        Value::String(text) => {
+            let float = text.parse::<f64>().map_err(|_| anyhow!("`{text}` is not a number"))?;
+            Ok(Number::Float(float))
+        }
+        Value::Null | Value::Array(_) | Value::Object(_) => bail!("`{value}` is not a number"),
+    }
+}
+
+#[derive(Deserialize)]
+struct RawBuffer {
+    dtype: DType,
+    count: usize,
+    init: Init,
+}
+
+fn ordered_buffers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<BufferDecl>, D::Error> {
+    let map = Map::deserialize(deserializer)?;
+    let buffer = |(name, value)| {
+        let raw: RawBuffer = serde_json::from_value(value).map_err(serde::de::Error::custom)?;
+        Ok(BufferDecl { name, dtype: raw.dtype, count: raw.count, init: raw.init })
+    };
+    map.into_iter().map(buffer).collect()
+}
+
+/// One to three dimensions; the rest is 1.
+fn dims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u32; 3], D::Error> {
+    let given = Vec::<u32>::deserialize(deserializer)?;
+    if given.is_empty() || given.len() > 3 {
+        return Err(serde::de::Error::custom("expected one to three dimensions"));
+    }
+    let mut dims = [1; 3];
+    dims[..given.len()].copy_from_slice(&given);
+    Ok(dims)
+}
+
+fn optional_dims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[u32; 3]>, D::Error> {
+    dims(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case() {
+        let text = r#"{"name": "x", "ptx": [{"file": "x.ptx"}], "cases": [{"label": "small",
+            "buffers": {"z": {"dtype": "i32", "count": 3, "init": {"kind": "arange", "start": -1, "step": 1}},
+                        "a": {"dtype": "bf16", "count": 2, "init": {"kind": "fill", "value": 1.5}}},
+            "launches": [{"kernel": "k", "grid": [2], "block": [32, 2, 1], "shared_bytes": 0, "args": [
+                {"type": "buffer", "name": "a", "byte_offset": 2}, {"type": "f32", "value": 1}, {"type": "bytes",
+                "align": 4, "hex": "00ff"}, {"type": "tensormap", "buffer": "z", "rank": 2}]}],
+            "expect": [{"buffer": "z", "npy": "z.npy"}]}]}"#;
+        let file: CaseFile = serde_json::from_str(text).unwrap();
+        let case = file.case("small").unwrap();
+        assert!(file.case("large").is_none());
+        assert_eq!(case.buffers[0].name, "z");
+        assert_eq!(case.buffers[0].contents(Path::new("")).unwrap()[..8], [255, 255, 255, 255, 0, 0, 0, 0]);
+        assert_eq!(case.buffers[1].contents(Path::new("")).unwrap(), [0xc0, 0x3f, 0xc0, 0x3f]);
+        assert_eq!(case.launches[0].grid, [2, 1, 1]);
+        assert!(matches!(&case.launches[0].args[0], ArgDecl::Buffer { byte_offset: 2, .. }));
+        assert!(case.launches[0].args[1].scalar().is_some());
+        assert!(case.launches[0].cluster.is_none());
+        assert!(!case.names_its_files());
+    }
+}

@@ -1,0 +1,200 @@
+//! NumPy's file format, as far as one-dimensional and row-major data need it.
+//!
+//! Versions 1 to 3 are read, version 1 is written. Big-endian and Fortran-ordered arrays of several dimensions are
+//! refused rather than silently misread. bfloat16 has no NumPy type: such data travel as f32, see [`Array::into_dtype`].
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use crate::dtype::DType;
+
+/// Elements with their type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    pub dtype: DType,
+    pub bytes: Vec<u8>,
+}
+
+impl Array {
+    pub fn count(&self) -> usize {
+        self.bytes.len() / self.dtype.size()
+    }
+
+    pub fn read(path: &Path) -> Result<Array> {
+        let file = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        parse(&file).with_context(|| format!("{} is not a usable NumPy file", path.display()))
+    }
+
+    /// The same array for a buffer of type `dtype`: only f32 turns into bf16, anything else must match already.
+    pub fn into_dtype(self, dtype: DType) -> Result<Array> {
+        if self.dtype == DType::F32 && dtype == DType::Bf16 {
+            let mut bytes = Vec::with_capacity(self.bytes.len() / 2);
+            for element in self.bytes.chunks_exact(4) {
+                dtype.encode_float(DType::F32.decode(element).as_f64(), &mut bytes);
+            }
+            return Ok(Array { dtype, bytes });
+        }
+        // The bits of a bf16 may also come as they are.
+        if self.dtype == DType::U16 && dtype == DType::Bf16 {
+            return Ok(Array { dtype, ..self });
+        }
+        ensure!(self.dtype == dtype, "the file holds {}, the buffer {dtype}", self.dtype);
+        Ok(self)
+    }
+}
+
+/// The file that holds `bytes` as a one-dimensional array of `dtype`; bf16 becomes f32.
+pub fn format(dtype: DType, bytes: &[u8]) -> Vec<u8> {
+    if dtype == DType::Bf16 {
+        let mut wide = Vec::with_capacity(bytes.len() * 2);
+        for element in bytes.chunks_exact(2) {
+            DType::F32.encode_float(DType::Bf16.decode(element).as_f64(), &mut wide);
+        }
+        return format(DType::F32, &wide);
+    }
+    let count = bytes.len() / dtype.size();
+    let mut header = format!(
+        "{{'descr': '{}', 'fortran_order': False, 'shape': ({count},), }}",
+        descr(dtype)
+    );
+    // Magic, version and length take ten bytes; data shall start at a multiple of 64, after a line feed.
+    while !(10 + header.len() + 1).is_multiple_of(64) {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend(bytes);
+    file
+}
+
+fn descr(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "<f8",
+        DType::F32 | DType::Bf16 => "<f4",
+        DType::F16 => "<f2",
+        DType::I64 => "<i8",
+        DType::U64 => "<u8",
+        DType::I32 => "<i4",
+        DType::U32 => "<u4",
+        DType::I16 => "<i2",
+        DType::U16 => "<u2",
+        DType::I8 => "|i1",
+        DType::U8 => "|u1",
+    }
+}
+
+fn dtype_of(descr: &str) -> Option<DType> {
+    let (order, name) = descr.split_at_checked(1)?;
+    let dtype = match name {
+        "f8" => DType::F64,
+        "f4" => DType::F32,
+        "f2" => DType::F16,
+        "i8" => DType::I64,
+        "u8" => DType::U64,
+        "i4" => DType::I32,
+        "u4" => DType::U32,
+        "i2" => DType::I16,
+        "u2" => DType::U16,
+        "i1" => DType::I8,
+        "u1" | "b1" => DType::U8,
+        _ => return None,
+    };
+    let little = matches!(order, "<" | "=") || dtype.size() == 1;
+    little.then_some(dtype)
+}
+
+/// Reads a whole file.
+pub fn parse(file: &[u8]) -> Result<Array> {
+    let (header, data) = split(file).ok_or_else(|| anyhow!("the header is damaged"))?;
+    let descr = field(header, "descr").and_then(quoted).ok_or_else(|| anyhow!("no simple element type"))?;
+    let dtype = dtype_of(descr).ok_or_else(|| anyhow!("elements of type `{descr}` are not known"))?;
+    let shape = field(header, "shape").and_then(shape).ok_or_else(|| anyhow!("no shape"))?;
+    let fortran = field(header, "fortran_order").ok_or_else(|| anyhow!("no fortran_order"))?;
+    if fortran.starts_with("True") && shape.len() > 1 {
+        bail!("the array is in Fortran order; save numpy.ascontiguousarray of it");
+    }
+    let count = shape.iter().try_fold(1usize, |count, &n| count.checked_mul(n));
+    let size = count.and_then(|count| count.checked_mul(dtype.size()));
+    ensure!(size == Some(data.len()), "the shape does not fit the {} bytes of data", data.len());
+    Ok(Array { dtype, bytes: data.to_vec() })
+}
+
+fn split(file: &[u8]) -> Option<(&str, &[u8])> {
+    let rest = file.strip_prefix(b"\x93NUMPY")?;
+    let (version, rest) = rest.split_at_checked(2)?;
+    let (len, rest) = match version[0] {
+        1 => {
+            let (len, rest) = rest.split_first_chunk::<2>()?;
+            (usize::from(u16::from_le_bytes(*len)), rest)
+        }
+        2 | 3 => {
+            let (len, rest) = rest.split_first_chunk::<4>()?;
+            (u32::from_le_bytes(*len) as usize, rest)
+        }
+        _ => return None,
+    };
+    let (header, data) = rest.split_at_checked(len)?;
+    Some((std::str::from_utf8(header).ok()?, data))
+}
+
+/// What follows `'name':` in the header, a Python dictionary of fixed form.
+fn field<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+    let key = format!("'{name}':");
+    let start = header.find(&key)? + key.len();
+    Some(header[start..].trim_start())
+}
+
+fn quoted(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('\'')?;
+    Some(&inner[..inner.find('\'')?])
+}
+
+fn shape(text: &str) -> Option<Vec<usize>> {
+    let inner = text.strip_prefix('(')?;
+    let items = inner[..inner.find(')')?].split(',').map(str::trim).filter(|item| !item.is_empty());
+    items.map(|item| item.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip() {
+        let bytes: Vec<u8> = [1f32, -2.5, f32::INFINITY].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let file = format(DType::F32, &bytes);
+        assert!((file.len() - bytes.len()).is_multiple_of(64));
+        let array = parse(&file).unwrap();
+        assert_eq!(array, Array { dtype: DType::F32, bytes });
+        assert_eq!(array.into_dtype(DType::Bf16).unwrap().bytes, [0x80, 0x3f, 0x20, 0xc0, 0x80, 0x7f]);
+        assert_eq!(parse(&format(DType::U8, &[])).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn numpy_header() {
+        let mut file = b"\x93NUMPY\x01\x00\x46\x00".to_vec();
+        let header = "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 1), }";
+        file.extend(format!("{header:<69}\n").bytes());
+        file.extend([1, 0, 255, 255]);
+        assert_eq!(parse(&file).unwrap(), Array { dtype: DType::I16, bytes: vec![1, 0, 255, 255] });
+    }
+
+    #[test]
+    fn damaged() {
+        let good = format(DType::I32, &[0; 8]);
+        for end in 0..good.len() {
+            assert!(parse(&good[..end]).is_err());
+        }
+        let text = |from: &str, to: &str| String::from_utf8_lossy(&good[10..]).replace(from, to);
+        for (from, to) in [("<i4", ">i4"), ("<i4", "O"), ("(2,)", "(99999999999999999999,)"), ("'shape'", "'shap'")] {
+            let mut file = good[..10].to_vec();
+            file.extend(text(from, to).bytes());
+            let len = (file.len() - 10 - 8) as u16;
+            file[8..10].copy_from_slice(&len.to_le_bytes());
+            assert!(parse(&file).is_err(), "{to}");
+        }
+    }
+}

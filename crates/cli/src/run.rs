@@ -1,0 +1,259 @@
+//! `ptxjit run`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use ptxjit::Device;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::args::RunArgs;
+use crate::case::CaseFile;
+use crate::dtype::{DType, Number};
+use crate::npy;
+use crate::plan::Plan;
+use crate::session::{self, Failure, Output, Session};
+use crate::term;
+
+pub fn run(args: &RunArgs) -> ExitCode {
+    let code = match planned(args) {
+        Ok((plan, pointers)) => execute(args, &plan, &pointers),
+        Err(err) => report(args, &Failure::from(err)),
+    };
+    ExitCode::from(code)
+}
+
+/// The plan, and for each argument the buffer it points to.
+fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
+    let Some(path) = &args.case else {
+        let file = args.file.as_ref().ok_or_else(|| anyhow!("no PTX file given"))?;
+        let (plan, pointers) = Plan::from_args(file, args)?;
+        check_indices(args, &pointers)?;
+        return Ok((plan, pointers));
+    };
+    let file = CaseFile::read(path)?;
+    let case = file.case(&args.label).ok_or_else(|| anyhow!("{} has no case `{}`", path.display(), args.label))?;
+    let files: Vec<PathBuf> = match args.ptx.as_ref().or(args.file.as_ref()) {
+        Some(ptx) => vec![ptx.clone()],
+        None if case.names_its_files() => Vec::new(),
+        None => file.ptx.first().map(|ptx| file.dir.join(&ptx.file)).into_iter().collect(),
+    };
+    let plan = Plan::from_case(&file, case, &files)?;
+    anyhow::ensure!(!plan.files.is_empty(), "{} names no PTX file", path.display());
+    let pointers = (0..plan.buffers.len()).map(Some).collect();
+    Ok((plan, pointers))
+}
+
+fn check_indices(args: &RunArgs, pointers: &[Option<usize>]) -> Result<()> {
+    let prints = args.print.iter().map(|spec| ("--print", spec.arg));
+    let outs = args.out.iter().map(|spec| ("--out", spec.arg));
+    for (flag, arg) in prints.chain(outs) {
+        let buffer = pointers.get(arg).ok_or_else(|| anyhow!("{flag} {arg}: there is no argument {arg}"))?;
+        buffer.ok_or_else(|| anyhow!("{flag} {arg}: argument {arg} is not a buffer"))?;
+    }
+    Ok(())
+}
+
+/// Times of the launches, one per repetition.
+struct Times {
+    launches: Vec<Duration>,
+    failure: Option<Failure>,
+}
+
+fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
+    let (options, output) = session::capture(session::options(&args.exec));
+    let device = match Device::new() {
+        Ok(device) => device,
+        Err(err) => return report(args, &err.into()),
+    };
+    let mut session = match Session::new(&device, plan, &options) {
+        Ok(session) => session,
+        Err(failure) => return report(args, &failure),
+    };
+    let times = repeat(args, &mut session, &output);
+    let code = match deliver(args, plan, pointers, &session, &output, &times) {
+        Ok(()) => 0,
+        Err(err) => {
+            term::err(&format!("error: {err:#}"));
+            1
+        }
+    };
+    times.failure.as_ref().map_or(code, Failure::exit_code)
+}
+
+fn repeat(args: &RunArgs, session: &mut Session<'_>, output: &Output) -> Times {
+    let mut times = Times { launches: Vec::new(), failure: None };
+    for repetition in 0..args.repeat {
+        let result = once(args, session, output, repetition);
+        match result {
+            Ok(time) => times.launches.push(time),
+            Err(failure) => {
+                if !args.json {
+                    term::err(&failure.text);
+                }
+                times.failure = Some(failure);
+                break;
+            }
+        }
+    }
+    times
+}
+
+/// One repetition: all launches in order.
+fn once(args: &RunArgs, session: &mut Session<'_>, output: &Output, repetition: u32) -> Result<Duration, Failure> {
+    if args.reset && repetition > 0 {
+        session.reset()?;
+    }
+    let mut time = Duration::ZERO;
+    for idx in 0..session.n_launches() {
+        let result = session.launch(idx);
+        if !args.json && args.out_dir.is_none() {
+            let printed = std::mem::take(&mut *output.lock().expect("no holder panics"));
+            term::out_bytes(&printed);
+        }
+        time += result?.time;
+    }
+    Ok(time)
+}
+
+fn deliver(
+    args: &RunArgs,
+    plan: &Plan,
+    pointers: &[Option<usize>],
+    session: &Session<'_>,
+    output: &Output,
+    times: &Times,
+) -> Result<()> {
+    let read = |buffer: usize| session.read(buffer).map_err(|failure| anyhow!(failure.text));
+    let printed = output.lock().expect("no holder panics").clone();
+    if let Some(dir) = &args.out_dir {
+        write_all(dir, plan, &printed, &read)?;
+        if !args.json {
+            term::out_bytes(&printed);
+        }
+    }
+    for spec in &args.out {
+        let buffer = pointers[spec.arg].expect("checked with the arguments");
+        write(&spec.path, plan.buffers[buffer].dtype, &read(buffer)?)?;
+    }
+    if args.json {
+        let document = document(args, plan, pointers, session, times, &printed, &read)?;
+        term::out(&format!("{document}\n"));
+        return Ok(());
+    }
+    for spec in &args.print {
+        let buffer = pointers[spec.arg].expect("checked with the arguments");
+        let text = elements(plan.buffers[buffer].dtype, &read(buffer)?, spec.count);
+        term::out(&format!("{}: {text}\n", spec.arg));
+    }
+    if args.repeat > 1 {
+        term::err(&summary(session, &times.launches));
+    }
+    Ok(())
+}
+
+fn write_all(dir: &Path, plan: &Plan, printed: &[u8], read: &dyn Fn(usize) -> Result<Vec<u8>>) -> Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    for (idx, buffer) in plan.buffers.iter().enumerate() {
+        write(&dir.join(format!("{}.npy", buffer.name)), buffer.dtype, &read(idx)?)?;
+    }
+    let path = dir.join("stdout");
+    std::fs::write(&path, printed).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write(path: &Path, dtype: DType, bytes: &[u8]) -> Result<()> {
+    let numpy = path.extension().is_some_and(|ext| ext == "npy");
+    let result = if numpy { std::fs::write(path, npy::format(dtype, bytes)) } else { std::fs::write(path, bytes) };
+    result.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The first `count` elements, or all, separated by spaces.
+fn elements(dtype: DType, bytes: &[u8], count: Option<usize>) -> String {
+    let elements = bytes.chunks_exact(dtype.size()).take(count.unwrap_or(usize::MAX));
+    let texts: Vec<String> = elements.map(|element| show(dtype, dtype.decode(element))).collect();
+    texts.join(" ")
+}
+
+/// Shortest text that reads back as the same number of its type.
+fn show(dtype: DType, number: Number) -> String {
+    match (number, dtype) {
+        (Number::Int(value), _) => value.to_string(),
+        (Number::Float(value), DType::F64) => value.to_string(),
+        (Number::Float(value), _) => (value as f32).to_string(),
+    }
+}
+
+fn document(
+    args: &RunArgs,
+    plan: &Plan,
+    pointers: &[Option<usize>],
+    session: &Session<'_>,
+    times: &Times,
+    printed: &[u8],
+    read: &dyn Fn(usize) -> Result<Vec<u8>>,
+) -> Result<Value> {
+    let mut outputs = Vec::new();
+    for (index, buffer) in pointers.iter().enumerate() {
+        let Some(buffer) = *buffer else { continue };
+        let planned = &plan.buffers[buffer];
+        let hash = Sha256::digest(read(buffer)?);
+        let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut entry = json!({"index": index, "dtype": planned.dtype.name(), "count": planned.count, "sha256": hex});
+        if args.case.is_some() {
+            entry["name"] = json!(planned.name);
+        }
+        outputs.push(entry);
+    }
+    let mut kernels = session.kernels.clone();
+    kernels.dedup();
+    let ms: Vec<f64> = times.launches.iter().copied().map(millis).collect();
+    let mut document = json!({
+        "kernel": kernels.join(","),
+        "gang": (0..session.n_launches()).map(|idx| session.gang(idx)).max(),
+        "load_ms": millis(session.load),
+        "compile_ms": millis(session.compile),
+        "launch_ms": ms,
+        "args": outputs,
+    });
+    if !printed.is_empty() {
+        document["stdout"] = json!(String::from_utf8_lossy(printed));
+    }
+    if let Some(failure) = &times.failure {
+        document["error"] = error_value(failure);
+    }
+    Ok(document)
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn summary(session: &Session<'_>, times: &[Duration]) -> String {
+    let mut sorted: Vec<f64> = times.iter().copied().map(millis).collect();
+    sorted.sort_by(f64::total_cmp);
+    let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else { return String::new() };
+    let median = sorted[sorted.len() / 2];
+    let gangs: Vec<String> = (0..session.n_launches()).map(|idx| session.gang(idx).to_string()).collect();
+    format!(
+        "load {:.3} ms, compile {:.3} ms, {} launches (gang {}): min {min:.3} ms, median {median:.3} ms, max {max:.3} ms",
+        millis(session.load),
+        millis(session.compile),
+        sorted.len(),
+        gangs.join(",")
+    )
+}
+
+fn error_value(failure: &Failure) -> Value {
+    json!({"message": failure.text, "cuda": failure.cuda_name})
+}
+
+/// Tells about a failure that left nothing to print.
+fn report(args: &RunArgs, failure: &Failure) -> u8 {
+    if args.json {
+        term::out(&format!("{}\n", json!({"error": error_value(failure)})));
+    }
+    term::err(&failure.text);
+    failure.exit_code()
+}

@@ -1,0 +1,211 @@
+//! A plan on a device: modules loaded, buffers filled, launches prepared and run.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ptxjit::{Buffer, Device, Engine, Error, LaunchStats, Module, Options, Prepared, Schedule};
+
+use crate::args::{ExecArgs, ScheduleArg};
+use crate::plan::{Plan, PlanArg, PlanLaunch};
+
+/// Why a plan could not be carried out, by whose fault it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// For people.
+    pub text: String,
+    /// The CUDA driver's name of the error.
+    pub cuda_name: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The launch went wrong.
+    Failed,
+    /// The PTX or the arguments are wrong.
+    Wrong,
+    /// Right, but not possible yet.
+    Unsupported,
+}
+
+impl Failure {
+    pub fn wrong(text: impl Into<String>) -> Failure {
+        Failure { kind: FailureKind::Wrong, text: text.into(), cuda_name: "CUDA_ERROR_INVALID_VALUE" }
+    }
+
+    fn unsupported(text: impl Into<String>) -> Failure {
+        Failure { kind: FailureKind::Unsupported, text: text.into(), cuda_name: "CUDA_ERROR_NOT_SUPPORTED" }
+    }
+
+    /// The process's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self.kind {
+            FailureKind::Failed => 1,
+            FailureKind::Wrong | FailureKind::Unsupported => 2,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(err: Error) -> Failure {
+        let kind = match &err {
+            Error::Launch(_) | Error::OutOfMemory(_) => FailureKind::Failed,
+            Error::Unsupported(_) => FailureKind::Unsupported,
+            _ => FailureKind::Wrong,
+        };
+        Failure { kind, cuda_name: err.cuda_name(), text: err.to_string() }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(err: anyhow::Error) -> Failure {
+        Failure::wrong(format!("error: {err:#}"))
+    }
+}
+
+/// Collects what the device prints.
+pub type Output = Arc<Mutex<Vec<u8>>>;
+
+/// Library options for the flags that `run` and `test` share.
+pub fn options(exec: &ExecArgs) -> Options {
+    let mut options = Options::default();
+    options.gang = exec.gang;
+    options.threads = exec.threads.map(|n| n as usize);
+    options.timeout = exec.timeout;
+    options.memcheck = exec.memcheck;
+    if exec.interp {
+        options.engine = Engine::Interp;
+    }
+    options.schedule = match exec.schedule {
+        None => Schedule::default(),
+        Some(ScheduleArg::Deterministic) => Schedule::Deterministic,
+        Some(ScheduleArg::Seed(seed)) => Schedule::Seed(seed),
+    };
+    options
+}
+
+/// `options` with device output going to the returned collector.
+pub fn capture(mut options: Options) -> (Options, Output) {
+    let output = Output::default();
+    let sink = output.clone();
+    options.output = Some(Arc::new(move |bytes: &[u8]| sink.lock().expect("no holder panics").extend_from_slice(bytes)));
+    (options, output)
+}
+
+/// A plan that is ready to launch.
+pub struct Session<'a> {
+    plan: &'a Plan,
+    buffers: Vec<Buffer<u8>>,
+    launches: Vec<Prepared>,
+    /// Kernel names in the order of the launches.
+    pub kernels: Vec<String>,
+    /// Parse and check.
+    pub load: Duration,
+    /// From there to runnable code.
+    pub compile: Duration,
+}
+
+impl<'a> Session<'a> {
+    /// Loads, allocates and compiles everything; nothing runs yet.
+    pub fn new(device: &Device, plan: &'a Plan, options: &Options) -> Result<Session<'a>, Failure> {
+        let start = Instant::now();
+        let modules = plan.files.iter().map(|path| Module::load(device, path));
+        let modules = modules.collect::<Result<Vec<_>, _>>()?;
+        let load = start.elapsed();
+
+        let mut compile = Duration::ZERO;
+        let start = Instant::now();
+        let mut kernels = Vec::new();
+        for launch in &plan.launches {
+            let module = &modules[launch.file];
+            kernels.push(match &launch.kernel {
+                Some(name) => module.kernel(name)?,
+                None => module.only_kernel()?,
+            });
+        }
+        compile += start.elapsed();
+
+        set_globals(plan, &modules)?;
+        let buffers = plan.buffers.iter().map(|buffer| device.alloc::<u8>(buffer.count * buffer.dtype.size()));
+        let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+        let mut session = Session {
+            plan,
+            buffers,
+            launches: Vec::new(),
+            kernels: kernels.iter().map(|kernel| kernel.name().to_owned()).collect(),
+            load,
+            compile,
+        };
+        session.reset()?;
+        for (kernel, launch) in kernels.iter().zip(&plan.launches) {
+            let request = session.request(kernel.launch(), launch)?.options(options.clone());
+            let start = Instant::now();
+            session.launches.push(request.prepare()?);
+            session.compile += start.elapsed();
+        }
+        Ok(session)
+    }
+
+    fn request(&self, request: ptxjit::Launch, launch: &PlanLaunch) -> Result<ptxjit::Launch, Failure> {
+        let request = request.grid(launch.grid).block(launch.block).shared(launch.shared);
+        let mut request = request.cooperative(launch.cooperative);
+        if let Some(cluster) = launch.cluster {
+            request = request.cluster(cluster);
+        }
+        for arg in &launch.args {
+            request = match arg {
+                PlanArg::Bytes(bytes) => request.arg_bytes(bytes.clone()),
+                PlanArg::Pointer { buffer, offset } => {
+                    let buffer = &self.buffers[*buffer];
+                    request.uses(buffer).arg(buffer.address().wrapping_add_signed(*offset))
+                }
+                PlanArg::Unsupported(what) => {
+                    return Err(Failure::unsupported(format!("error: {what} is not supported yet")));
+                }
+            };
+        }
+        Ok(request)
+    }
+
+    /// Gives every buffer its first contents.
+    pub fn reset(&mut self) -> Result<(), Failure> {
+        for (buffer, planned) in self.buffers.iter().zip(&self.plan.buffers) {
+            if let Some(contents) = &planned.contents {
+                buffer.write(contents)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs launch number `idx`.
+    pub fn launch(&self, idx: usize) -> Result<LaunchStats, Failure> {
+        Ok(self.launches[idx].run()?)
+    }
+
+    pub fn n_launches(&self) -> usize {
+        self.launches.len()
+    }
+
+    /// Gang width of launch number `idx`.
+    pub fn gang(&self, idx: usize) -> u32 {
+        self.launches[idx].gang()
+    }
+
+    /// The bytes of buffer number `idx`.
+    pub fn read(&self, idx: usize) -> Result<Vec<u8>, Failure> {
+        Ok(self.buffers[idx].read()?)
+    }
+}
+
+fn set_globals(plan: &Plan, modules: &[Module]) -> Result<(), Failure> {
+    for global in &plan.globals {
+        let mut found = modules.iter().filter_map(|module| module.global(&global.symbol)).peekable();
+        if found.peek().is_none() {
+            return Err(Failure::wrong(format!("error: no module has a variable `{}`", global.symbol)));
+        }
+        for variable in found {
+            variable.write(&global.bytes)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! Launches in the interpreter: global memory, heap, output and time as the interpreter asks for them.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ptxjit_codegen::SymbolRef;
+use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory};
+use ptxjit_ir::{RelocTarget, Space};
+use ptxjit_runtime::{Arena, LaunchError, MemoryError};
+
+use crate::Options;
+use crate::failure::Cause;
+use crate::module::{KernelInner, ModuleInner};
+
+/// What is to be run, beside the kernel.
+pub(crate) struct Request<'a> {
+    pub(crate) params: &'a [u8],
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) cluster: [u32; 3],
+    pub(crate) shared: u32,
+    pub(crate) cooperative: bool,
+    pub(crate) options: &'a Options,
+}
+
+/// Bytes of the workspace of grid-wide synchronisation, whose first word is its size.
+const WORKSPACE_BYTES: u64 = 256;
+
+pub(crate) fn run(kernel: &KernelInner, request: &Request<'_>) -> Result<(), Cause> {
+    let module = &kernel.module;
+    let symbols = |target: RelocTarget| symbol(module, target).unwrap_or(0);
+    // Asked once before the launch, so that what cannot be placed is an error and not a null pointer.
+    for (&id, var) in kernel.program.vars.iter().filter(|(_, var)| matches!(var.space, Space::Global | Space::Const)) {
+        if !var.is_extern {
+            symbol(module, RelocTarget::Var(id))?;
+        }
+    }
+    let constants = constants(module)?;
+    let arena = &module.device.arena;
+    let workspace = if request.cooperative { Some(Block::new(arena, WORKSPACE_BYTES)?) } else { None };
+    let mut envreg = [0; 32];
+    if let Some(block) = &workspace {
+        arena.fill(block.addr, 0, WORKSPACE_BYTES)?;
+        arena.write(block.addr, &(WORKSPACE_BYTES as u32).to_le_bytes())?;
+        (envreg[1], envreg[2]) = ((block.addr >> 32) as u32, block.addr as u32);
+    }
+    let launch = Launch {
+        cluster: request.cluster,
+        dynamic_shared: request.shared,
+        symbols: &symbols,
+        const_base: constants.base,
+        const_size: constants.bytes.len() as u64,
+        cooperative: request.cooperative,
+        envreg,
+        limits: Limits::default(),
+        ..Launch::new(&kernel.program, request.grid, request.block, request.params)
+    };
+    let mut memory = Global { arena, constants };
+    let mut host = LibraryHost { arena, options: request.options, start: Instant::now() };
+    ptxjit_interp::launch(&launch, &mut memory, &mut host).map_err(|fault| Cause::Interp(Box::new(fault)))
+}
+
+/// What a name of the module stands for.
+fn symbol(module: &ModuleInner, target: RelocTarget) -> Result<u64, LaunchError> {
+    let symbol = match target {
+        RelocTarget::Var(var) => SymbolRef::Var(var),
+        RelocTarget::Func(func) => SymbolRef::Func(func),
+    };
+    Ok(module.memory.symbols(&[symbol])?[0])
+}
+
+/// Constant memory, which no kernel changes.
+struct Constants {
+    base: u64,
+    bytes: Vec<u8>,
+}
+
+fn constants(module: &ModuleInner) -> Result<Constants, LaunchError> {
+    let variables = module.front.vars().into_iter();
+    let constants: Vec<_> = variables.filter(|(_, var)| var.space == Space::Const && !var.is_extern).collect();
+    for &(id, _) in &constants {
+        module.memory.var_range(id)?;
+    }
+    let range = module.memory.const_range();
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    for &(id, _) in &constants {
+        let place = module.memory.var_range(id)?;
+        let (start, end) = ((place.start - range.start) as usize, (place.end - range.start) as usize);
+        module.memory.read(id, 0, &mut bytes[start..end])?;
+    }
+    Ok(Constants { base: range.start, bytes })
+}
+
+/// An allocation for the time of a launch.
+struct Block<'a> {
+    arena: &'a Arc<Arena>,
+    addr: u64,
+}
+
+impl Block<'_> {
+    fn new(arena: &Arc<Arena>, size: u64) -> Result<Block<'_>, MemoryError> {
+        Ok(Block { arena, addr: arena.alloc(size, 256)? })
+    }
+}
+
+impl Drop for Block<'_> {
+    fn drop(&mut self) {
+        // Allocated by `new`, freed only here.
+        let _ = self.arena.free(self.addr);
+    }
+}
+
+/// Global memory with exact bounds, and the constants.
+struct Global<'a> {
+    arena: &'a Arc<Arena>,
+    constants: Constants,
+}
+
+fn refused(err: MemoryError) -> MemFault {
+    match err {
+        MemoryError::BadRange { note, .. } => MemFault::Forbidden(note),
+        _ => MemFault::Unmapped,
+    }
+}
+
+impl Memory for Global<'_> {
+    fn load(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), MemFault> {
+        let offset = addr.wrapping_sub(self.constants.base);
+        if let Ok(offset) = usize::try_from(offset)
+            && let Some(constant) = self.constants.bytes.get(offset..offset.saturating_add(bytes.len()))
+        {
+            bytes.copy_from_slice(constant);
+            return Ok(());
+        }
+        self.arena.read(addr, bytes).map_err(refused)
+    }
+
+    fn store(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemFault> {
+        self.arena.write(addr, bytes).map_err(refused)
+    }
+
+    fn update(&mut self, addr: u64, size: u32, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemFault> {
+        let mut bytes = [0; 8];
+        let element = &mut bytes[..size as usize];
+        self.arena.read(addr, element).map_err(refused)?;
+        let old = u64::from_le_bytes(bytes);
+        let new = update(old).to_le_bytes();
+        self.arena.write(addr, &new[..size as usize]).map_err(refused)?;
+        Ok(old)
+    }
+}
+
+struct LibraryHost<'a> {
+    arena: &'a Arc<Arena>,
+    options: &'a Options,
+    start: Instant,
+}
+
+impl Host for LibraryHost<'_> {
+    fn print(&mut self, text: &[u8]) {
+        match &self.options.output {
+            Some(output) => output(text),
+            // A reader that has gone away is no reason to stop the kernel.
+            None => drop(std::io::stdout().write_all(text)),
+        }
+    }
+
+    fn malloc(&mut self, size: u64) -> u64 {
+        self.arena.alloc(size, 16).unwrap_or(0)
+    }
+
+    fn free(&mut self, ptr: u64) -> Result<(), String> {
+        self.arena.free(ptr).map_err(|err| err.to_string())
+    }
+
+    fn clock(&mut self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn cancelled(&mut self) -> bool {
+        self.options.timeout.is_some_and(|timeout| self.start.elapsed() >= timeout)
+    }
+}

@@ -1,0 +1,284 @@
+//! Describing launches and carrying them out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ptxjit_codegen::CompiledKernel;
+use ptxjit_runtime::LaunchDesc;
+
+use crate::buffer::Block;
+use crate::compile::Variant;
+use crate::failure::Cause;
+use crate::options::OutputFn;
+use crate::{Arg, Buffer, Dim3, Element, Engine, Error, Kernel, Options, Schedule, interp};
+
+/// A launch in the making. [`Launch::run`] carries it out; [`Launch::prepare`] does all but that.
+///
+/// A kernel can reach only device memory: a wild access ends the launch with an error. It can still overwrite *other* device
+/// memory, as on a GPU, unless [`Launch::memcheck`] is on.
+#[derive(Clone, Debug)]
+#[must_use = "a launch does nothing until it is run"]
+pub struct Launch {
+    kernel: Kernel,
+    grid: Dim3,
+    block: Dim3,
+    cluster: Option<Dim3>,
+    shared: u32,
+    cooperative: bool,
+    args: Vec<Arg>,
+    keeps: Vec<Arc<Block>>,
+    options: Options,
+}
+
+impl Launch {
+    pub(crate) fn new(kernel: &Kernel) -> Launch {
+        Launch {
+            kernel: kernel.clone(),
+            grid: Dim3([1; 3]),
+            block: Dim3([1; 3]),
+            cluster: None,
+            shared: 0,
+            cooperative: false,
+            args: Vec::new(),
+            keeps: Vec::new(),
+            options: Options::default(),
+        }
+    }
+
+    /// Blocks in the grid; one if not set.
+    pub fn grid(mut self, grid: impl Into<Dim3>) -> Launch {
+        self.grid = grid.into();
+        self
+    }
+
+    /// Threads in a block; one if not set.
+    pub fn block(mut self, block: impl Into<Dim3>) -> Launch {
+        self.block = block.into();
+        self
+    }
+
+    /// Blocks in a cluster.
+    pub fn cluster(mut self, cluster: impl Into<Dim3>) -> Launch {
+        self.cluster = Some(cluster.into());
+        self
+    }
+
+    /// Bytes of dynamic shared memory.
+    pub fn shared(mut self, bytes: u32) -> Launch {
+        self.shared = bytes;
+        self
+    }
+
+    /// All blocks of the grid run at once and may wait for each other.
+    pub fn cooperative(mut self, cooperative: bool) -> Launch {
+        self.cooperative = cooperative;
+        self
+    }
+
+    /// The next argument: a number, or a buffer that is passed by pointer.
+    pub fn arg(mut self, arg: impl Into<Arg>) -> Launch {
+        let arg = arg.into();
+        self.keeps.extend(arg.keeps.clone());
+        self.args.push(arg);
+        self
+    }
+
+    /// The next argument, a structure as the bytes it has on the device.
+    pub fn arg_bytes(self, bytes: impl Into<Vec<u8>>) -> Launch {
+        self.arg(Arg::from_bytes(bytes))
+    }
+
+    /// Says that the kernel reaches `buffer` through a pointer that is not a buffer argument, which keeps it alive.
+    pub fn uses<T: Element>(mut self, buffer: &Buffer<T>) -> Launch {
+        self.keeps.push(buffer.block());
+        self
+    }
+
+    /// Replaces all options.
+    pub fn options(mut self, options: Options) -> Launch {
+        self.options = options;
+        self
+    }
+
+    /// Lanes per vector operation: 1, 4, 8, 16 or 32. Chosen if not set.
+    pub fn gang(mut self, gang: u32) -> Launch {
+        self.options.gang = Some(gang);
+        self
+    }
+
+    /// Threads of the host to use.
+    pub fn threads(mut self, threads: usize) -> Launch {
+        self.options.threads = Some(threads);
+        self
+    }
+
+    /// Fails if it takes longer.
+    pub fn timeout(mut self, timeout: Duration) -> Launch {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Checks every access for exact bounds, alignment and freed memory.
+    pub fn memcheck(mut self, memcheck: bool) -> Launch {
+        self.options.memcheck = memcheck;
+        self
+    }
+
+    /// Order of progress.
+    pub fn schedule(mut self, schedule: Schedule) -> Launch {
+        self.options.schedule = schedule;
+        self
+    }
+
+    /// What executes.
+    pub fn engine(mut self, engine: Engine) -> Launch {
+        self.options.engine = engine;
+        self
+    }
+
+    /// Takes what the kernel prints, instead of standard output.
+    pub fn output(mut self, output: impl Fn(&[u8]) + Send + Sync + 'static) -> Launch {
+        self.options.output = Some(Arc::new(output) as Arc<OutputFn>);
+        self
+    }
+
+    /// Compiles what is not compiled yet and runs the launch to its end.
+    pub fn run(self) -> Result<LaunchStats, Error> {
+        self.prepare()?.run()
+    }
+
+    /// Does everything but run: checks the arguments and compiles.
+    pub fn prepare(self) -> Result<Prepared, Error> {
+        if let Some(gang) = self.options.gang.filter(|gang| ![1, 4, 8, 16, 32].contains(gang)) {
+            return Err(Error::usage(format!("a gang has 1, 4, 8, 16 or 32 lanes, not {gang}")));
+        }
+        let params = self.param_block()?;
+        let (code, compile_time) = match self.options.engine {
+            Engine::Jit => {
+                let variant = Variant::new(&self.options, self.grid, self.block);
+                let (compiled, time) = self.kernel.variant(&variant)?;
+                (Code::Jit(compiled), time)
+            }
+            Engine::Interp => (Code::Interp, Duration::ZERO),
+        };
+        Ok(Prepared { launch: self, params, code, compile_time })
+    }
+
+    /// The arguments, each in the place of its parameter.
+    fn param_block(&self) -> Result<Vec<u8>, Error> {
+        let params = &self.kernel.inner.params;
+        if params.len() != self.args.len() {
+            let (name, wanted, given) = (self.kernel.name(), params.len(), self.args.len());
+            return Err(Error::usage(format!("kernel `{name}` has {wanted} parameters, but {given} arguments are given")));
+        }
+        let size = params.iter().map(|param| param.offset as usize + param.size as usize).max().unwrap_or(0);
+        let mut block = vec![0; size];
+        for (idx, (param, arg)) in params.iter().zip(&self.args).enumerate() {
+            let (wanted, given) = (param.size as usize, arg.bytes.len());
+            if wanted != given {
+                let name = &param.name;
+                return Err(Error::usage(format!("argument {idx} has {given} bytes, but parameter `{name}` has {wanted}")));
+            }
+            block[param.offset as usize..][..wanted].copy_from_slice(&arg.bytes);
+        }
+        Ok(block)
+    }
+}
+
+/// A launch that is ready: it can be run many times, also from several threads.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    launch: Launch,
+    params: Vec<u8>,
+    code: Code,
+    compile_time: Duration,
+}
+
+#[derive(Clone)]
+enum Code {
+    Jit(Arc<CompiledKernel>),
+    Interp,
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Code::Jit(compiled) => write!(f, "Jit(gang {})", compiled.gang),
+            Code::Interp => f.write_str("Interp"),
+        }
+    }
+}
+
+impl Prepared {
+    /// Gang width of the code; 1 for the interpreter.
+    pub fn gang(&self) -> u32 {
+        match &self.code {
+            Code::Jit(compiled) => compiled.gang,
+            Code::Interp => 1,
+        }
+    }
+
+    /// How long compiling took; almost nothing if the code was there already.
+    pub fn compile_time(&self) -> Duration {
+        self.compile_time
+    }
+
+    /// Runs the launch to its end.
+    pub fn run(&self) -> Result<LaunchStats, Error> {
+        let module = &self.launch.kernel.inner.module;
+        let start = std::time::Instant::now();
+        let result = match &self.code {
+            Code::Jit(compiled) => module.device.runtime.launch(&self.desc(compiled)).map_err(Cause::from).map(|_| ()),
+            Code::Interp => interp::run(&self.launch.kernel.inner, &self.request()),
+        };
+        result.map_err(|cause| cause.into_error(&self.launch.kernel.inner.name, &module.front))?;
+        Ok(LaunchStats { gang: self.gang(), compile_time: self.compile_time, time: start.elapsed() })
+    }
+
+    fn desc(&self, compiled: &Arc<CompiledKernel>) -> LaunchDesc {
+        let (launch, kernel) = (&self.launch, &self.launch.kernel.inner);
+        LaunchDesc {
+            kernel: compiled.clone(),
+            name: kernel.name.clone(),
+            attrs: kernel.program.attrs.clone(),
+            param_bytes: self.params.len() as u32,
+            params: self.params.clone(),
+            module: kernel.module.memory.clone(),
+            grid: launch.grid.0,
+            block: launch.block.0,
+            cluster: launch.cluster.map(|cluster| cluster.0),
+            shared_bytes: launch.shared,
+            cooperative: launch.cooperative,
+            threads: launch.options.threads,
+            schedule: launch.options.schedule.into(),
+            timeout: launch.options.timeout,
+            cancel: None,
+            output: launch.options.output.clone(),
+        }
+    }
+
+    fn request(&self) -> interp::Request<'_> {
+        let launch = &self.launch;
+        interp::Request {
+            params: &self.params,
+            grid: launch.grid.0,
+            block: launch.block.0,
+            cluster: launch.cluster.map_or([1; 3], |cluster| cluster.0),
+            shared: launch.shared,
+            cooperative: launch.cooperative,
+            options: &launch.options,
+        }
+    }
+}
+
+/// What a launch took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LaunchStats {
+    /// Gang width of the code that ran.
+    pub gang: u32,
+    /// Time to compile; almost nothing if the code was there already.
+    pub compile_time: Duration,
+    /// Time to run, from the call to the end of the last thread.
+    pub time: Duration,
+}

@@ -1,0 +1,264 @@
+//! Modules and their kernels.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ptxjit_codegen::CompiledKernel;
+use ptxjit_frontend::source::Source;
+use ptxjit_frontend::translate;
+use ptxjit_ir::{KernelParam, Program, Var, VarId, VarInit};
+use ptxjit_runtime::{ModuleMemory, VarSource};
+
+use crate::compile::{self, Variant, Variants};
+use crate::diagnostic::Text;
+use crate::failure::Cause;
+use crate::{Device, Diagnostics, Dim3, Element, Error, Launch, Options, names};
+
+/// A PTX module on a device: its kernels, and its variables in device memory.
+///
+/// Loading reads the module's outline; a kernel is parsed, checked and translated when it is asked for, and compiled when it
+/// is first launched. A module can be shared by threads and is cheap to clone; all clones have the same variables.
+#[derive(Clone)]
+pub struct Module {
+    pub(crate) inner: Arc<ModuleInner>,
+}
+
+pub(crate) struct ModuleInner {
+    pub(crate) front: Arc<translate::Module>,
+    pub(crate) device: Device,
+    pub(crate) memory: Arc<ModuleMemory>,
+    kernels: Mutex<HashMap<String, Arc<KernelInner>>>,
+}
+
+pub(crate) struct KernelInner {
+    pub(crate) module: Arc<ModuleInner>,
+    pub(crate) name: String,
+    pub(crate) params: Vec<KernelParam>,
+    /// As translated, for the interpreter.
+    pub(crate) program: Arc<Program>,
+    pub(crate) variants: Variants,
+}
+
+impl Module {
+    /// Loads the PTX file at `path`.
+    pub fn load(device: &Device, path: impl AsRef<Path>) -> Result<Module, Error> {
+        let path = path.as_ref();
+        let text = read(path)?;
+        // Kept only for messages, and so read again rather than copied.
+        let again = || read(path).unwrap_or_default();
+        Module::build(device, &path.to_string_lossy(), text, again)
+    }
+
+    /// Loads PTX from memory. `name` stands for the file's name in messages.
+    pub fn from_source(device: &Device, name: &str, text: impl Into<String>) -> Result<Module, Error> {
+        let text = text.into();
+        let copy = text.clone();
+        Module::build(device, name, text.into_bytes(), || copy.into_bytes())
+    }
+
+    fn build(
+        device: &Device,
+        name: &str,
+        text: Vec<u8>,
+        again: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Module, Error> {
+        let front = match translate::Module::parse(Source::from_bytes(name, text)) {
+            Ok(module) => Arc::new(module),
+            Err(list) => {
+                let text = Text::Source(Arc::new(Source::from_bytes(name, again())));
+                return Err(Error::from_diagnostics(Diagnostics::new(list, &text)));
+            }
+        };
+        let memory = ModuleMemory::new(device.arena.clone(), Box::new(Vars(front.clone())));
+        let kernels = Mutex::default();
+        let inner = ModuleInner { front, device: device.clone(), memory: Arc::new(memory), kernels };
+        Ok(Module { inner: Arc::new(inner) })
+    }
+
+    /// Names of all kernels as the PTX has them, in its order.
+    pub fn kernel_names(&self) -> Vec<String> {
+        self.inner.front.kernels().into_iter().map(|kernel| kernel.name).collect()
+    }
+
+    /// The kernel called `name`, mangled or demangled (`saxpy`, `ns::scale<float>`, `saxpy(int, float*)`).
+    ///
+    /// This is where a kernel's code is checked: wrong PTX gives [`Error::Invalid`], instructions that cannot be executed yet
+    /// give [`Error::Unsupported`].
+    pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
+        let all = self.kernel_names();
+        match names::find(name, all.iter().map(String::as_str)).as_slice() {
+            [] => Err(Error::usage(format!("there is no kernel `{name}`; the module has {}", list(&all)))),
+            [found] => self.kernel_named(found),
+            several => {
+                let several: Vec<String> = several.iter().map(|&name| name.to_owned()).collect();
+                Err(Error::usage(format!("`{name}` could be any of {}", list(&several))))
+            }
+        }
+    }
+
+    /// The kernel of a module that has just one.
+    pub fn only_kernel(&self) -> Result<Kernel, Error> {
+        let names = self.kernel_names();
+        match names.as_slice() {
+            [name] => self.kernel_named(name),
+            [] => Err(Error::usage("the module has no kernel")),
+            _ => Err(Error::usage(format!("the module has several kernels, choose one of {}", list(&names)))),
+        }
+    }
+
+    fn kernel_named(&self, name: &str) -> Result<Kernel, Error> {
+        if let Some(kernel) = self.lock_kernels().get(name) {
+            return Ok(Kernel { inner: kernel.clone() });
+        }
+        // Not under the lock: other kernels can be translated meanwhile. If two threads want this one, the first wins.
+        let text = Text::Module(self.inner.front.clone());
+        let program = self.inner.front.program(name);
+        let program = program.map_err(|list| Error::from_diagnostics(Diagnostics::new(list, &text)))?;
+        let kernel = Arc::new(KernelInner {
+            module: self.inner.clone(),
+            name: name.to_owned(),
+            params: program.params.clone(),
+            program: Arc::new(program),
+            variants: Variants::default(),
+        });
+        Ok(Kernel { inner: self.lock_kernels().entry(name.to_owned()).or_insert(kernel).clone() })
+    }
+
+    fn lock_kernels(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<KernelInner>>> {
+        // The map is consistent between any two statements.
+        self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The module variable called `name`, in `.global` or `.const`.
+    pub fn global(&self, name: &str) -> Option<Global> {
+        let id = self.inner.front.var_id(name)?;
+        let var = self.inner.front.var(id)?;
+        Some(Global { module: self.clone(), id, size: var.size })
+    }
+
+    /// What is odd about the module but not wrong.
+    pub fn warnings(&self) -> Diagnostics {
+        Diagnostics::new(self.inner.front.warnings().to_vec(), &Text::Module(self.inner.front.clone()))
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Module").field(&self.inner.front.source().name()).finish()
+    }
+}
+
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let quoted: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let rest = names.len().saturating_sub(SHOWN);
+    match (quoted.as_slice(), rest) {
+        ([], _) => "none".to_owned(),
+        (_, 0) => quoted.join(", "),
+        (_, rest) => format!("{} and {rest} more", quoted.join(", ")),
+    }
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+}
+
+/// A kernel that was checked and translated.
+#[derive(Clone)]
+pub struct Kernel {
+    pub(crate) inner: Arc<KernelInner>,
+}
+
+impl Kernel {
+    /// The name as the PTX has it.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Name and size in bytes of each parameter.
+    pub fn params(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.inner.params.iter().map(|param| (param.name.as_str(), param.size as usize))
+    }
+
+    /// A launch of this kernel, to be described further.
+    pub fn launch(&self) -> Launch {
+        Launch::new(self)
+    }
+
+    /// Compiles for blocks of this size, if that has not happened yet, and tells the gang width. Launches do this by themselves.
+    pub fn compile(&self, block: impl Into<Dim3>) -> Result<u32, Error> {
+        let variant = Variant::new(&Options::default(), Dim3([1; 3]), block.into());
+        Ok(self.variant(&variant)?.0.gang)
+    }
+
+    /// The code for `variant` and how long it took to make; no time if it was there already.
+    pub(crate) fn variant(&self, variant: &Variant) -> Result<(Arc<CompiledKernel>, Duration), Error> {
+        self.inner.variants.get(&self.inner, variant)
+    }
+
+    /// The kernel at a stage of its compilation, as text; [`crate::dump_stages`] lists the stages.
+    pub fn dump(&self, stage: &str, block: impl Into<Dim3>, options: &Options) -> Result<String, Error> {
+        compile::dump(&self.inner, stage, &Variant::new(options, Dim3([1; 3]), block.into()))
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kernel").field(&self.inner.name).finish()
+    }
+}
+
+/// A variable of a module, in device memory.
+#[derive(Clone, Debug)]
+pub struct Global {
+    module: Module,
+    id: VarId,
+    size: u64,
+}
+
+impl Global {
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Its generic address, which kernels can use.
+    pub fn address(&self) -> Result<u64, Error> {
+        Ok(self.checked(self.module.inner.memory.var_range(self.id))?.start)
+    }
+
+    /// Overwrites the first elements.
+    pub fn write<T: Element>(&self, values: &[T]) -> Result<(), Error> {
+        self.checked(self.module.inner.memory.write(self.id, 0, &T::bytes(values)))
+    }
+
+    /// Reads the first `count` elements.
+    pub fn read<T: Element>(&self, count: usize) -> Result<Vec<T>, Error> {
+        let size = count.checked_mul(T::SIZE).filter(|&size| size as u64 <= self.size);
+        let size = size.ok_or_else(|| Error::usage(format!("{count} elements are more than the variable has")))?;
+        let mut bytes = vec![0; size];
+        self.checked(self.module.inner.memory.read(self.id, 0, &mut bytes))?;
+        Ok(T::extract(bytes))
+    }
+
+    fn checked<R>(&self, result: Result<R, ptxjit_runtime::LaunchError>) -> Result<R, Error> {
+        result.map_err(|err| Cause::from(err).into_error("", &self.module.inner.front))
+    }
+}
+
+/// The frontend's variables, as the runtime asks for them.
+struct Vars(Arc<translate::Module>);
+
+impl VarSource for Vars {
+    fn var(&self, id: VarId) -> Option<Var> {
+        self.0.var(id)
+    }
+
+    fn init(&self, id: VarId) -> Result<VarInit, String> {
+        let text = Text::Module(self.0.clone());
+        self.0.var_init(id).map_err(|list| Diagnostics::new(list, &text).to_string())
+    }
+}

@@ -1,0 +1,110 @@
+//! How a launch is carried out, as opposed to what it computes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sizes of a grid, a cluster or a block: x, y and z.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Dim3(pub [u32; 3]);
+
+impl From<u32> for Dim3 {
+    fn from(x: u32) -> Dim3 {
+        Dim3([x, 1, 1])
+    }
+}
+
+impl From<(u32, u32)> for Dim3 {
+    fn from((x, y): (u32, u32)) -> Dim3 {
+        Dim3([x, y, 1])
+    }
+}
+
+impl From<(u32, u32, u32)> for Dim3 {
+    fn from((x, y, z): (u32, u32, u32)) -> Dim3 {
+        Dim3([x, y, z])
+    }
+}
+
+impl From<[u32; 3]> for Dim3 {
+    fn from(dims: [u32; 3]) -> Dim3 {
+        Dim3(dims)
+    }
+}
+
+impl Dim3 {
+    /// The product of the three.
+    pub fn count(self) -> u64 {
+        self.0.iter().fold(1u64, |count, &n| count.saturating_mul(u64::from(n)))
+    }
+}
+
+/// What executes a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Engine {
+    /// Native code that advances a gang of lanes at a time.
+    #[default]
+    Jit,
+    /// The interpreter: one thread at a time, slowly and plainly. It exists to be compared with.
+    Interp,
+}
+
+/// In what order the threads of a launch make progress.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Schedule {
+    /// As it comes: all workers take blocks in ascending order.
+    #[default]
+    Parallel,
+    /// One worker, a fixed order: a launch does the same every time.
+    Deterministic,
+    /// One worker, an order drawn from a seed: the same seed replays the same order.
+    Seed(u64),
+}
+
+/// Takes what device code prints.
+pub type OutputFn = dyn Fn(&[u8]) + Send + Sync;
+
+/// How to carry out launches. The defaults suit most programs.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Lanes that one vector operation advances (1, 4, 8, 16 or 32); chosen per kernel if none. Results do not depend on it.
+    pub gang: Option<u32>,
+    /// Threads of the host to use; all of the device's if none.
+    pub threads: Option<usize>,
+    /// The launch fails after this time.
+    pub timeout: Option<Duration>,
+    /// Check each access for exact bounds, alignment and freed memory.
+    pub memcheck: bool,
+    /// Order of progress.
+    pub schedule: Schedule,
+    /// What executes.
+    pub engine: Engine,
+    /// Takes the output of device `printf`; standard output if none.
+    pub output: Option<Arc<OutputFn>>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("gang", &self.gang)
+            .field("threads", &self.threads)
+            .field("timeout", &self.timeout)
+            .field("memcheck", &self.memcheck)
+            .field("schedule", &self.schedule)
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<Schedule> for ptxjit_runtime::Schedule {
+    fn from(schedule: Schedule) -> ptxjit_runtime::Schedule {
+        match schedule {
+            Schedule::Parallel => ptxjit_runtime::Schedule::Parallel,
+            Schedule::Deterministic => ptxjit_runtime::Schedule::Deterministic,
+            Schedule::Seed(seed) => ptxjit_runtime::Schedule::Seed(seed),
+        }
+    }
+}

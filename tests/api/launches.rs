@@ -1,0 +1,166 @@
+//! Launches: shapes, arguments, options, statistics.
+
+use std::sync::{Arc, Mutex};
+
+use ptxjit::{Arg, Device, Engine, Error, Schedule};
+
+use crate::{ADD, kernel};
+
+#[test]
+fn every_engine_and_gang_agrees() {
+    let device = Device::new().unwrap();
+    let add = kernel(&device, ADD);
+    for gang in [1, 4, 8, 16, 32] {
+        for (block, grid) in [(32u32, 4u32), (100, 1), (7, 15), (256, 1)] {
+            let data = device.alloc_from(&(0..100).collect::<Vec<u32>>()).unwrap();
+            let launch = add.launch().grid(grid).block(block).arg(&data).arg(1000u32).arg(100u32);
+            let stats = launch.clone().gang(gang).run().unwrap();
+            assert_eq!(stats.gang, gang);
+            launch.clone().engine(Engine::Interp).run().unwrap();
+            launch.schedule(Schedule::Seed(7)).gang(gang).threads(1).run().unwrap();
+            assert_eq!(data.read().unwrap(), (3000..3100).collect::<Vec<u32>>(), "gang {gang}, block {block}");
+        }
+    }
+}
+
+#[test]
+fn compiled_once() {
+    let device = Device::new().unwrap();
+    let add = kernel(&device, ADD);
+    let data = device.alloc_from(&[0u32; 64]).unwrap();
+    let prepared = add.launch().block(64).arg(&data).arg(1u32).arg(64u32).prepare().unwrap();
+    for _ in 0..3 {
+        prepared.run().unwrap();
+    }
+    assert_eq!(data.read().unwrap(), [3; 64]);
+    let again = add.launch().block(64).arg(&data).arg(1u32).arg(64u32).prepare().unwrap();
+    assert_eq!(again.gang(), prepared.gang());
+    assert!(again.compile_time() < prepared.compile_time(), "{:?}", again.compile_time());
+}
+
+#[test]
+fn arguments_must_fit() {
+    let device = Device::new().unwrap();
+    let add = kernel(&device, ADD);
+    let data = device.alloc_from(&[0u32; 4]).unwrap();
+    let usage = |result: Result<ptxjit::LaunchStats, Error>| match result {
+        Err(Error::Usage(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    assert!(usage(add.launch().arg(&data).run()).contains("3 parameters"));
+    assert!(usage(add.launch().arg(&data).arg(1u64).arg(1u32).run()).contains("`delta`"));
+    let fine = add.launch().arg(&data).arg(1u32).arg(Arg::from_bytes([4, 0, 0, 0]));
+    fine.clone().block(4).run().unwrap();
+    assert_eq!(data.read().unwrap(), [1; 4]);
+    for block in [[0, 1, 1], [1025, 1, 1], [1, 1, 65], [32, 32, 2]] {
+        usage(fine.clone().block(block).run());
+    }
+    for grid in [[0, 1, 1], [1, 65536, 1], [1 << 31, 1, 1]] {
+        usage(fine.clone().grid(grid).run());
+    }
+    usage(fine.clone().shared(1 << 20).run());
+    usage(fine.gang(3).run());
+    assert_eq!(data.read().unwrap(), [1; 4]);
+}
+
+#[test]
+fn shapes_reach_the_kernel() {
+    let device = Device::new().unwrap();
+    // out[linear thread] = tid.x + 10 tid.y + 100 tid.z + 1000 ctaid.x + 10000 ctaid.y + 100000 ctaid.z
+    let body = "
+        .visible .entry where(.param .u64 out)
+        {
+            .reg .b32 %r<20>;
+            .reg .b64 %rd<4>;
+            mov.u32 %r1, %tid.x;    mov.u32 %r2, %tid.y;    mov.u32 %r3, %tid.z;
+            mov.u32 %r4, %ctaid.x;  mov.u32 %r5, %ctaid.y;  mov.u32 %r6, %ctaid.z;
+            mov.u32 %r7, %ntid.x;   mov.u32 %r8, %ntid.y;   mov.u32 %r9, %ntid.z;
+            mov.u32 %r10, %nctaid.x; mov.u32 %r11, %nctaid.y;
+            mad.lo.u32 %r12, %r3, %r8, %r2;
+            mad.lo.u32 %r12, %r12, %r7, %r1;
+            mad.lo.u32 %r13, %r6, %r11, %r5;
+            mad.lo.u32 %r13, %r13, %r10, %r4;
+            mul.lo.u32 %r14, %r7, %r8;
+            mul.lo.u32 %r14, %r14, %r9;
+            mad.lo.u32 %r12, %r13, %r14, %r12;
+            mad.lo.u32 %r15, %r2, 10, %r1;
+            mad.lo.u32 %r15, %r3, 100, %r15;
+            mad.lo.u32 %r15, %r4, 1000, %r15;
+            mad.lo.u32 %r15, %r5, 10000, %r15;
+            mad.lo.u32 %r15, %r6, 100000, %r15;
+            ld.param.u64 %rd1, [out];
+            mul.wide.u32 %rd2, %r12, 4;
+            add.u64 %rd1, %rd1, %rd2;
+            st.global.u32 [%rd1], %r15;
+            ret;
+        }";
+    let kernel = kernel(&device, body);
+    let mut want = Vec::new();
+    for cta in 0..2 * 3 * 2 {
+        let (cx, cy, cz) = (cta % 2, cta / 2 % 3, cta / 6);
+        for thread in 0..5 * 3 * 2 {
+            let (x, y, z) = (thread % 5, thread / 5 % 3, thread / 15);
+            want.push(x + 10 * y + 100 * z + 1000 * cx + 10000 * cy + 100_000 * cz);
+        }
+    }
+    for gang in [1, 4, 8, 16, 32] {
+        let out = device.alloc_from(&vec![0u32; want.len()]).unwrap();
+        kernel.launch().grid((2, 3, 2)).block((5, 3, 2)).arg(&out).gang(gang).run().unwrap();
+        assert_eq!(out.read().unwrap(), want, "gang {gang}");
+    }
+}
+
+#[test]
+fn structures_by_value() {
+    let device = Device::new().unwrap();
+    let body = "
+        .visible .entry sum(.param .u64 out, .param .align 4 .b8 pair[12])
+        {
+            .reg .b32 %r<4>;
+            .reg .b64 %rd1;
+            ld.param.u64 %rd1, [out];
+            ld.param.u32 %r1, [pair];
+            ld.param.u32 %r2, [pair+8];
+            add.u32 %r3, %r1, %r2;
+            st.global.u32 [%rd1], %r3;
+            ret;
+        }";
+    let out = device.alloc_from(&[0u32]).unwrap();
+    let bytes: Vec<u8> = [40u32, 7, 2].iter().flat_map(|word| word.to_le_bytes()).collect();
+    kernel(&device, body).launch().arg(&out).arg_bytes(bytes).run().unwrap();
+    assert_eq!(out.read().unwrap(), [42]);
+}
+
+#[test]
+fn device_output_can_be_caught() {
+    let device = Device::new().unwrap();
+    let body = "
+        .extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 args);
+        .global .align 1 .b8 text[7] = {104, 101, 108, 108, 111, 10, 0};
+        .visible .entry hello()
+        {
+            .reg .b32 %r1;
+            .reg .b64 %rd<3>;
+            mov.u64 %rd1, text;
+            cvta.global.u64 %rd1, %rd1;
+            mov.u64 %rd2, 0;
+            {
+                .param .b64 p0;
+                .param .b64 p1;
+                .param .b32 r0;
+                st.param.b64 [p0], %rd1;
+                st.param.b64 [p1], %rd2;
+                call.uni (r0), vprintf, (p0, p1);
+                ld.param.b32 %r1, [r0];
+            }
+            ret;
+        }";
+    let hello = kernel(&device, body);
+    for engine in [Engine::Jit, Engine::Interp] {
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let sink = printed.clone();
+        let launch = hello.launch().block(3).engine(engine);
+        launch.output(move |bytes| sink.lock().unwrap().extend_from_slice(bytes)).run().unwrap();
+        assert_eq!(printed.lock().unwrap().as_slice(), b"hello\nhello\nhello\n");
+    }
+}

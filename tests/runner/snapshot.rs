@@ -1,0 +1,66 @@
+//! `test snapshot after=STAGE`: what `ptxjit dump` prints for each kernel stands in the file, after the kernel.
+//!
+//! Snapshot lines start with `//| `. Kernels without such lines are not compared, but a file needs at least one.
+
+use anyhow::{Context, Result, bail, ensure};
+use ptxjit::{Device, Module, Options};
+
+use crate::file::TestFile;
+use crate::signature::Signatures;
+
+const PREFIX: &str = "//|";
+
+pub fn check(file: &TestFile, after: &str) -> Result<()> {
+    let name = file.path.display().to_string();
+    let signatures = Signatures::parse(&name, &file.text)?;
+    let module = Module::from_source(&Device::new()?, &name, file.text.clone())?;
+    let bless = std::env::var_os("PTXJIT_BLESS").is_some_and(|value| value == "1");
+    let mut text = file.text.clone();
+    let mut compared = 0;
+    // From the last to the first, so that places stay true while text is replaced.
+    let mut kernels: Vec<(usize, String)> = Vec::new();
+    for kernel in signatures.kernels() {
+        let end = signatures.end_of(&kernel).with_context(|| format!("`{kernel}` has no body"))?;
+        kernels.push((end, kernel));
+    }
+    kernels.sort();
+    for (end, kernel) in kernels.iter().rev() {
+        let got = module.kernel(kernel)?.dump(after, [256, 1, 1], &Options::default())?;
+        let got: String = got.lines().map(|line| format!("{PREFIX} {line}").trim_end().to_owned() + "\n").collect();
+        let start = end + text[*end..].find('\n').map_or(0, |newline| newline + 1);
+        let old = snapshot_at(&text[start..]);
+        if bless {
+            text.replace_range(start..start + old.len(), &got);
+            compared += 1;
+        } else if !old.is_empty() {
+            compared += 1;
+            if old != got {
+                bail!("{name}: `{kernel}` differs:\n{}", first_difference(old, &got));
+            }
+        }
+    }
+    ensure!(compared > 0, "{name} holds no snapshot; make it with PTXJIT_BLESS=1 and review it");
+    if bless && text != file.text {
+        std::fs::write(&file.path, text).with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(())
+}
+
+/// The snapshot lines at the start of `text`.
+fn snapshot_at(text: &str) -> &str {
+    let len = text.split_inclusive('\n').take_while(|line| line.starts_with(PREFIX)).map(str::len).sum();
+    &text[..len]
+}
+
+fn first_difference(old: &str, got: &str) -> String {
+    let mut lines = (old.lines(), got.lines());
+    loop {
+        match (lines.0.next(), lines.1.next()) {
+            (Some(old), Some(got)) if old == got => {}
+            (old, got) => {
+                let show = |line: Option<&str>| line.unwrap_or("(nothing)").to_owned();
+                return format!("  expected {}\n  got      {}", show(old), show(got));
+            }
+        }
+    }
+}
