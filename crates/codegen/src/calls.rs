@@ -254,14 +254,16 @@ impl Ctx<'_> {
             let Some(at) = self.func.blocks[block].insts.iter().position(is_call) else { continue };
             let after = self.func.new_block();
             let data = &mut self.func.blocks[block];
-            let rest = data.insts.split_off(at);
+            // The call itself stays until it is lowered: it defines its results.
+            let rest = data.insts.split_off(at + 1);
+            let call = data.insts[at];
             let term = std::mem::replace(&mut data.term, Terminator::Jump(BlockCall::new(after)));
             let loc = data.term_loc;
             let tail = &mut self.func.blocks[after];
-            tail.insts = rest[1..].to_vec();
+            tail.insts = rest;
             tail.term = term;
             tail.term_loc = loc;
-            sites.push(Site { block, after, call: rest[0] });
+            sites.push(Site { block, after, call });
             work.push(after);
         }
         sites
@@ -341,6 +343,7 @@ impl Ctx<'_> {
         let data = self.func.insts[site.call].data.clone();
         let n_saved = padded(saved.len(), n_words);
         let mut block = site.block;
+        self.func.blocks[block].insts.retain(|&inst| inst != site.call);
         let state = match &data {
             InstData::Call { func, .. } => {
                 let entry = self.entries[func];

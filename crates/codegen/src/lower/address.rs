@@ -151,10 +151,9 @@ impl Lower<'_, '_> {
     fn check(&mut self, address: &Address) {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
-        let bits = self.mask_as_bits_or_one();
-        let (distance, addr) = match address {
-            Address::Scalar(x) | Address::Strided(x, _) => (self.b.ins().bxor(*x, arena), *x),
-            Address::Lanes(parts) => (self.lanes_distance(parts, arena), parts[0]),
+        let distance = match address {
+            Address::Scalar(x) | Address::Strided(x, _) => self.b.ins().bxor(*x, arena),
+            Address::Lanes(parts) => self.lanes_distance(parts, arena),
             Address::Lanes32(..) => unreachable!("guarded by their window"),
         };
         let bad = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, distance, size);
@@ -162,26 +161,23 @@ impl Lower<'_, '_> {
         self.b.ins().brif(bad, fail, &[], fine, &[]);
         self.b.set_cold_block(fail);
         self.b.switch_to_block(fail);
-        match address {
-            Address::Lanes(parts) => {
-                let first = self.bad_lane(parts, bits);
-                self.fault(FaultKind::BadAddress, first.0, Some(first.1));
-            }
-            Address::Strided(x, stride) if self.unless_full().is_some() => {
-                // Lane 0 may be off: look at the lanes that run.
-                let parts = self.affine_parts(Type::B64, *x, *stride);
-                let first = self.bad_lane(&parts, bits);
-                let none = self.b.ins().icmp_imm_s(IntCC::Equal, first.0, 0);
-                let stop = self.b.create_block();
-                self.b.ins().brif(none, fine, &[], stop, &[]);
-                self.b.switch_to_block(stop);
-                self.fault(FaultKind::BadAddress, first.0, Some(first.1));
-            }
-            Address::Scalar(_) | Address::Strided(..) | Address::Lanes32(..) => {
-                self.fault(FaultKind::BadAddress, bits, Some(addr));
-            }
-        }
+        self.aside(|lower| lower.report_bad(address, fine));
         self.b.switch_to_block(fine);
+    }
+
+    /// Finds out whose address is bad. Lane 0 of a row of lanes may be off, and its address not matter: then on to `fine`.
+    fn report_bad(&mut self, address: &Address, fine: cl::Block) {
+        let bits = self.mask_as_bits_or_one();
+        let parts = match address {
+            Address::Scalar(x) => return self.fault(FaultKind::BadAddress, bits, Some(*x)),
+            Address::Lanes(parts) => parts.clone(),
+            Address::Strided(..) | Address::Lanes32(..) => self.lane_addresses(address),
+        };
+        let (bad, first) = self.bad_lane(&parts, bits);
+        let stop = self.b.create_block();
+        self.b.ins().brif(bad, stop, &[], fine, &[]);
+        self.b.switch_to_block(stop);
+        self.fault(FaultKind::BadAddress, bad, Some(first));
     }
 
     /// The running lanes as bits; one lane always runs.

@@ -73,7 +73,7 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(turn);
         let lane = self.b.ins().ctz(left);
         let lane = self.b.ins().uextend(types::I64, lane);
-        body(self, lane);
+        self.aside(|lower| body(lower, lane));
         let less = self.b.ins().iadd_imm_s(left, -1);
         let rest = self.b.ins().band(left, less);
         self.b.ins().jump(head, &[rest.into()]);

@@ -185,7 +185,7 @@ impl Lower<'_, '_> {
             self.b.ins().brif(any, some, &[], none, &[]);
             self.b.switch_to_block(none);
             let pending = self.plan.pending_in[pos].clone();
-            self.go(&[], &pending);
+            self.aside(|lower| lower.go(&[], &pending));
             self.b.switch_to_block(some);
         }
     }
@@ -197,6 +197,16 @@ impl Lower<'_, '_> {
         self.mask = class;
         self.mask_bits = None;
         self.mask_full = None;
+    }
+
+    /// Emits code on a side path: what it puts at hand does not hold elsewhere.
+    pub(super) fn aside<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
+        let (vals, splats) = (self.vals.clone(), self.splats.clone());
+        let (bits, full) = (self.mask_bits, self.mask_full);
+        let result = emit(self);
+        (self.vals, self.splats) = (vals, splats);
+        (self.mask_bits, self.mask_full) = (bits, full);
+        result
     }
 
     /// Goes on to a node's body, whose mask is that of the arriving lanes.
@@ -314,12 +324,8 @@ impl Lower<'_, '_> {
         let (yes, no) = (self.b.create_block(), self.b.create_block());
         let no_args: [BlockArg; 0] = [];
         self.b.ins().brif(cond, yes, &no_args, no, &no_args);
-        // What the edges fetch on one side does not hold on the other.
-        let (vals, splats) = (self.vals.clone(), self.splats.clone());
         self.b.switch_to_block(yes);
-        self.go_edges(&[then_], pending);
-        self.vals = vals;
-        self.splats = splats;
+        self.aside(|lower| lower.go_edges(&[then_], pending));
         self.b.switch_to_block(no);
         self.go_edges(&[else_], pending);
     }
@@ -331,12 +337,9 @@ impl Lower<'_, '_> {
             switch.set_entry(case as u128, block);
         }
         switch.emit(&mut self.b, index, blocks[blocks.len() - 1]);
-        let (vals, splats) = (self.vals.clone(), self.splats.clone());
         for (edge, block) in edges.into_iter().zip(blocks) {
-            self.vals = vals.clone();
-            self.splats = splats.clone();
             self.b.switch_to_block(block);
-            self.go_edges(&[edge], pending);
+            self.aside(|lower| lower.go_edges(&[edge], pending));
         }
     }
 

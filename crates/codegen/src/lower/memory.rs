@@ -73,12 +73,11 @@ impl Lower<'_, '_> {
         let parts = match self.unless_full() {
             None => self.load_whole(n, ty, at, stride, offset),
             Some(full) => {
-                let bits = self.mask_as_bits();
                 self.either(
                     full,
                     vec![vector_type(ty); n * self.n_parts(ty)],
                     |lower| lower.load_whole(n, ty, at, stride, offset),
-                    |lower| lower.load_some(n, ty, at, stride, offset, bits),
+                    |lower| lower.load_some(n, ty, at, stride, offset),
                 )
             }
         };
@@ -102,10 +101,10 @@ impl Lower<'_, '_> {
         self.b.ins().brif(full, yes, &[], no, &[]);
         self.b.set_cold_block(no);
         self.b.switch_to_block(yes);
-        let values: Vec<cl::BlockArg> = fast(self).into_iter().zip(&types).map(|(x, &ty)| self.cast_vector(x, ty).into()).collect();
+        let values: Vec<cl::BlockArg> = self.aside(fast).into_iter().zip(&types).map(|(x, &ty)| self.cast_vector(x, ty).into()).collect();
         self.b.ins().jump(join, &values);
         self.b.switch_to_block(no);
-        let values: Vec<cl::BlockArg> = cold(self).into_iter().zip(&types).map(|(x, &ty)| self.cast_vector(x, ty).into()).collect();
+        let values: Vec<cl::BlockArg> = self.aside(cold).into_iter().zip(&types).map(|(x, &ty)| self.cast_vector(x, ty).into()).collect();
         self.b.ins().jump(join, &values);
         self.b.switch_to_block(join);
         params
@@ -209,7 +208,8 @@ impl Lower<'_, '_> {
     }
 
     /// Some lanes run: a stub loads theirs.
-    fn load_some(&mut self, n: usize, ty: Type, at: cl::Value, stride: i64, offset: i32, bits: cl::Value) -> Vec<cl::Value> {
+    fn load_some(&mut self, n: usize, ty: Type, at: cl::Value, stride: i64, offset: i32) -> Vec<cl::Value> {
+        let bits = self.mask_as_bits();
         let mut out = Vec::new();
         for k in 0..n {
             let slot = self.buffer(1);
@@ -245,7 +245,7 @@ impl Lower<'_, '_> {
             let x = if self.is_uniform(arg) {
                 match self.get(arg) {
                     Val::Uniform(x) | Val::Affine(x, _) => x,
-                    Val::Varying(_) => unreachable!("uniform values are scalars"),
+                    Val::Varying(_) => unreachable!("{arg} is uniform and so a scalar: {:?}", self.func.values[arg]),
                 }
             } else {
                 self.last_lane(ty, arg)
@@ -284,7 +284,6 @@ impl Lower<'_, '_> {
         match self.unless_full() {
             None => self.store_whole(&parts, ty, at, stride, offset),
             Some(full) => {
-                let bits = self.mask_as_bits();
                 self.either(
                     full,
                     Vec::new(),
@@ -293,7 +292,7 @@ impl Lower<'_, '_> {
                         Vec::new()
                     },
                     |lower| {
-                        lower.store_some(&parts, ty, at, stride, offset, bits);
+                        lower.store_some(&parts, ty, at, stride, offset);
                         Vec::new()
                     },
                 );
@@ -358,7 +357,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn store_some(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32, bits: cl::Value) {
+    fn store_some(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let bits = self.mask_as_bits();
         for (k, parts) in parts.iter().enumerate() {
             let buf = self.store_to_buffer(1, parts);
             let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());

@@ -285,15 +285,12 @@ impl Lower<'_, '_> {
         self.b.ins().brif(spent, stop, &[], go_on, &[]);
         self.b.set_cold_block(stop);
         self.b.switch_to_block(stop);
-        let (vals, splats) = (self.vals.clone(), self.splats.clone());
-        self.mask = self.arrive_class[pos];
-        self.suspend(wait);
         let pending = self.plan.pending[pos].clone();
-        self.go(&[], &pending);
+        self.aside(|lower| {
+            lower.suspend(wait);
+            lower.go(&[], &pending);
+        });
         self.b.switch_to_block(go_on);
-        self.start_region(self.arrive_class[pos]);
-        self.vals = vals;
-        self.splats = splats;
     }
 
     /// From the head of a gang to the code of its state.
