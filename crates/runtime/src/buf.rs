@@ -3,7 +3,10 @@
 //! Compiled code holds raw pointers into them for as long as a CTA is in flight, so no Rust reference may live across an
 //! entry into compiled code; the accessors here borrow only for the moment.
 
-#![expect(unsafe_code, reason = "the arrays are shared with compiled code through raw pointers")]
+#![expect(
+    unsafe_code,
+    reason = "the arrays are shared with compiled code through raw pointers"
+)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -37,8 +40,11 @@ impl<T: Plain> RawBuf<T> {
     }
 
     fn layout(len: usize) -> Layout {
-        let bytes = len.checked_mul(size_of::<T>()).expect("buffers are far smaller than the address space");
-        Layout::from_size_align(bytes.max(64), 64).expect("64 is a power of two and the size is small")
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .expect("buffers are far smaller than the address space");
+        Layout::from_size_align(bytes.max(64), 64)
+            .expect("64 is a power of two and the size is small")
     }
 
     /// Grows to at least `len` elements; the contents become zeros if it grows.
@@ -70,7 +76,8 @@ impl<T: Plain> RawBuf<T> {
 impl<T> Drop for RawBuf<T> {
     fn drop(&mut self) {
         let bytes = (self.len * size_of::<T>()).max(64);
-        let layout = Layout::from_size_align(bytes, 64).expect("the layout was valid at allocation");
+        let layout =
+            Layout::from_size_align(bytes, 64).expect("the layout was valid at allocation");
         // SAFETY: allocated in `new` with this layout.
         unsafe { dealloc(self.ptr.as_ptr().cast(), layout) };
     }

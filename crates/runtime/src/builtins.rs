@@ -20,7 +20,12 @@ use crate::sched::cta::tid_of;
 use crate::view::View;
 
 /// The table that contexts point at.
-pub(crate) const FUNCTIONS: RuntimeFns = RuntimeFns { builtin, clock64, globaltimer, check_access };
+pub(crate) const FUNCTIONS: RuntimeFns = RuntimeFns {
+    builtin,
+    clock64,
+    globaltimer,
+    check_access,
+};
 
 /// Alignment of what device `malloc` returns.
 const MALLOC_ALIGN: u64 = 16;
@@ -49,7 +54,11 @@ impl Call<'_> {
             cause,
             kernel: self.grid.name.clone(),
             ctaid: self.ctx.ctaid,
-            threads: Threads { first: tid, last: tid, count: 1 },
+            threads: Threads {
+                first: tid,
+                last: tid,
+                count: 1,
+            },
             loc: Some(SrcLoc(loc)),
         }))
     }
@@ -59,13 +68,21 @@ impl Call<'_> {
     }
 }
 
-unsafe extern "C" fn builtin(cta: *mut CtaContext, builtin: u32, thread: u32, args: *mut u64, loc: u32) -> u32 {
+unsafe extern "C" fn builtin(
+    cta: *mut CtaContext,
+    builtin: u32,
+    thread: u32,
+    args: *mut u64,
+    loc: u32,
+) -> u32 {
     let _callback = CallbackGuard::new();
     let _fp = FpGuard::set(FpControl::DEFAULT);
     // SAFETY: called by compiled code with its own context.
     let call = unsafe { Call::new(cta) };
     let Some(&which) = Builtin::ALL.get(builtin as usize) else {
-        call.grid.fail(LaunchError::System(format!("internal error: there is no builtin number {builtin}")));
+        call.grid.fail(LaunchError::System(format!(
+            "internal error: there is no builtin number {builtin}"
+        )));
         return 1;
     };
     // SAFETY: the contract gives every builtin room for its arguments, at least one word for a result.
@@ -116,7 +133,12 @@ fn free(call: &Call<'_>, addr: u64) -> Result<(), TrapCause> {
         return Ok(());
     }
     let size = call.grid.arena.allocation_size(addr);
-    call.grid.arena.free(addr).map_err(|err| TrapCause::BadCall { note: err.to_string() })?;
+    call.grid
+        .arena
+        .free(addr)
+        .map_err(|err| TrapCause::BadCall {
+            note: err.to_string(),
+        })?;
     call.grid.shared.device_heap.refund(size.unwrap_or(0));
     Ok(())
 }
@@ -124,15 +146,22 @@ fn free(call: &Call<'_>, addr: u64) -> Result<(), TrapCause> {
 /// `__assertfail(message, file, line, function, charsize)`: the line that CUDA prints.
 fn assert_fail(call: &Call<'_>, thread: u32, args: &[u64]) -> TrapCause {
     let view = call.view(thread);
-    let text = |addr| String::from_utf8_lossy(&view.c_string(addr).unwrap_or_default()).into_owned();
-    let (message, file, line, function) = (text(args[0]), text(args[1]), args[2] as u32, text(args[3]));
+    let text =
+        |addr| String::from_utf8_lossy(&view.c_string(addr).unwrap_or_default()).into_owned();
+    let (message, file, line, function) =
+        (text(args[0]), text(args[1]), args[2] as u32, text(args[3]));
     let tid = tid_of(thread, call.ctx.ntid);
-    TrapCause::Assert { message: printf::assert_message((&file, line, &function), call.ctx.ctaid, tid, &message) }
+    TrapCause::Assert {
+        message: printf::assert_message((&file, line, &function), call.ctx.ctaid, tid, &message),
+    }
 }
 
 /// `vprintf(format, args)`: the number of arguments, as CUDA returns.
 fn vprintf(call: &Call<'_>, thread: u32, format: u64, args: u64) -> Result<u64, TrapCause> {
-    let mut source = Source { view: call.view(thread), args };
+    let mut source = Source {
+        view: call.view(thread),
+        args,
+    };
     let text = source.string(format).map_err(bad_text)?;
     let printed = printf::format(&text, &mut source).map_err(bad_text)?;
     call.grid.print(&printed.text);
@@ -141,7 +170,10 @@ fn vprintf(call: &Call<'_>, thread: u32, format: u64, args: u64) -> Result<u64, 
 
 /// An address that `vprintf` cannot read at.
 fn bad_text(addr: u64) -> TrapCause {
-    TrapCause::BadAddress { addr: Some(addr), note: "`vprintf` cannot read here".into() }
+    TrapCause::BadAddress {
+        addr: Some(addr),
+        note: "`vprintf` cannot read here".into(),
+    }
 }
 
 /// Where `vprintf` finds its arguments.
@@ -179,7 +211,9 @@ unsafe extern "C" fn globaltimer(_cta: *mut CtaContext) -> u64 {
 fn nanoseconds() -> u64 {
     static START: std::sync::OnceLock<(Instant, u64)> = std::sync::OnceLock::new();
     let (start, wall) = START.get_or_init(|| {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         (Instant::now(), wall.as_nanos() as u64)
     });
     wall + start.elapsed().as_nanos() as u64
@@ -217,7 +251,10 @@ fn bad_access(call: &Call<'_>, thread: u32, addr: u64, size: u32) -> Option<Trap
             HeapCheck::Ok => {}
             HeapCheck::Freed | HeapCheck::OutOfBounds => {
                 let note = crate::view::describe(call.grid, call.ctx, addr);
-                return Some(TrapCause::BadAddress { addr: Some(addr), note });
+                return Some(TrapCause::BadAddress {
+                    addr: Some(addr),
+                    note,
+                });
             }
         }
     }

@@ -25,7 +25,11 @@ impl fmt::Display for Threads {
             return write!(f, "thread ({x}, {y}, {z})");
         }
         let [to_x, to_y, to_z] = self.last;
-        write!(f, "{} threads in ({x}, {y}, {z}) to ({to_x}, {to_y}, {to_z})", self.count)
+        write!(
+            f,
+            "{} threads in ({x}, {y}, {z}) to ({to_x}, {to_y}, {to_z})",
+            self.count
+        )
     }
 }
 
@@ -80,17 +84,34 @@ pub enum TrapCause {
 impl fmt::Display for TrapCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TrapCause::BadAddress { addr: Some(addr), note } => write!(f, "access to {addr:#x}: {note}"),
-            TrapCause::BadAddress { addr: None, note } => write!(f, "access to a bad address: {note}"),
-            TrapCause::Misaligned { addr, size } => write!(f, "misaligned access of {size} bytes at {addr:#x}"),
+            TrapCause::BadAddress {
+                addr: Some(addr),
+                note,
+            } => write!(f, "access to {addr:#x}: {note}"),
+            TrapCause::BadAddress { addr: None, note } => {
+                write!(f, "access to a bad address: {note}")
+            }
+            TrapCause::Misaligned { addr, size } => {
+                write!(f, "misaligned access of {size} bytes at {addr:#x}")
+            }
             TrapCause::Trap => f.write_str("`trap` was executed"),
-            TrapCause::Unreachable => f.write_str("control reached a place the program declares unreachable"),
-            TrapCause::StackOverflow { limit } => write!(f, "local memory of {limit} bytes is used up"),
-            TrapCause::BadCallTarget => f.write_str("indirect call of something that is no function with this signature"),
-            TrapCause::BadBarrier { id } => write!(f, "barrier {id} does not exist: ids are 0 to 15"),
+            TrapCause::Unreachable => {
+                f.write_str("control reached a place the program declares unreachable")
+            }
+            TrapCause::StackOverflow { limit } => {
+                write!(f, "local memory of {limit} bytes is used up")
+            }
+            TrapCause::BadCallTarget => {
+                f.write_str("indirect call of something that is no function with this signature")
+            }
+            TrapCause::BadBarrier { id } => {
+                write!(f, "barrier {id} does not exist: ids are 0 to 15")
+            }
             TrapCause::Assert { message } => f.write_str(message),
             TrapCause::BadCall { note } => f.write_str(note),
-            TrapCause::Arithmetic => f.write_str("arithmetic exception in compiled code (a bug in ptxjit)"),
+            TrapCause::Arithmetic => {
+                f.write_str("arithmetic exception in compiled code (a bug in ptxjit)")
+            }
         }
     }
 }
@@ -114,7 +135,11 @@ pub struct Trap {
 impl fmt::Display for Trap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.ctaid;
-        write!(f, "kernel `{}`, CTA ({x}, {y}, {z}), {}: {}", self.kernel, self.threads, self.cause)
+        write!(
+            f,
+            "kernel `{}`, CTA ({x}, {y}, {z}), {}: {}",
+            self.kernel, self.threads, self.cause
+        )
     }
 }
 

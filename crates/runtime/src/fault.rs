@@ -17,7 +17,10 @@
 //!   Otherwise nothing: whoever stops a launch repeats the signal until the worker has left, and sets a flag that the
 //!   scheduler reads between entries.
 
-#![expect(unsafe_code, reason = "signal handlers read and write the interrupted context")]
+#![expect(
+    unsafe_code,
+    reason = "signal handlers read and write the interrupted context"
+)]
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -78,7 +81,10 @@ thread_local! {
 
 impl Record {
     /// A record for a coroutine with this handler, whose stack (guard page included) is `stack`.
-    pub(crate) fn new(handler: CoroutineTrapHandler<Option<Signal>>, stack: Range<usize>) -> Record {
+    pub(crate) fn new(
+        handler: CoroutineTrapHandler<Option<Signal>>,
+        stack: Range<usize>,
+    ) -> Record {
         Record {
             state: Cell::new(State::Idle),
             handler,
@@ -152,7 +158,10 @@ static INSTALLED: OnceLock<Installed> = OnceLock::new();
 pub(crate) fn install() {
     INSTALLED.get_or_init(|| {
         let previous = FAULT_SIGNALS.map(current_action);
-        Installed { previous, stop: free_realtime_signal() }
+        Installed {
+            previous,
+            stop: free_realtime_signal(),
+        }
     });
     // The handlers go in after `INSTALLED` is set, because they read it.
     static HANDLERS: OnceLock<()> = OnceLock::new();
@@ -166,7 +175,9 @@ pub(crate) fn install() {
 
 /// The number of the stop signal.
 fn stop_signal() -> c_int {
-    INSTALLED.get().map_or(libc::SIGURG, |installed| installed.stop)
+    INSTALLED
+        .get()
+        .map_or(libc::SIGURG, |installed| installed.stop)
 }
 
 /// Asks a worker thread to leave compiled code.
@@ -193,7 +204,10 @@ fn current_action(signal: c_int) -> libc::sigaction {
 /// A real-time signal that nobody handles; `SIGURG`, which is ignored by default, if there is none.
 fn free_realtime_signal() -> c_int {
     let candidates = (libc::SIGRTMIN() + 3..=libc::SIGRTMAX()).rev();
-    candidates.into_iter().find(|&signal| current_action(signal).sa_sigaction == libc::SIG_DFL).unwrap_or(libc::SIGURG)
+    candidates
+        .into_iter()
+        .find(|&signal| current_action(signal).sa_sigaction == libc::SIG_DFL)
+        .unwrap_or(libc::SIGURG)
 }
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
@@ -227,7 +241,9 @@ extern "C" fn on_stop(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
 /// The arguments are those of a signal handler that runs now.
 unsafe fn leave(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool {
     // SAFETY: a record is current only while `during` borrows it on this thread.
-    let Some(record) = (unsafe { CURRENT.get().as_ref() }) else { return false };
+    let Some(record) = (unsafe { CURRENT.get().as_ref() }) else {
+        return false;
+    };
     if record.state.get() != State::Compiled {
         return false;
     }
@@ -243,7 +259,9 @@ unsafe fn leave(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bo
     // A non-canonical address comes without the address (`SI_KERNEL`).
     const SI_KERNEL: c_int = 0x80;
     let addr = (is_access && code != SI_KERNEL).then_some(addr);
-    let Some(pc) = kernel_pc(record, pc, sp, addr) else { return false };
+    let Some(pc) = kernel_pc(record, pc, sp, addr) else {
+        return false;
+    };
     let in_own_stack = addr.is_some_and(|addr| record.stack.contains(&(addr as usize)));
     let kind = match signal {
         libc::SIGSEGV | libc::SIGBUS if in_own_stack => SignalKind::NativeStack,
@@ -267,12 +285,14 @@ fn kernel_pc(record: &Record, pc: usize, sp: usize, addr: Option<u64>) -> Option
         return Some(pc);
     }
     let (base, bits) = record.arena.get();
-    if !addr.is_some_and(|addr| addr >> bits == base >> bits) {
+    if addr.is_none_or(|addr| addr >> bits != base >> bits) {
         return None;
     }
     // A helper faulted on device memory. The first word of the stack that points into the kernel is, or was, the
     // return address of a call; good enough to name a line.
-    let words = (sp.next_multiple_of(8)..record.stack.end).step_by(8).take(512);
+    let words = (sp.next_multiple_of(8)..record.stack.end)
+        .step_by(8)
+        .take(512);
     for word in words {
         // SAFETY: between the stack pointer and the end of the coroutine's stack, which is mapped.
         let value = unsafe { ptr::read_volatile(word as *const usize) };
@@ -334,7 +354,11 @@ fn set_registers(context: &mut libc::ucontext_t, registers: &corosensei::trap::T
 /// As for [`leave`].
 unsafe fn chain(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let idx = FAULT_SIGNALS.iter().position(|&known| known == signal);
-    let Some(previous) = idx.and_then(|idx| INSTALLED.get().map(|installed| &installed.previous[idx])) else { return };
+    let Some(previous) =
+        idx.and_then(|idx| INSTALLED.get().map(|installed| &installed.previous[idx]))
+    else {
+        return;
+    };
     match previous.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
             // The faulting instruction runs again and meets the default action: the process dies with this signal.
@@ -370,13 +394,21 @@ impl SignalStack {
     /// Puts the stack in place.
     pub(crate) fn install() -> SignalStack {
         let mut memory: Vec<u8> = Vec::with_capacity(Self::SIZE);
-        let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: Self::SIZE };
+        let stack = libc::stack_t {
+            ss_sp: memory.as_mut_ptr().cast(),
+            ss_flags: 0,
+            ss_size: Self::SIZE,
+        };
         let mut before = MaybeUninit::zeroed();
         // SAFETY: the memory outlives its use: the drop puts the former stack back, on the same thread, because this
         // type holds raw pointers and cannot leave the thread.
         unsafe { libc::sigaltstack(&stack, before.as_mut_ptr()) };
         // SAFETY: filled in, or zeroed if the call failed.
-        SignalStack { before: unsafe { before.assume_init() }, _memory: memory }
+        let before = unsafe { before.assume_init() };
+        SignalStack {
+            before,
+            _memory: memory,
+        }
     }
 }
 

@@ -29,7 +29,9 @@ impl FpControl {
     pub(crate) fn set(self) {
         let value = self.0 as u32;
         // SAFETY: every `FpControl` is a valid MXCSR, and code of this crate that computes floats runs with `DEFAULT`.
-        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, preserves_flags, readonly)) };
+        unsafe {
+            asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, preserves_flags, readonly))
+        };
     }
 }
 
@@ -72,7 +74,9 @@ impl FpGuard {
 
 impl Drop for FpGuard {
     fn drop(&mut self) {
-        self.0.set();
+        if FpControl::get() != self.0 {
+            self.0.set();
+        }
     }
 }
 

@@ -20,13 +20,13 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ptxjit_codegen::{CompiledKernel, CtaContext, RuntimeFns};
 
 use crate::error::LaunchError;
 use crate::fault;
-use crate::launch::{CancelToken, OutputFn, Schedule};
+use crate::launch::{OutputFn, Schedule};
 use crate::memory::Arena;
 use crate::runtime::Shared;
 use crate::sched::cta::Cta;
@@ -43,7 +43,7 @@ pub(crate) const MAX_IN_FLIGHT: usize = 2048;
 const TURNS_BETWEEN_STARTS: usize = 8;
 
 /// How often those who wait for workers of a stopped launch repeat the stop signal.
-const SIGNAL_PERIOD: Duration = Duration::from_millis(2);
+pub(crate) const SIGNAL_PERIOD: Duration = Duration::from_millis(2);
 
 /// CTAs of a random schedule are shuffled within windows of this many.
 const SHUFFLE_WINDOW: u64 = 16;
@@ -76,7 +76,7 @@ pub(crate) struct Grid {
     /// Not zero when everybody shall stop; compiled code polls it.
     stop: AtomicU32,
     state: Mutex<State>,
-    /// Signalled when a worker leaves, and when the launch ends.
+    /// Signalled when a worker leaves, and when the launch is stopped.
     changed: Condvar,
     /// CTAs that have run to their end.
     done: AtomicU64,
@@ -89,12 +89,14 @@ struct State {
     workers: Vec<libc::pthread_t>,
     /// Late workers stay out.
     closed: bool,
-    ended: bool,
 }
 
 impl Grid {
     /// The parts of a launch that `Grid` itself keeps track of.
-    #[expect(clippy::too_many_arguments, reason = "called once, by the launch, which has computed all of them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "called once, by the launch, which has computed all of them"
+    )]
     pub(crate) fn new(
         launch: &crate::launch::LaunchDesc,
         shared: Arc<Shared>,
@@ -207,7 +209,9 @@ impl Grid {
 
     /// The error that stopped the launch.
     pub(crate) fn stop_error(&self) -> LaunchError {
-        let cancelled = || LaunchError::Cancelled { kernel: self.name.clone() };
+        let cancelled = || LaunchError::Cancelled {
+            kernel: self.name.clone(),
+        };
         self.lock().error.clone().unwrap_or_else(cancelled)
     }
 
@@ -238,7 +242,9 @@ impl Grid {
         match std::panic::catch_unwind(run) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.fail(error),
-            Err(_) => self.fail(LaunchError::System("internal error: a worker panicked".into())),
+            Err(_) => self.fail(LaunchError::System(
+                "internal error: a worker panicked".into(),
+            )),
         }
         let mut state = self.lock();
         let me = fault::this_thread();
@@ -253,9 +259,7 @@ impl Grid {
     pub(crate) fn finish(&self) -> Result<(), LaunchError> {
         let mut state = self.lock();
         state.closed = true;
-        let mut state = self.wait_for_workers(state);
-        state.ended = true;
-        self.changed.notify_all();
+        let state = self.wait_for_workers(state);
         state.error.clone().map_or(Ok(()), Err)
     }
 
@@ -263,49 +267,29 @@ impl Grid {
         while !state.workers.is_empty() {
             if self.is_stopped() {
                 // The threads cannot end while they are listed, and taking them off the list needs the lock.
-                state.workers.iter().for_each(|&thread| fault::send_stop(thread));
+                state
+                    .workers
+                    .iter()
+                    .for_each(|&thread| fault::send_stop(thread));
                 let waited = self.changed.wait_timeout(state, SIGNAL_PERIOD);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             } else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
         }
         state
     }
 
-    /// Stops the launch at the deadline, or when the token says so; returns when the launch has ended.
-    pub(crate) fn watch(&self, timeout: Option<Duration>, cancel: Option<&CancelToken>) {
-        const LOOK_AT_TOKEN: Duration = Duration::from_millis(20);
-        let start = Instant::now();
-        let mut state = self.lock();
-        while !state.ended {
-            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
-            if !self.is_stopped() {
-                let kernel = self.name.clone();
-                let error = if cancel.is_some_and(CancelToken::is_cancelled) {
-                    Some(LaunchError::Cancelled { kernel })
-                } else if left == Some(Duration::ZERO) {
-                    let seconds = timeout.unwrap_or_default().as_secs_f64();
-                    Some(LaunchError::Timeout { kernel, seconds })
-                } else {
-                    None
-                };
-                if let Some(error) = error {
-                    state.error.get_or_insert(error);
-                    self.stop.store(1, Ordering::Relaxed);
-                }
-            }
-            let mut wait = left.unwrap_or(Duration::MAX);
-            if self.is_stopped() {
-                state.workers.iter().for_each(|&thread| fault::send_stop(thread));
-                wait = SIGNAL_PERIOD;
-            } else if cancel.is_some() {
-                wait = wait.min(LOOK_AT_TOKEN);
-            }
-            // Longer waits than this can overflow the clock.
-            let wait = wait.min(Duration::from_secs(3600));
-            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
-        }
+    /// Asks the workers at work to leave compiled code. They may not be able to just now: ask again.
+    pub(crate) fn signal_workers(&self) {
+        // The threads cannot end while they are listed, and taking them off the list needs the lock.
+        self.lock()
+            .workers
+            .iter()
+            .for_each(|&thread| fault::send_stop(thread));
     }
 }
 
@@ -322,7 +306,13 @@ impl Supply<'_> {
     fn new(grid: &Grid) -> Supply<'_> {
         let total = grid.n_ctas();
         let chunk_size = (total / (u64::from(grid.n_workers) * 8)).clamp(1, 64);
-        Supply { grid, chunk: 0..0, shuffled: Vec::new(), total, chunk_size }
+        Supply {
+            grid,
+            chunk: 0..0,
+            shuffled: Vec::new(),
+            total,
+            chunk_size,
+        }
     }
 
     /// The next CTA to start.
@@ -334,7 +324,8 @@ impl Supply<'_> {
             let start = self.grid.next.fetch_add(SHUFFLE_WINDOW, Ordering::Relaxed);
             self.shuffled = (start..(start + SHUFFLE_WINDOW).min(self.total)).collect();
             for last in (1..self.shuffled.len()).rev() {
-                self.shuffled.swap(last, rng.below(last as u32 + 1) as usize);
+                self.shuffled
+                    .swap(last, rng.below(last as u32 + 1) as usize);
             }
             return self.shuffled.pop();
         }
@@ -363,10 +354,20 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
         Schedule::Seed(seed) => Some(Rng::new(seed)),
         Schedule::Parallel | Schedule::Deterministic => None,
     };
-    let mut ctas = Ctas { grid, worker, idle: Vec::new(), n_in_flight: 0 };
-    let mut runner = Runner { grid, worker: means, rng };
+    let mut ctas = Ctas {
+        grid,
+        worker,
+        idle: Vec::new(),
+        n_in_flight: 0,
+        n_done: 0,
+    };
+    let mut runner = Runner {
+        grid,
+        worker: means,
+        rng,
+    };
     let mut supply = Supply::new(grid);
-    let mut aside: VecDeque<Cta> = VecDeque::new();
+    let mut aside: VecDeque<Box<Cta>> = VecDeque::new();
     loop {
         if grid.is_stopped() {
             return Err(grid.stop_error());
@@ -402,13 +403,19 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
 fn take_turns(
     runner: &mut Runner<'_>,
     ctas: &mut Ctas<'_>,
-    aside: &mut VecDeque<Cta>,
+    aside: &mut VecDeque<Box<Cta>>,
     more_to_start: bool,
 ) -> Result<(), LaunchError> {
-    let mut n_turns = if more_to_start { aside.len().min(TURNS_BETWEEN_STARTS) } else { aside.len() };
+    let mut n_turns = if more_to_start {
+        aside.len().min(TURNS_BETWEEN_STARTS)
+    } else {
+        aside.len()
+    };
     let mut any_progress = false;
     while n_turns > 0 {
-        let Some(mut cta) = aside.pop_front() else { break };
+        let Some(mut cta) = aside.pop_front() else {
+            break;
+        };
         let (outcome, progress) = runner.run(&mut cta, 1)?;
         any_progress |= progress;
         match outcome {
@@ -429,16 +436,23 @@ struct Ctas<'a> {
     grid: &'a Grid,
     worker: u32,
     /// Laid out for this launch and not in use.
-    idle: Vec<Cta>,
+    #[expect(
+        clippy::vec_box,
+        reason = "contexts are large and move between lists all the time"
+    )]
+    idle: Vec<Box<Cta>>,
     n_in_flight: usize,
+    n_done: u64,
 }
 
 impl Ctas<'_> {
     /// Starts the CTA with this linear index.
-    fn start(&mut self, idx: u64, lane_wise: bool) -> Result<Cta, LaunchError> {
+    fn start(&mut self, idx: u64, lane_wise: bool) -> Result<Box<Cta>, LaunchError> {
         let mut cta = match self.idle.pop() {
             Some(cta) => cta,
-            None if self.n_in_flight >= MAX_IN_FLIGHT => return Err(LaunchError::System("too many CTAs in flight".into())),
+            None if self.n_in_flight >= MAX_IN_FLIGHT => {
+                return Err(LaunchError::System("too many CTAs in flight".into()));
+            }
             None => {
                 let mut cta = self.grid.shared.take_cta();
                 cta.prepare(self.grid, self.worker)?;
@@ -451,15 +465,16 @@ impl Ctas<'_> {
     }
 
     /// Takes a CTA whose threads have ended.
-    fn done(&mut self, cta: Cta) {
+    fn done(&mut self, cta: Box<Cta>) {
         self.n_in_flight -= 1;
-        self.grid.done.fetch_add(1, Ordering::Relaxed);
+        self.n_done += 1;
         self.idle.push(cta);
     }
 }
 
 impl Drop for Ctas<'_> {
     fn drop(&mut self) {
+        self.grid.done.fetch_add(self.n_done, Ordering::Relaxed);
         for cta in self.idle.drain(..) {
             self.grid.shared.give_cta(cta);
         }

@@ -114,7 +114,10 @@ impl Runtime {
         let start = Instant::now();
         check(desc)?;
         if desc.kernel.gang == 0 || !desc.kernel.gang.is_power_of_two() || desc.kernel.gang > 32 {
-            return Err(LaunchError::Invalid(format!("gang width {} is not 1 to 32", desc.kernel.gang)));
+            return Err(LaunchError::Invalid(format!(
+                "gang width {} is not 1 to 32",
+                desc.kernel.gang
+            )));
         }
         let symbols = desc.module.symbols(&desc.kernel.symbols)?;
         let params = self.shared.take_params(&desc.params)?;
@@ -139,25 +142,33 @@ impl Runtime {
         let result = self.run(&grid, desc);
         self.shared.give_params(params);
         result?;
-        Ok(LaunchStats { n_ctas: grid.n_done(), n_workers: n_workers as usize, time: start.elapsed() })
+        Ok(LaunchStats {
+            n_ctas: grid.n_done(),
+            n_workers: n_workers as usize,
+            time: start.elapsed(),
+        })
     }
 
     fn workers_for(&self, desc: &LaunchDesc, n_ctas: u64) -> u32 {
         let n_workers = match desc.schedule {
-            Schedule::Parallel => desc.threads.map_or(self.shared.n_workers, |n| n.clamp(1, 1024) as u32),
+            Schedule::Parallel => desc
+                .threads
+                .map_or(self.shared.n_workers, |n| n.clamp(1, 1024) as u32),
             Schedule::Deterministic | Schedule::Seed(_) => 1,
         };
-        n_workers.min(self.shared.n_workers).min(u32::try_from(n_ctas).unwrap_or(u32::MAX))
+        n_workers
+            .min(self.shared.n_workers)
+            .min(u32::try_from(n_ctas).unwrap_or(u32::MAX))
     }
 
     /// The launching thread works too; it does not wait for pool threads that come too late to find work.
     fn run(&self, grid: &Arc<Grid>, desc: &LaunchDesc) -> Result<(), LaunchError> {
-        let watchdog = (desc.timeout.is_some() || desc.cancel.is_some()).then(|| {
-            let (grid, timeout, cancel) = (grid.clone(), desc.timeout, desc.cancel.clone());
-            let builder = std::thread::Builder::new().name("ptxjit-watchdog".into());
-            builder.spawn(move || grid.watch(timeout, cancel.as_ref()))
-        });
-        let watchdog = watchdog.transpose()?;
+        let is_watched = desc.timeout.is_some() || desc.cancel.is_some();
+        if is_watched {
+            self.shared
+                .watchdog
+                .watch(grid, desc.timeout, desc.cancel.as_ref())?;
+        }
         if let Some(pool) = &self.shared.pool {
             for worker in 1..grid.n_workers {
                 let grid = grid.clone();
@@ -166,9 +177,8 @@ impl Runtime {
         }
         grid.work(0);
         let result = grid.finish();
-        if let Some(watchdog) = watchdog {
-            // It cannot fail: it only waits.
-            let _ = watchdog.join();
+        if is_watched {
+            self.shared.watchdog.release(grid);
         }
         result
     }
@@ -176,58 +186,101 @@ impl Runtime {
 
 /// What CUDA checks before a kernel starts.
 fn check(desc: &LaunchDesc) -> Result<(), LaunchError> {
-    let invalid = |message: String| Err(LaunchError::Invalid(format!("kernel `{}`: {message}", desc.name)));
+    let invalid = |message: String| {
+        Err(LaunchError::Invalid(format!(
+            "kernel `{}`: {message}",
+            desc.name
+        )))
+    };
     let shape = |[x, y, z]: [u32; 3]| format!("({x}, {y}, {z})");
-    let over = |value: [u32; 3], limit: [u32; 3]| (0..3).any(|axis| value[axis] == 0 || value[axis] > limit[axis]);
+    let over = |value: [u32; 3], limit: [u32; 3]| {
+        (0..3).any(|axis| value[axis] == 0 || value[axis] > limit[axis])
+    };
     if over(desc.block, MAX_BLOCK) {
-        return invalid(format!("block {} is not within (1, 1, 1) and {}", shape(desc.block), shape(MAX_BLOCK)));
+        return invalid(format!(
+            "block {} is not within (1, 1, 1) and {}",
+            shape(desc.block),
+            shape(MAX_BLOCK)
+        ));
     }
     let n_threads: u32 = desc.block.iter().product();
     if n_threads > MAX_THREADS {
-        return invalid(format!("a block of {n_threads} threads is too large: the limit is {MAX_THREADS}"));
+        return invalid(format!(
+            "a block of {n_threads} threads is too large: the limit is {MAX_THREADS}"
+        ));
     }
     if over(desc.grid, MAX_GRID) {
-        return invalid(format!("grid {} is not within (1, 1, 1) and {}", shape(desc.grid), shape(MAX_GRID)));
+        return invalid(format!(
+            "grid {} is not within (1, 1, 1) and {}",
+            shape(desc.grid),
+            shape(MAX_GRID)
+        ));
     }
     if let Some(required) = desc.attrs.req_ntid
         && required != desc.block
     {
-        return invalid(format!("block {} is not {}, which `.reqntid` requires", shape(desc.block), shape(required)));
+        return invalid(format!(
+            "block {} is not {}, which `.reqntid` requires",
+            shape(desc.block),
+            shape(required)
+        ));
     }
     if let Some(limit) = desc.attrs.max_threads.filter(|&limit| n_threads > limit) {
-        return invalid(format!("a block of {n_threads} threads is too large: `.maxntid` allows {limit}"));
+        return invalid(format!(
+            "a block of {n_threads} threads is too large: `.maxntid` allows {limit}"
+        ));
     }
     if desc.params.len() as u64 != u64::from(desc.param_bytes) {
-        return invalid(format!("{} bytes of parameters given, {} needed", desc.params.len(), desc.param_bytes));
+        return invalid(format!(
+            "{} bytes of parameters given, {} needed",
+            desc.params.len(),
+            desc.param_bytes
+        ));
     }
     if u64::from(desc.param_bytes) > MAX_PARAM_BYTES {
-        return invalid(format!("{} bytes of parameters are too many: the limit is {MAX_PARAM_BYTES}", desc.param_bytes));
+        return invalid(format!(
+            "{} bytes of parameters are too many: the limit is {MAX_PARAM_BYTES}",
+            desc.param_bytes
+        ));
     }
     let shared = u64::from(desc.kernel.shared.static_size) + u64::from(desc.shared_bytes);
     if shared > u64::from(MAX_SHARED_BYTES) {
-        return invalid(format!("{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"));
+        return invalid(format!(
+            "{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"
+        ));
     }
     check_cluster(desc).or_else(invalid)?;
     let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
     if desc.cooperative && n_ctas > MAX_IN_FLIGHT as u64 {
-        return invalid(format!("a cooperative launch of {n_ctas} CTAs is too large: the limit is {MAX_IN_FLIGHT}"));
+        return invalid(format!(
+            "a cooperative launch of {n_ctas} CTAs is too large: the limit is {MAX_IN_FLIGHT}"
+        ));
     }
     Ok(())
 }
 
 fn check_cluster(desc: &LaunchDesc) -> Result<(), String> {
-    let Some(cluster) = desc.cluster.or(desc.attrs.req_cluster) else { return Ok(()) };
+    let Some(cluster) = desc.cluster.or(desc.attrs.req_cluster) else {
+        return Ok(());
+    };
     if let (Some(given), Some(required)) = (desc.cluster, desc.attrs.req_cluster)
         && given != required
     {
-        return Err(format!("cluster {given:?} is not {required:?}, which `.reqnctapercluster` requires"));
+        return Err(format!(
+            "cluster {given:?} is not {required:?}, which `.reqnctapercluster` requires"
+        ));
     }
     let size: u64 = cluster.iter().map(|&extent| u64::from(extent)).product();
     if size == 0 || size > MAX_CLUSTER {
-        return Err(format!("a cluster of {size} CTAs is not within 1 and {MAX_CLUSTER}"));
+        return Err(format!(
+            "a cluster of {size} CTAs is not within 1 and {MAX_CLUSTER}"
+        ));
     }
     if (0..3).any(|axis| !desc.grid[axis].is_multiple_of(cluster[axis])) {
-        return Err(format!("grid {:?} is no multiple of cluster {cluster:?}", desc.grid));
+        return Err(format!(
+            "grid {:?} is no multiple of cluster {cluster:?}",
+            desc.grid
+        ));
     }
     Ok(())
 }

@@ -7,25 +7,28 @@
 //! **Invariants**: a kernel reaches device memory or faults, never the host's; a fault, a deadlock or a time limit ends the
 //! launch with an error and leaves the process as it was; starting a CTA allocates nothing in the steady state.
 
-pub mod memory;
-mod module;
-mod launch;
-mod error;
-mod runtime;
-mod grid;
-mod sched;
+mod buf;
 mod builtins;
-mod view;
-mod worker;
+mod error;
 mod fault;
 mod fp;
-mod buf;
+mod grid;
+mod launch;
+pub mod memory;
+mod module;
+mod runtime;
+mod sched;
+mod view;
+mod watchdog;
+mod worker;
 
 #[cfg(test)]
 mod module_tests;
 
 pub use error::{Deadlock, LaunchError, Threads, Trap, TrapCause, WaitingGroup};
-pub use launch::{CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, OutputFn, Schedule};
+pub use launch::{
+    CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, OutputFn, Schedule,
+};
 pub use memory::{Arena, MemoryError};
 pub use module::{ModuleMemory, VarSource};
 pub use runtime::Runtime;

@@ -55,7 +55,11 @@ struct Place {
 impl ModuleMemory {
     /// No variable has a place yet.
     pub fn new(arena: Arc<Arena>, source: Box<dyn VarSource>) -> ModuleMemory {
-        ModuleMemory { arena, source, placed: Mutex::default() }
+        ModuleMemory {
+            arena,
+            source,
+            placed: Mutex::default(),
+        }
     }
 
     /// The values of a kernel's symbols; places what has no place.
@@ -71,7 +75,10 @@ impl ModuleMemory {
     /// Generic addresses of constant memory that is in use.
     pub fn const_range(&self) -> Range<u64> {
         let placed = self.lock();
-        let base = placed.consts.as_ref().map_or(self.arena.null_window(), Window::base);
+        let base = placed
+            .consts
+            .as_ref()
+            .map_or(self.arena.null_window(), Window::base);
         base..base + placed.const_end
     }
 
@@ -81,7 +88,12 @@ impl ModuleMemory {
         let place = self.place(&mut placed, var)?;
         let base = match place.space {
             Space::Const => placed.consts.as_ref().map_or(0, Window::base),
-            Space::Global | Space::Generic | Space::Shared | Space::SharedCluster | Space::Local | Space::Param => 0,
+            Space::Global
+            | Space::Generic
+            | Space::Shared
+            | Space::SharedCluster
+            | Space::Local
+            | Space::Param => 0,
         };
         Ok(base + place.addr..base + place.addr + place.size)
     }
@@ -115,7 +127,12 @@ impl ModuleMemory {
         if result.is_err() {
             // Half-made variables must not be taken for good ones later.
             for var in fresh {
-                if let Some(Place { space: Space::Global, addr, .. }) = placed.vars.remove(&var) {
+                if let Some(Place {
+                    space: Space::Global,
+                    addr,
+                    ..
+                }) = placed.vars.remove(&var)
+                {
                     // Allocated a moment ago.
                     let _ = self.arena.free(addr);
                 }
@@ -126,7 +143,12 @@ impl ModuleMemory {
     }
 
     /// Initialisers may point at each other in circles: first places, then contents.
-    fn place_all(&self, placed: &mut Placed, var: VarId, fresh: &mut Vec<VarId>) -> Result<(), LaunchError> {
+    fn place_all(
+        &self,
+        placed: &mut Placed,
+        var: VarId,
+        fresh: &mut Vec<VarId>,
+    ) -> Result<(), LaunchError> {
         let mut inits: Vec<(Place, VarInit)> = Vec::new();
         let mut todo = VecDeque::from([var]);
         while let Some(var) = todo.pop_front() {
@@ -163,12 +185,21 @@ impl ModuleMemory {
                 // Zeros are part of the meaning of a variable without initialiser.
                 let addr = self.arena.alloc_aligned(size, align.max(16))?;
                 self.arena.fill(addr, 0, size)?;
-                Ok(Place { space: var.space, addr, size })
+                Ok(Place {
+                    space: var.space,
+                    addr,
+                    size,
+                })
             }
             Space::Const => {
                 let addr = placed.const_end.next_multiple_of(align.max(4));
                 let end = addr.checked_add(size).filter(|&end| end <= CONST_CAPACITY);
-                let too_large = || LaunchError::Invalid(format!("constant memory is too large with `{}`", var.name));
+                let too_large = || {
+                    LaunchError::Invalid(format!(
+                        "constant memory is too large with `{}`",
+                        var.name
+                    ))
+                };
                 let end = end.ok_or_else(too_large)?;
                 let window = match &mut placed.consts {
                     Some(window) => window,
@@ -178,20 +209,39 @@ impl ModuleMemory {
                     window.set_len(end)?;
                 }
                 placed.const_end = end;
-                Ok(Place { space: var.space, addr, size })
+                Ok(Place {
+                    space: var.space,
+                    addr,
+                    size,
+                })
             }
             Space::Shared | Space::SharedCluster | Space::Local | Space::Param | Space::Generic => {
-                Err(LaunchError::Invalid(format!("`{}` is in no state space that a module keeps", var.name)))
+                Err(LaunchError::Invalid(format!(
+                    "`{}` is in no state space that a module keeps",
+                    var.name
+                )))
             }
         }
     }
 
     /// The initial bytes of a variable.
-    fn contents(&self, placed: &mut Placed, place: Place, init: &VarInit) -> Result<Vec<u8>, LaunchError> {
+    fn contents(
+        &self,
+        placed: &mut Placed,
+        place: Place,
+        init: &VarInit,
+    ) -> Result<Vec<u8>, LaunchError> {
         let mut bytes = init.bytes.clone();
-        let end = init.relocs.iter().map(|reloc| reloc.offset + u64::from(reloc.size)).max().unwrap_or(0);
+        let end = init
+            .relocs
+            .iter()
+            .map(|reloc| reloc.offset + u64::from(reloc.size))
+            .max()
+            .unwrap_or(0);
         if (bytes.len() as u64).max(end) > place.size {
-            return Err(LaunchError::Invalid("an initialiser is larger than its variable".into()));
+            return Err(LaunchError::Invalid(
+                "an initialiser is larger than its variable".into(),
+            ));
         }
         bytes.resize(bytes.len().max(end as usize), 0);
         for reloc in &init.relocs {
@@ -231,7 +281,13 @@ impl ModuleMemory {
         Ok(addr)
     }
 
-    fn write_at(&self, placed: &mut Placed, place: Place, offset: u64, bytes: &[u8]) -> Result<(), LaunchError> {
+    fn write_at(
+        &self,
+        placed: &mut Placed,
+        place: Place,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), LaunchError> {
         match (place.space, &mut placed.consts) {
             (Space::Const, Some(window)) => Ok(window.write(place.addr + offset, bytes)?),
             _ => Ok(self.arena.write(place.addr + offset, bytes)?),
@@ -248,13 +304,23 @@ fn check_inside(place: Place, offset: u64, len: u64) -> Result<(), LaunchError> 
     if len <= place.size && offset <= place.size - len {
         return Ok(());
     }
-    Err(LaunchError::Invalid(format!("{len} bytes at offset {offset} are not inside a variable of {} bytes", place.size)))
+    Err(LaunchError::Invalid(format!(
+        "{len} bytes at offset {offset} are not inside a variable of {} bytes",
+        place.size
+    )))
 }
 
 impl Drop for ModuleMemory {
     fn drop(&mut self) {
-        let placed = self.placed.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let globals = placed.vars.values().filter(|place| place.space == Space::Global).map(|place| place.addr);
+        let placed = self
+            .placed
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let globals = placed
+            .vars
+            .values()
+            .filter(|place| place.space == Space::Global)
+            .map(|place| place.addr);
         for addr in globals.chain(placed.functions.values().copied()) {
             // Allocated by this module; a kernel that freed it has only itself to blame.
             let _ = self.arena.free(addr);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::LaunchError;
 use crate::memory::{Arena, Window};
 use crate::sched::cta::Cta;
+use crate::watchdog::Watchdog;
 
 /// Largest parameter block of a kernel.
 pub(crate) const MAX_PARAM_BYTES: u64 = 32764;
@@ -30,8 +31,13 @@ pub(crate) struct Shared {
     pub(crate) n_workers: u32,
     /// Bytes that device `malloc` has handed out, and may.
     pub(crate) device_heap: DeviceHeap,
-    ctas: Mutex<Vec<Cta>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "contexts are large and move between lists all the time"
+    )]
+    ctas: Mutex<Vec<Box<Cta>>>,
     params: Mutex<Vec<Window>>,
+    pub(crate) watchdog: Arc<Watchdog>,
     grid_ids: AtomicU64,
 }
 
@@ -46,14 +52,18 @@ impl DeviceHeap {
     /// Asks for room.
     pub(crate) fn charge(&self, bytes: u64) -> bool {
         let take = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
     }
 
     /// Gives room back.
     pub(crate) fn refund(&self, bytes: u64) {
         // Memory of the host freed by a kernel was never charged.
         let give = |used: u64| Some(used.saturating_sub(bytes));
-        let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, give);
+        let _ = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, give);
     }
 }
 
@@ -69,20 +79,32 @@ impl Runtime {
             1 => None,
             n => {
                 let name = |idx| format!("ptxjit-{idx}");
-                let builder = rayon::ThreadPoolBuilder::new().num_threads(n - 1).thread_name(name);
-                Some(builder.build().map_err(|err| LaunchError::System(err.to_string()))?)
+                let builder = rayon::ThreadPoolBuilder::new()
+                    .num_threads(n - 1)
+                    .thread_name(name);
+                Some(
+                    builder
+                        .build()
+                        .map_err(|err| LaunchError::System(err.to_string()))?,
+                )
             }
         };
         let shared = Shared {
             arena,
             pool,
             n_workers: n_workers as u32,
-            device_heap: DeviceHeap { used: AtomicU64::new(0), limit: Runtime::DEVICE_HEAP_BYTES },
+            device_heap: DeviceHeap {
+                used: AtomicU64::new(0),
+                limit: Runtime::DEVICE_HEAP_BYTES,
+            },
             ctas: Mutex::default(),
             params: Mutex::default(),
+            watchdog: Arc::default(),
             grid_ids: AtomicU64::new(1),
         };
-        Ok(Runtime { shared: Arc::new(shared) })
+        Ok(Runtime {
+            shared: Arc::new(shared),
+        })
     }
 
     /// The device's memory.
@@ -98,7 +120,15 @@ impl Runtime {
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime").field("n_workers", &self.n_workers()).finish_non_exhaustive()
+        f.debug_struct("Runtime")
+            .field("n_workers", &self.n_workers())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.watchdog.close();
     }
 }
 
@@ -109,12 +139,14 @@ impl Shared {
     }
 
     /// A CTA context, new or used before.
-    pub(crate) fn take_cta(&self) -> Cta {
-        lock(&self.ctas).pop().unwrap_or_else(Cta::new)
+    pub(crate) fn take_cta(&self) -> Box<Cta> {
+        lock(&self.ctas)
+            .pop()
+            .unwrap_or_else(|| Box::new(Cta::new()))
     }
 
     /// Keeps a context for later.
-    pub(crate) fn give_cta(&self, mut cta: Cta) {
+    pub(crate) fn give_cta(&self, mut cta: Box<Cta>) {
         cta.trim();
         let mut ctas = lock(&self.ctas);
         if ctas.len() < self.n_workers as usize * SPARE_CTAS {

@@ -1,6 +1,9 @@
 //! Device memory as one thread sees it: the global heap, and the windows that are its own.
 
-#![expect(unsafe_code, reason = "windows are read through addresses that were checked here")]
+#![expect(
+    unsafe_code,
+    reason = "windows are read through addresses that were checked here"
+)]
 
 use std::ops::Range;
 
@@ -28,12 +31,17 @@ impl View<'_> {
             grid.consts.clone(),
             grid.params.clone(),
         ];
-        View { arena: &grid.arena, windows }
+        View {
+            arena: &grid.arena,
+            windows,
+        }
     }
 
     /// Whether the bytes lie in one of the windows.
     pub(crate) fn in_window(&self, addr: u64, size: u64) -> bool {
-        self.windows.iter().any(|window| addr >= window.start && addr <= window.end && window.end - addr >= size)
+        self.windows
+            .iter()
+            .any(|window| addr >= window.start && addr <= window.end && window.end - addr >= size)
     }
 
     /// Reads bytes by generic address, if the thread may.
@@ -67,17 +75,32 @@ pub(crate) fn describe(grid: &Grid, ctx: &CtaContext, addr: u64) -> String {
     let windows = [
         ("shared", ctx.shared_base, u64::from(ctx.total_smem_size)),
         ("local", ctx.local_base, local_len),
-        ("constant", grid.consts.start, grid.consts.end - grid.consts.start),
-        ("parameter", grid.params.start, grid.params.end - grid.params.start),
+        (
+            "constant",
+            grid.consts.start,
+            grid.consts.end - grid.consts.start,
+        ),
+        (
+            "parameter",
+            grid.params.start,
+            grid.params.end - grid.params.start,
+        ),
     ];
     /// As far as a 32-bit offset reaches.
     const REACH: i64 = 1 << 31;
-    let near = windows.into_iter().filter(|&(.., len)| len != 0).find_map(|(name, base, len)| {
-        let offset = addr.wrapping_sub(base) as i64;
-        ((-REACH)..REACH).contains(&offset).then_some((name, offset, len))
-    });
+    let near = windows
+        .into_iter()
+        .filter(|&(.., len)| len != 0)
+        .find_map(|(name, base, len)| {
+            let offset = addr.wrapping_sub(base) as i64;
+            ((-REACH)..REACH)
+                .contains(&offset)
+                .then_some((name, offset, len))
+        });
     match near {
-        Some((name, offset, len)) => format!("offset {offset} of {name} memory, which has {len} bytes"),
+        Some((name, offset, len)) => {
+            format!("offset {offset} of {name} memory, which has {len} bytes")
+        }
         None => grid.arena.describe(addr),
     }
 }

@@ -87,7 +87,11 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Prepares the calling thread to run code in `code` on memory in the arena.
-    pub(crate) fn new(code: Range<usize>, arena: (u64, u32), flush_denormals: bool) -> std::io::Result<Worker> {
+    pub(crate) fn new(
+        code: Range<usize>,
+        arena: (u64, u32),
+        flush_denormals: bool,
+    ) -> std::io::Result<Worker> {
         fault::install();
         let signals = SignalStack::install();
         let coro = match SPARE.with(|spare| spare.borrow_mut().take()) {
@@ -95,8 +99,18 @@ impl Worker {
             None => Coro::new(DefaultStack::new(STACK_SIZE)?),
         };
         coro.record.set_ranges(&code, arena.0, arena.1);
-        let fp = if flush_denormals { FpControl::FLUSH } else { FpControl::DEFAULT };
-        Ok(Worker { coro: Some(coro), fp, code, arena, _signals: signals })
+        let fp = if flush_denormals {
+            FpControl::FLUSH
+        } else {
+            FpControl::DEFAULT
+        };
+        Ok(Worker {
+            coro: Some(coro),
+            fp,
+            code,
+            arena,
+            _signals: signals,
+        })
     }
 
     /// Enters compiled code.
@@ -113,7 +127,13 @@ impl Worker {
         end_gang: u32,
     ) -> Entered {
         let coro = self.coro.as_mut().expect("put back after every entry");
-        let call = Call { enter, cta, state, first_gang, end_gang };
+        let call = Call {
+            enter,
+            cta,
+            state,
+            first_gang,
+            end_gang,
+        };
         let _fp = FpGuard::set(self.fp);
         let (body, record) = (&mut coro.body, &coro.record);
         match record.during(|| body.resume(Some(call))) {
@@ -133,7 +153,9 @@ impl Worker {
         // SAFETY: `coro` is not used or dropped after its fields are read out; the record has no drop.
         let body = unsafe { std::ptr::read(&coro.body) };
         let fresh = Coro::new(body.into_stack());
-        fresh.record.set_ranges(&self.code, self.arena.0, self.arena.1);
+        fresh
+            .record
+            .set_ranges(&self.code, self.arena.0, self.arena.1);
         self.coro = Some(fresh);
     }
 }

@@ -12,8 +12,10 @@ use std::ops::Range;
 use super::reserve::{HUGE_PAGE, PAGE};
 
 /// Block sizes of slabs; a block is aligned to the largest power of two that divides its size.
-const CLASSES: [u64; 20] =
-    [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384, 32768];
+const CLASSES: [u64; 20] = [
+    16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192,
+    16384, 32768,
+];
 
 /// Blocks up to this size always come from slabs.
 const SMALL: u64 = 2048;
@@ -111,14 +113,27 @@ impl Heap {
     /// Finds room for `size` bytes aligned to the power of two `align`. The caller commits the pages, if there are any.
     pub(crate) fn alloc(&mut self, size: u64, align: u64) -> Option<(u64, Option<Pages>)> {
         let wanted = size.max(1);
-        let limit = if self.n_big < MANY_BIG_BLOCKS { SMALL } else { CLASSES[CLASSES.len() - 1] };
-        let class = CLASSES.iter().position(|&class| class >= wanted && class.is_multiple_of(align));
+        let limit = if self.n_big < MANY_BIG_BLOCKS {
+            SMALL
+        } else {
+            CLASSES[CLASSES.len() - 1]
+        };
+        let class = CLASSES
+            .iter()
+            .position(|&class| class >= wanted && class.is_multiple_of(align));
         let placed = match class {
             Some(class) if CLASSES[class] <= limit => self.alloc_small(class),
             Some(_) | None => self.alloc_big(wanted, align),
         };
         let (addr, place, pages) = placed?;
-        self.blocks.insert(addr, Block { size, state: BlockState::Live, place });
+        self.blocks.insert(
+            addr,
+            Block {
+                size,
+                state: BlockState::Live,
+                place,
+            },
+        );
         self.live_bytes += size;
         Some((addr, pages))
     }
@@ -126,7 +141,9 @@ impl Heap {
     fn alloc_small(&mut self, class: usize) -> Option<(u64, Place, Option<Pages>)> {
         let block = CLASSES[class];
         let mut pages = None;
-        if self.classes[class].free.len() <= SMALL_QUARANTINE && self.classes[class].fresh.is_empty() {
+        if self.classes[class].free.len() <= SMALL_QUARANTINE
+            && self.classes[class].fresh.is_empty()
+        {
             let size = (self.classes[class].slab_size * 2).clamp(MIN_SLAB.max(block * 4), MAX_SLAB);
             let start = self.take_span(size + SLAB_GAP)?;
             self.classes[class].slab_size = size;
@@ -148,12 +165,24 @@ impl Heap {
         // Rounded up to 256 only, the block ends flush with its last page.
         let used = size.checked_next_multiple_of(align.max(256))?;
         let len = used.checked_next_multiple_of(PAGE)?;
-        let unit = if len >= 2 * HUGE_PAGE { HUGE_PAGE } else { PAGE }.max(align);
-        let span = len.checked_add(len.clamp(MIN_GAP, MAX_GAP))?.checked_add(unit - PAGE)?.checked_next_multiple_of(PAGE)?;
+        let unit = if len >= 2 * HUGE_PAGE {
+            HUGE_PAGE
+        } else {
+            PAGE
+        }
+        .max(align);
+        let span = len
+            .checked_add(len.clamp(MIN_GAP, MAX_GAP))?
+            .checked_add(unit - PAGE)?
+            .checked_next_multiple_of(PAGE)?;
         let start = self.take_span(span)?;
         let first = start.next_multiple_of(unit);
         self.n_big += 1;
-        let place = Place::Pages { start: first, len, span: start + span - first };
+        let place = Place::Pages {
+            start: first,
+            len,
+            span: start + span - first,
+        };
         Some((first + len - used, place, Some(Pages { start: first, len })))
     }
 
@@ -170,7 +199,11 @@ impl Heap {
             self.free_spans.insert(start + len, have - len);
         }
         // Freed blocks recorded in there are history now.
-        let stale: Vec<u64> = self.blocks.range(start..start + len).map(|(&addr, _)| addr).collect();
+        let stale: Vec<u64> = self
+            .blocks
+            .range(start..start + len)
+            .map(|(&addr, _)| addr)
+            .collect();
         for addr in stale {
             self.blocks.remove(&addr);
         }
@@ -205,8 +238,14 @@ impl Heap {
     }
 
     fn forget_oldest_big(&mut self) {
-        let Some(addr) = self.big_freed.pop_front() else { return };
-        if self.blocks.get(&addr).is_some_and(|block| block.state == BlockState::Freed) {
+        let Some(addr) = self.big_freed.pop_front() else {
+            return;
+        };
+        if self
+            .blocks
+            .get(&addr)
+            .is_some_and(|block| block.state == BlockState::Freed)
+        {
             self.blocks.remove(&addr);
         }
     }
@@ -227,12 +266,18 @@ impl Heap {
 
     /// The block that holds `addr`, or the nearest one below it.
     pub(crate) fn block_at_or_below(&self, addr: u64) -> Option<(u64, Block)> {
-        self.blocks.range(..=addr).next_back().map(|(&start, &block)| (start, block))
+        self.blocks
+            .range(..=addr)
+            .next_back()
+            .map(|(&start, &block)| (start, block))
     }
 
     /// The nearest block above `addr`.
     pub(crate) fn block_above(&self, addr: u64) -> Option<(u64, Block)> {
-        self.blocks.range(addr..).next().map(|(&start, &block)| (start, block))
+        self.blocks
+            .range(addr..)
+            .next()
+            .map(|(&start, &block)| (start, block))
     }
 
     /// Whether `len` bytes from `addr` lie in one live block.
@@ -264,12 +309,21 @@ mod tests {
             let (size, align) = (1 + i * i * 37 % 9000, 16 << (i % 5));
             let (addr, _) = heap.alloc(size, align).unwrap();
             assert!(addr.is_multiple_of(align), "{addr:#x} {align}");
-            assert!(spans.iter().all(|&(a, s)| addr >= a + s || a >= addr + size), "overlap at {addr:#x}");
+            assert!(
+                spans
+                    .iter()
+                    .all(|&(a, s)| addr >= a + s || a >= addr + size),
+                "overlap at {addr:#x}"
+            );
             spans.push((addr, size));
         }
         assert_eq!(heap.live_bytes(), spans.iter().map(|s| s.1).sum::<u64>());
         for (addr, size) in spans {
-            assert!(heap.is_live(addr, size) && !heap.is_live(addr, size + 1) && heap.is_live(addr + size - 1, 1));
+            assert!(
+                heap.is_live(addr, size)
+                    && !heap.is_live(addr, size + 1)
+                    && heap.is_live(addr + size - 1, 1)
+            );
             heap.free(addr).unwrap();
             assert!(!heap.is_live(addr, 1));
             assert!(heap.free(addr).is_err());
@@ -285,7 +339,10 @@ mod tests {
             heap.free(first).unwrap();
             let (second, _) = heap.alloc(size, 256).unwrap();
             assert_ne!(first, second);
-            assert_eq!(heap.block_at_or_below(first).unwrap().1.state, BlockState::Freed);
+            assert_eq!(
+                heap.block_at_or_below(first).unwrap().1.state,
+                BlockState::Freed
+            );
         }
     }
 

@@ -10,12 +10,15 @@
 //! * Contents are plain bytes without synchronisation of their own: a host copy that races with a kernel sees what it
 //!   sees, as on a GPU.
 
-#![expect(unsafe_code, reason = "copies reach device memory through addresses that were checked here")]
+#![expect(
+    unsafe_code,
+    reason = "copies reach device memory through addresses that were checked here"
+)]
 
-mod reserve;
 mod heap;
-mod windows;
 mod raw;
+mod reserve;
+mod windows;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -84,13 +87,19 @@ pub struct Arena {
 impl Arena {
     /// Reserves the address space; no memory is used yet.
     pub fn new() -> Result<Arc<Arena>, MemoryError> {
-        let reservation = Reservation::new().map_err(|err| MemoryError::Reserve(err.to_string()))?;
+        let reservation =
+            Reservation::new().map_err(|err| MemoryError::Reserve(err.to_string()))?;
         let (base, size) = (reservation.base(), reservation.size());
         let middle = base + size / 2;
         // The first page stays unused, so that no pointer equals the arena's base.
         let heap = RwLock::new(Heap::new(base + (1 << 20)..middle));
         let (null_window, windows) = WindowSpace::new(middle..base + size);
-        Ok(Arc::new(Arena { heap, windows: Mutex::new(windows), null_window, reservation }))
+        Ok(Arc::new(Arena {
+            heap,
+            windows: Mutex::new(windows),
+            null_window,
+            reservation,
+        }))
     }
 
     /// First address, a multiple of the size.
@@ -138,7 +147,10 @@ impl Arena {
     /// Frees what [`Arena::alloc`] returned. A kernel that still uses it faults or reads other data.
     pub fn free(&self, addr: u64) -> Result<(), MemoryError> {
         let freed = self.heap_mut().free(addr);
-        let pages = freed.map_err(|_| MemoryError::BadFree { addr, note: self.describe(addr) })?;
+        let pages = freed.map_err(|_| MemoryError::BadFree {
+            addr,
+            note: self.describe(addr),
+        })?;
         if let Some(pages) = pages {
             // If this fails the pages stay readable: a wild access goes unnoticed, nothing worse.
             let _ = self.reservation.decommit(pages.start, pages.len);
@@ -180,7 +192,11 @@ impl Arena {
         let heap = self.checked(to, len)?;
         if len != 0 && !heap.is_live(from, len) {
             drop(heap);
-            return Err(MemoryError::BadRange { addr: from, size: len, note: self.describe(from) });
+            return Err(MemoryError::BadRange {
+                addr: from,
+                size: len,
+                note: self.describe(from),
+            });
         }
         // SAFETY: as in `write`, for both ranges.
         unsafe { raw::copy(to, from, len) };
@@ -194,7 +210,11 @@ impl Arena {
             return Ok(heap);
         }
         drop(heap);
-        Err(MemoryError::BadRange { addr, size, note: self.describe(addr) })
+        Err(MemoryError::BadRange {
+            addr,
+            size,
+            note: self.describe(addr),
+        })
     }
 
     /// Size of the live allocation that starts at `addr`.
@@ -206,10 +226,12 @@ impl Arena {
     /// Exact check of an access to global memory.
     pub(crate) fn check_heap(&self, addr: u64, size: u64) -> HeapCheck {
         match self.heap().block_at_or_below(addr) {
-            Some((start, block)) if size <= block.size && addr - start <= block.size - size => match block.state {
-                BlockState::Live => HeapCheck::Ok,
-                BlockState::Freed => HeapCheck::Freed,
-            },
+            Some((start, block)) if size <= block.size && addr - start <= block.size - size => {
+                match block.state {
+                    BlockState::Live => HeapCheck::Ok,
+                    BlockState::Freed => HeapCheck::Freed,
+                }
+            }
             Some(_) | None => HeapCheck::OutOfBounds,
         }
     }
@@ -230,13 +252,29 @@ impl Arena {
         {
             let (size, offset) = (block.size, addr - start);
             return match block.state {
-                BlockState::Live => format!("byte {offset} of the {size}-byte allocation at {start:#x}"),
-                BlockState::Freed => format!("byte {offset} of the {size}-byte allocation at {start:#x}, which was freed"),
+                BlockState::Live => {
+                    format!("byte {offset} of the {size}-byte allocation at {start:#x}")
+                }
+                BlockState::Freed => format!(
+                    "byte {offset} of the {size}-byte allocation at {start:#x}, which was freed"
+                ),
             };
         }
-        let behind = below.map(|(start, block)| (addr - (start + block.size), start, block.size, "past the end"));
-        let before = above.map(|(start, block)| (start - addr, start, block.size, "before the start"));
-        match [behind, before].into_iter().flatten().min_by_key(|&(distance, ..)| distance) {
+        let behind = below.map(|(start, block)| {
+            (
+                addr - (start + block.size),
+                start,
+                block.size,
+                "past the end",
+            )
+        });
+        let before =
+            above.map(|(start, block)| (start - addr, start, block.size, "before the start"));
+        match [behind, before]
+            .into_iter()
+            .flatten()
+            .min_by_key(|&(distance, ..)| distance)
+        {
             Some((distance, start, size, side)) if distance < 1 << 40 => {
                 format!("{distance} bytes {side} of the {size}-byte allocation at {start:#x}")
             }
@@ -283,7 +321,14 @@ impl Window {
 
     fn check(&self, offset: u64, len: u64) -> io::Result<()> {
         let fits = len <= self.len() && offset <= self.len() - len;
-        if fits { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "outside the window")) }
+        if fits {
+            Ok(())
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "outside the window",
+            ))
+        }
     }
 }
 
@@ -303,7 +348,10 @@ mod tests {
             let mut back = [0; 5];
             arena.read(addr + size - 5, &mut back).unwrap();
             assert_eq!(back, [7, 7, 1, 2, 3]);
-            assert!(matches!(arena.write(addr + size - 2, &[1, 2, 3]), Err(MemoryError::BadRange { .. })));
+            assert!(matches!(
+                arena.write(addr + size - 2, &[1, 2, 3]),
+                Err(MemoryError::BadRange { .. })
+            ));
             assert!(arena.read(addr.wrapping_sub(1), &mut back).is_err());
         }
         arena.copy(big, small, 10).unwrap();
@@ -311,7 +359,13 @@ mod tests {
         arena.read(big, &mut back).unwrap();
         assert_eq!(back, [7, 7, 7, 7, 7, 7, 7, 1, 2, 3]);
         arena.free(big).unwrap();
-        assert!(arena.read(big, &mut back).unwrap_err().to_string().contains("which was freed"));
+        assert!(
+            arena
+                .read(big, &mut back)
+                .unwrap_err()
+                .to_string()
+                .contains("which was freed")
+        );
         assert!(arena.free(big).is_err() && arena.free(small + 4).is_err());
         arena.free(small).unwrap();
         assert_eq!(arena.live_bytes(), 0);
@@ -321,10 +375,20 @@ mod tests {
     fn wild_addresses_are_described() {
         let arena = Arena::new().unwrap();
         let a = arena.alloc(100 << 10, 256).unwrap();
-        assert_eq!(arena.describe(a + (100 << 10) + 4), format!("4 bytes past the end of the 102400-byte allocation at {a:#x}"));
-        assert_eq!(arena.describe(a - 8), format!("8 bytes before the start of the 102400-byte allocation at {a:#x}"));
+        assert_eq!(
+            arena.describe(a + (100 << 10) + 4),
+            format!("4 bytes past the end of the 102400-byte allocation at {a:#x}")
+        );
+        assert_eq!(
+            arena.describe(a - 8),
+            format!("8 bytes before the start of the 102400-byte allocation at {a:#x}")
+        );
         assert!(arena.describe(8).contains("null"));
-        assert!(arena.describe(arena.base() - 8).contains("not an address of device memory"));
+        assert!(
+            arena
+                .describe(arena.base() - 8)
+                .contains("not an address of device memory")
+        );
     }
 
     #[test]

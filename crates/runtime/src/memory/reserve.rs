@@ -4,7 +4,10 @@
 //! It starts out unmapped for access; [`Reservation::commit`] makes pages readable and writable, zeroed;
 //! [`Reservation::decommit`] drops their contents and forbids access again.
 
-#![expect(unsafe_code, reason = "address space is reserved and protected through libc")]
+#![expect(
+    unsafe_code,
+    reason = "address space is reserved and protected through libc"
+)]
 
 use std::io;
 use std::ptr;
@@ -68,16 +71,30 @@ impl Reservation {
     }
 
     fn assert_inside(&self, addr: u64, len: u64) {
-        let inside = addr >= self.base && len <= self.size() && addr - self.base <= self.size() - len;
-        assert!(inside && addr.is_multiple_of(PAGE) && len.is_multiple_of(PAGE), "pages of the reservation");
+        let inside =
+            addr >= self.base && len <= self.size() && addr - self.base <= self.size() - len;
+        assert!(
+            inside && addr.is_multiple_of(PAGE) && len.is_multiple_of(PAGE),
+            "pages of the reservation"
+        );
     }
 
     /// Makes pages readable and writable.
     pub(crate) fn commit(&self, addr: u64, len: u64) -> io::Result<()> {
         self.assert_inside(addr, len);
         // SAFETY: the pages belong to this reservation, which holds no Rust objects.
-        let rc = unsafe { libc::mprotect(addr as *mut libc::c_void, len as usize, libc::PROT_READ | libc::PROT_WRITE) };
-        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let rc = unsafe {
+            libc::mprotect(
+                addr as *mut libc::c_void,
+                len as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 
     /// Asks for huge pages in a committed range; without effect where the system has none.
@@ -101,8 +118,13 @@ impl Reservation {
     pub(crate) fn protect(&self, addr: u64, len: u64) -> io::Result<()> {
         self.assert_inside(addr, len);
         // SAFETY: as in `commit`.
-        let rc = unsafe { libc::mprotect(addr as *mut libc::c_void, len as usize, libc::PROT_NONE) };
-        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let rc =
+            unsafe { libc::mprotect(addr as *mut libc::c_void, len as usize, libc::PROT_NONE) };
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 }
 
@@ -119,5 +141,9 @@ fn map_none(addr: *mut libc::c_void, len: u64, extra: libc::c_int) -> io::Result
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
     // SAFETY: either the system picks the place, or the caller owns the pages it asks to replace.
     let mapped = unsafe { libc::mmap(addr, len, libc::PROT_NONE, flags, -1, 0) };
-    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped as u64) }
+    if mapped == libc::MAP_FAILED {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(mapped as u64)
+    }
 }

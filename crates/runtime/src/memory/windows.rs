@@ -25,7 +25,13 @@ impl WindowSpace {
     /// A space over `range`, and the address of a window that stays empty.
     pub(super) fn new(range: Range<u64>) -> (u64, WindowSpace) {
         let null = range.start + GUARD;
-        (null, WindowSpace { fresh: null..range.end, free: BTreeMap::new() })
+        (
+            null,
+            WindowSpace {
+                fresh: null..range.end,
+                free: BTreeMap::new(),
+            },
+        )
     }
 
     /// A place for `capacity` bytes, a power of two.
@@ -62,8 +68,18 @@ impl Window {
     pub(crate) fn new(arena: &Arc<Arena>, capacity: u64) -> io::Result<Window> {
         let capacity = capacity.next_power_of_two().max(PAGE);
         let place = lock(&arena.windows).take(capacity);
-        let base = place.ok_or_else(|| io::Error::new(io::ErrorKind::OutOfMemory, "no address space left for windows"))?;
-        Ok(Window { arena: arena.clone(), base, capacity, len: 0 })
+        let base = place.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "no address space left for windows",
+            )
+        })?;
+        Ok(Window {
+            arena: arena.clone(),
+            base,
+            capacity,
+            len: 0,
+        })
     }
 
     /// Makes exactly the first `len` bytes (rounded up to pages) accessible, keeping the contents.
@@ -71,9 +87,13 @@ impl Window {
         let len = len.next_multiple_of(PAGE);
         assert!(len <= self.capacity, "windows grow up to their capacity");
         if len > self.len {
-            self.arena.reservation.commit(self.base + self.len, len - self.len)?;
+            self.arena
+                .reservation
+                .commit(self.base + self.len, len - self.len)?;
         } else if len < self.len {
-            self.arena.reservation.protect(self.base + len, self.len - len)?;
+            self.arena
+                .reservation
+                .protect(self.base + len, self.len - len)?;
         }
         self.len = len;
         Ok(())
@@ -102,7 +122,13 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        if self.len == 0 || self.arena.reservation.decommit(self.base, self.capacity).is_ok() {
+        if self.len == 0
+            || self
+                .arena
+                .reservation
+                .decommit(self.base, self.capacity)
+                .is_ok()
+        {
             lock(&self.arena.windows).give_back(self.base, self.capacity);
         }
     }

@@ -31,7 +31,12 @@ pub(crate) struct Barrier {
 
 impl Default for Barrier {
     fn default() -> Barrier {
-        Barrier { waiting: [0; MAX_WARPS], arrived: [0; MAX_WARPS], count: 0, idle: true }
+        Barrier {
+            waiting: [0; MAX_WARPS],
+            arrived: [0; MAX_WARPS],
+            count: 0,
+            idle: true,
+        }
     }
 }
 
@@ -45,7 +50,9 @@ impl Barrier {
         }
         match op {
             BarrierOp::Arrive => self.arrived[warp] |= lanes,
-            BarrierOp::Sync | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => self.waiting[warp] |= lanes,
+            BarrierOp::Sync | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
+                self.waiting[warp] |= lanes
+            }
         }
     }
 
@@ -71,7 +78,10 @@ impl Barrier {
         if n_whole < needed.max(1) {
             return None;
         }
-        let going: Vec<usize> = (0..live.len()).filter(|&warp| whole(warp)).take(needed).collect();
+        let going: Vec<usize> = (0..live.len())
+            .filter(|&warp| whole(warp))
+            .take(needed)
+            .collect();
         Some(self.release(&going, live.len()))
     }
 
@@ -88,8 +98,14 @@ impl Barrier {
 
     /// Number of threads that the barrier waits for, and that have arrived, for reports.
     pub(crate) fn progress(&self, live: &[u32]) -> (u32, u32) {
-        let here: u32 = (0..live.len()).map(|warp| (self.waiting[warp] | self.arrived[warp]).count_ones()).sum();
-        let expected = if self.count == 0 { live.iter().map(|lanes| lanes.count_ones()).sum() } else { self.count };
+        let here: u32 = (0..live.len())
+            .map(|warp| (self.waiting[warp] | self.arrived[warp]).count_ones())
+            .sum();
+        let expected = if self.count == 0 {
+            live.iter().map(|lanes| lanes.count_ones()).sum()
+        } else {
+            self.count
+        };
         (expected, here)
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Cta {
     pub(super) layout: SlotLayout,
     pub(super) n_threads: u32,
     pub(super) n_gangs: u32,
+    /// `masks` hold all threads.
+    pub(super) masks_are_full: bool,
     /// Lanes that had ended when `masks` was last made.
     pub(super) n_exited: u32,
     pub(super) phase: Phase,
@@ -82,6 +84,7 @@ impl Cta {
             layout: SlotLayout { frame: 0, gang: 1 },
             n_threads: 0,
             n_gangs: 0,
+            masks_are_full: false,
             n_exited: 0,
             phase: Phase::Together(0),
             lanes: Box::default(),
@@ -93,9 +96,14 @@ impl Cta {
         let kernel = &*grid.kernel;
         self.n_threads = grid.n_threads();
         self.n_gangs = self.n_threads.div_ceil(kernel.gang);
-        self.layout = SlotLayout { frame: kernel.frame_size, gang: kernel.gang };
-        self.slots.reserve(kernel.frame_size as usize * self.n_gangs as usize);
+        self.layout = SlotLayout {
+            frame: kernel.frame_size,
+            gang: kernel.gang,
+        };
+        self.slots
+            .reserve(kernel.frame_size as usize * self.n_gangs as usize);
         self.masks.reserve(self.n_gangs as usize);
+        self.masks_are_full = false;
         if self.shape != grid.block {
             self.set_shape(grid.block);
         }
@@ -108,12 +116,14 @@ impl Cta {
         // A context used before may be of a launch with other clusters.
         (ctx.cluster_ctaid, ctx.cluster_ctarank) = ([0; 3], 0);
         grid.fill_context(ctx);
-        (ctx.shared_base, ctx.local_base, ctx.local_stride) = (shared_base, local_base, local_stride);
+        (ctx.shared_base, ctx.local_base, ctx.local_stride) =
+            (shared_base, local_base, local_stride);
         ctx.stack_top = self.stack_top.ptr();
         ctx.slots = self.slots.ptr();
         ctx.lane_states = self.lane_states.ptr();
         ctx.masks = self.masks.ptr();
-        [ctx.tid_x, ctx.tid_y, ctx.tid_z] = [0, 1, 2].map(|axis: usize| self.tid[axis].ptr().cast_const());
+        [ctx.tid_x, ctx.tid_y, ctx.tid_z] =
+            [0, 1, 2].map(|axis: usize| self.tid[axis].ptr().cast_const());
         ctx.junk = self.junk.ptr();
         ctx.smid = worker;
         Ok(())
@@ -172,8 +182,13 @@ impl Cta {
             self.phase = Phase::LaneWise;
         } else {
             let (n, gang) = (self.n_threads, self.layout.gang);
-            for (idx, mask) in self.masks.slice_mut()[..self.n_gangs as usize].iter_mut().enumerate() {
-                *mask = low_bits((n - idx as u32 * gang).min(gang));
+            if !std::mem::replace(&mut self.masks_are_full, true) {
+                for (idx, mask) in self.masks.slice_mut()[..self.n_gangs as usize]
+                    .iter_mut()
+                    .enumerate()
+                {
+                    *mask = low_bits((n - idx as u32 * gang).min(gang));
+                }
             }
             self.phase = Phase::Together(0);
         }
@@ -201,14 +216,22 @@ impl Cta {
 
     /// Gives back memory that only some launches need.
     pub(crate) fn trim(&mut self) {
-        if self.local.as_ref().is_some_and(|window| window.len() > LOCAL_KEPT) {
+        if self
+            .local
+            .as_ref()
+            .is_some_and(|window| window.len() > LOCAL_KEPT)
+        {
             self.local = None;
         }
     }
 }
 
 /// The window if it is in this arena and large enough, else a new one in its place.
-fn in_arena<'a>(slot: &'a mut Option<Window>, arena: &Arc<Arena>, bytes: u64) -> std::io::Result<&'a mut Window> {
+fn in_arena<'a>(
+    slot: &'a mut Option<Window>,
+    arena: &Arc<Arena>,
+    bytes: u64,
+) -> std::io::Result<&'a mut Window> {
     let fits = |window: &Window| window.capacity() >= bytes && Arc::ptr_eq(window.arena(), arena);
     if !slot.as_ref().is_some_and(fits) {
         *slot = None;
@@ -222,7 +245,11 @@ fn local_stride(fixed: u64, uses_stack: bool) -> u64 {
     let bytes = fixed + if uses_stack { STACK_BYTES } else { 0 };
     let stride = bytes.next_multiple_of(64);
     // At a multiple of the page size all threads' variables would compete for the same few cache sets.
-    if stride >= PAGE && (stride / 64).is_multiple_of(2) { stride + 64 } else { stride }
+    if stride >= PAGE && (stride / 64).is_multiple_of(2) {
+        stride + 64
+    } else {
+        stride
+    }
 }
 
 /// `%tid` of the thread with this linear index.

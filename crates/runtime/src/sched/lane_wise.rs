@@ -33,7 +33,10 @@ impl Runner<'_> {
     /// Enters every lane that is ready now once, and sees what that lets happen.
     pub(super) fn round(&mut self, cta: &mut Cta) -> Result<Progress, LaunchError> {
         let mut pending = cta.lanes.ready;
-        for (warp, yielded) in std::mem::take(&mut cta.lanes.yielded).into_iter().enumerate() {
+        for (warp, yielded) in std::mem::take(&mut cta.lanes.yielded)
+            .into_iter()
+            .enumerate()
+        {
             pending[warp] |= yielded;
         }
         cta.lanes.ready = pending;
@@ -56,10 +59,18 @@ impl Runner<'_> {
             self.settle(cta, &entered);
         }
         let n_warps = cta.lanes.n_warps;
-        if (0..n_warps).filter(|&warp| self.meet_unsynchronised(cta, warp)).count() > 0 {
+        if (0..n_warps)
+            .filter(|&warp| self.meet_unsynchronised(cta, warp))
+            .count()
+            > 0
+        {
             progress = Progress::Some;
         }
-        Ok(if cta.lanes.is_done() { Progress::Done } else { progress })
+        Ok(if cta.lanes.is_done() {
+            Progress::Done
+        } else {
+            progress
+        })
     }
 
     /// No lane can be entered: the CTA is done, or lanes wait that nobody will ever wake.
@@ -68,7 +79,11 @@ impl Runner<'_> {
             return Ok(Progress::Done);
         }
         let n_warps = cta.lanes.n_warps;
-        if (0..n_warps).filter(|&warp| self.meet_unsynchronised(cta, warp)).count() > 0 {
+        if (0..n_warps)
+            .filter(|&warp| self.meet_unsynchronised(cta, warp))
+            .count()
+            > 0
+        {
             return Ok(Progress::Some);
         }
         Err(report::deadlock(self.grid, cta))
@@ -80,8 +95,13 @@ impl Runner<'_> {
             return false;
         }
         let states = &cta.lane_states.slice()[..cta.n_threads as usize];
-        let mut waiting = states.iter().filter(|&&state| state != LaneState::EXITED).map(|&state| point_number(state));
-        let Some(state) = waiting.next() else { return false };
+        let mut waiting = states
+            .iter()
+            .filter(|&&state| state != LaneState::EXITED)
+            .map(|&state| point_number(state));
+        let Some(state) = waiting.next() else {
+            return false;
+        };
         if waiting.any(|other| other != state) {
             return false;
         }
@@ -96,7 +116,11 @@ impl Runner<'_> {
     }
 
     /// Enters a group of the pending lanes and returns it.
-    fn enter_group(&mut self, cta: &mut Cta, pending: &WarpMasks) -> Result<WarpMasks, LaunchError> {
+    fn enter_group(
+        &mut self,
+        cta: &mut Cta,
+        pending: &WarpMasks,
+    ) -> Result<WarpMasks, LaunchError> {
         let (state, only_gang) = self.choose(cta, pending);
         let mut group = [0; MAX_WARPS];
         let uniforms = &self.grid.kernel.resume_points[state].uniforms;
@@ -128,10 +152,17 @@ impl Runner<'_> {
         let states = cta.lane_states.slice();
         if let Some(rng) = &mut self.rng {
             let n = pending.iter().map(|lanes| lanes.count_ones()).sum();
-            let thread = threads(pending).nth(rng.below(n) as usize).expect("the number is below the count");
-            return (point_number(states[thread as usize]), Some(thread / cta.layout.gang));
+            let thread = threads(pending)
+                .nth(rng.below(n) as usize)
+                .expect("the number is below the count");
+            return (
+                point_number(states[thread as usize]),
+                Some(thread / cta.layout.gang),
+            );
         }
-        let state = threads(pending).map(|thread| point_number(states[thread as usize])).min();
+        let state = threads(pending)
+            .map(|thread| point_number(states[thread as usize]))
+            .min();
         (state.expect("there are pending lanes"), None)
     }
 
@@ -158,7 +189,13 @@ impl Runner<'_> {
         Ok(progress)
     }
 
-    fn arrive(&self, cta: &mut Cta, op: BarrierOp, point: &ResumePoint, thread: u32) -> Result<(), LaunchError> {
+    fn arrive(
+        &self,
+        cta: &mut Cta,
+        op: BarrierOp,
+        point: &ResumePoint,
+        thread: u32,
+    ) -> Result<(), LaunchError> {
         let (id, count, _) = barrier_operands(op, point);
         let read = |operand| cta.layout.read(cta.slots.slice(), thread, operand);
         let (id, count) = (read(id), read(count) as u32);
@@ -192,7 +229,9 @@ impl Runner<'_> {
         let n_warps = cta.lanes.n_warps;
         loop {
             let Lanes { barriers, live, .. } = &mut *cta.lanes;
-            let Some(released) = barriers[id].complete(&live[..n_warps]) else { break };
+            let Some(released) = barriers[id].complete(&live[..n_warps]) else {
+                break;
+            };
             self.reduce(cta, &released);
             for (ready, released) in cta.lanes.ready.iter_mut().zip(released) {
                 *ready |= released;
@@ -206,9 +245,14 @@ impl Runner<'_> {
     /// Gives lanes that leave a barrier the results of its reduction, if it is one.
     fn reduce(&self, cta: &mut Cta, released: &WarpMasks) {
         let points = &self.grid.kernel.resume_points;
-        let point_of = |cta: &Cta, thread: u32| &points[point_number(cta.lane_states.slice()[thread as usize])];
+        let point_of = |cta: &Cta, thread: u32| {
+            &points[point_number(cta.lane_states.slice()[thread as usize])]
+        };
         let pred = |cta: &Cta, thread: u32| match point_of(cta, thread) {
-            point @ ResumePoint { kind: ResumeKind::Barrier { op, .. }, .. } => {
+            point @ ResumePoint {
+                kind: ResumeKind::Barrier { op, .. },
+                ..
+            } => {
                 let operand = barrier_operands(*op, point).2?;
                 Some(cta.layout.read(cta.slots.slice(), thread, operand) & 1)
             }
@@ -222,16 +266,29 @@ impl Runner<'_> {
         for thread in threads(released) {
             let point = point_of(cta, thread);
             let value = match point.kind {
-                ResumeKind::Barrier { op: BarrierOp::RedPopc, .. } => popc,
-                ResumeKind::Barrier { op: BarrierOp::RedAnd, .. } => u64::from(popc == count),
-                ResumeKind::Barrier { op: BarrierOp::RedOr, .. } => u64::from(popc != 0),
-                ResumeKind::Barrier { op: BarrierOp::Sync | BarrierOp::Arrive, .. }
+                ResumeKind::Barrier {
+                    op: BarrierOp::RedPopc,
+                    ..
+                } => popc,
+                ResumeKind::Barrier {
+                    op: BarrierOp::RedAnd,
+                    ..
+                } => u64::from(popc == count),
+                ResumeKind::Barrier {
+                    op: BarrierOp::RedOr,
+                    ..
+                } => u64::from(popc != 0),
+                ResumeKind::Barrier {
+                    op: BarrierOp::Sync | BarrierOp::Arrive,
+                    ..
+                }
                 | ResumeKind::Ready
                 | ResumeKind::Yield
                 | ResumeKind::Warp { .. } => continue,
             };
             if let Some(&(offset, ty)) = point.results.first() {
-                cta.layout.write(cta.slots.slice_mut(), thread, offset, ty, value);
+                cta.layout
+                    .write(cta.slots.slice_mut(), thread, offset, ty, value);
             }
         }
     }
@@ -248,19 +305,30 @@ impl Runner<'_> {
     /// All live lanes wait at one warp operation: completes it if every warp's lanes are what it waits for.
     pub(super) fn warps_together(&self, cta: &mut Cta, point: u32) -> bool {
         let point = &self.grid.kernel.resume_points[point as usize];
-        let ResumeKind::Warp { op, sync, ty } = point.kind else { return false };
+        let ResumeKind::Warp { op, sync, ty } = point.kind else {
+            return false;
+        };
         let live = live_lanes(cta);
         let complete = |warp: usize| {
-            let Some(members) = point.operands.last().copied().filter(|_| sync) else { return true };
+            let Some(members) = point.operands.last().copied().filter(|_| sync) else {
+                return true;
+            };
             let mask = |lane| member_mask(cta, warp as u32 * 32 + lane, members);
             let first = mask(live[warp].trailing_zeros());
-            live[warp] & !first == 0 && (matches!(members, Operand::Const(_)) || lanes(live[warp]).all(|l| mask(l) == first))
+            live[warp] & !first == 0
+                && (matches!(members, Operand::Const(_))
+                    || lanes(live[warp]).all(|l| mask(l) == first))
         };
         let n_warps = cta.n_threads.div_ceil(32) as usize;
         if !(0..n_warps).all(|warp| live[warp] == 0 || complete(warp)) {
             return false;
         }
-        for (warp, &group) in live.iter().enumerate().take(n_warps) {
+        for (warp, &group) in live
+            .iter()
+            .enumerate()
+            .take(n_warps)
+            .filter(|&(_, &group)| group != 0)
+        {
             self.exchange(cta, warp, group, op, ty);
         }
         true
@@ -276,7 +344,9 @@ impl Runner<'_> {
                 continue;
             };
             let same = |&lane: &u32| self.meeting(cta, warp, lane) == Some(meeting);
-            let group = lanes(rest).filter(same).fold(0, |group, lane| group | 1 << lane);
+            let group = lanes(rest)
+                .filter(same)
+                .fold(0, |group, lane| group | 1 << lane);
             rest &= !group;
             if meeting.members & cta.lanes.live[warp] & !group == 0 {
                 self.exchange(cta, warp, group, meeting.op, meeting.ty);
@@ -289,13 +359,17 @@ impl Runner<'_> {
     /// The meeting that a waiting lane is in, if its operation is a `.sync` one.
     fn meeting(&self, cta: &Cta, warp: usize, lane: u32) -> Option<Meeting> {
         let thread = warp as u32 * 32 + lane;
-        let point = &self.grid.kernel.resume_points[point_number(cta.lane_states.slice()[thread as usize])];
+        let point =
+            &self.grid.kernel.resume_points[point_number(cta.lane_states.slice()[thread as usize])];
         match point.kind {
             ResumeKind::Warp { op, sync: true, ty } => {
                 let members = member_mask(cta, thread, *point.operands.last()?);
                 Some(Meeting { op, ty, members })
             }
-            ResumeKind::Warp { sync: false, .. } | ResumeKind::Ready | ResumeKind::Yield | ResumeKind::Barrier { .. } => None,
+            ResumeKind::Warp { sync: false, .. }
+            | ResumeKind::Ready
+            | ResumeKind::Yield
+            | ResumeKind::Barrier { .. } => None,
         }
     }
 
@@ -308,10 +382,19 @@ impl Runner<'_> {
         }
         let states = cta.lane_states.slice();
         let state = |lane: u32| point_number(states[warp * WARP + lane as usize]);
-        let waiting = || lanes(cta.lanes.in_warp_op[warp]).filter(|&lane| self.meeting(cta, warp, lane).is_none());
-        let Some(number) = waiting().map(state).min() else { return false };
-        let group = waiting().filter(|&lane| state(lane) == number).fold(0, |group, lane| group | 1 << lane);
-        let ResumeKind::Warp { op, ty, .. } = self.grid.kernel.resume_points[number].kind else { return false };
+        let waiting = || {
+            lanes(cta.lanes.in_warp_op[warp])
+                .filter(|&lane| self.meeting(cta, warp, lane).is_none())
+        };
+        let Some(number) = waiting().map(state).min() else {
+            return false;
+        };
+        let group = waiting()
+            .filter(|&lane| state(lane) == number)
+            .fold(0, |group, lane| group | 1 << lane);
+        let ResumeKind::Warp { op, ty, .. } = self.grid.kernel.resume_points[number].kind else {
+            return false;
+        };
         self.exchange(cta, warp, group, op, ty);
         cta.lanes.in_warp_op[warp] &= !group;
         cta.lanes.ready[warp] |= group;
@@ -321,20 +404,40 @@ impl Runner<'_> {
     /// Computes a warp operation for the lanes of `group`, each with the slots of its own resume point.
     fn exchange(&self, cta: &mut Cta, warp: usize, group: u32, op: WarpOp, ty: Type) {
         let points = &self.grid.kernel.resume_points;
-        let n_args = op.n_args();
-        let mut args = [[0; WARP]; 3];
         let thread = |lane: u32| warp as u32 * 32 + lane;
-        let point_of = |cta: &Cta, lane| &points[point_number(cta.lane_states.slice()[thread(lane) as usize])];
+        let point_of =
+            |cta: &Cta, lane| point_number(cta.lane_states.slice()[thread(lane) as usize]);
+        let mut args = [[0; WARP]; 3];
+        let args = &mut args[..op.n_args()];
+        let first = point_of(cta, group.trailing_zeros() % 32);
+        if lanes(group).all(|lane| point_of(cta, lane) == first) {
+            let point = &points[first];
+            for (arg, &operand) in args.iter_mut().zip(&point.operands) {
+                *arg = cta.layout.gather(cta.slots.slice(), warp, operand);
+            }
+            let results = warp::compute(op, ty, group, args);
+            for (values, &result) in results.iter().zip(&point.results) {
+                cta.layout
+                    .scatter(cta.slots.slice_mut(), warp, group, result, values);
+            }
+            return;
+        }
         for lane in lanes(group) {
-            let operands = point_of(cta, lane).operands.iter().take(n_args);
-            for (arg, &operand) in args.iter_mut().zip(operands) {
+            for (arg, &operand) in args.iter_mut().zip(&points[point_of(cta, lane)].operands) {
                 arg[lane as usize] = cta.layout.read(cta.slots.slice(), thread(lane), operand);
             }
         }
-        let results = warp::compute(op, ty, group, &args[..n_args]);
+        let results = warp::compute(op, ty, group, args);
         for lane in lanes(group) {
-            for (values, &(offset, ty)) in results.iter().zip(&point_of(cta, lane).results) {
-                cta.layout.write(cta.slots.slice_mut(), thread(lane), offset, ty, values[lane as usize]);
+            for (values, &(offset, ty)) in results.iter().zip(&points[point_of(cta, lane)].results)
+            {
+                cta.layout.write(
+                    cta.slots.slice_mut(),
+                    thread(lane),
+                    offset,
+                    ty,
+                    values[lane as usize],
+                );
             }
         }
     }
@@ -346,17 +449,24 @@ fn member_mask(cta: &Cta, thread: u32, operand: Operand) -> u32 {
 
 /// The threads in a set, ascending.
 pub(super) fn threads(set: &WarpMasks) -> impl Iterator<Item = u32> {
-    set.iter().enumerate().flat_map(|(warp, &mask)| lanes(mask).map(move |lane| warp as u32 * 32 + lane))
+    set.iter()
+        .enumerate()
+        .flat_map(|(warp, &mask)| lanes(mask).map(move |lane| warp as u32 * 32 + lane))
 }
 
 /// A gang's warp, the position of its first lane there, and a mask of its width.
 fn gang_lanes(cta: &Cta, gang: u32) -> (usize, u32, u32) {
     let first = gang * cta.layout.gang;
-    ((first / 32) as usize, first % 32, super::cta::low_bits(cta.layout.gang))
+    (
+        (first / 32) as usize,
+        first % 32,
+        super::cta::low_bits(cta.layout.gang),
+    )
 }
 
 /// Makes the gangs' masks hold a set of lanes; returns the range of gangs that have any.
 fn set_masks(cta: &mut Cta, set: &WarpMasks) -> (u32, u32) {
+    cta.masks_are_full = false;
     let (mut first, mut end) = (cta.n_gangs, 0);
     for gang in 0..cta.n_gangs {
         let (warp, shift, full) = gang_lanes(cta, gang);

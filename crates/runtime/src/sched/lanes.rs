@@ -36,7 +36,8 @@ impl Lanes {
         for (warp, live) in self.live.iter_mut().enumerate().take(self.n_warps) {
             *live = low_bits(n_threads - warp as u32 * 32);
         }
-        (self.ready, self.yielded, self.in_warp_op) = ([0; MAX_WARPS], [0; MAX_WARPS], [0; MAX_WARPS]);
+        (self.ready, self.yielded, self.in_warp_op) =
+            ([0; MAX_WARPS], [0; MAX_WARPS], [0; MAX_WARPS]);
         for id in 0..N_BARRIERS {
             if self.active_barriers >> id & 1 != 0 {
                 self.barriers[id] = Barrier::default();
@@ -47,7 +48,8 @@ impl Lanes {
 
     /// Whether every live lane is ready and nothing else is going on.
     pub(crate) fn all_ready(&self) -> bool {
-        self.active_barriers == 0 && (0..self.n_warps).all(|warp| self.ready[warp] == self.live[warp])
+        self.active_barriers == 0
+            && (0..self.n_warps).all(|warp| self.ready[warp] == self.live[warp])
     }
 
     /// Whether all lanes have ended.

@@ -62,7 +62,7 @@ impl Rng {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((z ^ (z >> 31)) >> 32) * u64::from(n) >> 32) as u32
+        ((((z ^ (z >> 31)) >> 32) * u64::from(n)) >> 32) as u32
     }
 }
 
@@ -76,7 +76,11 @@ pub(crate) struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs a started CTA until it is done or has only yielded for `patience` rounds on end; says whether any lane got further.
-    pub(crate) fn run(&mut self, cta: &mut Cta, patience: u32) -> Result<(Outcome, bool), LaunchError> {
+    pub(crate) fn run(
+        &mut self,
+        cta: &mut Cta,
+        patience: u32,
+    ) -> Result<(Outcome, bool), LaunchError> {
         let (mut idle_rounds, mut any_progress) = (0, false);
         loop {
             let progress = match cta.phase {
@@ -98,13 +102,22 @@ impl Runner<'_> {
 
     /// Enters the gangs in the range whose masks are not zero.
     #[expect(unsafe_code, reason = "enters compiled code")]
-    fn enter(&mut self, cta: &mut Cta, state: u32, first_gang: u32, end_gang: u32) -> Result<(), LaunchError> {
+    fn enter(
+        &mut self,
+        cta: &mut Cta,
+        state: u32,
+        first_gang: u32,
+        end_gang: u32,
+    ) -> Result<(), LaunchError> {
         if self.grid.is_stopped() {
             return Err(self.grid.stop_error());
         }
         let ctx = cta.ctx_ptr();
         // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into its buffers is held here.
-        match unsafe { self.worker.enter(self.grid.kernel.enter, ctx, state, first_gang, end_gang) } {
+        match unsafe {
+            self.worker
+                .enter(self.grid.kernel.enter, ctx, state, first_gang, end_gang)
+        } {
             Entered::Ok => Ok(()),
             Entered::Stopped => Err(report::stopped(self.grid, cta)),
             Entered::Signal(signal) => Err(report::signal(self.grid, cta, signal)),
@@ -135,7 +148,10 @@ fn barrier_operands(op: BarrierOp, point: &ResumePoint) -> (Operand, Operand, Op
         BarrierOp::Sync | BarrierOp::Arrive => (point.operands.get(1), None),
         BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
             let pred = point.operands.last().copied();
-            (point.operands.get(1).filter(|_| point.operands.len() > 2), pred)
+            (
+                point.operands.get(1).filter(|_| point.operands.len() > 2),
+                pred,
+            )
         }
     };
     (id, count.copied().unwrap_or(Operand::Const(0)), pred)
@@ -160,7 +176,10 @@ pub(crate) enum Shortcut {
 
 /// Finds the shortcut for each resume point of a kernel, for CTAs of `n_warps` warps.
 pub(crate) fn shortcuts(points: &[ResumePoint], n_warps: u32) -> Vec<Shortcut> {
-    points.iter().map(|point| shortcut(point, n_warps)).collect()
+    points
+        .iter()
+        .map(|point| shortcut(point, n_warps))
+        .collect()
 }
 
 fn shortcut(point: &ResumePoint, n_warps: u32) -> Shortcut {
@@ -168,14 +187,21 @@ fn shortcut(point: &ResumePoint, n_warps: u32) -> Shortcut {
         ResumeKind::Ready => return Shortcut::Go,
         ResumeKind::Yield => return Shortcut::Yield,
         ResumeKind::Warp { .. } => return Shortcut::Warp,
-        ResumeKind::Barrier { op: BarrierOp::Arrive, .. } => return Shortcut::None,
+        ResumeKind::Barrier {
+            op: BarrierOp::Arrive,
+            ..
+        } => return Shortcut::None,
         ResumeKind::Barrier { op, .. } => op,
     };
     match barrier_operands(op, point) {
         (Operand::Const(0..16), Operand::Const(0), _) => Shortcut::Barrier,
-        (Operand::Const(0..16), Operand::Const(count), _) if count.div_ceil(32) == u64::from(n_warps) => {
+        (Operand::Const(0..16), Operand::Const(count), _)
+            if count.div_ceil(32) == u64::from(n_warps) =>
+        {
             Shortcut::CountedBarrier
         }
-        (Operand::Const(_) | Operand::Slot { .. }, Operand::Const(_) | Operand::Slot { .. }, _) => Shortcut::None,
+        (Operand::Const(_) | Operand::Slot { .. }, Operand::Const(_) | Operand::Slot { .. }, _) => {
+            Shortcut::None
+        }
     }
 }

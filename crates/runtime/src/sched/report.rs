@@ -24,12 +24,17 @@ pub(crate) fn stopped(grid: &Grid, cta: &Cta) -> LaunchError {
         FaultKind::Runtime,
         FaultKind::Cancelled,
     ];
-    let kind = kinds.into_iter().find(|&kind| kind as u32 == ctx.fault_kind).unwrap_or(FaultKind::None);
+    let kind = kinds
+        .into_iter()
+        .find(|&kind| kind as u32 == ctx.fault_kind)
+        .unwrap_or(FaultKind::None);
     let cause = match kind {
         FaultKind::BadAddress => bad_address(grid, cta, Some(ctx.fault_addr)),
         FaultKind::Trap => TrapCause::Trap,
         FaultKind::Unreachable => TrapCause::Unreachable,
-        FaultKind::StackOverflow => TrapCause::StackOverflow { limit: cta.local_limit() },
+        FaultKind::StackOverflow => TrapCause::StackOverflow {
+            limit: cta.local_limit(),
+        },
         FaultKind::BadCallTarget => TrapCause::BadCallTarget,
         FaultKind::None | FaultKind::Runtime | FaultKind::Cancelled => return grid.stop_error(),
     };
@@ -42,24 +47,53 @@ pub(crate) fn signal(grid: &Grid, cta: &Cta, signal: Signal) -> LaunchError {
     let cause = match signal.kind {
         SignalKind::Stop => return grid.stop_error(),
         SignalKind::Access => bad_address(grid, cta, signal.addr),
-        SignalKind::NativeStack => TrapCause::StackOverflow { limit: cta.local_limit() },
+        SignalKind::NativeStack => TrapCause::StackOverflow {
+            limit: cta.local_limit(),
+        },
         SignalKind::Illegal => TrapCause::Unreachable,
         SignalKind::Arithmetic => TrapCause::Arithmetic,
     };
     let threads = gang_threads(cta, cta.ctx().current_gang, cta.ctx().current_mask);
     // Stubs have no locations of their own; they say whom they work for.
-    let loc = grid.kernel.loc_of(signal.pc).or(Some(SrcLoc(cta.ctx().fault_loc)));
+    let loc = grid
+        .kernel
+        .loc_of(signal.pc)
+        .or(Some(SrcLoc(cta.ctx().fault_loc)));
     trap(grid, cta, cause, threads, loc)
 }
 
 /// A lane named a barrier that does not exist.
-pub(crate) fn bad_barrier(grid: &Grid, cta: &Cta, thread: u32, loc: SrcLoc, id: u64) -> LaunchError {
-    trap(grid, cta, TrapCause::BadBarrier { id }, named([thread].into_iter(), cta), Some(loc))
+pub(crate) fn bad_barrier(
+    grid: &Grid,
+    cta: &Cta,
+    thread: u32,
+    loc: SrcLoc,
+    id: u64,
+) -> LaunchError {
+    trap(
+        grid,
+        cta,
+        TrapCause::BadBarrier { id },
+        named([thread].into_iter(), cta),
+        Some(loc),
+    )
 }
 
-fn trap(grid: &Grid, cta: &Cta, cause: TrapCause, threads: Threads, loc: Option<SrcLoc>) -> LaunchError {
+fn trap(
+    grid: &Grid,
+    cta: &Cta,
+    cause: TrapCause,
+    threads: Threads,
+    loc: Option<SrcLoc>,
+) -> LaunchError {
     let (kernel, ctaid) = (grid.name.clone(), cta.ctx().ctaid);
-    LaunchError::Trap(Box::new(Trap { cause, kernel, ctaid, threads, loc }))
+    LaunchError::Trap(Box::new(Trap {
+        cause,
+        kernel,
+        ctaid,
+        threads,
+        loc,
+    }))
 }
 
 fn bad_address(grid: &Grid, cta: &Cta, addr: Option<u64>) -> TrapCause {
@@ -76,7 +110,11 @@ fn gang_threads(cta: &Cta, gang: u32, mask: u32) -> Threads {
 fn named(threads: impl Iterator<Item = u32> + Clone, cta: &Cta) -> Threads {
     let first = threads.clone().next().unwrap_or(0);
     let last = threads.clone().last().unwrap_or(0);
-    Threads { first: cta.tid(first), last: cta.tid(last), count: threads.count() as u32 }
+    Threads {
+        first: cta.tid(first),
+        last: cta.tid(last),
+        count: threads.count() as u32,
+    }
 }
 
 /// No lane can run and some have not ended.
@@ -90,7 +128,10 @@ pub(crate) fn deadlock(grid: &Grid, cta: &Cta) -> LaunchError {
         let point = &grid.kernel.resume_points[point_number(state)];
         let what = waits_for(cta, thread, point);
         let bit = 1 << (thread % 32);
-        match groups.iter_mut().find(|(other, loc, _)| *other == what && *loc == point.loc) {
+        match groups
+            .iter_mut()
+            .find(|(other, loc, _)| *other == what && *loc == point.loc)
+        {
             Some((_, _, set)) => set[thread as usize / 32] |= bit,
             None => {
                 let mut set = [0; 32];
@@ -102,7 +143,11 @@ pub(crate) fn deadlock(grid: &Grid, cta: &Cta) -> LaunchError {
     let n_live: u32 = cta.lanes.live.iter().map(|lanes| lanes.count_ones()).sum();
     let group = |(what, loc, set): (String, SrcLoc, WarpMasks)| {
         let waiting: Vec<u32> = threads(&set).collect();
-        WaitingGroup { what, loc, threads: named(waiting.into_iter(), cta) }
+        WaitingGroup {
+            what,
+            loc,
+            threads: named(waiting.into_iter(), cta),
+        }
     };
     LaunchError::Deadlock(Box::new(Deadlock {
         kernel: grid.name.clone(),
@@ -119,7 +164,8 @@ fn waits_for(cta: &Cta, thread: u32, point: &ResumePoint) -> String {
         ResumeKind::Barrier { op, aligned } => {
             let id = read(barrier_operands(op, point).0) as usize % N_BARRIERS;
             let name = barrier_name(op, aligned);
-            let (expected, here) = cta.lanes.barriers[id].progress(&cta.lanes.live[..cta.lanes.n_warps]);
+            let (expected, here) =
+                cta.lanes.barriers[id].progress(&cta.lanes.live[..cta.lanes.n_warps]);
             format!("`{name}` on barrier {id} ({here} of {expected} threads have arrived)")
         }
         ResumeKind::Warp { op, sync, .. } => match point.operands.last().filter(|_| sync) {

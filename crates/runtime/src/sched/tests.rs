@@ -13,7 +13,10 @@ use ptxjit_codegen::{
 };
 use ptxjit_ir::{BarrierOp, SrcLoc, Type, Var, VarId, VarInit, WarpOp};
 
-use crate::{Arena, CancelToken, LaunchDesc, LaunchError, LaunchStats, ModuleMemory, Runtime, Schedule, TrapCause, VarSource};
+use crate::{
+    Arena, CancelToken, LaunchDesc, LaunchError, LaunchStats, ModuleMemory, Runtime, Schedule,
+    TrapCause, VarSource,
+};
 
 /// Bytes of a gang's frame per lane; slot `n` of `B32` lies at `n * 4 * gang`.
 const SLOTS: u32 = 8;
@@ -62,11 +65,15 @@ impl Thread<'_> {
     /// Word `n` of the buffer whose address is the only parameter.
     fn word(&self, n: u32) -> &std::sync::atomic::AtomicU32 {
         // SAFETY: the parameter block holds the address of a buffer that the test made large enough.
-        unsafe { &*((*(self.ctx.params as *const u64) + u64::from(n) * 4) as *const std::sync::atomic::AtomicU32) }
+        unsafe {
+            &*((*(self.ctx.params as *const u64) + u64::from(n) * 4)
+                as *const std::sync::atomic::AtomicU32)
+        }
     }
 
     fn store(&self, n: u32, value: u32) {
-        self.word(n).store(value, std::sync::atomic::Ordering::SeqCst);
+        self.word(n)
+            .store(value, std::sync::atomic::Ordering::SeqCst);
     }
 
     fn load(&self, n: u32) -> u32 {
@@ -74,7 +81,8 @@ impl Thread<'_> {
     }
 
     fn add(&self, n: u32, value: u32) -> u32 {
-        self.word(n).fetch_add(value, std::sync::atomic::Ordering::SeqCst)
+        self.word(n)
+            .fetch_add(value, std::sync::atomic::Ordering::SeqCst)
     }
 }
 
@@ -89,7 +97,12 @@ trait Program {
     }
 }
 
-unsafe extern "C" fn enter<P: Program>(cta: *mut CtaContext, state: u32, first: u32, end: u32) -> u32 {
+unsafe extern "C" fn enter<P: Program>(
+    cta: *mut CtaContext,
+    state: u32,
+    first: u32,
+    end: u32,
+) -> u32 {
     for gang in first..end {
         // SAFETY: laid out by the runtime.
         let ctx = unsafe { &mut *cta };
@@ -98,11 +111,23 @@ unsafe extern "C" fn enter<P: Program>(cta: *mut CtaContext, state: u32, first: 
         (ctx.current_gang, ctx.current_mask) = (gang, mask);
         let mut stops = Vec::new();
         for lane in super::warp::lanes(mask) {
-            let thread = Thread { ctx, gang: P::GANG, index: gang * P::GANG + lane };
+            let thread = Thread {
+                ctx,
+                gang: P::GANG,
+                index: gang * P::GANG + lane,
+            };
             assert!(thread.index < ctx.n_threads);
             if let Some(slot) = P::check_uniform(state) {
-                let first = Thread { ctx, gang: P::GANG, index: gang * P::GANG + mask.trailing_zeros() };
-                assert_eq!(thread.get(slot), first.get(slot), "lanes with different uniforms were entered together");
+                let first = Thread {
+                    ctx,
+                    gang: P::GANG,
+                    index: gang * P::GANG + mask.trailing_zeros(),
+                };
+                assert_eq!(
+                    thread.get(slot),
+                    first.get(slot),
+                    "lanes with different uniforms were entered together"
+                );
             }
             stops.push((lane, thread.index, P::step(&thread, state)));
         }
@@ -113,7 +138,12 @@ unsafe extern "C" fn enter<P: Program>(cta: *mut CtaContext, state: u32, first: 
                 Next::Wait(point) if together == mask.count_ones() => point,
                 Next::Wait(point) => point | LaneState::PARTIAL,
                 Next::Fault(kind) => {
-                    (ctx.fault_kind, ctx.fault_loc, ctx.fault_gang, ctx.fault_mask) = (kind as u32, 77, gang, 1 << lane);
+                    (
+                        ctx.fault_kind,
+                        ctx.fault_loc,
+                        ctx.fault_gang,
+                        ctx.fault_mask,
+                    ) = (kind as u32, 77, gang, 1 << lane);
                     return 1;
                 }
             };
@@ -125,11 +155,20 @@ unsafe extern "C" fn enter<P: Program>(cta: *mut CtaContext, state: u32, first: 
 }
 
 fn slot(n: u32, gang: u32, ty: Type) -> Operand {
-    Operand::Slot { offset: n * 4 * gang, ty }
+    Operand::Slot {
+        offset: n * 4 * gang,
+        ty,
+    }
 }
 
 fn point(kind: ResumeKind, operands: Vec<Operand>) -> ResumePoint {
-    ResumePoint { kind, loc: SrcLoc(1), operands, results: Vec::new(), uniforms: Vec::new() }
+    ResumePoint {
+        kind,
+        loc: SrcLoc(1),
+        operands,
+        results: Vec::new(),
+        uniforms: Vec::new(),
+    }
 }
 
 fn entry() -> ResumePoint {
@@ -137,7 +176,10 @@ fn entry() -> ResumePoint {
 }
 
 fn barrier(op: BarrierOp, id: u64, count: u64) -> ResumePoint {
-    point(ResumeKind::Barrier { op, aligned: false }, vec![Operand::Const(id), Operand::Const(count)])
+    point(
+        ResumeKind::Barrier { op, aligned: false },
+        vec![Operand::Const(id), Operand::Const(count)],
+    )
 }
 
 fn kernel<P: Program>(points: Vec<ResumePoint>) -> CompiledKernel {
@@ -168,7 +210,11 @@ impl Bench {
         let runtime = Runtime::new(Arena::new().unwrap(), Some(threads)).unwrap();
         let buffer = runtime.arena().alloc(words as u64 * 4, 256).unwrap();
         runtime.arena().fill(buffer, 0, words as u64 * 4).unwrap();
-        Bench { runtime, buffer, words }
+        Bench {
+            runtime,
+            buffer,
+            words,
+        }
     }
 
     fn desc(&self, kernel: CompiledKernel, grid: u32, block: u32) -> LaunchDesc {
@@ -178,7 +224,10 @@ impl Bench {
             attrs: Default::default(),
             param_bytes: 8,
             params: self.buffer.to_le_bytes().to_vec(),
-            module: Arc::new(ModuleMemory::new(self.runtime.arena().clone(), Box::new(NoVars))),
+            module: Arc::new(ModuleMemory::new(
+                self.runtime.arena().clone(),
+                Box::new(NoVars),
+            )),
             grid: [grid, 1, 1],
             block: [block, 1, 1],
             cluster: None,
@@ -193,30 +242,50 @@ impl Bench {
         }
     }
 
-    fn launch(&self, kernel: CompiledKernel, grid: u32, block: u32) -> Result<LaunchStats, LaunchError> {
+    fn launch(
+        &self,
+        kernel: CompiledKernel,
+        grid: u32,
+        block: u32,
+    ) -> Result<LaunchStats, LaunchError> {
         self.runtime.launch(&self.desc(kernel, grid, block))
     }
 
     fn words(&self) -> Vec<u32> {
         let mut bytes = vec![0; self.words * 4];
         self.runtime.arena().read(self.buffer, &mut bytes).unwrap();
-        bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+        bytes
+            .chunks(4)
+            .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+            .collect()
     }
 }
 
 /// Every schedule that a launch may have.
 fn schedules() -> Vec<Schedule> {
     let seeds = (0..20).map(Schedule::Seed);
-    [Schedule::Parallel, Schedule::Deterministic].into_iter().chain(seeds).collect()
+    [Schedule::Parallel, Schedule::Deterministic]
+        .into_iter()
+        .chain(seeds)
+        .collect()
 }
 
 /// Runs a program under every schedule on fresh memory and hands the final memory to `check`.
-fn under_all<P: Program>(points: impl Fn() -> Vec<ResumePoint>, grid: u32, block: u32, words: usize, check: impl Fn(&[u32])) {
+fn under_all<P: Program>(
+    points: impl Fn() -> Vec<ResumePoint>,
+    grid: u32,
+    block: u32,
+    words: usize,
+    check: impl Fn(&[u32]),
+) {
     for schedule in schedules() {
         let bench = Bench::new(3, words);
         let mut desc = bench.desc(kernel::<P>(points()), grid, block);
         desc.schedule = schedule;
-        let stats = bench.runtime.launch(&desc).unwrap_or_else(|err| panic!("{schedule:?}: {err}"));
+        let stats = bench
+            .runtime
+            .launch(&desc)
+            .unwrap_or_else(|err| panic!("{schedule:?}: {err}"));
         assert_eq!(stats.n_ctas, u64::from(grid));
         check(&bench.words());
     }
@@ -233,9 +302,15 @@ impl Program for Plain {
 
 #[test]
 fn every_thread_of_every_cta_runs_once() {
-    under_all::<Plain>(|| vec![entry()], 300, 83, 300 * 83, |words| {
-        assert!(words.iter().zip(1..).all(|(&word, want)| word == want));
-    });
+    under_all::<Plain>(
+        || vec![entry()],
+        300,
+        83,
+        300 * 83,
+        |words| {
+            assert!(words.iter().zip(1..).all(|(&word, want)| word == want));
+        },
+    );
 }
 
 /// Threads of odd index leave early; the others pass 10 barriers and look at a counter between them.
@@ -260,7 +335,7 @@ impl Program for Barriers {
                 return Next::Exit;
             }
         }
-        if thread.get(0) % 2 == 0 {
+        if thread.get(0).is_multiple_of(2) {
             thread.add(thread.cta() * 2, 1);
         }
         Next::Wait(1)
@@ -283,7 +358,7 @@ impl Program for TwoSides {
         match state {
             0 => {
                 thread.add(0, 1);
-                Next::Wait(if thread.index % 3 == 0 { 1 } else { 2 })
+                Next::Wait(if thread.index.is_multiple_of(3) { 1 } else { 2 })
             }
             _ => {
                 thread.add(1, u32::from(thread.load(0) == thread.ctx.n_threads));
@@ -295,7 +370,13 @@ impl Program for TwoSides {
 
 #[test]
 fn a_barrier_is_met_from_different_instructions() {
-    let points = || vec![entry(), barrier(BarrierOp::Sync, 3, 0), barrier(BarrierOp::Sync, 3, 0)];
+    let points = || {
+        vec![
+            entry(),
+            barrier(BarrierOp::Sync, 3, 0),
+            barrier(BarrierOp::Sync, 3, 0),
+        ]
+    };
     under_all::<TwoSides>(points, 1, 70, 2, |words| assert_eq!(words, [70, 70]));
 }
 
@@ -317,7 +398,11 @@ impl Program for ProducerConsumer {
             }
             (0, 2) => {
                 thread.set(0, thread.get(0) + 1);
-                if thread.get(0) == 10 { Next::Exit } else { Next::Wait(1) }
+                if thread.get(0) == 10 {
+                    Next::Exit
+                } else {
+                    Next::Wait(1)
+                }
             }
             (1, 0) => {
                 thread.set(0, 0);
@@ -326,9 +411,16 @@ impl Program for ProducerConsumer {
             // Said that it is empty: wait until it is full.
             (1, 3) => Next::Wait(4),
             (1, 4) => {
-                thread.add(32, u32::from(thread.load(lane) == thread.get(0) * 1000 + lane));
+                thread.add(
+                    32,
+                    u32::from(thread.load(lane) == thread.get(0) * 1000 + lane),
+                );
                 thread.set(0, thread.get(0) + 1);
-                if thread.get(0) == 10 { Next::Exit } else { Next::Wait(3) }
+                if thread.get(0) == 10 {
+                    Next::Exit
+                } else {
+                    Next::Wait(3)
+                }
             }
             _ => Next::Exit,
         }
@@ -357,22 +449,46 @@ impl Program for Reductions {
         if state > 0 {
             thread.store(thread.index * 4 + state, thread.get(1));
         }
-        thread.set(0, if thread.index % 3 == 0 { u32::MAX } else { 0 });
-        if state == 3 { Next::Exit } else { Next::Wait(state as u16 + 1) }
+        thread.set(
+            0,
+            if thread.index.is_multiple_of(3) {
+                u32::MAX
+            } else {
+                0
+            },
+        );
+        if state == 3 {
+            Next::Exit
+        } else {
+            Next::Wait(state as u16 + 1)
+        }
     }
 }
 
 #[test]
 fn reductions_reach_every_thread() {
     let red = |op, ty| ResumePoint {
-        operands: vec![Operand::Const(0), Operand::Const(0), slot(0, Reductions::GANG, Type::B1)],
+        operands: vec![
+            Operand::Const(0),
+            Operand::Const(0),
+            slot(0, Reductions::GANG, Type::B1),
+        ],
         results: vec![(4 * Reductions::GANG, ty)],
         ..barrier(op, 0, 0)
     };
-    let points =
-        || vec![entry(), red(BarrierOp::RedPopc, Type::B32), red(BarrierOp::RedAnd, Type::B1), red(BarrierOp::RedOr, Type::B1)];
+    let points = || {
+        vec![
+            entry(),
+            red(BarrierOp::RedPopc, Type::B32),
+            red(BarrierOp::RedAnd, Type::B1),
+            red(BarrierOp::RedOr, Type::B1),
+        ]
+    };
     under_all::<Reductions>(points, 1, 77, 77 * 4, |words| {
-        assert!(words.chunks(4).all(|got| got == [0, 26, 0, u32::MAX]), "{words:?}");
+        assert!(
+            words.chunks(4).all(|got| got == [0, 26, 0, u32::MAX]),
+            "{words:?}"
+        );
     });
 }
 
@@ -395,15 +511,30 @@ fn shuffle_point(gang: u32, members: u64) -> ResumePoint {
     ResumePoint {
         results: vec![(2 * 4 * gang, Type::B32), (3 * 4 * gang, Type::B1)],
         ..point(
-            ResumeKind::Warp { op: WarpOp::ShflIdx, sync: true, ty: Type::B32 },
-            vec![slot(0, gang, Type::B32), slot(1, gang, Type::B32), Operand::Const(31), Operand::Const(members)],
+            ResumeKind::Warp {
+                op: WarpOp::ShflIdx,
+                sync: true,
+                ty: Type::B32,
+            },
+            vec![
+                slot(0, gang, Type::B32),
+                slot(1, gang, Type::B32),
+                Operand::Const(31),
+                Operand::Const(members),
+            ],
         )
     }
 }
 
 #[test]
 fn warp_operations_meet_across_gangs_and_instructions() {
-    let points = || vec![entry(), shuffle_point(Rotate::GANG, 0xffff_ffff), shuffle_point(Rotate::GANG, 0xffff_ffff)];
+    let points = || {
+        vec![
+            entry(),
+            shuffle_point(Rotate::GANG, 0xffff_ffff),
+            shuffle_point(Rotate::GANG, 0xffff_ffff),
+        ]
+    };
     under_all::<Rotate>(points, 1, 64, 64, |words| {
         for (thread, &got) in words.iter().enumerate() {
             assert_eq!(got as usize, (thread / 32 * 32 + (thread + 1) % 32) * 10);
@@ -462,12 +593,28 @@ impl Program for Ballots {
 fn operations_without_sync_join_the_lanes_that_wait_together() {
     let active = || ResumePoint {
         results: vec![(2 * 4 * 32, Type::B32)],
-        ..point(ResumeKind::Warp { op: WarpOp::ActiveMask, sync: false, ty: Type::B32 }, vec![])
+        ..point(
+            ResumeKind::Warp {
+                op: WarpOp::ActiveMask,
+                sync: false,
+                ty: Type::B32,
+            },
+            vec![],
+        )
     };
-    under_all::<Ballots>(|| vec![entry(), active(), active()], 1, 32, 64, |words| {
-        assert!(words[..10].iter().all(|&mask| mask == 0x3ff), "{words:x?}");
-        assert!(words[32..].iter().all(|&mask| mask == u32::MAX), "{words:x?}");
-    });
+    under_all::<Ballots>(
+        || vec![entry(), active(), active()],
+        1,
+        32,
+        64,
+        |words| {
+            assert!(words[..10].iter().all(|&mask| mask == 0x3ff), "{words:x?}");
+            assert!(
+                words[32..].iter().all(|&mask| mask == u32::MAX),
+                "{words:x?}"
+            );
+        },
+    );
 }
 
 /// Lanes of a gang reach one point with different uniforms.
@@ -478,7 +625,11 @@ impl Program for Uniforms {
         match state {
             0 => {
                 thread.set(5, thread.index % 3);
-                if thread.index % 3 == 0 { Next::Wait(1) } else { Next::Wait(2) }
+                if thread.index.is_multiple_of(3) {
+                    Next::Wait(1)
+                } else {
+                    Next::Wait(2)
+                }
             }
             1 => Next::Wait(2),
             _ => {
@@ -496,11 +647,19 @@ impl Program for Uniforms {
 #[test]
 fn lanes_with_different_uniforms_are_not_resumed_together() {
     let points = || {
-        let uniform = ResumePoint { uniforms: vec![(5 * 4 * Uniforms::GANG, Type::B32)], ..barrier(BarrierOp::Sync, 0, 0) };
+        let uniform = ResumePoint {
+            uniforms: vec![(5 * 4 * Uniforms::GANG, Type::B32)],
+            ..barrier(BarrierOp::Sync, 0, 0)
+        };
         vec![entry(), entry(), uniform]
     };
     under_all::<Uniforms>(points, 1, 40, 40, |words| {
-        assert!(words.iter().enumerate().all(|(thread, &word)| word == thread as u32 % 3 + 1));
+        assert!(
+            words
+                .iter()
+                .enumerate()
+                .all(|(thread, &word)| word == thread as u32 % 3 + 1)
+        );
     });
 }
 
@@ -528,8 +687,12 @@ impl<const BACKWARDS: bool> Program for Chain<BACKWARDS> {
 #[test]
 fn ctas_may_wait_for_earlier_and_later_ones() {
     let points = || vec![entry(), point(ResumeKind::Yield, vec![])];
-    under_all::<Chain<false>>(points, 200, 40, 200, |words| assert!(words.iter().all(|&word| word == 1)));
-    under_all::<Chain<true>>(points, 200, 40, 200, |words| assert!(words.iter().all(|&word| word == 1)));
+    under_all::<Chain<false>>(points, 200, 40, 200, |words| {
+        assert!(words.iter().all(|&word| word == 1))
+    });
+    under_all::<Chain<true>>(points, 200, 40, 200, |words| {
+        assert!(words.iter().all(|&word| word == 1))
+    });
 }
 
 /// A barrier of the whole grid, five times: thread 0 of each CTA counts and spins, the others wait at a CTA barrier.
@@ -566,9 +729,18 @@ impl Program for GridSync {
 #[test]
 fn a_cooperative_grid_synchronises() {
     let points = || {
-        vec![entry(), barrier(BarrierOp::Sync, 0, 0), point(ResumeKind::Yield, vec![]), barrier(BarrierOp::Sync, 0, 0)]
+        vec![
+            entry(),
+            barrier(BarrierOp::Sync, 0, 0),
+            point(ResumeKind::Yield, vec![]),
+            barrier(BarrierOp::Sync, 0, 0),
+        ]
     };
-    for schedule in [Schedule::Parallel, Schedule::Deterministic, Schedule::Seed(3)] {
+    for schedule in [
+        Schedule::Parallel,
+        Schedule::Deterministic,
+        Schedule::Seed(3),
+    ] {
         let bench = Bench::new(2, 2);
         let mut desc = bench.desc(kernel::<GridSync>(points()), 100, 64);
         (desc.cooperative, desc.schedule) = (true, schedule);
@@ -578,7 +750,10 @@ fn a_cooperative_grid_synchronises() {
     let bench = Bench::new(1, 2);
     let mut desc = bench.desc(kernel::<GridSync>(points()), 100_000, 64);
     desc.cooperative = true;
-    assert!(matches!(bench.runtime.launch(&desc), Err(LaunchError::Invalid(_))));
+    assert!(matches!(
+        bench.runtime.launch(&desc),
+        Err(LaunchError::Invalid(_))
+    ));
 }
 
 /// Warp 0 waits at barrier 1, warp 1 at a shuffle whose other members wait at barrier 2, warp 2 has ended.
@@ -598,16 +773,34 @@ impl Program for Stuck {
 #[test]
 fn deadlocks_are_reported_with_every_group() {
     let bench = Bench::new(1, 1);
-    let points =
-        vec![entry(), barrier(BarrierOp::Sync, 1, 0), barrier(BarrierOp::Sync, 2, 0), shuffle_point(Stuck::GANG, 0xffff_ffff)];
-    let Err(LaunchError::Deadlock(deadlock)) = bench.launch(kernel::<Stuck>(points), 3, 96) else { panic!("no deadlock") };
-    assert_eq!((deadlock.groups.len(), deadlock.n_exited, deadlock.ctaid), (3, 32, [0, 0, 0]));
+    let points = vec![
+        entry(),
+        barrier(BarrierOp::Sync, 1, 0),
+        barrier(BarrierOp::Sync, 2, 0),
+        shuffle_point(Stuck::GANG, 0xffff_ffff),
+    ];
+    let Err(LaunchError::Deadlock(deadlock)) = bench.launch(kernel::<Stuck>(points), 3, 96) else {
+        panic!("no deadlock")
+    };
+    assert_eq!(
+        (deadlock.groups.len(), deadlock.n_exited, deadlock.ctaid),
+        (3, 32, [0, 0, 0])
+    );
     let group = |idx: usize| (&*deadlock.groups[idx].what, deadlock.groups[idx].threads);
-    assert_eq!(group(0).0, "`barrier.sync` on barrier 1 (32 of 64 threads have arrived)");
-    assert_eq!((group(0).1.first, group(0).1.last, group(0).1.count), ([0, 0, 0], [31, 0, 0], 32));
+    assert_eq!(
+        group(0).0,
+        "`barrier.sync` on barrier 1 (32 of 64 threads have arrived)"
+    );
+    assert_eq!(
+        (group(0).1.first, group(0).1.last, group(0).1.count),
+        ([0, 0, 0], [31, 0, 0], 32)
+    );
     assert_eq!(group(1).0, "`shfl.idx` with member mask 0xffffffff");
     assert_eq!(group(1).1.count, 4);
-    assert_eq!(group(2).0, "`barrier.sync` on barrier 2 (28 of 64 threads have arrived)");
+    assert_eq!(
+        group(2).0,
+        "`barrier.sync` on barrier 2 (28 of 64 threads have arrived)"
+    );
 }
 
 /// One thread of one CTA traps; the others spin for ever.
@@ -615,7 +808,11 @@ struct OneTraps;
 
 impl Program for OneTraps {
     fn step(thread: &Thread<'_>, _state: u32) -> Next {
-        if thread.global_index() == 5 * 32 + 9 { Next::Fault(FaultKind::Trap) } else { Next::Wait(1) }
+        if thread.global_index() == 5 * 32 + 9 {
+            Next::Fault(FaultKind::Trap)
+        } else {
+            Next::Wait(1)
+        }
     }
 }
 
@@ -624,11 +821,20 @@ fn a_trap_names_its_thread_and_stops_the_grid() {
     for threads in [1, 3] {
         let bench = Bench::new(threads, 1);
         let points = vec![entry(), point(ResumeKind::Yield, vec![])];
-        let Err(LaunchError::Trap(trap)) = bench.launch(kernel::<OneTraps>(points), 9, 32) else { panic!("no trap") };
-        assert_eq!((&trap.cause, trap.ctaid, trap.threads.first), (&TrapCause::Trap, [5, 0, 0], [9, 0, 0]));
+        let Err(LaunchError::Trap(trap)) = bench.launch(kernel::<OneTraps>(points), 9, 32) else {
+            panic!("no trap")
+        };
+        assert_eq!(
+            (&trap.cause, trap.ctaid, trap.threads.first),
+            (&TrapCause::Trap, [5, 0, 0], [9, 0, 0])
+        );
         assert_eq!(trap.loc, Some(SrcLoc(77)));
         // Later launches are fine.
-        let bench = Bench { words: 64, buffer: bench.runtime.arena().alloc(256, 256).unwrap(), ..bench };
+        let bench = Bench {
+            words: 64,
+            buffer: bench.runtime.arena().alloc(256, 256).unwrap(),
+            ..bench
+        };
         bench.launch(kernel::<Plain>(vec![entry()]), 2, 32).unwrap();
         assert_eq!(bench.words()[63], 64);
     }
@@ -650,8 +856,16 @@ impl Program for Wild {
 fn a_wild_access_is_an_error_again_and_again() {
     let bench = Bench::new(1, 1);
     for _ in 0..5 {
-        let Err(LaunchError::Trap(trap)) = bench.launch(kernel::<Wild>(vec![entry()]), 3, 64) else { panic!("no trap") };
-        let TrapCause::BadAddress { addr: Some(addr), .. } = trap.cause else { panic!("{trap}") };
+        let Err(LaunchError::Trap(trap)) = bench.launch(kernel::<Wild>(vec![entry()]), 3, 64)
+        else {
+            panic!("no trap")
+        };
+        let TrapCause::BadAddress {
+            addr: Some(addr), ..
+        } = trap.cause
+        else {
+            panic!("{trap}")
+        };
         assert_eq!(addr, bench.buffer + (4 << 20));
         assert_eq!((trap.ctaid, trap.threads.first), ([1, 0, 0], [8, 0, 0]));
     }
@@ -675,11 +889,24 @@ fn endless_loop() -> CompiledKernel {
     // SAFETY: a fresh page, filled with code before it is made executable, and never unmapped.
     let (start, enter) = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        let page = libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        );
         assert_ne!(page, libc::MAP_FAILED);
         std::ptr::copy_nonoverlapping(CODE.as_ptr(), page.cast(), CODE.len());
-        assert_eq!(libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC), 0);
-        (page as usize, std::mem::transmute::<*mut libc::c_void, ptxjit_codegen::EnterFn>(page))
+        assert_eq!(
+            libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC),
+            0
+        );
+        (
+            page as usize,
+            std::mem::transmute::<*mut libc::c_void, ptxjit_codegen::EnterFn>(page),
+        )
     };
     let mut kernel = CompiledKernel::from_enter(enter, 8, 64, vec![entry()]);
     kernel.code = start..start + 4096;
@@ -695,9 +922,14 @@ fn endless_loops_stop_at_the_time_limit() {
             let mut desc = bench.desc(kernel(), 10, 64);
             desc.timeout = Some(Duration::from_millis(50));
             let start = std::time::Instant::now();
-            assert!(matches!(bench.runtime.launch(&desc), Err(LaunchError::Timeout { .. })));
+            assert!(matches!(
+                bench.runtime.launch(&desc),
+                Err(LaunchError::Timeout { .. })
+            ));
             assert!(start.elapsed() < Duration::from_secs(5));
-            bench.launch(self::kernel::<Plain>(vec![entry()]), 1, 1).unwrap();
+            bench
+                .launch(self::kernel::<Plain>(vec![entry()]), 1, 1)
+                .unwrap();
         }
     }
 }
@@ -712,7 +944,10 @@ fn a_launch_can_be_cancelled() {
         let launch = scope.spawn(|| bench.runtime.launch(&desc));
         std::thread::sleep(Duration::from_millis(30));
         token.cancel();
-        assert!(matches!(launch.join().unwrap(), Err(LaunchError::Cancelled { .. })));
+        assert!(matches!(
+            launch.join().unwrap(),
+            Err(LaunchError::Cancelled { .. })
+        ));
     });
 }
 
@@ -720,7 +955,12 @@ fn a_launch_can_be_cancelled() {
 #[test]
 fn a_trap_reaches_workers_inside_compiled_code() {
     static TARGET: Mutex<Option<ptxjit_codegen::EnterFn>> = Mutex::new(None);
-    unsafe extern "C" fn enter_mixed(cta: *mut CtaContext, state: u32, first: u32, end: u32) -> u32 {
+    unsafe extern "C" fn enter_mixed(
+        cta: *mut CtaContext,
+        state: u32,
+        first: u32,
+        end: u32,
+    ) -> u32 {
         // SAFETY: laid out by the runtime.
         if unsafe { (*cta).ctaid[0] } == 1 {
             std::thread::sleep(Duration::from_millis(20));
@@ -736,7 +976,9 @@ fn a_trap_reaches_workers_inside_compiled_code() {
     *TARGET.lock().unwrap() = Some(kernel.enter);
     kernel.enter = enter_mixed;
     let bench = Bench::new(2, 1);
-    let Err(LaunchError::Trap(trap)) = bench.launch(kernel, 2, 8) else { panic!("no trap") };
+    let Err(LaunchError::Trap(trap)) = bench.launch(kernel, 2, 8) else {
+        panic!("no trap")
+    };
     assert_eq!(trap.cause, TrapCause::Unreachable);
 }
 
@@ -748,9 +990,21 @@ fn launches_from_several_threads_overlap() {
             scope.spawn(|| {
                 for _ in 0..50 {
                     let buffer = runtime.arena().alloc(64 * 40 * 4, 256).unwrap();
-                    let bench = Bench { runtime: runtime.clone(), buffer, words: 64 * 40 };
-                    bench.launch(kernel::<Plain>(vec![entry()]), 40, 64).unwrap();
-                    assert!(bench.words().iter().zip(1..).all(|(&word, want)| word == want));
+                    let bench = Bench {
+                        runtime: runtime.clone(),
+                        buffer,
+                        words: 64 * 40,
+                    };
+                    bench
+                        .launch(kernel::<Plain>(vec![entry()]), 40, 64)
+                        .unwrap();
+                    assert!(
+                        bench
+                            .words()
+                            .iter()
+                            .zip(1..)
+                            .all(|(&word, want)| word == want)
+                    );
                     runtime.arena().free(buffer).unwrap();
                 }
             });
@@ -775,7 +1029,10 @@ fn shapes_are_checked_as_cuda_does() {
     assert!(refused(&|desc| desc.grid = [1, 65536, 1]).contains("grid (1, 65536, 1)"));
     assert!(refused(&|desc| desc.grid = [0, 1, 1]).contains("grid (0, 1, 1)"));
     assert!(refused(&|desc| desc.attrs.req_ntid = Some([32, 1, 1])).contains(".reqntid"));
-    assert!(refused(&|desc| (desc.attrs.max_threads, desc.block) = (Some(2), [3, 1, 1])).contains(".maxntid"));
+    assert!(
+        refused(&|desc| (desc.attrs.max_threads, desc.block) = (Some(2), [3, 1, 1]))
+            .contains(".maxntid")
+    );
     assert!(refused(&|desc| desc.params.push(0)).contains("9 bytes of parameters given, 8 needed"));
     assert!(refused(&|desc| desc.shared_bytes = 228 << 10).contains("shared memory"));
     assert!(refused(&|desc| desc.cluster = Some([2, 1, 1])).contains("no multiple of cluster"));
@@ -786,7 +1043,9 @@ fn builtin(thread: &Thread<'_>, builtin: ptxjit_ir::Builtin, args: &mut [u64]) -
     let number = ptxjit_codegen::abi::builtin_number(builtin);
     let ctx: *const CtaContext = thread.ctx;
     // SAFETY: the table is the runtime's; arguments as the builtin has.
-    unsafe { ((*thread.ctx.fns).builtin)(ctx.cast_mut(), number, thread.index, args.as_mut_ptr(), 5) == 0 }
+    unsafe {
+        ((*thread.ctx.fns).builtin)(ctx.cast_mut(), number, thread.index, args.as_mut_ptr(), 5) == 0
+    }
 }
 
 /// Each thread allocates, writes, prints, frees.
@@ -817,17 +1076,27 @@ impl Program for Heap {
 #[test]
 fn device_heap_and_printf() {
     let bench = Bench::new(2, 128);
-    bench.runtime.arena().write(bench.buffer + 256, b"[%3u %f]\n\0").unwrap();
+    bench
+        .runtime
+        .arena()
+        .write(bench.buffer + 256, b"[%3u %f]\n\0")
+        .unwrap();
     let lines = Arc::new(Mutex::new(Vec::new()));
     let mut desc = bench.desc(kernel::<Heap>(vec![entry()]), 4, 50);
     let sink = lines.clone();
-    desc.output = Some(Arc::new(move |text: &[u8]| sink.lock().unwrap().push(String::from_utf8_lossy(text).into_owned())));
+    desc.output = Some(Arc::new(move |text: &[u8]| {
+        sink.lock()
+            .unwrap()
+            .push(String::from_utf8_lossy(text).into_owned())
+    }));
     let before = bench.runtime.arena().live_bytes();
     bench.runtime.launch(&desc).unwrap();
     assert_eq!(bench.runtime.arena().live_bytes(), before);
     let mut lines = std::mem::take(&mut *lines.lock().unwrap());
     lines.sort();
-    let want: Vec<String> = (0..200).map(|n| format!("[{:3} 3.140625]\n", n / 4)).collect();
+    let want: Vec<String> = (0..200)
+        .map(|n| format!("[{:3} 3.140625]\n", n / 4))
+        .collect();
     assert_eq!(lines, want);
 }
 
@@ -838,7 +1107,11 @@ impl Program for DoubleFree {
     fn step(thread: &Thread<'_>, _state: u32) -> Next {
         let mut block = [100];
         assert!(builtin(thread, ptxjit_ir::Builtin::Malloc, &mut block));
-        assert!(builtin(thread, ptxjit_ir::Builtin::Free, &mut block.clone()));
+        assert!(builtin(
+            thread,
+            ptxjit_ir::Builtin::Free,
+            &mut block.clone()
+        ));
         assert!(!builtin(thread, ptxjit_ir::Builtin::Free, &mut block));
         Next::Fault(FaultKind::Runtime)
     }
@@ -868,13 +1141,25 @@ fn misuse_and_asserts_stop_the_launch() {
         other => panic!("{other:?}"),
     };
     let double = trap(kernel::<DoubleFree>(vec![entry()]));
-    assert!(matches!(&double.cause, TrapCause::BadCall { note } if note.contains("which was freed")), "{double}");
+    assert!(
+        matches!(&double.cause, TrapCause::BadCall { note } if note.contains("which was freed")),
+        "{double}"
+    );
     for (offset, text) in [(0, "x > 0\0"), (16, "a.cu\0"), (32, "f(int)\0")] {
-        bench.runtime.arena().write(bench.buffer + offset, text.as_bytes()).unwrap();
+        bench
+            .runtime
+            .arena()
+            .write(bench.buffer + offset, text.as_bytes())
+            .unwrap();
     }
     let failed = trap(kernel::<Asserts>(vec![entry()]));
-    let TrapCause::Assert { message } = failed.cause else { panic!("{failed}") };
-    assert_eq!(message, "a.cu:12: f(int): block: [1,0,0], thread: [1,0,0] Assertion `x > 0` failed.");
+    let TrapCause::Assert { message } = failed.cause else {
+        panic!("{failed}")
+    };
+    assert_eq!(
+        message,
+        "a.cu:12: f(int): block: [1,0,0], thread: [1,0,0] Assertion `x > 0` failed."
+    );
     assert_eq!(failed.loc, Some(SrcLoc(5)));
 }
 
@@ -903,8 +1188,15 @@ impl Program for Checks {
         let (addr, size, _) = cases[thread.index as usize];
         let ctx: *const CtaContext = thread.ctx;
         // SAFETY: one address for one lane.
-        let bad = unsafe { ((*thread.ctx.fns).check_access)(ctx.cast_mut(), &addr, 1, size, 0, thread.index, 5) };
-        assert_eq!(bad == 0, cases[thread.index as usize].2, "case {}", thread.index);
+        let bad = unsafe {
+            ((*thread.ctx.fns).check_access)(ctx.cast_mut(), &addr, 1, size, 0, thread.index, 5)
+        };
+        assert_eq!(
+            bad == 0,
+            cases[thread.index as usize].2,
+            "case {}",
+            thread.index
+        );
         Next::Exit
     }
 }
@@ -916,7 +1208,11 @@ fn memcheck_knows_exact_bounds() {
     desc.shared_bytes = 100;
     // The first failed check is what the launch reports.
     let error = bench.runtime.launch(&desc).unwrap_err().to_string();
-    let want = format!("access to {:#x}: byte 253 of the 256-byte allocation at {:#x}", bench.buffer + 253, bench.buffer);
+    let want = format!(
+        "access to {:#x}: byte 253 of the 256-byte allocation at {:#x}",
+        bench.buffer + 253,
+        bench.buffer
+    );
     assert!(error.contains(&want), "{error}");
 }
 
@@ -924,7 +1220,11 @@ fn memcheck_knows_exact_bounds() {
 fn in_child(test: &str, variable: &str) -> std::process::Output {
     let exe = std::env::current_exe().unwrap();
     let mut child = std::process::Command::new(exe);
-    child.args(["--exact", test, "--nocapture"]).env(variable, "1").output().unwrap()
+    child
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, "1")
+        .output()
+        .unwrap()
 }
 
 #[test]
@@ -935,10 +1235,15 @@ fn crashes_outside_of_kernels_stay_crashes() {
         let bench = Bench::new(1, 32);
         bench.launch(kernel::<Plain>(vec![entry()]), 1, 32).unwrap();
         // SAFETY: not at all; the process must die of this.
-        unsafe { std::ptr::read_volatile(std::hint::black_box(bench.buffer + (4 << 20)) as *const u32) };
+        unsafe {
+            std::ptr::read_volatile(std::hint::black_box(bench.buffer + (4 << 20)) as *const u32)
+        };
         return;
     }
-    let output = in_child("sched::tests::crashes_outside_of_kernels_stay_crashes", VARIABLE);
+    let output = in_child(
+        "sched::tests::crashes_outside_of_kernels_stay_crashes",
+        VARIABLE,
+    );
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
 }
 
@@ -946,19 +1251,35 @@ fn crashes_outside_of_kernels_stay_crashes() {
 fn a_limit_on_address_space_is_respected() {
     const VARIABLE: &str = "PTXJIT_TEST_LIMIT";
     if std::env::var_os(VARIABLE).is_some() {
-        let limit = libc::rlimit { rlim_cur: 300 << 30, rlim_max: 300 << 30 };
+        let limit = libc::rlimit {
+            rlim_cur: 300 << 30,
+            rlim_max: 300 << 30,
+        };
         // SAFETY: a valid limit.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
         let bench = Bench::new(2, 300);
-        bench.launch(kernel::<Plain>(vec![entry()]), 3, 100).unwrap();
+        bench
+            .launch(kernel::<Plain>(vec![entry()]), 3, 100)
+            .unwrap();
         assert_eq!(bench.words()[299], 300);
-        let points = vec![entry(), barrier(BarrierOp::Sync, 0, 0), point(ResumeKind::Yield, vec![]), barrier(BarrierOp::Sync, 0, 0)];
+        let points = vec![
+            entry(),
+            barrier(BarrierOp::Sync, 0, 0),
+            point(ResumeKind::Yield, vec![]),
+            barrier(BarrierOp::Sync, 0, 0),
+        ];
         let mut desc = bench.desc(kernel::<GridSync>(points), 1000, 64);
         desc.cooperative = true;
         // There is room for fewer windows than that: an error, not a crash.
-        assert!(matches!(bench.runtime.launch(&desc), Err(LaunchError::System(_))));
+        assert!(matches!(
+            bench.runtime.launch(&desc),
+            Err(LaunchError::System(_))
+        ));
         return;
     }
-    let output = in_child("sched::tests::a_limit_on_address_space_is_respected", VARIABLE);
+    let output = in_child(
+        "sched::tests::a_limit_on_address_space_is_respected",
+        VARIABLE,
+    );
     assert!(output.status.success(), "{output:?}");
 }

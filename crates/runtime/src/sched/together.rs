@@ -20,7 +20,11 @@ enum Stopped {
 
 impl Runner<'_> {
     /// Enters all gangs at `state` and sees where the lanes stop.
-    pub(super) fn step_together(&mut self, cta: &mut Cta, state: u32) -> Result<Progress, LaunchError> {
+    pub(super) fn step_together(
+        &mut self,
+        cta: &mut Cta,
+        state: u32,
+    ) -> Result<Progress, LaunchError> {
         self.enter(cta, state, 0, cta.n_gangs)?;
         if self.grid.never_waits() {
             return Ok(Progress::Done);
@@ -53,12 +57,28 @@ impl Runner<'_> {
     /// Looks at the lane states; brings `masks` up to date if lanes have ended.
     fn examine(&self, cta: &mut Cta) -> Stopped {
         let states = &cta.lane_states.slice()[..cta.n_threads as usize];
-        let Some(&first) = states.iter().find(|&&state| state != LaneState::EXITED) else { return Stopped::Done };
+        // Without early exit, so that it becomes vector code.
+        if states
+            .iter()
+            .fold(LaneState::EXITED, |all, &state| all & state)
+            == LaneState::EXITED
+        {
+            return Stopped::Done;
+        }
+        let Some(&first) = states.iter().find(|&&state| state != LaneState::EXITED) else {
+            return Stopped::Done;
+        };
         // One pass without branches: what differs from the first waiting lane, and how many have ended.
-        let (differs, n_exited) = states.iter().fold((0u16, 0u16), |(differs, n_exited), &state| {
-            let exited = u16::from(state == LaneState::EXITED);
-            (differs | ((state ^ first) & exited.wrapping_sub(1)), n_exited + exited)
-        });
+        let (differs, n_exited) =
+            states
+                .iter()
+                .fold((0u16, 0u16), |(differs, n_exited), &state| {
+                    let exited = u16::from(state == LaneState::EXITED);
+                    (
+                        differs | ((state ^ first) & exited.wrapping_sub(1)),
+                        n_exited + exited,
+                    )
+                });
         let partial = differs & LaneState::PARTIAL != 0 || first & LaneState::PARTIAL != 0;
         if differs & !LaneState::PARTIAL != 0 {
             return Stopped::Apart;
@@ -95,17 +115,24 @@ pub(super) fn agreeing(cta: &Cta, uniforms: &[(u32, Type)], first_thread: u32, m
             value(first_thread + lane) == value(lowest)
         })
     };
-    super::warp::lanes(mask).filter(agrees).fold(0, |lanes, lane| lanes | 1 << lane)
+    super::warp::lanes(mask)
+        .filter(agrees)
+        .fold(0, |lanes, lane| lanes | 1 << lane)
 }
 
 /// Makes the masks hold the lanes that have not ended.
 fn refresh_masks(cta: &mut Cta) {
+    cta.masks_are_full = false;
     let gang = cta.layout.gang as usize;
     let (n_threads, n_gangs) = (cta.n_threads as usize, cta.n_gangs as usize);
     let states = cta.lane_states.slice()[..n_threads].chunks(gang);
     for (mask, states) in cta.masks.slice_mut()[..n_gangs].iter_mut().zip(states) {
         let live = |(lane, &state): (usize, &u16)| u32::from(state != LaneState::EXITED) << lane;
-        *mask = states.iter().enumerate().map(live).fold(0, |mask, bit| mask | bit);
+        *mask = states
+            .iter()
+            .enumerate()
+            .map(live)
+            .fold(0, |mask, bit| mask | bit);
         debug_assert_eq!(*mask & !low_bits(gang as u32), 0);
     }
 }

@@ -17,9 +17,18 @@ pub(crate) fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes]) -> Resul
     let zeros = [0; WARP];
     let a = args.first().unwrap_or(&zeros);
     match op {
-        WarpOp::ShflUp => shuffle(group, args, |s| (s.lane.wrapping_sub(s.amount), s.lane >= s.amount + s.max_lane)),
-        WarpOp::ShflDown => shuffle(group, args, |s| (s.lane + s.amount, s.lane + s.amount <= s.max_lane)),
-        WarpOp::ShflBfly => shuffle(group, args, |s| (s.lane ^ s.amount, s.lane ^ s.amount <= s.max_lane)),
+        WarpOp::ShflUp => shuffle(group, args, |s| {
+            (
+                s.lane.wrapping_sub(s.amount),
+                s.lane >= s.amount + s.max_lane,
+            )
+        }),
+        WarpOp::ShflDown => shuffle(group, args, |s| {
+            (s.lane + s.amount, s.lane + s.amount <= s.max_lane)
+        }),
+        WarpOp::ShflBfly => shuffle(group, args, |s| {
+            (s.lane ^ s.amount, s.lane ^ s.amount <= s.max_lane)
+        }),
         WarpOp::ShflIdx => shuffle(group, args, |s| (s.indexed, s.indexed <= s.max_lane)),
         WarpOp::VoteAll => same(ballot(a, group) == group),
         WarpOp::VoteAny => same(ballot(a, group) != 0),
@@ -30,8 +39,12 @@ pub(crate) fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes]) -> Resul
         WarpOp::ReduxAdd => fold(a, group, 0, |x, y| x.wrapping_add(y)),
         WarpOp::ReduxUmin => fold(a, group, u32::MAX, u32::min),
         WarpOp::ReduxUmax => fold(a, group, 0, u32::max),
-        WarpOp::ReduxSmin => fold(a, group, i32::MAX as u32, |x, y| (x as i32).min(y as i32) as u32),
-        WarpOp::ReduxSmax => fold(a, group, i32::MIN as u32, |x, y| (x as i32).max(y as i32) as u32),
+        WarpOp::ReduxSmin => fold(a, group, i32::MAX as u32, |x, y| {
+            (x as i32).min(y as i32) as u32
+        }),
+        WarpOp::ReduxSmax => fold(a, group, i32::MIN as u32, |x, y| {
+            (x as i32).max(y as i32) as u32
+        }),
         WarpOp::ReduxAnd => fold(a, group, u32::MAX, |x, y| x & y),
         WarpOp::ReduxOr => fold(a, group, 0, |x, y| x | y),
         WarpOp::ReduxXor => fold(a, group, 0, |x, y| x ^ y),
@@ -64,7 +77,9 @@ fn same(value: bool) -> Results {
 }
 
 fn ballot(a: &Lanes, group: u32) -> u32 {
-    lanes(group).filter(|&lane| a[lane as usize] & 1 != 0).fold(0, |mask, lane| mask | 1 << lane)
+    lanes(group)
+        .filter(|&lane| a[lane as usize] & 1 != 0)
+        .fold(0, |mask, lane| mask | 1 << lane)
 }
 
 /// The terms of `shfl`'s rule for one lane, named as in the ISA.
@@ -79,16 +94,28 @@ struct Shuffle {
 /// `shfl`: operands a, b, c; results the value and whether the source lane is in range. `source` gives the source lane
 /// and whether it is in range. A source lane that takes no part gives zero.
 fn shuffle(group: u32, args: &[Lanes], source: impl Fn(Shuffle) -> (u32, bool)) -> Results {
-    let [a, b, c] = args else { return [[0; WARP]; 2] };
+    let [a, b, c] = args else {
+        return [[0; WARP]; 2];
+    };
     let (mut value, mut in_range) = ([0; WARP], [0; WARP]);
     for lane in lanes(group) {
         let i = lane as usize;
-        let (amount, clamp, segment) = (b[i] as u32 & 31, c[i] as u32 & 31, (c[i] as u32 >> 8) & 31);
+        let (amount, clamp, segment) =
+            (b[i] as u32 & 31, c[i] as u32 & 31, (c[i] as u32 >> 8) & 31);
         let max_lane = (lane & segment) | (clamp & !segment);
         let indexed = (lane & segment) | (amount & !segment);
-        let (source, ok) = source(Shuffle { lane, amount, max_lane, indexed });
+        let (source, ok) = source(Shuffle {
+            lane,
+            amount,
+            max_lane,
+            indexed,
+        });
         let source = if ok { source } else { lane };
-        value[i] = if (group >> source) & 1 != 0 { a[source as usize] } else { 0 };
+        value[i] = if (group >> source) & 1 != 0 {
+            a[source as usize]
+        } else {
+            0
+        };
         in_range[i] = u64::from(ok);
     }
     [value, in_range]
@@ -98,7 +125,9 @@ fn match_any(a: &Lanes, group: u32, ty: Type) -> Results {
     let mut result = [0; WARP];
     for lane in lanes(group) {
         let equal = |&other: &u32| (a[other as usize] ^ a[lane as usize]) & ty.mask() == 0;
-        result[lane as usize] = lanes(group).filter(equal).fold(0, |mask, other| mask | 1 << other);
+        result[lane as usize] = lanes(group)
+            .filter(equal)
+            .fold(0, |mask, other| mask | 1 << other);
     }
     [result, [0; WARP]]
 }
@@ -106,11 +135,16 @@ fn match_any(a: &Lanes, group: u32, ty: Type) -> Results {
 fn match_all(a: &Lanes, group: u32, ty: Type) -> Results {
     let first = a[group.trailing_zeros() as usize % WARP];
     let equal = lanes(group).all(|lane| (a[lane as usize] ^ first) & ty.mask() == 0);
-    [[if equal { u64::from(group) } else { 0 }; WARP], [u64::from(equal); WARP]]
+    [
+        [if equal { u64::from(group) } else { 0 }; WARP],
+        [u64::from(equal); WARP],
+    ]
 }
 
 fn fold(a: &Lanes, group: u32, start: u32, f: impl Fn(u32, u32) -> u32) -> Results {
-    all(u64::from(lanes(group).fold(start, |sum, lane| f(sum, a[lane as usize] as u32))))
+    all(u64::from(
+        lanes(group).fold(start, |sum, lane| f(sum, a[lane as usize] as u32)),
+    ))
 }
 
 /// `redux.min.f32` over `key(x)`, an exact sign change or nothing: -0 is less than +0, NaNs lose or (`nan`) win.
@@ -120,7 +154,10 @@ fn float_fold(a: &Lanes, group: u32, key: impl Fn(f32) -> f32, nan: bool) -> Res
     if nan && values().any(f32::is_nan) {
         return all(CANONICAL_NAN);
     }
-    let least = values().filter(|x| !x.is_nan()).map(&key).min_by(f32::total_cmp);
+    let least = values()
+        .filter(|x| !x.is_nan())
+        .map(&key)
+        .min_by(f32::total_cmp);
     all(least.map_or(CANONICAL_NAN, |x| u64::from(key(x).to_bits())))
 }
 
@@ -163,25 +200,51 @@ mod tests {
         let group = 0xff00;
         let first = |op, a: Lanes| compute(op, Type::B32, group, &[a])[0][9];
         assert_eq!(first(WarpOp::Ballot, odd), 0xaa00);
-        assert_eq!((first(WarpOp::VoteAll, odd), first(WarpOp::VoteAny, odd), first(WarpOp::VoteUni, odd)), (0, 1, 0));
+        assert_eq!(
+            (
+                first(WarpOp::VoteAll, odd),
+                first(WarpOp::VoteAny, odd),
+                first(WarpOp::VoteUni, odd)
+            ),
+            (0, 1, 0)
+        );
         assert_eq!(first(WarpOp::MatchAny, odd), 0xaa00);
         assert_eq!(first(WarpOp::MatchAll, odd), 0);
-        assert_eq!(compute(WarpOp::MatchAll, Type::B64, group, &[[u64::MAX; WARP]])[1][8], 1);
+        assert_eq!(
+            compute(WarpOp::MatchAll, Type::B64, group, &[[u64::MAX; WARP]])[1][8],
+            1
+        );
         assert_eq!(first(WarpOp::ReduxAdd, iota()), (108..116).sum::<u64>());
         let signed: Lanes = std::array::from_fn(|lane| (lane as u32).wrapping_sub(12) as u64);
-        assert_eq!((first(WarpOp::ReduxSmin, signed), first(WarpOp::ReduxUmin, signed)), (-4i32 as u32 as u64, 0));
+        assert_eq!(
+            (
+                first(WarpOp::ReduxSmin, signed),
+                first(WarpOp::ReduxUmin, signed)
+            ),
+            (-4i32 as u32 as u64, 0)
+        );
         let [leader, is_leader] = compute(WarpOp::Elect, Type::B32, group, &[]);
         assert_eq!((leader[12], is_leader[8], is_leader[9]), (8, 1, 0));
     }
 
     #[test]
     fn float_reductions_order_zeros_and_nans() {
-        let bits = |values: [f32; 4]| std::array::from_fn(|lane| u64::from(values[lane % 4].to_bits()));
+        let bits =
+            |values: [f32; 4]| std::array::from_fn(|lane| u64::from(values[lane % 4].to_bits()));
         let run = |op, values| compute(op, Type::B32, 0xf, &[bits(values)])[0][0];
-        assert_eq!(run(WarpOp::ReduxFmin, [0.0, -0.0, f32::NAN, 1.0]), u64::from((-0.0f32).to_bits()));
+        assert_eq!(
+            run(WarpOp::ReduxFmin, [0.0, -0.0, f32::NAN, 1.0]),
+            u64::from((-0.0f32).to_bits())
+        );
         assert_eq!(run(WarpOp::ReduxFmax, [0.0, -0.0, f32::NAN, -1.0]), 0);
-        assert_eq!(run(WarpOp::ReduxFmaxNan, [0.0, -0.0, f32::NAN, -1.0]), 0x7fff_ffff);
+        assert_eq!(
+            run(WarpOp::ReduxFmaxNan, [0.0, -0.0, f32::NAN, -1.0]),
+            0x7fff_ffff
+        );
         assert_eq!(run(WarpOp::ReduxFmin, [f32::NAN; 4]), 0x7fff_ffff);
-        assert_eq!(run(WarpOp::ReduxFmax, [1.0, 7.5, -9.0, 2.0]), u64::from(7.5f32.to_bits()));
+        assert_eq!(
+            run(WarpOp::ReduxFmax, [1.0, 7.5, -9.0, 2.0]),
+            u64::from(7.5f32.to_bits())
+        );
     }
 }
