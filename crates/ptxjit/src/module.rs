@@ -24,13 +24,14 @@ use crate::{Device, Diagnostics, Dim3, Element, Error, Launch, Options, names};
 #[derive(Clone)]
 pub struct Module {
     pub(crate) inner: Arc<ModuleInner>,
+    /// Kernels refer to the inner module, so they are kept beside it and not in it.
+    kernels: Arc<Mutex<HashMap<String, Arc<KernelInner>>>>,
 }
 
 pub(crate) struct ModuleInner {
     pub(crate) front: Arc<translate::Module>,
     pub(crate) device: Device,
     pub(crate) memory: Arc<ModuleMemory>,
-    kernels: Mutex<HashMap<String, Arc<KernelInner>>>,
 }
 
 pub(crate) struct KernelInner {
@@ -73,9 +74,8 @@ impl Module {
             }
         };
         let memory = ModuleMemory::new(device.arena.clone(), Box::new(Vars(front.clone())));
-        let kernels = Mutex::default();
-        let inner = ModuleInner { front, device: device.clone(), memory: Arc::new(memory), kernels };
-        Ok(Module { inner: Arc::new(inner) })
+        let inner = ModuleInner { front, device: device.clone(), memory: Arc::new(memory) };
+        Ok(Module { inner: Arc::new(inner), kernels: Arc::default() })
     }
 
     /// Names of all kernels as the PTX has them, in its order.
@@ -129,7 +129,7 @@ impl Module {
 
     fn lock_kernels(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<KernelInner>>> {
         // The map is consistent between any two statements.
-        self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The module variable called `name`, in `.global` or `.const`.
