@@ -26,7 +26,7 @@ pub const TABLE: &[InstDesc] = &[
     inst("not", &[D, A.negatable()], not).types(&[LOGIC]),
     inst("cnot", &[D, A], cnot).types(&[BITS]),
     inst("lop3", &[D, A, B, C, LUT], lop3).types(&[&[B32]]).gates(&[since(4, 3, 50)]),
-    inst("lop3", &[D.always_pair(), A, B, C, LUT, PRED], lop3_bool)
+    inst("lop3", &[D.always_pair().sink(), A, B, C, LUT, PRED], lop3_bool)
         .types(&[&[B32]])
         .choose(&[&[Or, And]])
         .gates(&[since(8, 2, 70)]),

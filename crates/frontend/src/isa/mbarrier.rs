@@ -19,7 +19,7 @@ const STATE: Opd = D.sink();
 const OLD: &[Gate] = &[
     since(7, 0, 80),
     since(7, 8, 80).mods(&[Mod::SharedCta]),
-    since(8, 0, 90).mods(&[Mod::Cluster, Mod::SharedCluster]),
+    since(8, 0, 90).mods(&[Mod::Cluster, Mod::SharedCluster, Mod::Relaxed]),
 ];
 const TX: &[Gate] = &[since(8, 0, 90)];
 const WAIT: &[Gate] = &[
@@ -27,7 +27,7 @@ const WAIT: &[Gate] = &[
     since(7, 1, 80).mods(&[Mod::Parity]),
     since(7, 8, 90).mods(&[Mod::TryWait]),
     since(7, 8, 80).mods(&[Mod::SharedCta]),
-    since(8, 0, 90).mods(&[Mod::Cluster]),
+    since(8, 0, 90).mods(&[Mod::Cluster, Mod::Relaxed]),
 ];
 
 const fn mbarrier(operands: &'static [Opd]) -> InstDesc {
@@ -38,7 +38,7 @@ const ARRIVE: &[&[Mod]] = &[&[Mod::Arrive, Mod::ArriveDrop]];
 const TX_OPTIONS: &[&[Mod]] = &[&[Mod::Relaxed], SCOPE, &[Mod::Shared, Mod::SharedCta, Mod::SharedCluster]];
 
 pub const TABLE: &[InstDesc] = &[
-    mbarrier(&[ADDR, COUNT]).with(&[Mod::Init]).optional(&[OWN]).gates(OLD),
+    mbarrier(&[ADDR, COUNT]).with(&[Mod::Init]).optional(&[OWN]).gates(OLD).check(check_init),
     mbarrier(&[ADDR]).with(&[Mod::Inval]).optional(&[OWN]).gates(OLD),
     mbarrier(&[ADDR, COUNT]).choose(&[&[Mod::ExpectTx, Mod::CompleteTx]]).optional(TX_OPTIONS).gates(TX),
     mbarrier(&[STATE, ADDR, COUNT.opt()]).choose(ARRIVE).optional(&[ARRIVE_SEM, SCOPE, OWN]).gates(OLD).check(check_count),
@@ -74,6 +74,20 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::Noinc], OWN])
         .gates(&[since(7, 0, 80), since(7, 8, 80).mods(&[Mod::SharedCta])]),
 ];
+
+/// A constant count must be one that a barrier can have.
+fn check_init<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    match inst.operand(1).map(|operand| &operand.kind) {
+        Some(OperandKind::Constant(_)) => {
+            let count = t.src_const(inst, 1)?;
+            if (1..1 << 20).contains(&count) {
+                return Ok(());
+            }
+            Err(inst.operand_error(1, format!("{count} is out of range: a barrier counts 1 to {}", (1 << 20) - 1)))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Without `.noComplete`, a count needs `sm_90`; `_` as state needs PTX 7.1.
 fn check_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {

@@ -277,7 +277,7 @@ pub(super) fn space_of<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>)
         AddrBase::Reg(_) | AddrBase::Func(_) | AddrBase::Absolute => None,
     };
     let written = inst.pick(SPACE);
-    let Some(written) = written else { return Ok(place.map_or(Space::Generic, |place| place.space())) };
+    let Some(written) = written else { return unwritten_space(t, addr) };
     let wanted = match written {
         Mod::Const => Space::Const,
         Mod::Global => Space::Global,
@@ -298,6 +298,20 @@ pub(super) fn space_of<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>)
     Err(Diagnostic::error(format!("`{name}` is a `{found}` variable, but the instruction says `.{}`", written.name()))
         .label(addr.span, "")
         .label(place.decl, "declared here"))
+}
+
+/// Without a state space the address is generic; a variable may be named all the same if its space can be written.
+fn unwritten_space<'m>(t: &Translator<'m>, addr: &Addr<'m>) -> Result<Space, Diagnostic> {
+    let AddrBase::Place(place) = &addr.base else { return Ok(Space::Generic) };
+    match place.base {
+        PlaceBase::Local(_) | PlaceBase::Var(_, Space::Global | Space::Shared) => Ok(place.space()),
+        _ => {
+            let (name, found) = (t.source.slice(place.decl), space_name(&place.base));
+            Err(Diagnostic::error(format!("`{name}` is a `{found}` variable, so the instruction must say `{found}`"))
+                .label(addr.span, "")
+                .label(place.decl, "declared here"))
+        }
+    }
 }
 
 /// `.param` is the parameters of the kernel, or the variables and formals of calls, which are private memory.
@@ -393,6 +407,9 @@ fn check_access<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>, space:
     if inst.has(Mod::Volatile) && matches!(space, Space::Const | Space::Param) {
         return Err(inst.error("`.volatile` does not go with this state space"));
     }
+    if inst.has(Mod::Volatile) && space == Space::Local {
+        super::target::require(t, inst, &since(9, 1, 0), "`.volatile` on `.local`")?;
+    }
     if let Some(m) = inst.pick(PREFETCH).filter(|_| !is_global) {
         return Err(inst.error(format!("`.{}` works on `.global` memory only", m.name())));
     }
@@ -453,7 +470,21 @@ fn check_st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
         }
         check_access(t, inst, &addr, space)?;
     }
-    Ok(())
+    check_sinks(inst)
+}
+
+/// Only 256-bit vectors can be stored in part.
+fn check_sinks(inst: &Inst<'_>) -> Result<(), Diagnostic> {
+    let is_wide = inst.ty(0).bits() * super::operands::vector_length(inst) as u32 == 256;
+    match inst.operand(1).map(|operand| &operand.kind) {
+        Some(OperandKind::Vector(elems)) if !is_wide => {
+            match elems.iter().find(|elem| matches!(elem.kind, OperandKind::Sink)) {
+                Some(sink) => Err(Diagnostic::error("`_` cannot be stored").label(sink.span, "")),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Warp-synchronous code of old hands data over through volatile shared memory.

@@ -103,9 +103,10 @@ fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
         }
     }
     match (source_size(inst), inst.operand(3)) {
-        (Some(n), Some(operand)) if !is_predicate(t, inst, n) => {
-            super::operands::check_src_operand(t, inst, operand, &A, T::U32)
+        (Some(n), Some(_)) if is_predicate(t, inst, n) => {
+            super::target::require(t, inst, &since(7, 5, 80), "a predicate as source size")
         }
+        (Some(_), Some(operand)) => super::operands::check_src_operand(t, inst, operand, &A, T::U32),
         _ => Ok(()),
     }
 }

@@ -38,7 +38,7 @@ fn check_dst<'m>(
         }
         (OperandKind::Pair(pair), Pair::Optional | Pair::Always) => {
             let [d, p] = &**pair;
-            for_elems(t, inst, d, opd, |t, elem, _| check_dst_elem(t, elem, opd, ty, true))?;
+            for_elems(t, inst, d, opd, |t, elem, _| check_dst_elem(t, elem, opd, ty, opd.can_sink))?;
             check_dst_elem(t, p, opd, PtxType::Pred, true)
         }
         (_, Pair::Always) => Err(error(operand, format!("`{}` needs a destination `d|p`", inst.name))),
@@ -112,10 +112,25 @@ fn for_elems<'m>(
             if opd.kind == OpdKind::Dst && elems.iter().all(|elem| matches!(elem.kind, OperandKind::Sink)) {
                 return Err(error(operand, "not every element can be `_`"));
             }
-            elems.iter().try_for_each(|elem| check(t, elem, true))
+            elems.iter().try_for_each(|elem| check(t, elem, true))?;
+            check_same_width(t, elems)
         }
         _ => check(t, operand, false),
     }
+}
+
+/// The registers of a brace list all have one width.
+fn check_same_width(t: &mut Translator<'_>, elems: &[ast::Operand]) -> Result<(), Diagnostic> {
+    let mut first = None;
+    for elem in elems {
+        let OperandKind::Name(name) = elem.kind else { continue };
+        let Some(Entity::Reg(id)) = t.lookup(name) else { continue };
+        let bits = t.reg(id).ty.bits();
+        if *first.get_or_insert(bits) != bits {
+            return Err(error(elem, "the registers of a vector must all have the same width"));
+        }
+    }
+    Ok(())
 }
 
 /// How many elements `.v2`, `.v4` or `.v8` asks for.
@@ -364,6 +379,8 @@ fn check_addressable<'m>(t: &mut Translator<'m>, operand: &'m ast::Operand) -> R
 fn check_address_type(operand: &ast::Operand, ty: PtxType) -> Result<(), Diagnostic> {
     match ty {
         PtxType::B32 | PtxType::U32 | PtxType::S32 | PtxType::B64 | PtxType::U64 | PtxType::S64 => Ok(()),
+        // Of no use, but older tools let it pass.
+        PtxType::B16 | PtxType::U16 | PtxType::S16 => Ok(()),
         _ => Err(error(operand, format!("an address cannot have type `.{}`", ty.name()))),
     }
 }

@@ -142,7 +142,7 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[T::B32, T::B64]])
         .gates(&[since(6, 0, 70)])
         .effect(),
-    inst("match", &[D.is(T::B32).pair(), A, MASK], match_)
+    inst("match", &[D.is(T::B32).pair().sink(), A, MASK], match_)
         .with(&[Mod::All, Mod::Sync])
         .types(&[&[T::B32, T::B64]])
         .gates(&[since(6, 0, 70)])
@@ -167,7 +167,7 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::Abs], &[Mod::NaN]])
         .gates(&[since(8, 6, 100).only(&["100a", "100f", "103a"])])
         .effect(),
-    inst("elect", &[D.is(T::B32).always_pair(), MASK], elect).with(&[Mod::Sync]).gates(&[since(8, 0, 90)]).effect(),
+    inst("elect", &[D.is(T::B32).always_pair().sink(), MASK], elect).with(&[Mod::Sync]).gates(&[since(8, 0, 90)]).effect(),
 ];
 
 const fn barrier_red(

@@ -26,6 +26,7 @@ impl<'m> Translator<'m> {
 
     /// Declares a register or variable of the body.
     pub(super) fn declare_variable(&mut self, var: &'m ast::Variable) -> Result<(), Diagnostic> {
+        super::linkage::check_type(self.module, var.ty, var.span, var.space == ast::Space::Param)?;
         match var.space {
             ast::Space::Reg => self.declare_reg(var),
             ast::Space::Local => self.declare_slot(var, PlaceBase::Local),

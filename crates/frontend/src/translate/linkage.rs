@@ -1,15 +1,18 @@
 //! What must agree among the declarations of a module.
 
-use crate::ast::{self, FunctionKind, Linkage, Param};
+use crate::ast::{self, FunctionDirectiveKind, FunctionKind, Linkage, Param};
 use crate::diag::Diagnostic;
-use crate::source::Source;
+use crate::source::{Source, Span};
 
 use super::layout::Layout;
 use super::module::Module;
 
 /// Checks the declarations of a module against each other.
 pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
-    let mut diagnostics = Vec::new();
+    let mut diagnostics = check_types(module);
+    for func in module.ast.functions() {
+        diagnostics.extend(check_function(module, func));
+    }
     for id in module.func_ids() {
         let decls = &module.func(id).decls;
         let first = module.item_func(decls[0]);
@@ -23,6 +26,55 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
         }
     }
     diagnostics
+}
+
+/// What a function's header says about itself.
+fn check_function(module: &Module, func: &ast::Function) -> Option<Diagnostic> {
+    let name = func.name.text(&module.source);
+    if func.linkage == Linkage::Extern && func.body.is_some() {
+        let message = format!("`{name}` is `.extern` and has a body");
+        return Some(Diagnostic::error(message).label(func.name.span, ""));
+    }
+    let (version, arch) = (module.ast.version, module.ast.target.arch);
+    let preserve = func.directives.iter().find(|directive| {
+        matches!(directive.kind, FunctionDirectiveKind::AbiPreserve(_) | FunctionDirectiveKind::AbiPreserveControl(_))
+    })?;
+    if version.at_least(9, 0) && arch.number >= 80 {
+        return None;
+    }
+    Some(Diagnostic::error("`.abi_preserve` needs PTX 9.0 and target sm_80 or higher").label(preserve.span, ""))
+}
+
+/// Types that exist only from some version on, or not in memory.
+fn check_types(module: &Module) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    let vars = module.ast.variables().map(|var| (var.ty, var.span, false));
+    let params = |func: &'_ ast::Function| {
+        let all = func.params.iter().chain(&func.returns);
+        all.map(|param| (param.ty, param.span, param.space == ast::Space::Param)).collect::<Vec<_>>()
+    };
+    for (ty, span, is_param) in vars.chain(module.ast.functions().flat_map(params)) {
+        if let Err(diagnostic) = check_type(module, ty, span, is_param) {
+            diagnostics.push(diagnostic);
+        }
+    }
+    diagnostics
+}
+
+/// `.b128` came late; `.f16x2` is for registers and variables, not for parameters.
+pub(super) fn check_type(module: &Module, ty: ast::Type, span: Span, is_param: bool) -> Result<(), Diagnostic> {
+    if ty == ast::Type::B128 {
+        if !module.ast.version.at_least(8, 3) {
+            return Err(Diagnostic::error("type `.b128` needs PTX 8.3").label(span, ""));
+        }
+        if module.ast.target.arch.number < 70 {
+            return Err(Diagnostic::error("type `.b128` needs target sm_70 or higher").label(span, ""));
+        }
+    }
+    if is_param && ty == ast::Type::F16x2 {
+        return Err(Diagnostic::error("a parameter cannot have type `.f16x2`").label(span, "").note("`.b32` can hold it"));
+    }
+    Ok(())
 }
 
 fn disagreement(module: &Module, first: &ast::Function, other: &ast::Function) -> Option<String> {
