@@ -376,7 +376,8 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
             None => None,
             Some(idx) => match ctas.start(idx, runner.rng.is_some()) {
                 Ok(cta) => Some(cta),
-                Err(error) if aside.is_empty() => return Err(error),
+                // A cooperative grid can do nothing without all of its CTAs; others make room as they end.
+                Err(error) if aside.is_empty() || grid.cooperative => return Err(error),
                 Err(_) => {
                     supply.put_back(idx);
                     None

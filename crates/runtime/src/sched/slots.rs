@@ -147,8 +147,9 @@ mod tests {
                 .into_iter()
                 .flat_map(|ty| [(ty, u32::MAX), (ty, 0x0f0f_3001)])
             {
-                let values: Lanes =
-                    std::array::from_fn(|lane| (lane as u64 * 0x1234_5678_9abc_def1) & ty.mask());
+                let values: Lanes = std::array::from_fn(|lane| {
+                    (lane as u64).wrapping_mul(0x1234_5678_9abc_def1) & ty.mask()
+                });
                 let (mut whole, mut single) = (vec![0x55; 64 * 16], vec![0x55; 64 * 16]);
                 layout.scatter(&mut whole, 1, group, (gang * 4, ty), &values);
                 for lane in super::super::warp::lanes(group) {
