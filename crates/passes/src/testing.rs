@@ -1,5 +1,6 @@
 //! Help for unit tests: functions from edge lists, random ones, and an interpreter to compare them.
 
+pub(crate) mod build;
 pub(crate) mod exec;
 pub(crate) mod random;
 

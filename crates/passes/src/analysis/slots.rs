@@ -64,7 +64,7 @@ pub fn run(func: &Function, cfg: &Cfg) -> Slots {
     for &param in func.params() {
         slots.pointees[param] = Pointee::Other;
     }
-    if func.slots.is_empty() {
+    if !names_slots(func, cfg) {
         return slots;
     }
     loop {
@@ -79,6 +79,15 @@ pub fn run(func: &Function, cfg: &Cfg) -> Slots {
             return slots;
         }
     }
+}
+
+fn names_slots(func: &Function, cfg: &Cfg) -> bool {
+    let is_address = |&inst: &Inst| matches!(func.insts[inst].data, InstData::StackAddr { .. });
+    !func.slots.is_empty()
+        && cfg
+            .rpo
+            .iter()
+            .any(|&block| func.blocks[block].insts.iter().any(is_address))
 }
 
 impl Slots {

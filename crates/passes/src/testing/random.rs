@@ -2,8 +2,9 @@
 
 use cranelift_entity::EntityRef;
 use ptxjit_ir::{
-    Block, CompareOp, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, Function, FunctionBuilder, FunctionKind, InstData,
-    IntBinaryOp, IntTernaryOp, IntUnaryOp, MemSem, ResizeOp, Scope, Space, StackSlot, Terminator, Type, Value, Variable,
+    Block, CompareOp, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, Function,
+    FunctionBuilder, FunctionKind, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, MemSem,
+    ResizeOp, Scope, Space, StackSlot, Terminator, Type, Value, Variable,
 };
 
 use super::Rng;
@@ -11,26 +12,56 @@ use super::Rng;
 /// Types of the parameters of random functions.
 pub(crate) const PARAMS: [Type; 5] = [Type::B32, Type::B32, Type::B64, Type::B64, Type::B1];
 const TYPES: [Type; 5] = [Type::B1, Type::B8, Type::B16, Type::B32, Type::B64];
-const CONSTS: [u64; 14] =
-    [0, 1, 2, 3, 4, 8, 16, 31, 32, 0xff, 0xffff, 0x8000_0000, 0xffff_ffff, 0x8000_0000_0000_0000];
+const CONSTS: [u64; 14] = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    8,
+    16,
+    31,
+    32,
+    0xff,
+    0xffff,
+    0x8000_0000,
+    0xffff_ffff,
+    0x8000_0000_0000_0000,
+];
 
 /// A device function of [`PARAMS`] that returns one value of each type.
 pub(crate) fn function(rng: &mut Rng, n_blocks: usize) -> Function {
     let mut func = Function::new("random", FunctionKind::Device, TYPES.to_vec());
-    let params: Vec<Value> = PARAMS.iter().map(|&ty| func.add_param(func.entry, ty)).collect();
-    let slots = [16, 8, 24].map(|size| func.slots.push(ptxjit_ir::StackSlotData { size, align: 8 }));
+    let params: Vec<Value> = PARAMS
+        .iter()
+        .map(|&ty| func.add_param(func.entry, ty))
+        .collect();
+    let slots =
+        [16, 8, 24].map(|size| func.slots.push(ptxjit_ir::StackSlotData { size, align: 8 }));
     let mut b = FunctionBuilder::new(&mut func);
     let entry = b.current_block();
     b.seal(entry);
-    let vars: Vec<(Type, Variable)> = TYPES.iter().flat_map(|&ty| [ty; 3]).map(|ty| (ty, b.declare(ty))).collect();
+    let vars: Vec<(Type, Variable)> = TYPES
+        .iter()
+        .flat_map(|&ty| [ty; 3])
+        .map(|ty| (ty, b.declare(ty)))
+        .collect();
     for (&param, &ty) in params.iter().zip(&PARAMS) {
-        let &(_, var) = vars.iter().find(|&&(other, _)| other == ty).expect("there are variables of each type");
+        let &(_, var) = vars
+            .iter()
+            .find(|&&(other, _)| other == ty)
+            .expect("there are variables of each type");
         b.def_var(var, param);
     }
     for _ in 0..n_blocks {
         b.new_block();
     }
-    let mut maker = Maker { rng, b, vars, slots };
+    let mut maker = Maker {
+        rng,
+        b,
+        vars,
+        slots,
+    };
     for block in 0..=n_blocks {
         maker.block(block, n_blocks);
     }
@@ -59,11 +90,19 @@ impl Maker<'_, '_> {
             2 => {
                 let index = self.value(Type::B32);
                 let targets = (0..self.rng.below(4)).map(|_| target(self.rng)).collect();
-                Terminator::Switch { index, targets, default: target(self.rng) }
+                Terminator::Switch {
+                    index,
+                    targets,
+                    default: target(self.rng),
+                }
             }
             _ => {
                 let cond = self.value(Type::B1);
-                Terminator::Brif { cond, then_: target(self.rng), else_: target(self.rng) }
+                Terminator::Brif {
+                    cond,
+                    then_: target(self.rng),
+                    else_: target(self.rng),
+                }
             }
         };
         self.b.terminate(term);
@@ -106,7 +145,11 @@ impl Maker<'_, '_> {
         match self.rng.below(14) {
             0 => {
                 let op = IntUnaryOp::ALL[self.rng.below(IntUnaryOp::ALL.len())];
-                let to = if matches!(op, IntUnaryOp::Popc | IntUnaryOp::Clz) { Type::B32 } else { ty };
+                let to = if matches!(op, IntUnaryOp::Popc | IntUnaryOp::Clz) {
+                    Type::B32
+                } else {
+                    ty
+                };
                 let arg = self.value(ty);
                 self.define(InstData::IntUnary { op, ty, arg }, to);
             }
@@ -124,7 +167,10 @@ impl Maker<'_, '_> {
             8 => self.ternary(),
             9 => self.float(),
             10 => {
-                let (lut, args) = (self.rng.below(256) as u8, [0; 3].map(|_| self.value(Type::B32)));
+                let (lut, args) = (
+                    self.rng.below(256) as u8,
+                    [0; 3].map(|_| self.value(Type::B32)),
+                );
                 self.define(InstData::Lop3 { lut, args }, Type::B32);
             }
             11 | 12 => self.slot_access(ty),
@@ -136,13 +182,20 @@ impl Maker<'_, '_> {
         let op = IntBinaryOp::ALL[self.rng.below(IntBinaryOp::ALL.len())];
         let is_shift = matches!(op, IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr);
         let is_wide = matches!(op, IntBinaryOp::UmulWide | IntBinaryOp::SmulWide);
-        let ty = if is_wide { [Type::B16, Type::B32][self.rng.below(2)] } else { ty };
+        let ty = if is_wide {
+            [Type::B16, Type::B32][self.rng.below(2)]
+        } else {
+            ty
+        };
         let to = match ty {
             Type::B16 if is_wide => Type::B32,
             Type::B32 if is_wide => Type::B64,
             _ => ty,
         };
-        let args = [self.value(ty), self.value(if is_shift { Type::B32 } else { ty })];
+        let args = [
+            self.value(ty),
+            self.value(if is_shift { Type::B32 } else { ty }),
+        ];
         self.define(InstData::IntBinary { op, ty, args }, to);
     }
 
@@ -161,7 +214,11 @@ impl Maker<'_, '_> {
     fn ternary(&mut self) {
         let op = IntTernaryOp::ALL[self.rng.below(IntTernaryOp::ALL.len())];
         let is_field = matches!(op, IntTernaryOp::UBfe | IntTernaryOp::SBfe);
-        let ty = if is_field && self.rng.below(2) == 0 { Type::B64 } else { Type::B32 };
+        let ty = if is_field && self.rng.below(2) == 0 {
+            Type::B64
+        } else {
+            Type::B32
+        };
         let second = if is_field { Type::B32 } else { ty };
         let mut args = [self.value(ty), self.value(second), self.value(Type::B32)];
         if op == IntTernaryOp::Prmt {
@@ -173,29 +230,87 @@ impl Maker<'_, '_> {
 
     /// A float operation whose NaN is made the same one, since passes may change which it is.
     fn float(&mut self) {
-        let ops = [FloatBinaryOp::Add, FloatBinaryOp::Sub, FloatBinaryOp::Mul, FloatBinaryOp::Div];
+        let ops = [
+            FloatBinaryOp::Add,
+            FloatBinaryOp::Sub,
+            FloatBinaryOp::Mul,
+            FloatBinaryOp::Div,
+        ];
         let (op, ty) = (ops[self.rng.below(4)], Type::B32);
-        let mode = FloatMode { ftz: self.rng.below(2) == 0, ..FloatMode::RN };
-        let special = [0x3f80_0000, 0x8000_0000, 0x4000_0000, 0x3e80_0000, 0, 0x7f80_0000, 0x0000_0001];
+        let mode = FloatMode {
+            ftz: self.rng.below(2) == 0,
+            ..FloatMode::RN
+        };
+        let special = [
+            0x3f80_0000,
+            0x8000_0000,
+            0x4000_0000,
+            0x3e80_0000,
+            0,
+            0x7f80_0000,
+            0x0000_0001,
+        ];
         let second = match self.rng.below(2) {
             0 => self.b.iconst(ty, special[self.rng.below(special.len())]),
             _ => self.value(ty),
         };
         let args = [self.value(ty), second];
-        let sum = self.b.ins(InstData::FloatBinary { op, fmt: FloatFmt::F32, mode, args }, ty);
-        let compare = InstData::FloatCompare { op: FloatCompareOp::Nan, fmt: FloatFmt::F32, ftz: false, args: [sum, sum] };
+        let sum = self.b.ins(
+            InstData::FloatBinary {
+                op,
+                fmt: FloatFmt::F32,
+                mode,
+                args,
+            },
+            ty,
+        );
+        let compare = InstData::FloatCompare {
+            op: FloatCompareOp::Nan,
+            fmt: FloatFmt::F32,
+            ftz: false,
+            args: [sum, sum],
+        };
         let is_nan = self.b.ins(compare, Type::B1);
         let nan = self.b.iconst(ty, 0x7fff_ffff);
-        self.define(InstData::Select { ty, cond: is_nan, args: [nan, sum] }, ty);
+        self.define(
+            InstData::Select {
+                ty,
+                cond: is_nan,
+                args: [nan, sum],
+            },
+            ty,
+        );
     }
 
     fn access(&mut self, space: Space, ty: Type, addr: Value, offset: i32) {
         let (sem, scope) = (MemSem::Weak, Scope::Sys);
         if self.rng.below(2) == 0 {
             let args = [self.value(ty)].into_iter().collect();
-            self.b.inst(InstData::Store { space, sem, scope, ty, addr, offset, args }, &[]);
+            self.b.inst(
+                InstData::Store {
+                    space,
+                    sem,
+                    scope,
+                    ty,
+                    addr,
+                    offset,
+                    args,
+                },
+                &[],
+            );
         } else {
-            self.define(InstData::Load { space, sem, scope, ty, n: 1, addr, offset }, ty);
+            self.define(
+                InstData::Load {
+                    space,
+                    sem,
+                    scope,
+                    ty,
+                    n: 1,
+                    addr,
+                    offset,
+                },
+                ty,
+            );
         }
     }
 
@@ -205,16 +320,48 @@ impl Maker<'_, '_> {
         let size = [16, 8, 24][pick];
         let offset = self.rng.below(size as usize - ty.bytes() as usize + 1) as i32;
         let split = self.rng.below(offset as usize + 1) as i32;
-        let mut addr = self.b.ins(InstData::StackAddr { slot: self.slots[pick], offset: split }, Type::B64);
+        let mut addr = self.b.ins(
+            InstData::StackAddr {
+                slot: self.slots[pick],
+                offset: split,
+            },
+            Type::B64,
+        );
         // The last slot is sometimes addressed by a variable.
         if pick == 2 && self.rng.below(4) == 0 {
             let (index, seven) = (self.value(Type::B64), self.b.iconst(Type::B64, 7));
-            let index = self.b.ins(InstData::IntBinary { op: IntBinaryOp::And, ty: Type::B64, args: [index, seven] }, Type::B64);
-            let base = self.b.ins(InstData::StackAddr { slot: self.slots[pick], offset: 0 }, Type::B64);
-            addr = self.b.ins(InstData::IntBinary { op: IntBinaryOp::Add, ty: Type::B64, args: [base, index] }, Type::B64);
+            let index = self.b.ins(
+                InstData::IntBinary {
+                    op: IntBinaryOp::And,
+                    ty: Type::B64,
+                    args: [index, seven],
+                },
+                Type::B64,
+            );
+            let base = self.b.ins(
+                InstData::StackAddr {
+                    slot: self.slots[pick],
+                    offset: 0,
+                },
+                Type::B64,
+            );
+            addr = self.b.ins(
+                InstData::IntBinary {
+                    op: IntBinaryOp::Add,
+                    ty: Type::B64,
+                    args: [base, index],
+                },
+                Type::B64,
+            );
         }
         if self.rng.below(2) == 0 {
-            let generic = self.b.ins(InstData::ToGeneric { space: Space::Local, arg: addr }, Type::B64);
+            let generic = self.b.ins(
+                InstData::ToGeneric {
+                    space: Space::Local,
+                    arg: addr,
+                },
+                Type::B64,
+            );
             return self.access(Space::Generic, ty, generic, offset - split);
         }
         self.access(Space::Local, ty, addr, offset - split);
@@ -223,14 +370,34 @@ impl Maker<'_, '_> {
     fn memory_access(&mut self, ty: Type) {
         let ty = if ty == Type::B1 { Type::B8 } else { ty };
         let (index, mask) = (self.value(Type::B64), self.b.iconst(Type::B64, 0x38));
-        let index = self.b.ins(InstData::IntBinary { op: IntBinaryOp::And, ty: Type::B64, args: [index, mask] }, Type::B64);
+        let index = self.b.ins(
+            InstData::IntBinary {
+                op: IntBinaryOp::And,
+                ty: Type::B64,
+                args: [index, mask],
+            },
+            Type::B64,
+        );
         let base = self.b.iconst(Type::B64, 0x1000);
-        let addr = self.b.ins(InstData::IntBinary { op: IntBinaryOp::Add, ty: Type::B64, args: [index, base] }, Type::B64);
+        let addr = self.b.ins(
+            InstData::IntBinary {
+                op: IntBinaryOp::Add,
+                ty: Type::B64,
+                args: [index, base],
+            },
+            Type::B64,
+        );
         let offset = self.rng.below(16) as i32 - 8;
         match self.rng.below(4) {
             0 => self.access(Space::Shared, ty, addr, offset),
             1 => {
-                let generic = self.b.ins(InstData::ToGeneric { space: Space::Shared, arg: addr }, Type::B64);
+                let generic = self.b.ins(
+                    InstData::ToGeneric {
+                        space: Space::Shared,
+                        arg: addr,
+                    },
+                    Type::B64,
+                );
                 self.access(Space::Generic, ty, generic, offset);
             }
             2 => self.access(Space::Generic, ty, addr, offset),
