@@ -11,7 +11,7 @@ use crate::npy::Array;
 
 /// An argument as given, files not yet read.
 #[derive(Clone, Debug, PartialEq)]
-pub enum CliArg {
+pub(crate) enum CliArg {
     /// The bytes of a scalar or structure.
     Value(Vec<u8>),
     /// A fresh buffer, passed by pointer.
@@ -21,7 +21,7 @@ pub enum CliArg {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum BufferInit {
+pub(crate) enum BufferInit {
     Zeros,
     Uninit,
     Arange { start: Number, step: Number },
@@ -86,7 +86,7 @@ fn parse_init(dtype: DType, init: &str) -> Result<BufferInit> {
 }
 
 /// The buffer's first contents (none if left uninitialised) and its number of elements.
-pub fn contents(dtype: DType, count: Option<usize>, init: &BufferInit) -> Result<(Option<Vec<u8>>, usize)> {
+pub(crate) fn contents(dtype: DType, count: Option<usize>, init: &BufferInit) -> Result<(Option<Vec<u8>>, usize)> {
     let n = count.unwrap_or(0);
     let bytes = match init {
         BufferInit::Zeros => fill::zeros(dtype, n),

@@ -23,7 +23,7 @@ impl Findings {
     }
 }
 
-pub fn run(args: &CheckArgs) -> ExitCode {
+pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     let mut documents = Vec::new();
     let mut all_ok = true;
     for path in &args.files {

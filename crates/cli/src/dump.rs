@@ -8,7 +8,7 @@ use crate::args::DumpArgs;
 use crate::session::Failure;
 use crate::term;
 
-pub fn run(args: &DumpArgs) -> ExitCode {
+pub(crate) fn run(args: &DumpArgs) -> ExitCode {
     match text(args) {
         Ok(text) => {
             term::out(&text);

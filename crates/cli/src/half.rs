@@ -19,22 +19,22 @@ const BF16: Format = Format {
 };
 
 /// The value of an f16.
-pub fn f16_to_f64(bits: u16) -> f64 {
+pub(crate) fn f16_to_f64(bits: u16) -> f64 {
     F16.decode(bits)
 }
 
 /// The value of a bf16.
-pub fn bf16_to_f32(bits: u16) -> f32 {
+pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
 /// The f16 nearest to `value`, ties to even.
-pub fn f16_from_f64(value: f64) -> u16 {
+pub(crate) fn f16_from_f64(value: f64) -> u16 {
     F16.encode(value)
 }
 
 /// The bf16 nearest to `value`, ties to even.
-pub fn bf16_from_f32(value: f32) -> u16 {
+pub(crate) fn bf16_from_f32(value: f32) -> u16 {
     BF16.encode(f64::from(value))
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::IsaArgs;
 use crate::term;
 
-pub fn run(args: &IsaArgs) -> ExitCode {
+pub(crate) fn run(args: &IsaArgs) -> ExitCode {
     let forms = instructions();
     if args.json {
         let value = |form: &InstructionForm| {

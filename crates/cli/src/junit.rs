@@ -4,22 +4,22 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// One test for the report.
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// The folder of the case.
-    pub suite: &'a str,
-    pub name: &'a str,
-    pub time: Duration,
-    pub outcome: Outcome<'a>,
+    pub(crate) suite: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) time: Duration,
+    pub(crate) outcome: Outcome<'a>,
 }
 
-pub enum Outcome<'a> {
+pub(crate) enum Outcome<'a> {
     Passed,
     Failed(&'a str),
     Skipped(&'a str),
 }
 
 /// The whole document.
-pub fn document(entries: &[Entry<'_>]) -> String {
+pub(crate) fn document(entries: &[Entry<'_>]) -> String {
     let count = |wanted: fn(&Outcome<'_>) -> bool| entries.iter().filter(|entry| wanted(&entry.outcome)).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
     let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));

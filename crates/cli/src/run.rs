@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::session::{self, Failure, Output, Session};
 use crate::term;
 
-pub fn run(args: &RunArgs) -> ExitCode {
+pub(crate) fn run(args: &RunArgs) -> ExitCode {
     let code = match planned(args) {
         Ok((plan, pointers)) => execute(args, &plan, &pointers),
         Err(err) => report(args, &Failure::from(err)),

@@ -4,14 +4,14 @@ use std::io::{IsTerminal, Write};
 
 /// Colours, where the reader is a person at a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Color {
+pub(crate) enum Color {
     Green,
     Red,
     Yellow,
 }
 
 /// `text` in `color` if `on`.
-pub fn paint(text: &str, color: Color, on: bool) -> String {
+pub(crate) fn paint(text: &str, color: Color, on: bool) -> String {
     if !on {
         return text.to_owned();
     }
@@ -24,13 +24,8 @@ pub fn paint(text: &str, color: Color, on: bool) -> String {
 }
 
 /// Whether standard output wants colours.
-pub fn stdout_color() -> bool {
+pub(crate) fn stdout_color() -> bool {
     std::io::stdout().is_terminal() && wanted()
-}
-
-/// Whether standard error wants colours.
-pub fn stderr_color() -> bool {
-    std::io::stderr().is_terminal() && wanted()
 }
 
 /// <https://no-color.org>
@@ -39,17 +34,17 @@ fn wanted() -> bool {
 }
 
 /// Writes to standard output. A reader that has gone away is no reason to fail: the exit code still tells the result.
-pub fn out(text: &str) {
+pub(crate) fn out(text: &str) {
     out_bytes(text.as_bytes());
 }
 
 /// Like [`out`], for what may not be text.
-pub fn out_bytes(bytes: &[u8]) {
+pub(crate) fn out_bytes(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
 }
 
 /// Writes to standard error.
-pub fn err(text: &str) {
+pub(crate) fn err(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

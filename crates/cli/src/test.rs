@@ -26,7 +26,7 @@ struct Done {
     time: Duration,
 }
 
-pub fn run(args: &TestArgs) -> ExitCode {
+pub(crate) fn run(args: &TestArgs) -> ExitCode {
     match tests(args) {
         Ok(code) => code,
         Err(err) => {

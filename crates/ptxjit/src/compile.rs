@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ptxjit_codegen::{CompileOptions, CompiledKernel, Facts};
+use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
 use ptxjit_passes::pipeline;
 
@@ -75,7 +76,12 @@ pub fn dump_stages() -> Vec<&'static str> {
     stages
 }
 
-pub(crate) fn dump(kernel: &KernelInner, stage: &str, variant: &Variant) -> Result<String, Error> {
+pub(crate) fn dump(
+    front: &translate::Module,
+    kernel: &KernelInner,
+    stage: &str,
+    variant: &Variant,
+) -> Result<String, Error> {
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel);
         let compiled = ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(), true);
@@ -86,7 +92,7 @@ pub(crate) fn dump(kernel: &KernelInner, stage: &str, variant: &Variant) -> Resu
         }
     };
     match stage {
-        "ast" => Ok(syntax_tree(kernel)),
+        "ast" => Ok(syntax_tree(front, kernel)),
         "ir" => Ok(print::program(&kernel.program)),
         "opt" => Ok(print::program(&kernel.variants.optimized(kernel))),
         "notes" | "clif" | "asm" => listing(stage),
@@ -111,8 +117,7 @@ fn after_pass(kernel: &KernelInner, pass: &str) -> String {
 }
 
 /// The kernel's function and body as they were parsed.
-fn syntax_tree(kernel: &KernelInner) -> String {
-    let front = &kernel.module.front;
+fn syntax_tree(front: &translate::Module, kernel: &KernelInner) -> String {
     let named = |function: &&ptxjit_frontend::ast::Function| function.name.text(front.source()) == kernel.name;
     let Some(function) = front.ast().functions().filter(named).find(|function| function.body.is_some()) else {
         return String::new();

@@ -9,9 +9,9 @@ use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory};
 use ptxjit_ir::{RelocTarget, Space};
 use ptxjit_runtime::{Arena, LaunchError, MemoryError};
 
-use crate::Options;
 use crate::failure::Cause;
-use crate::module::{KernelInner, ModuleInner};
+use crate::module::ModuleInner;
+use crate::{Kernel, Options};
 
 /// What is to be run, beside the kernel.
 pub(crate) struct Request<'a> {
@@ -27,11 +27,11 @@ pub(crate) struct Request<'a> {
 /// Bytes of the workspace of grid-wide synchronisation, whose first word is its size.
 const WORKSPACE_BYTES: u64 = 256;
 
-pub(crate) fn run(kernel: &KernelInner, request: &Request<'_>) -> Result<(), Cause> {
-    let module = &kernel.module;
+pub(crate) fn run(kernel: &Kernel, request: &Request<'_>) -> Result<(), Cause> {
+    let (module, program) = (&kernel.module, &kernel.inner.program);
     let symbols = |target: RelocTarget| symbol(module, target).unwrap_or(0);
     // Asked once before the launch, so that what cannot be placed is an error and not a null pointer.
-    for (&id, var) in kernel.program.vars.iter().filter(|(_, var)| matches!(var.space, Space::Global | Space::Const)) {
+    for (&id, var) in program.vars.iter().filter(|(_, var)| matches!(var.space, Space::Global | Space::Const)) {
         if !var.is_extern {
             symbol(module, RelocTarget::Var(id))?;
         }
@@ -54,7 +54,7 @@ pub(crate) fn run(kernel: &KernelInner, request: &Request<'_>) -> Result<(), Cau
         cooperative: request.cooperative,
         envreg,
         limits: Limits::default(),
-        ..Launch::new(&kernel.program, request.grid, request.block, request.params)
+        ..Launch::new(program, request.grid, request.block, request.params)
     };
     let mut memory = Global { arena, constants };
     let mut host = LibraryHost { arena, options: request.options, start: Instant::now() };

@@ -225,11 +225,11 @@ impl Prepared {
 
     /// Runs the launch to its end.
     pub fn run(&self) -> Result<LaunchStats, Error> {
-        let module = &self.launch.kernel.inner.module;
+        let module = &self.launch.kernel.module;
         let start = std::time::Instant::now();
         let result = match &self.code {
             Code::Jit(compiled) => module.device.runtime.launch(&self.desc(compiled)).map_err(Cause::from).map(|_| ()),
-            Code::Interp => interp::run(&self.launch.kernel.inner, &self.request()),
+            Code::Interp => interp::run(&self.launch.kernel, &self.request()),
         };
         result.map_err(|cause| cause.into_error(&self.launch.kernel.inner.name, &module.front))?;
         Ok(LaunchStats { gang: self.gang(), compile_time: self.compile_time, time: start.elapsed() })
@@ -243,7 +243,7 @@ impl Prepared {
             attrs: kernel.program.attrs.clone(),
             param_bytes: self.params.len() as u32,
             params: self.params.clone(),
-            module: kernel.module.memory.clone(),
+            module: launch.kernel.module.memory.clone(),
             grid: launch.grid.0,
             block: launch.block.0,
             cluster: launch.cluster.map(|cluster| cluster.0),

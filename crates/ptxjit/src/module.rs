@@ -34,8 +34,8 @@ pub(crate) struct ModuleInner {
     pub(crate) memory: Arc<ModuleMemory>,
 }
 
+/// What is known of a kernel. The module keeps it, so it must not keep the module.
 pub(crate) struct KernelInner {
-    pub(crate) module: Arc<ModuleInner>,
     pub(crate) name: String,
     pub(crate) params: Vec<KernelParam>,
     /// As translated, for the interpreter.
@@ -111,20 +111,20 @@ impl Module {
 
     fn kernel_named(&self, name: &str) -> Result<Kernel, Error> {
         if let Some(kernel) = self.lock_kernels().get(name) {
-            return Ok(Kernel { inner: kernel.clone() });
+            return Ok(Kernel { module: self.inner.clone(), inner: kernel.clone() });
         }
         // Not under the lock: other kernels can be translated meanwhile. If two threads want this one, the first wins.
         let text = Text::Module(self.inner.front.clone());
         let program = self.inner.front.program(name);
         let program = program.map_err(|list| Error::from_diagnostics(Diagnostics::new(list, &text)))?;
         let kernel = Arc::new(KernelInner {
-            module: self.inner.clone(),
             name: name.to_owned(),
             params: program.params.clone(),
             program: Arc::new(program),
             variants: Variants::default(),
         });
-        Ok(Kernel { inner: self.lock_kernels().entry(name.to_owned()).or_insert(kernel).clone() })
+        let inner = self.lock_kernels().entry(name.to_owned()).or_insert(kernel).clone();
+        Ok(Kernel { module: self.inner.clone(), inner })
     }
 
     fn lock_kernels(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<KernelInner>>> {
@@ -169,6 +169,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
 /// A kernel that was checked and translated.
 #[derive(Clone)]
 pub struct Kernel {
+    pub(crate) module: Arc<ModuleInner>,
     pub(crate) inner: Arc<KernelInner>,
 }
 
@@ -201,7 +202,7 @@ impl Kernel {
 
     /// The kernel at a stage of its compilation, as text; [`crate::dump_stages`] lists the stages.
     pub fn dump(&self, stage: &str, block: impl Into<Dim3>, options: &Options) -> Result<String, Error> {
-        compile::dump(&self.inner, stage, &Variant::new(options, Dim3([1; 3]), block.into()))
+        compile::dump(&self.module.front, &self.inner, stage, &Variant::new(options, Dim3([1; 3]), block.into()))
     }
 }
 
