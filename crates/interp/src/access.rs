@@ -72,13 +72,23 @@ impl Machine<'_, '_> {
     }
 
     /// Reads memory.
-    pub(crate) fn read(&mut self, env: &Env, thread: &Thread<'_>, addr: Address, out: &mut [u8]) -> Result<(), FaultKind> {
+    pub(crate) fn read(
+        &mut self,
+        env: &Env,
+        thread: &Thread<'_>,
+        addr: Address,
+        out: &mut [u8],
+    ) -> Result<(), FaultKind> {
         let generic = self.aligned(addr, out.len() as u32)?;
         let bad = |why| FaultKind::BadAddress { addr: generic, size: out.len() as u32, why };
         let window: &[u8] = match place(generic) {
             Place::Memory => {
                 let size = out.len() as u32;
-                return self.memory.load(generic, out).map_err(|why| FaultKind::BadAddress { addr: generic, size, why });
+                return self.memory.load(generic, out).map_err(|why| FaultKind::BadAddress {
+                    addr: generic,
+                    size,
+                    why,
+                });
             }
             Place::Shared => &env.shared,
             Place::Param => self.launch.params,
@@ -99,7 +109,13 @@ impl Machine<'_, '_> {
     }
 
     /// Writes memory.
-    pub(crate) fn write(&mut self, env: &mut Env, thread: &mut Thread<'_>, addr: Address, bytes: &[u8]) -> Result<(), FaultKind> {
+    pub(crate) fn write(
+        &mut self,
+        env: &mut Env,
+        thread: &mut Thread<'_>,
+        addr: Address,
+        bytes: &[u8],
+    ) -> Result<(), FaultKind> {
         let size = bytes.len() as u32;
         let generic = self.aligned(addr, size)?;
         let bad = |why| FaultKind::BadAddress { addr: generic, size, why };
@@ -160,7 +176,7 @@ impl Machine<'_, '_> {
     /// The generic address, if it is a multiple of the size of the access.
     fn aligned(&self, addr: Address, size: u32) -> Result<u64, FaultKind> {
         let generic = self.generic(addr);
-        let misaligned = self.launch.limits.check_alignment && size.is_power_of_two() && generic % u64::from(size) != 0;
+        let misaligned = self.launch.limits.check_alignment && size.is_power_of_two() && !generic.is_multiple_of(u64::from(size));
         if misaligned { Err(FaultKind::Misaligned { addr: generic, size }) } else { Ok(generic) }
     }
 
@@ -176,7 +192,11 @@ impl Machine<'_, '_> {
             }
             text.push(byte[0]);
         }
-        Err(FaultKind::BadAddress { addr, size: LONGEST as u32, why: MemFault::Forbidden("string without end".to_owned()) })
+        Err(FaultKind::BadAddress {
+            addr,
+            size: LONGEST as u32,
+            why: MemFault::Forbidden("string without end".to_owned()),
+        })
     }
 
     /// `Load`: `results` side by side. The whole access must be aligned.

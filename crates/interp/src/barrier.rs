@@ -79,7 +79,8 @@ impl Barrier {
         self.pending = std::mem::take(&mut done.pending);
         self.counted = vec![0; self.pending.len()];
         self.count = done.count;
-        let is_pending = |&(thread, _): &(u32, BarrierOp)| self.pending[(thread / 32) as usize] >> (thread % 32) & 1 != 0;
+        let is_pending =
+            |&(thread, _): &(u32, BarrierOp)| self.pending[(thread / 32) as usize] >> (thread % 32) & 1 != 0;
         let (next, woken): (Vec<_>, Vec<_>) = done.waiters.iter().partition(|&waiter| is_pending(waiter));
         self.waiters = next;
         Some(woken.iter().map(|&(thread, op)| (thread, done.result(op))).collect())

@@ -1,6 +1,6 @@
 //! One step of one thread.
 
-use ptxjit_ir::{Effect, InstData, InstNode, Terminator, TrapKind, Value, eval};
+use ptxjit_ir::{InstData, InstNode, RelocTarget, Space, Terminator, TrapKind, Value, VarId, eval};
 use smallvec::SmallVec;
 
 use crate::access::Address;
@@ -69,79 +69,76 @@ impl<'p> Machine<'p, '_> {
     }
 
     fn inst(&mut self, env: &mut Env, thread: &mut Thread<'p>, node: &'p InstNode) -> Outcome<'p> {
-        if node.data.effect() == Effect::Pure {
-            let bits = self.pure(env, thread, &node.data);
-            thread.frame().set_all(&node.results, &[bits]);
-            return Ok(Step::Next);
-        }
-        match &node.data {
+        let results = &node.results;
+        let bits = match &node.data {
             InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } | InstData::CopyAsync { .. } => {
                 self.memory_inst(env, thread, node)?;
+                return Ok(Step::Next);
             }
             InstData::Barrier { .. } | InstData::Warp { .. } => return Ok(Step::Wait(wait(thread, node))),
-            InstData::Call { func, args } => return self.call(thread, *func, args, &node.results),
+            InstData::Call { func, args } => return self.call(thread, *func, args, results),
             InstData::CallIndirect { sig, callee, args, targets } => {
                 let id = self.callee(env, thread, (*sig, *callee), targets.as_deref())?;
-                return self.call(thread, id, args, &node.results);
+                return self.call(thread, id, args, results);
             }
             InstData::CallBuiltin { builtin, args } => {
                 let args = values(thread, args);
-                let result = self.builtin(env, thread, *builtin, &args)?;
-                thread.frame().set_all(&node.results, &[result]);
-            }
-            InstData::StackSave => {
-                let top = thread.stack_top;
-                thread.frame().set_all(&node.results, &[top]);
-            }
-            InstData::StackRestore { arg } => thread.stack_top = thread.frame().get(*arg),
-            InstData::Alloca { size, align } => {
-                let size = thread.frame().get(*size);
-                let offset = self.reserve(thread, size, *align)?;
-                thread.frame().set_all(&node.results, &[offset]);
-            }
-            InstData::Sreg { sreg } => {
-                let bits = self.sreg(env, thread, *sreg);
-                thread.frame().set_all(&node.results, &[bits]);
+                self.builtin(env, thread, *builtin, &args)?
             }
             InstData::Nanosleep { .. } => return Ok(Step::Yield),
             // One host thread runs everything in program order.
-            InstData::Fence { .. } | InstData::Nop => {}
-            pure => unreachable!("{pure:?} is pure"),
-        }
+            InstData::Fence { .. } | InstData::Nop => return Ok(Step::Next),
+            InstData::StackRestore { arg } => {
+                thread.stack_top = thread.frame().get(*arg);
+                return Ok(Step::Next);
+            }
+            InstData::StackSave => thread.stack_top,
+            InstData::Alloca { size, align } => {
+                let size = thread.frame().get(*size);
+                self.reserve(thread, size, *align)?
+            }
+            InstData::Sreg { sreg } => self.sreg(env, thread, *sreg),
+            InstData::VarAddr { var, offset } => self.var_addr(*var).wrapping_add(*offset as u64),
+            InstData::FuncAddr { func } => (self.launch.symbols)(RelocTarget::Func(*func)),
+            InstData::StackAddr { slot, offset } => {
+                thread.frame().slots[slot.as_u32() as usize].wrapping_add(*offset as u64)
+            }
+            InstData::ToGeneric { space, arg } => thread.frame().get(*arg).wrapping_add(self.window_base(*space)),
+            InstData::FromGeneric { space, arg } => thread.frame().get(*arg).wrapping_sub(self.window_base(*space)),
+            InstData::IsSpace { space, arg } => self.is_space(*space, thread.frame().get(*arg)).into(),
+            InstData::StateOf { block } => block.as_u32().into(),
+            InstData::Const { .. }
+            | InstData::IntUnary { .. }
+            | InstData::IntBinary { .. }
+            | InstData::IntTernary { .. }
+            | InstData::Lop3 { .. }
+            | InstData::Bfi { .. }
+            | InstData::Resize { .. }
+            | InstData::Compare { .. }
+            | InstData::FloatUnary { .. }
+            | InstData::FloatBinary { .. }
+            | InstData::Fma { .. }
+            | InstData::FloatCompare { .. }
+            | InstData::Convert { .. }
+            | InstData::ConvertRs { .. }
+            | InstData::Select { .. } => pure(thread, &node.data),
+        };
+        thread.frame().set_all(results, &[bits]);
         Ok(Step::Next)
     }
 
-    /// The value of a pure instruction.
-    fn pure(&mut self, env: &Env, thread: &mut Thread<'p>, data: &InstData) -> u64 {
-        let arg = |thread: &mut Thread<'p>, value: Value| thread.frame().get(value);
-        match *data {
-            InstData::Sreg { sreg } => self.sreg(env, thread, sreg),
-            InstData::VarAddr { var, offset } => self.var_addr(var).wrapping_add(offset as u64),
-            InstData::FuncAddr { func } => (self.launch.symbols)(ptxjit_ir::RelocTarget::Func(func)),
-            InstData::StackAddr { slot, offset } => {
-                thread.frame().slots[slot.as_u32() as usize].wrapping_add(offset as u64)
-            }
-            InstData::ToGeneric { space, arg: value } => arg(thread, value).wrapping_add(self.window_base(space)),
-            InstData::FromGeneric { space, arg: value } => arg(thread, value).wrapping_sub(self.window_base(space)),
-            InstData::IsSpace { space, arg: value } => self.is_space(space, arg(thread, value)).into(),
-            InstData::StateOf { block } => block.as_u32().into(),
-            _ => {
-                let args = values(thread, &data.args());
-                eval::inst(data, &args).unwrap_or_else(|| unreachable!("{data:?} has no value of its own"))
-            }
-        }
-    }
-
-    fn var_addr(&self, var: ptxjit_ir::VarId) -> u64 {
+    fn var_addr(&self, var: VarId) -> u64 {
         match self.layout.offsets.get(&var) {
             Some(&offset) => offset.into(),
-            None => (self.launch.symbols)(ptxjit_ir::RelocTarget::Var(var)),
+            None => (self.launch.symbols)(RelocTarget::Var(var)),
         }
     }
 
     fn memory_inst(&mut self, env: &mut Env, thread: &mut Thread<'p>, node: &'p InstNode) -> Result<(), FaultKind> {
-        let address = |thread: &mut Thread<'p>, space, addr, offset| {
-            Address { space, base: thread.frame().window_offset(addr), offset }
+        let address = |thread: &mut Thread<'p>, space, addr, offset| Address {
+            space,
+            base: thread.frame().window_offset(addr),
+            offset,
         };
         match &node.data {
             InstData::Load { space, ty, addr, offset, .. } => {
@@ -161,8 +158,8 @@ impl<'p> Machine<'p, '_> {
                 Ok(())
             }
             InstData::CopyAsync { size, dst, dst_offset, src, src_offset, src_size } => {
-                let dst = address(thread, ptxjit_ir::Space::Shared, *dst, *dst_offset);
-                let src = address(thread, ptxjit_ir::Space::Global, *src, *src_offset);
+                let dst = address(thread, Space::Shared, *dst, *dst_offset);
+                let src = address(thread, Space::Global, *src, *src_offset);
                 let wanted = src_size.map_or(u64::from(*size), |value| thread.frame().get(value));
                 self.copy(env, thread, dst, src, (usize::from(*size), wanted))
             }
@@ -187,6 +184,12 @@ impl<'p> Machine<'p, '_> {
         }
         self.write(env, thread, dst, &bytes[..size])
     }
+}
+
+/// The value of an instruction that depends on its operands alone.
+fn pure(thread: &mut Thread<'_>, data: &InstData) -> u64 {
+    let args = values(thread, &data.args());
+    eval::inst(data, &args).unwrap_or_else(|| unreachable!("{data:?} depends on its operands alone"))
 }
 
 /// Bits of values of the thread's top frame.

@@ -35,7 +35,9 @@ impl Entry {
     fn is_past(&self, thread: &Thread<'_>) -> bool {
         match thread.position() {
             None => true,
-            Some(at) => at.depth < self.depth || (at.depth == self.depth && at.next == 0 && Some(at.block) == self.reconverge),
+            Some(at) => {
+                at.depth < self.depth || (at.depth == self.depth && at.next == 0 && Some(at.block) == self.reconverge)
+            }
         }
     }
 }
@@ -67,7 +69,8 @@ impl<'p> Cta<'p> {
                 return Ok(());
             }
             let Some(entry) = warp.stack.last() else { return Ok(()) };
-            let active: Vec<usize> = entry.lanes.iter().copied().filter(|&idx| !entry.is_past(&self.threads[idx])).collect();
+            let active: Vec<usize> =
+                entry.lanes.iter().copied().filter(|&idx| !entry.is_past(&self.threads[idx])).collect();
             if active.is_empty() {
                 warp.stack.pop();
                 continue;
@@ -118,7 +121,13 @@ impl<'p> Cta<'p> {
     }
 
     /// Pushes entries if the lanes are in different places now, or in a callee.
-    fn diverge(&self, machine: &mut Machine<'p, '_>, warp: &mut Warp, active: &[usize], (depth, before): (usize, Option<Position>)) {
+    fn diverge(
+        &self,
+        machine: &mut Machine<'p, '_>,
+        warp: &mut Warp,
+        active: &[usize],
+        (depth, before): (usize, Option<Position>),
+    ) {
         let Some(before) = before else { return };
         let mut places: Vec<(Position, Vec<usize>)> = Vec::new();
         for &idx in active {

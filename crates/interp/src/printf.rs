@@ -48,10 +48,17 @@ pub fn format<S: Source>(format: &[u8], source: &mut S) -> Result<Printed, S::Er
 }
 
 /// The line that a failed device assertion prints.
-pub fn assert_message((file, line, function): (&str, u32, &str), ctaid: [u32; 3], tid: [u32; 3], message: &str) -> String {
+pub fn assert_message(
+    (file, line, function): (&str, u32, &str),
+    ctaid: [u32; 3],
+    tid: [u32; 3],
+    message: &str,
+) -> String {
     let [bx, by, bz] = ctaid;
     let [tx, ty, tz] = tid;
-    format!("{file}:{line}: {function}: block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}] Assertion `{message}` failed.")
+    format!(
+        "{file}:{line}: {function}: block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}] Assertion `{message}` failed."
+    )
 }
 
 struct Args<'s, S> {
@@ -275,7 +282,8 @@ impl Spec {
             return text;
         }
         let (mantissa, exp) = text.find('e').map_or((text.as_str(), ""), |at| text.split_at(at));
-        let mantissa = if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
+        let mantissa =
+            if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
         format!("{mantissa}{exp}")
     }
 

@@ -36,7 +36,8 @@ impl<'p> Cta<'p> {
         let mask = |lanes: &[Thread<'p>], counts: &dyn Fn(&Thread<'p>) -> bool| {
             lanes.iter().enumerate().fold(0, |mask, (lane, thread)| mask | u32::from(counts(thread)) << lane)
         };
-        let at_barrier = |thread: &Thread<'p>| matches!(thread.wait(), Some(Wait { kind: WaitKind::Barrier { .. }, .. }));
+        let at_barrier =
+            |thread: &Thread<'p>| matches!(thread.wait(), Some(Wait { kind: WaitKind::Barrier { .. }, .. }));
         let of_warp = |lanes: &[Thread<'p>]| {
             let waiting = mask(lanes, &at_barrier);
             if !self.lockstep.is_empty() && waiting != 0 { waiting } else { mask(lanes, &|thread| !thread.is_exited()) }
@@ -64,7 +65,9 @@ impl<'p> Cta<'p> {
             if op == BarrierOp::Arrive {
                 self.threads[idx].resume(&[]);
                 woke = true;
-            } else if let State::Waiting(Wait { kind: WaitKind::Barrier { registered, .. }, .. }) = &mut self.threads[idx].state {
+            } else if let State::Waiting(Wait { kind: WaitKind::Barrier { registered, .. }, .. }) =
+                &mut self.threads[idx].state
+            {
                 *registered = true;
             }
             woke |= self.wake(completed);

@@ -42,7 +42,11 @@ impl<'p> Cta<'p> {
         let shared = vec![0; machine.layout.static_size as usize + launch.dynamic_shared as usize];
         let env = Env { ctaid, n_threads, shared };
         let threads = (0..n_threads).map(|i| Thread::new([i % x, i / x % y, i / x / y], i)).collect();
-        let lockstep = if launch.program.lockstep { (0..n_warps).map(|warp| Warp::new(warp, n_threads)).collect() } else { vec![] };
+        let lockstep = if launch.program.lockstep {
+            (0..n_warps).map(|warp| Warp::new(warp, n_threads)).collect()
+        } else {
+            vec![]
+        };
         let barriers = vec![Barrier::default(); N_BARRIERS];
         let mut cta = Cta { env, threads, barriers, lockstep, patience: vec![0; n_warps as usize] };
         for idx in 0..cta.threads.len() {
@@ -90,7 +94,7 @@ impl<'p> Cta<'p> {
                 }
                 Err(kind) => return Err(self.fault(idx, kind)),
             }
-            if machine.steps % POLL_INTERVAL == 0 && machine.host.cancelled() {
+            if machine.steps.is_multiple_of(POLL_INTERVAL) && machine.host.cancelled() {
                 return Err(self.fault(idx, FaultKind::Cancelled));
             }
         }

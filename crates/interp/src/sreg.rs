@@ -32,7 +32,9 @@ impl Machine<'_, '_> {
             SpecialReg::SmId => 0,
             SpecialReg::NsmId => 1,
             SpecialReg::GridId => return launch.grid_id,
-            SpecialReg::IsExplicitCluster => u32::from(launch.cluster != [1; 3] || launch.program.attrs.explicit_cluster),
+            SpecialReg::IsExplicitCluster => {
+                u32::from(launch.cluster != [1; 3] || launch.program.attrs.explicit_cluster)
+            }
             SpecialReg::ClusterIdX => env.ctaid[0] / launch.cluster[0],
             SpecialReg::ClusterIdY => env.ctaid[1] / launch.cluster[1],
             SpecialReg::ClusterIdZ => env.ctaid[2] / launch.cluster[2],
@@ -52,9 +54,9 @@ impl Machine<'_, '_> {
             SpecialReg::ClusterNctaRank => launch.cluster.iter().product(),
             SpecialReg::LanemaskEq => 1 << lane,
             SpecialReg::LanemaskLt => (1 << lane) - 1,
-            SpecialReg::LanemaskLe => (1 << lane) - 1 | 1 << lane,
+            SpecialReg::LanemaskLe => u32::MAX >> (31 - lane),
             SpecialReg::LanemaskGe => u32::MAX << lane,
-            SpecialReg::LanemaskGt => u32::MAX << lane & !(1 << lane),
+            SpecialReg::LanemaskGt => (u32::MAX << lane) & !(1 << lane),
             SpecialReg::Clock => self.host.clock() as u32,
             SpecialReg::ClockHi => (self.host.clock() >> 32) as u32,
             SpecialReg::Clock64 => return self.host.clock(),

@@ -37,7 +37,13 @@ pub(crate) struct Wait<'p> {
 #[derive(Clone)]
 pub(crate) enum WaitKind {
     /// `registered`: the barrier counts the thread already.
-    Barrier { op: BarrierOp, id: u64, count: u64, pred: bool, registered: bool },
+    Barrier {
+        op: BarrierOp,
+        id: u64,
+        count: u64,
+        pred: bool,
+        registered: bool,
+    },
     Warp(WarpWait),
 }
 

@@ -52,15 +52,18 @@ pub fn lane_mask(operands: &Operands) -> u32 {
 pub fn shuffle_source(op: WarpOp, lane: u32, b: u64, c: u64) -> (u32, bool) {
     let (b, clamp, seg) = (b as u32 & 31, c as u32 & 31, (c >> 8) as u32 & 31);
     let max_lane = (lane & seg) | (clamp & !seg);
-    let (source, in_range) = match op {
-        // For `.up` the clamp is the lower bound.
-        WarpOp::ShflUp => (lane.wrapping_sub(b), lane as i32 - b as i32 >= max_lane as i32),
-        WarpOp::ShflDown => (lane + b, lane + b <= max_lane),
-        WarpOp::ShflBfly => (lane ^ b, lane ^ b <= max_lane),
-        _ => {
-            let source = (lane & seg) | (b & !seg);
-            (source, source <= max_lane)
-        }
+    // For `.up` the clamp is the lower bound.
+    let (source, in_range) = if op == WarpOp::ShflUp {
+        (lane.wrapping_sub(b), lane as i32 - b as i32 >= max_lane as i32)
+    } else {
+        let source = if op == WarpOp::ShflDown {
+            lane + b
+        } else if op == WarpOp::ShflBfly {
+            lane ^ b
+        } else {
+            (lane & seg) | (b & !seg)
+        };
+        (source, source <= max_lane)
     };
     if in_range { (source, true) } else { (lane, false) }
 }
@@ -112,7 +115,9 @@ fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
         WarpOp::ReduxFmaxNan => [float(FloatBinaryOp::MaxNan), 0],
         WarpOp::Elect => [all.trailing_zeros().into(), 0],
         WarpOp::ActiveMask => [all.into(), 0],
-        WarpOp::Sync | WarpOp::MatchAny | WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => [0, 0],
+        WarpOp::Sync | WarpOp::MatchAny | WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => {
+            [0, 0]
+        }
     }
 }
 

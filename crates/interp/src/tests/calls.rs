@@ -1,6 +1,8 @@
 //! Calls, recursion, indirect calls, stack memory and the device runtime.
 
-use ptxjit_ir::{Builtin, FuncId, FunctionKind, InstData, IntBinaryOp, Program, SigId, Signature, Space, Terminator, Type, Value};
+use ptxjit_ir::{
+    Builtin, FuncId, FunctionKind, InstData, IntBinaryOp, Program, SigId, Signature, Space, Terminator, Type, Value,
+};
 use smallvec::smallvec;
 
 use super::{Code, function, kernel, run, run_with};

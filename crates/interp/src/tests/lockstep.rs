@@ -26,7 +26,8 @@ fn reduction_without_barriers() {
     });
     program.lockstep = true;
     let words: Vec<u32> = (1..=32).collect();
-    let out = run_with(&program, 1, 32, &words, &mut SilentHost::default(), |launch| launch.dynamic_shared = 256).unwrap();
+    let out =
+        run_with(&program, 1, 32, &words, &mut SilentHost::default(), |launch| launch.dynamic_shared = 256).unwrap();
     assert_eq!(out, vec![528; 32]);
 }
 

@@ -19,7 +19,7 @@ fn windows_know_their_addresses() {
             let generic = k.b.ins(InstData::ToGeneric { space: from, arg: offset }, Type::B64);
             for (j, space) in SPACES.into_iter().enumerate() {
                 let is = k.b.ins(InstData::IsSpace { space, arg: generic }, Type::B1);
-                let is = k.from_pred(is);
+                let is = k.pred_word(is);
                 let bit = k.word(5 * i as u64 + j as u64);
                 let bit = k.binary(ptxjit_ir::IntBinaryOp::Shl, is, bit);
                 row = k.add(row, bit);
@@ -77,7 +77,8 @@ fn copy_to_shared_fills_with_zeros() {
         let base = k.buffer();
         let zero = k.long(0);
         let six = k.word(6);
-        let copy = InstData::CopyAsync { size: 8, dst: zero, dst_offset: 0, src: base, src_offset: 0, src_size: Some(six) };
+        let copy =
+            InstData::CopyAsync { size: 8, dst: zero, dst_offset: 0, src: base, src_offset: 0, src_size: Some(six) };
         k.b.inst(copy, &[]);
         let x = k.load(Space::Shared, Type::B32, zero, 0);
         let y = k.load(Space::Shared, Type::B32, zero, 4);

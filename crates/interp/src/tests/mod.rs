@@ -13,8 +13,8 @@ mod warp_ops;
 use std::collections::BTreeMap;
 
 use ptxjit_ir::{
-    BarrierOp, Block, CompareOp, FuncId, Function, FunctionBuilder, FunctionKind, InstData, IntBinaryOp, KernelAttrs, KernelParam,
-    MemSem, Program, RelocTarget, ResizeOp, Scope, Space, SpecialReg, Terminator, Type, Value, WarpOp,
+    BarrierOp, Block, CompareOp, FuncId, Function, FunctionBuilder, FunctionKind, InstData, IntBinaryOp, KernelAttrs,
+    KernelParam, MemSem, Program, RelocTarget, ResizeOp, Scope, Space, SpecialReg, Terminator, Type, Value, WarpOp,
 };
 use smallvec::SmallVec;
 
@@ -71,7 +71,7 @@ impl Code<'_> {
         self.b.ins(InstData::Resize { op: ResizeOp::Trunc, from, to, arg: a }, to)
     }
 
-    fn from_pred(&mut self, pred: Value) -> Value {
+    fn pred_word(&mut self, pred: Value) -> Value {
         self.b.ins(InstData::Resize { op: ResizeOp::Uext, from: Type::B1, to: Type::B32, arg: pred }, Type::B32)
     }
 
@@ -168,7 +168,13 @@ impl Code<'_> {
 }
 
 /// A function from code that ends every block.
-fn function(name: &str, kind: FunctionKind, params: &[Type], rets: &[Type], build: impl FnOnce(&mut Code<'_>, &[Value])) -> Function {
+fn function(
+    name: &str,
+    kind: FunctionKind,
+    params: &[Type],
+    rets: &[Type],
+    build: impl FnOnce(&mut Code<'_>, &[Value]),
+) -> Function {
     let mut func = Function::new(name, kind, rets.to_vec());
     let params: Vec<Value> = params.iter().map(|&ty| func.add_param(func.entry, ty)).collect();
     let mut code = Code { b: FunctionBuilder::new(&mut func) };

@@ -1,6 +1,8 @@
 //! Barriers and threads that wait for each other through memory.
 
-use ptxjit_ir::{AtomicFmt, AtomicOp, BarrierOp, CompareOp, InstData, MemSem, Scope, Space, SpecialReg, Terminator, Type};
+use ptxjit_ir::{
+    AtomicFmt, AtomicOp, BarrierOp, CompareOp, InstData, MemSem, Scope, Space, SpecialReg, Terminator, Type,
+};
 use smallvec::SmallVec;
 
 use super::{Code, kernel, run, run_with};
@@ -26,7 +28,8 @@ fn reverse_through_shared_memory() {
         k.put_mine(y);
     });
     let words: Vec<u32> = (0..100).collect();
-    let out = run_with(&program, 1, 100, &words, &mut SilentHost::default(), |launch| launch.dynamic_shared = 400).unwrap();
+    let out =
+        run_with(&program, 1, 100, &words, &mut SilentHost::default(), |launch| launch.dynamic_shared = 400).unwrap();
     assert_eq!(out, words.into_iter().rev().collect::<Vec<_>>());
 }
 
@@ -100,7 +103,7 @@ fn reductions() {
         let count = k.barrier(BarrierOp::RedPopc, 0, None, Some(pred)).unwrap();
         let all = k.barrier(BarrierOp::RedAnd, 0, None, Some(pred)).unwrap();
         let any = k.barrier(BarrierOp::RedOr, 0, None, Some(pred)).unwrap();
-        let (all, any) = (k.from_pred(all), k.from_pred(any));
+        let (all, any) = (k.pred_word(all), k.pred_word(any));
         let sixteen = k.word(16);
         let eight = k.word(8);
         let all = k.binary(ptxjit_ir::IntBinaryOp::Shl, all, sixteen);
@@ -205,7 +208,7 @@ fn there_are_sixteen_barriers() {
 }
 
 fn arrival(thread: u32, op: BarrierOp, count: u64) -> Arrival {
-    Arrival { thread, op, count, pred: thread % 2 == 0 }
+    Arrival { thread, op, count, pred: thread.is_multiple_of(2) }
 }
 
 /// A warp counts once all of its lanes that have not ended have arrived.

@@ -16,12 +16,26 @@ pub fn atomic(op: AtomicOp, fmt: AtomicFmt, old: u64, args: &[u64], flush_f32: b
     match op {
         AtomicOp::Exch => a,
         AtomicOp::Cas => select((old == a).into(), arg(1), old),
-        AtomicOp::Inc => if old >= a { 0 } else { old + 1 },
-        AtomicOp::Dec => if old == 0 || old > a { a } else { old - 1 },
+        AtomicOp::Inc => {
+            if old >= a {
+                0
+            } else {
+                old + 1
+            }
+        }
+        AtomicOp::Dec => {
+            if old == 0 || old > a {
+                a
+            } else {
+                old - 1
+            }
+        }
         AtomicOp::And => old & a,
         AtomicOp::Or => old | a,
         AtomicOp::Xor => old ^ a,
-        AtomicOp::Add | AtomicOp::Min | AtomicOp::Max => arithmetic(op, fmt, old, a, flush_f32),
+        AtomicOp::Add => arithmetic(Arithmetic::Add, fmt, old, a, flush_f32),
+        AtomicOp::Min => arithmetic(Arithmetic::Min, fmt, old, a, flush_f32),
+        AtomicOp::Max => arithmetic(Arithmetic::Max, fmt, old, a, flush_f32),
     }
 }
 
@@ -30,8 +44,15 @@ pub fn atomic_float_add(fmt: FloatFmt, old: u64, a: u64, flush: bool) -> u64 {
     float_binary(FloatBinaryOp::Add, fmt, FloatMode { ftz: flush, ..FloatMode::RN }, old, a)
 }
 
-/// `Add`, `Min` and `Max`, whose meaning depends on the format.
-fn arithmetic(op: AtomicOp, fmt: AtomicFmt, old: u64, a: u64, flush_f32: bool) -> u64 {
+/// The operations whose meaning depends on the format.
+#[derive(Copy, Clone)]
+enum Arithmetic {
+    Add,
+    Min,
+    Max,
+}
+
+fn arithmetic(op: Arithmetic, fmt: AtomicFmt, old: u64, a: u64, flush_f32: bool) -> u64 {
     match fmt {
         AtomicFmt::B16 | AtomicFmt::B32 | AtomicFmt::B64 | AtomicFmt::U32 | AtomicFmt::U64 => {
             integer(op, fmt.ty(), CompareOp::Ult, old, a)
@@ -46,25 +67,25 @@ fn arithmetic(op: AtomicOp, fmt: AtomicFmt, old: u64, a: u64, flush_f32: bool) -
     }
 }
 
-fn integer(op: AtomicOp, ty: Type, less: CompareOp, old: u64, a: u64) -> u64 {
+fn integer(op: Arithmetic, ty: Type, less: CompareOp, old: u64, a: u64) -> u64 {
     let a_is_less = int::compare(less, ty, a, old);
     match op {
-        AtomicOp::Min => select(a_is_less.into(), a, old),
-        AtomicOp::Max => select(a_is_less.into(), old, a),
-        _ => int::int_binary(IntBinaryOp::Add, ty, old, a),
+        Arithmetic::Add => int::int_binary(IntBinaryOp::Add, ty, old, a),
+        Arithmetic::Min => select(a_is_less.into(), a, old),
+        Arithmetic::Max => select(a_is_less.into(), old, a),
     }
 }
 
-fn float(op: AtomicOp, fmt: FloatFmt, old: u64, a: u64, flush: bool) -> u64 {
-    let op = match op {
-        AtomicOp::Min => FloatBinaryOp::Min,
-        AtomicOp::Max => FloatBinaryOp::Max,
-        _ => return atomic_float_add(fmt, old, a, flush),
-    };
+fn float(op: Arithmetic, fmt: FloatFmt, old: u64, a: u64, flush: bool) -> u64 {
     let layout = Layout::of(fmt);
-    float_binary(op, fmt, FloatMode::RN, input(layout, flush, old), input(layout, flush, a))
+    let binary = |op| float_binary(op, fmt, FloatMode::RN, input(layout, flush, old), input(layout, flush, a));
+    match op {
+        Arithmetic::Add => atomic_float_add(fmt, old, a, flush),
+        Arithmetic::Min => binary(FloatBinaryOp::Min),
+        Arithmetic::Max => binary(FloatBinaryOp::Max),
+    }
 }
 
-fn halves(op: AtomicOp, fmt: FloatFmt, old: u64, a: u64) -> u64 {
-    float(op, fmt, old & 0xffff, a & 0xffff, false) | float(op, fmt, old >> 16, a >> 16, false) << 16
+fn halves(op: Arithmetic, fmt: FloatFmt, old: u64, a: u64) -> u64 {
+    float(op, fmt, old & 0xffff, a & 0xffff, false) | (float(op, fmt, old >> 16, a >> 16, false) << 16)
 }

@@ -4,8 +4,8 @@
 //! `.sat`, and flush the result.
 
 use super::float::{input, integral, saturate};
-use super::softfloat::{Finite, Layout, Num, Rounding};
 use super::int;
+use super::softfloat::{Finite, Layout, Num, Rounding};
 use crate::types::{Convert, FloatFmt, NumFmt, Round};
 
 /// A conversion without random bits.
@@ -69,12 +69,10 @@ fn float_to_int(cvt: &Convert, a: u64) -> u64 {
 }
 
 fn float_to_float(cvt: &Convert, a: u64) -> u64 {
-    if cvt.from == cvt.to {
-        if let Some(fmt) = arithmetic_fmt(cvt.to) {
-            return same_format(cvt, fmt, a);
-        }
+    match arithmetic_fmt(cvt.to) {
+        Some(fmt) if cvt.from == cvt.to => same_format(cvt, fmt, a),
+        Some(_) | None => from_num(cvt, Rounding::To(cvt.round), float_num(cvt, a)),
     }
-    from_num(cvt, Rounding::To(cvt.round), float_num(cvt, a))
 }
 
 /// Copy or round to integral; a copied NaN keeps its payload.
@@ -143,10 +141,12 @@ fn from_num(cvt: &Convert, rounding: Rounding, num: Num) -> u64 {
         Some(fmt) if cvt.sat => saturate(fmt, bits),
         Some(_) | None => bits,
     };
-    match cvt.to {
-        NumFmt::Tf32 => bits << TF32_SHIFT,
-        NumFmt::F32 if cvt.ftz => layout.flush(bits),
-        _ => bits,
+    if cvt.to == NumFmt::Tf32 {
+        bits << TF32_SHIFT
+    } else if flushes(cvt, cvt.to) {
+        layout.flush(bits)
+    } else {
+        bits
     }
 }
 

@@ -13,7 +13,9 @@ use crate::types::{FloatFmt, Round};
 pub(super) fn add(fmt: FloatFmt, round: Round, a: u64, b: u64) -> u64 {
     match fmt {
         FloatFmt::F32 if round == Round::Rn => from_f32(f32(a) + f32(b)),
-        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(fmt, round, odd_sum(round, to_f64(fmt, a), to_f64(fmt, b))),
+        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
+            narrow(fmt, round, odd_sum(round, to_f64(fmt, a), to_f64(fmt, b)))
+        }
         FloatFmt::F64 => {
             let native = f64::from_bits(a) + f64::from_bits(b);
             finish_f64(round, native, [a, b], || Some(soft_sum(round, wide(a), wide(b), [a, b])))
@@ -38,7 +40,9 @@ pub(super) fn mul(fmt: FloatFmt, round: Round, a: u64, b: u64) -> u64 {
 pub(super) fn div(fmt: FloatFmt, round: Round, a: u64, b: u64) -> u64 {
     match fmt {
         FloatFmt::F32 if round == Round::Rn => from_f32(f32(a) / f32(b)),
-        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(fmt, round, odd_quotient(to_f64(fmt, a), to_f64(fmt, b))),
+        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
+            narrow(fmt, round, odd_quotient(to_f64(fmt, a), to_f64(fmt, b)))
+        }
         FloatFmt::F64 => {
             let native = f64::from_bits(a) / f64::from_bits(b);
             finish_f64(round, native, [a, b], || Some(wide(a)?.over(wide(b)?).pack(round)))

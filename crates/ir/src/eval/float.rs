@@ -46,8 +46,20 @@ pub fn float_binary(op: FloatBinaryOp, fmt: FloatFmt, mode: FloatMode, a: u64, b
         FloatBinaryOp::Min => number(layout, a, b, |a, b| if layout.order(b) < layout.order(a) { b } else { a }),
         FloatBinaryOp::Max => number(layout, a, b, |a, b| if layout.order(b) > layout.order(a) { b } else { a }),
         FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan if layout.is_nan(a) || layout.is_nan(b) => layout.canonical_nan(),
-        FloatBinaryOp::MinNan => if layout.order(b) < layout.order(a) { b } else { a },
-        FloatBinaryOp::MaxNan => if layout.order(b) > layout.order(a) { b } else { a },
+        FloatBinaryOp::MinNan => {
+            if layout.order(b) < layout.order(a) {
+                b
+            } else {
+                a
+            }
+        }
+        FloatBinaryOp::MaxNan => {
+            if layout.order(b) > layout.order(a) {
+                b
+            } else {
+                a
+            }
+        }
     };
     output(layout, mode.ftz, result)
 }

@@ -179,7 +179,8 @@ fn bfe(ty: Type, a: u64, pos: u64, len: u64, is_signed: bool) -> u64 {
     }
     let sign_bit = (a & ty.mask()) >> (pos + len - 1).min(msb) & 1;
     let fill = if is_signed && sign_bit != 0 { u64::MAX } else { 0 };
-    let field = if pos > msb { fill } else { (a & ty.mask()) >> pos | if pos == 0 { 0 } else { fill << (msb + 1 - pos) } };
+    let field =
+        if pos > msb { fill } else { (a & ty.mask()) >> pos | if pos == 0 { 0 } else { fill << (msb + 1 - pos) } };
     // Bits past the end of the source are fill already; those past the length are not.
     ((field & low_bits(len)) | (fill & !low_bits(len))) & ty.mask()
 }

@@ -1,3 +1,7 @@
 //! Tests of the op semantics.
 
+mod formats;
+mod ints;
+mod specials;
+mod total;
 mod vectors;
