@@ -19,15 +19,18 @@ const STATE: Opd = D.sink();
 const OLD: &[Gate] = &[
     since(7, 0, 80),
     since(7, 8, 80).mods(&[Mod::SharedCta]),
-    since(8, 0, 90).mods(&[Mod::Cluster, Mod::SharedCluster, Mod::Relaxed]),
+    since(8, 0, 90).mods(&[Mod::Cluster, Mod::SharedCluster]),
+    since(8, 6, 90).mods(&[Mod::Relaxed]),
 ];
 const TX: &[Gate] = &[since(8, 0, 90)];
+const REMOTE: &[Gate] = &[since(8, 0, 90), since(8, 6, 90).mods(&[Mod::Relaxed])];
 const WAIT: &[Gate] = &[
     since(7, 0, 80),
     since(7, 1, 80).mods(&[Mod::Parity]),
     since(7, 8, 90).mods(&[Mod::TryWait]),
     since(7, 8, 80).mods(&[Mod::SharedCta]),
-    since(8, 0, 90).mods(&[Mod::Cluster, Mod::Relaxed]),
+    since(8, 0, 90).mods(&[Mod::Cluster]),
+    since(8, 6, 90).mods(&[Mod::Relaxed]),
 ];
 
 const fn mbarrier(operands: &'static [Opd]) -> InstDesc {
@@ -46,14 +49,14 @@ pub const TABLE: &[InstDesc] = &[
         .with(&[Mod::SharedCluster])
         .choose(ARRIVE)
         .optional(&[ARRIVE_SEM, SCOPE])
-        .gates(TX)
+        .gates(REMOTE)
         .check(check_remote),
-    mbarrier(&[STATE, ADDR, COUNT]).with(&[Mod::ExpectTx]).choose(ARRIVE).optional(&[ARRIVE_SEM, SCOPE, OWN]).gates(TX),
+    mbarrier(&[STATE, ADDR, COUNT]).with(&[Mod::ExpectTx]).choose(ARRIVE).optional(&[ARRIVE_SEM, SCOPE, OWN]).gates(REMOTE),
     mbarrier(&[ANY, ADDR, COUNT])
         .with(&[Mod::ExpectTx, Mod::SharedCluster])
         .choose(ARRIVE)
         .optional(&[ARRIVE_SEM, SCOPE])
-        .gates(TX)
+        .gates(REMOTE)
         .check(check_remote),
     mbarrier(&[STATE, ADDR, COUNT])
         .with(&[Mod::NoComplete])

@@ -45,6 +45,7 @@ use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
 use desc::InstDesc;
+pub(crate) use target::arch_name;
 
 /// The tables of all chapters.
 const TABLES: &[&[InstDesc]] = &[

@@ -1,6 +1,6 @@
 //! What must agree among the declarations of a module.
 
-use crate::ast::{self, FunctionDirectiveKind, FunctionKind, Linkage, Param};
+use crate::ast::{self, FunctionDirective, FunctionDirectiveKind, FunctionKind, Linkage, Param};
 use crate::diag::Diagnostic;
 use crate::source::{Source, Span};
 
@@ -35,14 +35,35 @@ fn check_function(module: &Module, func: &ast::Function) -> Option<Diagnostic> {
         let message = format!("`{name}` is `.extern` and has a body");
         return Some(Diagnostic::error(message).label(func.name.span, ""));
     }
+    func.directives.iter().find_map(|directive| check_directive(module, directive))
+}
+
+/// Parts of the header that came late; the parser looks at their arguments.
+fn check_directive(module: &Module, directive: &FunctionDirective) -> Option<Diagnostic> {
+    let (name, (major, minor), sm) = match &directive.kind {
+        FunctionDirectiveKind::AbiPreserve(_) => (".abi_preserve", (9, 0), 80),
+        FunctionDirectiveKind::AbiPreserveControl(_) => (".abi_preserve_control", (9, 0), 80),
+        FunctionDirectiveKind::Reqnctapercluster(_) => (".reqnctapercluster", (7, 8), 90),
+        FunctionDirectiveKind::Explicitcluster => (".explicitcluster", (7, 8), 90),
+        FunctionDirectiveKind::Maxclusterrank(_) => (".maxclusterrank", (7, 8), 90),
+        FunctionDirectiveKind::Blocksareclusters => (".blocksareclusters", (9, 0), 90),
+        FunctionDirectiveKind::Noreturn => (".noreturn", (6, 4), 30),
+        FunctionDirectiveKind::Maxnreg(_)
+        | FunctionDirectiveKind::Maxntid(_)
+        | FunctionDirectiveKind::Reqntid(_)
+        | FunctionDirectiveKind::Minnctapersm(_)
+        | FunctionDirectiveKind::Maxnctapersm(_)
+        | FunctionDirectiveKind::Pragma(_) => return None,
+    };
     let (version, arch) = (module.ast.version, module.ast.target.arch);
-    let preserve = func.directives.iter().find(|directive| {
-        matches!(directive.kind, FunctionDirectiveKind::AbiPreserve(_) | FunctionDirectiveKind::AbiPreserveControl(_))
-    })?;
-    if version.at_least(9, 0) && arch.number >= 80 {
+    let needs = if !version.at_least(major, minor) {
+        format!("PTX {major}.{minor}, but `.version` is {}.{}", version.major, version.minor)
+    } else if arch.number < sm {
+        format!("target sm_{sm} or higher, but `.target` is {}", crate::isa::arch_name(arch))
+    } else {
         return None;
-    }
-    Some(Diagnostic::error("`.abi_preserve` needs PTX 9.0 and target sm_80 or higher").label(preserve.span, ""))
+    };
+    Some(Diagnostic::error(format!("`{name}` needs {needs}")).label(directive.span, ""))
 }
 
 /// Types that exist only from some version on, or not in memory.
