@@ -97,15 +97,20 @@ pub(super) fn narrow(fmt: FloatFmt, round: Round, x: f64) -> u64 {
         FloatFmt::F64 if x.is_nan() => nan_f64(&[bits]),
         FloatFmt::F64 => bits,
         FloatFmt::F32 if round == Round::Rn => from_f32(x as f32),
-        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
-            let layout = Layout::of(fmt);
-            match Layout::F64.unpack(bits) {
-                Num::Nan => layout.canonical_nan(),
-                Num::Inf { neg } => layout.with_sign(neg, layout.infinity()),
-                Num::Zero { neg } => layout.with_sign(neg, 0),
-                Num::Finite(x) => layout.pack(Rounding::To(round), x),
-            }
-        }
+        // Spelled out, so that the layout is a constant in each.
+        FloatFmt::F16 => narrow_to(Layout::F16, round, bits),
+        FloatFmt::Bf16 => narrow_to(Layout::BF16, round, bits),
+        FloatFmt::F32 => narrow_to(Layout::F32, round, bits),
+    }
+}
+
+#[inline(always)]
+fn narrow_to(layout: Layout, round: Round, bits: u64) -> u64 {
+    match Layout::F64.unpack(bits) {
+        Num::Nan => layout.canonical_nan(),
+        Num::Inf { neg } => layout.with_sign(neg, layout.infinity()),
+        Num::Zero { neg } => layout.with_sign(neg, 0),
+        Num::Finite(x) => layout.pack(Rounding::To(round), x),
     }
 }
 

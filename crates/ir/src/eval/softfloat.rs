@@ -153,6 +153,7 @@ impl Layout {
     }
 
     /// Takes an encoding apart.
+    #[inline(always)]
     pub(super) const fn unpack(self, bits: u64) -> Num {
         let neg = self.is_neg(bits);
         if self.is_nan(bits) {
@@ -172,6 +173,7 @@ impl Layout {
     }
 
     /// The magnitude that `x` rounds to. Above [`Layout::max_finite`] stands for overflow.
+    #[inline(always)]
     pub(super) fn pack_magnitude(self, rounding: Rounding, x: Finite) -> u64 {
         let lead = x.sig.leading_zeros();
         let sig = x.sig.unbounded_shl(lead);
@@ -197,6 +199,7 @@ impl Layout {
     }
 
     /// The encoding that `x` rounds to; overflow gives an infinity or the greatest finite number, as the direction says.
+    #[inline(always)]
     pub(super) fn pack(self, rounding: Rounding, x: Finite) -> u64 {
         let magnitude = self.pack_magnitude(rounding, x);
         let magnitude = if magnitude > self.max_finite() { self.overflow(rounding, x.neg) } else { magnitude };
@@ -228,6 +231,7 @@ impl Layout {
 }
 
 /// Whether `kept` grows by one; `rest` is what lies below it, left-aligned.
+#[inline(always)]
 fn rounds_up(rounding: Rounding, neg: bool, kept: u64, rest: u64) -> bool {
     const HALF: u64 = 1 << 63;
     match rounding {
