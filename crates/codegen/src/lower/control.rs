@@ -359,9 +359,11 @@ impl Lower<'_, '_> {
         // All arguments are read before any parameter is written.
         let args: Vec<Vec<(Value, Val)>> = edges.iter().map(|edge| self.edge_args(edge)).collect();
         let mut reached: Vec<usize> = pending.to_vec();
-        for (edge, args) in edges.iter().zip(args) {
+        for (idx, (edge, args)) in edges.iter().zip(args).enumerate() {
+            let others = edges.iter().enumerate().filter(|&(other, _)| other != idx).map(|(_, edge)| edge.target);
+            let blend = self.plan.order.must_blend(edge.target, pending.iter().copied().chain(others));
             let joining = reached.contains(&edge.target);
-            self.hand_over(edge, args, joining);
+            self.hand_over(edge, args, joining, blend);
             if !joining {
                 reached.push(edge.target);
             }
@@ -402,7 +404,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool) {
+    /// `joining`: lanes may be at the target already; `blend`: others need its parameters as they are.
+    fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool, blend: bool) {
         if self.arrive_class[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1 {
             let mask = edge.mask.clone().unwrap_or_else(|| self.class_parts(self.mask));
             let parts = if joining {
@@ -415,7 +418,7 @@ impl Lower<'_, '_> {
         }
         for (param, val) in args {
             let val = match val {
-                Val::Varying(new) if joining => Val::Varying(self.blend_param(param, new, edge)),
+                Val::Varying(new) if blend => Val::Varying(self.blend_param(param, new, edge)),
                 other => other,
             };
             self.define_variables(param, &val);

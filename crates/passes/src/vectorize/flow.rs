@@ -80,13 +80,10 @@ fn mark_merged(
     let mut differ: SecondaryMap<Value, bool> = SecondaryMap::new();
     for (pos, node) in order.nodes.iter().enumerate() {
         let Node::Block(block) = *node else { continue };
-        let mut earlier: Vec<usize> = Vec::new();
-        for call in func.blocks[block].term.targets() {
-            let target = order.target(pos, call.block);
-            blended[call.block] |= pending.body[pos].contains(&target) || earlier.contains(&target);
-            if divergent[block] {
-                earlier.push(target);
-            }
+        let targets: Vec<usize> = func.blocks[block].term.targets().iter().map(|call| order.target(pos, call.block)).collect();
+        for (idx, call) in func.blocks[block].term.targets().into_iter().enumerate() {
+            let others = targets.iter().enumerate().filter(|&(other, _)| divergent[block] && other != idx).map(|(_, &node)| node);
+            blended[call.block] |= order.must_blend(targets[idx], pending.body[pos].iter().copied().chain(others));
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
                 match first_args[param] {
                     None => first_args[param] = Some(arg),

@@ -14,6 +14,7 @@
 //! scalar code.
 
 pub mod order;
+mod latches;
 mod lcssa;
 mod liveness;
 mod repair;
@@ -78,7 +79,8 @@ pub struct Plan {
 /// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
 pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Plan {
     drop_unreachable(func, entries);
-    let wait_of = waits::split(func);
+    latches::run(func, &order::run(func, entries));
+    let wait_of = waits::split(func, gang);
     let order = order::run(func, entries);
     lcssa::run(func, &order);
     let yields = spin::run(func, &order);

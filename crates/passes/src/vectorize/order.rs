@@ -36,6 +36,17 @@ impl Order {
         if pos > from { pos } else { self.end_pos[to].expect("a backward edge leads to a loop header") as usize }
     }
 
+    /// Whether lanes that go to `target` must leave the parameters of its block alone for others: because lanes may be there
+    /// already, or, at a loop's end, because lanes are still in the loop and need the header's parameters of this turn. `elsewhere`
+    /// are the nodes where other lanes may be.
+    pub fn must_blend(&self, target: usize, elsewhere: impl IntoIterator<Item = usize>) -> bool {
+        let inside = match self.nodes[target] {
+            Node::LoopEnd(header) => self.loop_range(header),
+            Node::Block(_) => None,
+        };
+        elsewhere.into_iter().any(|node| node == target || inside.as_ref().is_some_and(|range| range.contains(&node)))
+    }
+
     /// The members of the loop with this header, as positions.
     pub fn loop_range(&self, header: Block) -> Option<std::ops::RangeInclusive<usize>> {
         let end = self.end_pos[header]? as usize;

@@ -31,7 +31,7 @@ pub struct Wait {
 }
 
 /// Splits blocks so that every instruction that can wait is the first of its block. Returns those blocks.
-pub(super) fn split(func: &mut Function) -> SecondaryMap<Block, bool> {
+pub(super) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
     let mut waits = SecondaryMap::new();
     let mut block_idx = 0;
     while block_idx < func.blocks.len() {
@@ -40,7 +40,7 @@ pub(super) fn split(func: &mut Function) -> SecondaryMap<Block, bool> {
         let first = usize::from(waits[block]);
         let found = func.blocks[block].insts[first.min(func.blocks[block].insts.len())..]
             .iter()
-            .position(|&inst| can_wait(&func.insts[inst].data));
+            .position(|&inst| can_wait(&func.insts[inst].data, gang));
         let Some(at) = found.map(|at| at + first) else { continue };
         let tail = func.new_block();
         let data = &mut func.blocks[block];
@@ -57,12 +57,13 @@ pub(super) fn split(func: &mut Function) -> SecondaryMap<Block, bool> {
 }
 
 /// Whether lanes may have to wait at an instruction.
-pub(super) fn can_wait(data: &InstData) -> bool {
+pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
     match data {
         InstData::Barrier { op, .. } => match op {
             BarrierOp::Sync | BarrierOp::Arrive | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => true,
         },
-        InstData::Warp { op, .. } => *op != WarpOp::ActiveMask,
+        // Programs expect the whole warp to be active where it did not part: gangs narrower than a warp meet for it.
+        InstData::Warp { op, .. } => *op != WarpOp::ActiveMask || gang < 32,
         InstData::Nanosleep { .. } => true,
         _ => false,
     }
