@@ -36,6 +36,9 @@ struct Formals<'m> {
     params: &'m [ast::Param],
 }
 
+/// The callees that an indirect call lists, if it lists them.
+type Targets = Option<SmallVec<[FuncId; 4]>>;
+
 impl<'m> Translator<'m> {
     /// Translates `call`.
     pub fn call(&mut self, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -129,7 +132,7 @@ impl<'m> Translator<'m> {
     }
 
     /// What the last operand of an indirect call says: the formals, and the targets if it lists them.
-    fn call_table(&mut self, table: Ident) -> Result<(Formals<'m>, Option<SmallVec<[FuncId; 4]>>), Diagnostic> {
+    fn call_table(&mut self, table: Ident) -> Result<(Formals<'m>, Targets), Diagnostic> {
         let text = table.text(self.source);
         match self.find_label(table) {
             Some(LabelKind::CallPrototype(proto)) => {
@@ -160,7 +163,7 @@ impl<'m> Translator<'m> {
         &self,
         table: Ident,
         targets: SmallVec<[FuncId; 4]>,
-    ) -> Result<(Formals<'m>, Option<SmallVec<[FuncId; 4]>>), Diagnostic> {
+    ) -> Result<(Formals<'m>, Targets), Diagnostic> {
         match targets.first() {
             Some(&first) => Ok((self.formals_of(first), Some(targets))),
             None => {

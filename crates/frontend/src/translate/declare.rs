@@ -139,6 +139,9 @@ impl<'m> Translator<'m> {
             self.check_initializer(var);
         }
         let id = self.module.static_var_id(var.name);
+        if let Some(described) = self.module.describe_static(var) {
+            self.found.statics.insert(id, described);
+        }
         self.declare_members(var, layout, PlaceBase::Var(id, space))
     }
 

@@ -33,7 +33,7 @@ pub use scope::{Entity, Place, PlaceBase, Reg, RegId};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ptxjit_ir::{FuncId, FunctionBuilder, SigId, Type, Value, VarId, Variable};
+use ptxjit_ir::{FuncId, FunctionBuilder, SigId, Type, Value, Var, VarId, Variable};
 
 use crate::ast::{Arch, Version};
 use crate::diag::Diagnostic;
@@ -71,6 +71,8 @@ pub(crate) struct Found {
     pub callees: BTreeMap<FuncId, Span>,
     /// Module-wide variables named.
     pub vars: BTreeSet<VarId>,
+    /// The static variables that the body declares.
+    pub statics: BTreeMap<VarId, Var>,
     /// Signatures of indirect calls whose targets are not listed.
     pub open_calls: BTreeSet<SigId>,
     /// Uses warp operations without `.sync` or volatile shared memory.

@@ -186,12 +186,7 @@ impl Module {
             }
             return Some(described);
         }
-        let ast = self.static_var(id)?;
-        let mut var = self.describe_var(&ast)?;
-        if let Some(count) = ast.range {
-            var.size = Layout::of_var(&ast).stride().saturating_mul(u64::from(count));
-        }
-        Some(var)
+        self.describe_static(&self.static_var(id)?)
     }
 
     /// A variable's initial contents; parsed when asked for.
@@ -342,6 +337,15 @@ impl Module {
             dynamic_shared: ast.space == ast::Space::Shared && is_extern && layout.size == 0,
             is_extern,
         })
+    }
+
+    /// A static variable of a function; a range `name<N>` is one variable.
+    pub(crate) fn describe_static(&self, ast: &ast::Variable) -> Option<Var> {
+        let mut var = self.describe_var(ast)?;
+        if let Some(count) = ast.range {
+            var.size = Layout::of_var(ast).stride().saturating_mul(u64::from(count));
+        }
+        Some(var)
     }
 
     fn collect_names(&mut self) -> Vec<Diagnostic> {

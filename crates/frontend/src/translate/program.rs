@@ -42,7 +42,7 @@ struct Build<'m> {
     /// Functions to translate, and the instruction that named each.
     queue: Vec<(FuncId, Option<Span>)>,
     seen: BTreeSet<FuncId>,
-    vars: BTreeSet<VarId>,
+    vars: BTreeMap<VarId, Var>,
     open_calls: BTreeSet<SigId>,
     wants_lockstep: bool,
     diagnostics: Vec<Diagnostic>,
@@ -56,7 +56,7 @@ pub(super) fn build(module: &Module, kernel: &Kernel) -> Result<Program, Vec<Dia
         functions: BTreeMap::new(),
         queue: Vec::new(),
         seen: BTreeSet::new(),
-        vars: BTreeSet::new(),
+        vars: BTreeMap::new(),
         open_calls: BTreeSet::new(),
         wants_lockstep: false,
         diagnostics: Vec::new(),
@@ -106,7 +106,11 @@ impl Build<'_> {
         for (callee, span) in found.callees {
             self.want(callee, Some(span));
         }
-        self.vars.extend(found.vars);
+        for id in found.vars {
+            if let Some(var) = found.statics.get(&id).cloned().or_else(|| self.module.var(id)) {
+                self.vars.insert(id, var);
+            }
+        }
         self.open_calls.extend(found.open_calls);
         self.wants_lockstep |= found.wants_lockstep;
         self.diagnostics.extend(found.diagnostics);
@@ -127,14 +131,12 @@ impl Build<'_> {
         if self.diagnostics.iter().any(|d| d.severity == Severity::Error) {
             return Err(sorted(self.diagnostics));
         }
-        let vars: BTreeMap<VarId, Var> =
-            self.vars.iter().filter_map(|&id| Some((id, self.module.var(id)?))).collect();
         Ok(Program {
             entry: kernel.func,
             functions: self.functions,
             sigs: self.sigs.sigs,
             address_taken,
-            vars,
+            vars: self.vars,
             params: kernel.params.clone(),
             attrs: kernel.attrs.clone(),
             lockstep: self.wants_lockstep && self.module.ast.target.arch.number < 70,
