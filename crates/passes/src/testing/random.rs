@@ -61,6 +61,7 @@ pub(crate) fn function(rng: &mut Rng, n_blocks: usize) -> Function {
         b,
         vars,
         slots,
+        recent: Vec::new(),
     };
     for block in 0..=n_blocks {
         maker.block(block, n_blocks);
@@ -74,11 +75,14 @@ struct Maker<'r, 'f> {
     b: FunctionBuilder<'f>,
     vars: Vec<(Type, Variable)>,
     slots: [StackSlot; 3],
+    /// What this block computed: operands are often chosen among the last of it, so that rules for chains of operations are met.
+    recent: Vec<Value>,
 }
 
 impl Maker<'_, '_> {
     fn block(&mut self, block: usize, n_blocks: usize) {
         self.b.switch_to(Block::new(block));
+        self.recent.clear();
         for _ in 0..self.rng.below(9) {
             self.statement();
         }
@@ -125,8 +129,15 @@ impl Maker<'_, '_> {
             }
             return self.b.iconst(ty, bits);
         }
-        let var = self.var(ty);
-        self.b.use_var(var)
+        let of_type = |&&value: &&Value| self.b.func.ty(value) == ty;
+        let recent = self.recent.iter().rev().take(6).find(of_type).copied();
+        match recent {
+            Some(value) if self.rng.below(2) == 0 => value,
+            Some(_) | None => {
+                let var = self.var(ty);
+                self.b.use_var(var)
+            }
+        }
     }
 
     fn var(&mut self, ty: Type) -> Variable {
@@ -136,13 +147,14 @@ impl Maker<'_, '_> {
 
     fn define(&mut self, data: InstData, ty: Type) {
         let value = self.b.ins(data, ty);
+        self.recent.push(value);
         let var = self.var(ty);
         self.b.def_var(var, value);
     }
 
     fn statement(&mut self) {
         let ty = self.ty();
-        match self.rng.below(14) {
+        match self.rng.below(18) {
             0 => {
                 let op = IntUnaryOp::ALL[self.rng.below(IntUnaryOp::ALL.len())];
                 let to = if matches!(op, IntUnaryOp::Popc | IntUnaryOp::Clz) {
@@ -174,8 +186,177 @@ impl Maker<'_, '_> {
                 self.define(InstData::Lop3 { lut, args }, Type::B32);
             }
             11 | 12 => self.slot_access(ty),
-            _ => self.memory_access(ty),
+            13 => self.memory_access(ty),
+            14 => self.shifts(ty),
+            15 => self.mask(ty),
+            16 => self.pair(),
+            _ => self.escaped_access(ty),
         }
+    }
+
+    /// Two shifts by constants, often the same one.
+    fn shifts(&mut self, ty: Type) {
+        const OPS: [IntBinaryOp; 3] = [IntBinaryOp::Shl, IntBinaryOp::Ushr, IntBinaryOp::Sshr];
+        let mut value = self.value(ty);
+        let mut by = [1, 8, 16, 24, 31, 32, 63][self.rng.below(7)];
+        for _ in 0..2 {
+            let op = OPS[self.rng.below(3)];
+            let count = self.b.iconst(Type::B32, by);
+            value = self.b.ins(
+                InstData::IntBinary {
+                    op,
+                    ty,
+                    args: [value, count],
+                },
+                ty,
+            );
+            by = if self.rng.below(3) == 0 {
+                self.rng.below(40) as u64
+            } else {
+                by
+            };
+        }
+        self.define(
+            InstData::IntUnary {
+                op: IntUnaryOp::Not,
+                ty,
+                arg: value,
+            },
+            ty,
+        );
+        self.recent.push(value);
+    }
+
+    /// A row of bits, by a mask or a bit field.
+    fn mask(&mut self, ty: Type) {
+        let (start, len) = (self.rng.below(34) as u64, self.rng.below(34) as u64);
+        let value = self.value(ty);
+        if matches!(ty, Type::B32 | Type::B64) && self.rng.below(2) == 0 {
+            let op = [IntTernaryOp::UBfe, IntTernaryOp::SBfe][self.rng.below(2)];
+            let args = [
+                value,
+                self.b.iconst(Type::B32, start),
+                self.b.iconst(Type::B32, len),
+            ];
+            return self.define(InstData::IntTernary { op, ty, args }, ty);
+        }
+        let mask = self.b.iconst(ty, ((1 << len) - 1) << (start % 9));
+        self.define(
+            InstData::IntBinary {
+                op: IntBinaryOp::And,
+                ty,
+                args: [value, mask],
+            },
+            ty,
+        );
+    }
+
+    /// Two halves of a value or of two, put together in either order, and a half of that.
+    fn pair(&mut self) {
+        let (half, whole) = [
+            (Type::B8, Type::B16),
+            (Type::B16, Type::B32),
+            (Type::B32, Type::B64),
+        ][self.rng.below(3)];
+        let source = self.value(whole);
+        let count = self.b.iconst(Type::B32, half.bits().into());
+        let shifted = InstData::IntBinary {
+            op: IntBinaryOp::Ushr,
+            ty: whole,
+            args: [source, count],
+        };
+        let shifted = self.b.ins(shifted, whole);
+        let trunc = |arg| InstData::Resize {
+            op: ResizeOp::Trunc,
+            from: whole,
+            to: half,
+            arg,
+        };
+        let uext = |arg| InstData::Resize {
+            op: ResizeOp::Uext,
+            from: half,
+            to: whole,
+            arg,
+        };
+        let halves = [
+            self.b.ins(trunc(source), half),
+            self.b.ins(trunc(shifted), half),
+            self.value(half),
+        ];
+        let (low, high) = (halves[self.rng.below(3)], halves[self.rng.below(3)]);
+        let (low, high) = (self.b.ins(uext(low), whole), self.b.ins(uext(high), whole));
+        let high = self.b.ins(
+            InstData::IntBinary {
+                op: IntBinaryOp::Shl,
+                ty: whole,
+                args: [high, count],
+            },
+            whole,
+        );
+        let args = if self.rng.below(2) == 0 {
+            [low, high]
+        } else {
+            [high, low]
+        };
+        self.define(
+            InstData::IntBinary {
+                op: IntBinaryOp::Or,
+                ty: whole,
+                args,
+            },
+            whole,
+        );
+        if let Some(&both) = self.recent.last() {
+            self.define(trunc(both), half);
+        }
+    }
+
+    /// An access to a slot through an address that went through memory, so that the slot escapes.
+    fn escaped_access(&mut self, ty: Type) {
+        if self.rng.below(4) != 0 {
+            return;
+        }
+        let ty = if ty == Type::B1 { Type::B8 } else { ty };
+        let (space, sem, scope) = (Space::Global, MemSem::Weak, Scope::Sys);
+        let addr = self.b.ins(
+            InstData::StackAddr {
+                slot: self.slots[1],
+                offset: 0,
+            },
+            Type::B64,
+        );
+        let generic = self.b.ins(
+            InstData::ToGeneric {
+                space: Space::Local,
+                arg: addr,
+            },
+            Type::B64,
+        );
+        let cell = self.b.iconst(Type::B64, super::exec::HIDDEN);
+        let args = [generic].into_iter().collect();
+        self.b.inst(
+            InstData::Store {
+                space,
+                sem,
+                scope,
+                ty: Type::B64,
+                addr: cell,
+                offset: 0,
+                args,
+            },
+            &[],
+        );
+        let load = InstData::Load {
+            space,
+            sem,
+            scope,
+            ty: Type::B64,
+            n: 1,
+            addr: cell,
+            offset: 0,
+        };
+        let pointer = self.b.ins(load, Type::B64);
+        self.access(Space::Generic, ty, pointer, 0);
     }
 
     fn binary(&mut self, ty: Type) {

@@ -25,19 +25,20 @@ const PASSES: &[Pass] = &[
 ];
 
 /// Random functions per test.
-const N_FUNCTIONS: u64 = 400;
+const N_FUNCTIONS: u64 = 500;
 
 /// Steps that a function may take before it counts as endless.
 const FUEL: u32 = 300;
 
+/// Random numbers, and numbers at the ends of ranges.
 fn arguments(rng: &mut Rng) -> Vec<Vec<u64>> {
-    (0..4)
-        .map(|_| {
-            random::PARAMS
-                .iter()
-                .map(|_| rng.next() << 32 | rng.next())
-                .collect()
-        })
+    let mut word = |kind: usize| match kind % 3 {
+        0 => rng.next() << 32 | rng.next(),
+        1 => [0, 1, u64::MAX, 1 << 31, 1 << 63, 0x7fff_ffff][rng.below(6)],
+        _ => rng.next() % 64,
+    };
+    (0..6)
+        .map(|kind| random::PARAMS.iter().map(|_| word(kind)).collect())
         .collect()
 }
 

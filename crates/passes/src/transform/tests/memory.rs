@@ -235,6 +235,49 @@ fn an_escaping_slot_stays() {
 }
 
 #[test]
+fn an_escaped_slot_may_be_changed_through_any_pointer() {
+    let mut func = function(&[B64], B32, |b, params| {
+        let slot = b.slot(4);
+        let addr = b.slot_addr(slot, 0);
+        let generic = b.b.ins(
+            InstData::ToGeneric {
+                space: Space::Local,
+                arg: addr,
+            },
+            B64,
+        );
+        b.store(Space::Global, params[0], 0, generic);
+        let (one, two) = (b.iconst(B32, 1), b.iconst(B32, 2));
+        b.store(Space::Local, addr, 0, one);
+        b.store(Space::Generic, params[0], 8, two);
+        let value = b.load(Space::Local, B32, addr, 0);
+        b.ret(value);
+    });
+    gvn::run(&mut func);
+    assert_eq!(n_loads(&func), 1);
+}
+
+#[test]
+fn a_pointer_of_the_wrong_kind_is_not_followed() {
+    let mut func = function(&[B32], B32, |b, params| {
+        let slot = b.slot(8);
+        let addr = b.slot_addr(slot, 0);
+        let generic = b.b.ins(
+            InstData::ToGeneric {
+                space: Space::Local,
+                arg: addr,
+            },
+            B64,
+        );
+        // The generic address is an offset far outside of the window.
+        b.store(Space::Local, generic, 0, params[0]);
+        let value = b.load(Space::Local, B32, addr, 0);
+        b.ret(value);
+    });
+    assert!(!sroa::run(&mut func));
+}
+
+#[test]
 fn a_slot_with_an_index_stays_but_forwards() {
     let mut func = function(&[B64, B32], B32, |b, params| {
         let slot = b.slot(64);

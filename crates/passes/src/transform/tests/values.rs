@@ -217,6 +217,21 @@ fn masks_of_clear_bits_vanish() {
 }
 
 #[test]
+fn a_sum_has_one_bit_more_than_its_parts() {
+    let masked = |mask: u64| {
+        simplified(&[B8, B8], B32, move |b, params| {
+            let x = resize(b, ResizeOp::Uext, B32, params[0]);
+            let y = resize(b, ResizeOp::Uext, B32, params[1]);
+            let sum = b.add(x, y);
+            let mask = b.iconst(B32, mask);
+            b.int(IntBinaryOp::And, sum, mask)
+        })
+    };
+    assert!(crate::testing::build::text(&masked(0xff)).contains("and.b32"));
+    assert!(!crate::testing::build::text(&masked(0x1ff)).contains("and.b32"));
+}
+
+#[test]
 fn a_predicate_made_number_made_predicate_is_the_predicate() {
     let func = simplified(&[B1], B1, |b, params| {
         let (one, zero) = (b.iconst(B32, 1), b.iconst(B32, 0));
