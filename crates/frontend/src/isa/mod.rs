@@ -20,9 +20,10 @@ pub mod logic;
 pub mod mov;
 pub mod convert;
 pub mod video;
-mod simd_video;
+pub mod simd_video;
 
 pub mod memory;
+pub mod address;
 pub mod control;
 pub mod sync;
 pub mod atomics;
@@ -59,6 +60,7 @@ const TABLES: &[&[InstDesc]] = &[
     mov::TABLE,
     convert::TABLE,
     memory::TABLE,
+    address::TABLE,
     control::TABLE,
     sync::TABLE,
     atomics::TABLE,
