@@ -12,21 +12,21 @@ use super::types::PtxType;
 use PtxType::*;
 
 /// What a handler returns.
-pub type Done = Result<(), Diagnostic>;
+pub(super) type Done = Result<(), Diagnostic>;
 
 /// The integer types that arithmetic works in.
-pub const INT: &[PtxType] = &[U16, U32, U64, S16, S32, S64];
+pub(super) const INT: &[PtxType] = &[U16, U32, U64, S16, S32, S64];
 /// Integers of 32 and 64 bits.
-pub const INT32_64: &[PtxType] = &[U32, U64, S32, S64];
+pub(super) const INT32_64: &[PtxType] = &[U32, U64, S32, S64];
 /// Bits of 16, 32 and 64 bits.
-pub const BITS: &[PtxType] = &[B16, B32, B64];
+pub(super) const BITS: &[PtxType] = &[B16, B32, B64];
 /// Every scalar type of 16, 32 and 64 bits that registers have, apart from `.f16`.
-pub const SCALAR: &[PtxType] = &[B16, B32, B64, U16, U32, U64, S16, S32, S64, F32, F64];
+pub(super) const SCALAR: &[PtxType] = &[B16, B32, B64, U16, U32, U64, S16, S32, S64, F32, F64];
 /// The rounding modifiers of float arithmetic.
-pub const ROUND: &[Mod] = &[Mod::Rn, Mod::Rz, Mod::Rm, Mod::Rp];
+pub(super) const ROUND: &[Mod] = &[Mod::Rn, Mod::Rz, Mod::Rm, Mod::Rp];
 
 /// `d = f(a)`
-pub fn map1<'m>(
+pub(super) fn map1<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
     f: impl FnOnce(&mut Translator<'m>, Value) -> Value,
@@ -37,7 +37,7 @@ pub fn map1<'m>(
 }
 
 /// `d = f(a, b)`
-pub fn map2<'m>(
+pub(super) fn map2<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
     f: impl FnOnce(&mut Translator<'m>, Value, Value) -> Value,
@@ -49,7 +49,7 @@ pub fn map2<'m>(
 }
 
 /// `d = f(a, b, c)`
-pub fn map3<'m>(
+pub(super) fn map3<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
     f: impl FnOnce(&mut Translator<'m>, Value, Value, Value) -> Value,
@@ -62,12 +62,12 @@ pub fn map3<'m>(
 }
 
 /// Whether values of this type are two elements side by side.
-pub const fn is_packed(ty: PtxType) -> bool {
+pub(super) const fn is_packed(ty: PtxType) -> bool {
     matches!(ty, U16x2 | S16x2 | F16x2 | Bf16x2 | F32x2)
 }
 
 /// Applies `f` to each pair, triple, … of corresponding elements; a type that is not packed has one element.
-pub fn lanewise<'m, const N: usize>(
+pub(super) fn lanewise<'m, const N: usize>(
     t: &mut Translator<'m>,
     ty: PtxType,
     args: [Value; N],
@@ -84,18 +84,18 @@ pub fn lanewise<'m, const N: usize>(
 }
 
 /// The format that a float instruction computes in. Only for types that are floats.
-pub fn fmt_of(ty: PtxType) -> FloatFmt {
+pub(super) fn fmt_of(ty: PtxType) -> FloatFmt {
     ty.float_fmt().unwrap_or(FloatFmt::F32)
 }
 
 /// Rounding and flushing of an instruction on elements of format `fmt`. f64 is never flushed, although `rcp.rn.ftz.f64` may be
 /// written; f32 always is on targets before sm_20.
-pub fn mode_for(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> FloatMode {
+pub(super) fn mode_for(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> FloatMode {
     FloatMode { round: inst.round().unwrap_or(Round::Rn), ftz: is_flushed(t, inst, fmt) }
 }
 
 /// Whether subnormals of format `fmt` count as zeros in an instruction.
-pub fn is_flushed(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> bool {
+pub(super) fn is_flushed(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> bool {
     match fmt {
         FloatFmt::F64 => false,
         FloatFmt::F32 => inst.ftz() || t.arch().number < 20,
@@ -104,7 +104,7 @@ pub fn is_flushed(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> bool {
 }
 
 /// Applies `.sat` and `.relu` to a result, where they are written.
-pub fn clamp_result(t: &mut Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt, value: Value) -> Value {
+pub(super) fn clamp_result(t: &mut Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt, value: Value) -> Value {
     if inst.has(Mod::Sat) {
         t.float_unary(FloatUnaryOp::Sat, fmt, FloatMode::RN, value)
     } else if inst.has(Mod::Relu) {
