@@ -12,21 +12,25 @@ pub(super) fn unary(op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, a: u64) ->
     if fmt == FloatFmt::F64 && mode.ftz && matches!(op, FloatUnaryOp::RcpApprox | FloatUnaryOp::RsqrtApprox) {
         return high_word(op, a);
     }
-    exact::narrow(fmt, Round::Rn, function(op, exact::to_f64(fmt, a)))
+    exact::narrow(fmt, nearest(mode.ftz), function(op, exact::to_f64(fmt, a)))
 }
 
 /// `div.approx`: `a * (1/b)`, where the reciprocal of a number above 2^126 is zero.
-pub(super) fn div_approx(fmt: FloatFmt, a: u64, b: u64) -> u64 {
+pub(super) fn div_approx(fmt: FloatFmt, ftz: bool, a: u64, b: u64) -> u64 {
     let (x, y) = (exact::to_f64(fmt, a), exact::to_f64(fmt, b));
     const TWO_TO_126: f64 = f64::from_bits((1023 + 126) << 52);
     let flushes = fmt == FloatFmt::F32 && y.abs() > TWO_TO_126;
     let quotient = if flushes { x * 0.0f64.copysign(y) } else { x / y };
-    exact::narrow(fmt, Round::Rn, quotient)
+    exact::narrow(fmt, nearest(ftz), quotient)
 }
 
 /// `div.full`.
-pub(super) fn div_full(fmt: FloatFmt, a: u64, b: u64) -> u64 {
-    exact::narrow(fmt, Round::Rn, exact::to_f64(fmt, a) / exact::to_f64(fmt, b))
+pub(super) fn div_full(fmt: FloatFmt, ftz: bool, a: u64, b: u64) -> u64 {
+    exact::narrow(fmt, nearest(ftz), exact::to_f64(fmt, a) / exact::to_f64(fmt, b))
+}
+
+fn nearest(ftz: bool) -> FloatMode {
+    FloatMode { round: Round::Rn, ftz }
 }
 
 fn function(op: FloatUnaryOp, x: f64) -> f64 {

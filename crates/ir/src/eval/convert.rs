@@ -5,7 +5,7 @@
 
 use super::float::{input, integral, saturate};
 use super::int;
-use super::softfloat::{Finite, Layout, Num, Rounding};
+use super::softfloat::{Direction, Finite, Layout, Num, Rounding};
 use crate::types::{Convert, FloatFmt, NumFmt, Round};
 
 /// A conversion without random bits.
@@ -13,7 +13,7 @@ pub fn convert(cvt: &Convert, a: u64) -> u64 {
     let a = a & cvt.from.ty().mask();
     match (cvt.from.is_int(), cvt.to.is_int()) {
         (true, true) => int_to_int(cvt, a),
-        (true, false) => from_num(cvt, Rounding::To(cvt.round), int_num(cvt.from, a)),
+        (true, false) => from_num(cvt, Direction::To(cvt.round), int_num(cvt.from, a)),
         (false, true) => float_to_int(cvt, a),
         (false, false) => float_to_float(cvt, a),
     }
@@ -21,7 +21,7 @@ pub fn convert(cvt: &Convert, a: u64) -> u64 {
 
 /// A conversion from f32 with stochastic rounding; `bits` are the random bits, left-aligned in a `B32`.
 pub fn convert_rs(cvt: &Convert, a: u64, bits: u64) -> u64 {
-    from_num(cvt, Rounding::Stochastic(bits as u32), float_num(cvt, a & cvt.from.ty().mask()))
+    from_num(cvt, Direction::Stochastic(bits as u32), float_num(cvt, a & cvt.from.ty().mask()))
 }
 
 fn int_to_int(cvt: &Convert, a: u64) -> u64 {
@@ -61,7 +61,7 @@ fn float_to_int(cvt: &Convert, a: u64) -> u64 {
         Num::Inf { neg } => (if neg { int_min(cvt.to) } else { int_max(cvt.to) }) as u64 & mask,
         Num::Finite(x) => {
             // Every format's numbers are exact in f64.
-            let magnitude = Layout::F64.pack(Rounding::To(Round::Rz), x);
+            let magnitude = Layout::F64.pack(Rounding::to(Round::Rz), x);
             let value = integral(cvt.round, f64::from_bits(magnitude)) as i128;
             value.clamp(int_min(cvt.to), int_max(cvt.to)) as u64 & mask
         }
@@ -71,7 +71,7 @@ fn float_to_int(cvt: &Convert, a: u64) -> u64 {
 fn float_to_float(cvt: &Convert, a: u64) -> u64 {
     match arithmetic_fmt(cvt.to) {
         Some(fmt) if cvt.from == cvt.to => same_format(cvt, fmt, a),
-        Some(_) | None => from_num(cvt, Rounding::To(cvt.round), float_num(cvt, a)),
+        Some(_) | None => from_num(cvt, Direction::To(cvt.round), float_num(cvt, a)),
     }
 }
 
@@ -115,7 +115,7 @@ const UE8M0_NAN: u64 = 0xff;
 const UE8M0_BIAS: i32 = 127;
 
 /// Rounds a number into the destination, a float format.
-fn from_num(cvt: &Convert, rounding: Rounding, num: Num) -> u64 {
+fn from_num(cvt: &Convert, direction: Direction, num: Num) -> u64 {
     let Some(layout) = Layout::of_num(cvt.to) else {
         return to_ue8m0(cvt, num);
     };
@@ -128,10 +128,10 @@ fn from_num(cvt: &Convert, rounding: Rounding, num: Num) -> u64 {
         Num::Inf { neg } if cvt.satfinite => layout.with_sign(neg, layout.max_finite()),
         Num::Inf { neg } => layout.with_sign(neg, layout.infinity()),
         Num::Finite(x) => {
-            let magnitude = layout.pack_magnitude(rounding, x);
+            let magnitude = layout.pack_magnitude(Rounding { direction, ftz: flushes(cvt, cvt.to) }, x);
             let magnitude = match magnitude > layout.max_finite() {
                 true if cvt.satfinite => layout.max_finite(),
-                true => layout.overflow(rounding, x.neg),
+                true => layout.overflow(direction, x.neg),
                 false => magnitude,
             };
             layout.with_sign(x.neg, magnitude)

@@ -7,74 +7,82 @@
 //! the other directions.
 
 use super::softfloat::{Finite, Layout, Num, Rounding};
-use crate::types::{FloatFmt, Round};
+use crate::types::{FloatFmt, FloatMode, Round};
 
 /// `a + b`.
-pub(super) fn add(fmt: FloatFmt, round: Round, a: u64, b: u64) -> u64 {
+pub(super) fn add(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64) -> u64 {
+    if let Some(bits) = native_f32(fmt, mode, || f32(a) + f32(b)) {
+        return bits;
+    }
     match fmt {
-        FloatFmt::F32 if round == Round::Rn => from_f32(f32(a) + f32(b)),
         FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
-            narrow(fmt, round, odd_sum(round, to_f64(fmt, a), to_f64(fmt, b)))
+            narrow(fmt, mode, odd_sum(mode.round, to_f64(fmt, a), to_f64(fmt, b)))
         }
         FloatFmt::F64 => {
             let native = f64::from_bits(a) + f64::from_bits(b);
-            finish_f64(round, native, [a, b], || Some(soft_sum(round, wide(a), wide(b), [a, b])))
+            finish_f64(mode.round, native, [a, b], || Some(soft_sum(mode.round, wide(a), wide(b), [a, b])))
         }
     }
 }
 
 /// `a * b`.
-pub(super) fn mul(fmt: FloatFmt, round: Round, a: u64, b: u64) -> u64 {
+pub(super) fn mul(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64) -> u64 {
+    if let Some(bits) = native_f32(fmt, mode, || f32(a) * f32(b)) {
+        return bits;
+    }
     match fmt {
-        FloatFmt::F32 if round == Round::Rn => from_f32(f32(a) * f32(b)),
         // A product of two 24-bit significands is exact in f64.
-        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(fmt, round, to_f64(fmt, a) * to_f64(fmt, b)),
+        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(fmt, mode, to_f64(fmt, a) * to_f64(fmt, b)),
         FloatFmt::F64 => {
             let native = f64::from_bits(a) * f64::from_bits(b);
-            finish_f64(round, native, [a, b], || Some(wide(a)?.times(wide(b)?).pack(round)))
+            finish_f64(mode.round, native, [a, b], || Some(wide(a)?.times(wide(b)?).pack(mode.round)))
         }
     }
 }
 
 /// `a / b`.
-pub(super) fn div(fmt: FloatFmt, round: Round, a: u64, b: u64) -> u64 {
+pub(super) fn div(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64) -> u64 {
+    if let Some(bits) = native_f32(fmt, mode, || f32(a) / f32(b)) {
+        return bits;
+    }
     match fmt {
-        FloatFmt::F32 if round == Round::Rn => from_f32(f32(a) / f32(b)),
         FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
-            narrow(fmt, round, odd_quotient(to_f64(fmt, a), to_f64(fmt, b)))
+            narrow(fmt, mode, odd_quotient(to_f64(fmt, a), to_f64(fmt, b)))
         }
         FloatFmt::F64 => {
             let native = f64::from_bits(a) / f64::from_bits(b);
-            finish_f64(round, native, [a, b], || Some(wide(a)?.over(wide(b)?).pack(round)))
+            finish_f64(mode.round, native, [a, b], || Some(wide(a)?.over(wide(b)?).pack(mode.round)))
         }
     }
 }
 
 /// Square root.
-pub(super) fn sqrt(fmt: FloatFmt, round: Round, a: u64) -> u64 {
+pub(super) fn sqrt(fmt: FloatFmt, mode: FloatMode, a: u64) -> u64 {
+    if let Some(bits) = native_f32(fmt, mode, || f32(a).sqrt()) {
+        return bits;
+    }
     match fmt {
-        FloatFmt::F32 if round == Round::Rn => from_f32(f32(a).sqrt()),
-        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(fmt, round, odd_sqrt(to_f64(fmt, a))),
+        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(fmt, mode, odd_sqrt(to_f64(fmt, a))),
         FloatFmt::F64 => {
             let native = f64::from_bits(a).sqrt();
-            finish_f64(round, native, [a, a], || Some(wide(a)?.sqrt().pack(round)))
+            finish_f64(mode.round, native, [a, a], || Some(wide(a)?.sqrt().pack(mode.round)))
         }
     }
 }
 
 /// `a * b + c`, rounded once.
-pub(super) fn fma(fmt: FloatFmt, round: Round, a: u64, b: u64, c: u64) -> u64 {
+pub(super) fn fma(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
     match fmt {
         FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
             let product = to_f64(fmt, a) * to_f64(fmt, b);
-            narrow(fmt, round, odd_sum(round, product, to_f64(fmt, c)))
+            narrow(fmt, mode, odd_sum(mode.round, product, to_f64(fmt, c)))
         }
         FloatFmt::F64 => {
             let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
-            finish_f64(round, x.mul_add(y, z), [a, b, c], || {
+            finish_f64(mode.round, x.mul_add(y, z), [a, b, c], || {
                 let product = wide(a).zip(wide(b)).map(|(a, b)| a.times(b));
                 let zero_sign = (a ^ b) & Layout::F64.sign();
-                Some(soft_sum(round, product, wide(c), [zero_sign, c]))
+                Some(soft_sum(mode.round, product, wide(c), [zero_sign, c]))
             })
         }
     }
@@ -91,27 +99,41 @@ pub(super) fn to_f64(fmt: FloatFmt, bits: u64) -> f64 {
 }
 
 /// Rounds an f64 to a format. NaNs become canonical, in f64 quiet.
-pub(super) fn narrow(fmt: FloatFmt, round: Round, x: f64) -> u64 {
+pub(super) fn narrow(fmt: FloatFmt, mode: FloatMode, x: f64) -> u64 {
+    if let Some(bits) = native_f32(fmt, mode, || x as f32) {
+        return bits;
+    }
     let bits = x.to_bits();
     match fmt {
         FloatFmt::F64 if x.is_nan() => nan_f64(&[bits]),
         FloatFmt::F64 => bits,
-        FloatFmt::F32 if round == Round::Rn => from_f32(x as f32),
         // Spelled out, so that the layout is a constant in each.
-        FloatFmt::F16 => narrow_to(Layout::F16, round, bits),
-        FloatFmt::Bf16 => narrow_to(Layout::BF16, round, bits),
-        FloatFmt::F32 => narrow_to(Layout::F32, round, bits),
+        FloatFmt::F16 => narrow_to(Layout::F16, mode, bits),
+        FloatFmt::Bf16 => narrow_to(Layout::BF16, mode, bits),
+        FloatFmt::F32 => narrow_to(Layout::F32, mode, bits),
     }
 }
 
 #[inline(always)]
-fn narrow_to(layout: Layout, round: Round, bits: u64) -> u64 {
+fn narrow_to(layout: Layout, mode: FloatMode, bits: u64) -> u64 {
     match Layout::F64.unpack(bits) {
         Num::Nan => layout.canonical_nan(),
         Num::Inf { neg } => layout.with_sign(neg, layout.infinity()),
         Num::Zero { neg } => layout.with_sign(neg, 0),
-        Num::Finite(x) => layout.pack(Rounding::To(round), x),
+        Num::Finite(x) => layout.pack(Rounding::of(mode), x),
     }
+}
+
+/// The result of the host's f32 operation if it is the one wanted. Under `.ftz` the least normal number may have come from
+/// below and have to be flushed: see [`Rounding::ftz`].
+#[inline(always)]
+fn native_f32(fmt: FloatFmt, mode: FloatMode, operation: impl FnOnce() -> f32) -> Option<u64> {
+    if fmt != FloatFmt::F32 || mode.round != Round::Rn {
+        return None;
+    }
+    let result = operation();
+    let is_clear = !mode.ftz || result.abs() != f32::MIN_POSITIVE;
+    is_clear.then(|| if mode.ftz { Layout::F32.flush(from_f32(result)) } else { from_f32(result) })
 }
 
 /// The bits of an f32, NaNs made canonical.
@@ -275,6 +297,6 @@ impl Wide {
         let kept = (self.sig >> excess) as u64;
         let lost = u128::from(kept) << excess != self.sig;
         let x = Finite { neg: self.neg, exp: self.exp + excess as i32, sig: kept | u64::from(lost) };
-        Layout::F64.pack(Rounding::To(round), x)
+        Layout::F64.pack(Rounding::to(round), x)
     }
 }

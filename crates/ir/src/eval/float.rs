@@ -16,7 +16,7 @@ pub fn float_unary(op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, a: u64) -> 
         FloatUnaryOp::Relu => relu(layout, a),
         FloatUnaryOp::Copy => a,
         FloatUnaryOp::RoundInt => round_int(fmt, mode.round, a),
-        FloatUnaryOp::Sqrt => exact::sqrt(fmt, mode.round, a),
+        FloatUnaryOp::Sqrt => exact::sqrt(fmt, mode, a),
         FloatUnaryOp::RcpApprox
         | FloatUnaryOp::SqrtApprox
         | FloatUnaryOp::RsqrtApprox
@@ -33,16 +33,15 @@ pub fn float_unary(op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, a: u64) -> 
 pub fn float_binary(op: FloatBinaryOp, fmt: FloatFmt, mode: FloatMode, a: u64, b: u64) -> u64 {
     let layout = Layout::of(fmt);
     let (a, b) = (input(layout, mode.ftz, a), input(layout, mode.ftz, b));
-    let round = mode.round;
     let result = match op {
-        FloatBinaryOp::Add => exact::add(fmt, round, a, b),
+        FloatBinaryOp::Add => exact::add(fmt, mode, a, b),
         // A NaN keeps its sign.
-        FloatBinaryOp::Sub if layout.is_nan(b) => exact::add(fmt, round, a, b),
-        FloatBinaryOp::Sub => exact::add(fmt, round, a, b ^ layout.sign()),
-        FloatBinaryOp::Mul => exact::mul(fmt, round, a, b),
-        FloatBinaryOp::Div => exact::div(fmt, round, a, b),
-        FloatBinaryOp::DivApprox => approx::div_approx(fmt, a, b),
-        FloatBinaryOp::DivFull => approx::div_full(fmt, a, b),
+        FloatBinaryOp::Sub if layout.is_nan(b) => exact::add(fmt, mode, a, b),
+        FloatBinaryOp::Sub => exact::add(fmt, mode, a, b ^ layout.sign()),
+        FloatBinaryOp::Mul => exact::mul(fmt, mode, a, b),
+        FloatBinaryOp::Div => exact::div(fmt, mode, a, b),
+        FloatBinaryOp::DivApprox => approx::div_approx(fmt, mode.ftz, a, b),
+        FloatBinaryOp::DivFull => approx::div_full(fmt, mode.ftz, a, b),
         FloatBinaryOp::Min => number(layout, a, b, |a, b| if layout.order(b) < layout.order(a) { b } else { a }),
         FloatBinaryOp::Max => number(layout, a, b, |a, b| if layout.order(b) > layout.order(a) { b } else { a }),
         FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan if layout.is_nan(a) || layout.is_nan(b) => layout.canonical_nan(),
@@ -68,7 +67,7 @@ pub fn float_binary(op: FloatBinaryOp, fmt: FloatFmt, mode: FloatMode, a: u64, b
 pub fn fma(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
     let layout = Layout::of(fmt);
     let [a, b, c] = [a, b, c].map(|arg| input(layout, mode.ftz, arg));
-    output(layout, mode.ftz, exact::fma(fmt, mode.round, a, b, c))
+    output(layout, mode.ftz, exact::fma(fmt, mode, a, b, c))
 }
 
 /// Floating-point comparison; `ftz` flushes the operands.
@@ -114,7 +113,7 @@ pub(super) fn saturate(fmt: FloatFmt, a: u64) -> u64 {
 pub(super) fn round_int(fmt: FloatFmt, round: Round, a: u64) -> u64 {
     let x = exact::to_f64(fmt, a);
     // Exact: the integer nearest to a number of a format is itself a number of the format.
-    exact::narrow(fmt, Round::Rz, integral(round, x))
+    exact::narrow(fmt, FloatMode::RN, integral(round, x))
 }
 
 /// The integral value that `x` rounds to.

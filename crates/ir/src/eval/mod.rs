@@ -5,8 +5,9 @@
 //! zero. Every function here is total: it returns for all inputs and never panics.
 //!
 //! Choices where the PTX ISA leaves one: a NaN result of arithmetic is `0x7fffffff` in f32 and `0x7fff` in f16 and bf16; in
-//! f64 it is the first NaN operand made quiet, or `0x7ff8000000000000` if none is NaN. `.ftz` flushes a result if the
-//! correctly rounded result is subnormal. The `.approx` ops are computed in f64 and rounded once.
+//! f64 it is the first NaN operand made quiet, or `0x7ff8000000000000` if none is NaN. `.ftz` flushes a
+//! result that is below the least normal number once rounded to the format's precision (so does ptxas where it folds constants,
+//! and x86's FTZ). The `.approx` ops are computed in f64 and rounded once.
 
 mod approx;
 mod atomic;

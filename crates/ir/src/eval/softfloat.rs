@@ -3,7 +3,7 @@
 //! The only place that knows bit layouts. [`Layout::pack`] rounds in any direction into any format; everything that is
 //! not done by the host's own correctly rounded operations ends there.
 
-use crate::types::{FloatFmt, NumFmt, Round};
+use crate::types::{FloatFmt, FloatMode, NumFmt, Round};
 
 /// What the encodings with the largest exponent mean.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -44,10 +44,30 @@ pub(super) struct Finite {
 
 /// How [`Layout::pack`] rounds.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Rounding {
+pub(super) struct Rounding {
+    pub(super) direction: Direction,
+    /// Flush what is below the least normal number after it was rounded to the format's precision: as hardware without
+    /// subnormals does it. A number just below the least normal one that rounds up to it is kept.
+    pub(super) ftz: bool,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Direction {
     To(Round),
     /// Away from zero if the discarded bits plus these, both left-aligned, carry out.
     Stochastic(u32),
+}
+
+impl Rounding {
+    /// Rounding that keeps subnormals.
+    pub(super) const fn to(round: Round) -> Rounding {
+        Rounding { direction: Direction::To(round), ftz: false }
+    }
+
+    /// Rounding as the mode of an operation says.
+    pub(super) const fn of(mode: FloatMode) -> Rounding {
+        Rounding { direction: Direction::To(mode.round), ftz: mode.ftz }
+    }
 }
 
 impl Layout {
@@ -182,7 +202,7 @@ impl Layout {
         if exp > self.bias() + 1 {
             return self.max_finite() + 1;
         }
-        let below = (min_exp - exp).max(0) as u32;
+        let below = if rounding.ftz { 0 } else { (min_exp - exp).max(0) as u32 };
         let discard = 63 - self.man_bits + below;
         // Left-aligned: the top bit is worth half a unit of the last place kept.
         let (kept, rest) = if discard < 64 {
@@ -190,9 +210,14 @@ impl Layout {
         } else {
             (0, sig.unbounded_shr(discard - 64) | u64::from(discard > 64))
         };
-        let kept = kept + u64::from(rounds_up(rounding, x.neg, kept, rest));
+        let kept = kept + u64::from(rounds_up(rounding.direction, x.neg, kept, rest));
         if below > 0 {
             return kept;
+        }
+        if exp < min_exp {
+            // Only a carry into the next power of two makes it a normal number.
+            let is_normal = exp + 1 == min_exp && kept >> (self.man_bits + 1) != 0;
+            return if is_normal { 1 << self.man_bits } else { 0 };
         }
         // A carry out of the significand moves on into the exponent field, as it should.
         (((exp - min_exp) as u64) << self.man_bits) + kept
@@ -202,17 +227,18 @@ impl Layout {
     #[inline(always)]
     pub(super) fn pack(self, rounding: Rounding, x: Finite) -> u64 {
         let magnitude = self.pack_magnitude(rounding, x);
-        let magnitude = if magnitude > self.max_finite() { self.overflow(rounding, x.neg) } else { magnitude };
+        let overflows = magnitude > self.max_finite();
+        let magnitude = if overflows { self.overflow(rounding.direction, x.neg) } else { magnitude };
         self.with_sign(x.neg, magnitude)
     }
 
     /// The magnitude of a result too large for the format.
-    pub(super) fn overflow(self, rounding: Rounding, neg: bool) -> u64 {
-        let away = match rounding {
-            Rounding::To(Round::Rn | Round::Rna) => true,
-            Rounding::To(Round::Rz) | Rounding::Stochastic(_) => false,
-            Rounding::To(Round::Rm) => neg,
-            Rounding::To(Round::Rp) => !neg,
+    pub(super) fn overflow(self, direction: Direction, neg: bool) -> u64 {
+        let away = match direction {
+            Direction::To(Round::Rn | Round::Rna) => true,
+            Direction::To(Round::Rz) | Direction::Stochastic(_) => false,
+            Direction::To(Round::Rm) => neg,
+            Direction::To(Round::Rp) => !neg,
         };
         if away { self.infinity() } else { self.max_finite() }
     }
@@ -232,14 +258,14 @@ impl Layout {
 
 /// Whether `kept` grows by one; `rest` is what lies below it, left-aligned.
 #[inline(always)]
-fn rounds_up(rounding: Rounding, neg: bool, kept: u64, rest: u64) -> bool {
+fn rounds_up(direction: Direction, neg: bool, kept: u64, rest: u64) -> bool {
     const HALF: u64 = 1 << 63;
-    match rounding {
-        Rounding::To(Round::Rn) => rest > HALF || (rest == HALF && kept & 1 != 0),
-        Rounding::To(Round::Rna) => rest >= HALF,
-        Rounding::To(Round::Rz) => false,
-        Rounding::To(Round::Rm) => neg && rest != 0,
-        Rounding::To(Round::Rp) => !neg && rest != 0,
-        Rounding::Stochastic(random) => rest.checked_add(u64::from(random) << 32).is_none(),
+    match direction {
+        Direction::To(Round::Rn) => rest > HALF || (rest == HALF && kept & 1 != 0),
+        Direction::To(Round::Rna) => rest >= HALF,
+        Direction::To(Round::Rz) => false,
+        Direction::To(Round::Rm) => neg && rest != 0,
+        Direction::To(Round::Rp) => !neg && rest != 0,
+        Direction::Stochastic(random) => rest.checked_add(u64::from(random) << 32).is_none(),
     }
 }

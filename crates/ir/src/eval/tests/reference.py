@@ -50,9 +50,9 @@ class Fmt:
             return neg, Fraction(frac) * Fraction(2) ** (self.emin - self.man)
         return neg, Fraction(frac + (1 << self.man)) * Fraction(2) ** (field - self.bias - self.man)
 
-    def round(self, neg, value, mode):
-        """Magnitude bits of a positive rational, or INF for overflow"""
-        quantum = Fraction(2) ** (max(floor_log2(value), self.emin) - self.man)
+    def round(self, neg, value, mode, ftz):
+        """Magnitude bits of a positive rational, or INF for overflow. With ftz there is no least exponent until after rounding."""
+        quantum = Fraction(2) ** ((floor_log2(value) if ftz else max(floor_log2(value), self.emin)) - self.man)
         count = value / quantum
         low = math.floor(count)
         rest = count - low
@@ -63,15 +63,15 @@ class Fmt:
         if value > self.max:
             return INF
         if value < Fraction(2) ** self.emin:
-            return int(value / Fraction(2) ** (self.emin - self.man))
+            return 0 if ftz else int(value / Fraction(2) ** (self.emin - self.man))
         exp = floor_log2(value)
         return ((exp + self.bias) << self.man) + int(value / Fraction(2) ** (exp - self.man)) - (1 << self.man)
 
-    def encode(self, neg, value, mode, satfinite=False):
+    def encode(self, neg, value, mode, satfinite=False, ftz=False):
         """All of a rounding: specials, overflow, sign"""
         if value is NAN:
             return self.max_bits if self.kind == "none" else self.nan_bits
-        mag = value if value in (INF,) else (0 if value == 0 else self.round(neg, value, mode))
+        mag = value if value in (INF,) else (0 if value == 0 else self.round(neg, value, mode, ftz))
         if mag is INF:
             exact_inf = value is INF
             away = exact_inf or mode in ("rn", "rna") or (mode == "rm" and neg) or (mode == "rp" and not neg)
@@ -178,11 +178,13 @@ def arithmetic():
         f = Fmt(name)
         for op, (n, function) in OPS.items():
             for ftz in ([False, True] if name in ("f16", "f32") else [False]):
-                for _ in range(N):
-                    args = operands(f, n, op)
+                # Just below the least normal number, where flushing before and after rounding differ.
+                least, one = 1 << f.man, f.bias << f.man
+                edges = {2: [[least, one - 1], [least + 1, one - 2]], 3: [[least, one - 1, 0], [least + 1, one - 2, f.sign]]}
+                edges = edges.get(n, []) if op in ("mul", "fma") else []
+                for args in edges + [operands(f, n, op) for _ in range(N)]:
                     ins = [f.decode(f.flush(a) if ftz else a) for a in args]
-                    outs = [f.encode(*function(*ins, mode), mode) for mode in MODES]
-                    outs = [f.flush(o) if ftz else o for o in outs]
+                    outs = [f.encode(*function(*ins, mode), mode, ftz=ftz) for mode in MODES]
                     print(op + (".ftz" if ftz else ""), name, *map(hex, args), ":", *map(hex, outs))
 
 
