@@ -14,7 +14,10 @@ const MAX_LINES: usize = 600;
 
 fn sources() -> Vec<PathBuf> {
     let root = root();
-    ["crates", "tests", "bench"].iter().flat_map(|folder| files_below(&root.join(folder), ".rs")).collect()
+    ["crates", "tests", "bench"]
+        .iter()
+        .flat_map(|folder| files_below(&root.join(folder), ".rs"))
+        .collect()
 }
 
 fn read(path: &Path) -> String {
@@ -27,15 +30,28 @@ fn assert_none(problems: &[String]) {
 
 #[test]
 fn formatted() {
-    let output = Command::new(env!("CARGO")).args(["fmt", "--all", "--check"]).current_dir(root()).output();
+    let output = Command::new(env!("CARGO"))
+        .args(["fmt", "--all", "--check"])
+        .current_dir(root())
+        .output();
     let output = output.expect("cargo fmt can be started");
-    assert!(output.status.success(), "run `cargo fmt --all`:\n{}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.status.success(),
+        "run `cargo fmt --all`:\n{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }
 
 #[test]
 fn every_file_says_what_it_is() {
-    let missing = sources().into_iter().filter(|path| !read(path).starts_with("//!"));
-    assert_none(&missing.map(|path| format!("{} does not start with a `//!` comment", path.display())).collect::<Vec<_>>());
+    let missing = sources()
+        .into_iter()
+        .filter(|path| !read(path).starts_with("//!"));
+    assert_none(
+        &missing
+            .map(|path| format!("{} does not start with a `//!` comment", path.display()))
+            .collect::<Vec<_>>(),
+    );
 }
 
 #[test]
@@ -45,13 +61,28 @@ fn lines_and_files_have_limits() {
         let text = read(&path);
         for (idx, line) in text.lines().enumerate() {
             if line.chars().count() > MAX_WIDTH {
-                problems.push(format!("{}:{}: more than {MAX_WIDTH} characters", path.display(), idx + 1));
+                problems.push(format!(
+                    "{}:{}: more than {MAX_WIDTH} characters",
+                    path.display(),
+                    idx + 1
+                ));
             }
         }
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(&text).lines().count();
-        let head = text.lines().take_while(|line| line.starts_with("//!")).collect::<String>();
+        let code = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or(&text)
+            .lines()
+            .count();
+        let head = text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .collect::<String>();
         if code > MAX_LINES && !head.contains("long because") {
-            problems.push(format!("{}: {code} lines; split it, or say \"long because …\" in its head", path.display()));
+            problems.push(format!(
+                "{}: {code} lines; split it, or say \"long because …\" in its head",
+                path.display()
+            ));
         }
     }
     assert_none(&problems);
@@ -60,7 +91,8 @@ fn lines_and_files_have_limits() {
 #[test]
 fn no_loose_ends() {
     // Put together here, so that this file does not find itself.
-    let words = ["TO DO", "FIX ME", "XX X", "todo !(", "unimplemented !("].map(|word| word.replace(' ', ""));
+    let words = ["TO DO", "FIX ME", "XX X", "todo !(", "unimplemented !("]
+        .map(|word| word.replace(' ', ""));
     let mut problems = Vec::new();
     for path in sources() {
         for (idx, line) in read(&path).lines().enumerate() {
@@ -82,15 +114,28 @@ fn no_loose_ends() {
 #[test]
 fn crates_keep_their_boundaries() {
     // Crate, and the only package that may name it.
-    let owners = [("pest", "frontend"), ("cranelift-jit", "codegen"), ("cranelift-frontend", "codegen"), ("corosensei", "runtime")];
+    let owners = [
+        ("pest", "frontend"),
+        ("cranelift-jit", "codegen"),
+        ("cranelift-frontend", "codegen"),
+        ("corosensei", "runtime"),
+    ];
     let mut problems = Vec::new();
     for manifest in files_below(&root().join("crates"), "Cargo.toml") {
-        let package = manifest.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let package = manifest
+            .parent()
+            .and_then(Path::file_name)
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         for line in read(&manifest).lines() {
             let name = line.split(['.', '=', ' ']).next().unwrap_or("");
             for (krate, owner) in owners {
                 if name == krate && package != owner {
-                    problems.push(format!("{}: only `{owner}` may depend on {krate}", manifest.display()));
+                    problems.push(format!(
+                        "{}: only `{owner}` may depend on {krate}",
+                        manifest.display()
+                    ));
                 }
             }
         }
@@ -104,7 +149,11 @@ fn links_in_documents_lead_somewhere() {
     let mut problems = Vec::new();
     for name in ["README.md", "CHANGELOG.md", "ARCHITECTURE.md"] {
         let text = read(&root.join(name));
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
             let path = target.split('#').next().unwrap_or("");
             if !path.is_empty() && !path.contains("://") && !root.join(path).exists() {
                 problems.push(format!("{name}: {target} does not exist"));
@@ -118,13 +167,22 @@ fn links_in_documents_lead_somewhere() {
 fn the_readme_shows_the_instruction_table() {
     let path = root().join("README.md");
     let text = read(&path);
-    let (begin, end) = ("<!-- generated by `ptxjit isa` -->\n", "<!-- end of generated text -->");
-    let (before, rest) = text.split_once(begin).expect("the README has a place for the table");
+    let (begin, end) = (
+        "<!-- generated by `ptxjit isa` -->\n",
+        "<!-- end of generated text -->",
+    );
+    let (before, rest) = text
+        .split_once(begin)
+        .expect("the README has a place for the table");
     let (old, after) = rest.split_once(end).expect("the place has an end");
     let new = format!("\n{}\n", ptxjit_cli::isa_table());
     if std::env::var_os("PTXJIT_BLESS").is_some_and(|value| value == "1") {
-        fs::write(&path, format!("{before}{begin}{new}{end}{after}")).expect("the README can be written");
+        fs::write(&path, format!("{before}{begin}{new}{end}{after}"))
+            .expect("the README can be written");
     } else {
-        assert!(old == new, "the table in README.md is out of date; run this test with PTXJIT_BLESS=1");
+        assert!(
+            old == new,
+            "the table in README.md is out of date; run this test with PTXJIT_BLESS=1"
+        );
     }
 }

@@ -43,8 +43,14 @@ fn memory_is_given_back() {
 #[test]
 fn too_much_is_an_error() {
     let device = Device::new().unwrap();
-    assert!(matches!(device.alloc::<u64>(usize::MAX), Err(Error::OutOfMemory(_))));
-    assert!(matches!(device.alloc::<u8>(1 << 60), Err(Error::OutOfMemory(_))));
+    assert!(matches!(
+        device.alloc::<u64>(usize::MAX),
+        Err(Error::OutOfMemory(_))
+    ));
+    assert!(matches!(
+        device.alloc::<u8>(1 << 60),
+        Err(Error::OutOfMemory(_))
+    ));
     let empty = device.alloc::<u32>(0).unwrap();
     assert!(empty.is_empty() && empty.address() != 0 && empty.read().unwrap().is_empty());
 }

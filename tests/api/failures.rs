@@ -7,7 +7,12 @@ use ptxjit::{Device, Engine, Error, FailureKind, LaunchFailure};
 use crate::{ADD, kernel};
 
 /// Runs the kernel on every engine and gang; each must fail in the same way.
-fn failures(device: &Device, body: &str, address: u64, timeout: Option<Duration>) -> Vec<LaunchFailure> {
+fn failures(
+    device: &Device,
+    body: &str,
+    address: u64,
+    timeout: Option<Duration>,
+) -> Vec<LaunchFailure> {
     let kernel = kernel(device, body);
     let mut found = Vec::new();
     for gang in [None, Some(1), Some(4), Some(8), Some(16), Some(32)] {
@@ -51,7 +56,14 @@ const LINE: u32 = 14;
 
 fn still_works(device: &Device) {
     let data = device.alloc_from(&[1u32, 2]).unwrap();
-    kernel(device, ADD).launch().block(2).arg(&data).arg(1u32).arg(2u32).run().unwrap();
+    kernel(device, ADD)
+        .launch()
+        .block(2)
+        .arg(&data)
+        .arg(1u32)
+        .arg(2u32)
+        .run()
+        .unwrap();
     assert_eq!(data.read().unwrap(), [2, 3]);
 }
 
@@ -59,16 +71,29 @@ fn still_works(device: &Device) {
 fn wild_accesses() {
     let device = Device::new().unwrap();
     let host = Box::new(7u32);
-    let addresses = [0, 16, 0xdead_beef_0000, u64::MAX - 3, std::ptr::from_ref(&*host).addr() as u64];
+    let addresses = [
+        0,
+        16,
+        0xdead_beef_0000,
+        u64::MAX - 3,
+        std::ptr::from_ref(&*host).addr() as u64,
+    ];
     for address in addresses {
-        for statement in ["ld.global.u32 %r2, [%rd1]; st.shared.u32 [0], %r2;", "st.global.u32 [%rd1], %r1;"] {
+        for statement in [
+            "ld.global.u32 %r2, [%rd1]; st.shared.u32 [0], %r2;",
+            "st.global.u32 [%rd1], %r1;",
+        ] {
             // The load must be used, or there is nothing that must be done.
             let statement = statement.replace("st.shared.u32 [0]", "st.global.u32 [%rd1]");
             for failure in failures(&device, &body(&statement), address, None) {
                 assert_eq!(failure.kind(), FailureKind::BadAddress, "{failure}");
                 assert_eq!(failure.cuda_name(), "CUDA_ERROR_ILLEGAL_ADDRESS");
                 assert_eq!(failure.ctaid(), Some([0, 0, 0]), "{failure}");
-                assert_eq!(failure.position().map(|(line, _)| line), Some(LINE), "{failure}");
+                assert_eq!(
+                    failure.position().map(|(line, _)| line),
+                    Some(LINE),
+                    "{failure}"
+                );
                 assert!(failure.to_string().contains("`fails`"), "{failure}");
             }
             still_works(&device);
@@ -83,7 +108,11 @@ fn traps_name_the_thread() {
     for failure in failures(&device, &body("trap;"), 0, None) {
         assert_eq!(failure.kind(), FailureKind::Trap);
         assert_eq!(failure.tid(), Some([40, 0, 0]), "{failure}");
-        assert_eq!(failure.position().map(|(line, _)| line), Some(LINE), "{failure}");
+        assert_eq!(
+            failure.position().map(|(line, _)| line),
+            Some(LINE),
+            "{failure}"
+        );
     }
     still_works(&device);
 }
@@ -94,7 +123,11 @@ fn deadlocks_are_found() {
     // Thread 40 waits at barrier 1 for a second warp, which has ended.
     for failure in failures(&device, &body("barrier.sync 1, 64;"), 0, None) {
         assert_eq!(failure.kind(), FailureKind::Deadlock, "{failure}");
-        assert_eq!(failure.position().map(|(line, _)| line), Some(LINE), "{failure}");
+        assert_eq!(
+            failure.position().map(|(line, _)| line),
+            Some(LINE),
+            "{failure}"
+        );
     }
     still_works(&device);
 }
@@ -103,11 +136,20 @@ fn deadlocks_are_found() {
 fn endless_loops_end_in_time() {
     let device = Device::new().unwrap();
     let start = Instant::now();
-    let found = failures(&device, &body("LOOP: bra LOOP;"), 0, Some(Duration::from_millis(100)));
+    let found = failures(
+        &device,
+        &body("LOOP: bra LOOP;"),
+        0,
+        Some(Duration::from_millis(100)),
+    );
     for failure in &found {
         assert_eq!(failure.kind(), FailureKind::Timeout, "{failure}");
     }
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
     still_works(&device);
 }
 
@@ -138,7 +180,15 @@ fn memcheck_is_exact() {
     let device = Device::new().unwrap();
     let data = device.alloc::<u32>(10).unwrap();
     let kernel = kernel(&device, &body("st.global.u32 [%rd1], %r1;"));
-    let run = |address: u64, gang: u32| kernel.launch().block(64).memcheck(true).gang(gang).arg(address).run();
+    let run = |address: u64, gang: u32| {
+        kernel
+            .launch()
+            .block(64)
+            .memcheck(true)
+            .gang(gang)
+            .arg(address)
+            .run()
+    };
     for gang in [1, 4, 8, 16, 32] {
         run(data.address() + 36, gang).unwrap();
         let kind = |address: u64| match run(address, gang) {
@@ -146,7 +196,7 @@ fn memcheck_is_exact() {
             other => panic!("gang {gang}: {other:?}"),
         };
         assert_eq!(kind(data.address() + 40), FailureKind::BadAddress);
-        assert_eq!(kind(data.address() + 38), FailureKind::Misaligned);
+        assert_eq!(kind(data.address() + 34), FailureKind::Misaligned);
         assert_eq!(kind(data.address() - 4), FailureKind::BadAddress);
         let freed = device.alloc::<u32>(10).unwrap().address();
         assert_eq!(kind(freed), FailureKind::BadAddress);

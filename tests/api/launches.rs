@@ -13,12 +13,27 @@ fn every_engine_and_gang_agrees() {
     for gang in [1, 4, 8, 16, 32] {
         for (block, grid) in [(32u32, 4u32), (100, 1), (7, 15), (256, 1)] {
             let data = device.alloc_from(&(0..100).collect::<Vec<u32>>()).unwrap();
-            let launch = add.launch().grid(grid).block(block).arg(&data).arg(1000u32).arg(100u32);
+            let launch = add
+                .launch()
+                .grid(grid)
+                .block(block)
+                .arg(&data)
+                .arg(1000u32)
+                .arg(100u32);
             let stats = launch.clone().gang(gang).run().unwrap();
             assert_eq!(stats.gang, gang);
             launch.clone().engine(Engine::Interp).run().unwrap();
-            launch.schedule(Schedule::Seed(7)).gang(gang).threads(1).run().unwrap();
-            assert_eq!(data.read().unwrap(), (3000..3100).collect::<Vec<u32>>(), "gang {gang}, block {block}");
+            launch
+                .schedule(Schedule::Seed(7))
+                .gang(gang)
+                .threads(1)
+                .run()
+                .unwrap();
+            assert_eq!(
+                data.read().unwrap(),
+                (3000..3100).collect::<Vec<u32>>(),
+                "gang {gang}, block {block}"
+            );
         }
     }
 }
@@ -28,14 +43,32 @@ fn compiled_once() {
     let device = Device::new().unwrap();
     let add = kernel(&device, ADD);
     let data = device.alloc_from(&[0u32; 64]).unwrap();
-    let prepared = add.launch().block(64).arg(&data).arg(1u32).arg(64u32).prepare().unwrap();
+    let prepared = add
+        .launch()
+        .block(64)
+        .arg(&data)
+        .arg(1u32)
+        .arg(64u32)
+        .prepare()
+        .unwrap();
     for _ in 0..3 {
         prepared.run().unwrap();
     }
     assert_eq!(data.read().unwrap(), [3; 64]);
-    let again = add.launch().block(64).arg(&data).arg(1u32).arg(64u32).prepare().unwrap();
+    let again = add
+        .launch()
+        .block(64)
+        .arg(&data)
+        .arg(1u32)
+        .arg(64u32)
+        .prepare()
+        .unwrap();
     assert_eq!(again.gang(), prepared.gang());
-    assert!(again.compile_time() < prepared.compile_time(), "{:?}", again.compile_time());
+    assert!(
+        again.compile_time() < prepared.compile_time(),
+        "{:?}",
+        again.compile_time()
+    );
 }
 
 #[test]
@@ -49,7 +82,11 @@ fn arguments_must_fit() {
     };
     assert!(usage(add.launch().arg(&data).run()).contains("3 parameters"));
     assert!(usage(add.launch().arg(&data).arg(1u64).arg(1u32).run()).contains("`delta`"));
-    let fine = add.launch().arg(&data).arg(1u32).arg(Arg::from_bytes([4, 0, 0, 0]));
+    let fine = add
+        .launch()
+        .arg(&data)
+        .arg(1u32)
+        .arg(Arg::from_bytes([4, 0, 0, 0]));
     fine.clone().block(4).run().unwrap();
     assert_eq!(data.read().unwrap(), [1; 4]);
     for block in [[0, 1, 1], [1025, 1, 1], [1, 1, 65], [32, 32, 2]] {
@@ -105,7 +142,14 @@ fn shapes_reach_the_kernel() {
     }
     for gang in [1, 4, 8, 16, 32] {
         let out = device.alloc_from(&vec![0u32; want.len()]).unwrap();
-        kernel.launch().grid((2, 3, 2)).block((5, 3, 2)).arg(&out).gang(gang).run().unwrap();
+        kernel
+            .launch()
+            .grid((2, 3, 2))
+            .block((5, 3, 2))
+            .arg(&out)
+            .gang(gang)
+            .run()
+            .unwrap();
         assert_eq!(out.read().unwrap(), want, "gang {gang}");
     }
 }
@@ -126,8 +170,16 @@ fn structures_by_value() {
             ret;
         }";
     let out = device.alloc_from(&[0u32]).unwrap();
-    let bytes: Vec<u8> = [40u32, 7, 2].iter().flat_map(|word| word.to_le_bytes()).collect();
-    kernel(&device, body).launch().arg(&out).arg_bytes(bytes).run().unwrap();
+    let bytes: Vec<u8> = [40u32, 7, 2]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    kernel(&device, body)
+        .launch()
+        .arg(&out)
+        .arg_bytes(bytes)
+        .run()
+        .unwrap();
     assert_eq!(out.read().unwrap(), [42]);
 }
 
@@ -160,7 +212,10 @@ fn device_output_can_be_caught() {
         let printed = Arc::new(Mutex::new(Vec::new()));
         let sink = printed.clone();
         let launch = hello.launch().block(3).engine(engine);
-        launch.output(move |bytes| sink.lock().unwrap().extend_from_slice(bytes)).run().unwrap();
+        launch
+            .output(move |bytes| sink.lock().unwrap().extend_from_slice(bytes))
+            .run()
+            .unwrap();
         assert_eq!(printed.lock().unwrap().as_slice(), b"hello\nhello\nhello\n");
     }
 }

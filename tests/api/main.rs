@@ -15,7 +15,8 @@ fn ptx(body: &str) -> String {
 
 /// A module with one kernel.
 fn kernel(device: &Device, body: &str) -> Kernel {
-    let module = Module::from_source(device, "test.ptx", ptx(body)).unwrap_or_else(|err| panic!("{err}"));
+    let module =
+        Module::from_source(device, "test.ptx", ptx(body)).unwrap_or_else(|err| panic!("{err}"));
     module.only_kernel().unwrap_or_else(|err| panic!("{err}"))
 }
 

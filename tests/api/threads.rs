@@ -30,7 +30,16 @@ fn launches_overlap() {
                 let data = device.alloc_from(&vec![thread; 1000]).unwrap();
                 let kernel = module.kernel("add").unwrap();
                 for _ in 0..20 {
-                    kernel.launch().grid(4).block(256).gang(gang).arg(&data).arg(1u32).arg(1000u32).run().unwrap();
+                    kernel
+                        .launch()
+                        .grid(4)
+                        .block(256)
+                        .gang(gang)
+                        .arg(&data)
+                        .arg(1u32)
+                        .arg(1000u32)
+                        .run()
+                        .unwrap();
                 }
                 assert_eq!(data.read().unwrap(), vec![thread + 20; 1000]);
             });
@@ -47,14 +56,27 @@ fn a_failure_elsewhere_does_not_matter() {
         let (device, kernel) = (&device, &kernel);
         scope.spawn(move || {
             for _ in 0..50 {
-                let wild = kernel.launch().block(32).arg(64u64).arg(1u32).arg(32u32).run();
+                let wild = kernel
+                    .launch()
+                    .block(32)
+                    .arg(64u64)
+                    .arg(1u32)
+                    .arg(32u32)
+                    .run();
                 assert!(matches!(wild, Err(Error::Launch(_))), "{wild:?}");
             }
         });
         scope.spawn(move || {
             let data = device.alloc_from(&[0u32; 32]).unwrap();
             for _ in 0..50 {
-                kernel.launch().block(32).arg(&data).arg(1u32).arg(32u32).run().unwrap();
+                kernel
+                    .launch()
+                    .block(32)
+                    .arg(&data)
+                    .arg(1u32)
+                    .arg(32u32)
+                    .run()
+                    .unwrap();
             }
             assert_eq!(data.read().unwrap(), [50; 32]);
         });

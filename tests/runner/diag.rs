@@ -5,7 +5,7 @@ use ptxjit::{Device, Diagnostic, Error, Module, Severity};
 
 use crate::file::TestFile;
 
-pub fn check(file: &TestFile) -> Result<()> {
+pub(crate) fn check(file: &TestFile) -> Result<()> {
     let name = file.path.display().to_string();
     let found = findings(file, &name)?;
     let mut problems = Vec::new();
@@ -19,7 +19,10 @@ pub fn check(file: &TestFile) -> Result<()> {
         };
         match found.iter().position(fits) {
             Some(idx) => announced[idx] = true,
-            None => problems.push(format!("{name}:{}: not reported: {}", error.line, error.text)),
+            None => problems.push(format!(
+                "{name}:{}: not reported: {}",
+                error.line, error.text
+            )),
         }
     }
     for (diagnostic, announced) in found.iter().zip(announced) {
@@ -43,7 +46,9 @@ fn findings(file: &TestFile, name: &str) -> Result<Vec<Diagnostic>> {
     for kernel in module.kernel_names() {
         match module.kernel(&kernel) {
             Ok(_) => {}
-            Err(Error::Unsupported(list) | Error::Invalid(list)) => found.extend(list.iter().filter(is_error).cloned()),
+            Err(Error::Unsupported(list) | Error::Invalid(list)) => {
+                found.extend(list.iter().filter(is_error).cloned())
+            }
             Err(err) => return Err(err.into()),
         }
     }

@@ -14,7 +14,7 @@ const MAX_LANES: usize = 256;
 
 /// Who executes.
 #[derive(Clone, Copy, Debug)]
-pub enum Runner {
+pub(crate) enum Runner {
     Interp,
     Gang(u32),
 }
@@ -42,7 +42,7 @@ impl std::fmt::Display for Runner {
 }
 
 /// Runs all lines of the file; the error tells about every line that failed.
-pub fn file(file: &TestFile, runner: Runner) -> Result<()> {
+pub(crate) fn file(file: &TestFile, runner: Runner) -> Result<()> {
     let name = file.path.display().to_string();
     let signatures = Signatures::parse(&name, &file.text)?;
     let mut problems = Vec::new();
@@ -51,7 +51,10 @@ pub fn file(file: &TestFile, runner: Runner) -> Result<()> {
     }
     for launch in &file.launches {
         if let Err(err) = launch_line(file, &signatures, launch, runner) {
-            problems.push(format!("{name}:{}: {}\n  {runner}: {err:#}", launch.line, launch.text));
+            problems.push(format!(
+                "{name}:{}: {}\n  {runner}: {err:#}",
+                launch.line, launch.text
+            ));
         }
     }
     ensure!(problems.is_empty(), "{}", problems.join("\n"));
@@ -65,16 +68,35 @@ struct Calls<'a> {
     lines: Vec<&'a RunLine>,
 }
 
-fn run_lines(file: &TestFile, signatures: &Signatures, runner: Runner, problems: &mut Vec<String>) -> Result<()> {
+fn run_lines(
+    file: &TestFile,
+    signatures: &Signatures,
+    runner: Runner,
+    problems: &mut Vec<String>,
+) -> Result<()> {
     let mut calls: Vec<Calls<'_>> = Vec::new();
     for line in &file.runs {
         match calls.iter_mut().find(|calls| calls.func == line.func) {
             Some(calls) => calls.lines.push(line),
             None => {
-                let signature = signatures.device_function(&line.func).with_context(|| format!("line {}", line.line))?;
-                let arrays = signature.params.iter().chain(&signature.returns).any(|formal| formal.array.is_some());
-                ensure!(!arrays, "line {}: arrays as parameters need a `launch:`", line.line);
-                calls.push(Calls { func: &line.func, signature, lines: vec![line] });
+                let signature = signatures
+                    .device_function(&line.func)
+                    .with_context(|| format!("line {}", line.line))?;
+                let arrays = signature
+                    .params
+                    .iter()
+                    .chain(&signature.returns)
+                    .any(|formal| formal.array.is_some());
+                ensure!(
+                    !arrays,
+                    "line {}: arrays as parameters need a `launch:`",
+                    line.line
+                );
+                calls.push(Calls {
+                    func: &line.func,
+                    signature,
+                    lines: vec![line],
+                });
             }
         }
     }
@@ -88,9 +110,20 @@ fn run_lines(file: &TestFile, signatures: &Signatures, runner: Runner, problems:
         for lines in calls.lines.chunks(MAX_LANES) {
             // As many threads as lines, and again with whole warps: full and partial gangs take different paths.
             let whole = lines.len().next_multiple_of(32);
-            call(&device, &module, calls, lines, lines.len(), runner, file, problems)?;
+            call(
+                &device,
+                &module,
+                calls,
+                lines,
+                lines.len(),
+                runner,
+                file,
+                problems,
+            )?;
             if whole != lines.len() {
-                call(&device, &module, calls, lines, whole, runner, file, problems)?;
+                call(
+                    &device, &module, calls, lines, whole, runner, file, problems,
+                )?;
             }
         }
     }
@@ -98,7 +131,10 @@ fn run_lines(file: &TestFile, signatures: &Signatures, runner: Runner, problems:
 }
 
 /// Calls the function in `n_lanes` threads, thread `i` for line `i`, and again from the first line on.
-#[expect(clippy::too_many_arguments, reason = "all of it is context, and there is one caller")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "all of it is context, and there is one caller"
+)]
 fn call(
     device: &Device,
     module: &Module,
@@ -114,8 +150,18 @@ fn call(
     let mut input = Vec::new();
     for line in lanes() {
         let context = || format!("line {}: {}", line.line, line.text);
-        ensure!(line.args.len() == params.len(), "{}: {} parameters", context(), params.len());
-        ensure!(line.want.len() == returns.len(), "{}: {} results", context(), returns.len());
+        ensure!(
+            line.args.len() == params.len(),
+            "{}: {} parameters",
+            context(),
+            params.len()
+        );
+        ensure!(
+            line.want.len() == returns.len(),
+            "{}: {} results",
+            context(),
+            returns.len()
+        );
         for (arg, formal) in line.args.iter().zip(params) {
             input.extend(formal.kind.parse(arg).with_context(context)?.to_le_bytes());
         }
@@ -123,26 +169,44 @@ fn call(
     let source = device.alloc_from(&input)?;
     let results = device.alloc_from(&vec![0u8; n_lanes * returns.len() * SLOT])?;
     let kernel = module.kernel(&wrapper::name(calls.func))?;
-    let launch = kernel.launch().grid(1).block(n_lanes as u32).arg(&source).arg(&results);
+    let launch = kernel
+        .launch()
+        .grid(1)
+        .block(n_lanes as u32)
+        .arg(&source)
+        .arg(&results);
     launch.options(runner.options()).run()?;
     let bytes = results.read()?;
     let slots: Vec<&[u8]> = bytes.chunks_exact(SLOT).collect();
     for (lane, line) in lanes().enumerate() {
         for (idx, formal) in returns.iter().enumerate() {
             let got = from_bytes(slots[lane * returns.len() + idx]) & formal.kind.mask();
-            let checked = line.want[idx].check(formal.kind, got).with_context(|| format!("line {}", line.line))?;
+            let checked = line.want[idx]
+                .check(formal.kind, got)
+                .with_context(|| format!("line {}", line.line))?;
             if let Err(want) = checked {
                 let place = format!("{}:{}: {}", file.path.display(), line.line, line.text);
                 let got = line.want[idx].kind.unwrap_or(formal.kind).show(got);
-                let nth = if returns.len() > 1 { format!("result {idx}: ") } else { String::new() };
-                problems.push(format!("{place}\n  {runner}, lane {lane} of {n_lanes}: {nth}got {got}, expected {want}"));
+                let nth = if returns.len() > 1 {
+                    format!("result {idx}: ")
+                } else {
+                    String::new()
+                };
+                problems.push(format!(
+                    "{place}\n  {runner}, lane {lane} of {n_lanes}: {nth}got {got}, expected {want}"
+                ));
             }
         }
     }
     Ok(())
 }
 
-fn launch_line(file: &TestFile, signatures: &Signatures, line: &LaunchLine, runner: Runner) -> Result<()> {
+fn launch_line(
+    file: &TestFile,
+    signatures: &Signatures,
+    line: &LaunchLine,
+    runner: Runner,
+) -> Result<()> {
     let signature = signatures.kernel(&line.kernel)?;
     let device = Device::new()?;
     let module = Module::from_source(&device, &file.path.display().to_string(), file.text.clone())?;
@@ -150,13 +214,23 @@ fn launch_line(file: &TestFile, signatures: &Signatures, line: &LaunchLine, runn
     let mut options = runner.options();
     options.memcheck = line.options.memcheck;
     options.timeout = line.options.timeout.or(options.timeout);
-    let request = kernel.launch().grid(line.grid).block(line.block).shared(line.shared);
-    let mut request = request.cooperative(line.options.cooperative).options(options);
+    let request = kernel
+        .launch()
+        .grid(line.grid)
+        .block(line.block)
+        .shared(line.shared);
+    let mut request = request
+        .cooperative(line.options.cooperative)
+        .options(options);
     if let Some(cluster) = line.options.cluster {
         request = request.cluster(cluster);
     }
     let mut buffers: Vec<(&str, Buffer<u8>)> = Vec::new();
-    ensure!(line.args.len() == signature.params.len(), "the kernel has {} parameters", signature.params.len());
+    ensure!(
+        line.args.len() == signature.params.len(),
+        "the kernel has {} parameters",
+        signature.params.len()
+    );
     for (arg, formal) in line.args.iter().zip(&signature.params) {
         request = pass(&device, request, &mut buffers, arg, formal)?;
     }
@@ -166,7 +240,10 @@ fn launch_line(file: &TestFile, signatures: &Signatures, line: &LaunchLine, runn
         (Ok(_), Some(trap)) => bail!("the launch succeeded, expected `{trap}`"),
         (Err(Error::Launch(failure)), Some(trap)) => {
             let text = failure.to_string();
-            ensure!(text.to_lowercase().contains(&trap.to_lowercase()), "got, instead of `{trap}`:\n{text}");
+            ensure!(
+                text.to_lowercase().contains(&trap.to_lowercase()),
+                "got, instead of `{trap}`:\n{text}"
+            );
             Ok(())
         }
         (Err(err), _) => Err(anyhow!(err)),
@@ -189,13 +266,19 @@ fn pass<'a>(
         }
         ArgValue::Scalar(_) if formal.array.is_some() => bail!("`{}` is an array", formal.name),
         ArgValue::Scalar(text) => {
-            let bits = formal.kind.parse(text).with_context(|| format!("argument `{}`", arg.name))?;
+            let bits = formal
+                .kind
+                .parse(text)
+                .with_context(|| format!("argument `{}`", arg.name))?;
             request.arg_bytes(bits.to_le_bytes()[..element_size(formal.kind)?].to_vec())
         }
         ArgValue::Pointer(name, offset) => {
             let buffer = buffers.iter().find(|(known, _)| known == name);
-            let (_, buffer) = buffer.with_context(|| format!("no buffer `{name}` before this argument"))?;
-            request.uses(buffer).arg(buffer.address().wrapping_add_signed(*offset))
+            let (_, buffer) =
+                buffer.with_context(|| format!("no buffer `{name}` before this argument"))?;
+            request
+                .uses(buffer)
+                .arg(buffer.address().wrapping_add_signed(*offset))
         }
     })
 }
@@ -204,16 +287,25 @@ fn compare(line: &LaunchLine, buffers: &[(&str, Buffer<u8>)]) -> Result<()> {
     let mut problems = Vec::new();
     for want in &line.want {
         let buffer = buffers.iter().find(|(name, _)| *name == want.name);
-        let (_, buffer) = buffer.with_context(|| format!("the launch has no buffer `{}`", want.name))?;
+        let (_, buffer) =
+            buffer.with_context(|| format!("the launch has no buffer `{}`", want.name))?;
         let bytes = buffer.read()?;
         let size = element_size(want.kind)?;
         let count = bytes.len() / size;
-        ensure!(count == want.values.len(), "`{}` has {count} elements, not {}", want.name, want.values.len());
+        ensure!(
+            count == want.values.len(),
+            "`{}` has {count} elements, not {}",
+            want.name,
+            want.values.len()
+        );
         for (idx, (element, expected)) in bytes.chunks_exact(size).zip(&want.values).enumerate() {
             let got = from_bytes(element);
             if let Err(wanted) = expected.check(want.kind, got)? {
                 let got = expected.kind.unwrap_or(want.kind).show(got);
-                problems.push(format!("{}[{idx}]: got {got}, expected {wanted}", want.name));
+                problems.push(format!(
+                    "{}[{idx}]: got {got}, expected {wanted}",
+                    want.name
+                ));
             }
         }
     }

@@ -24,18 +24,18 @@ use crate::value::{Expected, split_top};
 
 /// One file's tests.
 #[derive(Debug)]
-pub struct TestFile {
-    pub path: PathBuf,
-    pub text: String,
-    pub commands: Vec<Command>,
-    pub runs: Vec<RunLine>,
-    pub launches: Vec<LaunchLine>,
-    pub errors: Vec<ErrorLine>,
+pub(crate) struct TestFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) runs: Vec<RunLine>,
+    pub(crate) launches: Vec<LaunchLine>,
+    pub(crate) errors: Vec<ErrorLine>,
 }
 
 /// What to do with the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub(crate) enum Command {
     Interp,
     Run { gangs: Vec<u32> },
     Check,
@@ -44,26 +44,27 @@ pub enum Command {
 
 /// `// run: func(args) == want`
 #[derive(Debug)]
-pub struct RunLine {
+pub(crate) struct RunLine {
     /// Counted from 1.
-    pub line: usize,
-    pub text: String,
-    pub func: String,
-    pub args: Vec<String>,
-    pub want: Vec<Expected>,
+    pub(crate) line: usize,
+    pub(crate) text: String,
+    pub(crate) func: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) want: Vec<Expected>,
 }
 
 /// `// error: text`, or `// unsupported: text`
 #[derive(Debug)]
-pub struct ErrorLine {
-    pub line: usize,
-    pub text: String,
-    pub unsupported: bool,
+pub(crate) struct ErrorLine {
+    pub(crate) line: usize,
+    pub(crate) text: String,
+    pub(crate) unsupported: bool,
 }
 
 impl TestFile {
-    pub fn read(path: &Path) -> Result<TestFile> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    pub(crate) fn read(path: &Path) -> Result<TestFile> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         TestFile::parse(path, text)
     }
 
@@ -77,10 +78,12 @@ impl TestFile {
             errors: Vec::new(),
         };
         for (line, directive) in directives(&text) {
-            file.directive(line, &directive).with_context(|| format!("{}:{line}: {directive}", path.display()))?;
+            file.directive(line, &directive)
+                .with_context(|| format!("{}:{line}: {directive}", path.display()))?;
         }
         file.text = text;
-        file.validate().with_context(|| path.display().to_string())?;
+        file.validate()
+            .with_context(|| path.display().to_string())?;
         Ok(file)
     }
 
@@ -91,15 +94,27 @@ impl TestFile {
             self.runs.push(RunLine::parse(line, run.trim())?);
         } else if let Some(rest) = directive.strip_prefix("launch") {
             let (options, launch) = rest.split_once(':').context("a launch needs a colon")?;
-            self.launches.push(LaunchLine::parse(line, options, launch.trim())?);
+            self.launches
+                .push(LaunchLine::parse(line, options, launch.trim())?);
         } else if let Some(trap) = directive.strip_prefix("traps:") {
-            let launch = self.launches.last_mut().context("`traps` needs a launch before it")?;
+            let launch = self
+                .launches
+                .last_mut()
+                .context("`traps` needs a launch before it")?;
             ensure!(launch.want.is_empty(), "a launch that traps has no results");
             launch.traps = Some(trap.trim().to_owned());
         } else if let Some(text) = directive.strip_prefix("error:") {
-            self.errors.push(ErrorLine { line, text: text.trim().to_owned(), unsupported: false });
+            self.errors.push(ErrorLine {
+                line,
+                text: text.trim().to_owned(),
+                unsupported: false,
+            });
         } else if let Some(text) = directive.strip_prefix("unsupported:") {
-            self.errors.push(ErrorLine { line, text: text.trim().to_owned(), unsupported: true });
+            self.errors.push(ErrorLine {
+                line,
+                text: text.trim().to_owned(),
+                unsupported: true,
+            });
         }
         Ok(())
     }
@@ -107,14 +122,27 @@ impl TestFile {
     /// A file that tests nothing is a mistake.
     fn validate(&self) -> Result<()> {
         ensure!(!self.commands.is_empty(), "no `// test` directive");
-        let executes = self.commands.iter().any(|c| matches!(c, Command::Interp | Command::Run { .. }));
+        let executes = self
+            .commands
+            .iter()
+            .any(|c| matches!(c, Command::Interp | Command::Run { .. }));
         let has_lines = !self.runs.is_empty() || !self.launches.is_empty();
-        ensure!(executes == has_lines, "`test interp` and `test run` need `run:` or `launch:` lines, and these need them");
+        ensure!(
+            executes == has_lines,
+            "`test interp` and `test run` need `run:` or `launch:` lines, and these need them"
+        );
         let checks = self.commands.contains(&Command::Check);
-        ensure!(checks || self.errors.is_empty(), "`error:` needs `test check`");
+        ensure!(
+            checks || self.errors.is_empty(),
+            "`error:` needs `test check`"
+        );
         for launch in &self.launches {
             let tests_something = launch.traps.is_some() || !launch.want.is_empty();
-            ensure!(tests_something, "line {}: the launch has neither results nor `traps:`", launch.line);
+            ensure!(
+                tests_something,
+                "line {}: the launch has neither results nor `traps:`",
+                launch.line
+            );
         }
         Ok(())
     }
@@ -122,7 +150,15 @@ impl TestFile {
 
 /// The directives with their lines, continuations joined.
 fn directives(text: &str) -> Vec<(usize, String)> {
-    const WORDS: [&str; 7] = ["test ", "run:", "launch:", "launch ", "traps:", "error:", "unsupported:"];
+    const WORDS: [&str; 7] = [
+        "test ",
+        "run:",
+        "launch:",
+        "launch ",
+        "traps:",
+        "error:",
+        "unsupported:",
+    ];
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut open = false;
     for (idx, line) in text.lines().enumerate() {
@@ -161,9 +197,15 @@ impl std::str::FromStr for Command {
             ("check", None) => Ok(Command::Check),
             ("run", Some(("gang", gangs))) => {
                 let gangs = gangs.split(',').map(|gang| gang.parse::<u32>());
-                Ok(Command::Run { gangs: gangs.collect::<Result<_, _>>().context("gang widths are numbers")? })
+                Ok(Command::Run {
+                    gangs: gangs
+                        .collect::<Result<_, _>>()
+                        .context("gang widths are numbers")?,
+                })
             }
-            ("snapshot", Some(("after", stage))) => Ok(Command::Snapshot { after: stage.to_owned() }),
+            ("snapshot", Some(("after", stage))) => Ok(Command::Snapshot {
+                after: stage.to_owned(),
+            }),
             _ => bail!("expected `interp`, `run gang=…`, `check` or `snapshot after=…`"),
         }
     }
@@ -172,7 +214,10 @@ impl std::str::FromStr for Command {
 impl RunLine {
     fn parse(line: usize, text: &str) -> Result<RunLine> {
         let (call, want) = text.split_once("==").context("a run line needs `==`")?;
-        let (func, args) = call.trim().split_once('(').context("expected `function(arguments)`")?;
+        let (func, args) = call
+            .trim()
+            .split_once('(')
+            .context("expected `function(arguments)`")?;
         let args = args.strip_suffix(')').context("expected `)` before `==`")?;
         Ok(RunLine {
             line,
@@ -198,9 +243,26 @@ pub(crate) mod tests {
              // run: f(1,\n//     (2)) == (3, nan) ulp 2\nadd x; // error: bad\n",
         )
         .unwrap();
-        assert_eq!(file.commands, [Command::Interp, Command::Run { gangs: vec![1, 4] }, Command::Check]);
-        assert_eq!((file.runs[0].line, file.runs[0].args.len(), file.runs[0].want.len()), (6, 2, 2));
-        assert_eq!((file.errors[0].line, file.errors[0].text.as_str()), (8, "bad"));
+        assert_eq!(
+            file.commands,
+            [
+                Command::Interp,
+                Command::Run { gangs: vec![1, 4] },
+                Command::Check
+            ]
+        );
+        assert_eq!(
+            (
+                file.runs[0].line,
+                file.runs[0].args.len(),
+                file.runs[0].want.len()
+            ),
+            (6, 2, 2)
+        );
+        assert_eq!(
+            (file.errors[0].line, file.errors[0].text.as_str()),
+            (8, "bad")
+        );
     }
 
     pub(crate) fn files_that_test_nothing() {

@@ -17,36 +17,36 @@ use crate::value::{Expected, Kind, split_top};
 
 /// One launch with its inputs and what it must leave behind.
 #[derive(Debug)]
-pub struct LaunchLine {
-    pub line: usize,
-    pub text: String,
-    pub kernel: String,
-    pub grid: [u32; 3],
-    pub block: [u32; 3],
-    pub shared: u32,
-    pub options: LaunchOptions,
-    pub args: Vec<Arg>,
-    pub want: Vec<WantedBuffer>,
+pub(crate) struct LaunchLine {
+    pub(crate) line: usize,
+    pub(crate) text: String,
+    pub(crate) kernel: String,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
+    pub(crate) options: LaunchOptions,
+    pub(crate) args: Vec<Arg>,
+    pub(crate) want: Vec<WantedBuffer>,
     /// The error that must end the launch.
-    pub traps: Option<String>,
+    pub(crate) traps: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LaunchOptions {
-    pub memcheck: bool,
-    pub cooperative: bool,
-    pub cluster: Option<[u32; 3]>,
-    pub timeout: Option<Duration>,
+pub(crate) struct LaunchOptions {
+    pub(crate) memcheck: bool,
+    pub(crate) cooperative: bool,
+    pub(crate) cluster: Option<[u32; 3]>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, PartialEq)]
-pub struct Arg {
-    pub name: String,
-    pub value: ArgValue,
+pub(crate) struct Arg {
+    pub(crate) name: String,
+    pub(crate) value: ArgValue,
 }
 
 #[derive(Debug, PartialEq)]
-pub enum ArgValue {
+pub(crate) enum ArgValue {
     Buffer(Vec<u8>),
     /// Text of a scalar; the parameter says its type.
     Scalar(String),
@@ -55,34 +55,51 @@ pub enum ArgValue {
 }
 
 #[derive(Debug)]
-pub struct WantedBuffer {
-    pub name: String,
-    pub kind: Kind,
-    pub values: Vec<Expected>,
+pub(crate) struct WantedBuffer {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) values: Vec<Expected>,
 }
 
 impl LaunchLine {
-    pub fn parse(line: usize, options: &str, text: &str) -> Result<LaunchLine> {
+    pub(crate) fn parse(line: usize, options: &str, text: &str) -> Result<LaunchLine> {
         let (call, want) = match text.split_once("=>") {
             Some((call, want)) => (call.trim(), split_top(want)),
             None => (text, Vec::new()),
         };
-        let (kernel, rest) = call.split_once("<<<").context("expected `kernel<<<grid, block>>>(…)`")?;
+        let (kernel, rest) = call
+            .split_once("<<<")
+            .context("expected `kernel<<<grid, block>>>(…)`")?;
         let (config, args) = rest.split_once(">>>").context("expected `>>>`")?;
-        let args = args.trim().strip_prefix('(').and_then(|args| args.strip_suffix(')'));
+        let args = args
+            .trim()
+            .strip_prefix('(')
+            .and_then(|args| args.strip_suffix(')'));
         let args = args.context("expected `(arguments)` after `>>>`")?;
         let config = split_top(config);
-        ensure!((2..=3).contains(&config.len()), "expected `<<<grid, block>>>` or `<<<grid, block, shared bytes>>>`");
+        ensure!(
+            (2..=3).contains(&config.len()),
+            "expected `<<<grid, block>>>` or `<<<grid, block, shared bytes>>>`"
+        );
         Ok(LaunchLine {
             line,
             text: text.to_owned(),
             kernel: kernel.trim().to_owned(),
             grid: dims(&config[0])?,
             block: dims(&config[1])?,
-            shared: config.get(2).map_or(Ok(0), |shared| shared.parse()).context("bytes of shared memory")?,
+            shared: config
+                .get(2)
+                .map_or(Ok(0), |shared| shared.parse())
+                .context("bytes of shared memory")?,
             options: LaunchOptions::parse(options)?,
-            args: split_top(args).iter().map(|arg| Arg::parse(arg)).collect::<Result<_>>()?,
-            want: want.iter().map(|want| WantedBuffer::parse(want)).collect::<Result<_>>()?,
+            args: split_top(args)
+                .iter()
+                .map(|arg| Arg::parse(arg))
+                .collect::<Result<_>>()?,
+            want: want
+                .iter()
+                .map(|want| WantedBuffer::parse(want))
+                .collect::<Result<_>>()?,
             traps: None,
         })
     }
@@ -95,7 +112,9 @@ impl LaunchOptions {
             match word.split_once('=') {
                 None if word == "memcheck" => options.memcheck = true,
                 None if word == "cooperative" => options.cooperative = true,
-                Some(("timeout", seconds)) => options.timeout = Some(Duration::try_from_secs_f64(seconds.parse()?)?),
+                Some(("timeout", seconds)) => {
+                    options.timeout = Some(Duration::try_from_secs_f64(seconds.parse()?)?)
+                }
                 Some(("cluster", size)) => options.cluster = Some(dims(size)?),
                 _ => bail!("unknown option `{word}`"),
             }
@@ -107,8 +126,14 @@ impl LaunchOptions {
 /// `N`, `(X, Y)`, `(X, Y, Z)`
 fn dims(text: &str) -> Result<[u32; 3]> {
     let inner = text.trim();
-    let inner = inner.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).unwrap_or(inner);
-    let given = inner.split(',').map(|dim| dim.trim().parse::<u32>()).collect::<Result<Vec<_>, _>>();
+    let inner = inner
+        .strip_prefix('(')
+        .and_then(|inner| inner.strip_suffix(')'))
+        .unwrap_or(inner);
+    let given = inner
+        .split(',')
+        .map(|dim| dim.trim().parse::<u32>())
+        .collect::<Result<Vec<_>, _>>();
     let given = given.with_context(|| format!("`{text}` is not a size"))?;
     ensure!(given.len() <= 3, "`{text}` has more than three dimensions");
     let mut dims = [1; 3];
@@ -118,11 +143,16 @@ fn dims(text: &str) -> Result<[u32; 3]> {
 
 impl Arg {
     fn parse(text: &str) -> Result<Arg> {
-        let (name, value) = text.split_once('=').with_context(|| format!("`{text}` is not of the form NAME = VALUE"))?;
+        let (name, value) = text
+            .split_once('=')
+            .with_context(|| format!("`{text}` is not of the form NAME = VALUE"))?;
         let value = value.trim();
         let value = if let Some(pointer) = value.strip_prefix('&') {
             let (buffer, offset) = pointer.split_once('+').unwrap_or((pointer, "0"));
-            ArgValue::Pointer(buffer.trim().to_owned(), offset.trim().parse().context("a pointer's offset")?)
+            ArgValue::Pointer(
+                buffer.trim().to_owned(),
+                offset.trim().parse().context("a pointer's offset")?,
+            )
         } else if let Some((ty, contents)) = array(value) {
             let (kind, values) = contents_of(ty, contents)?;
             let mut bytes = Vec::new();
@@ -134,19 +164,28 @@ impl Arg {
         } else {
             ArgValue::Scalar(value.to_owned())
         };
-        Ok(Arg { name: name.trim().to_owned(), value })
+        Ok(Arg {
+            name: name.trim().to_owned(),
+            value,
+        })
     }
 }
 
 impl WantedBuffer {
     fn parse(text: &str) -> Result<WantedBuffer> {
-        let (name, value) = text.split_once('=').with_context(|| format!("`{text}` is not of the form NAME = VALUES"))?;
+        let (name, value) = text
+            .split_once('=')
+            .with_context(|| format!("`{text}` is not of the form NAME = VALUES"))?;
         let (inside, suffix) = value.rsplit_once(']').context("expected `TYPE[…]`")?;
         let (ty, contents) = inside.split_once('[').context("expected `TYPE[…]`")?;
         let (kind, values) = contents_of(ty.trim(), contents)?;
         element_size(kind)?;
         let values = Expected::parse_list(&format!("({}){suffix}", values.join(",")))?;
-        Ok(WantedBuffer { name: name.trim().to_owned(), kind, values })
+        Ok(WantedBuffer {
+            name: name.trim().to_owned(),
+            kind,
+            values,
+        })
     }
 }
 
@@ -156,7 +195,7 @@ fn array(text: &str) -> Option<(&str, &str)> {
     Some((ty.trim(), contents))
 }
 
-pub fn element_size(kind: Kind) -> Result<usize> {
+pub(crate) fn element_size(kind: Kind) -> Result<usize> {
     ensure!(kind != Kind::Pred, "memory holds no predicates");
     Ok(kind.bits() as usize / 8)
 }
@@ -165,14 +204,19 @@ fn contents_of(ty: &str, contents: &str) -> Result<(Kind, Vec<String>)> {
     let kind = Kind::of(ty).with_context(|| format!("unknown type `{ty}`"))?;
     let contents = contents.trim();
     if let Some((count, rule)) = contents.split_once(':') {
-        let count = count.trim().parse::<usize>().context("number of elements")?;
+        let count = count
+            .trim()
+            .parse::<usize>()
+            .context("number of elements")?;
         let words: Vec<&str> = rule.split_whitespace().collect();
         let values = match words.as_slice() {
             ["fill", value] => vec![(*value).to_owned(); count],
             ["arange"] => (0..count).map(|idx| idx.to_string()).collect(),
             ["arange", start, step] => {
                 let (start, step): (i64, i64) = (start.parse()?, step.parse()?);
-                (0..count as i64).map(|idx| (start + idx * step).to_string()).collect()
+                (0..count as i64)
+                    .map(|idx| (start + idx * step).to_string())
+                    .collect()
             }
             _ => bail!("`{rule}` is none of `fill V`, `arange`, `arange START STEP`"),
         };
@@ -200,9 +244,17 @@ pub(crate) mod tests {
             "k<<<(2,1,1), 64, 128>>>(in = s32[1, 2], n = 5, p = &in + 4, out = s32[2]) => out = f32[3: fill 1.5] ulp 1",
         )
         .unwrap();
-        assert_eq!((launch.grid, launch.block, launch.shared), ([2, 1, 1], [64, 1, 1], 128));
-        assert!(launch.options.memcheck && launch.options.timeout == Some(Duration::from_millis(500)));
-        assert_eq!(launch.args[0].value, ArgValue::Buffer(vec![1, 0, 0, 0, 2, 0, 0, 0]));
+        assert_eq!(
+            (launch.grid, launch.block, launch.shared),
+            ([2, 1, 1], [64, 1, 1], 128)
+        );
+        assert!(
+            launch.options.memcheck && launch.options.timeout == Some(Duration::from_millis(500))
+        );
+        assert_eq!(
+            launch.args[0].value,
+            ArgValue::Buffer(vec![1, 0, 0, 0, 2, 0, 0, 0])
+        );
         assert_eq!(launch.args[1].value, ArgValue::Scalar("5".into()));
         assert_eq!(launch.args[2].value, ArgValue::Pointer("in".into(), 4));
         assert_eq!(launch.args[3].value, ArgValue::Buffer(vec![0; 8]));
@@ -213,7 +265,14 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn refusals() {
-        for text in ["k", "k<<<1>>>()", "k<<<1, 1>>>", "k<<<1, x>>>()", "k<<<1, 1>>>(x)", "k<<<1, 1>>>(x = q[1, 2])"] {
+        for text in [
+            "k",
+            "k<<<1>>>()",
+            "k<<<1, 1>>>",
+            "k<<<1, x>>>()",
+            "k<<<1, 1>>>(x)",
+            "k<<<1, 1>>>(x = q[1, 2])",
+        ] {
             assert!(LaunchLine::parse(1, "", text).is_err(), "{text}");
         }
         assert!(LaunchLine::parse(1, "fast", "k<<<1, 1>>>()").is_err());

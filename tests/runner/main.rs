@@ -2,14 +2,14 @@
 //!
 //! The form of the files is described in `file`. `PTXJIT_BLESS=1` rewrites snapshots instead of comparing them.
 
+mod diag;
+mod execute;
 mod file;
 mod launch;
-mod value;
 mod signature;
-mod wrapper;
-mod execute;
-mod diag;
 mod snapshot;
+mod value;
+mod wrapper;
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -29,10 +29,15 @@ const FOLDERS: [&str; 5] = ["isa", "passes", "diag", "exec", "fuzz"];
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
     // Launches use several threads themselves.
-    args.test_threads.get_or_insert_with(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+    args.test_threads
+        .get_or_insert_with(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
     let tests = root().join("tests");
     let mut trials = Vec::new();
-    for folder in FOLDERS.iter().map(|folder| tests.join(folder)).filter(|folder| folder.is_dir()) {
+    for folder in FOLDERS
+        .iter()
+        .map(|folder| tests.join(folder))
+        .filter(|folder| folder.is_dir())
+    {
         for path in files_below(&folder, ".ptx") {
             trials.extend(trials_of(&tests, &path));
         }
@@ -42,25 +47,39 @@ fn main() -> ExitCode {
 }
 
 fn trials_of(tests: &Path, path: &Path) -> Vec<Trial> {
-    let name = path.strip_prefix(tests).unwrap_or(path).display().to_string();
+    let name = path
+        .strip_prefix(tests)
+        .unwrap_or(path)
+        .display()
+        .to_string();
     let file = match TestFile::read(path) {
         Ok(file) => Arc::new(file),
-        Err(err) => return vec![Trial::test(name, move || Err(Failed::from(format!("{err:#}"))))],
+        Err(err) => {
+            return vec![Trial::test(name, move || {
+                Err(Failed::from(format!("{err:#}")))
+            })];
+        }
     };
     let mut trials = Vec::new();
     for command in file.commands.clone() {
         match command {
-            Command::Interp => trials.push(trial(&name, "interp", &file, |file| execute::file(file, Runner::Interp))),
+            Command::Interp => trials.push(trial(&name, "interp", &file, |file| {
+                execute::file(file, Runner::Interp)
+            })),
             Command::Run { gangs } => {
                 for gang in gangs {
                     let label = format!("gang={gang}");
-                    trials.push(trial(&name, &label, &file, move |file| execute::file(file, Runner::Gang(gang))));
+                    trials.push(trial(&name, &label, &file, move |file| {
+                        execute::file(file, Runner::Gang(gang))
+                    }));
                 }
             }
             Command::Check => trials.push(trial(&name, "check", &file, diag::check)),
             Command::Snapshot { after } => {
                 let label = format!("snapshot after={after}");
-                trials.push(trial(&name, &label, &file, move |file| snapshot::check(file, &after)));
+                trials.push(trial(&name, &label, &file, move |file| {
+                    snapshot::check(file, &after)
+                }));
             }
         }
     }
@@ -74,14 +93,19 @@ fn trial(
     test: impl FnOnce(&TestFile) -> Result<()> + Send + 'static,
 ) -> Trial {
     let file = file.clone();
-    Trial::test(format!("{name} ({label})"), move || test(&file).map_err(|err| Failed::from(format!("{err:#}"))))
+    Trial::test(format!("{name} ({label})"), move || {
+        test(&file).map_err(|err| Failed::from(format!("{err:#}")))
+    })
 }
 
 /// The runner's own unit tests: this target has no test harness that would find them.
 fn self_tests() -> Vec<Trial> {
     let list: [(&str, fn()); 6] = [
         ("runner::file::a_file", file::tests::a_file),
-        ("runner::file::files_that_test_nothing", file::tests::files_that_test_nothing),
+        (
+            "runner::file::files_that_test_nothing",
+            file::tests::files_that_test_nothing,
+        ),
         ("runner::launch::a_launch", launch::tests::a_launch),
         ("runner::launch::refusals", launch::tests::refusals),
         ("runner::value::literals", value::tests::literals),
@@ -89,7 +113,8 @@ fn self_tests() -> Vec<Trial> {
     ];
     let trial = |(name, test): (&str, fn())| {
         Trial::test(name, move || {
-            std::panic::catch_unwind(AssertUnwindSafe(test)).map_err(|_| Failed::from("the assertion above"))
+            std::panic::catch_unwind(AssertUnwindSafe(test))
+                .map_err(|_| Failed::from("the assertion above"))
         })
     };
     list.into_iter().map(trial).collect()

@@ -10,7 +10,7 @@ use crate::signature::Signatures;
 
 const PREFIX: &str = "//|";
 
-pub fn check(file: &TestFile, after: &str) -> Result<()> {
+pub(crate) fn check(file: &TestFile, after: &str) -> Result<()> {
     let name = file.path.display().to_string();
     let signatures = Signatures::parse(&name, &file.text)?;
     let module = Module::from_source(&Device::new()?, &name, file.text.clone())?;
@@ -20,13 +20,20 @@ pub fn check(file: &TestFile, after: &str) -> Result<()> {
     // From the last to the first, so that places stay true while text is replaced.
     let mut kernels: Vec<(usize, String)> = Vec::new();
     for kernel in signatures.kernels() {
-        let end = signatures.end_of(&kernel).with_context(|| format!("`{kernel}` has no body"))?;
+        let end = signatures
+            .end_of(&kernel)
+            .with_context(|| format!("`{kernel}` has no body"))?;
         kernels.push((end, kernel));
     }
     kernels.sort();
     for (end, kernel) in kernels.iter().rev() {
-        let got = module.kernel(kernel)?.dump(after, [256, 1, 1], &Options::default())?;
-        let got: String = got.lines().map(|line| format!("{PREFIX} {line}").trim_end().to_owned() + "\n").collect();
+        let got = module
+            .kernel(kernel)?
+            .dump(after, [256, 1, 1], &Options::default())?;
+        let got: String = got
+            .lines()
+            .map(|line| format!("{PREFIX} {line}").trim_end().to_owned() + "\n")
+            .collect();
         let start = end + text[*end..].find('\n').map_or(0, |newline| newline + 1);
         let old = snapshot_at(&text[start..]);
         if bless {
@@ -35,11 +42,17 @@ pub fn check(file: &TestFile, after: &str) -> Result<()> {
         } else if !old.is_empty() {
             compared += 1;
             if old != got {
-                bail!("{name}: `{kernel}` differs:\n{}", first_difference(old, &got));
+                bail!(
+                    "{name}: `{kernel}` differs:\n{}",
+                    first_difference(old, &got)
+                );
             }
         }
     }
-    ensure!(compared > 0, "{name} holds no snapshot; make it with PTXJIT_BLESS=1 and review it");
+    ensure!(
+        compared > 0,
+        "{name} holds no snapshot; make it with PTXJIT_BLESS=1 and review it"
+    );
     if bless && text != file.text {
         std::fs::write(&file.path, text).with_context(|| format!("cannot write {name}"))?;
     }
@@ -48,7 +61,11 @@ pub fn check(file: &TestFile, after: &str) -> Result<()> {
 
 /// The snapshot lines at the start of `text`.
 fn snapshot_at(text: &str) -> &str {
-    let len = text.split_inclusive('\n').take_while(|line| line.starts_with(PREFIX)).map(str::len).sum();
+    let len = text
+        .split_inclusive('\n')
+        .take_while(|line| line.starts_with(PREFIX))
+        .map(str::len)
+        .sum();
     &text[..len]
 }
 

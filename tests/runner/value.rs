@@ -7,7 +7,7 @@ use ptxjit_cli::dtype::DType;
 
 /// How the bits of a value are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Pred,
     /// Width in bits; signed or not makes no difference to the bits.
     Int(u32),
@@ -18,7 +18,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kind of a PTX type by its name without the dot; the types of `cvt` count as the integers that hold them.
-    pub fn of(name: &str) -> Option<Kind> {
+    pub(crate) fn of(name: &str) -> Option<Kind> {
         Some(match name {
             "pred" => Kind::Pred,
             "b8" | "u8" | "s8" => Kind::Int(8),
@@ -36,7 +36,7 @@ impl Kind {
         })
     }
 
-    pub fn bits(self) -> u32 {
+    pub(crate) fn bits(self) -> u32 {
         match self {
             Kind::Pred => 1,
             Kind::Int(bits) => bits,
@@ -45,12 +45,12 @@ impl Kind {
         }
     }
 
-    pub fn mask(self) -> u128 {
+    pub(crate) fn mask(self) -> u128 {
         u128::MAX >> (128 - self.bits())
     }
 
     /// The bits that `text` stands for.
-    pub fn parse(self, text: &str) -> Result<u128> {
+    pub(crate) fn parse(self, text: &str) -> Result<u128> {
         let text = text.trim();
         let bad = || anyhow!("`{text}` is no value of type {self}");
         if let Some(bits) = self.parse_bits(text)? {
@@ -69,7 +69,10 @@ impl Kind {
                 let negative = text.starts_with('-');
                 if negative {
                     let value: i128 = text.parse().map_err(|_| bad())?;
-                    ensure!(self != Kind::Pred && value >= -(1 << (self.bits() - 1)), "`{text}` does not fit {self}");
+                    ensure!(
+                        self != Kind::Pred && value >= -(1 << (self.bits() - 1)),
+                        "`{text}` does not fit {self}"
+                    );
                     return Ok(value as u128 & self.mask());
                 }
                 let value: u128 = text.parse().map_err(|_| bad())?;
@@ -85,16 +88,31 @@ impl Kind {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        let forms = [("0x", 0), ("0X", 0), ("0f", 32), ("0F", 32), ("0d", 64), ("0D", 64)];
-        let form = forms.iter().find_map(|&(prefix, bits)| Some((magnitude.strip_prefix(prefix)?, bits)));
-        let Some((digits, bits)) = form else { return Ok(None) };
+        let forms = [
+            ("0x", 0),
+            ("0X", 0),
+            ("0f", 32),
+            ("0F", 32),
+            ("0d", 64),
+            ("0D", 64),
+        ];
+        let form = forms
+            .iter()
+            .find_map(|&(prefix, bits)| Some((magnitude.strip_prefix(prefix)?, bits)));
+        let Some((digits, bits)) = form else {
+            return Ok(None);
+        };
         let value = u128::from_str_radix(digits, 16).with_context(|| format!("`{text}`"))?;
         if bits != 0 {
             let whole = self.bits() == bits && digits.len() as u32 * 4 == bits && !negative;
             ensure!(whole, "`{text}` has not the width of {self}");
         }
         ensure!(value <= self.mask(), "`{text}` does not fit {self}");
-        Ok(Some(if negative { value.wrapping_neg() & self.mask() } else { value }))
+        Ok(Some(if negative {
+            value.wrapping_neg() & self.mask()
+        } else {
+            value
+        }))
     }
 
     /// The floats in `bits`, if it holds floats.
@@ -107,13 +125,16 @@ impl Kind {
     }
 
     /// For messages: the bits, and the number they are.
-    pub fn show(self, bits: u128) -> String {
+    pub(crate) fn show(self, bits: u128) -> String {
         let hex = format!("{bits:#0width$x}", width = self.bits() as usize / 4 + 2);
         match self {
             Kind::Pred => bits.to_string(),
             Kind::Int(_) => format!("{hex} ({bits})"),
             Kind::Float(_) | Kind::Pair(_) => {
-                let numbers = self.floats(bits).into_iter().map(|(dtype, bits)| to_f64(dtype, bits).to_string());
+                let numbers = self
+                    .floats(bits)
+                    .into_iter()
+                    .map(|(dtype, bits)| to_f64(dtype, bits).to_string());
                 format!("{hex} ({})", numbers.collect::<Vec<_>>().join(", "))
             }
         }
@@ -132,8 +153,11 @@ impl fmt::Display for Kind {
 }
 
 /// Little-endian bytes as a number.
-pub fn from_bytes(bytes: &[u8]) -> u128 {
-    bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u128::from(byte))
+pub(crate) fn from_bytes(bytes: &[u8]) -> u128 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |bits, &byte| bits << 8 | u128::from(byte))
 }
 
 fn to_f64(dtype: DType, bits: u128) -> f64 {
@@ -142,15 +166,15 @@ fn to_f64(dtype: DType, bits: u128) -> f64 {
 
 /// A value that a test expects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Expected {
-    pub text: String,
-    pub closeness: Closeness,
+pub(crate) struct Expected {
+    pub(crate) text: String,
+    pub(crate) closeness: Closeness,
     /// What the bits mean, if the declared type does not say it.
-    pub kind: Option<Kind>,
+    pub(crate) kind: Option<Kind>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Closeness {
+pub(crate) enum Closeness {
     /// Bit for bit, but `nan` is any NaN.
     #[default]
     Exact,
@@ -162,7 +186,7 @@ pub enum Closeness {
 
 impl Expected {
     /// `V`, `(V, V)`, each list followed by what may be wrong: `ulp 2`, `rel 1e-6`, `abs 1e-6`, `as bf16`.
-    pub fn parse_list(text: &str) -> Result<Vec<Expected>> {
+    pub(crate) fn parse_list(text: &str) -> Result<Vec<Expected>> {
         let (values, suffix) = match text.strip_prefix('(') {
             Some(rest) => {
                 let (inside, suffix) = rest.split_once(')').context("a `)` is missing")?;
@@ -174,30 +198,60 @@ impl Expected {
             }
         };
         let (closeness, kind) = parse_suffix(suffix)?;
-        ensure!(values.iter().all(|value| !value.is_empty()), "a value is missing");
-        Ok(values.into_iter().map(|text| Expected { text, closeness, kind }).collect())
+        ensure!(
+            values.iter().all(|value| !value.is_empty()),
+            "a value is missing"
+        );
+        Ok(values
+            .into_iter()
+            .map(|text| Expected {
+                text,
+                closeness,
+                kind,
+            })
+            .collect())
     }
 
     /// Whether `got`, declared as `declared`, is as expected; if not, what was expected.
-    pub fn check(&self, declared: Kind, got: u128) -> Result<std::result::Result<(), String>> {
+    pub(crate) fn check(
+        &self,
+        declared: Kind,
+        got: u128,
+    ) -> Result<std::result::Result<(), String>> {
         let kind = self.kind.unwrap_or(declared);
-        ensure!(kind.bits() == declared.bits(), "{kind} has not the width of {declared}");
+        ensure!(
+            kind.bits() == declared.bits(),
+            "{kind} has not the width of {declared}"
+        );
         let is_nan = |(dtype, bits): (DType, u128)| to_f64(dtype, bits).is_nan();
         if self.text.eq_ignore_ascii_case("nan") {
             let floats = kind.floats(got);
             ensure!(!floats.is_empty(), "{kind} has no NaN");
-            return Ok(if floats.into_iter().all(is_nan) { Ok(()) } else { Err("nan".to_owned()) });
+            return Ok(if floats.into_iter().all(is_nan) {
+                Ok(())
+            } else {
+                Err("nan".to_owned())
+            });
         }
         let want = kind.parse(&self.text)?;
         let close = match self.closeness {
             Closeness::Exact => got == want,
             _ => {
                 let (got, want) = (kind.floats(got), kind.floats(want));
-                ensure!(!got.is_empty(), "a tolerance needs a float type, not {kind}; say `as f32` or the like");
-                got.into_iter().zip(want).all(|(got, want)| self.closeness.holds(got, want))
+                ensure!(
+                    !got.is_empty(),
+                    "a tolerance needs a float type, not {kind}; say `as f32` or the like"
+                );
+                got.into_iter()
+                    .zip(want)
+                    .all(|(got, want)| self.closeness.holds(got, want))
             }
         };
-        Ok(if close { Ok(()) } else { Err(format!("{}{}", kind.show(want), self.closeness)) })
+        Ok(if close {
+            Ok(())
+        } else {
+            Err(format!("{}{}", kind.show(want), self.closeness))
+        })
     }
 }
 
@@ -205,17 +259,26 @@ fn parse_suffix(text: &str) -> Result<(Closeness, Option<Kind>)> {
     let mut closeness = Closeness::Exact;
     let mut kind = None;
     let words: Vec<&str> = text.split_whitespace().collect();
-    ensure!(words.len().is_multiple_of(2), "`{text}` is not a list of `ulp N`, `rel X`, `abs X`, `as TYPE`");
+    ensure!(
+        words.len().is_multiple_of(2),
+        "`{text}` is not a list of `ulp N`, `rel X`, `abs X`, `as TYPE`"
+    );
     for pair in words.chunks_exact(2) {
         let number = || {
-            let number = pair[1].parse::<f64>().ok().filter(|number| *number >= 0.0 && number.is_finite());
+            let number = pair[1]
+                .parse::<f64>()
+                .ok()
+                .filter(|number| *number >= 0.0 && number.is_finite());
             number.with_context(|| format!("`{}` is not a bound", pair[1]))
         };
         match pair[0] {
             "ulp" => closeness = Closeness::Ulp(number()?),
             "rel" => closeness = Closeness::Relative(number()?),
             "abs" => closeness = Closeness::Absolute(number()?),
-            "as" => kind = Some(Kind::of(pair[1]).with_context(|| format!("unknown type `{}`", pair[1]))?),
+            "as" => {
+                kind =
+                    Some(Kind::of(pair[1]).with_context(|| format!("unknown type `{}`", pair[1]))?)
+            }
             word => bail!("unknown word `{word}`"),
         }
     }
@@ -230,8 +293,14 @@ impl Closeness {
         }
         match self {
             Closeness::Exact => got_bits == want_bits,
-            Closeness::Ulp(bound) => ordinal(dtype, got_bits).abs_diff(ordinal(dtype, want_bits)) as f64 <= bound,
-            Closeness::Relative(_) | Closeness::Absolute(_) if got.is_infinite() || want.is_infinite() => got == want,
+            Closeness::Ulp(bound) => {
+                ordinal(dtype, got_bits).abs_diff(ordinal(dtype, want_bits)) as f64 <= bound
+            }
+            Closeness::Relative(_) | Closeness::Absolute(_)
+                if got.is_infinite() || want.is_infinite() =>
+            {
+                got == want
+            }
             Closeness::Relative(bound) => (got - want).abs() <= bound * want.abs(),
             Closeness::Absolute(bound) => (got - want).abs() <= bound,
         }
@@ -253,11 +322,15 @@ impl fmt::Display for Closeness {
 fn ordinal(dtype: DType, bits: u128) -> i128 {
     let sign_bit = 1u128 << (dtype.size() * 8 - 1);
     let magnitude = (bits & (sign_bit - 1)) as i128;
-    if bits & sign_bit == 0 { magnitude } else { -magnitude }
+    if bits & sign_bit == 0 {
+        magnitude
+    } else {
+        -magnitude
+    }
 }
 
 /// Splits at the commas that no bracket encloses.
-pub fn split_top(text: &str) -> Vec<String> {
+pub(crate) fn split_top(text: &str) -> Vec<String> {
     if text.trim().is_empty() {
         return Vec::new();
     }
@@ -292,20 +365,29 @@ pub(crate) mod tests {
         assert_eq!(parse("f32", "-inf"), Some(0xff80_0000));
         assert_eq!(parse("f32", "0f7F800001"), Some(0x7f80_0001));
         assert_eq!(parse("b32", "0f3F800000"), Some(0x3f80_0000));
-        assert_eq!(parse("f64", "0d3FF0000000000000"), Some(0x3ff0_0000_0000_0000));
+        assert_eq!(
+            parse("f64", "0d3FF0000000000000"),
+            Some(0x3ff0_0000_0000_0000)
+        );
         assert_eq!(parse("f64", "0f3F800000"), None);
         assert_eq!(parse("f16", "0.5"), Some(0x3800));
         assert_eq!(parse("f16", "0x3c00"), Some(0x3c00));
         assert_eq!(parse("pred", "1"), Some(1));
         assert_eq!(parse("pred", "2"), None);
         assert_eq!(parse("pred", "-1"), None);
-        assert_eq!(parse("b128", "0xffffffffffffffffffffffffffffffff"), Some(u128::MAX));
+        assert_eq!(
+            parse("b128", "0xffffffffffffffffffffffffffffffff"),
+            Some(u128::MAX)
+        );
         assert_eq!(parse("f16x2", "1.0"), None);
     }
 
     fn check(kind: &str, want: &str, got: u128) -> bool {
         let expected = Expected::parse_list(want).unwrap();
-        expected[0].check(Kind::of(kind).unwrap(), got).unwrap().is_ok()
+        expected[0]
+            .check(Kind::of(kind).unwrap(), got)
+            .unwrap()
+            .is_ok()
     }
 
     pub(crate) fn closeness() {
@@ -324,7 +406,11 @@ pub(crate) mod tests {
         assert!(check("b16", "1.0 ulp 1 as bf16", 0x3f81));
         assert!(!check("b32", "0x3c003c00 ulp 1 as f16x2", 0x3c02_3c00));
         assert!(check("b32", "0x3c003c00 ulp 2 as f16x2", 0x3c02_3c00));
-        assert!(Expected::parse_list("1 ulp 2").unwrap()[0].check(Kind::Int(32), 1).is_err());
+        assert!(
+            Expected::parse_list("1 ulp 2").unwrap()[0]
+                .check(Kind::Int(32), 1)
+                .is_err()
+        );
         assert!(Expected::parse_list("1.0 ulp").is_err());
         assert!(Expected::parse_list("(1, ) ulp 1").is_err());
     }

@@ -9,23 +9,40 @@ use crate::signature::{Formal, Signature};
 use crate::value::Kind;
 
 /// Bytes per argument and per result.
-pub const SLOT: usize = 16;
+pub(crate) const SLOT: usize = 16;
 
 /// Name of the kernel that calls `func`.
-pub fn name(func: &str) -> String {
+pub(crate) fn name(func: &str) -> String {
     format!("test_wrapper_of_{func}")
 }
 
 /// The text of that kernel.
-pub fn kernel(func: &str, signature: &Signature) -> String {
-    let mut text = format!("\n.visible .entry {}(.param .u64 tw_in, .param .u64 tw_out)\n{{\n", name(func));
+pub(crate) fn kernel(func: &str, signature: &Signature) -> String {
+    let mut text = format!(
+        "\n.visible .entry {}(.param .u64 tw_in, .param .u64 tw_out)\n{{\n",
+        name(func)
+    );
     text += ".reg .u32 %tw_i, %tw_n, %tw_c;\n.reg .u64 %tw_src, %tw_dst, %tw_at, %tw_lo, %tw_hi;\n.reg .u16 %tw_p;\n";
-    let formals = signature.params.iter().map(|formal| ('a', formal)).enumerate();
-    let returns = signature.returns.iter().map(|formal| ('r', formal)).enumerate();
+    let formals = signature
+        .params
+        .iter()
+        .map(|formal| ('a', formal))
+        .enumerate();
+    let returns = signature
+        .returns
+        .iter()
+        .map(|formal| ('r', formal))
+        .enumerate();
     for (idx, (letter, formal)) in formals.chain(returns) {
-        push(&mut text, format_args!(".reg .{} %tw_{letter}{idx};", formal.ty));
+        push(
+            &mut text,
+            format_args!(".reg .{} %tw_{letter}{idx};", formal.ty),
+        );
         if formal.is_param {
-            push(&mut text, format_args!(".param .{} tw_{letter}{idx};", formal.ty));
+            push(
+                &mut text,
+                format_args!(".param .{} tw_{letter}{idx};", formal.ty),
+            );
         }
     }
     text += "mov.u32 %tw_i, %tid.x;\nmov.u32 %tw_n, %ntid.x;\nmov.u32 %tw_c, %ctaid.x;\n";
@@ -49,7 +66,10 @@ fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
 
 fn push_address(text: &mut String, reg: &str, param: &str, n_slots: usize) {
     push(text, format_args!("ld.param.u64 {reg}, [{param}];"));
-    push(text, format_args!("mul.wide.u32 %tw_at, %tw_i, {};", n_slots * SLOT));
+    push(
+        text,
+        format_args!("mul.wide.u32 %tw_at, %tw_i, {};", n_slots * SLOT),
+    );
     push(text, format_args!("add.u64 {reg}, {reg}, %tw_at;"));
 }
 
@@ -62,13 +82,22 @@ fn push_load(text: &mut String, idx: usize, formal: &Formal) {
         }
         Kind::Int(128) => {
             push(text, format_args!("ld.global.u64 %tw_lo, [%tw_src+{at}];"));
-            push(text, format_args!("ld.global.u64 %tw_hi, [%tw_src+{}];", at + 8));
+            push(
+                text,
+                format_args!("ld.global.u64 %tw_hi, [%tw_src+{}];", at + 8),
+            );
             push(text, format_args!("mov.b128 {reg}, {{%tw_lo, %tw_hi}};"));
         }
-        kind => push(text, format_args!("ld.global.b{} {reg}, [%tw_src+{at}];", kind.bits())),
+        kind => push(
+            text,
+            format_args!("ld.global.b{} {reg}, [%tw_src+{at}];", kind.bits()),
+        ),
     }
     if formal.is_param {
-        push(text, format_args!("st.param.b{} [tw_a{idx}], {reg};", formal.kind.bits()));
+        push(
+            text,
+            format_args!("st.param.b{} [tw_a{idx}], {reg};", formal.kind.bits()),
+        );
     }
 }
 
@@ -78,18 +107,34 @@ fn push_call(text: &mut String, func: &str, signature: &Signature) {
             let sigil = if formal.is_param { "" } else { "%" };
             format!("{sigil}tw_{letter}{idx}")
         };
-        formals.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
+        formals
+            .iter()
+            .enumerate()
+            .map(one)
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let (args, results) = (list('a', &signature.params), list('r', &signature.returns));
-    let results = if results.is_empty() { results } else { format!("({results}), ") };
-    let args = if args.is_empty() { args } else { format!(", ({args})") };
+    let results = if results.is_empty() {
+        results
+    } else {
+        format!("({results}), ")
+    };
+    let args = if args.is_empty() {
+        args
+    } else {
+        format!(", ({args})")
+    };
     push(text, format_args!("call {results}{func}{args};"));
 }
 
 fn push_store(text: &mut String, idx: usize, formal: &Formal) {
     let (reg, at) = (format!("%tw_r{idx}"), idx * SLOT);
     if formal.is_param {
-        push(text, format_args!("ld.param.b{} {reg}, [tw_r{idx}];", formal.kind.bits()));
+        push(
+            text,
+            format_args!("ld.param.b{} {reg}, [tw_r{idx}];", formal.kind.bits()),
+        );
     }
     match formal.kind {
         Kind::Pred => {
@@ -99,8 +144,14 @@ fn push_store(text: &mut String, idx: usize, formal: &Formal) {
         Kind::Int(128) => {
             push(text, format_args!("mov.b128 {{%tw_lo, %tw_hi}}, {reg};"));
             push(text, format_args!("st.global.u64 [%tw_dst+{at}], %tw_lo;"));
-            push(text, format_args!("st.global.u64 [%tw_dst+{}], %tw_hi;", at + 8));
+            push(
+                text,
+                format_args!("st.global.u64 [%tw_dst+{}], %tw_hi;", at + 8),
+            );
         }
-        kind => push(text, format_args!("st.global.b{} [%tw_dst+{at}], {reg};", kind.bits())),
+        kind => push(
+            text,
+            format_args!("st.global.b{} [%tw_dst+{at}], {reg};", kind.bits()),
+        ),
     }
 }

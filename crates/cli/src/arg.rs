@@ -11,17 +11,21 @@ use crate::npy::Array;
 
 /// An argument as given, files not yet read.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum CliArg {
+pub enum CliArg {
     /// The bytes of a scalar or structure.
     Value(Vec<u8>),
     /// A fresh buffer, passed by pointer.
-    Buffer { dtype: DType, count: Option<usize>, init: BufferInit },
+    Buffer {
+        dtype: DType,
+        count: Option<usize>,
+        init: BufferInit,
+    },
     /// The pointer of an earlier argument once more.
     Same(usize),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum BufferInit {
+pub enum BufferInit {
     Zeros,
     Uninit,
     Arange { start: Number, step: Number },
@@ -34,16 +38,21 @@ impl FromStr for CliArg {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<CliArg> {
-        let (ty, value) = text.split_once('=').ok_or_else(|| anyhow!("`{text}` is not of the form TYPE=VALUE"))?;
+        let (ty, value) = text
+            .split_once('=')
+            .ok_or_else(|| anyhow!("`{text}` is not of the form TYPE=VALUE"))?;
         if ty == "bytes" {
             return Ok(CliArg::Value(dtype::parse_hex(value)?));
         }
         if ty == "same" {
-            return Ok(CliArg::Same(value.parse().with_context(|| format!("`{value}` is not an argument's index"))?));
+            return Ok(CliArg::Same(value.parse().with_context(|| {
+                format!("`{value}` is not an argument's index")
+            })?));
         }
         if let Some((ty, count)) = ty.split_once('[') {
             let count = count.strip_suffix(']').and_then(|count| count.parse().ok());
-            let count = count.ok_or_else(|| anyhow!("`{text}` needs a number of elements in brackets"))?;
+            let count =
+                count.ok_or_else(|| anyhow!("`{text}` needs a number of elements in brackets"))?;
             return buffer(ty, Some(count), value);
         }
         if value.starts_with('@') {
@@ -55,7 +64,10 @@ impl FromStr for CliArg {
 
 fn buffer(ty: &str, count: Option<usize>, init: &str) -> Result<CliArg> {
     let dtype = DType::from_name(ty).ok_or_else(|| anyhow!("unknown element type `{ty}`"))?;
-    let fits = count.unwrap_or(0).checked_mul(dtype.size()).is_some_and(|size| size <= 1 << 46);
+    let fits = count
+        .unwrap_or(0)
+        .checked_mul(dtype.size())
+        .is_some_and(|size| size <= 1 << 46);
     ensure!(fits, "a buffer of that many elements is too large");
     let init = parse_init(dtype, init)?;
     Ok(CliArg::Buffer { dtype, count, init })
@@ -72,12 +84,24 @@ fn parse_init(dtype: DType, init: &str) -> Result<BufferInit> {
     match (kind, values.as_slice()) {
         ("zeros", []) => Ok(BufferInit::Zeros),
         ("uninit", []) => Ok(BufferInit::Uninit),
-        ("arange", []) => Ok(BufferInit::Arange { start: Number::Int(0), step: Number::Int(1) }),
-        ("arange", [start, step]) => Ok(BufferInit::Arange { start: number(start)?, step: number(step)? }),
+        ("arange", []) => Ok(BufferInit::Arange {
+            start: Number::Int(0),
+            step: Number::Int(1),
+        }),
+        ("arange", [start, step]) => Ok(BufferInit::Arange {
+            start: number(start)?,
+            step: number(step)?,
+        }),
         ("fill", [value]) => Ok(BufferInit::Fill(dtype::parse_scalar(dtype.name(), value)?)),
         ("random", [seed, lo, hi]) => {
-            let seed = seed.parse().with_context(|| format!("`{seed}` is not a seed"))?;
-            Ok(BufferInit::Random { seed, lo: number(lo)?, hi: number(hi)? })
+            let seed = seed
+                .parse()
+                .with_context(|| format!("`{seed}` is not a seed"))?;
+            Ok(BufferInit::Random {
+                seed,
+                lo: number(lo)?,
+                hi: number(hi)?,
+            })
         }
         _ => bail!(
             "`{init}` is none of zeros, uninit, arange, arange:START:STEP, fill:VALUE, random:SEED:LO:HI, @FILE"
@@ -86,7 +110,11 @@ fn parse_init(dtype: DType, init: &str) -> Result<BufferInit> {
 }
 
 /// The buffer's first contents (none if left uninitialised) and its number of elements.
-pub(crate) fn contents(dtype: DType, count: Option<usize>, init: &BufferInit) -> Result<(Option<Vec<u8>>, usize)> {
+pub fn contents(
+    dtype: DType,
+    count: Option<usize>,
+    init: &BufferInit,
+) -> Result<(Option<Vec<u8>>, usize)> {
     let n = count.unwrap_or(0);
     let bytes = match init {
         BufferInit::Zeros => fill::zeros(dtype, n),
@@ -97,7 +125,11 @@ pub(crate) fn contents(dtype: DType, count: Option<usize>, init: &BufferInit) ->
         BufferInit::File(path) => {
             let bytes = read_file(dtype, path)?;
             let got = bytes.len() / dtype.size();
-            ensure!(count.is_none_or(|n| n == got), "{} has {got} elements, not {n}", path.display());
+            ensure!(
+                count.is_none_or(|n| n == got),
+                "{} has {got} elements, not {n}",
+                path.display()
+            );
             return Ok((Some(bytes), got));
         }
     };
@@ -110,7 +142,12 @@ fn read_file(dtype: DType, path: &Path) -> Result<Vec<u8>> {
     }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let whole = bytes.len().is_multiple_of(dtype.size());
-    ensure!(whole, "{} has {} bytes: no whole number of {dtype}", path.display(), bytes.len());
+    ensure!(
+        whole,
+        "{} has {} bytes: no whole number of {dtype}",
+        path.display(),
+        bytes.len()
+    );
     Ok(bytes)
 }
 
@@ -124,18 +161,49 @@ mod tests {
 
     #[test]
     fn forms() {
-        assert_eq!(parse("u32=10000"), CliArg::Value(10000u32.to_le_bytes().to_vec()));
+        assert_eq!(
+            parse("u32=10000"),
+            CliArg::Value(10000u32.to_le_bytes().to_vec())
+        );
         assert_eq!(parse("bytes=0a0B"), CliArg::Value(vec![10, 11]));
         assert_eq!(parse("same=2"), CliArg::Same(2));
-        let CliArg::Buffer { dtype, count, init } = parse("s16[3]=arange") else { panic!() };
-        assert_eq!(contents(dtype, count, &init).unwrap(), (Some(vec![0, 0, 1, 0, 2, 0]), 3));
-        let CliArg::Buffer { dtype, count, init } = parse("f16[2]=fill:-1.5") else { panic!() };
-        assert_eq!(contents(dtype, count, &init).unwrap().0.unwrap(), [0, 0xbe, 0, 0xbe]);
-        let CliArg::Buffer { dtype, count, init } = parse("f32[4]=uninit") else { panic!() };
+        let CliArg::Buffer { dtype, count, init } = parse("s16[3]=arange") else {
+            panic!()
+        };
+        assert_eq!(
+            contents(dtype, count, &init).unwrap(),
+            (Some(vec![0, 0, 1, 0, 2, 0]), 3)
+        );
+        let CliArg::Buffer { dtype, count, init } = parse("f16[2]=fill:-1.5") else {
+            panic!()
+        };
+        assert_eq!(
+            contents(dtype, count, &init).unwrap().0.unwrap(),
+            [0, 0xbe, 0, 0xbe]
+        );
+        let CliArg::Buffer { dtype, count, init } = parse("f32[4]=uninit") else {
+            panic!()
+        };
         assert_eq!(contents(dtype, count, &init).unwrap(), (None, 4));
-        let CliArg::Buffer { dtype, count, init } = parse("u8[100]=random:1:250:256") else { panic!() };
-        assert!(contents(dtype, count, &init).unwrap().0.unwrap().iter().all(|&byte| byte >= 250));
-        assert!(matches!(parse("f32=@x.npy"), CliArg::Buffer { count: None, init: BufferInit::File(_), .. }));
+        let CliArg::Buffer { dtype, count, init } = parse("u8[100]=random:1:250:256") else {
+            panic!()
+        };
+        assert!(
+            contents(dtype, count, &init)
+                .unwrap()
+                .0
+                .unwrap()
+                .iter()
+                .all(|&byte| byte >= 250)
+        );
+        assert!(matches!(
+            parse("f32=@x.npy"),
+            CliArg::Buffer {
+                count: None,
+                init: BufferInit::File(_),
+                ..
+            }
+        ));
     }
 
     #[test]

@@ -188,7 +188,10 @@ impl FromStr for Dims {
         let mut dims = [1; 3];
         for (idx, part) in text.split(',').enumerate() {
             let dim = dims.get_mut(idx).ok_or("more than three dimensions")?;
-            *dim = part.trim().parse().map_err(|_| format!("`{part}` is not a dimension"))?;
+            *dim = part
+                .trim()
+                .parse()
+                .map_err(|_| format!("`{part}` is not a dimension"))?;
         }
         Ok(Dims(dims))
     }
@@ -205,10 +208,19 @@ impl FromStr for PrintSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PrintSpec, String> {
-        let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number"));
+        let number = |text: &str| {
+            text.parse()
+                .map_err(|_| format!("`{text}` is not a number"))
+        };
         match text.split_once(':') {
-            Some((arg, count)) => Ok(PrintSpec { arg: number(arg)?, count: Some(number(count)?) }),
-            None => Ok(PrintSpec { arg: number(text)?, count: None }),
+            Some((arg, count)) => Ok(PrintSpec {
+                arg: number(arg)?,
+                count: Some(number(count)?),
+            }),
+            None => Ok(PrintSpec {
+                arg: number(text)?,
+                count: None,
+            }),
         }
     }
 }
@@ -225,8 +237,13 @@ impl FromStr for OutSpec {
 
     fn from_str(text: &str) -> Result<OutSpec, String> {
         let (arg, path) = text.split_once('=').ok_or("expected I=FILE")?;
-        let arg = arg.parse().map_err(|_| format!("`{arg}` is not an argument's index"))?;
-        Ok(OutSpec { arg, path: path.into() })
+        let arg = arg
+            .parse()
+            .map_err(|_| format!("`{arg}` is not an argument's index"))?;
+        Ok(OutSpec {
+            arg,
+            path: path.into(),
+        })
     }
 }
 
@@ -244,8 +261,11 @@ impl FromStr for ScheduleArg {
         if text == "deterministic" {
             return Ok(ScheduleArg::Deterministic);
         }
-        let seed = text.strip_prefix("seed:").and_then(|seed| seed.parse().ok());
-        seed.map(ScheduleArg::Seed).ok_or_else(|| "expected deterministic or seed:N".to_owned())
+        let seed = text
+            .strip_prefix("seed:")
+            .and_then(|seed| seed.parse().ok());
+        seed.map(ScheduleArg::Seed)
+            .ok_or_else(|| "expected deterministic or seed:N".to_owned())
     }
 }
 
@@ -257,7 +277,9 @@ fn gang(text: &str) -> Result<u32, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("`{text}` is not a number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|err| err.to_string())
 }
 
@@ -276,11 +298,19 @@ mod tests {
         let words = "ptxjit run saxpy.ptx --kernel saxpy --grid 40 --block 16,16 --arg u32=1 --arg s32=-1 \
                      --arg f32[10]=arange --print 2:3 --out 2=y.npy --gang 8 --timeout 1.5 --schedule seed:7";
         let cli = Cli::try_parse_from(words.split_whitespace()).unwrap();
-        let Command::Run(run) = cli.command else { panic!("not run") };
+        let Command::Run(run) = cli.command else {
+            panic!("not run")
+        };
         assert_eq!(run.grid, Dims([40, 1, 1]));
         assert_eq!(run.block, Dims([16, 16, 1]));
         assert_eq!(run.args.len(), 3);
-        assert_eq!(run.print, [PrintSpec { arg: 2, count: Some(3) }]);
+        assert_eq!(
+            run.print,
+            [PrintSpec {
+                arg: 2,
+                count: Some(3)
+            }]
+        );
         assert_eq!(run.exec.gang, Some(8));
         assert_eq!(run.exec.timeout, Some(Duration::from_millis(1500)));
         assert_eq!(run.exec.schedule, Some(ScheduleArg::Seed(7)));
@@ -299,7 +329,10 @@ mod tests {
             "ptxjit run a.ptx --schedule random",
             "ptxjit test",
         ] {
-            assert!(Cli::try_parse_from(words.split_whitespace()).is_err(), "{words}");
+            assert!(
+                Cli::try_parse_from(words.split_whitespace()).is_err(),
+                "{words}"
+            );
         }
     }
 }

@@ -111,22 +111,52 @@ pub enum ArgDecl {
         #[serde(default)]
         byte_offset: i64,
     },
-    Bytes { hex: String },
-    Texture { name: String },
-    Surface { name: String },
+    Bytes {
+        hex: String,
+    },
+    Texture {
+        name: String,
+    },
+    Surface {
+        name: String,
+    },
     TensorMap(Map<String, Value>),
-    U8 { value: Value },
-    I8 { value: Value },
-    U16 { value: Value },
-    I16 { value: Value },
-    U32 { value: Value },
-    I32 { value: Value },
-    U64 { value: Value },
-    I64 { value: Value },
-    F16 { value: Value },
-    Bf16 { value: Value },
-    F32 { value: Value },
-    F64 { value: Value },
+    U8 {
+        value: Value,
+    },
+    I8 {
+        value: Value,
+    },
+    U16 {
+        value: Value,
+    },
+    I16 {
+        value: Value,
+    },
+    U32 {
+        value: Value,
+    },
+    I32 {
+        value: Value,
+    },
+    U64 {
+        value: Value,
+    },
+    I64 {
+        value: Value,
+    },
+    F16 {
+        value: Value,
+    },
+    Bf16 {
+        value: Value,
+    },
+    F32 {
+        value: Value,
+    },
+    F64 {
+        value: Value,
+    },
 }
 
 #[derive(Debug, Deserialize)]
@@ -160,9 +190,10 @@ pub enum LineOrder {
 
 impl CaseFile {
     pub fn read(path: &Path) -> Result<CaseFile> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let mut file: CaseFile =
-            serde_json::from_str(&text).with_context(|| format!("{} is not a case file", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let mut file: CaseFile = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a case file", path.display()))?;
         file.dir = path.parent().unwrap_or(Path::new("")).to_owned();
         Ok(file)
     }
@@ -191,9 +222,14 @@ impl BufferDecl {
     /// The first contents as bytes.
     pub fn contents(&self, dir: &Path) -> Result<Vec<u8>> {
         let context = || format!("buffer `{}`", self.name);
-        let fits = self.count.checked_mul(self.dtype.size()).is_some_and(|size| size <= MAX_BUFFER_BYTES);
+        let fits = self
+            .count
+            .checked_mul(self.dtype.size())
+            .is_some_and(|size| size <= MAX_BUFFER_BYTES);
         ensure!(fits, "buffer `{}` is too large", self.name);
-        self.init.contents(self.dtype, self.count, dir).with_context(context)
+        self.init
+            .contents(self.dtype, self.count, dir)
+            .with_context(context)
     }
 }
 
@@ -206,11 +242,19 @@ impl Init {
                 dtype.encode(number(value)?, &mut element)?;
                 Ok(fill::fill(dtype, count, &element))
             }
-            Init::Arange { start, step } => fill::arange(dtype, count, number(start)?, number(step)?),
-            Init::Random { seed, lo, hi } => fill::random(dtype, count, *seed, number(lo)?, number(hi)?),
+            Init::Arange { start, step } => {
+                fill::arange(dtype, count, number(start)?, number(step)?)
+            }
+            Init::Random { seed, lo, hi } => {
+                fill::random(dtype, count, *seed, number(lo)?, number(hi)?)
+            }
             Init::File { npy } => {
                 let array = Array::read(&dir.join(npy))?.into_dtype(dtype)?;
-                ensure!(array.count() == count, "{npy} has {} elements, not {count}", array.count());
+                ensure!(
+                    array.count() == count,
+                    "{npy} has {} elements, not {count}",
+                    array.count()
+                );
                 Ok(array.bytes)
             }
         }
@@ -234,7 +278,9 @@ impl ArgDecl {
             ArgDecl::F32 { value } => (DType::F32, value),
             ArgDecl::F64 { value } => (DType::F64, value),
             ArgDecl::Buffer { .. } | ArgDecl::Bytes { .. } => return None,
-            ArgDecl::Texture { .. } | ArgDecl::Surface { .. } | ArgDecl::TensorMap(_) => return None,
+            ArgDecl::Texture { .. } | ArgDecl::Surface { .. } | ArgDecl::TensorMap(_) => {
+                return None;
+            }
         })
     }
 }
@@ -243,13 +289,20 @@ impl ArgDecl {
 pub fn number(value: &Value) -> Result<Number> {
     match value {
         Value::Number(number) => {
-            let int = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
+            let int = number
+                .as_i64()
+                .map(i128::from)
+                .or(number.as_u64().map(i128::from));
             let float = || number.as_f64().map(Number::Float);
-            int.map(Number::Int).or_else(float).ok_or_else(|| anyhow!("`{number}` is out of range"))
+            int.map(Number::Int)
+                .or_else(float)
+                .ok_or_else(|| anyhow!("`{number}` is out of range"))
         }
         Value::Bool(value) => Ok(Number::Int(i128::from(*value))),
         Value::String(text) => {
-            let float = text.parse::<f64>().map_err(|_| anyhow!("`{text}` is not a number"))?;
+            let float = text
+                .parse::<f64>()
+                .map_err(|_| anyhow!("`{text}` is not a number"))?;
             Ok(Number::Float(float))
         }
         Value::Null | Value::Array(_) | Value::Object(_) => bail!("`{value}` is not a number"),
@@ -263,11 +316,18 @@ struct RawBuffer {
     init: Init,
 }
 
-fn ordered_buffers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<BufferDecl>, D::Error> {
+fn ordered_buffers<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<BufferDecl>, D::Error> {
     let map = Map::deserialize(deserializer)?;
     let buffer = |(name, value)| {
         let raw: RawBuffer = serde_json::from_value(value).map_err(serde::de::Error::custom)?;
-        Ok(BufferDecl { name, dtype: raw.dtype, count: raw.count, init: raw.init })
+        Ok(BufferDecl {
+            name,
+            dtype: raw.dtype,
+            count: raw.count,
+            init: raw.init,
+        })
     };
     map.into_iter().map(buffer).collect()
 }
@@ -304,10 +364,19 @@ mod tests {
         let case = file.case("small").unwrap();
         assert!(file.case("large").is_none());
         assert_eq!(case.buffers[0].name, "z");
-        assert_eq!(case.buffers[0].contents(Path::new("")).unwrap()[..8], [255, 255, 255, 255, 0, 0, 0, 0]);
-        assert_eq!(case.buffers[1].contents(Path::new("")).unwrap(), [0xc0, 0x3f, 0xc0, 0x3f]);
+        assert_eq!(
+            case.buffers[0].contents(Path::new("")).unwrap()[..8],
+            [255, 255, 255, 255, 0, 0, 0, 0]
+        );
+        assert_eq!(
+            case.buffers[1].contents(Path::new("")).unwrap(),
+            [0xc0, 0x3f, 0xc0, 0x3f]
+        );
         assert_eq!(case.launches[0].grid, [2, 1, 1]);
-        assert!(matches!(&case.launches[0].args[0], ArgDecl::Buffer { byte_offset: 2, .. }));
+        assert!(matches!(
+            &case.launches[0].args[0],
+            ArgDecl::Buffer { byte_offset: 2, .. }
+        ));
         assert!(case.launches[0].args[1].scalar().is_some());
         assert!(case.launches[0].cluster.is_none());
         assert!(!case.names_its_files());

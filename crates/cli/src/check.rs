@@ -38,13 +38,23 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     if args.json {
         term::out(&format!("{}\n", json!({"ok": all_ok, "files": documents})));
     }
-    if all_ok { ExitCode::SUCCESS } else { ExitCode::from(2) }
+    if all_ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(2)
+    }
 }
 
 fn check(path: &Path, all_kernels: bool) -> Findings {
     let mut findings = match ptxjit::check(path) {
-        Ok(diagnostics) => Findings { diagnostics: diagnostics.iter().cloned().collect(), other: None },
-        Err(err) => Findings { diagnostics: Vec::new(), other: Some(err.to_string()) },
+        Ok(diagnostics) => Findings {
+            diagnostics: diagnostics.iter().cloned().collect(),
+            other: None,
+        },
+        Err(err) => Findings {
+            diagnostics: Vec::new(),
+            other: Some(err.to_string()),
+        },
     };
     if all_kernels && findings.is_ok() {
         compile_all(path, &mut findings);
@@ -60,13 +70,19 @@ fn compile_all(path: &Path, findings: &mut Findings) {
         Err(err) => return findings.other = Some(err.to_string()),
     };
     for name in module.kernel_names() {
-        let compiled = module.kernel(&name).and_then(|kernel| kernel.compile(ptxjit::Dim3::from(256)));
+        let compiled = module
+            .kernel(&name)
+            .and_then(|kernel| kernel.compile(ptxjit::Dim3::from(256)));
         match compiled {
             Ok(_) => {}
             Err(Error::Invalid(list) | Error::Unsupported(list)) => {
                 for diagnostic in &list {
                     // Kernels share functions, and so what is wrong with these.
-                    if !findings.diagnostics.iter().any(|known| known.to_string() == diagnostic.to_string()) {
+                    if !findings
+                        .diagnostics
+                        .iter()
+                        .any(|known| known.to_string() == diagnostic.to_string())
+                    {
                         findings.diagnostics.push(diagnostic.clone());
                     }
                 }
@@ -84,7 +100,11 @@ fn print(path: &Path, findings: &Findings) {
     if let Some(text) = &findings.other {
         term::out(&format!("error: {text}\n"));
     }
-    let n_errors = findings.diagnostics.iter().filter(|diagnostic| diagnostic.severity() == Severity::Error).count();
+    let n_errors = findings
+        .diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.severity() == Severity::Error)
+        .count();
     let verdict = match (findings.is_ok(), n_errors) {
         (true, _) => "ok".to_owned(),
         (false, 1) => "1 error".to_owned(),
@@ -95,7 +115,8 @@ fn print(path: &Path, findings: &Findings) {
 
 fn document(path: &Path, findings: &Findings) -> Value {
     let diagnostics: Vec<Value> = findings.diagnostics.iter().map(diagnostic_value).collect();
-    let mut document = json!({"file": path.to_string_lossy(), "ok": findings.is_ok(), "diagnostics": diagnostics});
+    let mut document =
+        json!({"file": path.to_string_lossy(), "ok": findings.is_ok(), "diagnostics": diagnostics});
     if let Some(text) = &findings.other {
         document["error"] = json!(text);
     }
@@ -113,7 +134,9 @@ fn diagnostic_value(diagnostic: &Diagnostic) -> Value {
         "message": diagnostic.message(),
         "notes": diagnostic.notes(),
     });
-    if let (Some((line, column)), Some((end_line, end_column))) = (diagnostic.position(), diagnostic.end_position()) {
+    if let (Some((line, column)), Some((end_line, end_column))) =
+        (diagnostic.position(), diagnostic.end_position())
+    {
         value["line"] = json!(line);
         value["column"] = json!(column);
         value["end_line"] = json!(end_line);

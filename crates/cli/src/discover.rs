@@ -31,10 +31,17 @@ pub fn tests(paths: &[PathBuf], label: &str) -> Result<Vec<Test>> {
     for path in paths {
         let before = files.len();
         find(path, &mut files)?;
-        ensure!(files.len() > before, "no case.json under {}", path.display());
+        ensure!(
+            files.len() > before,
+            "no case.json under {}",
+            path.display()
+        );
     }
     files.dedup();
-    Ok(files.iter().flat_map(|file| of_case_file(file, label)).collect())
+    Ok(files
+        .iter()
+        .flat_map(|file| of_case_file(file, label))
+        .collect())
 }
 
 fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
@@ -58,26 +65,52 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 fn of_case_file(path: &Path, label: &str) -> Vec<Test> {
     let folder = short_name(path);
-    let test = |name: String, files: Vec<PathBuf>| Test { name, case_file: path.to_owned(), files, broken: None };
+    let test = |name: String, files: Vec<PathBuf>| Test {
+        name,
+        case_file: path.to_owned(),
+        files,
+        broken: None,
+    };
     let file = match CaseFile::read(path) {
         Ok(file) => file,
         Err(err) => {
             let broken = Some(format!("{err:#}"));
-            return vec![Test { broken, ..test(format!("{folder}/case.json"), Vec::new()) }];
+            return vec![Test {
+                broken,
+                ..test(format!("{folder}/case.json"), Vec::new())
+            }];
         }
     };
-    let Some(case) = file.case(label) else { return Vec::new() };
+    let Some(case) = file.case(label) else {
+        return Vec::new();
+    };
     if case.names_its_files() && !case.launches.is_empty() {
         return vec![test(folder, Vec::new())];
     }
     let builds = file.ptx.iter();
-    builds.map(|ptx| test(format!("{folder}/{}", ptx.file), vec![file.dir.join(&ptx.file)])).collect()
+    builds
+        .map(|ptx| {
+            test(
+                format!("{folder}/{}", ptx.file),
+                vec![file.dir.join(&ptx.file)],
+            )
+        })
+        .collect()
 }
 
 /// The names of the case's folder and of the one around it.
 fn short_name(path: &Path) -> String {
     let absolute = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let folders: Vec<_> = absolute.ancestors().skip(1).filter_map(Path::file_name).take(2).collect();
-    let names: Vec<_> = folders.iter().rev().map(|name| name.to_string_lossy()).collect();
+    let folders: Vec<_> = absolute
+        .ancestors()
+        .skip(1)
+        .filter_map(Path::file_name)
+        .take(2)
+        .collect();
+    let names: Vec<_> = folders
+        .iter()
+        .rev()
+        .map(|name| name.to_string_lossy())
+        .collect();
     names.join("/")
 }

@@ -104,7 +104,9 @@ impl DType {
             DType::F64 => float(f64::from_le_bytes(first(bytes))),
             DType::F32 => float(f64::from(f32::from_le_bytes(first(bytes)))),
             DType::F16 => float(half::f16_to_f64(u16::from_le_bytes(first(bytes)))),
-            DType::Bf16 => float(f64::from(half::bf16_to_f32(u16::from_le_bytes(first(bytes))))),
+            DType::Bf16 => float(f64::from(half::bf16_to_f32(u16::from_le_bytes(first(
+                bytes,
+            ))))),
             DType::I64 => int(i64::from_le_bytes(first(bytes)).into()),
             DType::U64 => int(u64::from_le_bytes(first(bytes)).into()),
             DType::I32 => int(i32::from_le_bytes(first(bytes)).into()),
@@ -142,7 +144,14 @@ impl DType {
             DType::F16 => out.extend(half::f16_from_f64(value).to_le_bytes()),
             // Through f32, as the corpus defines its bf16 data.
             DType::Bf16 => out.extend(half::bf16_from_f32(value as f32).to_le_bytes()),
-            DType::I64 | DType::U64 | DType::I32 | DType::U32 | DType::I16 | DType::U16 | DType::I8 | DType::U8 => {
+            DType::I64
+            | DType::U64
+            | DType::I32
+            | DType::U32
+            | DType::I16
+            | DType::U16
+            | DType::I8
+            | DType::U8 => {
                 unreachable!("asked for a float encoding of {self}")
             }
         }
@@ -156,7 +165,9 @@ impl fmt::Display for DType {
 }
 
 fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes[..N].try_into().expect("the slice has the array's length")
+    bytes[..N]
+        .try_into()
+        .expect("the slice has the array's length")
 }
 
 /// The bytes of a scalar written as text, for a type called `type_name`: any of [`DType`]'s names or `b128`.
@@ -220,19 +231,28 @@ fn parse_number(text: &str, dtype: DType) -> Result<Literal> {
 
 /// PTX's `0f3F800000` and `0d3FF0000000000000`.
 fn parse_bits(text: &str, dtype: DType) -> Result<Option<Literal>> {
-    let (digits, single) = match (strip_any(text, &["0f", "0F"]), strip_any(text, &["0d", "0D"])) {
+    let (digits, single) = match (
+        strip_any(text, &["0f", "0F"]),
+        strip_any(text, &["0d", "0D"]),
+    ) {
         (Some(digits), _) => (digits, true),
         (None, Some(digits)) => (digits, false),
         (None, None) => return Ok(None),
     };
     let wanted = if single { 8 } else { 16 };
-    let bits = u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == wanted);
+    let bits = u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() == wanted);
     let bits = bits.ok_or_else(|| anyhow!("`{text}` needs exactly {wanted} hexadecimal digits"))?;
     if dtype.size() * 2 == wanted {
         return Ok(Some(Literal::Bits(bits)));
     }
     ensure!(dtype.is_float(), "`{text}` is not a value of type {dtype}");
-    let value = if single { f64::from(f32::from_bits(bits as u32)) } else { f64::from_bits(bits) };
+    let value = if single {
+        f64::from(f32::from_bits(bits as u32))
+    } else {
+        f64::from_bits(bits)
+    };
     Ok(Some(Literal::Number(Number::Float(value))))
 }
 
@@ -253,12 +273,18 @@ fn strip_any<'a>(text: &'a str, prefixes: &[&str]) -> Option<&'a str> {
 /// Bytes written as pairs of hexadecimal digits.
 pub fn parse_hex(text: &str) -> Result<Vec<u8>> {
     let digits = text.as_bytes();
-    ensure!(digits.len().is_multiple_of(2), "`{text}` has an odd number of hexadecimal digits");
+    ensure!(
+        digits.len().is_multiple_of(2),
+        "`{text}` has an odd number of hexadecimal digits"
+    );
     let byte = |pair: &[u8]| {
         let digit = |c: u8| char::from(c).to_digit(16);
         Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8)
     };
-    let bytes = digits.chunks_exact(2).map(byte).collect::<Option<Vec<u8>>>();
+    let bytes = digits
+        .chunks_exact(2)
+        .map(byte)
+        .collect::<Option<Vec<u8>>>();
     bytes.ok_or_else(|| anyhow!("`{text}` is not hexadecimal"))
 }
 
@@ -278,13 +304,28 @@ mod tests {
         assert_eq!(bytes("u64", "18446744073709551615"), Some(vec![0xff; 8]));
         assert_eq!(bytes("i8", "-0x80"), Some(vec![0x80]));
         assert_eq!(bytes("f32", "2.5"), Some(2.5f32.to_le_bytes().to_vec()));
-        assert_eq!(bytes("f32", "0f3F800000"), Some(1f32.to_le_bytes().to_vec()));
-        assert_eq!(bytes("f64", "0f3F800000"), Some(1f64.to_le_bytes().to_vec()));
-        assert_eq!(bytes("f32", "0d3FF0000000000000"), Some(1f32.to_le_bytes().to_vec()));
-        assert_eq!(bytes("b32", "0f3F800000"), Some(1f32.to_le_bytes().to_vec()));
+        assert_eq!(
+            bytes("f32", "0f3F800000"),
+            Some(1f32.to_le_bytes().to_vec())
+        );
+        assert_eq!(
+            bytes("f64", "0f3F800000"),
+            Some(1f64.to_le_bytes().to_vec())
+        );
+        assert_eq!(
+            bytes("f32", "0d3FF0000000000000"),
+            Some(1f32.to_le_bytes().to_vec())
+        );
+        assert_eq!(
+            bytes("b32", "0f3F800000"),
+            Some(1f32.to_le_bytes().to_vec())
+        );
         assert_eq!(bytes("f16", "0x3c00"), Some(vec![0, 0x3c]));
         assert_eq!(bytes("bf16", "1.0"), Some(vec![0x80, 0x3f]));
-        assert_eq!(bytes("f64", "-inf"), Some(f64::NEG_INFINITY.to_le_bytes().to_vec()));
+        assert_eq!(
+            bytes("f64", "-inf"),
+            Some(f64::NEG_INFINITY.to_le_bytes().to_vec())
+        );
         assert_eq!(bytes("b128", "0x1"), Some(1u128.to_le_bytes().to_vec()));
         assert_eq!(bytes("u8", "1e2"), Some(vec![100]));
     }

@@ -48,7 +48,10 @@ pub fn random(dtype: DType, count: usize, seed: u64, lo: Number, hi: Number) -> 
         return Ok(out);
     }
     let (lo, hi) = (integer(lo)?, integer(hi)?);
-    anyhow::ensure!(lo < hi, "random numbers need a low bound below the high one, not {lo} and {hi}");
+    anyhow::ensure!(
+        lo < hi,
+        "random numbers need a low bound below the high one, not {lo} and {hi}"
+    );
     for idx in 0..count as u64 {
         let value = lo + i128::from(bits(seed, idx) >> 11) % (hi - lo);
         dtype.encode(Number::Int(value), &mut out)?;
@@ -89,10 +92,16 @@ mod tests {
     fn ranges() {
         let bytes = random(DType::I8, 1000, 7, Number::Int(-3), Number::Int(4)).unwrap();
         let values: std::collections::BTreeSet<i8> = bytes.iter().map(|&byte| byte as i8).collect();
-        assert_eq!(values.into_iter().collect::<Vec<_>>(), [-3, -2, -1, 0, 1, 2, 3]);
+        assert_eq!(
+            values.into_iter().collect::<Vec<_>>(),
+            [-3, -2, -1, 0, 1, 2, 3]
+        );
         assert!(random(DType::U8, 1, 0, Number::Int(1), Number::Int(1)).is_err());
         let halves = arange(DType::F16, 3, Number::Int(0), Number::Float(0.5)).unwrap();
         assert_eq!(halves, [0, 0, 0, 0x38, 0, 0x3c]);
-        assert_eq!(arange(DType::U8, 257, Number::Int(0), Number::Int(1)).unwrap()[256], 0);
+        assert_eq!(
+            arange(DType::U8, 257, Number::Int(0), Number::Int(1)).unwrap()[256],
+            0
+        );
     }
 }

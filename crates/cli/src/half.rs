@@ -53,7 +53,11 @@ impl Format {
         let exp = i32::from((bits >> self.man_bits) & ((1 << self.exp_bits) - 1));
         let scale = |exp: i32| 2f64.powi(exp - self.bias() - self.man_bits as i32);
         if exp == (1 << self.exp_bits) - 1 {
-            return if man == 0.0 { sign * f64::INFINITY } else { f64::NAN };
+            return if man == 0.0 {
+                sign * f64::INFINITY
+            } else {
+                f64::NAN
+            };
         }
         let implicit = f64::from(1u32 << self.man_bits);
         match exp {
@@ -75,7 +79,8 @@ impl Format {
         let binade = ((magnitude.to_bits() >> 52) as i32 - 1023).max(1 - self.bias());
         let ulp_exp = binade - self.man_bits as i32;
         // Both factors of two are exact: no f64 of interest is subnormal, and the quotient has few bits above the point.
-        let units = (magnitude * 2f64.powi(-ulp_exp / 2) * 2f64.powi(-ulp_exp - (-ulp_exp / 2))).round_ties_even();
+        let units = (magnitude * 2f64.powi(-ulp_exp / 2) * 2f64.powi(-ulp_exp - (-ulp_exp / 2)))
+            .round_ties_even();
         // A carry out of the mantissa moves on into the exponent, which is what the format wants.
         let exp_field = binade + self.bias() - 1;
         let bits = units + f64::from(exp_field) * f64::from(1u32 << self.man_bits);

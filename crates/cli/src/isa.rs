@@ -12,9 +12,7 @@ use crate::term;
 pub(crate) fn run(args: &IsaArgs) -> ExitCode {
     let forms = instructions();
     if args.json {
-        let value = |form: &InstructionForm| {
-            json!({"opcode": form.opcode, "syntax": form.syntax, "supported": form.is_supported, "needs": form.needs})
-        };
+        let value = |form: &InstructionForm| json!({"opcode": form.opcode, "syntax": form.syntax, "supported": form.is_supported, "needs": form.needs});
         let forms: Vec<_> = forms.iter().map(value).collect();
         let document = json!({"instructions": forms, "special_registers": special_registers()});
         term::out(&format!("{document}\n"));
@@ -25,10 +23,16 @@ pub(crate) fn run(args: &IsaArgs) -> ExitCode {
 }
 
 fn text(forms: &[InstructionForm]) -> String {
-    let mut text = String::from("(.a|.b) is a choice, [.a|.b] may be left out; - marks forms that are checked but not executed\n\n");
+    let mut text = String::from(
+        "(.a|.b) is a choice, [.a|.b] may be left out; - marks forms that are checked but not executed\n\n",
+    );
     for form in forms {
         let mark = if form.is_supported { '+' } else { '-' };
-        let needs = if form.needs.is_empty() { String::new() } else { format!("    ({})", form.needs) };
+        let needs = if form.needs.is_empty() {
+            String::new()
+        } else {
+            format!("    ({})", form.needs)
+        };
         text += &format!("{mark} {}{needs}\n", form.syntax);
     }
     let supported = forms.iter().filter(|form| form.is_supported).count();
@@ -46,9 +50,15 @@ pub fn markdown() -> String {
         *all += 1;
     }
     let list = |wanted: fn(usize, usize) -> bool| {
-        let matching = opcodes.iter().filter(|&(_, &(supported, all))| wanted(supported, all));
+        let matching = opcodes
+            .iter()
+            .filter(|&(_, &(supported, all))| wanted(supported, all));
         let names: Vec<String> = matching.map(|(opcode, _)| format!("`{opcode}`")).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(" ") }
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(" ")
+        }
     };
     let full = list(|supported, all| supported == all);
     let part = list(|supported, all| supported > 0 && supported < all);

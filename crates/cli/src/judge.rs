@@ -38,7 +38,10 @@ pub fn isolated(test: &Test, label: &str, options: &Options, limit: Duration) ->
             // The receiver may be gone if this took too long.
             let _ = sender.send(run(&test, &label, &options));
         };
-        std::thread::Builder::new().name("test".to_owned()).stack_size(STACK_SIZE).spawn(work)
+        std::thread::Builder::new()
+            .name("test".to_owned())
+            .stack_size(STACK_SIZE)
+            .spawn(work)
     };
     let thread = match thread {
         Ok(thread) => thread,
@@ -46,9 +49,10 @@ pub fn isolated(test: &Test, label: &str, options: &Options, limit: Duration) ->
     };
     match receiver.recv_timeout(limit.saturating_add(GRACE)) {
         Ok(verdict) => verdict,
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            Verdict::Failed(format!("no result after {:.1} s; the test was given up", limit.as_secs_f64()))
-        }
+        Err(mpsc::RecvTimeoutError::Timeout) => Verdict::Failed(format!(
+            "no result after {:.1} s; the test was given up",
+            limit.as_secs_f64()
+        )),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             let payload = thread.join().expect_err("the thread ended without sending");
             Verdict::Failed(format!("internal error: {}", panic_text(&*payload)))
@@ -58,7 +62,8 @@ pub fn isolated(test: &Test, label: &str, options: &Options, limit: Duration) ->
 
 fn panic_text(payload: &dyn std::any::Any) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("panic")
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("panic")
 }
 
 /// Runs `test` on this thread.
@@ -79,7 +84,9 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
         return Err(Failure::wrong(broken));
     }
     let file = CaseFile::read(&test.case_file)?;
-    let case = file.case(label).ok_or_else(|| anyhow!("no case `{label}`"))?;
+    let case = file
+        .case(label)
+        .ok_or_else(|| anyhow!("no case `{label}`"))?;
     let plan = Plan::from_case(&file, case, &test.files)?;
     let device = Device::new()?;
     let (options, output) = session::capture(options.clone());
@@ -90,11 +97,16 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
         let kernel = &session.kernels[idx];
         match (session.launch(idx), &launch.expect_error) {
             (Ok(_), None) => {}
-            (Ok(_), Some(name)) => problems.push(format!("launch {idx} of `{kernel}` succeeded, expected {name}")),
+            (Ok(_), Some(name)) => problems.push(format!(
+                "launch {idx} of `{kernel}` succeeded, expected {name}"
+            )),
             (Err(failure), Some(name)) => {
                 if !same_error(failure.cuda_name, name) {
                     let got = failure.cuda_name;
-                    problems.push(format!("launch {idx} ended with {got}, expected {name}\n{}", failure.text));
+                    problems.push(format!(
+                        "launch {idx} ended with {got}, expected {name}\n{}",
+                        failure.text
+                    ));
                 }
                 messages.push_str(&failure.text);
             }
@@ -106,13 +118,24 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
     if let Some(want) = &case.stdout {
         problems.extend(compare::stdout(&String::from_utf8_lossy(&printed), want).err());
     }
-    for text in case.stderr_contains.iter().filter(|&text| !messages.contains(text)) {
-        problems.push(format!("the error messages do not contain {text:?}:\n{messages}"));
+    for text in case
+        .stderr_contains
+        .iter()
+        .filter(|&text| !messages.contains(text))
+    {
+        problems.push(format!(
+            "the error messages do not contain {text:?}:\n{messages}"
+        ));
     }
     Ok(problems)
 }
 
-fn expectations(dir: &Path, case: &Case, plan: &Plan, session: &Session<'_>) -> Result<Vec<String>, Failure> {
+fn expectations(
+    dir: &Path,
+    case: &Case,
+    plan: &Plan,
+    session: &Session<'_>,
+) -> Result<Vec<String>, Failure> {
     let mut problems = Vec::new();
     for expect in case.expect.iter().flatten() {
         let want = Array::read(&dir.join(&expect.npy)).context("expectation")?;
@@ -132,7 +155,10 @@ fn expectations(dir: &Path, case: &Case, plan: &Plan, session: &Session<'_>) -> 
 /// Whether `name`, in the driver's or the runtime's spelling, is `cuda_name`.
 fn same_error(cuda_name: &str, name: &str) -> bool {
     let plain = |name: &str| {
-        let name = name.strip_prefix("CUDA_ERROR_").or_else(|| name.strip_prefix("cudaError")).unwrap_or(name);
+        let name = name
+            .strip_prefix("CUDA_ERROR_")
+            .or_else(|| name.strip_prefix("cudaError"))
+            .unwrap_or(name);
         name.replace('_', "").to_ascii_lowercase()
     };
     // The runtime's names for two of the driver's errors are built differently.
@@ -151,8 +177,14 @@ mod tests {
     #[test]
     fn error_names() {
         assert!(same_error("CUDA_ERROR_ASSERT", "CUDA_ERROR_ASSERT"));
-        assert!(same_error("CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress"));
-        assert!(same_error("CUDA_ERROR_LAUNCH_FAILED", "cudaErrorLaunchFailure"));
+        assert!(same_error(
+            "CUDA_ERROR_ILLEGAL_ADDRESS",
+            "cudaErrorIllegalAddress"
+        ));
+        assert!(same_error(
+            "CUDA_ERROR_LAUNCH_FAILED",
+            "cudaErrorLaunchFailure"
+        ));
         assert!(!same_error("CUDA_ERROR_ASSERT", "CUDA_ERROR_LAUNCH_FAILED"));
     }
 }

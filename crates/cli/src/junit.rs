@@ -20,7 +20,12 @@ pub(crate) enum Outcome<'a> {
 
 /// The whole document.
 pub(crate) fn document(entries: &[Entry<'_>]) -> String {
-    let count = |wanted: fn(&Outcome<'_>) -> bool| entries.iter().filter(|entry| wanted(&entry.outcome)).count();
+    let count = |wanted: fn(&Outcome<'_>) -> bool| {
+        entries
+            .iter()
+            .filter(|entry| wanted(&entry.outcome))
+            .count()
+    };
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
     let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
     let time: Duration = entries.iter().map(|entry| entry.time).sum();
@@ -41,7 +46,11 @@ pub(crate) fn document(entries: &[Entry<'_>]) -> String {
 fn push_entry(xml: &mut String, entry: &Entry<'_>) {
     let (suite, name) = (escape(entry.suite), escape(entry.name));
     let time = entry.time.as_secs_f64();
-    write!(xml, "<testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.3}\"").expect("strings take all writes");
+    write!(
+        xml,
+        "<testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.3}\""
+    )
+    .expect("strings take all writes");
     let (tag, text) = match entry.outcome {
         Outcome::Passed => return xml.push_str("/>\n"),
         Outcome::Failed(text) => ("failure", text),
@@ -49,7 +58,11 @@ fn push_entry(xml: &mut String, entry: &Entry<'_>) {
     };
     let message = escape(text.lines().next().unwrap_or(""));
     let text = escape(text);
-    write!(xml, ">\n<{tag} message=\"{message}\">{text}</{tag}>\n</testcase>\n").expect("strings take all writes");
+    write!(
+        xml,
+        ">\n<{tag} message=\"{message}\">{text}</{tag}>\n</testcase>\n"
+    )
+    .expect("strings take all writes");
 }
 
 /// XML 1.0 has no way to write most control characters, not even escaped.
@@ -76,7 +89,12 @@ mod tests {
 
     #[test]
     fn a_document() {
-        let entry = |name, outcome| Entry { suite: "s", name, time: Duration::from_millis(1500), outcome };
+        let entry = |name, outcome| Entry {
+            suite: "s",
+            name,
+            time: Duration::from_millis(1500),
+            outcome,
+        };
         let xml = document(&[
             entry("a", Outcome::Passed),
             entry("b<", Outcome::Failed("x & y\n\u{1b}\"z\"")),

@@ -7,25 +7,25 @@
 
 use std::process::ExitCode;
 
+pub mod arg;
 pub mod args;
-mod run;
-mod test;
-mod check;
-mod dump;
-mod isa;
-pub mod discover;
-pub mod judge;
-pub mod session;
-pub mod plan;
 pub mod case;
+mod check;
 pub mod compare;
-mod arg;
+pub mod discover;
 pub mod dtype;
+mod dump;
 pub mod fill;
-pub mod npy;
 mod half;
+mod isa;
+pub mod judge;
 mod junit;
+pub mod npy;
+pub mod plan;
+mod run;
+pub mod session;
 mod term;
+mod test;
 
 pub use isa::markdown as isa_table;
 

@@ -22,7 +22,8 @@ impl Array {
     }
 
     pub fn read(path: &Path) -> Result<Array> {
-        let file = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file =
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         parse(&file).with_context(|| format!("{} is not a usable NumPy file", path.display()))
     }
 
@@ -39,7 +40,11 @@ impl Array {
         if self.dtype == DType::U16 && dtype == DType::Bf16 {
             return Ok(Array { dtype, ..self });
         }
-        ensure!(self.dtype == dtype, "the file holds {}, the buffer {dtype}", self.dtype);
+        ensure!(
+            self.dtype == dtype,
+            "the file holds {}, the buffer {dtype}",
+            self.dtype
+        );
         Ok(self)
     }
 }
@@ -109,17 +114,31 @@ fn dtype_of(descr: &str) -> Option<DType> {
 /// Reads a whole file.
 pub fn parse(file: &[u8]) -> Result<Array> {
     let (header, data) = split(file).ok_or_else(|| anyhow!("the header is damaged"))?;
-    let descr = field(header, "descr").and_then(quoted).ok_or_else(|| anyhow!("no simple element type"))?;
-    let dtype = dtype_of(descr).ok_or_else(|| anyhow!("elements of type `{descr}` are not known"))?;
-    let shape = field(header, "shape").and_then(shape).ok_or_else(|| anyhow!("no shape"))?;
+    let descr = field(header, "descr")
+        .and_then(quoted)
+        .ok_or_else(|| anyhow!("no simple element type"))?;
+    let dtype =
+        dtype_of(descr).ok_or_else(|| anyhow!("elements of type `{descr}` are not known"))?;
+    let shape = field(header, "shape")
+        .and_then(shape)
+        .ok_or_else(|| anyhow!("no shape"))?;
     let fortran = field(header, "fortran_order").ok_or_else(|| anyhow!("no fortran_order"))?;
     if fortran.starts_with("True") && shape.len() > 1 {
         bail!("the array is in Fortran order; save numpy.ascontiguousarray of it");
     }
-    let count = shape.iter().try_fold(1usize, |count, &n| count.checked_mul(n));
+    let count = shape
+        .iter()
+        .try_fold(1usize, |count, &n| count.checked_mul(n));
     let size = count.and_then(|count| count.checked_mul(dtype.size()));
-    ensure!(size == Some(data.len()), "the shape does not fit the {} bytes of data", data.len());
-    Ok(Array { dtype, bytes: data.to_vec() })
+    ensure!(
+        size == Some(data.len()),
+        "the shape does not fit the {} bytes of data",
+        data.len()
+    );
+    Ok(Array {
+        dtype,
+        bytes: data.to_vec(),
+    })
 }
 
 fn split(file: &[u8]) -> Option<(&str, &[u8])> {
@@ -154,7 +173,10 @@ fn quoted(text: &str) -> Option<&str> {
 
 fn shape(text: &str) -> Option<Vec<usize>> {
     let inner = text.strip_prefix('(')?;
-    let items = inner[..inner.find(')')?].split(',').map(str::trim).filter(|item| !item.is_empty());
+    let items = inner[..inner.find(')')?]
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty());
     items.map(|item| item.parse().ok()).collect()
 }
 
@@ -164,12 +186,24 @@ mod tests {
 
     #[test]
     fn round_trip() {
-        let bytes: Vec<u8> = [1f32, -2.5, f32::INFINITY].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let bytes: Vec<u8> = [1f32, -2.5, f32::INFINITY]
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect();
         let file = format(DType::F32, &bytes);
         assert!((file.len() - bytes.len()).is_multiple_of(64));
         let array = parse(&file).unwrap();
-        assert_eq!(array, Array { dtype: DType::F32, bytes });
-        assert_eq!(array.into_dtype(DType::Bf16).unwrap().bytes, [0x80, 0x3f, 0x20, 0xc0, 0x80, 0x7f]);
+        assert_eq!(
+            array,
+            Array {
+                dtype: DType::F32,
+                bytes
+            }
+        );
+        assert_eq!(
+            array.into_dtype(DType::Bf16).unwrap().bytes,
+            [0x80, 0x3f, 0x20, 0xc0, 0x80, 0x7f]
+        );
         assert_eq!(parse(&format(DType::U8, &[])).unwrap().count(), 0);
     }
 
@@ -179,7 +213,13 @@ mod tests {
         let header = "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 1), }";
         file.extend(format!("{header:<69}\n").bytes());
         file.extend([1, 0, 255, 255]);
-        assert_eq!(parse(&file).unwrap(), Array { dtype: DType::I16, bytes: vec![1, 0, 255, 255] });
+        assert_eq!(
+            parse(&file).unwrap(),
+            Array {
+                dtype: DType::I16,
+                bytes: vec![1, 0, 255, 255]
+            }
+        );
     }
 
     #[test]
@@ -189,7 +229,12 @@ mod tests {
             assert!(parse(&good[..end]).is_err());
         }
         let text = |from: &str, to: &str| String::from_utf8_lossy(&good[10..]).replace(from, to);
-        for (from, to) in [("<i4", ">i4"), ("<i4", "O"), ("(2,)", "(99999999999999999999,)"), ("'shape'", "'shap'")] {
+        for (from, to) in [
+            ("<i4", ">i4"),
+            ("<i4", "O"),
+            ("(2,)", "(99999999999999999999,)"),
+            ("'shape'", "'shap'"),
+        ] {
             let mut file = good[..10].to_vec();
             file.extend(text(from, to).bytes());
             let len = (file.len() - 10 - 8) as u16;

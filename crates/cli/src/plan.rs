@@ -53,7 +53,10 @@ pub struct PlanLaunch {
 #[derive(Debug)]
 pub enum PlanArg {
     Bytes(Vec<u8>),
-    Pointer { buffer: usize, offset: i64 },
+    Pointer {
+        buffer: usize,
+        offset: i64,
+    },
     /// Something that cannot be passed yet.
     Unsupported(&'static str),
 }
@@ -61,15 +64,26 @@ pub enum PlanArg {
 impl Plan {
     /// The launches of `case`, with `files` as the PTX: the first one is the default, others are for launches that name theirs.
     pub fn from_case(file: &CaseFile, case: &Case, files: &[PathBuf]) -> Result<Plan> {
-        let mut plan = Plan { files: files.to_vec(), ..Plan::default() };
+        let mut plan = Plan {
+            files: files.to_vec(),
+            ..Plan::default()
+        };
         for decl in &case.buffers {
             let contents = Some(decl.contents(&file.dir)?);
             let (name, dtype, count) = (decl.name.clone(), decl.dtype, decl.count);
-            plan.buffers.push(PlanBuffer { name, dtype, count, contents });
+            plan.buffers.push(PlanBuffer {
+                name,
+                dtype,
+                count,
+                contents,
+            });
         }
         for global in &case.globals {
             let array = Array::read(&file.dir.join(&global.npy))?.into_dtype(global.dtype)?;
-            plan.globals.push(PlanGlobal { symbol: global.symbol.clone(), bytes: array.bytes });
+            plan.globals.push(PlanGlobal {
+                symbol: global.symbol.clone(),
+                bytes: array.bytes,
+            });
         }
         for decl in &case.launches {
             let launch = plan.case_launch(&file.dir, case, decl);
@@ -82,7 +96,9 @@ impl Plan {
     fn case_launch(&mut self, dir: &Path, case: &Case, decl: &LaunchDecl) -> Result<PlanLaunch> {
         let file = match &decl.ptx {
             // One file that the caller chose stands in for the case's own.
-            Some(name) if self.files.len() != 1 || case.names_its_files() => self.file(dir.join(name)),
+            Some(name) if self.files.len() != 1 || case.names_its_files() => {
+                self.file(dir.join(name))
+            }
             _ => 0,
         };
         Ok(PlanLaunch {
@@ -93,7 +109,11 @@ impl Plan {
             cluster: decl.cluster,
             shared: decl.shared_bytes,
             cooperative: decl.cooperative,
-            args: decl.args.iter().map(|arg| case_arg(case, arg)).collect::<Result<_>>()?,
+            args: decl
+                .args
+                .iter()
+                .map(|arg| case_arg(case, arg))
+                .collect::<Result<_>>()?,
             expect_error: decl.expect_error.clone(),
         })
     }
@@ -109,7 +129,10 @@ impl Plan {
 
     /// One launch as the flags of `ptxjit run` describe it. The result says for each argument which buffer it points to.
     pub fn from_args(path: &Path, run: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
-        let mut plan = Plan { files: vec![path.to_owned()], ..Plan::default() };
+        let mut plan = Plan {
+            files: vec![path.to_owned()],
+            ..Plan::default()
+        };
         let mut pointers: Vec<Option<usize>> = Vec::new();
         let mut args = Vec::new();
         for (idx, arg) in run.args.iter().enumerate() {
@@ -118,13 +141,22 @@ impl Plan {
                 CliArg::Buffer { dtype, count, init } => {
                     let read = arg::contents(*dtype, *count, init);
                     let (contents, count) = read.with_context(|| format!("argument {idx}"))?;
-                    plan.buffers.push(PlanBuffer { name: idx.to_string(), dtype: *dtype, count, contents });
+                    plan.buffers.push(PlanBuffer {
+                        name: idx.to_string(),
+                        dtype: *dtype,
+                        count,
+                        contents,
+                    });
                     pointer(plan.buffers.len() - 1)
                 }
                 CliArg::Same(of) => match pointers.get(*of) {
                     Some(Some(buffer)) => pointer(*buffer),
-                    Some(None) => bail!("argument {idx} is to be the same as argument {of}, which is no buffer"),
-                    None => bail!("argument {idx} is to be the same as argument {of}, which does not come before it"),
+                    Some(None) => bail!(
+                        "argument {idx} is to be the same as argument {of}, which is no buffer"
+                    ),
+                    None => bail!(
+                        "argument {idx} is to be the same as argument {of}, which does not come before it"
+                    ),
                 },
             };
             args.push(arg);
@@ -151,17 +183,23 @@ fn pointer(buffer: usize) -> (PlanArg, Option<usize>) {
 
 fn case_arg(case: &Case, arg: &ArgDecl) -> Result<PlanArg> {
     match arg {
-        ArgDecl::Buffer { name, byte_offset } => {
-            Ok(PlanArg::Pointer { buffer: case.buffer(name)?, offset: *byte_offset })
-        }
+        ArgDecl::Buffer { name, byte_offset } => Ok(PlanArg::Pointer {
+            buffer: case.buffer(name)?,
+            offset: *byte_offset,
+        }),
         ArgDecl::Bytes { hex } => Ok(PlanArg::Bytes(dtype::parse_hex(hex)?)),
         ArgDecl::Texture { name } | ArgDecl::Surface { name } => {
-            ensure!(case.textures.contains_key(name), "the case has no texture or surface `{name}`");
+            ensure!(
+                case.textures.contains_key(name),
+                "the case has no texture or surface `{name}`"
+            );
             Ok(PlanArg::Unsupported("a texture or surface argument"))
         }
         ArgDecl::TensorMap(_) => Ok(PlanArg::Unsupported("a tensor map argument")),
         scalar => {
-            let (dtype, value) = scalar.scalar().expect("all other arguments are handled above");
+            let (dtype, value) = scalar
+                .scalar()
+                .expect("all other arguments are handled above");
             let mut bytes = Vec::new();
             dtype.encode(number(value)?, &mut bytes)?;
             Ok(PlanArg::Bytes(bytes))

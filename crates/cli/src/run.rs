@@ -28,20 +28,34 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
 /// The plan, and for each argument the buffer it points to.
 fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
     let Some(path) = &args.case else {
-        let file = args.file.as_ref().ok_or_else(|| anyhow!("no PTX file given"))?;
+        let file = args
+            .file
+            .as_ref()
+            .ok_or_else(|| anyhow!("no PTX file given"))?;
         let (plan, pointers) = Plan::from_args(file, args)?;
         check_indices(args, &pointers)?;
         return Ok((plan, pointers));
     };
     let file = CaseFile::read(path)?;
-    let case = file.case(&args.label).ok_or_else(|| anyhow!("{} has no case `{}`", path.display(), args.label))?;
+    let case = file
+        .case(&args.label)
+        .ok_or_else(|| anyhow!("{} has no case `{}`", path.display(), args.label))?;
     let files: Vec<PathBuf> = match args.ptx.as_ref().or(args.file.as_ref()) {
         Some(ptx) => vec![ptx.clone()],
         None if case.names_its_files() => Vec::new(),
-        None => file.ptx.first().map(|ptx| file.dir.join(&ptx.file)).into_iter().collect(),
+        None => file
+            .ptx
+            .first()
+            .map(|ptx| file.dir.join(&ptx.file))
+            .into_iter()
+            .collect(),
     };
     let plan = Plan::from_case(&file, case, &files)?;
-    anyhow::ensure!(!plan.files.is_empty(), "{} names no PTX file", path.display());
+    anyhow::ensure!(
+        !plan.files.is_empty(),
+        "{} names no PTX file",
+        path.display()
+    );
     let pointers = (0..plan.buffers.len()).map(Some).collect();
     Ok((plan, pointers))
 }
@@ -50,7 +64,9 @@ fn check_indices(args: &RunArgs, pointers: &[Option<usize>]) -> Result<()> {
     let prints = args.print.iter().map(|spec| ("--print", spec.arg));
     let outs = args.out.iter().map(|spec| ("--out", spec.arg));
     for (flag, arg) in prints.chain(outs) {
-        let buffer = pointers.get(arg).ok_or_else(|| anyhow!("{flag} {arg}: there is no argument {arg}"))?;
+        let buffer = pointers
+            .get(arg)
+            .ok_or_else(|| anyhow!("{flag} {arg}: there is no argument {arg}"))?;
         buffer.ok_or_else(|| anyhow!("{flag} {arg}: argument {arg} is not a buffer"))?;
     }
     Ok(())
@@ -84,7 +100,10 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
 }
 
 fn repeat(args: &RunArgs, session: &mut Session<'_>, output: &Output) -> Times {
-    let mut times = Times { launches: Vec::new(), failure: None };
+    let mut times = Times {
+        launches: Vec::new(),
+        failure: None,
+    };
     for repetition in 0..args.repeat {
         let result = once(args, session, output, repetition);
         match result {
@@ -102,7 +121,12 @@ fn repeat(args: &RunArgs, session: &mut Session<'_>, output: &Output) -> Times {
 }
 
 /// One repetition: all launches in order.
-fn once(args: &RunArgs, session: &mut Session<'_>, output: &Output, repetition: u32) -> Result<Duration, Failure> {
+fn once(
+    args: &RunArgs,
+    session: &mut Session<'_>,
+    output: &Output,
+    repetition: u32,
+) -> Result<Duration, Failure> {
     if args.reset && repetition > 0 {
         session.reset()?;
     }
@@ -126,7 +150,11 @@ fn deliver(
     output: &Output,
     times: &Times,
 ) -> Result<()> {
-    let read = |buffer: usize| session.read(buffer).map_err(|failure| anyhow!(failure.text));
+    let read = |buffer: usize| {
+        session
+            .read(buffer)
+            .map_err(|failure| anyhow!(failure.text))
+    };
     let printed = output.lock().expect("no holder panics").clone();
     if let Some(dir) = &args.out_dir {
         write_all(dir, plan, &printed, &read)?;
@@ -154,10 +182,19 @@ fn deliver(
     Ok(())
 }
 
-fn write_all(dir: &Path, plan: &Plan, printed: &[u8], read: &dyn Fn(usize) -> Result<Vec<u8>>) -> Result<()> {
+fn write_all(
+    dir: &Path,
+    plan: &Plan,
+    printed: &[u8],
+    read: &dyn Fn(usize) -> Result<Vec<u8>>,
+) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for (idx, buffer) in plan.buffers.iter().enumerate() {
-        write(&dir.join(format!("{}.npy", buffer.name)), buffer.dtype, &read(idx)?)?;
+        write(
+            &dir.join(format!("{}.npy", buffer.name)),
+            buffer.dtype,
+            &read(idx)?,
+        )?;
     }
     let path = dir.join("stdout");
     std::fs::write(&path, printed).with_context(|| format!("cannot write {}", path.display()))
@@ -165,14 +202,22 @@ fn write_all(dir: &Path, plan: &Plan, printed: &[u8], read: &dyn Fn(usize) -> Re
 
 fn write(path: &Path, dtype: DType, bytes: &[u8]) -> Result<()> {
     let numpy = path.extension().is_some_and(|ext| ext == "npy");
-    let result = if numpy { std::fs::write(path, npy::format(dtype, bytes)) } else { std::fs::write(path, bytes) };
+    let result = if numpy {
+        std::fs::write(path, npy::format(dtype, bytes))
+    } else {
+        std::fs::write(path, bytes)
+    };
     result.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The first `count` elements, or all, separated by spaces.
 fn elements(dtype: DType, bytes: &[u8], count: Option<usize>) -> String {
-    let elements = bytes.chunks_exact(dtype.size()).take(count.unwrap_or(usize::MAX));
-    let texts: Vec<String> = elements.map(|element| show(dtype, dtype.decode(element))).collect();
+    let elements = bytes
+        .chunks_exact(dtype.size())
+        .take(count.unwrap_or(usize::MAX));
+    let texts: Vec<String> = elements
+        .map(|element| show(dtype, dtype.decode(element)))
+        .collect();
     texts.join(" ")
 }
 
@@ -233,9 +278,13 @@ fn millis(time: Duration) -> f64 {
 fn summary(session: &Session<'_>, times: &[Duration]) -> String {
     let mut sorted: Vec<f64> = times.iter().copied().map(millis).collect();
     sorted.sort_by(f64::total_cmp);
-    let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else { return String::new() };
+    let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
+        return String::new();
+    };
     let median = sorted[sorted.len() / 2];
-    let gangs: Vec<String> = (0..session.n_launches()).map(|idx| session.gang(idx).to_string()).collect();
+    let gangs: Vec<String> = (0..session.n_launches())
+        .map(|idx| session.gang(idx).to_string())
+        .collect();
     format!(
         "load {:.3} ms, compile {:.3} ms, {} launches (gang {}): min {min:.3} ms, median {median:.3} ms, max {max:.3} ms",
         millis(session.load),

@@ -30,11 +30,19 @@ pub enum FailureKind {
 
 impl Failure {
     pub fn wrong(text: impl Into<String>) -> Failure {
-        Failure { kind: FailureKind::Wrong, text: text.into(), cuda_name: "CUDA_ERROR_INVALID_VALUE" }
+        Failure {
+            kind: FailureKind::Wrong,
+            text: text.into(),
+            cuda_name: "CUDA_ERROR_INVALID_VALUE",
+        }
     }
 
     fn unsupported(text: impl Into<String>) -> Failure {
-        Failure { kind: FailureKind::Unsupported, text: text.into(), cuda_name: "CUDA_ERROR_NOT_SUPPORTED" }
+        Failure {
+            kind: FailureKind::Unsupported,
+            text: text.into(),
+            cuda_name: "CUDA_ERROR_NOT_SUPPORTED",
+        }
     }
 
     /// The process's exit code.
@@ -53,7 +61,11 @@ impl From<Error> for Failure {
             Error::Unsupported(_) => FailureKind::Unsupported,
             _ => FailureKind::Wrong,
         };
-        Failure { kind, cuda_name: err.cuda_name(), text: err.to_string() }
+        Failure {
+            kind,
+            cuda_name: err.cuda_name(),
+            text: err.to_string(),
+        }
     }
 }
 
@@ -88,7 +100,11 @@ pub fn options(exec: &ExecArgs) -> Options {
 pub fn capture(mut options: Options) -> (Options, Output) {
     let output = Output::default();
     let sink = output.clone();
-    options.output = Some(Arc::new(move |bytes: &[u8]| sink.lock().expect("no holder panics").extend_from_slice(bytes)));
+    options.output = Some(Arc::new(move |bytes: &[u8]| {
+        sink.lock()
+            .expect("no holder panics")
+            .extend_from_slice(bytes)
+    }));
     (options, output)
 }
 
@@ -126,19 +142,27 @@ impl<'a> Session<'a> {
         compile += start.elapsed();
 
         set_globals(plan, &modules)?;
-        let buffers = plan.buffers.iter().map(|buffer| device.alloc::<u8>(buffer.count * buffer.dtype.size()));
+        let buffers = plan
+            .buffers
+            .iter()
+            .map(|buffer| device.alloc::<u8>(buffer.count * buffer.dtype.size()));
         let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
         let mut session = Session {
             plan,
             buffers,
             launches: Vec::new(),
-            kernels: kernels.iter().map(|kernel| kernel.name().to_owned()).collect(),
+            kernels: kernels
+                .iter()
+                .map(|kernel| kernel.name().to_owned())
+                .collect(),
             load,
             compile,
         };
         session.reset()?;
         for (kernel, launch) in kernels.iter().zip(&plan.launches) {
-            let request = session.request(kernel.launch(), launch)?.options(options.clone());
+            let request = session
+                .request(kernel.launch(), launch)?
+                .options(options.clone());
             let start = Instant::now();
             session.launches.push(request.prepare()?);
             session.compile += start.elapsed();
@@ -146,8 +170,15 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    fn request(&self, request: ptxjit::Launch, launch: &PlanLaunch) -> Result<ptxjit::Launch, Failure> {
-        let request = request.grid(launch.grid).block(launch.block).shared(launch.shared);
+    fn request(
+        &self,
+        request: ptxjit::Launch,
+        launch: &PlanLaunch,
+    ) -> Result<ptxjit::Launch, Failure> {
+        let request = request
+            .grid(launch.grid)
+            .block(launch.block)
+            .shared(launch.shared);
         let mut request = request.cooperative(launch.cooperative);
         if let Some(cluster) = launch.cluster {
             request = request.cluster(cluster);
@@ -157,10 +188,14 @@ impl<'a> Session<'a> {
                 PlanArg::Bytes(bytes) => request.arg_bytes(bytes.clone()),
                 PlanArg::Pointer { buffer, offset } => {
                     let buffer = &self.buffers[*buffer];
-                    request.uses(buffer).arg(buffer.address().wrapping_add_signed(*offset))
+                    request
+                        .uses(buffer)
+                        .arg(buffer.address().wrapping_add_signed(*offset))
                 }
                 PlanArg::Unsupported(what) => {
-                    return Err(Failure::unsupported(format!("error: {what} is not supported yet")));
+                    return Err(Failure::unsupported(format!(
+                        "error: {what} is not supported yet"
+                    )));
                 }
             };
         }
@@ -199,9 +234,15 @@ impl<'a> Session<'a> {
 
 fn set_globals(plan: &Plan, modules: &[Module]) -> Result<(), Failure> {
     for global in &plan.globals {
-        let mut found = modules.iter().filter_map(|module| module.global(&global.symbol)).peekable();
+        let mut found = modules
+            .iter()
+            .filter_map(|module| module.global(&global.symbol))
+            .peekable();
         if found.peek().is_none() {
-            return Err(Failure::wrong(format!("error: no module has a variable `{}`", global.symbol)));
+            return Err(Failure::wrong(format!(
+                "error: no module has a variable `{}`",
+                global.symbol
+            )));
         }
         for variable in found {
             variable.write(&global.bytes)?;

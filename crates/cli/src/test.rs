@@ -41,7 +41,11 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
     if let Some(text) = &args.filter {
         tests.retain(|test| test.name.contains(text));
     }
-    ensure!(!tests.is_empty(), "no test with label `{}` matches", args.label);
+    ensure!(
+        !tests.is_empty(),
+        "no test with label `{}` matches",
+        args.label
+    );
     let done = run_all(args, &tests);
     let results: Vec<(&Test, &Done)> = tests.iter().zip(&done).collect();
     if args.json {
@@ -50,7 +54,10 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
         term::out(&format!("{}\n", summary(&results)));
     }
     if let Some(path) = &args.junit {
-        let entries: Vec<_> = results.iter().map(|(test, done)| junit_entry(test, done)).collect();
+        let entries: Vec<_> = results
+            .iter()
+            .map(|(test, done)| junit_entry(test, done))
+            .collect();
         std::fs::write(path, junit::document(&entries))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -65,7 +72,10 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
 /// Runs the tests, several at a time, and tells about each as it ends. The results are in the order of the tests.
 fn run_all(args: &TestArgs, tests: &[Test]) -> Vec<Done> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let jobs = args.jobs.map_or(cores, |n| n as usize).clamp(1, tests.len());
+    let jobs = args
+        .jobs
+        .map_or(cores, |n| n as usize)
+        .clamp(1, tests.len());
     let mut options = session::options(&args.exec);
     // Tests that run side by side share the cores.
     options.threads = options.threads.or(Some((cores / jobs).max(1)));
@@ -88,7 +98,9 @@ fn run_all(args: &TestArgs, tests: &[Test]) -> Vec<Done> {
         }
     });
     bar.finish_and_clear();
-    done.into_iter().map(|done| done.expect("every test was run")).collect()
+    done.into_iter()
+        .map(|done| done.expect("every test was run"))
+        .collect()
 }
 
 fn work(
@@ -105,7 +117,10 @@ fn work(
         let Some(test) = tests.get(idx) else { return };
         let start = Instant::now();
         let verdict = judge::isolated(test, &args.label, options, limit);
-        let done = Done { verdict, time: start.elapsed() };
+        let done = Done {
+            verdict,
+            time: start.elapsed(),
+        };
         if sender.send((idx, done)).is_err() {
             return;
         }
@@ -117,7 +132,8 @@ fn progress(n_tests: usize, hidden: bool) -> ProgressBar {
     if hidden {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}").expect("the template is correct");
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}")
+        .expect("the template is correct");
     ProgressBar::new(n_tests as u64).with_style(style)
 }
 
@@ -130,7 +146,11 @@ fn line(test: &Test, done: &Done) -> String {
         Verdict::Unsupported(text) => ("unsupported", Color::Yellow, text.as_str()),
     };
     let word = term::paint(&format!("{word:<11}"), tone, color);
-    let mut text = format!("{word} {} ({:.0} ms)\n", test.name, done.time.as_secs_f64() * 1e3);
+    let mut text = format!(
+        "{word} {} ({:.0} ms)\n",
+        test.name,
+        done.time.as_secs_f64() * 1e3
+    );
     for line in detail.lines() {
         text += &format!("    {line}\n");
     }
@@ -166,11 +186,16 @@ fn summary(results: &[(&Test, &Done)]) -> String {
 
 /// The first sentence of what went wrong, with the place in the PTX if there is one.
 fn brief(verdict: &Verdict) -> String {
-    let (Verdict::Failed(text) | Verdict::Unsupported(text)) = verdict else { return String::new() };
+    let (Verdict::Failed(text) | Verdict::Unsupported(text)) = verdict else {
+        return String::new();
+    };
     let mut lines = text.lines();
     let first = lines.next().unwrap_or("").to_owned();
     // A drawn diagnostic names the place in its second line: `--> FILE:LINE:COLUMN`.
-    match lines.next().and_then(|line| line.trim().strip_prefix("--> ")) {
+    match lines
+        .next()
+        .and_then(|line| line.trim().strip_prefix("--> "))
+    {
         Some(place) => {
             let position = place.rsplit(':').nth(1).unwrap_or(place);
             format!("{first} (line {position})")
@@ -199,5 +224,10 @@ fn junit_entry<'a>(test: &'a Test, done: &'a Done) -> junit::Entry<'a> {
         Verdict::Failed(text) => junit::Outcome::Failed(text),
         Verdict::Unsupported(text) => junit::Outcome::Skipped(text),
     };
-    junit::Entry { suite: test.suite(), name: &test.name, time: done.time, outcome }
+    junit::Entry {
+        suite: test.suite(),
+        name: &test.name,
+        time: done.time,
+        outcome,
+    }
 }

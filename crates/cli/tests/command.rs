@@ -13,7 +13,10 @@ struct Done {
 }
 
 fn ptxjit(args: &[&str]) -> Done {
-    let output = Command::new(env!("CARGO_BIN_EXE_ptxjit")).args(args).output().expect("the command can be started");
+    let output = Command::new(env!("CARGO_BIN_EXE_ptxjit"))
+        .args(args)
+        .output()
+        .expect("the command can be started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Done {
         code: output.status.code().expect("the command ends by itself"),
@@ -25,7 +28,11 @@ fn ptxjit(args: &[&str]) -> Done {
 impl Done {
     #[track_caller]
     fn expect(self, code: i32) -> Done {
-        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        assert_eq!(
+            self.code, code,
+            "stdout:\n{}\nstderr:\n{}",
+            self.stdout, self.stderr
+        );
         self
     }
 
@@ -56,15 +63,33 @@ fn saxpy() -> String {
 }
 
 const SAXPY: [&str; 12] = [
-    "--block", "32", "--grid", "2", "--arg", "f32[40]=arange", "--arg", "f32[40]=fill:1", "--arg", "f32=2", "--arg", "s32=40",
+    "--block",
+    "32",
+    "--grid",
+    "2",
+    "--arg",
+    "f32[40]=arange",
+    "--arg",
+    "f32[40]=fill:1",
+    "--arg",
+    "f32=2",
+    "--arg",
+    "s32=40",
 ];
 
 /// The kernel's parameters in order, whatever the corpus calls them.
 fn saxpy_args() -> Vec<String> {
-    let file = std::fs::read_to_string(kernels().join("cuda/saxpy/case.json")).expect("the case can be read");
+    let file = std::fs::read_to_string(kernels().join("cuda/saxpy/case.json"))
+        .expect("the case can be read");
     let case: Value = serde_json::from_str(&file).expect("the case is JSON");
-    let args = case["cases"][0]["launches"][0]["args"].as_array().expect("the launch has arguments").clone();
-    let arg = |arg: &Value| match (arg["type"].as_str().unwrap_or(""), arg["name"].as_str().unwrap_or("")) {
+    let args = case["cases"][0]["launches"][0]["args"]
+        .as_array()
+        .expect("the launch has arguments")
+        .clone();
+    let arg = |arg: &Value| match (
+        arg["type"].as_str().unwrap_or(""),
+        arg["name"].as_str().unwrap_or(""),
+    ) {
         ("buffer", "x") => SAXPY[5].to_owned(),
         ("buffer", _) => SAXPY[7].to_owned(),
         ("f32", _) => SAXPY[9].to_owned(),
@@ -79,7 +104,11 @@ fn saxpy_args() -> Vec<String> {
 
 /// Index of the argument that the kernel writes.
 fn saxpy_y() -> usize {
-    saxpy_args().iter().filter(|word| word.contains('=')).position(|word| word == SAXPY[7]).expect("there is a y")
+    saxpy_args()
+        .iter()
+        .filter(|word| word.contains('='))
+        .position(|word| word == SAXPY[7])
+        .expect("there is a y")
 }
 
 fn run_saxpy(more: &[&str]) -> Done {
@@ -100,7 +129,9 @@ fn run_prints_and_writes() {
     let done = run_saxpy(&["--print", &print, "--out", &out_npy, "--out", &out_raw]).expect(0);
     assert_eq!(done.stdout, format!("{y}: 1 3 5\n"));
     let raw = std::fs::read(raw).expect("it was written");
-    let want: Vec<u8> = (0..40).flat_map(|i| (2.0 * i as f32 + 1.0).to_le_bytes()).collect();
+    let want: Vec<u8> = (0..40)
+        .flat_map(|i| (2.0 * i as f32 + 1.0).to_le_bytes())
+        .collect();
     assert_eq!(raw, want);
     let npy = std::fs::read(npy).expect("it was written");
     assert!(npy.starts_with(b"\x93NUMPY") && npy.ends_with(&want));
@@ -116,12 +147,23 @@ fn run_reports_as_json() {
     assert!(document["load_ms"].is_number() && document["compile_ms"].is_number());
     let args = document["args"].as_array().expect("a list");
     assert_eq!(args.len(), 2);
-    let y = args.iter().find(|arg| arg["index"] == saxpy_y()).expect("y is a buffer");
-    assert_eq!((y["dtype"].as_str(), y["count"].as_u64()), (Some("f32"), Some(40)));
+    let y = args
+        .iter()
+        .find(|arg| arg["index"] == saxpy_y())
+        .expect("y is a buffer");
+    assert_eq!(
+        (y["dtype"].as_str(), y["count"].as_u64()),
+        (Some("f32"), Some(40))
+    );
     // From Python's hashlib, of 40 little-endian floats 2 * i + 1.
-    assert_eq!(y["sha256"], "66dce08ae3e5d15c596759ed49948011a525f49ae6a9dd6c3bbac0c356fec622");
+    assert_eq!(
+        y["sha256"],
+        "66dce08ae3e5d15c596759ed49948011a525f49ae6a9dd6c3bbac0c356fec622"
+    );
     // Without restoring, y grows with each launch.
-    let grown = run_saxpy(&["--json", "--repeat", "3", "--gang", "8"]).expect(0).json();
+    let grown = run_saxpy(&["--json", "--repeat", "3", "--gang", "8"])
+        .expect(0)
+        .json();
     assert_ne!(grown["args"], document["args"]);
 }
 
@@ -142,7 +184,11 @@ fn run_refuses_what_does_not_fit() {
         vec!["frobnicate"],
     ] {
         let done = ptxjit(&words).expect(2);
-        assert!(done.stdout.is_empty() && !done.stderr.is_empty(), "{words:?}: {}", done.stdout);
+        assert!(
+            done.stdout.is_empty() && !done.stderr.is_empty(),
+            "{words:?}: {}",
+            done.stdout
+        );
     }
 }
 
@@ -169,7 +215,10 @@ LOOP:
     let done = ptxjit(&["run", &file, "--kernel", "wild", "--arg", "u64=0x40"]).expect(1);
     assert!(done.stderr.contains("wild.ptx:9:5"), "{}", done.stderr);
     assert!(done.stderr.contains("st.global.u64"), "{}", done.stderr);
-    let done = ptxjit(&["run", &file, "--kernel", "wild", "--arg", "u64=0x40", "--json"]).expect(1);
+    let done = ptxjit(&[
+        "run", &file, "--kernel", "wild", "--arg", "u64=0x40", "--json",
+    ])
+    .expect(1);
     assert_eq!(done.json()["error"]["cuda"], "CUDA_ERROR_ILLEGAL_ADDRESS");
     let done = ptxjit(&["run", &file, "--kernel", "spin", "--timeout", "0.2"]).expect(1);
     assert!(done.stderr.contains("time limit"), "{}", done.stderr);
@@ -196,7 +245,11 @@ fn test_counts_and_reports() {
     let junit = temp("junit.xml", b"");
     let folder = kernel("cuda/vecadd");
     let done = ptxjit(&["test", &folder, "--junit", &junit, "-j", "2"]).expect(0);
-    assert!(done.stdout.ends_with("7 passed, 0 failed, 0 unsupported\n"), "{}", done.stdout);
+    assert!(
+        done.stdout.ends_with("7 passed, 0 failed, 0 unsupported\n"),
+        "{}",
+        done.stdout
+    );
     let xml = std::fs::read_to_string(junit).expect("it was written");
     assert_eq!(xml.matches("<testcase").count(), 7);
     let done = ptxjit(&["test", &folder, "--filter", "sm70", "--json"]).expect(0);
@@ -209,9 +262,14 @@ fn test_counts_and_reports() {
 fn test_tells_failed_from_unsupported() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad_case");
     std::fs::create_dir_all(&dir).expect("a folder can be made");
-    let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).expect("a file can be written");
+    let write = |name: &str, text: &str| {
+        std::fs::write(dir.join(name), text).expect("a file can be written")
+    };
     let header = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n.reg .b64 %rd1;\n";
-    write("wrong.ptx", &format!("{header}ld.param.u64 %rd1, [p];\nst.global.u32 [%rd1+8], 7;\nret;\n}}\n"));
+    write(
+        "wrong.ptx",
+        &format!("{header}ld.param.u64 %rd1, [p];\nst.global.u32 [%rd1+8], 7;\nret;\n}}\n"),
+    );
     write("traps.ptx", &format!("{header}trap;\n}}\n"));
     write("hangs.ptx", &format!("{header}L: bra L;\n}}\n"));
     // Whatever may be supported one day: this needs a texture, and the case gives none.
@@ -225,7 +283,10 @@ fn test_tells_failed_from_unsupported() {
                 "expect": [{{"buffer": "b", "npy": "want.npy", "rtol": 0, "atol": 0}}]}}]}}"#
         )
     };
-    let header = format!("{:<117}\n", "{'descr': '<u4', 'fortran_order': False, 'shape': (4,), }");
+    let header = format!(
+        "{:<117}\n",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (4,), }"
+    );
     let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
     npy.extend(header.as_bytes());
     npy.extend([0; 16]);
@@ -235,9 +296,16 @@ fn test_tells_failed_from_unsupported() {
         write("case.json", &case(file));
         let done = ptxjit(&["test", &path, "--timeout", "0.5"]).expect(1);
         assert!(done.stdout.contains(text), "{file}: {}", done.stdout);
-        assert!(done.stdout.ends_with("0 passed, 1 failed, 0 unsupported\n"), "{}", done.stdout);
+        assert!(
+            done.stdout.ends_with("0 passed, 1 failed, 0 unsupported\n"),
+            "{}",
+            done.stdout
+        );
     };
-    check("wrong.ptx", "1 of 4 elements differ\n      [2] got 7, expected 0");
+    check(
+        "wrong.ptx",
+        "1 of 4 elements differ\n      [2] got 7, expected 0",
+    );
     check("traps.ptx", "trap");
     check("hangs.ptx", "time limit");
     check("broken.ptx", "nonsense");
@@ -249,11 +317,24 @@ fn test_tells_failed_from_unsupported() {
 fn check_points_at_the_fault() {
     let bad = temp("bad.ptx", b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n    frob.u32 1;\n}\n");
     let done = ptxjit(&["check", &bad]).expect(2);
-    assert!(done.stdout.contains("bad.ptx:6:5") && done.stdout.contains("^"), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("bad.ptx:6:5") && done.stdout.contains("^"),
+        "{}",
+        done.stdout
+    );
     let done = ptxjit(&["check", "--json", &bad, &saxpy()]).expect(2);
     let files = done.json()["files"].clone();
-    assert_eq!((files[0]["ok"].as_bool(), files[1]["ok"].as_bool()), (Some(false), Some(true)));
-    assert_eq!((files[0]["diagnostics"][0]["line"].as_u64(), files[0]["diagnostics"][0]["column"].as_u64()), (Some(6), Some(5)));
+    assert_eq!(
+        (files[0]["ok"].as_bool(), files[1]["ok"].as_bool()),
+        (Some(false), Some(true))
+    );
+    assert_eq!(
+        (
+            files[0]["diagnostics"][0]["line"].as_u64(),
+            files[0]["diagnostics"][0]["column"].as_u64()
+        ),
+        (Some(6), Some(5))
+    );
     ptxjit(&["check", &saxpy()]).expect(0);
     ptxjit(&["check", "--all-kernels", &saxpy()]).expect(0);
     ptxjit(&["check", "no/such/file.ptx"]).expect(2);
@@ -261,7 +342,9 @@ fn check_points_at_the_fault() {
 
 #[test]
 fn dump_shows_every_stage() {
-    let stages = ptxjit(&["dump", &saxpy(), "--after", "help"]).expect(0).stdout;
+    let stages = ptxjit(&["dump", &saxpy(), "--after", "help"])
+        .expect(0)
+        .stdout;
     assert!(stages.lines().count() >= 4);
     for stage in stages.lines() {
         let done = ptxjit(&["dump", &saxpy(), "--after", stage, "--block", "256"]).expect(0);

@@ -15,7 +15,10 @@ pub struct Arg {
 impl Arg {
     /// The bytes of a structure passed by value.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Arg {
-        Arg { bytes: bytes.into(), keeps: None }
+        Arg {
+            bytes: bytes.into(),
+            keeps: None,
+        }
     }
 }
 
@@ -33,6 +36,9 @@ scalars!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, f32, f64);
 
 impl<T: Element> From<&Buffer<T>> for Arg {
     fn from(buffer: &Buffer<T>) -> Arg {
-        Arg { bytes: buffer.address().to_le_bytes().to_vec(), keeps: Some(buffer.block()) }
+        Arg {
+            bytes: buffer.address().to_le_bytes().to_vec(),
+            keeps: Some(buffer.block()),
+        }
     }
 }

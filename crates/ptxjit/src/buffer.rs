@@ -34,12 +34,23 @@ impl Drop for Block {
 
 impl<T: Element> Buffer<T> {
     pub(crate) fn new(device: &Device, count: usize) -> Result<Buffer<T>, Error> {
-        let size = count.checked_mul(T::SIZE).and_then(|size| u64::try_from(size).ok());
-        let size = size.ok_or_else(|| Error::OutOfMemory(format!("{count} elements of {} bytes asked for", T::SIZE)))?;
+        let size = count
+            .checked_mul(T::SIZE)
+            .and_then(|size| u64::try_from(size).ok());
+        let size = size.ok_or_else(|| {
+            Error::OutOfMemory(format!("{count} elements of {} bytes asked for", T::SIZE))
+        })?;
         // An empty buffer still has an address of its own.
         let address = device.arena.alloc(size.max(1), 256).map_err(memory)?;
-        let block = Arc::new(Block { arena: device.arena.clone(), address });
-        Ok(Buffer { block, count, element: PhantomData })
+        let block = Arc::new(Block {
+            arena: device.arena.clone(),
+            address,
+        });
+        Ok(Buffer {
+            block,
+            count,
+            element: PhantomData,
+        })
     }
 
     /// Number of elements.
@@ -66,7 +77,10 @@ impl<T: Element> Buffer<T> {
     pub fn read_range(&self, start: usize, count: usize) -> Result<Vec<T>, Error> {
         self.check(start, count)?;
         let mut bytes = vec![0; count * T::SIZE];
-        self.block.arena.read(self.byte(start), &mut bytes).map_err(memory)?;
+        self.block
+            .arena
+            .read(self.byte(start), &mut bytes)
+            .map_err(memory)?;
         Ok(T::extract(bytes))
     }
 
@@ -78,12 +92,18 @@ impl<T: Element> Buffer<T> {
     /// Overwrites elements from `start` on.
     pub fn write_at(&self, start: usize, values: &[T]) -> Result<(), Error> {
         self.check(start, values.len())?;
-        self.block.arena.write(self.byte(start), &T::bytes(values)).map_err(memory)
+        self.block
+            .arena
+            .write(self.byte(start), &T::bytes(values))
+            .map_err(memory)
     }
 
     /// Sets every byte.
     pub fn fill_bytes(&self, byte: u8) -> Result<(), Error> {
-        self.block.arena.fill(self.address(), byte, (self.count * T::SIZE) as u64).map_err(memory)
+        self.block
+            .arena
+            .fill(self.address(), byte, (self.count * T::SIZE) as u64)
+            .map_err(memory)
     }
 
     fn byte(&self, start: usize) -> u64 {
@@ -92,8 +112,17 @@ impl<T: Element> Buffer<T> {
 
     fn check(&self, start: usize, count: usize) -> Result<(), Error> {
         let fits = start <= self.count && count <= self.count - start;
-        let text = || format!("{count} elements from {start} on are not inside a buffer of {}", self.count);
-        if fits { Ok(()) } else { Err(Error::Usage(text())) }
+        let text = || {
+            format!(
+                "{count} elements from {start} on are not inside a buffer of {}",
+                self.count
+            )
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::Usage(text()))
+        }
     }
 
     pub(crate) fn block(&self) -> Arc<Block> {
@@ -103,13 +132,22 @@ impl<T: Element> Buffer<T> {
 
 impl<T: Element> Clone for Buffer<T> {
     fn clone(&self) -> Self {
-        Buffer { block: self.block.clone(), count: self.count, element: PhantomData }
+        Buffer {
+            block: self.block.clone(),
+            count: self.count,
+            element: PhantomData,
+        }
     }
 }
 
 impl<T: Element> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = std::any::type_name::<T>();
-        write!(f, "Buffer<{name}> of {} at {:#x}", self.count, self.address())
+        write!(
+            f,
+            "Buffer<{name}> of {} at {:#x}",
+            self.count,
+            self.address()
+        )
     }
 }

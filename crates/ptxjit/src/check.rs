@@ -17,7 +17,9 @@ pub fn check(path: impl AsRef<Path>) -> Result<Diagnostics, Error> {
     let path = path.as_ref();
     let text = read(path)?;
     // Kept only for messages, and so read again rather than copied.
-    Ok(run(&path.to_string_lossy(), text, || read(path).unwrap_or_default()))
+    Ok(run(&path.to_string_lossy(), text, || {
+        read(path).unwrap_or_default()
+    }))
 }
 
 /// Parses and checks PTX in memory. `name` stands for the file's name in messages.
@@ -40,6 +42,9 @@ fn run(name: &str, text: Vec<u8>, again: impl FnOnce() -> Vec<u8>) -> Diagnostic
             found.extend(module.check());
             Diagnostics::new(found, &Text::Module(module))
         }
-        Err(list) => Diagnostics::new(list, &Text::Source(Arc::new(Source::from_bytes(name, again())))),
+        Err(list) => Diagnostics::new(
+            list,
+            &Text::Source(Arc::new(Source::from_bytes(name, again()))),
+        ),
     }
 }

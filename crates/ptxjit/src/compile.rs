@@ -23,11 +23,19 @@ pub(crate) struct Variant {
 impl Variant {
     pub(crate) fn new(options: &Options, grid: Dim3, block: Dim3) -> Variant {
         let facts = Facts::of(grid.0, block.0, options.gang);
-        Variant { gang: options.gang, facts, memcheck: options.memcheck }
+        Variant {
+            gang: options.gang,
+            facts,
+            memcheck: options.memcheck,
+        }
     }
 
     fn compile_options(&self) -> CompileOptions {
-        CompileOptions { gang: self.gang, facts: self.facts, memcheck: self.memcheck }
+        CompileOptions {
+            gang: self.gang,
+            facts: self.facts,
+            memcheck: self.memcheck,
+        }
     }
 }
 
@@ -42,19 +50,27 @@ pub(crate) struct Variants {
 type Slot = OnceLock<Result<Arc<CompiledKernel>, String>>;
 
 impl Variants {
-    pub(crate) fn get(&self, kernel: &KernelInner, variant: &Variant) -> Result<(Arc<CompiledKernel>, Duration), Error> {
+    pub(crate) fn get(
+        &self,
+        kernel: &KernelInner,
+        variant: &Variant,
+    ) -> Result<(Arc<CompiledKernel>, Duration), Error> {
         let start = Instant::now();
         let slot = {
             let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
             compiled.entry(variant.clone()).or_default().clone()
         };
         let compiled = slot.get_or_init(|| {
-            let compiled = ptxjit_codegen::compile(&self.optimized(kernel), &variant.compile_options());
+            let compiled =
+                ptxjit_codegen::compile(&self.optimized(kernel), &variant.compile_options());
             compiled.map(Arc::new).map_err(|err| err.to_string())
         });
         match compiled {
             Ok(compiled) => Ok((compiled.clone(), start.elapsed())),
-            Err(text) => Err(Error::Compile { kernel: kernel.name.clone(), message: text.clone() }),
+            Err(text) => Err(Error::Compile {
+                kernel: kernel.name.clone(),
+                message: text.clone(),
+            }),
         }
     }
 
@@ -84,10 +100,18 @@ pub(crate) fn dump(
 ) -> Result<String, Error> {
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel);
-        let compiled = ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(), true);
-        let compiled = compiled.map_err(|err| Error::Compile { kernel: kernel.name.clone(), message: err.to_string() })?;
+        let compiled =
+            ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(), true);
+        let compiled = compiled.map_err(|err| Error::Compile {
+            kernel: kernel.name.clone(),
+            message: err.to_string(),
+        })?;
         match stage {
-            "notes" => Ok(compiled.notes.iter().map(|note| format!("{note}\n")).collect()),
+            "notes" => Ok(compiled
+                .notes
+                .iter()
+                .map(|note| format!("{note}\n"))
+                .collect()),
             _ => Ok(compiled.listings.get(stage).cloned().unwrap_or_default()),
         }
     };
@@ -97,7 +121,10 @@ pub(crate) fn dump(
         "opt" => Ok(print::program(&kernel.variants.optimized(kernel))),
         "notes" | "clif" | "asm" => listing(stage),
         pass if pipeline::pass_names().contains(&pass) => Ok(after_pass(kernel, pass)),
-        _ => Err(Error::usage(format!("there is no stage `{stage}`; choose one of {}", dump_stages().join(", ")))),
+        _ => Err(Error::usage(format!(
+            "there is no stage `{stage}`; choose one of {}",
+            dump_stages().join(", ")
+        ))),
     }
 }
 
@@ -112,17 +139,30 @@ fn after_pass(kernel: &KernelInner, pass: &str) -> String {
             text.push_str(&print::function(func));
         }
     };
-    pipeline::optimize(&mut program, &pipeline::Options::default(), Some(&mut observer));
+    pipeline::optimize(
+        &mut program,
+        &pipeline::Options::default(),
+        Some(&mut observer),
+    );
     text
 }
 
 /// The kernel's function and body as they were parsed.
 fn syntax_tree(front: &translate::Module, kernel: &KernelInner) -> String {
-    let named = |function: &&ptxjit_frontend::ast::Function| function.name.text(front.source()) == kernel.name;
-    let Some(function) = front.ast().functions().filter(named).find(|function| function.body.is_some()) else {
+    let named = |function: &&ptxjit_frontend::ast::Function| {
+        function.name.text(front.source()) == kernel.name
+    };
+    let Some(function) = front
+        .ast()
+        .functions()
+        .filter(named)
+        .find(|function| function.body.is_some())
+    else {
         return String::new();
     };
-    let body = function.body.map(|range| ptxjit_frontend::parse::body(front.source(), range));
+    let body = function
+        .body
+        .map(|range| ptxjit_frontend::parse::body(front.source(), range));
     match body {
         Some(Ok(body)) => format!("{function:#?}\n{body:#?}\n"),
         Some(Err(_)) | None => format!("{function:#?}\n"),

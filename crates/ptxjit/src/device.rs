@@ -37,7 +37,8 @@ impl Device {
 
     fn build(threads: Option<usize>) -> Result<Device, Error> {
         let arena = Arena::new().map_err(memory)?;
-        let runtime = Runtime::new(arena.clone(), threads).map_err(|err| Error::usage(err.to_string()))?;
+        let runtime =
+            Runtime::new(arena.clone(), threads).map_err(|err| Error::usage(err.to_string()))?;
         Ok(Device { arena, runtime })
     }
 
@@ -61,7 +62,9 @@ impl Device {
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Device").field("used_bytes", &self.used_bytes()).finish_non_exhaustive()
+        f.debug_struct("Device")
+            .field("used_bytes", &self.used_bytes())
+            .finish_non_exhaustive()
     }
 }
 

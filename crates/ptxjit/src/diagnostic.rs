@@ -42,7 +42,6 @@ impl Text {
 }
 
 impl Diagnostic {
-
     /// How bad it is.
     pub fn severity(&self) -> Severity {
         match self.inner.severity {
@@ -114,7 +113,14 @@ pub struct Diagnostics(Vec<Diagnostic>);
 
 impl Diagnostics {
     pub(crate) fn new(list: Vec<diag::Diagnostic>, text: &Text) -> Diagnostics {
-        Diagnostics(list.into_iter().map(|inner| Diagnostic { inner, text: text.clone() }).collect())
+        Diagnostics(
+            list.into_iter()
+                .map(|inner| Diagnostic {
+                    inner,
+                    text: text.clone(),
+                })
+                .collect(),
+        )
     }
 
     /// The findings in the order of the source.
@@ -124,7 +130,11 @@ impl Diagnostics {
 
     /// Whether nothing is wrong with the module but that it needs what ptxjit cannot do yet.
     pub fn is_unsupported(&self) -> bool {
-        let mut errors = self.0.iter().filter(|diagnostic| diagnostic.severity() == Severity::Error).peekable();
+        let mut errors = self
+            .0
+            .iter()
+            .filter(|diagnostic| diagnostic.severity() == Severity::Error)
+            .peekable();
         errors.peek().is_some() && errors.all(Diagnostic::is_unsupported)
     }
 }

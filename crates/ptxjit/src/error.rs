@@ -49,7 +49,11 @@ impl Error {
     }
 
     pub(crate) fn from_diagnostics(list: Diagnostics) -> Error {
-        if list.is_unsupported() { Error::Unsupported(list) } else { Error::Invalid(list) }
+        if list.is_unsupported() {
+            Error::Unsupported(list)
+        } else {
+            Error::Invalid(list)
+        }
     }
 
     /// The name of the CUDA driver's error for this, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.

@@ -97,7 +97,9 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
             failure.kind = FailureKind::Deadlock;
             failure.ctaid = Some(deadlock.ctaid);
             let groups = deadlock.groups.iter();
-            failure.places = groups.map(|group| (group.loc, format!("{} wait here", group.threads))).collect();
+            failure.places = groups
+                .map(|group| (group.loc, format!("{} wait here", group.threads)))
+                .collect();
         }
         LaunchError::Trap(trap) => {
             failure.kind = match trap.cause {
@@ -134,9 +136,15 @@ fn of_interp(fault: &Fault, kernel: &str, module: &Arc<translate::Module>) -> La
         _ => FailureKind::Other,
     };
     let places = match &fault.kind {
-        InterpFault::Deadlock(groups) => {
-            groups.iter().map(|group| (group.loc, format!("{} threads wait here", group.threads.len()))).collect()
-        }
+        InterpFault::Deadlock(groups) => groups
+            .iter()
+            .map(|group| {
+                (
+                    group.loc,
+                    format!("{} threads wait here", group.threads.len()),
+                )
+            })
+            .collect(),
         _ => vec![(fault.loc, String::new())],
     };
     let what = match &fault.kind {
@@ -145,7 +153,9 @@ fn of_interp(fault: &Fault, kernel: &str, module: &Arc<translate::Module>) -> La
         kind => kind.to_string(),
     };
     let [x, y, z] = fault.ctaid;
-    let thread = fault.tid.map_or(String::new(), |[x, y, z]| format!(", thread ({x}, {y}, {z})"));
+    let thread = fault.tid.map_or(String::new(), |[x, y, z]| {
+        format!(", thread ({x}, {y}, {z})")
+    });
     LaunchFailure {
         kind,
         message: format!("kernel `{kernel}`, CTA ({x}, {y}, {z}){thread}: {what}"),
@@ -208,11 +218,20 @@ impl LaunchFailure {
         for (loc, text) in &self.places {
             diagnostic = diagnostic.label(self.statement(*loc), text);
             if let Some(line) = self.module.source_line(*loc) {
-                let column = if line.column == 0 { String::new() } else { format!(":{}", line.column) };
-                diagnostic = diagnostic.note(format!("compiled from {}:{}{column}", line.file, line.line));
+                let column = if line.column == 0 {
+                    String::new()
+                } else {
+                    format!(":{}", line.column)
+                };
+                diagnostic =
+                    diagnostic.note(format!("compiled from {}:{}{column}", line.file, line.line));
             }
         }
-        diag::render(&diagnostic, Text::Module(self.module.clone()).source(), color)
+        diag::render(
+            &diagnostic,
+            Text::Module(self.module.clone()).source(),
+            color,
+        )
     }
 
     /// The statement that starts at `loc`.
@@ -232,6 +251,9 @@ impl fmt::Display for LaunchFailure {
 
 impl fmt::Debug for LaunchFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LaunchFailure").field("kind", &self.kind).field("message", &self.message).finish_non_exhaustive()
+        f.debug_struct("LaunchFailure")
+            .field("kind", &self.kind)
+            .field("message", &self.message)
+            .finish_non_exhaustive()
     }
 }

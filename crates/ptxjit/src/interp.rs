@@ -31,14 +31,22 @@ pub(crate) fn run(kernel: &Kernel, request: &Request<'_>) -> Result<(), Cause> {
     let (module, program) = (&kernel.module, &kernel.inner.program);
     let symbols = |target: RelocTarget| symbol(module, target).unwrap_or(0);
     // Asked once before the launch, so that what cannot be placed is an error and not a null pointer.
-    for (&id, var) in program.vars.iter().filter(|(_, var)| matches!(var.space, Space::Global | Space::Const)) {
+    for (&id, var) in program
+        .vars
+        .iter()
+        .filter(|(_, var)| matches!(var.space, Space::Global | Space::Const))
+    {
         if !var.is_extern {
             symbol(module, RelocTarget::Var(id))?;
         }
     }
     let constants = constants(module)?;
     let arena = &module.device.arena;
-    let workspace = if request.cooperative { Some(Block::new(arena, WORKSPACE_BYTES)?) } else { None };
+    let workspace = if request.cooperative {
+        Some(Block::new(arena, WORKSPACE_BYTES)?)
+    } else {
+        None
+    };
     let mut envreg = [0; 32];
     if let Some(block) = &workspace {
         arena.fill(block.addr, 0, WORKSPACE_BYTES)?;
@@ -57,8 +65,13 @@ pub(crate) fn run(kernel: &Kernel, request: &Request<'_>) -> Result<(), Cause> {
         ..Launch::new(program, request.grid, request.block, request.params)
     };
     let mut memory = Global { arena, constants };
-    let mut host = LibraryHost { arena, options: request.options, start: Instant::now() };
-    ptxjit_interp::launch(&launch, &mut memory, &mut host).map_err(|fault| Cause::Interp(Box::new(fault)))
+    let mut host = LibraryHost {
+        arena,
+        options: request.options,
+        start: Instant::now(),
+    };
+    ptxjit_interp::launch(&launch, &mut memory, &mut host)
+        .map_err(|fault| Cause::Interp(Box::new(fault)))
 }
 
 /// What a name of the module stands for.
@@ -78,7 +91,9 @@ struct Constants {
 
 fn constants(module: &ModuleInner) -> Result<Constants, LaunchError> {
     let variables = module.front.vars().into_iter();
-    let constants: Vec<_> = variables.filter(|(_, var)| var.space == Space::Const && !var.is_extern).collect();
+    let constants: Vec<_> = variables
+        .filter(|(_, var)| var.space == Space::Const && !var.is_extern)
+        .collect();
     for &(id, _) in &constants {
         module.memory.var_range(id)?;
     }
@@ -86,10 +101,16 @@ fn constants(module: &ModuleInner) -> Result<Constants, LaunchError> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     for &(id, _) in &constants {
         let place = module.memory.var_range(id)?;
-        let (start, end) = ((place.start - range.start) as usize, (place.end - range.start) as usize);
+        let (start, end) = (
+            (place.start - range.start) as usize,
+            (place.end - range.start) as usize,
+        );
         module.memory.read(id, 0, &mut bytes[start..end])?;
     }
-    Ok(Constants { base: range.start, bytes })
+    Ok(Constants {
+        base: range.start,
+        bytes,
+    })
 }
 
 /// An allocation for the time of a launch.
@@ -100,7 +121,10 @@ struct Block<'a> {
 
 impl Block<'_> {
     fn new(arena: &Arc<Arena>, size: u64) -> Result<Block<'_>, MemoryError> {
-        Ok(Block { arena, addr: arena.alloc(size, 256)? })
+        Ok(Block {
+            arena,
+            addr: arena.alloc(size, 256)?,
+        })
     }
 }
 
@@ -128,7 +152,10 @@ impl Memory for Global<'_> {
     fn load(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), MemFault> {
         let offset = addr.wrapping_sub(self.constants.base);
         if let Ok(offset) = usize::try_from(offset)
-            && let Some(constant) = self.constants.bytes.get(offset..offset.saturating_add(bytes.len()))
+            && let Some(constant) = self
+                .constants
+                .bytes
+                .get(offset..offset.saturating_add(bytes.len()))
         {
             bytes.copy_from_slice(constant);
             return Ok(());
@@ -140,13 +167,20 @@ impl Memory for Global<'_> {
         self.arena.write(addr, bytes).map_err(refused)
     }
 
-    fn update(&mut self, addr: u64, size: u32, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemFault> {
+    fn update(
+        &mut self,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, MemFault> {
         let mut bytes = [0; 8];
         let element = &mut bytes[..size as usize];
         self.arena.read(addr, element).map_err(refused)?;
         let old = u64::from_le_bytes(bytes);
         let new = update(old).to_le_bytes();
-        self.arena.write(addr, &new[..size as usize]).map_err(refused)?;
+        self.arena
+            .write(addr, &new[..size as usize])
+            .map_err(refused)?;
         Ok(old)
     }
 }
@@ -179,6 +213,8 @@ impl Host for LibraryHost<'_> {
     }
 
     fn cancelled(&mut self) -> bool {
-        self.options.timeout.is_some_and(|timeout| self.start.elapsed() >= timeout)
+        self.options
+            .timeout
+            .is_some_and(|timeout| self.start.elapsed() >= timeout)
     }
 }

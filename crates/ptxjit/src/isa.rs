@@ -56,10 +56,19 @@ fn form(row: &InstDesc) -> InstructionForm {
 }
 
 fn dotted(name: &str) -> String {
-    if name.starts_with('.') { name.to_owned() } else { format!(".{name}") }
+    if name.starts_with('.') {
+        name.to_owned()
+    } else {
+        format!(".{name}")
+    }
 }
 
-fn group<T: Copy>(items: &[T], name: impl Fn(T) -> &'static str, open: char, close: char) -> String {
+fn group<T: Copy>(
+    items: &[T],
+    name: impl Fn(T) -> &'static str,
+    open: char,
+    close: char,
+) -> String {
     let names: Vec<String> = items.iter().map(|&item| dotted(name(item))).collect();
     match names.as_slice() {
         [one] if open == '(' => one.clone(),
@@ -77,14 +86,22 @@ fn operands(operands: &[Opd]) -> String {
         let name = match operand.kind {
             OpdKind::Dst => {
                 n_dsts += 1;
-                if n_dsts == 1 { "d".to_owned() } else { format!("d{n_dsts}") }
+                if n_dsts == 1 {
+                    "d".to_owned()
+                } else {
+                    format!("d{n_dsts}")
+                }
             }
             OpdKind::Src | OpdKind::Any => source(),
             OpdKind::Imm(..) => format!("imm-{}", source()),
             OpdKind::Addr => format!("[{}]", source()),
         };
         let separator = if idx == 0 { " " } else { ", " };
-        let (open, close) = if operand.is_optional { ("{", "}") } else { ("", "") };
+        let (open, close) = if operand.is_optional {
+            ("{", "}")
+        } else {
+            ("", "")
+        };
         text.push_str(&format!("{open}{separator}{name}{close}"));
     }
     text

@@ -149,8 +149,14 @@ impl Launch {
 
     /// Does everything but run: checks the arguments and compiles.
     pub fn prepare(self) -> Result<Prepared, Error> {
-        if let Some(gang) = self.options.gang.filter(|gang| ![1, 4, 8, 16, 32].contains(gang)) {
-            return Err(Error::usage(format!("a gang has 1, 4, 8, 16 or 32 lanes, not {gang}")));
+        if let Some(gang) = self
+            .options
+            .gang
+            .filter(|gang| ![1, 4, 8, 16, 32].contains(gang))
+        {
+            return Err(Error::usage(format!(
+                "a gang has 1, 4, 8, 16 or 32 lanes, not {gang}"
+            )));
         }
         let params = self.param_block()?;
         let (code, compile_time) = match self.options.engine {
@@ -161,7 +167,12 @@ impl Launch {
             }
             Engine::Interp => (Code::Interp, Duration::ZERO),
         };
-        Ok(Prepared { launch: self, params, code, compile_time })
+        Ok(Prepared {
+            launch: self,
+            params,
+            code,
+            compile_time,
+        })
     }
 
     /// The arguments, each in the place of its parameter.
@@ -169,15 +180,23 @@ impl Launch {
         let params = &self.kernel.inner.params;
         if params.len() != self.args.len() {
             let (name, wanted, given) = (self.kernel.name(), params.len(), self.args.len());
-            return Err(Error::usage(format!("kernel `{name}` has {wanted} parameters, but {given} arguments are given")));
+            return Err(Error::usage(format!(
+                "kernel `{name}` has {wanted} parameters, but {given} arguments are given"
+            )));
         }
-        let size = params.iter().map(|param| param.offset as usize + param.size as usize).max().unwrap_or(0);
+        let size = params
+            .iter()
+            .map(|param| param.offset as usize + param.size as usize)
+            .max()
+            .unwrap_or(0);
         let mut block = vec![0; size];
         for (idx, (param, arg)) in params.iter().zip(&self.args).enumerate() {
             let (wanted, given) = (param.size as usize, arg.bytes.len());
             if wanted != given {
                 let name = &param.name;
-                return Err(Error::usage(format!("argument {idx} has {given} bytes, but parameter `{name}` has {wanted}")));
+                return Err(Error::usage(format!(
+                    "argument {idx} has {given} bytes, but parameter `{name}` has {wanted}"
+                )));
             }
             block[param.offset as usize..][..wanted].copy_from_slice(&arg.bytes);
         }
@@ -228,11 +247,20 @@ impl Prepared {
         let module = &self.launch.kernel.module;
         let start = std::time::Instant::now();
         let result = match &self.code {
-            Code::Jit(compiled) => module.device.runtime.launch(&self.desc(compiled)).map_err(Cause::from).map(|_| ()),
+            Code::Jit(compiled) => module
+                .device
+                .runtime
+                .launch(&self.desc(compiled))
+                .map_err(Cause::from)
+                .map(|_| ()),
             Code::Interp => interp::run(&self.launch.kernel, &self.request()),
         };
         result.map_err(|cause| cause.into_error(&self.launch.kernel.inner.name, &module.front))?;
-        Ok(LaunchStats { gang: self.gang(), compile_time: self.compile_time, time: start.elapsed() })
+        Ok(LaunchStats {
+            gang: self.gang(),
+            compile_time: self.compile_time,
+            time: start.elapsed(),
+        })
     }
 
     fn desc(&self, compiled: &Arc<CompiledKernel>) -> LaunchDesc {

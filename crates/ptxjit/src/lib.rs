@@ -46,21 +46,21 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod device;
-mod buffer;
-mod element;
-mod module;
-mod names;
-mod launch;
 mod arg;
-mod options;
-mod compile;
-mod interp;
+mod buffer;
 mod check;
+mod compile;
+mod device;
 mod diagnostic;
+mod element;
 mod error;
 mod failure;
+mod interp;
 pub mod isa;
+mod launch;
+mod module;
+mod names;
+mod options;
 
 pub use arg::Arg;
 pub use buffer::Buffer;

@@ -24,14 +24,13 @@ use crate::{Device, Diagnostics, Dim3, Element, Error, Launch, Options, names};
 #[derive(Clone)]
 pub struct Module {
     pub(crate) inner: Arc<ModuleInner>,
-    /// Kernels refer to the inner module, so they are kept beside it and not in it.
-    kernels: Arc<Mutex<HashMap<String, Arc<KernelInner>>>>,
 }
 
 pub(crate) struct ModuleInner {
     pub(crate) front: Arc<translate::Module>,
     pub(crate) device: Device,
     pub(crate) memory: Arc<ModuleMemory>,
+    kernels: Mutex<HashMap<String, Arc<KernelInner>>>,
 }
 
 /// What is known of a kernel. The module keeps it, so it must not keep the module.
@@ -54,7 +53,11 @@ impl Module {
     }
 
     /// Loads PTX from memory. `name` stands for the file's name in messages.
-    pub fn from_source(device: &Device, name: &str, text: impl Into<String>) -> Result<Module, Error> {
+    pub fn from_source(
+        device: &Device,
+        name: &str,
+        text: impl Into<String>,
+    ) -> Result<Module, Error> {
         let text = text.into();
         let copy = text.clone();
         Module::build(device, name, text.into_bytes(), || copy.into_bytes())
@@ -74,13 +77,26 @@ impl Module {
             }
         };
         let memory = ModuleMemory::new(device.arena.clone(), Box::new(Vars(front.clone())));
-        let inner = ModuleInner { front, device: device.clone(), memory: Arc::new(memory) };
-        Ok(Module { inner: Arc::new(inner), kernels: Arc::default() })
+        let kernels = Mutex::default();
+        let inner = ModuleInner {
+            front,
+            device: device.clone(),
+            memory: Arc::new(memory),
+            kernels,
+        };
+        Ok(Module {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Names of all kernels as the PTX has them, in its order.
     pub fn kernel_names(&self) -> Vec<String> {
-        self.inner.front.kernels().into_iter().map(|kernel| kernel.name).collect()
+        self.inner
+            .front
+            .kernels()
+            .into_iter()
+            .map(|kernel| kernel.name)
+            .collect()
     }
 
     /// The kernel called `name`, mangled or demangled (`saxpy`, `ns::scale<float>`, `saxpy(int, float*)`).
@@ -90,11 +106,17 @@ impl Module {
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
         let all = self.kernel_names();
         match names::find(name, all.iter().map(String::as_str)).as_slice() {
-            [] => Err(Error::usage(format!("there is no kernel `{name}`; the module has {}", list(&all)))),
+            [] => Err(Error::usage(format!(
+                "there is no kernel `{name}`; the module has {}",
+                list(&all)
+            ))),
             [found] => self.kernel_named(found),
             several => {
                 let several: Vec<String> = several.iter().map(|&name| name.to_owned()).collect();
-                Err(Error::usage(format!("`{name}` could be any of {}", list(&several))))
+                Err(Error::usage(format!(
+                    "`{name}` could be any of {}",
+                    list(&several)
+                )))
             }
         }
     }
@@ -105,55 +127,85 @@ impl Module {
         match names.as_slice() {
             [name] => self.kernel_named(name),
             [] => Err(Error::usage("the module has no kernel")),
-            _ => Err(Error::usage(format!("the module has several kernels, choose one of {}", list(&names)))),
+            _ => Err(Error::usage(format!(
+                "the module has several kernels, choose one of {}",
+                list(&names)
+            ))),
         }
     }
 
     fn kernel_named(&self, name: &str) -> Result<Kernel, Error> {
         if let Some(kernel) = self.lock_kernels().get(name) {
-            return Ok(Kernel { module: self.inner.clone(), inner: kernel.clone() });
+            return Ok(Kernel {
+                module: self.inner.clone(),
+                inner: kernel.clone(),
+            });
         }
         // Not under the lock: other kernels can be translated meanwhile. If two threads want this one, the first wins.
         let text = Text::Module(self.inner.front.clone());
         let program = self.inner.front.program(name);
-        let program = program.map_err(|list| Error::from_diagnostics(Diagnostics::new(list, &text)))?;
+        let program =
+            program.map_err(|list| Error::from_diagnostics(Diagnostics::new(list, &text)))?;
         let kernel = Arc::new(KernelInner {
             name: name.to_owned(),
             params: program.params.clone(),
             program: Arc::new(program),
             variants: Variants::default(),
         });
-        let inner = self.lock_kernels().entry(name.to_owned()).or_insert(kernel).clone();
-        Ok(Kernel { module: self.inner.clone(), inner })
+        let inner = self
+            .lock_kernels()
+            .entry(name.to_owned())
+            .or_insert(kernel)
+            .clone();
+        Ok(Kernel {
+            module: self.inner.clone(),
+            inner,
+        })
     }
 
     fn lock_kernels(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<KernelInner>>> {
         // The map is consistent between any two statements.
-        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .kernels
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The module variable called `name`, in `.global` or `.const`.
     pub fn global(&self, name: &str) -> Option<Global> {
         let id = self.inner.front.var_id(name)?;
         let var = self.inner.front.var(id)?;
-        Some(Global { module: self.clone(), id, size: var.size })
+        Some(Global {
+            module: self.clone(),
+            id,
+            size: var.size,
+        })
     }
 
     /// What is odd about the module but not wrong.
     pub fn warnings(&self) -> Diagnostics {
-        Diagnostics::new(self.inner.front.warnings().to_vec(), &Text::Module(self.inner.front.clone()))
+        Diagnostics::new(
+            self.inner.front.warnings().to_vec(),
+            &Text::Module(self.inner.front.clone()),
+        )
     }
 }
 
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Module").field(&self.inner.front.source().name()).finish()
+        f.debug_tuple("Module")
+            .field(&self.inner.front.source().name())
+            .finish()
     }
 }
 
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 20;
-    let quoted: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let quoted: Vec<String> = names
+        .iter()
+        .take(SHOWN)
+        .map(|name| format!("`{name}`"))
+        .collect();
     let rest = names.len().saturating_sub(SHOWN);
     match (quoted.as_slice(), rest) {
         ([], _) => "none".to_owned(),
@@ -163,7 +215,10 @@ fn list(names: &[String]) -> String {
 }
 
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+    std::fs::read(path).map_err(|source| Error::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// A kernel that was checked and translated.
@@ -181,7 +236,10 @@ impl Kernel {
 
     /// Name and size in bytes of each parameter.
     pub fn params(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.inner.params.iter().map(|param| (param.name.as_str(), param.size as usize))
+        self.inner
+            .params
+            .iter()
+            .map(|param| (param.name.as_str(), param.size as usize))
     }
 
     /// A launch of this kernel, to be described further.
@@ -196,13 +254,26 @@ impl Kernel {
     }
 
     /// The code for `variant` and how long it took to make; no time if it was there already.
-    pub(crate) fn variant(&self, variant: &Variant) -> Result<(Arc<CompiledKernel>, Duration), Error> {
+    pub(crate) fn variant(
+        &self,
+        variant: &Variant,
+    ) -> Result<(Arc<CompiledKernel>, Duration), Error> {
         self.inner.variants.get(&self.inner, variant)
     }
 
     /// The kernel at a stage of its compilation, as text; [`crate::dump_stages`] lists the stages.
-    pub fn dump(&self, stage: &str, block: impl Into<Dim3>, options: &Options) -> Result<String, Error> {
-        compile::dump(&self.module.front, &self.inner, stage, &Variant::new(options, Dim3([1; 3]), block.into()))
+    pub fn dump(
+        &self,
+        stage: &str,
+        block: impl Into<Dim3>,
+        options: &Options,
+    ) -> Result<String, Error> {
+        compile::dump(
+            &self.module.front,
+            &self.inner,
+            stage,
+            &Variant::new(options, Dim3([1; 3]), block.into()),
+        )
     }
 }
 
@@ -228,18 +299,29 @@ impl Global {
 
     /// Its generic address, which kernels can use.
     pub fn address(&self) -> Result<u64, Error> {
-        Ok(self.checked(self.module.inner.memory.var_range(self.id))?.start)
+        Ok(self
+            .checked(self.module.inner.memory.var_range(self.id))?
+            .start)
     }
 
     /// Overwrites the first elements.
     pub fn write<T: Element>(&self, values: &[T]) -> Result<(), Error> {
-        self.checked(self.module.inner.memory.write(self.id, 0, &T::bytes(values)))
+        self.checked(
+            self.module
+                .inner
+                .memory
+                .write(self.id, 0, &T::bytes(values)),
+        )
     }
 
     /// Reads the first `count` elements.
     pub fn read<T: Element>(&self, count: usize) -> Result<Vec<T>, Error> {
-        let size = count.checked_mul(T::SIZE).filter(|&size| size as u64 <= self.size);
-        let size = size.ok_or_else(|| Error::usage(format!("{count} elements are more than the variable has")))?;
+        let size = count
+            .checked_mul(T::SIZE)
+            .filter(|&size| size as u64 <= self.size);
+        let size = size.ok_or_else(|| {
+            Error::usage(format!("{count} elements are more than the variable has"))
+        })?;
         let mut bytes = vec![0; size];
         self.checked(self.module.inner.memory.read(self.id, 0, &mut bytes))?;
         Ok(T::extract(bytes))
@@ -260,6 +342,8 @@ impl VarSource for Vars {
 
     fn init(&self, id: VarId) -> Result<VarInit, String> {
         let text = Text::Module(self.0.clone());
-        self.0.var_init(id).map_err(|list| Diagnostics::new(list, &text).to_string())
+        self.0
+            .var_init(id)
+            .map_err(|list| Diagnostics::new(list, &text).to_string())
     }
 }

@@ -28,12 +28,17 @@ fn without_template(name: &str) -> &str {
 }
 
 /// Finds the name that `wanted` stands for; several if it is ambiguous.
-pub(crate) fn find<'a>(wanted: &str, mangled: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
+pub(crate) fn find<'a>(
+    wanted: &str,
+    mangled: impl Iterator<Item = &'a str> + Clone,
+) -> Vec<&'a str> {
     if let Some(exact) = mangled.clone().find(|&name| name == wanted) {
         return vec![exact];
     }
     let squeezed = squeeze(wanted);
-    mangled.filter(|name| demangled(name).iter().any(|name| squeeze(name) == squeezed)).collect()
+    mangled
+        .filter(|name| demangled(name).iter().any(|name| squeeze(name) == squeezed))
+        .collect()
 }
 
 /// Demanglers disagree about spaces.
@@ -47,10 +52,19 @@ mod tests {
 
     #[test]
     fn cpp_names() {
-        let kernels = ["_Z5saxpyifPKfPf", "_ZN2ns4axpyIfEEvT_PS1_", "_Z5scalePfi", "_Z5scalePdi", "plain"];
+        let kernels = [
+            "_Z5saxpyifPKfPf",
+            "_ZN2ns4axpyIfEEvT_PS1_",
+            "_Z5scalePfi",
+            "_Z5scalePdi",
+            "plain",
+        ];
         let find = |wanted| find(wanted, kernels.into_iter());
         assert_eq!(find("saxpy"), ["_Z5saxpyifPKfPf"]);
-        assert_eq!(find("saxpy(int,float, float const*, float*)"), ["_Z5saxpyifPKfPf"]);
+        assert_eq!(
+            find("saxpy(int,float, float const*, float*)"),
+            ["_Z5saxpyifPKfPf"]
+        );
         assert_eq!(find("_Z5saxpyifPKfPf"), ["_Z5saxpyifPKfPf"]);
         assert_eq!(find("ns::axpy<float>"), ["_ZN2ns4axpyIfEEvT_PS1_"]);
         assert_eq!(find("ns::axpy"), ["_ZN2ns4axpyIfEEvT_PS1_"]);
@@ -61,6 +75,9 @@ mod tests {
 
     #[test]
     fn rust_names() {
-        assert_eq!(find("k::saxpy", ["_ZN1k5saxpy17h0123456789abcdefE"].into_iter()).len(), 1);
+        assert_eq!(
+            find("k::saxpy", ["_ZN1k5saxpy17h0123456789abcdefE"].into_iter()).len(),
+            1
+        );
     }
 }

@@ -35,7 +35,9 @@ impl From<[u32; 3]> for Dim3 {
 impl Dim3 {
     /// The product of the three.
     pub fn count(self) -> u64 {
-        self.0.iter().fold(1u64, |count, &n| count.saturating_mul(u64::from(n)))
+        self.0
+            .iter()
+            .fold(1u64, |count, &n| count.saturating_mul(u64::from(n)))
     }
 }
 
