@@ -90,7 +90,7 @@ pub(crate) fn describe(grid: &Grid, ctx: &CtaContext, addr: u64) -> String {
     const REACH: i64 = 1 << 31;
     let near = windows
         .into_iter()
-        .filter(|&(.., len)| len != 0)
+        .filter(|&(name, _, len)| len != 0 || name == "shared")
         .find_map(|(name, base, len)| {
             let offset = addr.wrapping_sub(base) as i64;
             ((-REACH)..REACH)
