@@ -82,8 +82,10 @@ fn check<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
     if inst.has(Mod::AccF32) && !is_half || inst.has(Mod::AccF16) && !FP8.contains(&ty) {
         return Err(inst.error(format!("this accumulation precision does not go with `.{}`", ty.name())));
     }
-    if inst.has(Mod::Weak) && inst.pick(SCOPE).is_some() {
-        return Err(inst.error("`.weak` has no scope"));
-    }
+    let is_strong = inst.pick(&[Mod::Relaxed, Mod::Acquire, Mod::Release]).is_some();
+    match (is_strong, inst.pick(SCOPE)) {
+        (false, Some(scope)) => Err(inst.error(format!("the scope `.{}` needs an ordering such as `.relaxed`", scope.name()))),
+        (true, _) | (false, None) => Ok(()),
+    }?;
     Ok(())
 }

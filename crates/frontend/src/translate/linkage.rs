@@ -1,6 +1,6 @@
 //! What must agree among the declarations of a module.
 
-use crate::ast::{self, FunctionDirective, FunctionDirectiveKind, FunctionKind, Linkage, Param};
+use crate::ast::{self, AddressSize, FunctionDirective, FunctionDirectiveKind, FunctionKind, Linkage, Param};
 use crate::diag::Diagnostic;
 use crate::source::{Source, Span};
 
@@ -10,6 +10,9 @@ use super::module::Module;
 /// Checks the declarations of a module against each other.
 pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
     let mut diagnostics = check_types(module);
+    if let Some(size) = narrow_addresses(module).filter(|_| module.ast.target.arch.number >= 90) {
+        diagnostics.push(Diagnostic::error("addresses of 32 bits do not exist on sm_90 and higher").label(size.span, ""));
+    }
     for func in module.ast.functions() {
         diagnostics.extend(check_function(module, func));
     }
@@ -26,6 +29,11 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
         }
     }
     diagnostics
+}
+
+/// `.address_size 32`
+pub(super) fn narrow_addresses(module: &Module) -> Option<AddressSize> {
+    module.ast.address_size.filter(|size| size.bits == 32)
 }
 
 /// What a function's header says about itself.

@@ -13,7 +13,7 @@ use crate::source::Span;
 
 use super::layout::Passing;
 use super::module::{Global, Kernel, Module};
-use super::{Found, function, init};
+use super::{Found, function, init, linkage};
 
 /// The signatures of indirect calls, each once.
 #[derive(Default)]
@@ -61,6 +61,9 @@ pub(super) fn build(module: &Module, kernel: &Kernel) -> Result<Program, Vec<Dia
         wants_lockstep: false,
         diagnostics: Vec::new(),
     };
+    if let Some(size) = linkage::narrow_addresses(module) {
+        build.diagnostics.push(Diagnostic::unsupported("addressing with 32 bits").label(size.span, ""));
+    }
     build.want(kernel.func, None);
     build.drain();
     let mut address_taken = Vec::new();
