@@ -1,16 +1,20 @@
 //! Which values point into which stack slot, and which slots escape.
 //!
-//! A slot escapes if its address can reach code that this analysis does not see through: it is stored, passed to a call, mixed with
-//! another address. All accesses to other slots are then known: no pointer from elsewhere can lead there.
+//! A slot escapes if its address can reach code that this analysis does not see through: it is stored (but to a slot, see
+//! `contents`), passed to a call, mixed with another address. All accesses to other slots are then known: no pointer from elsewhere can lead there.
 //!
 //! How: forward data flow over the pointers, optimistic around loops.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Space, StackSlot, Type, Value,
+    Block, Function, Inst, InstData, IntBinaryOp, MemSem, ResizeOp, Space, StackSlot, Type, Value,
 };
 
 use crate::analysis::cfg::Cfg;
+
+mod contents;
+
+use contents::Contents;
 
 /// Where a value points to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -53,6 +57,7 @@ pub struct Slots {
     pub pointees: SecondaryMap<Value, Pointee>,
     /// The address may be known elsewhere.
     pub escapes: SecondaryMap<StackSlot, bool>,
+    contents: Contents,
 }
 
 /// Follows the addresses of all slots.
@@ -60,6 +65,7 @@ pub fn run(func: &Function, cfg: &Cfg) -> Slots {
     let mut slots = Slots {
         pointees: SecondaryMap::new(),
         escapes: SecondaryMap::new(),
+        contents: Contents::default(),
     };
     for &param in func.params() {
         slots.pointees[param] = Pointee::Other;
@@ -75,6 +81,7 @@ pub fn run(func: &Function, cfg: &Cfg) -> Slots {
             }
             changed |= slots.visit_end(func, block);
         }
+        changed |= slots.check_contents();
         if !changed {
             return slots;
         }
@@ -113,7 +120,7 @@ impl Slots {
             changed |= new != old;
             self.pointees[result] = new;
         }
-        self.check_uses(func, &node.data) || changed
+        self.check_uses(func, inst) || changed
     }
 
     /// What an instruction computes from pointers.
@@ -160,6 +167,17 @@ impl Slots {
                 }
                 (Pointee::Unknown, _) | (_, Pointee::Unknown) => Pointee::Unknown,
                 (Pointee::Slot(_) | Pointee::Other, _) => Pointee::Other,
+            },
+            InstData::Load {
+                sem: MemSem::Weak,
+                ty: Type::B64,
+                n: 1,
+                addr,
+                offset,
+                ..
+            } => match self.place(addr, offset) {
+                Some((slot, Some(at))) => self.contents.loaded(slot, at),
+                Some((_, None)) | None => Pointee::Other,
             },
             InstData::Select { args: [a, b], .. } => match (self.pointees[a], self.pointees[b]) {
                 (Pointee::Unknown, other) | (other, Pointee::Unknown) => other,
@@ -217,24 +235,57 @@ impl Slots {
     }
 
     /// Marks slots whose addresses go where this analysis cannot follow.
-    fn check_uses(&mut self, func: &Function, data: &InstData) -> bool {
+    fn check_uses(&mut self, func: &Function, inst: Inst) -> bool {
+        let data = &func.insts[inst].data;
+        let n_results = func.insts[inst].results.len() as u32;
         let mut escaped = false;
         match data {
             // Comparing addresses gives nobody access.
             InstData::Compare { .. } => {}
-            InstData::Load { space, addr, .. } => escaped |= self.check_access(*space, *addr),
-            InstData::Store {
-                space, addr, args, ..
+            InstData::Load {
+                space,
+                sem,
+                ty,
+                addr,
+                offset,
+                ..
             } => {
                 escaped |= self.check_access(*space, *addr);
-                for &arg in args {
-                    escaped |= self.escape(self.pointees[arg]);
+                // A whole pointer is looked for in `transfer`.
+                let is_whole = n_results == 1 && *ty == Type::B64 && *sem == MemSem::Weak;
+                match self.place(*addr, *offset) {
+                    Some((_, Some(_))) if is_whole => {}
+                    Some((slot, Some(at))) => {
+                        self.contents.access(slot, at, ty.bytes() * n_results);
+                    }
+                    Some((slot, None)) => self.contents.make_opaque(slot),
+                    None => {}
+                }
+            }
+            InstData::Store {
+                space,
+                sem,
+                ty,
+                addr,
+                offset,
+                args,
+                ..
+            } => {
+                escaped |= self.check_access(*space, *addr);
+                let place = self.place(*addr, *offset);
+                for (i, &arg) in (0i64..).zip(args) {
+                    let at =
+                        place.map(|(slot, at)| (slot, at.map(|at| at + i * i64::from(ty.bytes()))));
+                    escaped |= self.check_stored(at, *ty, *sem, self.pointees[arg]);
                 }
             }
             InstData::Atomic {
                 space, addr, args, ..
             } => {
                 escaped |= self.check_access(*space, *addr);
+                if let Some((slot, _)) = self.place(*addr, 0) {
+                    self.contents.make_opaque(slot);
+                }
                 for &arg in args {
                     escaped |= self.escape(self.pointees[arg]);
                 }
@@ -250,6 +301,65 @@ impl Slots {
                     }
                 }
             }
+        }
+        escaped
+    }
+
+    /// The slot and the offset of an access, if its address is followed.
+    fn place(&self, addr: Value, offset: i32) -> Option<(StackSlot, Option<i64>)> {
+        match self.pointees[addr] {
+            Pointee::Slot(pointer) => {
+                let at = pointer.offset.and_then(|at| at.checked_add(offset.into()));
+                // Far outside of any slot, so that sums with sizes need no care.
+                Some((pointer.slot, at.filter(|at| at.unsigned_abs() < 1 << 40)))
+            }
+            Pointee::Other | Pointee::Unknown => None,
+        }
+    }
+
+    /// Follows a pointer into a slot.
+    fn check_stored(
+        &mut self,
+        place: Option<(StackSlot, Option<i64>)>,
+        ty: Type,
+        sem: MemSem,
+        stored: Pointee,
+    ) -> bool {
+        let is_plain = ty == Type::B64 && sem == MemSem::Weak;
+        match (place, stored) {
+            (_, Pointee::Unknown) => false,
+            (Some((slot, Some(at))), Pointee::Slot(_)) if is_plain => {
+                let Some(cell) = self.contents.cell(slot, at) else {
+                    return self.escape(stored);
+                };
+                let old = *cell;
+                match joined(old, stored) {
+                    Some(new) => {
+                        *cell = new;
+                        new != old
+                    }
+                    None => {
+                        self.contents.make_opaque(slot);
+                        self.escape(old) | self.escape(stored)
+                    }
+                }
+            }
+            (Some((slot, at)), _) => {
+                match at {
+                    Some(at) => self.contents.access(slot, at, ty.bytes()),
+                    None => self.contents.make_opaque(slot),
+                }
+                self.escape(stored)
+            }
+            (None, _) => self.escape(stored),
+        }
+    }
+
+    /// Pointers that were kept where they cannot be followed escape.
+    fn check_contents(&mut self) -> bool {
+        let mut escaped = false;
+        for pointee in self.contents.remove_mixed(|slot| self.escapes[slot]) {
+            escaped |= self.escape(pointee);
         }
         escaped
     }

@@ -4,7 +4,7 @@ use cranelift_entity::EntityRef;
 use ptxjit_ir::{
     Block, CompareOp, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, Function,
     FunctionBuilder, FunctionKind, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, MemSem,
-    ResizeOp, Scope, Space, StackSlot, Terminator, Type, Value, Variable,
+    ResizeOp, Scope, Space, StackSlot, StackSlotData, Terminator, Type, Value, Variable,
 };
 
 use super::Rng;
@@ -36,8 +36,8 @@ pub(crate) fn function(rng: &mut Rng, n_blocks: usize) -> Function {
         .iter()
         .map(|&ty| func.add_param(func.entry, ty))
         .collect();
-    let slots =
-        [16, 8, 24].map(|size| func.slots.push(ptxjit_ir::StackSlotData { size, align: 8 }));
+    // The last one holds pointers only.
+    let slots = [16, 8, 24, 16].map(|size| func.slots.push(StackSlotData { size, align: 8 }));
     let mut b = FunctionBuilder::new(&mut func);
     let entry = b.current_block();
     b.seal(entry);
@@ -63,6 +63,9 @@ pub(crate) fn function(rng: &mut Rng, n_blocks: usize) -> Function {
         slots,
         recent: Vec::new(),
     };
+    for cell in 0..2 {
+        maker.keep_pointer(cell);
+    }
     for block in 0..=n_blocks {
         maker.block(block, n_blocks);
     }
@@ -74,7 +77,7 @@ struct Maker<'r, 'f> {
     rng: &'r mut Rng,
     b: FunctionBuilder<'f>,
     vars: Vec<(Type, Variable)>,
-    slots: [StackSlot; 3],
+    slots: [StackSlot; 4],
     /// What this block computed: operands are often chosen among the last of it, so that rules for chains of operations are met.
     recent: Vec<Value>,
 }
@@ -154,7 +157,7 @@ impl Maker<'_, '_> {
 
     fn statement(&mut self) {
         let ty = self.ty();
-        match self.rng.below(18) {
+        match self.rng.below(20) {
             0 => {
                 let op = IntUnaryOp::ALL[self.rng.below(IntUnaryOp::ALL.len())];
                 let to = if matches!(op, IntUnaryOp::Popc | IntUnaryOp::Clz) {
@@ -190,7 +193,8 @@ impl Maker<'_, '_> {
             14 => self.shifts(ty),
             15 => self.mask(ty),
             16 => self.pair(),
-            _ => self.escaped_access(ty),
+            17 => self.escaped_access(ty),
+            _ => self.kept_access(ty),
         }
     }
 
@@ -309,6 +313,78 @@ impl Maker<'_, '_> {
         if let Some(&both) = self.recent.last() {
             self.define(trunc(both), half);
         }
+    }
+
+    /// Stores a pointer into one of the first slots to a place of the last.
+    fn keep_pointer(&mut self, cell: i32) {
+        let (slot, offset) = (self.slots[self.rng.below(2)], self.rng.below(2) as u64);
+        let addr = self
+            .b
+            .ins(InstData::StackAddr { slot, offset: 0 }, Type::B64);
+        let generic = self.b.ins(
+            InstData::ToGeneric {
+                space: Space::Local,
+                arg: addr,
+            },
+            Type::B64,
+        );
+        let args = [generic, self.b.iconst(Type::B64, offset)];
+        let pointer = InstData::IntBinary {
+            op: IntBinaryOp::Add,
+            ty: Type::B64,
+            args,
+        };
+        let pointer = self.b.ins(pointer, Type::B64);
+        let holder = InstData::StackAddr {
+            slot: self.slots[3],
+            offset: 8 * cell,
+        };
+        let addr = self.b.ins(holder, Type::B64);
+        let (space, sem, scope) = (Space::Local, MemSem::Weak, Scope::Sys);
+        let args = [pointer].into_iter().collect();
+        self.b.inst(
+            InstData::Store {
+                space,
+                sem,
+                scope,
+                ty: Type::B64,
+                addr,
+                offset: 0,
+                args,
+            },
+            &[],
+        );
+    }
+
+    /// An access through a pointer that is kept in a slot.
+    fn kept_access(&mut self, ty: Type) {
+        let ty = if matches!(ty, Type::B1 | Type::B64) {
+            Type::B8
+        } else {
+            ty
+        };
+        let cell = self.rng.below(2) as i32;
+        if self.rng.below(4) == 0 {
+            return self.keep_pointer(cell);
+        }
+        let holder = InstData::StackAddr {
+            slot: self.slots[3],
+            offset: 0,
+        };
+        let addr = self.b.ins(holder, Type::B64);
+        let (space, sem, scope) = (Space::Local, MemSem::Weak, Scope::Sys);
+        let offset = 8 * cell;
+        let load = InstData::Load {
+            space,
+            sem,
+            scope,
+            ty: Type::B64,
+            n: 1,
+            addr,
+            offset,
+        };
+        let pointer = self.b.ins(load, Type::B64);
+        self.access(Space::Generic, ty, pointer, 0);
     }
 
     /// An access to a slot through an address that went through memory, so that the slot escapes.

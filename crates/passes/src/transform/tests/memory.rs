@@ -234,6 +234,57 @@ fn an_escaping_slot_stays() {
     assert!(!sroa::run(&mut func));
 }
 
+/// A pointer to one slot is kept in another one; `mix` may do something to the place where it is.
+fn through_a_kept_pointer(
+    mix: impl FnOnce(&mut Build<'_>, ptxjit_ir::Value, &[ptxjit_ir::Value]),
+) -> Function {
+    let mut func = function(&[B32, B64], B32, |b, params| {
+        let (target, holder) = (b.slot(8), b.slot(16));
+        let (addr, kept) = (b.slot_addr(target, 4), b.slot_addr(holder, 0));
+        let generic = b.b.ins(
+            InstData::ToGeneric {
+                space: Space::Local,
+                arg: addr,
+            },
+            B64,
+        );
+        b.store(Space::Local, kept, 8, generic);
+        b.store(Space::Local, addr, 0, params[0]);
+        mix(b, kept, params);
+        let pointer = b.load(Space::Local, B64, kept, 8);
+        let value = b.load(Space::Generic, B32, pointer, 0);
+        b.ret(value);
+    });
+    for _ in 0..2 {
+        sroa::run(&mut func);
+        remove_constant_params::run(&mut func);
+        simplify::run(&mut func);
+        dce::run(&mut func);
+    }
+    func
+}
+
+#[test]
+fn pointers_kept_in_slots_are_followed() {
+    let func = through_a_kept_pointer(|_, _, _| {});
+    check(&func, "block0(v0: b32, v1: b64):\n ret v0");
+}
+
+#[test]
+fn pointers_that_were_changed_in_memory_are_not_followed() {
+    // Half of the pointer is overwritten, or something is stored at an unknown place beside it.
+    let func = through_a_kept_pointer(|b, kept, params| b.store(Space::Local, kept, 12, params[0]));
+    assert!(n_loads(&func) > 0);
+    let func = through_a_kept_pointer(|b, kept, params| {
+        let somewhere = b.add(kept, params[1]);
+        b.store(Space::Local, somewhere, 0, params[1]);
+    });
+    assert!(n_loads(&func) > 0);
+    // Another pointer is stored in its place.
+    let func = through_a_kept_pointer(|b, kept, params| b.store(Space::Local, kept, 8, params[1]));
+    assert!(n_loads(&func) > 0);
+}
+
 #[test]
 fn an_escaped_slot_may_be_changed_through_any_pointer() {
     let mut func = function(&[B64], B32, |b, params| {
