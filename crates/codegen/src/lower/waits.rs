@@ -26,6 +26,8 @@ pub(crate) struct Frame {
 pub(crate) struct WaitSlots {
     /// Values and their offsets.
     pub saves: Vec<(Value, u32)>,
+    /// Affine operands with every lane's own value, for the runtime: saved are only their bases.
+    pub copies: Vec<(Value, u32)>,
     /// What the runtime reads.
     pub operands: Vec<Operand>,
     /// What the runtime writes.
@@ -36,7 +38,7 @@ impl Frame {
     /// Lays out the slots. Values for which `is_invariant` holds are computed anew instead of saved.
     pub(crate) fn new(func: &Function, plan: &Plan, is_invariant: &dyn Fn(Value) -> bool) -> Frame {
         let lanes = plan.gang;
-        let needs: Vec<(Vec<Value>, Vec<Value>)> = plan
+        let needs: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = plan
             .waits
             .iter()
             .map(|wait| {
@@ -49,13 +51,17 @@ impl Frame {
                     wait.live.iter().copied().filter(|&v| !is_invariant(v) && !results.contains(&v)).chain(operands).collect();
                 values.sort_unstable();
                 values.dedup();
-                (values, results)
+                let is_affine = |value: &Value| lanes > 1 && matches!(plan.shapes[*value], Shape::Affine { .. });
+                let mut copies: Vec<Value> = wait_operands(func, wait.kind).into_iter().flatten().filter(is_affine).collect();
+                copies.sort_unstable();
+                copies.dedup();
+                (values, copies, results)
             })
             .collect();
         let count = |want: bool| {
             needs
                 .iter()
-                .map(|(values, results)| values.iter().chain(results).filter(|&&v| (func.ty(v) == Type::B64) == want).count() as u32)
+                .map(|(values, copies, results)| values.iter().chain(copies).chain(results).filter(|&&v| (func.ty(v) == Type::B64) == want).count() as u32)
                 .max()
                 .unwrap_or(0)
         };
@@ -64,7 +70,7 @@ impl Frame {
         let waits = needs
             .into_iter()
             .zip(&plan.waits)
-            .map(|((values, results), wait)| {
+            .map(|((values, copies, results), wait)| {
                 let (mut narrow, mut wide) = (0, wide_start);
                 let mut place = |value: Value| {
                     let next = if func.ty(value) == Type::B64 { &mut wide } else { &mut narrow };
@@ -73,6 +79,7 @@ impl Frame {
                     (value, at)
                 };
                 let saves: Vec<(Value, u32)> = values.into_iter().map(&mut place).collect();
+                let copies: Vec<(Value, u32)> = copies.into_iter().map(&mut place).collect();
                 let results = results.into_iter().map(&mut place).collect();
                 let operands = wait_operands(func, wait.kind)
                     .into_iter()
@@ -81,13 +88,14 @@ impl Frame {
                         Some(value) => match func.as_const(value) {
                             Some(bits) => Operand::Const(bits),
                             None => {
-                                let at = saves.iter().find(|&&(saved, _)| saved == value).expect("operands are saved").1;
+                                let mut places = copies.iter().chain(&saves);
+                                let at = places.find(|&&(saved, _)| saved == value).expect("operands are saved").1;
                                 Operand::Slot { offset: at, ty: func.ty(value) }
                             }
                         },
                     })
                     .collect();
-                WaitSlots { saves, operands, results }
+                WaitSlots { saves, copies, operands, results }
             })
             .collect();
         Frame { size, waits }
@@ -133,7 +141,11 @@ impl Lower<'_, '_> {
     /// The lanes of the current mask save what they need and leave.
     pub(super) fn suspend(&mut self, wait: u32) {
         let saves = self.out.frame.waits[wait as usize].saves.clone();
-        let values: Vec<(u32, Type, Parts)> = saves.iter().map(|&(value, at)| (at, self.func.ty(value), self.saved_form(value))).collect();
+        let mut values: Vec<(u32, Type, Parts)> =
+            saves.iter().map(|&(value, at)| (at, self.func.ty(value), self.saved_form(value))).collect();
+        for (value, at) in self.out.frame.waits[wait as usize].copies.clone() {
+            values.push((at, self.func.ty(value), self.parts(value)));
+        }
         match self.unless_full() {
             None => self.store_slots(&values, None),
             Some(full) => {
