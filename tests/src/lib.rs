@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is a folder of the repository").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package is a folder of the repository")
+        .to_owned()
 }
 
 /// All files below `dir` whose names end with `suffix`, sorted; build outputs and hidden folders are left out.
@@ -16,7 +19,8 @@ pub fn files_below(dir: &Path, suffix: &str) -> Vec<PathBuf> {
 }
 
 fn collect(dir: &Path, suffix: &str, found: &mut Vec<PathBuf>) {
-    let entries = std::fs::read_dir(dir).unwrap_or_else(|err| panic!("cannot read {}: {err}", dir.display()));
+    let entries =
+        std::fs::read_dir(dir).unwrap_or_else(|err| panic!("cannot read {}: {err}", dir.display()));
     for entry in entries {
         let path = entry.expect("a folder can be listed to its end").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
