@@ -187,12 +187,14 @@ fn take_one(group: &[Mod], rest: &mut ModSet) -> Option<Mismatch> {
 }
 
 /// How far a row is from fitting. A wrong type weighs more than a wrong modifier, so that the modifier is blamed where some row
-/// has the type.
-fn distance(row: &InstDesc, written: &Written<'_>, mismatch: &Mismatch) -> usize {
+/// has the type; a modifier that belongs to the name of another form weighs as much.
+fn distance(candidates: &[&InstDesc], row: &InstDesc, written: &Written<'_>, mismatch: &Mismatch) -> usize {
     let missing = row.required.iter().filter(|&&m| !written.mods.has(m)).count();
     let unchosen = row.choices.iter().filter(|group| written.mods.pick(group).is_none()).count();
     let known = |m: Mod| row.required.contains(&m) || row.choices.iter().chain(row.options).any(|group| group.contains(&m));
-    let unexpected = written.mods.iter().filter(|&m| !known(m)).count();
+    let belongs_to_name = |m: Mod| candidates.iter().any(|row| row.leading.contains(&m));
+    let unexpected: usize =
+        written.mods.iter().filter(|&m| !known(m)).map(|m| if belongs_to_name(m) { 8 } else { 4 }).sum();
     let wrong_types = written.types.iter().zip(row.types).filter(|(ty, allowed)| !allowed.contains(ty)).count();
     let type_count = written.types.len().abs_diff(row.types.len());
     let last = match mismatch {
@@ -204,7 +206,7 @@ fn distance(row: &InstDesc, written: &Written<'_>, mismatch: &Mismatch) -> usize
         | Mismatch::Unknown(_)
         | Mismatch::Twice(_) => 2,
     };
-    8 * missing + 3 * unchosen + 4 * unexpected + 8 * wrong_types + 3 * type_count + last
+    8 * missing + 3 * unchosen + unexpected + 8 * wrong_types + 5 * type_count + last
 }
 
 fn no_row_fits(
@@ -216,7 +218,7 @@ fn no_row_fits(
 ) -> Diagnostic {
     let best = candidates
         .iter()
-        .filter_map(|row| mismatch(row, written, t).map(|why| (distance(row, written, &why), row, why)))
+        .filter_map(|row| mismatch(row, written, t).map(|why| (distance(candidates, row, written, &why), row, why)))
         .min_by_key(|&(distance, ..)| distance);
     match best {
         Some((_, row, why)) => explain(t, ast, span, row, written, &why),
