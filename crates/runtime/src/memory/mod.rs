@@ -275,6 +275,9 @@ impl Arena {
             .flatten()
             .min_by_key(|&(distance, ..)| distance)
         {
+            Some((0, start, size, side)) => {
+                format!("right {side} of the {size}-byte allocation at {start:#x}")
+            }
             Some((distance, start, size, side)) if distance < 1 << 40 => {
                 format!("{distance} bytes {side} of the {size}-byte allocation at {start:#x}")
             }
