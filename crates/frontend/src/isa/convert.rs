@@ -17,7 +17,7 @@ use super::types::PtxType::*;
 
 const INTS: &[PtxType] = &[U8, U16, U32, U64, S8, S16, S32, S64];
 const FLOATS: &[PtxType] = &[F16, F32, F64];
-const NOT_F32: &[PtxType] = &[U8, U16, U32, U64, S8, S16, S32, S64, F16, F64];
+const NOT_F32_OR_F16: &[PtxType] = &[U8, U16, U32, U64, S8, S16, S32, S64, F64];
 
 /// Rounding to an integral value.
 const ROUND_INT: &[Mod] = &[Rni, Rzi, Rmi, Rpi];
@@ -79,14 +79,15 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[RN_RZ])
         .optional(&[&[Relu], &[Satfinite]])
         .gates(GATES_RELU),
-    inst("cvt", &[D, A.nth(1)], convert).types(&[&[Bf16], NOT_F32]).choose(&[ROUND]).gates(GATES_BF16),
+    inst("cvt", &[D, A.nth(1)], convert).types(&[&[Bf16], NOT_F32_OR_F16]).choose(&[ROUND]).gates(GATES_BF16),
+    // Between the two formats of 16 bits, ptxas does without a rounding modifier.
+    inst("cvt", &[D, A.nth(1)], convert).types(&[&[Bf16], &[F16]]).optional(&[ROUND]).gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert).types(&[&[Bf16], &[Bf16]]).optional(&[ROUND_INT]).gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert).types(&[INTS, &[Bf16]]).choose(&[ROUND_INT]).gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert)
         .types(&[&[F32], &[Bf16]])
         .optional(&[ROUND, &[Ftz]])
         .gates(&[since(7, 1, 80), since(7, 8, 90).mods(&[Ftz])]),
-    // Between these two, ptxas does without a rounding modifier.
     inst("cvt", &[D, A.nth(1)], convert).types(&[&[F16], &[Bf16]]).optional(&[ROUND]).gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert).types(&[&[F64], &[Bf16]]).optional(&[ROUND]).gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert)
