@@ -1,11 +1,12 @@
 //! Checks that a function keeps the rules of the IR.
 //!
-//! Run after translation and, in debug builds and tests, after each pass. It computes dominance by itself, in the plainest
-//! way, so that it can disagree with the analyses that passes rely on.
+//! Run after translation and, in debug builds and tests, after each pass. It computes dominance by
+//! itself, in the plainest way, so that it can disagree with the analyses that passes rely on.
 //!
-//! Checked: every value is defined once and, where control can reach, before its uses; operands and results have the types
-//! that the op wants; branches pass one argument of the right type for each parameter; calls fit their callee (given the
-//! program). Blocks that cannot be reached are checked for types only.
+//! Checked: every value is defined once and, where control can reach, before its uses; operands and
+//! results have the types that the op wants; branches pass one argument of the right type for each
+//! parameter; calls fit their callee (given the program). Blocks that cannot be reached are checked
+//! for types only.
 
 use std::fmt;
 
@@ -75,7 +76,8 @@ pub fn program(program: &Program) -> Result<(), Vec<VerifyError>> {
     }
 }
 
-/// Where a value becomes known: its block, and the number of instructions of that block that come before it.
+/// Where a value becomes known: its block, and the number of instructions of that block that come
+/// before it.
 #[derive(Copy, Clone, Default)]
 struct Place {
     at: Option<(Block, usize)>,
@@ -222,8 +224,8 @@ impl Verifier<'_> {
     }
 }
 
-/// Blocks that control can reach, and what each dominates (after Cooper, Harvey and Kennedy). Beside the entry, control
-/// arrives from outside at the blocks that `StateOf` names.
+/// Blocks that control can reach, and what each dominates (after Cooper, Harvey and Kennedy).
+/// Beside the entry, control arrives from outside at the blocks that `StateOf` names.
 struct Dominance {
     order: Vec<Block>,
     number: SecondaryMap<Block, u32>,

@@ -1,7 +1,8 @@
 //! Who calls whom in a program.
 //!
-//! **Ensures**: in `bottom_up` callees of direct calls come before their callers, except among functions that are recursive
-//! through direct calls. Indirect calls are no edges: nothing is known of them but that they reach functions whose address is taken.
+//! **Ensures**: in `bottom_up` callees of direct calls come before their callers, except among
+//! functions that are recursive through direct calls. Indirect calls are no edges: nothing is known
+//! of them but that they reach functions whose address is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +33,8 @@ pub fn run(program: &Program) -> CallGraph {
     graph
 }
 
-/// The functions that the program can reach from its kernel, by direct calls and, if it has indirect ones, through addresses.
+/// The functions that the program can reach from its kernel, by direct calls and, if it has
+/// indirect ones, through addresses.
 pub fn reachable(program: &Program) -> BTreeSet<FuncId> {
     let mut reached = BTreeSet::new();
     let mut work = vec![program.entry];

@@ -1,7 +1,9 @@
-//! The control-flow graph of a function: predecessors, successors and a reverse post-order of the blocks in reach.
+//! The control-flow graph of a function: predecessors, successors and a reverse post-order of the
+//! blocks in reach.
 //!
-//! **Ensures**: `rpo` starts with the entry; blocks that cannot be reached are in no list. After calls were lowered,
-//! control also arrives from outside at the blocks that a `StateOf` in reach names: they are roots beside the entry.
+//! **Ensures**: `rpo` starts with the entry; blocks that cannot be reached are in no list. After
+//! calls were lowered, control also arrives from outside at the blocks that a `StateOf` in reach
+//! names: they are roots beside the entry.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData};
@@ -15,7 +17,8 @@ pub type Edges = SecondaryMap<Block, SmallVec<[Block; 2]>>;
 pub struct Cfg {
     /// Where control comes in from outside: the entry, then resume points.
     pub roots: Vec<Block>,
-    /// All blocks in reach, each before its successors except along back edges; the then-side before the else-side.
+    /// All blocks in reach, each before its successors except along back edges; the then-side
+    /// before the else-side.
     pub rpo: Vec<Block>,
     /// Predecessors in reach, each once, in `rpo` order.
     pub preds: Edges,
@@ -97,8 +100,8 @@ fn reach(func: &Function) -> (Vec<Block>, Edges) {
     (roots, succs)
 }
 
-/// Depth-first from each root. Roots are entered last to first and so are successors, so that the reverse order shows the
-/// entry first, and the then-side before the else-side.
+/// Depth-first from each root. Roots are entered last to first and so are successors, so that the
+/// reverse order shows the entry first, and the then-side before the else-side.
 fn reverse_postorder(roots: &[Block], succs: &Edges) -> Vec<Block> {
     let mut order = Vec::new();
     let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();

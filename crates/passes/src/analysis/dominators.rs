@@ -1,8 +1,9 @@
 //! Dominator and post-dominator trees.
 //!
-//! The algorithm is Semi-NCA (Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005): unlike plain
-//! iteration it does not slow down on a join of thousands of early exits. Both trees hang below a place outside of the
-//! function, which has no name: where control comes in (the entry and other roots), or where it ends.
+//! The algorithm is Semi-NCA (Georgiadis, "Linear-Time Algorithms for Dominators and Related
+//! Problems", 2005): unlike plain iteration it does not slow down on a join of thousands of early
+//! exits. Both trees hang below a place outside of the function, which has no name: where control
+//! comes in (the entry and other roots), or where it ends.
 
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
@@ -35,8 +36,8 @@ pub fn run(cfg: &Cfg) -> DomTree {
 
 /// Which blocks come after others on every way to an end of the thread or function.
 ///
-/// Blocks from which no end can be reached (endless loops) are given one: the last block in reverse post-order of
-/// each such region counts as an end.
+/// Blocks from which no end can be reached (endless loops) are given one: the last block in reverse
+/// post-order of each such region counts as an end.
 pub fn run_post(func: &Function, cfg: &Cfg) -> DomTree {
     let nodes = Nodes::new(cfg);
     let mut succs = vec![Vec::new()];
@@ -59,12 +60,14 @@ pub fn run_post(func: &Function, cfg: &Cfg) -> DomTree {
 }
 
 impl DomTree {
-    /// The closest block that dominates `block` and is not `block`. None for roots, and for blocks out of reach.
+    /// The closest block that dominates `block` and is not `block`. None for roots, and for blocks
+    /// out of reach.
     pub fn idom(&self, block: Block) -> Option<Block> {
         self.idom[block].expand()
     }
 
-    /// Whether `a` is on every way to `b`. A block dominates itself. False if either is out of reach.
+    /// Whether `a` is on every way to `b`. A block dominates itself. False if either is out of
+    /// reach.
     pub fn dominates(&self, a: Block, b: Block) -> bool {
         let ((start, end), (at, at_end)) = (self.span[a], self.span[b]);
         at < at_end && start <= at && at < end
@@ -234,8 +237,8 @@ impl Search {
         }
     }
 
-    /// The node with the smallest semidominator on the way from `v` up to the root of its tree in the forest of nodes that
-    /// were dealt with: those from `linked` on.
+    /// The node with the smallest semidominator on the way from `v` up to the root of its tree in
+    /// the forest of nodes that were dealt with: those from `linked` on.
     fn eval(&mut self, v: usize, linked: usize, path: &mut Vec<usize>) -> usize {
         let mut at = v;
         while self.ancestor[at] >= linked {

@@ -1,12 +1,15 @@
-//! The loop nesting forest, for any control flow, and a linear order of the blocks in which loops are contiguous.
+//! The loop nesting forest, for any control flow, and a linear order of the blocks in which loops
+//! are contiguous.
 //!
-//! **Ensures**: each cycle of the control-flow graph goes through the header of a loop that contains it. In `order` each loop
-//! is contiguous with its header first, and every edge leads forward or back to the header of a loop around it. An irreducible
-//! loop has further entries: edges from outside to members that are not the header, which lead forward in `order` as well.
+//! **Ensures**: each cycle of the control-flow graph goes through the header of a loop that
+//! contains it. In `order` each loop is contiguous with its header first, and every edge leads
+//! forward or back to the header of a loop around it. An irreducible loop has further entries:
+//! edges from outside to members that are not the header, which lead forward in `order` as well.
 //!
-//! How: strongly connected components (Tarjan); each with a cycle is a loop, headed by the member that comes first in reverse
-//! post-order, which is always an entry. Without the edges to its header, a loop falls apart into components again (the
-//! recursive definition of Havlak's and Steensgaard's forests).
+//! How: strongly connected components (Tarjan); each with a cycle is a loop, headed by the member
+//! that comes first in reverse post-order, which is always an entry. Without the edges to its
+//! header, a loop falls apart into components again (the recursive definition of Havlak's and
+//! Steensgaard's forests).
 
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
@@ -119,7 +122,8 @@ enum Work {
 struct Finder<'a> {
     cfg: &'a Cfg,
     forest: LoopForest,
-    /// The number of the piece of the graph that a block was last in; components are found piece by piece.
+    /// The number of the piece of the graph that a block was last in; components are found piece by
+    /// piece.
     region: SecondaryMap<Block, u32>,
     n_regions: u32,
     /// Tarjan's numbers; 0 for blocks not yet visited in this region.
@@ -157,7 +161,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Puts the components of a piece of the graph on `work`, so that the topologically first is taken first.
+    /// Puts the components of a piece of the graph on `work`, so that the topologically first is
+    /// taken first.
     fn split(&mut self, blocks: &[Block], around: Option<Loop>, work: &mut Vec<Work>) {
         self.n_regions += 1;
         for &block in blocks {
@@ -166,7 +171,8 @@ impl Finder<'_> {
         }
         let mut open = Vec::new();
         let mut n_visited = 0;
-        // Roots and successors last to first: Tarjan's order, reversed, is then reverse post-order again.
+        // Roots and successors last to first: Tarjan's order, reversed, is then reverse post-order
+        // again.
         for &root in blocks.iter().rev() {
             if self.index[root] == 0 {
                 self.components_from(root, around, &mut open, &mut n_visited, work);

@@ -1,11 +1,14 @@
-//! Versions of memory: two loads of one address give the same if the memory they read has the same version.
+//! Versions of memory: two loads of one address give the same if the memory they read has the same
+//! version.
 //!
-//! Memory is divided into classes that no access confuses: global, shared, local, and each stack slot whose address does not
-//! escape. Within a class, a store changes everything. What orders memory (atomics, volatile accesses, fences, barriers, warp
-//! operations, calls) changes all classes but the slots that do not escape, which nobody else can see.
+//! Memory is divided into classes that no access confuses: global, shared, local, and each stack
+//! slot whose address does not escape. Within a class, a store changes everything. What orders
+//! memory (atomics, volatile accesses, fences, barriers, warp operations, calls) changes all
+//! classes but the slots that do not escape, which nobody else can see.
 //!
-//! At loop headers global and shared memory always get a new version, even if the loop stores nothing: a program that waits by loading
-//! a flag again and again shall see it change, although a plain load promises nothing of the kind.
+//! At loop headers global and shared memory always get a new version, even if the loop stores
+//! nothing: a program that waits by loading a flag again and again shall see it change, although a
+//! plain load promises nothing of the kind.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Effect, Function, Inst, InstData, MemSem, Space, StackSlot, Value};
@@ -66,7 +69,8 @@ pub fn run<'a>(func: &Function, cfg: &Cfg, slots: &'a Slots) -> Memory<'a> {
     };
     let clobbers = memory.clobbers(func, cfg, n_classes);
     let mut at_end: SecondaryMap<Block, Versions> = SecondaryMap::new();
-    // The version that a block starts with if its predecessors disagree: a number of its own, known beforehand.
+    // The version that a block starts with if its predecessors disagree: a number of its own, known
+    // beforehand.
     let own = |block: Block, class: usize| {
         1 + cfg.rpo_number(block) * 2 * n_classes as u32 + 2 * class as u32
     };
@@ -158,7 +162,9 @@ impl Memory<'_> {
                 ..
             } => self.touched(space, addr),
             // Nobody else can see such a slot, so the order of accesses to it does not matter.
-            InstData::Store { space, addr, .. } | InstData::Atomic { space, addr, .. } if matches!(self.touched(space, addr), Touched::One(class) if class >= N_SPACES) => {
+            InstData::Store { space, addr, .. } | InstData::Atomic { space, addr, .. }
+                if self.touched(space, addr).is_private() =>
+            {
                 self.touched(space, addr)
             }
             InstData::Sreg { .. }
@@ -228,6 +234,14 @@ impl Memory<'_> {
 }
 
 impl Touched {
+    /// Whether this is a slot that nobody else can see.
+    fn is_private(self) -> bool {
+        match self {
+            Touched::One(class) => class >= N_SPACES,
+            Touched::Nothing | Touched::Generic | Touched::All => false,
+        }
+    }
+
     fn includes(self, class: usize) -> bool {
         match self {
             Touched::Nothing => false,

@@ -1,7 +1,8 @@
 //! Which values point into which stack slot, and which slots escape.
 //!
-//! A slot escapes if its address can reach code that this analysis does not see through: it is stored (but to a slot, see
-//! `contents`), passed to a call, mixed with another address. All accesses to other slots are then known: no pointer from elsewhere can lead there.
+//! A slot escapes if its address can reach code that this analysis does not see through: it is
+//! stored (but to a slot, see `contents`), passed to a call, mixed with another address. All
+//! accesses to other slots are then known: no pointer from elsewhere can lead there.
 //!
 //! How: forward data flow over the pointers, optimistic around loops.
 

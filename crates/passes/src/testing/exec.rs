@@ -20,7 +20,8 @@ pub(crate) enum Outcome {
 const LOCAL: u64 = 1 << 40;
 const SHARED: u64 = 2 << 40;
 
-/// A cell of global memory that does not count: addresses of slots may be kept there, which passes may change.
+/// A cell of global memory that does not count: addresses of slots may be kept there, which passes
+/// may change.
 pub(crate) const HIDDEN: u64 = 0x8000;
 
 /// Runs a function; calls, barriers and the like are not for this.

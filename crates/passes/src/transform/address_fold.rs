@@ -1,12 +1,13 @@
 //! Moves constants that are added to an address into the access.
 //!
-//! **Needs**: `simplify` before, which gathers constants at the end of a sum. **Ensures**: no address of an access is a sum with a
-//! constant that would fit its offset.
+//! **Needs**: `simplify` before, which gathers constants at the end of a sum. **Ensures**: no
+//! address of an access is a sum with a constant that would fit its offset.
 //!
-//! An address and its offset are added modulo 2^64, so a 64-bit address may lose any constant to its offset. A 32-bit window address
-//! is sign-extended first: `sext(x + c)` and `sext(x) + c` differ by 2^32 if `x + c` leaves the range of `s32`. Both are then at
-//! least 2^31 - `MAX_WINDOW_OFFSET` away from the window's start, where nothing is mapped, provided that `c` is small; so such constants
-//! are moved only below that limit.
+//! An address and its offset are added modulo 2^64, so a 64-bit address may lose any constant to
+//! its offset. A 32-bit window address is sign-extended first: `sext(x + c)` and `sext(x) + c`
+//! differ by 2^32 if `x + c` leaves the range of `s32`. Both are then at least 2^31 -
+//! `MAX_WINDOW_OFFSET` away from the window's start, where nothing is mapped, provided that `c` is
+//! small; so such constants are moved only below that limit.
 //!
 //! ```text
 //! v2 = iadd.b64 v0, v1(= 16); v3 = load.global.b32 [v2+4]    ==>    v3 = load.global.b32 [v0+20]

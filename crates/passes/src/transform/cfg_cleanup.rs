@@ -1,10 +1,11 @@
 //! Tidies the control-flow graph.
 //!
-//! **Needs**: nothing. **Ensures**: nothing branches to the entry; blocks out of reach are empty; no branch depends on
-//! a constant or has but one target; no block is only there to jump on; a block and its only successor, whose only predecessor it is,
-//! are one.
+//! **Needs**: nothing. **Ensures**: nothing branches to the entry; blocks out of reach are empty;
+//! no branch depends on a constant or has but one target; no block is only there to jump on; a
+//! block and its only successor, whose only predecessor it is, are one.
 //!
-//! Nothing convergent moves: blocks are merged only where the same threads run both, and only empty ones are skipped.
+//! Nothing convergent moves: blocks are merged only where the same threads run both, and only empty
+//! ones are skipped.
 //!
 //! ```text
 //! block0: v0 = const.b1 1; brif v0, block1, block2               block0: ...; ret v5
@@ -224,8 +225,8 @@ fn merge_lines(func: &mut Function, cfg: &Cfg) -> bool {
     changed
 }
 
-/// The branch to the block that can be appended to `block`. `cfg` knows the number of predecessors: merging changes who they
-/// are, not how many.
+/// The branch to the block that can be appended to `block`. `cfg` knows the number of predecessors:
+/// merging changes who they are, not how many.
 fn only_successor(func: &Function, cfg: &Cfg, block: Block) -> Option<BlockCall> {
     let Terminator::Jump(call) = &func.blocks[block].term else {
         return None;

@@ -1,7 +1,9 @@
-//! Renumbers a function: only blocks, instructions, values and slots in use are left, in a readable order.
+//! Renumbers a function: only blocks, instructions, values and slots in use are left, in a readable
+//! order.
 //!
-//! **Needs**: nothing. **Ensures**: every block can be reached, blocks are in the linear order of the loop forest, every instruction is in
-//! a block, every slot is named by an instruction. Passes leave holes behind; whatever comes after has tables by number.
+//! **Needs**: nothing. **Ensures**: every block can be reached, blocks are in the linear order of
+//! the loop forest, every instruction is in a block, every slot is named by an instruction. Passes
+//! leave holes behind; whatever comes after has tables by number.
 
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{PrimaryMap, SecondaryMap};

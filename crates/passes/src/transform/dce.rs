@@ -1,10 +1,12 @@
-//! Removes what nobody reads: instructions without effect, loads, block parameters, and the dynamic stack if unused.
+//! Removes what nobody reads: instructions without effect, loads, block parameters, and the dynamic
+//! stack if unused.
 //!
-//! **Needs**: nothing. **Ensures**: each instruction has an effect or is read by something that matters in the end; so are block
-//! parameters (cycles of parameters and instructions that only feed each other are gone).
+//! **Needs**: nothing. **Ensures**: each instruction has an effect or is read by something that
+//! matters in the end; so are block parameters (cycles of parameters and instructions that only
+//! feed each other are gone).
 //!
-//! How: marks from effects and conditions backwards. A load that nobody reads goes even if its address were bad: PTX promises no
-//! fault for it, and the hardware's own compiler does the same.
+//! How: marks from effects and conditions backwards. A load that nobody reads goes even if its
+//! address were bad: PTX promises no fault for it, and the hardware's own compiler does the same.
 //!
 //! ```text
 //! block1(v1): v2 = iadd.b32 v1, v0; brif v9, block1(v2), block2    ==>    block1: brif v9, block1, block2

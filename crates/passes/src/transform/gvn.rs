@@ -1,10 +1,13 @@
-//! Computes equal things once: global value numbering, with redundant loads and loads of what was just stored.
+//! Computes equal things once: global value numbering, with redundant loads and loads of what was
+//! just stored.
 //!
-//! **Needs**: nothing; `simplify` before makes more things equal. **Ensures**: no pure instruction is dominated by an equal one, and no plain
-//! load by an equal load or store of the same version of memory (see `analysis::memory`). Nothing moves.
+//! **Needs**: nothing; `simplify` before makes more things equal. **Ensures**: no pure instruction
+//! is dominated by an equal one, and no plain load by an equal load or store of the same version of
+//! memory (see `analysis::memory`). Nothing moves.
 //!
-//! How: a walk down the dominator tree with a table of what was computed above (Briggs, Cooper and Simpson, "Value Numbering", 1997). An
-//! entry that does not dominate the block at hand is out of date and is overwritten.
+//! How: a walk down the dominator tree with a table of what was computed above (Briggs, Cooper and
+//! Simpson, "Value Numbering", 1997). An entry that does not dominate the block at hand is out of
+//! date and is overwritten.
 //!
 //! ```text
 //! v2 = iadd.b32 v0, v1; v3 = iadd.b32 v1, v0; store [v9], v3   ==>   v2 = iadd.b32 v0, v1; store [v9], v2
@@ -31,7 +34,7 @@ pub fn run(func: &mut Function) -> bool {
     let mut numbering = Numbering {
         dom: &dom,
         memory,
-        table: FxHashMap::default(),
+        table: FxHashMap::with_capacity_and_hasher(func.insts.len(), Default::default()),
         aliases: Aliases::new(),
     };
     for &block in dom.preorder() {

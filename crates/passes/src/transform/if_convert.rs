@@ -1,10 +1,10 @@
 //! Turns branches around short side effect free code into selects.
 //!
-//! **Needs**: `cfg_cleanup` before, for straight lines are one block then. **Ensures**: branches both of whose targets are the same
-//! block are gone; so are those whose sides are cheap.
+//! **Needs**: `cfg_cleanup` before, for straight lines are one block then. **Ensures**: branches
+//! both of whose targets are the same block are gone; so are those whose sides are cheap.
 //!
-//! A divergent branch costs masks and tests, a uniform one may be mispredicted: a few cheap operations more cost less. Memory
-//! accesses and everything convergent stay where they are.
+//! A divergent branch costs masks and tests, a uniform one may be mispredicted: a few cheap
+//! operations more cost less. Memory accesses and everything convergent stay where they are.
 //!
 //! ```text
 //! block0: brif v0, block1, block2(v1)                       block0: v2 = iadd.b32 v1, v9
@@ -74,7 +74,8 @@ fn convert(func: &mut Function, block: Block, n_preds: &mut SecondaryMap<Block, 
             continue;
         }
         let (end_a, end_b) = (end_a.clone(), end_b.clone());
-        // The sides, and `block` if it went there directly, were predecessors; now `block` alone is one.
+        // The sides, and `block` if it went there directly, were predecessors; now `block` alone is
+        // one.
         let n_gone = usize::from(a.is_some())
             + usize::from(b.is_some())
             + usize::from(a.is_none() || b.is_none());

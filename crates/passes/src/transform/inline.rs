@@ -1,10 +1,12 @@
 //! Puts the bodies of device functions in place of calls.
 //!
-//! **Needs**: callees first (`call_graph::bottom_up`), so that what is put in is simple already. **Ensures**: no direct call is left of a
-//! function that is not recursive, unless the caller would outgrow the budget; such calls stay calls.
+//! **Needs**: callees first (`call_graph::bottom_up`), so that what is put in is simple already.
+//! **Ensures**: no direct call is left of a function that is not recursive, unless the caller would
+//! outgrow the budget; such calls stay calls.
 //!
-//! A call depends on who runs it together, and so does what is in it: the body runs exactly where the call was, once per call.
-//! The callee's slots become the caller's; what it takes by `alloca` is given back as its return would have.
+//! A call depends on who runs it together, and so does what is in it: the body runs exactly where
+//! the call was, once per call. The callee's slots become the caller's; what it takes by `alloca`
+//! is given back as its return would have.
 //!
 //! ```text
 //! v1 = call fn1(v0); ret v1   ==>   jump block1(v0)   block1(v2): v3 = iadd.b32 v2, v2; jump block2(v3)   block2(v1): ret v1
@@ -17,7 +19,8 @@ use ptxjit_ir::{
     Terminator, Type, Value,
 };
 
-/// Inlines into one function of the program what `allowed` lets; `budget` limits its instructions. Gives the number of calls replaced.
+/// Inlines into one function of the program what `allowed` lets; `budget` limits its instructions.
+/// Gives the number of calls replaced.
 pub fn run(
     program: &mut Program,
     caller: FuncId,

@@ -1,10 +1,12 @@
 //! Moves what does not change in a loop to before the loop.
 //!
-//! **Needs**: `gvn` before, for fewer equal operations. **Ensures**: every pure operation in a reducible loop depends on something that
-//! changes there. Every op of the IR is total, so it may run although the program would not have run it.
+//! **Needs**: `gvn` before, for fewer equal operations. **Ensures**: every pure operation in a
+//! reducible loop depends on something that changes there. Every op of the IR is total, so it may
+//! run although the program would not have run it.
 //!
-//! Loads move only from memory that nobody can write, and only if they would be made anyway or cannot fail: a hoisted load must not
-//! fault where the program would not. Convergent instructions never move.
+//! Loads move only from memory that nobody can write, and only if they would be made anyway or
+//! cannot fail: a hoisted load must not fault where the program would not. Convergent instructions
+//! never move.
 //!
 //! ```text
 //! block1: v3 = imul.b32 v0, v1; ...; brif v9, block1, block2   ==>   block0: v3 = imul.b32 v0, v1; jump block1
@@ -19,7 +21,8 @@ use ptxjit_ir::{
 use crate::analysis::cfg::{self, Cfg};
 use crate::analysis::loops::{self, Loop, LoopForest};
 
-/// Runs the pass; says whether something changed. `param_bytes` is the size of the kernel's parameter block.
+/// Runs the pass; says whether something changed. `param_bytes` is the size of the kernel's
+/// parameter block.
 pub fn run(func: &mut Function, param_bytes: u32) -> bool {
     let cfg = cfg::run(func);
     let forest = loops::run(&cfg);
@@ -91,11 +94,9 @@ impl Hoist<'_> {
         let data = &func.insts[inst].data;
         let innermost = self.forest.innermost(block)?;
         let is_free = data.effect() == Effect::Pure || self.is_safe_load(func, data);
-        if !is_free
-            && !(self.forest.loops[innermost].header == block
-                && is_reached
-                && is_constant_load(data))
-        {
+        let is_made_anyway = is_reached && self.forest.loops[innermost].header == block;
+        let may_move = is_free || (is_made_anyway && is_constant_load(data));
+        if !may_move {
             return None;
         }
         let args = data.args();

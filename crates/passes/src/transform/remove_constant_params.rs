@@ -1,10 +1,12 @@
 //! Removes block parameters that have the same value whichever way control comes.
 //!
-//! **Needs**: nothing. **Ensures**: no parameter gets but one value (or itself) in blocks that can be reached.
+//! **Needs**: nothing. **Ensures**: no parameter gets but one value (or itself) in blocks that can
+//! be reached.
 //!
-//! How: optimistic data flow over the parameters, as `remove_constant_phis` in Cranelift: a parameter is unknown until
-//! a branch passes something, then that value, then *many*. Instructions without operands (constants, addresses) count as one
-//! value however often they were written, and are written once more where the parameter was.
+//! How: optimistic data flow over the parameters, as `remove_constant_phis` in Cranelift: a
+//! parameter is unknown until a branch passes something, then that value, then *many*. Instructions
+//! without operands (constants, addresses) count as one value however often they were written, and
+//! are written once more where the parameter was.
 //!
 //! ```text
 //! block0: v0 = const.b32 1; jump block1(v0)             block0: v0 = const.b32 1; jump block1
@@ -21,8 +23,8 @@ use crate::transform::rewrite::{self, Aliases};
 
 /// Runs the pass; says whether something changed.
 pub fn run(func: &mut Function) -> bool {
-    // What passes around a loop may be out of date when it is looked at, and hide that a parameter is constant until others
-    // are gone.
+    // What passes around a loop may be out of date when it is looked at, and hide that a parameter
+    // is constant until others are gone.
     let mut changed = false;
     for _ in 0..MAX_ROUNDS {
         if !round(func) {

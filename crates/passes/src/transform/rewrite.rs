@@ -1,4 +1,5 @@
-//! What all passes need to change a function: values that stand for others, and the removal of block parameters.
+//! What all passes need to change a function: values that stand for others, and the removal of
+//! block parameters.
 
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
@@ -70,7 +71,8 @@ impl Aliases {
     }
 }
 
-/// Removes the block parameters that `keep` refuses, and what branches pass for them. The entry's stay.
+/// Removes the block parameters that `keep` refuses, and what branches pass for them. The entry's
+/// stay.
 pub(crate) fn retain_params(func: &mut Function, keep: impl Fn(Value) -> bool) -> bool {
     let mut changed = false;
     let is_kept = |func: &Function, block: Block, param: Value| block == func.entry || keep(param);

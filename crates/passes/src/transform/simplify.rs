@@ -1,11 +1,13 @@
 //! Constant folding and algebraic simplification, one instruction at a time.
 //!
-//! **Needs**: nothing. **Ensures**: no pure instruction has only constant operands (approximations apart, see `fold`); constants are right
-//! operands and gather at the end of 64-bit sums; addresses name their state space where it is known. Values keep their bits, but for NaN
-//! payloads of arithmetic.
+//! **Needs**: nothing. **Ensures**: no pure instruction has only constant operands (approximations
+//! apart, see `fold`); constants are right operands and gather at the end of 64-bit sums; addresses
+//! name their state space where it is known. Values keep their bits, but for NaN payloads of
+//! arithmetic.
 //!
-//! How: blocks in reverse post-order, so operands are simple before their users. Rules are in one file per family; each looks at
-//! an operation and its operands' definitions and gives a value that exists already or a simpler operation, which is looked at again.
+//! How: blocks in reverse post-order, so operands are simple before their users. Rules are in one
+//! file per family; each looks at an operation and its operands' definitions and gives a value that
+//! exists already or a simpler operation, which is looked at again.
 //!
 //! ```text
 //! v2 = imul.b32 v0, v1(= 8); v4 = iadd.b32 v2, v3(= 0); ret v4   ==>   v2 = shl.b32 v0, v5(= 3); ret v2
@@ -23,6 +25,7 @@ mod bits;
 mod compare;
 mod float;
 mod int;
+mod known;
 mod logic;
 
 /// Runs the pass; says whether something changed.
@@ -217,7 +220,8 @@ impl Ctx<'_> {
     }
 }
 
-/// Approximations are left to run time, where all threads get the same bits: folding might round differently from vector code.
+/// Approximations are left to run time, where all threads get the same bits: folding might round
+/// differently from vector code.
 fn is_approximate(data: &InstData) -> bool {
     match data {
         InstData::FloatUnary { op, .. } => match op {

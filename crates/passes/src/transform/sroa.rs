@@ -1,13 +1,15 @@
 //! Makes SSA values of stack slots: scalar replacement of aggregates.
 //!
-//! **Needs**: `simplify` before, for constant addresses; nothing branches to the entry (`cfg_cleanup`). **Ensures**: a slot that is only read
-//! and written by plain accesses at constant offsets is gone; stores to slots that nobody reads are gone.
+//! **Needs**: `simplify` before, for constant addresses; nothing branches to the entry
+//! (`cfg_cleanup`). **Ensures**: a slot that is only read and written by plain accesses at constant
+//! offsets is gone; stores to slots that nobody reads are gone.
 //!
-//! Unoptimised code (`nvcc -O0`, `-G`) keeps every variable in local memory and passes arguments through it, so everything else depends
-//! on this pass.
+//! Unoptimised code (`nvcc -O0`, `-G`) keeps every variable in local memory and passes arguments
+//! through it, so everything else depends on this pass.
 //!
-//! How: a slot is cut into pieces at the boundaries of all accesses to it; each piece is a variable. A wide load puts its pieces together, a
-//! wide store takes its value apart; `simplify` removes such pairs. What was never stored is zero.
+//! How: a slot is cut into pieces at the boundaries of all accesses to it; each piece is a
+//! variable. A wide load puts its pieces together, a wide store takes its value apart; `simplify`
+//! removes such pairs. What was never stored is zero.
 //!
 //! ```text
 //! v1 = addr ss0; store.local.b32 [v1+4], v0; v2 = load.local.b32 [v1+4]; ret v2   ==>   ret v0
@@ -77,7 +79,8 @@ struct Piece {
     var: u32,
 }
 
-/// The plain access to a slot that stays within it, if an instruction is one: slot, offset, element type, number of elements.
+/// The plain access to a slot that stays within it, if an instruction is one: slot, offset, element
+/// type, number of elements.
 fn access(func: &Function, slots: &Slots, data: &InstData) -> Option<(StackSlot, u32, Type, u32)> {
     let (addr, offset, ty, n) = match data {
         InstData::Load {

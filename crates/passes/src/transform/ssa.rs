@@ -1,7 +1,8 @@
 //! Makes SSA values of variables in a function whose control flow is complete.
 //!
-//! Braun et al., as in `ptxjit_ir::FunctionBuilder`, but blocks are visited in reverse post-order and arguments of the new
-//! parameters are filled in at the end. Superfluous parameters are left to `remove_constant_params`.
+//! Braun et al., as in `ptxjit_ir::FunctionBuilder`, but blocks are visited in reverse post-order
+//! and arguments of the new parameters are filled in at the end. Superfluous parameters are left to
+//! `remove_constant_params`.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, SrcLoc, Type, Value};
@@ -43,7 +44,8 @@ impl<'a> Variables<'a> {
             }
             passed.push(at);
             match self.cfg.preds[at].as_slice() {
-                // A block whose only predecessor is later in the order is reached from outside as well: a root.
+                // A block whose only predecessor is later in the order is reached from outside as
+                // well: a root.
                 &[pred] if !self.cfg.roots.contains(&at) => at = pred,
                 _ => break self.define_at(func, at, var),
             }

@@ -1,8 +1,9 @@
 //! Pointers that are kept in slots.
 //!
-//! Unoptimised code keeps pointers to variables in other variables (arguments passed by reference, captures of lambdas). A pointer
-//! stored to a constant place of a slot does not escape by that, as long as only whole pointers are stored to and loaded from
-//! that place: then each load gives one of the pointers stored there, in whatever order that happens.
+//! Unoptimised code keeps pointers to variables in other variables (arguments passed by reference,
+//! captures of lambdas). A pointer stored to a constant place of a slot does not escape by that, as
+//! long as only whole pointers are stored to and loaded from that place: then each load gives one
+//! of the pointers stored there, in whatever order that happens.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,8 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// A pointer is stored. Gives what was known to be there; none if it cannot be followed through this slot.
+    /// A pointer is stored. Gives what was known to be there; none if it cannot be followed through
+    /// this slot.
     pub(super) fn cell(&mut self, slot: StackSlot, offset: i64) -> Option<&mut Pointee> {
         if self.opaque.contains(&slot) {
             return None;

@@ -12,7 +12,8 @@ fn add(a: Value, b: Value) -> InstData {
     }
 }
 
-/// Constants move out of the conversion: the window's base is added modulo 2^64 like everything else.
+/// Constants move out of the conversion: the window's base is added modulo 2^64 like everything
+/// else.
 pub(super) fn to_generic(ctx: &mut Ctx, space: Space, arg: Value) -> Option<Found> {
     match ctx.def(arg)? {
         InstData::FromGeneric { space: of, arg } if of == space => Some(Found::Value(arg)),
@@ -50,7 +51,8 @@ pub(super) fn is_space(ctx: &mut Ctx, space: Space, arg: Value) -> Option<Found>
     }
 }
 
-/// The window that a generic address certainly points into: one of its summands was made from a window offset.
+/// The window that a generic address certainly points into: one of its summands was made from a
+/// window offset.
 pub(super) fn window(ctx: &Ctx, addr: Value) -> Option<Space> {
     root(ctx.func, addr, MAX_DEPTH)
 }
@@ -63,8 +65,8 @@ pub(super) fn in_window(ctx: &mut Ctx, addr: Value) -> Value {
 /// How many additions are looked through.
 const MAX_DEPTH: u32 = 6;
 
-/// The space of the window that a generic address points into: it is a sum with one converted address. Adding to that address or
-/// to the offset in the window is the same, modulo 2^64.
+/// The space of the window that a generic address points into: it is a sum with one converted
+/// address. Adding to that address or to the offset in the window is the same, modulo 2^64.
 fn root(func: &Function, addr: Value, depth: u32) -> Option<Space> {
     match *func.def_inst(addr)? {
         InstData::ToGeneric { space, .. } if space != Space::Global => Some(space),

@@ -1,124 +1,12 @@
-//! Rules for changes of width, bit fields and byte permutation: which bits of which value a value is made of.
+//! Rules for changes of width, bit fields and byte permutation: which bits of which value a value
+//! is made of.
 
-use ptxjit_ir::{
-    CompareOp, Function, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, SpecialReg,
-    Type, Value,
-};
+use ptxjit_ir::{CompareOp, Function, InstData, IntBinaryOp, IntTernaryOp, ResizeOp, Type, Value};
 
-use super::{Ctx, Found};
+use super::{Ctx, Found, known};
 
 /// How far definitions are followed.
 const MAX_DEPTH: u32 = 6;
-
-/// The bits that can be set in a value.
-pub(super) fn possible(ctx: &Ctx, value: Value) -> u64 {
-    possible_at(ctx.func, value, MAX_DEPTH)
-}
-
-fn possible_at(func: &Function, value: Value, depth: u32) -> u64 {
-    let all = func.ty(value).mask();
-    let Some(data) = func.def_inst(value) else {
-        return all;
-    };
-    if depth == 0 {
-        return all;
-    }
-    let of = |value: Value| possible_at(func, value, depth - 1);
-    let bits = match *data {
-        InstData::Const { bits, .. } => bits,
-        InstData::Sreg { sreg } => sreg_bits(sreg),
-        InstData::Resize {
-            op: ResizeOp::Uext | ResizeOp::Trunc,
-            arg,
-            ..
-        } => of(arg),
-        InstData::IntUnary {
-            op: IntUnaryOp::Popc | IntUnaryOp::Clz,
-            ..
-        } => 0x7f,
-        InstData::Select { args: [a, b], .. } => of(a) | of(b),
-        InstData::IntTernary {
-            op: IntTernaryOp::UBfe,
-            args: [_, _, len],
-            ..
-        } => match func.as_const(len) {
-            Some(len) => low_bits((len & 0xff) as u32),
-            None => all,
-        },
-        InstData::IntBinary {
-            op, args: [a, b], ..
-        } => binary_bits(func, op, a, b, &of),
-        _ => all,
-    };
-    bits & all
-}
-
-fn binary_bits(
-    func: &Function,
-    op: IntBinaryOp,
-    a: Value,
-    b: Value,
-    of: &dyn Fn(Value) -> u64,
-) -> u64 {
-    let c = func.as_const(b);
-    match op {
-        IntBinaryOp::And => of(a) & of(b),
-        IntBinaryOp::Or | IntBinaryOp::Xor | IntBinaryOp::Umax => of(a) | of(b),
-        IntBinaryOp::Shl => c.map_or(u64::MAX, |c| if c < 64 { of(a) << c } else { 0 }),
-        IntBinaryOp::Ushr => c.map_or_else(
-            || low_bits(width(of(a))),
-            |c| if c < 64 { of(a) >> c } else { 0 },
-        ),
-        IntBinaryOp::Umin => low_bits(width(of(a)).min(width(of(b)))),
-        IntBinaryOp::Add => match (of(a), of(b)) {
-            (a, b) if a & b == 0 => a | b,
-            (a, b) => low_bits(width(a).max(width(b)) + 1),
-        },
-        IntBinaryOp::Mul | IntBinaryOp::UmulWide => low_bits(width(of(a)) + width(of(b))),
-        IntBinaryOp::Udiv if c.is_some_and(|c| c != 0) => low_bits(width(of(a))),
-        IntBinaryOp::Urem => match c {
-            Some(c) if c != 0 => low_bits(width(c - 1)),
-            Some(_) | None => u64::MAX,
-        },
-        IntBinaryOp::Sub
-        | IntBinaryOp::UmulHi
-        | IntBinaryOp::SmulHi
-        | IntBinaryOp::SmulWide
-        | IntBinaryOp::Udiv
-        | IntBinaryOp::Sdiv
-        | IntBinaryOp::Srem
-        | IntBinaryOp::Sshr
-        | IntBinaryOp::Smin
-        | IntBinaryOp::Smax
-        | IntBinaryOp::SaddSat
-        | IntBinaryOp::SsubSat => u64::MAX,
-    }
-}
-
-/// Limits that CUDA sets for all devices.
-fn sreg_bits(sreg: SpecialReg) -> u64 {
-    match sreg {
-        SpecialReg::TidX | SpecialReg::TidY => 0x3ff,
-        SpecialReg::TidZ => 0x3f,
-        SpecialReg::NtidX | SpecialReg::NtidY => 0x7ff,
-        SpecialReg::NtidZ => 0x7f,
-        SpecialReg::LaneId => 0x1f,
-        SpecialReg::CtaidX | SpecialReg::NctaidX => 0x7fff_ffff,
-        SpecialReg::CtaidY | SpecialReg::CtaidZ | SpecialReg::NctaidY | SpecialReg::NctaidZ => {
-            0xffff
-        }
-        _ => u64::MAX,
-    }
-}
-
-fn low_bits(n: u32) -> u64 {
-    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
-}
-
-/// Number of bits up to the highest one.
-fn width(bits: u64) -> u32 {
-    64 - bits.leading_zeros()
-}
 
 /// Rules for changes of width.
 pub(super) fn resize(
@@ -178,7 +66,7 @@ pub(super) fn resize(
                 args: [low, mask],
             }))
         }
-        (ResizeOp::Sext, Some(_)) if possible(ctx, arg) >> (from.bits() - 1) == 0 => {
+        (ResizeOp::Sext, Some(_)) if known::possible(ctx, arg) >> (from.bits() - 1) == 0 => {
             make(ResizeOp::Uext, from, to, arg)
         }
         (ResizeOp::Uext | ResizeOp::Sext, _) => None,
@@ -299,8 +187,8 @@ fn slice_binary(
     n: u32,
     ty: Type,
 ) -> Option<(Value, u32)> {
-    let field = low_bits(n) << lo;
-    let is_clear = |value: Value| possible_at(func, value, MAX_DEPTH) & field == 0;
+    let field = known::low_bits(n) << lo;
+    let is_clear = |value: Value| known::possible_in(func, value) & field == 0;
     match op {
         IntBinaryOp::Or if is_clear(b) => Some((a, lo)),
         IntBinaryOp::Or if is_clear(a) => Some((b, lo)),
@@ -351,7 +239,7 @@ pub(super) fn reassemble(ctx: &mut Ctx, ty: Type, a: Value, b: Value) -> Option<
             }))
         }
         std::cmp::Ordering::Equal => {
-            let mask = ctx.constant(ty, low_bits(piece.n));
+            let mask = ctx.constant(ty, known::low_bits(piece.n));
             Some(Found::Inst(InstData::IntBinary {
                 op: IntBinaryOp::And,
                 ty,
@@ -434,8 +322,8 @@ fn piece(func: &Function, value: Value, depth: u32) -> Option<Piece> {
             ..
         } => match func.as_const(mask) {
             Some(mask) if mask != 0 => {
-                let (start, end) = (mask.trailing_zeros(), width(mask));
-                let is_run = mask == low_bits(end) & !low_bits(start);
+                let (start, end) = (mask.trailing_zeros(), known::width(mask));
+                let is_run = mask == known::low_bits(end) & !known::low_bits(start);
                 if is_run {
                     clip(of(a)?, start, end)
                 } else {
@@ -544,7 +432,7 @@ fn bit_field(
     };
     if op == IntTernaryOp::UBfe {
         let low = shift(ctx, IntBinaryOp::Ushr, a, pos);
-        let mask = ctx.constant(ty, low_bits(len));
+        let mask = ctx.constant(ty, known::low_bits(len));
         return Some(Found::Inst(InstData::IntBinary {
             op: IntBinaryOp::And,
             ty,
@@ -603,7 +491,7 @@ fn permute(ctx: &mut Ctx, a: Value, b: Value, selector: u16) -> Option<Found> {
         };
         let low = shift(ctx, IntBinaryOp::Ushr, source, first);
         let placed = shift(ctx, IntBinaryOp::Shl, low, start);
-        let mask = ctx.constant(ty, low_bits(8 * n) << (8 * start));
+        let mask = ctx.constant(ty, known::low_bits(8 * n) << (8 * start));
         InstData::IntBinary {
             op: IntBinaryOp::And,
             ty,
@@ -626,7 +514,8 @@ fn permute(ctx: &mut Ctx, a: Value, b: Value, selector: u16) -> Option<Found> {
     }
 }
 
-/// Whether a comparison of two values zero-extended from a narrower type gives the same on the narrow ones, and which does.
+/// Whether a comparison of two values zero-extended from a narrower type gives the same on the
+/// narrow ones, and which does.
 pub(super) fn narrow_compare(op: CompareOp) -> Option<CompareOp> {
     match op {
         CompareOp::Eq

@@ -1,4 +1,5 @@
-//! Rules for floating-point arithmetic. Each keeps the result's bits for all operands that are not NaN.
+//! Rules for floating-point arithmetic. Each keeps the result's bits for all operands that are not
+//! NaN.
 
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, Round, Type, Value};
 
@@ -103,7 +104,8 @@ fn negated(ctx: &Ctx, value: Value, mode: FloatMode) -> Option<Value> {
     }
 }
 
-/// Adding -0 changes nothing (adding +0 makes +0 of -0). Rounding down, a sum of zeros of both signs is -0, so that is left alone.
+/// Adding -0 changes nothing (adding +0 makes +0 of -0). Rounding down, a sum of zeros of both
+/// signs is -0, so that is left alone.
 fn add_const(ctx: &Ctx, fmt: FloatFmt, mode: FloatMode, a: Value, b: Value) -> Option<Found> {
     let is_negative_zero = ctx.as_const(b)? == 1 << (fmt.ty().bits() - 1);
     (is_negative_zero && !mode.ftz && mode.round != Round::Rm).then_some(Found::Value(a))

@@ -327,7 +327,8 @@ fn mul(ctx: &mut Ctx, ty: Type, a: Value, c: u64) -> Option<Found> {
     }
 }
 
-/// A full product by a power of two is a shift of the extended operand: that keeps addresses of arrays in one form.
+/// A full product by a power of two is a shift of the extended operand: that keeps addresses of
+/// arrays in one form.
 fn mul_wide(ctx: &mut Ctx, ty: Type, a: Value, c: u64, op: ResizeOp) -> Option<Found> {
     let wide = if ty == Type::B16 {
         Type::B32

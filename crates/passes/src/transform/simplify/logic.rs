@@ -4,7 +4,7 @@ use ptxjit_ir::{
     CompareOp, FloatCompareOp, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value,
 };
 
-use super::{Ctx, Found, bits};
+use super::{Ctx, Found, bits, known};
 
 fn inst(op: IntBinaryOp, ty: Type, a: Value, b: Value) -> InstData {
     InstData::IntBinary {
@@ -51,10 +51,17 @@ pub(super) fn not(ctx: &mut Ctx, ty: Type, def: &InstData) -> Option<Found> {
 /// `a & b`; `c` is `b` if that is a constant.
 pub(super) fn and(ctx: &mut Ctx, ty: Type, a: Value, b: Value, c: Option<u64>) -> Option<Found> {
     let Some(c) = c else {
-        let is_inverse = |x: Value, y: Value| matches!(ctx.func.def_inst(x), Some(&InstData::IntUnary { op: IntUnaryOp::Not, arg, .. }) if arg == y);
-        return (is_inverse(a, b) || is_inverse(b, a)).then_some(Found::Const(0));
+        let inverse = |x: Value| match ctx.func.def_inst(x) {
+            Some(&InstData::IntUnary {
+                op: IntUnaryOp::Not,
+                arg,
+                ..
+            }) => Some(arg),
+            _ => None,
+        };
+        return (inverse(a) == Some(b) || inverse(b) == Some(a)).then_some(Found::Const(0));
     };
-    let possible = bits::possible(ctx, a);
+    let possible = known::possible(ctx, a);
     if possible & c == 0 {
         return Some(Found::Const(0));
     }
@@ -76,9 +83,9 @@ pub(super) fn and(ctx: &mut Ctx, ty: Type, a: Value, b: Value, c: Option<u64>) -
             args: [x, y],
             ..
         } => {
-            let kept = if bits::possible(ctx, y) & c == 0 {
+            let kept = if known::possible(ctx, y) & c == 0 {
                 x
-            } else if bits::possible(ctx, x) & c == 0 {
+            } else if known::possible(ctx, x) & c == 0 {
                 y
             } else {
                 return None;
