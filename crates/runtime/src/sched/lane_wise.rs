@@ -131,12 +131,10 @@ impl Runner<'_> {
                 continue;
             }
             let first_thread = gang * cta.layout.gang;
-            let states = cta.lane_states.slice();
-            for lane in lanes(here) {
-                if point_number(states[(first_thread + lane) as usize]) != state {
-                    here &= !(1 << lane);
-                }
-            }
+            let at = at_state(cta, warp, pending[warp], |other| {
+                point_number(other) == state
+            });
+            here &= at >> shift;
             if here != 0 {
                 group[warp] |= agreeing(cta, uniforms, first_thread, here) << shift;
             }
@@ -160,53 +158,70 @@ impl Runner<'_> {
                 Some(thread / cta.layout.gang),
             );
         }
-        let state = threads(pending)
-            .map(|thread| point_number(states[thread as usize]))
-            .min();
-        (state.expect("there are pending lanes"), None)
+        let mut least = usize::MAX;
+        for (warp, &mask) in pending.iter().enumerate().filter(|&(_, &mask)| mask != 0) {
+            for lane in lanes(mask) {
+                least = least.min(point_number(states[warp * WARP + lane as usize]));
+            }
+        }
+        (least, None)
     }
 
     /// Puts lanes that have just stopped in their sets. Returns whether any did more than yield.
     fn sort_stopped(&mut self, cta: &mut Cta, stopped: &WarpMasks) -> Result<bool, LaunchError> {
         let mut progress = false;
-        for thread in threads(stopped) {
-            let (warp, bit) = (thread as usize / WARP, 1 << (thread % 32));
-            let state = cta.lane_states.slice()[thread as usize];
-            if state == LaneState::EXITED || self.grid.never_waits() {
-                cta.lanes.live[warp] &= !bit;
-                progress = true;
-                continue;
+        for warp in 0..cta.lanes.n_warps {
+            let mut rest = stopped[warp];
+            while rest != 0 {
+                // Lanes usually stop together; those at one state are sorted at once.
+                let state = cta.lane_states.slice()[warp * WARP + rest.trailing_zeros() as usize];
+                let group = at_state(cta, warp, rest, |other| other == state);
+                rest &= !group;
+                if state == LaneState::EXITED || self.grid.never_waits() {
+                    cta.lanes.live[warp] &= !group;
+                    progress = true;
+                    continue;
+                }
+                let point = &self.grid.kernel.resume_points[point_number(state)];
+                match point.kind {
+                    ResumeKind::Ready => cta.lanes.ready[warp] |= group,
+                    ResumeKind::Yield => cta.lanes.yielded[warp] |= group,
+                    ResumeKind::Warp { .. } => cta.lanes.in_warp_op[warp] |= group,
+                    ResumeKind::Barrier { op, .. } => self.arrive(cta, op, point, warp, group)?,
+                }
+                progress |= point.kind != ResumeKind::Yield;
             }
-            let point = &self.grid.kernel.resume_points[point_number(state)];
-            match point.kind {
-                ResumeKind::Ready => cta.lanes.ready[warp] |= bit,
-                ResumeKind::Yield => cta.lanes.yielded[warp] |= bit,
-                ResumeKind::Warp { .. } => cta.lanes.in_warp_op[warp] |= bit,
-                ResumeKind::Barrier { op, .. } => self.arrive(cta, op, point, thread)?,
-            }
-            progress |= point.kind != ResumeKind::Yield;
         }
         Ok(progress)
     }
 
+    /// Lanes of a warp execute a barrier instruction.
     fn arrive(
         &self,
         cta: &mut Cta,
         op: BarrierOp,
         point: &ResumePoint,
-        thread: u32,
+        warp: usize,
+        group: u32,
     ) -> Result<(), LaunchError> {
         let (id, count, _) = barrier_operands(op, point);
-        let read = |operand| cta.layout.read(cta.slots.slice(), thread, operand);
-        let (id, count) = (read(id), read(count) as u32);
-        if id >= N_BARRIERS as u64 {
-            return Err(report::bad_barrier(self.grid, cta, thread, point.loc, id));
+        let same_for_all = matches!((id, count), (Operand::Const(_), Operand::Const(_)));
+        let mut rest = group;
+        while rest != 0 {
+            let lowest = rest.trailing_zeros();
+            let bits = if same_for_all { rest } else { 1 << lowest };
+            rest &= !bits;
+            let thread = warp as u32 * 32 + lowest;
+            let read = |operand| cta.layout.read(cta.slots.slice(), thread, operand);
+            let (id, count) = (read(id), read(count) as u32);
+            if id >= N_BARRIERS as u64 {
+                return Err(report::bad_barrier(self.grid, cta, thread, point.loc, id));
+            }
+            cta.lanes.barriers[id as usize].arrive(op, warp, bits, count);
+            cta.lanes.active_barriers |= 1 << id;
         }
-        let (warp, bit) = (thread as usize / WARP, 1 << (thread % 32));
-        cta.lanes.barriers[id as usize].arrive(op, warp, bit, count);
-        cta.lanes.active_barriers |= 1 << id;
         if op == BarrierOp::Arrive {
-            cta.lanes.ready[warp] |= bit;
+            cta.lanes.ready[warp] |= group;
         }
         Ok(())
     }
@@ -343,10 +358,7 @@ impl Runner<'_> {
                 rest &= !(1 << first);
                 continue;
             };
-            let same = |&lane: &u32| self.meeting(cta, warp, lane) == Some(meeting);
-            let group = lanes(rest)
-                .filter(same)
-                .fold(0, |group, lane| group | 1 << lane);
+            let group = self.companions(cta, warp, rest, first, meeting);
             rest &= !group;
             if meeting.members & cta.lanes.live[warp] & !group == 0 {
                 self.exchange(cta, warp, group, meeting.op, meeting.ty);
@@ -354,6 +366,21 @@ impl Runner<'_> {
                 cta.lanes.ready[warp] |= group;
             }
         }
+    }
+
+    /// The lanes among `rest` that are in the same meeting as lane `first`.
+    fn companions(&self, cta: &Cta, warp: usize, rest: u32, first: u32, meeting: Meeting) -> u32 {
+        let state = point_number(cta.lane_states.slice()[warp * WARP + first as usize]);
+        let here = at_state(cta, warp, rest, |other| point_number(other) == state);
+        let operands = &self.grid.kernel.resume_points[state].operands;
+        // Lanes at one instruction with a constant mask are in one meeting; the others are asked one by one.
+        let (sure, ask) = match operands.last() {
+            Some(Operand::Const(_)) => (here, rest & !here),
+            Some(Operand::Slot { .. }) | None => (0, rest),
+        };
+        lanes(ask)
+            .filter(|&lane| self.meeting(cta, warp, lane) == Some(meeting))
+            .fold(sure, |group, lane| group | 1 << lane)
     }
 
     /// The meeting that a waiting lane is in, if its operation is a `.sync` one.
@@ -407,15 +434,15 @@ impl Runner<'_> {
         let thread = |lane: u32| warp as u32 * 32 + lane;
         let point_of =
             |cta: &Cta, lane| point_number(cta.lane_states.slice()[thread(lane) as usize]);
-        let mut args = [[0; WARP]; 3];
+        let (mut args, mut results) = ([[0; WARP]; 3], [[0; WARP]; 2]);
         let args = &mut args[..op.n_args()];
         let first = point_of(cta, group.trailing_zeros() % 32);
-        if lanes(group).all(|lane| point_of(cta, lane) == first) {
+        if at_state(cta, warp, group, |state| point_number(state) == first) == group {
             let point = &points[first];
             for (arg, &operand) in args.iter_mut().zip(&point.operands) {
                 *arg = cta.layout.gather(cta.slots.slice(), warp, operand);
             }
-            let results = warp::compute(op, ty, group, args);
+            warp::compute(op, ty, group, args, &mut results);
             for (values, &result) in results.iter().zip(&point.results) {
                 cta.layout
                     .scatter(cta.slots.slice_mut(), warp, group, result, values);
@@ -427,7 +454,7 @@ impl Runner<'_> {
                 arg[lane as usize] = cta.layout.read(cta.slots.slice(), thread(lane), operand);
             }
         }
-        let results = warp::compute(op, ty, group, args);
+        warp::compute(op, ty, group, args, &mut results);
         for lane in lanes(group) {
             for (values, &(offset, ty)) in results.iter().zip(&points[point_of(cta, lane)].results)
             {
@@ -445,6 +472,17 @@ impl Runner<'_> {
 
 fn member_mask(cta: &Cta, thread: u32, operand: Operand) -> u32 {
     cta.layout.read(cta.slots.slice(), thread, operand) as u32
+}
+
+/// The lanes of `mask` in a warp whose states pass a test. The states are padded, so a warp has all of them.
+fn at_state(cta: &Cta, warp: usize, mask: u32, test: impl Fn(u16) -> bool) -> u32 {
+    let states = &cta.lane_states.slice()[warp * WARP..][..WARP];
+    let bit = |(lane, &state): (usize, &u16)| u32::from(test(state)) << lane;
+    mask & states
+        .iter()
+        .enumerate()
+        .map(bit)
+        .fold(0, |mask, bit| mask | bit)
 }
 
 /// The threads in a set, ascending.

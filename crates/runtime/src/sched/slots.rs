@@ -54,6 +54,33 @@ impl SlotLayout {
         }
     }
 
+    /// Which lanes of the gang that starts at `first_thread` hold the same value as lane `lane`. The element of a lane that
+    /// is not waiting is arbitrary.
+    pub(crate) fn equal_lanes(
+        self,
+        slots: &[u8],
+        first_thread: u32,
+        offset: u32,
+        ty: Type,
+        lane: usize,
+    ) -> u32 {
+        let (gang, size) = (self.gang as usize, element(ty));
+        let start = (first_thread / self.gang * self.frame + offset) as usize;
+        let bytes = &slots[start..start + gang * size];
+        let bits = |equal: &mut dyn Iterator<Item = bool>| {
+            equal
+                .enumerate()
+                .fold(0, |mask, (lane, equal)| mask | u32::from(equal) << lane)
+        };
+        if size == 4 {
+            let word = |lane: &[u8]| u32::from_ne_bytes([lane[0], lane[1], lane[2], lane[3]]);
+            let wanted = word(&bytes[lane * 4..]);
+            return bits(&mut bytes.chunks_exact(4).map(|lane| word(lane) == wanted));
+        }
+        let wanted = &bytes[lane * size..][..size];
+        bits(&mut bytes.chunks_exact(size).map(|lane| lane == wanted))
+    }
+
     /// The values of a warp's lanes. What lanes that are not waiting get is arbitrary.
     pub(crate) fn gather(self, slots: &[u8], warp: usize, operand: Operand) -> Lanes {
         let (offset, ty) = match operand {

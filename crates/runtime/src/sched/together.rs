@@ -107,17 +107,17 @@ impl Runner<'_> {
 
 /// The lanes of `mask`, counted from `first_thread`, whose uniforms equal those of the lowest lane.
 pub(super) fn agreeing(cta: &Cta, uniforms: &[(u32, Type)], first_thread: u32, mask: u32) -> u32 {
+    if mask.is_power_of_two() {
+        return mask;
+    }
     let slots = cta.slots.slice();
-    let lowest = first_thread + mask.trailing_zeros();
-    let agrees = |lane: &u32| {
-        uniforms.iter().all(|&(offset, ty)| {
-            let value = |thread| cta.layout.bytes(slots, thread, offset, ty);
-            value(first_thread + lane) == value(lowest)
-        })
-    };
-    super::warp::lanes(mask)
-        .filter(agrees)
-        .fold(0, |lanes, lane| lanes | 1 << lane)
+    let lowest = mask.trailing_zeros() as usize;
+    uniforms.iter().fold(mask, |agreeing, &(offset, ty)| {
+        agreeing
+            & cta
+                .layout
+                .equal_lanes(slots, first_thread, offset, ty, lowest)
+    })
 }
 
 /// Makes the masks hold the lanes that have not ended.

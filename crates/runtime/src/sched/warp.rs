@@ -12,30 +12,38 @@ pub(crate) type Lanes = [u64; WARP];
 pub(crate) type Results = [Lanes; 2];
 
 /// Computes `op` over the lanes in `group`, which all have arrived; lanes outside it are ignored. Operands are in the
-/// op's order, without the member mask.
-pub(crate) fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes]) -> Results {
-    let zeros = [0; WARP];
-    let a = args.first().unwrap_or(&zeros);
-    match op {
-        WarpOp::ShflUp => shuffle(group, args, |s| {
-            (
-                s.lane.wrapping_sub(s.amount),
-                s.lane >= s.amount + s.max_lane,
-            )
-        }),
-        WarpOp::ShflDown => shuffle(group, args, |s| {
-            (s.lane + s.amount, s.lane + s.amount <= s.max_lane)
-        }),
-        WarpOp::ShflBfly => shuffle(group, args, |s| {
-            (s.lane ^ s.amount, s.lane ^ s.amount <= s.max_lane)
-        }),
-        WarpOp::ShflIdx => shuffle(group, args, |s| (s.indexed, s.indexed <= s.max_lane)),
-        WarpOp::VoteAll => same(ballot(a, group) == group),
-        WarpOp::VoteAny => same(ballot(a, group) != 0),
-        WarpOp::VoteUni => same(ballot(a, group) == group || ballot(a, group) == 0),
-        WarpOp::Ballot => all(u64::from(ballot(a, group))),
-        WarpOp::MatchAny => match_any(a, group, ty),
-        WarpOp::MatchAll => match_all(a, group, ty),
+/// op's order, without the member mask. What `out` holds for other lanes, or beyond the op's results, is arbitrary.
+pub(crate) fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut Results) {
+    const ZEROS: Lanes = [0; WARP];
+    let a = args.first().unwrap_or(&ZEROS);
+    let value = match op {
+        WarpOp::ShflUp => {
+            return shuffle(group, args, out, |s| {
+                (
+                    s.lane.wrapping_sub(s.amount),
+                    s.lane >= s.amount + s.max_lane,
+                )
+            });
+        }
+        WarpOp::ShflDown => {
+            return shuffle(group, args, out, |s| {
+                (s.lane + s.amount, s.lane + s.amount <= s.max_lane)
+            });
+        }
+        WarpOp::ShflBfly => {
+            return shuffle(group, args, out, |s| {
+                (s.lane ^ s.amount, s.lane ^ s.amount <= s.max_lane)
+            });
+        }
+        WarpOp::ShflIdx => {
+            return shuffle(group, args, out, |s| (s.indexed, s.indexed <= s.max_lane));
+        }
+        WarpOp::VoteAll => u32::from(ballot(a, group) == group),
+        WarpOp::VoteAny => u32::from(ballot(a, group) != 0),
+        WarpOp::VoteUni => u32::from(ballot(a, group) == group || ballot(a, group) == 0),
+        WarpOp::Ballot => ballot(a, group),
+        WarpOp::MatchAny => return match_any(a, group, ty, out),
+        WarpOp::MatchAll => match_all(a, group, ty, out),
         WarpOp::ReduxAdd => fold(a, group, 0, |x, y| x.wrapping_add(y)),
         WarpOp::ReduxUmin => fold(a, group, u32::MAX, u32::min),
         WarpOp::ReduxUmax => fold(a, group, 0, u32::max),
@@ -52,10 +60,11 @@ pub(crate) fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes]) -> Resul
         WarpOp::ReduxFmax => float_fold(a, group, |x| -x, false),
         WarpOp::ReduxFminNan => float_fold(a, group, |x| x, true),
         WarpOp::ReduxFmaxNan => float_fold(a, group, |x| -x, true),
-        WarpOp::Elect => elect(group),
-        WarpOp::Sync => [zeros, zeros],
-        WarpOp::ActiveMask => all(u64::from(group)),
-    }
+        WarpOp::Elect => elect(group, out),
+        WarpOp::Sync => 0,
+        WarpOp::ActiveMask => group,
+    };
+    out[0].fill(u64::from(value));
 }
 
 /// The lanes of `mask`, ascending.
@@ -66,14 +75,6 @@ pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = u32> + Clone {
         rest &= rest.checked_sub(1)?;
         Some(lane)
     })
-}
-
-fn all(value: u64) -> Results {
-    [[value; WARP], [0; WARP]]
-}
-
-fn same(value: bool) -> Results {
-    all(u64::from(value))
 }
 
 fn ballot(a: &Lanes, group: u32) -> u32 {
@@ -93,12 +94,12 @@ struct Shuffle {
 
 /// `shfl`: operands a, b, c; results the value and whether the source lane is in range. `source` gives the source lane
 /// and whether it is in range. A source lane that takes no part gives zero.
-fn shuffle(group: u32, args: &[Lanes], source: impl Fn(Shuffle) -> (u32, bool)) -> Results {
-    let [a, b, c] = args else {
-        return [[0; WARP]; 2];
+fn shuffle(group: u32, args: &[Lanes], out: &mut Results, source: impl Fn(Shuffle) -> (u32, bool)) {
+    let ([a, b, c], [value, in_range]) = (args, out) else {
+        return;
     };
-    let (mut value, mut in_range) = ([0; WARP], [0; WARP]);
-    for lane in lanes(group) {
+    // All lanes, whether in the group or not: there is nothing to decide.
+    for lane in 0..WARP as u32 {
         let i = lane as usize;
         let (amount, clamp, segment) =
             (b[i] as u32 & 31, c[i] as u32 & 31, (c[i] as u32 >> 8) & 31);
@@ -110,67 +111,64 @@ fn shuffle(group: u32, args: &[Lanes], source: impl Fn(Shuffle) -> (u32, bool)) 
             max_lane,
             indexed,
         });
-        let source = if ok { source } else { lane };
-        value[i] = if (group >> source) & 1 != 0 {
-            a[source as usize]
-        } else {
-            0
-        };
+        let source = if ok { source } else { lane } % WARP as u32;
+        let takes_part = u64::from((group >> source) & 1).wrapping_neg();
+        value[i] = a[source as usize] & takes_part;
         in_range[i] = u64::from(ok);
     }
-    [value, in_range]
 }
 
-fn match_any(a: &Lanes, group: u32, ty: Type) -> Results {
-    let mut result = [0; WARP];
+fn match_any(a: &Lanes, group: u32, ty: Type, out: &mut Results) {
     for lane in lanes(group) {
         let equal = |&other: &u32| (a[other as usize] ^ a[lane as usize]) & ty.mask() == 0;
-        result[lane as usize] = lanes(group)
+        let mask = lanes(group)
             .filter(equal)
             .fold(0, |mask, other| mask | 1 << other);
+        out[0][lane as usize] = mask;
     }
-    [result, [0; WARP]]
 }
 
-fn match_all(a: &Lanes, group: u32, ty: Type) -> Results {
+fn match_all(a: &Lanes, group: u32, ty: Type, out: &mut Results) -> u32 {
     let first = a[group.trailing_zeros() as usize % WARP];
     let equal = lanes(group).all(|lane| (a[lane as usize] ^ first) & ty.mask() == 0);
-    [
-        [if equal { u64::from(group) } else { 0 }; WARP],
-        [u64::from(equal); WARP],
-    ]
+    out[1].fill(u64::from(equal));
+    if equal { group } else { 0 }
 }
 
-fn fold(a: &Lanes, group: u32, start: u32, f: impl Fn(u32, u32) -> u32) -> Results {
-    all(u64::from(
-        lanes(group).fold(start, |sum, lane| f(sum, a[lane as usize] as u32)),
-    ))
+fn fold(a: &Lanes, group: u32, start: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
+    lanes(group).fold(start, |sum, lane| f(sum, a[lane as usize] as u32))
 }
 
 /// `redux.min.f32` over `key(x)`, an exact sign change or nothing: -0 is less than +0, NaNs lose or (`nan`) win.
-fn float_fold(a: &Lanes, group: u32, key: impl Fn(f32) -> f32, nan: bool) -> Results {
-    const CANONICAL_NAN: u64 = 0x7fff_ffff;
+fn float_fold(a: &Lanes, group: u32, key: impl Fn(f32) -> f32, nan: bool) -> u32 {
+    const CANONICAL_NAN: u32 = 0x7fff_ffff;
     let values = || lanes(group).map(|lane| f32::from_bits(a[lane as usize] as u32));
     if nan && values().any(f32::is_nan) {
-        return all(CANONICAL_NAN);
+        return CANONICAL_NAN;
     }
     let least = values()
         .filter(|x| !x.is_nan())
         .map(&key)
         .min_by(f32::total_cmp);
-    all(least.map_or(CANONICAL_NAN, |x| u64::from(key(x).to_bits())))
+    least.map_or(CANONICAL_NAN, |x| key(x).to_bits())
 }
 
-fn elect(group: u32) -> Results {
+fn elect(group: u32, out: &mut Results) -> u32 {
     let leader = group.trailing_zeros();
-    let mut is_leader = [0; WARP];
-    is_leader[leader as usize % WARP] = 1;
-    [[u64::from(leader); WARP], is_leader]
+    out[1].fill(0);
+    out[1][leader as usize % WARP] = 1;
+    leader
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes]) -> Results {
+        let mut out = [[0; WARP]; 2];
+        super::compute(op, ty, group, args, &mut out);
+        out
+    }
 
     fn iota() -> Lanes {
         std::array::from_fn(|lane| 100 + lane as u64)
