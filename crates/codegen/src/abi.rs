@@ -200,9 +200,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What holds for a launch of this shape with gangs of `gang` lanes; without a width, what holds for all widths.
-    pub fn of(grid: [u32; 3], block: [u32; 3], gang: Option<u32>) -> Facts {
-        let gang = gang.unwrap_or(32);
+    /// What holds for a launch of this shape with gangs of `gang` lanes.
+    pub fn of(grid: [u32; 3], block: [u32; 3], gang: u32) -> Facts {
         let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
         Facts {
             one_dimensional: block[1] == 1 && block[2] == 1,

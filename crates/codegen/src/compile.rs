@@ -20,8 +20,8 @@ use crate::lower::{self, Inputs, Outputs, Stub};
 /// Namespace of stubs among the names that a function imports.
 pub(crate) const STUB_NAMESPACE: u32 = 1;
 
-/// Code larger than this many CLIF instructions is allocated registers by the fast algorithm.
-const HUGE: usize = 40_000;
+/// Functions with more CLIF instructions than this get their registers from the fast algorithm.
+const HUGE: usize = 60_000;
 
 /// Why a program could not be compiled.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub fn compile(program: &Program, options: &CompileOptions) -> Result<CompiledKe
 /// Compiles, and keeps listings of CLIF and machine code if `listings`.
 pub fn compile_listing(program: &Program, options: &CompileOptions, listings: bool) -> Result<CompiledKernel, CompileError> {
     let mut func = crate::calls::merge(program);
-    let gang = choose_gang(program, options)?;
+    let gang = checked_gang(program, options)?;
     let facts = PlanFacts {
         one_dimensional: options.facts.one_dimensional,
         whole_rows: options.facts.whole_rows,
@@ -91,14 +91,27 @@ pub fn compile_listing(program: &Program, options: &CompileOptions, listings: bo
     Ok(finish(built, &inputs, options, shared.clone()))
 }
 
-fn choose_gang(program: &Program, options: &CompileOptions) -> Result<u32, CompileError> {
-    match options.gang {
-        Some(gang) if !matches!(gang, 1 | 4 | 8 | 16 | 32) => Err(CompileError::BadGang(gang)),
-        Some(gang) if program.lockstep && gang != 32 => Err(CompileError::NeedsLockstep(gang)),
-        Some(gang) => Ok(gang),
-        None if program.lockstep => Ok(32),
-        None => Ok(8),
+/// The gang width to compile for: the one asked for, if it can be.
+fn checked_gang(program: &Program, options: &CompileOptions) -> Result<u32, CompileError> {
+    let gang = options.gang.unwrap_or_else(|| choose_gang(program, [0, 1, 1]));
+    match gang {
+        1 | 4 | 8 | 16 | 32 if program.lockstep && gang != 32 => Err(CompileError::NeedsLockstep(gang)),
+        1 | 4 | 8 | 16 | 32 => Ok(gang),
+        _ => Err(CompileError::BadGang(gang)),
     }
+}
+
+/// The gang width that suits a kernel in blocks of this shape.
+pub fn choose_gang(program: &Program, block: [u32; 3]) -> u32 {
+    if program.lockstep {
+        return 32;
+    }
+    let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
+    if threads == 1 {
+        return 1;
+    }
+    // Gangs that stay within a row have one `%tid.y`, and lanes side by side.
+    [16, 8, 4].into_iter().find(|&gang| block[0].is_multiple_of(gang)).unwrap_or(8)
 }
 
 struct Built {

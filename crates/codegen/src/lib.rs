@@ -19,4 +19,4 @@ pub use abi::{
     CompileOptions, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState, Operand, ResumeKind, ResumePoint, RuntimeFns,
     SymbolRef,
 };
-pub use compile::{CompileError, compile, compile_listing};
+pub use compile::{CompileError, choose_gang, compile, compile_listing};

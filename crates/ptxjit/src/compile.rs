@@ -15,24 +15,26 @@ use crate::{Dim3, Error, Options};
 /// What distinguishes one compiled form of a kernel from another.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Variant {
-    pub(crate) gang: Option<u32>,
+    pub(crate) gang: u32,
     pub(crate) facts: Facts,
     pub(crate) memcheck: bool,
 }
 
 impl Variant {
-    pub(crate) fn new(options: &Options, grid: Dim3, block: Dim3) -> Variant {
-        let facts = Facts::of(grid.0, block.0, options.gang);
+    pub(crate) fn new(program: &Program, options: &Options, grid: Dim3, block: Dim3) -> Variant {
+        let gang = options
+            .gang
+            .unwrap_or_else(|| ptxjit_codegen::choose_gang(program, block.0));
         Variant {
-            gang: options.gang,
-            facts,
+            gang,
+            facts: Facts::of(grid.0, block.0, gang),
             memcheck: options.memcheck,
         }
     }
 
     fn compile_options(&self) -> CompileOptions {
         CompileOptions {
-            gang: self.gang,
+            gang: Some(self.gang),
             facts: self.facts,
             memcheck: self.memcheck,
         }

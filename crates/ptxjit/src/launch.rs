@@ -161,7 +161,8 @@ impl Launch {
         let params = self.param_block()?;
         let (code, compile_time) = match self.options.engine {
             Engine::Jit => {
-                let variant = Variant::new(&self.options, self.grid, self.block);
+                let program = &self.kernel.inner.program;
+                let variant = Variant::new(program, &self.options, self.grid, self.block);
                 let (compiled, time) = self.kernel.variant(&variant)?;
                 (Code::Jit(compiled), time)
             }

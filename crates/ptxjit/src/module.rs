@@ -249,7 +249,8 @@ impl Kernel {
 
     /// Compiles for blocks of this size, if that has not happened yet, and tells the gang width. Launches do this by themselves.
     pub fn compile(&self, block: impl Into<Dim3>) -> Result<u32, Error> {
-        let variant = Variant::new(&Options::default(), Dim3([1; 3]), block.into());
+        let options = Options::default();
+        let variant = Variant::new(&self.inner.program, &options, Dim3([1; 3]), block.into());
         Ok(self.variant(&variant)?.0.gang)
     }
 
@@ -272,7 +273,7 @@ impl Kernel {
             &self.module.front,
             &self.inner,
             stage,
-            &Variant::new(options, Dim3([1; 3]), block.into()),
+            &Variant::new(&self.inner.program, options, Dim3([1; 3]), block.into()),
         )
     }
 }

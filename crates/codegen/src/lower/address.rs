@@ -56,14 +56,23 @@ impl Lower<'_, '_> {
 
     /// Resolves an address and tests it where nothing else guards the access. `size` is that of the whole access of one lane.
     pub(super) fn place(&mut self, space: Space, addr: Value, offset: i32, size: u32, write: u32) -> Place {
-        let narrow = self.func.ty(addr) != Type::B64;
-        let (addr_val, offset) = self.fold_offset(addr, offset);
-        let address = self.resolve(space, narrow, addr_val);
-        // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
-        let guarded = narrow && space.is_window();
-        if !guarded {
-            self.check(&address);
-        }
+        let key = (addr, space);
+        let cached = self.addresses.get(&key).filter(|_| offset.unsigned_abs() <= SMALL_OFFSET).cloned();
+        let (address, offset) = match cached {
+            Some(address) => (address, offset),
+            None => {
+                let (addr_val, rest) = self.fold_offset(addr, offset);
+                let address = self.resolve(space, self.func.ty(addr), addr_val);
+                // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
+                if !space.is_window() {
+                    self.check(&address);
+                }
+                if rest == offset {
+                    self.addresses.insert(key, address.clone());
+                }
+                (address, rest)
+            }
+        };
         if self.memcheck {
             self.memcheck(&address, offset, size, write);
         }
@@ -88,33 +97,50 @@ impl Lower<'_, '_> {
         (val, 0)
     }
 
-    fn resolve(&mut self, space: Space, narrow: bool, addr: Val) -> Address {
+    /// Window addresses are taken as signed 32-bit offsets, whatever the width of the register.
+    fn resolve(&mut self, space: Space, ty: Type, addr: Val) -> Address {
+        let addr = if space.is_window() { self.low_word(ty, addr) } else { addr };
         if space == Space::Local {
-            return self.resolve_local(narrow, addr);
+            return self.resolve_local(addr);
         }
-        let base = self.window(space);
-        let whole = |lower: &mut Self, x: cl::Value| {
-            let x = lower.cast_scalar(x, if narrow { types::I32 } else { types::I64 });
-            let x = if narrow { lower.b.ins().sextend(types::I64, x) } else { x };
-            match base {
-                Some(base) => lower.b.ins().iadd(base, x),
-                None => x,
-            }
+        let Some(base) = self.window(space) else {
+            return match addr {
+                Val::Uniform(x) => Address::Scalar(self.cast_scalar(x, types::I64)),
+                Val::Affine(x, stride) => Address::Strided(self.cast_scalar(x, types::I64), stride),
+                Val::Varying(parts) => Address::Lanes(parts),
+            };
         };
         match addr {
-            Val::Uniform(x) => Address::Scalar(whole(self, x)),
-            Val::Affine(x, stride) => Address::Strided(whole(self, x), stride),
-            Val::Varying(parts) if narrow => match base {
-                Some(base) => Address::Lanes32(base, parts),
-                None => Address::Lanes(self.widen_lanes(&parts)),
-            },
-            Val::Varying(parts) => match base {
-                None => Address::Lanes(parts),
-                Some(base) => {
-                    let base = self.b.ins().splat(types::I64X2, base);
-                    Address::Lanes(parts.iter().map(|&part| self.b.ins().iadd(part, base)).collect())
-                }
-            },
+            Val::Uniform(x) => {
+                let x = self.b.ins().sextend(types::I64, x);
+                Address::Scalar(self.b.ins().iadd(base, x))
+            }
+            Val::Affine(x, stride) => {
+                let x = self.b.ins().sextend(types::I64, x);
+                Address::Strided(self.b.ins().iadd(base, x), stride)
+            }
+            Val::Varying(parts) => Address::Lanes32(base, parts),
+        }
+    }
+
+    fn low_word(&mut self, ty: Type, addr: Val) -> Val {
+        if ty != Type::B64 {
+            return match addr {
+                Val::Uniform(x) => Val::Uniform(self.cast_scalar(x, types::I32)),
+                Val::Affine(x, stride) => Val::Affine(self.cast_scalar(x, types::I32), stride),
+                Val::Varying(parts) => Val::Varying(parts),
+            };
+        }
+        match addr {
+            Val::Uniform(x) => {
+                let x = self.cast_scalar(x, types::I64);
+                Val::Uniform(self.b.ins().ireduce(types::I32, x))
+            }
+            Val::Affine(x, stride) => {
+                let x = self.cast_scalar(x, types::I64);
+                Val::Affine(self.b.ins().ireduce(types::I32, x), stride)
+            }
+            Val::Varying(parts) => Val::Varying(parts.chunks(2).map(|pair| self.narrow(pair[0], pair[1])).collect()),
         }
     }
 
@@ -123,25 +149,24 @@ impl Lower<'_, '_> {
     }
 
     /// Each lane has its own window.
-    fn resolve_local(&mut self, narrow: bool, addr: Val) -> Address {
+    fn resolve_local(&mut self, addr: Val) -> Address {
         let windows = self.gang().local.clone();
         if self.lanes == 1 {
             let (Val::Uniform(x) | Val::Affine(x, _)) = addr else { unreachable!("one lane has scalars only") };
-            let x = if narrow { self.b.ins().sextend(types::I64, x) } else { x };
+            let x = self.b.ins().sextend(types::I64, x);
             return Address::Scalar(self.b.ins().iadd(windows[0], x));
         }
         let offsets: Parts = match addr {
             Val::Uniform(x) => {
-                let x = if narrow { self.b.ins().sextend(types::I64, x) } else { x };
+                let x = self.b.ins().sextend(types::I64, x);
                 let splat = self.b.ins().splat(types::I64X2, x);
                 Parts::from_elem(splat, windows.len())
             }
             Val::Affine(x, stride) => {
-                let x = if narrow { self.b.ins().sextend(types::I64, x) } else { x };
+                let x = self.b.ins().sextend(types::I64, x);
                 self.affine_parts(Type::B64, x, stride)
             }
-            Val::Varying(parts) if narrow => self.widen_lanes(&parts),
-            Val::Varying(parts) => parts,
+            Val::Varying(parts) => self.widen_lanes(&parts),
         };
         Address::Lanes(windows.iter().zip(offsets).map(|(&window, offset)| self.b.ins().iadd(window, offset)).collect())
     }

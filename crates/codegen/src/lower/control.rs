@@ -144,7 +144,7 @@ impl Lower<'_, '_> {
 
     /// Whether all lanes of the gang run here: nothing if that is certain, else a condition.
     pub(super) fn unless_full(&mut self) -> Option<cl::Value> {
-        if self.lanes == 1 {
+        if self.lanes == 1 || self.certainly_full {
             return None;
         }
         if self.mask == MaskClass::Entry {
@@ -194,17 +194,19 @@ impl Lower<'_, '_> {
     pub(super) fn start_region(&mut self, class: MaskClass) {
         self.vals.clear();
         self.splats.clear();
+        self.addresses.clear();
         self.mask = class;
+        self.certainly_full = false;
         self.mask_bits = None;
         self.mask_full = None;
     }
 
     /// Emits code on a side path: what it puts at hand does not hold elsewhere.
     pub(super) fn aside<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
-        let (vals, splats) = (self.vals.clone(), self.splats.clone());
+        let (vals, splats, addresses) = (self.vals.clone(), self.splats.clone(), self.addresses.clone());
         let (bits, full) = (self.mask_bits, self.mask_full);
         let result = emit(self);
-        (self.vals, self.splats) = (vals, splats);
+        (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
         (self.mask_bits, self.mask_full) = (bits, full);
         result
     }

@@ -72,6 +72,7 @@ impl Lower<'_, '_> {
         let n = results.len();
         let parts = match self.unless_full() {
             None => self.load_whole(n, ty, at, stride, offset),
+            Some(_) if self.certainly_partial => self.load_some(n, ty, at, stride, offset),
             Some(full) => {
                 self.either(
                     full,
@@ -283,6 +284,7 @@ impl Lower<'_, '_> {
         let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
         match self.unless_full() {
             None => self.store_whole(&parts, ty, at, stride, offset),
+            Some(_) if self.certainly_partial => self.store_some(&parts, ty, at, stride, offset),
             Some(full) => {
                 self.either(
                     full,

@@ -38,6 +38,9 @@ pub(crate) use waits::{Frame, resume_point};
 
 use crate::abi::{CtaContext, FaultKind, SymbolRef};
 
+/// Nodes with more instructions than this are emitted only once.
+const MOST_TWICE: usize = 2000;
+
 /// What lowering needs beside the function and its plan.
 pub(crate) struct Inputs<'a> {
     pub func: &'a Function,
@@ -97,6 +100,8 @@ struct Lower<'a, 'b> {
     quads: usize,
     /// Values at hand in the node being emitted.
     vals: FxHashMap<ir::Value, Val>,
+    /// Addresses made ready in the node being emitted.
+    addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
     /// Vectors made from scalars in the node being emitted.
     splats: FxHashMap<ir::Value, Parts>,
     vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
@@ -113,13 +118,16 @@ struct Lower<'a, 'b> {
     mask: MaskClass,
     mask_bits: Option<cl::Value>,
     mask_full: Option<cl::Value>,
+    /// The code being emitted runs only when all lanes do.
+    certainly_full: bool,
+    /// The code being emitted runs only when some lanes do not.
+    certainly_partial: bool,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
     next_gang: cl::Block,
     loc: ir::SrcLoc,
     fields: FxHashMap<usize, cl::Value>,
     prologue: cl::Block,
-    sigs: FxHashMap<(usize, bool), cl::SigRef>,
     buffers: Vec<cl::StackSlot>,
 }
 
@@ -157,6 +165,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             lanes,
             quads: lanes.div_ceil(4),
             vals: FxHashMap::default(),
+            addresses: FxHashMap::default(),
             splats: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
@@ -168,12 +177,13 @@ impl<'a, 'b> Lower<'a, 'b> {
             mask: MaskClass::Entry,
             mask_bits: None,
             mask_full: None,
+            certainly_full: false,
+            certainly_partial: false,
             budget: None,
             next_gang,
             loc: ir::SrcLoc::default(),
             fields: FxHashMap::default(),
             prologue,
-            sigs: FxHashMap::default(),
             buffers: Vec::new(),
         };
         lower.place_slots();
@@ -270,11 +280,48 @@ impl<'a, 'b> Lower<'a, 'b> {
             Node::Block(block) => {
                 let skip = self.emit_wait(pos, block);
                 let insts = &self.func.blocks[block].insts[skip..];
-                self.emit_insts(insts);
-                self.loc(self.func.blocks[block].term_loc);
-                self.emit_terminator(pos, block);
+                if self.wants_two_versions(insts) {
+                    self.emit_two_versions(pos, block, insts);
+                } else {
+                    self.emit_body(pos, block, insts);
+                }
             }
         }
+    }
+
+    fn emit_body(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
+        self.emit_insts(insts);
+        self.loc(self.func.blocks[block].term_loc);
+        self.emit_terminator(pos, block);
+    }
+
+    /// Whether a node's code gets much shorter if it need not ask at each access which lanes run.
+    fn wants_two_versions(&self, insts: &[Inst]) -> bool {
+        let asks = |&inst: &Inst| match self.func.insts[inst].data {
+            InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
+                space == ir::Space::Local || self.plan.shapes[addr] != Shape::Uniform
+            }
+            _ => false,
+        };
+        self.lanes > 1 && insts.len() < MOST_TWICE && insts.iter().any(asks)
+    }
+
+    /// One version for when all lanes run, one for when some do.
+    fn emit_two_versions(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
+        let full = self.unless_full().expect("a gang of several lanes has a mask");
+        let (all, some) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(full, all, &[], some, &[]);
+        self.b.switch_to_block(all);
+        self.aside(|lower| {
+            lower.certainly_full = true;
+            lower.emit_body(pos, block, insts);
+            lower.certainly_full = false;
+        });
+        self.b.set_cold_block(some);
+        self.b.switch_to_block(some);
+        self.certainly_partial = true;
+        self.emit_body(pos, block, insts);
+        self.certainly_partial = false;
     }
 
     /// Instructions in order. Runs of pure varying ones between the others are scheduled by quads.

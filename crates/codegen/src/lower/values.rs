@@ -183,6 +183,16 @@ impl Lower<'_, '_> {
 
     /// Spreads a scalar over a vector.
     pub(super) fn splat(&mut self, ty: Type, x: cl::Value) -> cl::Value {
+        // A float stays in its register class, and a splat of a load becomes one instruction.
+        let wide = match self.b.func.dfg.value_type(x) {
+            types::F32 => Some(types::F32X4),
+            types::F64 => Some(types::F64X2),
+            _ => None,
+        };
+        if let Some(wide) = wide {
+            let splat = self.b.ins().splat(wide, x);
+            return self.cast_vector(splat, vector_type(ty));
+        }
         let x = self.cast_scalar(x, int_type(ty));
         match ty {
             Type::B64 => self.b.ins().splat(types::I64X2, x),

@@ -4,7 +4,7 @@
 //! in the loop, or that contains an atomic, a fence, a volatile read, or a clock.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, MemSem, Value, ValueDef};
+use ptxjit_ir::{Block, Function, InstData, MemSem, Terminator, Value, ValueDef};
 
 use super::{Node, Order};
 
@@ -66,8 +66,9 @@ fn exit_depends_on_memory(func: &Function, order: &Order, range: &std::ops::Rang
     // Any branch in the loop can decide which exit is reached; all of them count.
     let mut work: Vec<Value> = Vec::new();
     for &block in members {
-        if func.blocks[block].term.targets().len() > 1 {
-            func.blocks[block].term.for_each_arg(|value| work.push(value));
+        match func.blocks[block].term {
+            Terminator::Brif { cond: value, .. } | Terminator::Switch { index: value, .. } => work.push(value),
+            Terminator::Jump(_) | Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) | Terminator::Dispatch(_) => {}
         }
     }
     let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
