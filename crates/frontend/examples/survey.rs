@@ -1,6 +1,6 @@
 //! For developers: checks every `.ptx` file under the given paths and prints the first finding of each file that has one.
 //!
-//! `survey [--programs] [--reject] PATH…`: with `--programs`, every kernel is also translated and what cannot be executed yet is
+//! `survey [--programs] [--reject] [--all] PATH…`: with `--programs`, every kernel is also translated and what cannot be executed yet is
 //! printed; with `--reject`, the files without a finding are printed instead, and the findings beside what was expected.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ fn main() {
         args.retain(|arg| arg != name);
         args.len() < n
     };
-    let (programs, reject, quiet) = (flag("--programs"), flag("--reject"), flag("--quiet"));
+    let (programs, reject, quiet, all) =
+        (flag("--programs"), flag("--reject"), flag("--quiet"), flag("--all"));
     let mut files = Vec::new();
     args.iter().for_each(|arg| collect(Path::new(arg), &mut files));
     files.sort();
@@ -37,6 +38,10 @@ fn main() {
             let at = text.lines().nth(line.saturating_sub(1)).unwrap_or("").trim();
             format!("{line}: {} | {at}", d.message)
         };
+        if all {
+            found.iter().for_each(|d| println!("{}:{}", file.display(), show(d)));
+            continue;
+        }
         match (reject, found.first()) {
             (false, Some(d)) => println!("{}:{}", file.display(), show(d)),
             (true, None) => println!("{}: NOT REFUSED {first_line}", file.display()),

@@ -305,6 +305,8 @@ pub enum Elems {
     ByModifier,
     /// As many as said.
     Of(u8),
+    /// As many as said, in braces even if it is one.
+    List(u8),
     /// Whatever is written; the handler (or `check`) counts.
     Any,
     /// One, or a list of 2, 4 or 8 parts that together are as wide as the type (`mov.b64 d, {lo, hi}`).

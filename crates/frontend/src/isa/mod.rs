@@ -32,6 +32,10 @@ pub mod mbarrier;
 pub mod bulk;
 pub mod multimem;
 pub mod texture;
+pub mod mma;
+pub mod mma_sparse;
+pub mod mma_scaled;
+pub mod wmma;
 pub mod open;
 
 pub(crate) mod check;
@@ -69,6 +73,10 @@ const TABLES: &[&[InstDesc]] = &[
     bulk::TABLE,
     multimem::TABLE,
     texture::TABLE,
+    mma::TABLE,
+    mma_sparse::TABLE,
+    mma_scaled::TABLE,
+    wmma::TABLE,
     open::TABLE,
     video::TABLE,
     simd_video::TABLE,

@@ -3,8 +3,6 @@
 use super::desc::{InstDesc, open};
 
 pub const TABLE: &[InstDesc] = &[
-    open("mma"),
-    open("wmma"),
     open("wgmma"),
     open("ldmatrix"),
     open("stmatrix"),

@@ -1,5 +1,7 @@
 //! Checking operands against the row that an instruction fits.
 
+use ptxjit_ir::Space;
+
 use crate::ast::{self, Ident, OperandKind};
 use crate::diag::Diagnostic;
 use crate::parse::constexpr;
@@ -86,7 +88,7 @@ fn for_elems<'m>(
 ) -> Result<(), Diagnostic> {
     let expected = match opd.elems {
         Elems::One => Some(1),
-        Elems::Of(n) => Some(usize::from(n)),
+        Elems::Of(n) | Elems::List(n) => Some(usize::from(n)),
         Elems::ByModifier => Some(vector_length(inst)),
         Elems::Any => None,
         Elems::Parts => match operand.kind {
@@ -106,6 +108,9 @@ fn for_elems<'m>(
             _ => format!("`{}` takes a vector of {expected} elements here, not {found}", inst.name),
         };
         return Err(error(operand, message));
+    }
+    if found == 1 && matches!(opd.elems, Elems::List(_)) && !matches!(operand.kind, OperandKind::Vector(_)) {
+        return Err(error(operand, format!("`{}` takes a list in braces here", inst.name)));
     }
     match &operand.kind {
         OperandKind::Vector(elems) => {
@@ -382,6 +387,45 @@ fn check_address_type(operand: &ast::Operand, ty: PtxType) -> Result<(), Diagnos
         // Of no use, but older tools let it pass.
         PtxType::B16 | PtxType::U16 | PtxType::S16 => Ok(()),
         _ => Err(error(operand, format!("an address cannot have type `.{}`", ty.name()))),
+    }
+}
+
+/// The state space that the instruction names must be that of the variable at the address; a constant is no address.
+pub(crate) fn check_memory<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<(), Diagnostic> {
+    let space = inst.pick(&[Mod::Global, Mod::Shared, Mod::SharedCta, Mod::SharedCluster]).map(|m| match m {
+        Mod::Global => Space::Global,
+        _ => Space::Shared,
+    });
+    check_memory_in(t, inst, n, space)
+}
+
+/// Like [`check_memory`], in a state space that is known (or any).
+pub(crate) fn check_memory_in<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+    space: Option<Space>,
+) -> Result<(), Diagnostic> {
+    let Some(operand) = inst.operand(n) else { return Ok(()) };
+    let addr = t.resolve_address(operand)?;
+    match (addr.base, space) {
+        (AddrBase::Absolute, _) => Err(error(operand, "a constant can be an address only in `.local`")),
+        (AddrBase::Place(place), Some(space)) if place.space() != space => {
+            let message = format!("`{}` works on {} here, and this is {}", inst.name, space_name(space), space_name(place.space()));
+            Err(error(operand, message).label(place.decl, "declared here"))
+        }
+        (AddrBase::Place(_) | AddrBase::Reg(_) | AddrBase::Func(_), _) => Ok(()),
+    }
+}
+
+fn space_name(space: Space) -> &'static str {
+    match space {
+        Space::Generic => "generic memory",
+        Space::Global => "`.global` memory",
+        Space::Shared | Space::SharedCluster => "`.shared` memory",
+        Space::Local => "`.local` memory",
+        Space::Const => "`.const` memory",
+        Space::Param => "`.param` memory",
     }
 }
 
