@@ -284,65 +284,55 @@ fn piece(func: &Function, value: Value, depth: u32) -> Option<Piece> {
             to,
             ..
         } => clip(of(arg)?, 0, to.bits()),
-        InstData::IntBinary {
-            op: IntBinaryOp::Shl,
-            args: [a, count],
-            ..
-        } => match func.as_const(count) {
-            Some(count) if count < u64::from(ty.bits()) => {
-                let part = of(a)?;
-                clip(
-                    Piece {
-                        at: part.at + count as u32,
-                        ..part
-                    },
-                    0,
-                    ty.bits(),
-                )
-            }
-            Some(_) | None => Some(whole),
-        },
-        InstData::IntBinary {
-            op: IntBinaryOp::Ushr,
-            args: [a, count],
-            ..
-        } => match func.as_const(count) {
-            Some(count) if count < u64::from(ty.bits()) => {
-                let part = clip(of(a)?, count as u32, ty.bits())?;
-                Some(Piece {
-                    at: part.at - count as u32,
-                    ..part
-                })
-            }
-            Some(_) | None => Some(whole),
-        },
-        InstData::IntBinary {
-            op: IntBinaryOp::And,
-            args: [a, mask],
-            ..
-        } => match func.as_const(mask) {
-            Some(mask) if mask != 0 => {
-                let (start, end) = (mask.trailing_zeros(), known::width(mask));
-                let is_run = mask == known::low_bits(end) & !known::low_bits(start);
-                if is_run {
-                    clip(of(a)?, start, end)
-                } else {
-                    Some(whole)
-                }
-            }
-            Some(_) | None => Some(whole),
-        },
-        InstData::IntBinary {
-            op: IntBinaryOp::Or,
-            args: [a, b],
-            ..
-        } => Some(
-            of(a)
-                .zip(of(b))
-                .and_then(|(a, b)| merge(a, b))
-                .unwrap_or(whole),
-        ),
+        InstData::IntBinary { op, args, .. } => {
+            piece_binary(func, op, args, ty, depth).or(Some(whole))
+        }
         _ => Some(whole),
+    }
+}
+
+/// The piece that a shift, a mask or a sum of pieces is.
+fn piece_binary(
+    func: &Function,
+    op: IntBinaryOp,
+    [a, b]: [Value; 2],
+    ty: Type,
+    depth: u32,
+) -> Option<Piece> {
+    let of = |value: Value| piece(func, value, depth - 1);
+    let c = func.as_const(b);
+    let count = c.filter(|&c| c < u64::from(ty.bits())).map(|c| c as u32);
+    match op {
+        IntBinaryOp::Shl => {
+            let (part, count) = (of(a)?, count?);
+            clip(
+                Piece {
+                    at: part.at + count,
+                    ..part
+                },
+                0,
+                ty.bits(),
+            )
+        }
+        IntBinaryOp::Ushr => {
+            let part = clip(of(a)?, count?, ty.bits())?;
+            Some(Piece {
+                at: part.at - count?,
+                ..part
+            })
+        }
+        IntBinaryOp::And => {
+            let mask = c.filter(|&mask| mask != 0)?;
+            let (start, end) = (mask.trailing_zeros(), known::width(mask));
+            let is_run = mask == known::low_bits(end) & !known::low_bits(start);
+            if is_run {
+                clip(of(a)?, start, end)
+            } else {
+                None
+            }
+        }
+        IntBinaryOp::Or => merge(of(a)?, of(b)?),
+        _ => None,
     }
 }
 

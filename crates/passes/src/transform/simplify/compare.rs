@@ -80,7 +80,8 @@ fn compare_const(ctx: &mut Ctx, op: CompareOp, ty: Type, a: Value, c: u64) -> Op
         return Some(found);
     }
     let is_equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
-    match ctx.def(a)? {
+    let def = ctx.def(a)?;
+    match def {
         // The outcome depends on a predicate alone.
         InstData::Select {
             cond, args: [x, y], ..
@@ -92,6 +93,42 @@ fn compare_const(ctx: &mut Ctx, op: CompareOp, ty: Type, a: Value, c: u64) -> Op
                 eval::compare(op, ty, y, c),
             )
         }
+        InstData::Resize { .. } => compare_resized(ctx, op, ty, &def, c),
+        InstData::IntBinary {
+            op: IntBinaryOp::Sub | IntBinaryOp::Xor,
+            args,
+            ..
+        } if is_equality && c == 0 => Some(Found::Inst(InstData::Compare { op, ty, args })),
+        InstData::IntBinary {
+            op: IntBinaryOp::Add,
+            args: [x, k],
+            ..
+        } if is_equality => {
+            let rest = ctx.as_const(k).map(|k| c.wrapping_sub(k))?;
+            let args = [x, ctx.constant(ty, rest)];
+            Some(Found::Inst(InstData::Compare { op, ty, args }))
+        }
+        // The generic address of a variable is not null.
+        InstData::ToGeneric { arg, .. } if is_equality && c == 0 => {
+            let is_variable = matches!(
+                ctx.def(arg)?,
+                InstData::StackAddr { .. } | InstData::VarAddr { .. }
+            );
+            is_variable.then_some(Found::Const((op == CompareOp::Ne).into()))
+        }
+        _ => None,
+    }
+}
+
+/// Comparisons of an extended value with a constant that the narrow type has too.
+fn compare_resized(
+    ctx: &mut Ctx,
+    op: CompareOp,
+    ty: Type,
+    def: &InstData,
+    c: u64,
+) -> Option<Found> {
+    match *def {
         InstData::Resize {
             op: resize @ (ResizeOp::Uext | ResizeOp::Sext),
             from: Type::B1,
@@ -126,28 +163,6 @@ fn compare_const(ctx: &mut Ctx, op: CompareOp, ty: Type, a: Value, c: u64) -> Op
         } if eval::resize(ResizeOp::Sext, from, to, c & from.mask()) == c => {
             let args = [arg, ctx.constant(from, c)];
             Some(Found::Inst(InstData::Compare { op, ty: from, args }))
-        }
-        InstData::IntBinary {
-            op: IntBinaryOp::Sub | IntBinaryOp::Xor,
-            args,
-            ..
-        } if is_equality && c == 0 => Some(Found::Inst(InstData::Compare { op, ty, args })),
-        InstData::IntBinary {
-            op: IntBinaryOp::Add,
-            args: [x, k],
-            ..
-        } if is_equality => {
-            let rest = ctx.as_const(k).map(|k| c.wrapping_sub(k))?;
-            let args = [x, ctx.constant(ty, rest)];
-            Some(Found::Inst(InstData::Compare { op, ty, args }))
-        }
-        // The generic address of a variable is not null.
-        InstData::ToGeneric { arg, .. } if is_equality && c == 0 => {
-            let is_variable = matches!(
-                ctx.def(arg)?,
-                InstData::StackAddr { .. } | InstData::VarAddr { .. }
-            );
-            is_variable.then_some(Found::Const((op == CompareOp::Ne).into()))
         }
         _ => None,
     }
@@ -202,32 +217,8 @@ pub(super) fn select(ctx: &mut Ctx, ty: Type, cond: Value, [a, b]: [Value; 2]) -
             args: [b, a],
         }));
     }
-    // What the same predicate selected before is known here.
-    if let Some(InstData::Select {
-        cond: inner,
-        args: [x, _],
-        ..
-    }) = ctx.def(a)
-        && inner == cond
-    {
-        return Some(Found::Inst(InstData::Select {
-            ty,
-            cond,
-            args: [x, b],
-        }));
-    }
-    if let Some(InstData::Select {
-        cond: inner,
-        args: [_, y],
-        ..
-    }) = ctx.def(b)
-        && inner == cond
-    {
-        return Some(Found::Inst(InstData::Select {
-            ty,
-            cond,
-            args: [a, y],
-        }));
+    if let Some(args) = known_sides(ctx, cond, [a, b]) {
+        return Some(Found::Inst(InstData::Select { ty, cond, args }));
     }
     let (x, y) = (ctx.as_const(a), ctx.as_const(b));
     if ty == Type::B1 {
@@ -263,6 +254,21 @@ pub(super) fn select(ctx: &mut Ctx, ty: Type, cond: Value, [a, b]: [Value; 2]) -
             )
         }
         _ => None,
+    }
+}
+
+/// What the same predicate selected before is known on either side.
+fn known_sides(ctx: &Ctx, cond: Value, [a, b]: [Value; 2]) -> Option<[Value; 2]> {
+    let sides = |value: Value| match ctx.func.def_inst(value) {
+        Some(&InstData::Select {
+            cond: inner, args, ..
+        }) if inner == cond => Some(args),
+        _ => None,
+    };
+    match (sides(a), sides(b)) {
+        (Some([x, _]), _) => Some([x, b]),
+        (None, Some([_, y])) => Some([a, y]),
+        (None, None) => None,
     }
 }
 
