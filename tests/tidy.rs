@@ -6,8 +6,8 @@ use std::process::Command;
 
 use ptxjit_tests::{files_below, root};
 
-/// Longest line of code, in characters.
-const MAX_WIDTH: usize = 132;
+/// Longest line, in characters. Formatting keeps code well below; this is for comments and texts.
+const MAX_WIDTH: usize = 150;
 
 /// Longest file, tests apart, without a reason in its head comment.
 const MAX_LINES: usize = 600;
@@ -78,7 +78,9 @@ fn lines_and_files_have_limits() {
             .lines()
             .take_while(|line| line.starts_with("//!"))
             .collect::<String>();
-        if code > MAX_LINES && !head.contains("long because") {
+        let is_test = path.file_stem().is_some_and(|name| name == "tests")
+            || path.components().any(|part| part.as_os_str() == "tests");
+        if code > MAX_LINES && !is_test && !head.contains("long because") {
             problems.push(format!(
                 "{}: {code} lines; split it, or say \"long because …\" in its head",
                 path.display()
