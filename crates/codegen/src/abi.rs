@@ -52,7 +52,9 @@ impl LaneState {
 #[repr(C)]
 #[derive(Debug)]
 pub struct CtaContext {
-    /// Host address of the parameter block (also mapped as the `.param` window).
+    /// Host address of the parameter block: offset 0 of the `.param` window.
+    ///
+    /// As with all windows, the 64 bytes below are mapped: lanes that do not run are sent there.
     pub params: u64,
     /// Values of [`CompiledKernel::symbols`], in order.
     pub symbols: *const u64,
@@ -60,8 +62,8 @@ pub struct CtaContext {
     pub arena_base: u64,
     /// log2 of the arena's size.
     pub arena_bits: u64,
-    /// Generic address of offset 0 of this CTA's `.shared` window; at least 2 GB on both sides are unmapped or its own. The 64 bytes
-    /// below are mapped: lanes that do not run are sent there.
+    /// Generic address of offset 0 of this CTA's `.shared` window. At least 2 GB on both sides of a window are unmapped or its own,
+    /// but for the 64 bytes below offset 0.
     pub shared_base: u64,
     /// Generic address of offset 0 of the module's `.const` window.
     pub const_base: u64,

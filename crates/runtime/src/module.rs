@@ -15,7 +15,7 @@ use crate::error::LaunchError;
 use crate::memory::{Arena, Window};
 
 /// Constant memory of a module: more than CUDA's, which has banks of 64 KB.
-const CONST_CAPACITY: u64 = 16 << 20;
+const CONST_CAPACITY: u64 = 15 << 20;
 
 /// Bytes of a function's descriptor.
 const DESCRIPTOR_BYTES: u64 = 16;

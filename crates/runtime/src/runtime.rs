@@ -12,7 +12,7 @@ use crate::watchdog::Watchdog;
 pub(crate) const MAX_PARAM_BYTES: u64 = 32764;
 
 /// Parameter windows have room for more, so that all are alike.
-const PARAM_CAPACITY: u64 = 64 << 10;
+const PARAM_CAPACITY: u64 = 36 << 10;
 
 /// CTA contexts kept for later launches, per worker.
 const SPARE_CTAS: usize = 4;

@@ -29,7 +29,7 @@ pub(crate) use windows::Window;
 
 use heap::Heap;
 use reserve::{HUGE_PAGE, Reservation};
-use windows::WindowSpace;
+use windows::{MARGIN, WindowSpace};
 
 /// Why a request for device memory, or a copy to or from it, was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -94,6 +94,9 @@ impl Arena {
         // The first page stays unused, so that no pointer equals the arena's base.
         let heap = RwLock::new(Heap::new(base + (1 << 20)..middle));
         let (null_window, windows) = WindowSpace::new(middle..base + size);
+        reservation
+            .commit(null_window - MARGIN, MARGIN)
+            .map_err(|err| MemoryError::Reserve(err.to_string()))?;
         Ok(Arc::new(Arena {
             heap,
             windows: Mutex::new(windows),
@@ -117,7 +120,8 @@ impl Arena {
         addr >> self.bits() == self.base() >> self.bits()
     }
 
-    /// Address of offset 0 of a window without memory: all that a 32-bit offset reaches from there is inaccessible.
+    /// Address of offset 0 of a window without memory: but for the margin below, all that a 32-bit offset reaches from there is
+    /// inaccessible.
     pub(crate) fn null_window(&self) -> u64 {
         self.null_window
     }
@@ -398,6 +402,13 @@ mod tests {
     fn windows_hold_data_and_their_places_are_used_again() {
         let arena = Arena::new().unwrap();
         let mut a = Window::new(&arena, 100_000).unwrap();
+        for base in [a.base(), arena.null_window()] {
+            // SAFETY: the margin below a window is mapped from the start.
+            unsafe {
+                raw::write(base - 64, &[3; 64]);
+                raw::fill(base - 64, 0, 64);
+            }
+        }
         let b = Window::new(&arena, 100_000).unwrap();
         assert!(a.base().abs_diff(b.base()) >= 2 << 30);
         assert!(a.write(0, &[1]).is_err());

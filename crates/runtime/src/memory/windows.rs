@@ -1,6 +1,8 @@
 //! Places for windows (`.shared`, `.local`, `.const`, `.param`) in the arena: each has 2 GB of inaccessible addresses on
 //! both sides, so that a sign-extended 32-bit offset that misses the window misses all other memory too. Neighbours share
 //! the gap between them.
+//!
+//! Just below offset 0 lies a margin that can be accessed: compiled code sends lanes that do not run there.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,6 +14,11 @@ use super::reserve::PAGE;
 
 /// Between two windows: 2 GB and some room for the constant offset of an instruction.
 const GUARD: u64 = (2 << 30) + (1 << 20);
+
+/// Accessible bytes below offset 0; 64 would do.
+pub(super) const MARGIN: u64 = PAGE;
+
+const MIB: u64 = 1 << 20;
 
 /// Hands out places.
 #[derive(Debug)]
@@ -34,7 +41,7 @@ impl WindowSpace {
         )
     }
 
-    /// A place for `capacity` bytes, a power of two.
+    /// A place for `capacity` bytes.
     fn take(&mut self, capacity: u64) -> Option<u64> {
         if let Some(addr) = self.free.get_mut(&capacity).and_then(Vec::pop) {
             return Some(addr);
@@ -64,22 +71,29 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window that can grow to `capacity` bytes; none of it can be accessed yet.
+    /// A window that can grow to `capacity` bytes. None of it can be accessed yet, but for the margin below.
     pub(crate) fn new(arena: &Arc<Arena>, capacity: u64) -> io::Result<Window> {
-        let capacity = capacity.next_power_of_two().max(PAGE);
-        let place = lock(&arena.windows).take(capacity);
-        let base = place.ok_or_else(|| {
+        let size = match capacity + MARGIN {
+            // Few different sizes, so that places can be used again.
+            size @ 0..=MIB => size.next_power_of_two(),
+            size => size.next_multiple_of(MIB),
+        };
+        let place = lock(&arena.windows).take(size);
+        let place = place.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::OutOfMemory,
                 "no address space left for windows",
             )
         })?;
-        Ok(Window {
+        let (base, capacity) = (place + MARGIN, size - MARGIN);
+        let window = Window {
             arena: arena.clone(),
             base,
             capacity,
             len: 0,
-        })
+        };
+        arena.reservation.commit(place, MARGIN)?;
+        Ok(window)
     }
 
     /// Makes exactly the first `len` bytes (rounded up to pages) accessible, keeping the contents.
@@ -122,14 +136,9 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        if self.len == 0
-            || self
-                .arena
-                .reservation
-                .decommit(self.base, self.capacity)
-                .is_ok()
-        {
-            lock(&self.arena.windows).give_back(self.base, self.capacity);
+        let (place, size) = (self.base - MARGIN, self.capacity + MARGIN);
+        if self.arena.reservation.decommit(place, size).is_ok() {
+            lock(&self.arena.windows).give_back(place, size);
         }
     }
 }

@@ -20,7 +20,7 @@ const PAD: u32 = 32;
 const STACK_BYTES: u64 = 256 << 10;
 
 /// Windows of shared memory have room for this many bytes: more than any launch may use.
-const SHARED_CAPACITY: u64 = 256 << 10;
+const SHARED_CAPACITY: u64 = 240 << 10;
 
 /// A local region whose accessible size exceeds this gives its pages back after a launch.
 const LOCAL_KEPT: u64 = 512 << 20;
@@ -147,12 +147,11 @@ impl Cta {
     }
 
     fn prepare_shared(&mut self, arena: &Arc<Arena>, bytes: u64) -> std::io::Result<u64> {
-        // The page below offset 0 holds the 64 bytes that inactive lanes are sent to, also if there is no shared memory.
         let window = in_arena(&mut self.shared, arena, SHARED_CAPACITY)?;
-        if window.len() != PAGE + bytes.next_multiple_of(PAGE) {
-            window.set_len(PAGE + bytes)?;
+        if window.len() != bytes.next_multiple_of(PAGE) {
+            window.set_len(bytes)?;
         }
-        Ok(window.base() + PAGE)
+        Ok(window.base())
     }
 
     fn prepare_local(&mut self, grid: &Grid) -> std::io::Result<(u64, u64)> {

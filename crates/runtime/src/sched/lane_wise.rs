@@ -170,8 +170,8 @@ impl Runner<'_> {
     /// Puts lanes that have just stopped in their sets. Returns whether any did more than yield.
     fn sort_stopped(&mut self, cta: &mut Cta, stopped: &WarpMasks) -> Result<bool, LaunchError> {
         let mut progress = false;
-        for warp in 0..cta.lanes.n_warps {
-            let mut rest = stopped[warp];
+        for (warp, &stopped) in stopped.iter().enumerate() {
+            let mut rest = stopped;
             while rest != 0 {
                 // Lanes usually stop together; those at one state are sorted at once.
                 let state = cta.lane_states.slice()[warp * WARP + rest.trailing_zeros() as usize];
