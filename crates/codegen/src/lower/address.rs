@@ -12,8 +12,14 @@ use crate::abi::{CtaContext, FaultKind};
 /// Offsets up to this stay within the unmapped margins of the arena and of the windows.
 const SMALL_OFFSET: u32 = 32 << 10;
 
-/// Inactive lanes of shared-memory accesses are sent to this window offset, below the first variable.
-const SHARED_JUNK: i64 = -64;
+/// Lanes that do not run are sent to this window offset: below the first shared variable, where nothing is; at the first byte of
+/// windows that are only read, which is mapped if the window holds anything.
+fn junk_offset(space: Space) -> i64 {
+    match space {
+        Space::Shared | Space::SharedCluster => -64,
+        Space::Const | Space::Param | Space::Local | Space::Global | Space::Generic => 0,
+    }
+}
 
 /// Where the lanes of a gang access memory; host addresses.
 #[derive(Clone, Debug)]
@@ -24,8 +30,8 @@ pub(super) enum Address {
     Strided(cl::Value, i64),
     /// Each lane's own, `i64x2` per two lanes.
     Lanes(Parts),
-    /// Each lane's signed 32-bit distance from a base.
-    Lanes32(cl::Value, Parts),
+    /// Each lane's signed 32-bit distance from a base, and the distance for lanes that do not run.
+    Lanes32(cl::Value, Parts, i64),
 }
 
 /// An access's place, ready to use: what must be tested has been tested.
@@ -119,7 +125,7 @@ impl Lower<'_, '_> {
                 let x = self.b.ins().sextend(types::I64, x);
                 Address::Strided(self.b.ins().iadd(base, x), stride)
             }
-            Val::Varying(parts) => Address::Lanes32(base, parts),
+            Val::Varying(parts) => Address::Lanes32(base, parts, junk_offset(space)),
         }
     }
 
@@ -274,7 +280,7 @@ impl Lower<'_, '_> {
             }
             Address::Strided(x, stride) => self.affine_parts(Type::B64, *x, *stride),
             Address::Lanes(parts) => parts.clone(),
-            Address::Lanes32(base, parts) => {
+            Address::Lanes32(base, parts, _) => {
                 let wide = self.widen_lanes(parts);
                 let base = self.b.ins().splat(types::I64X2, *base);
                 wide.iter().map(|&part| self.b.ins().iadd(part, base)).collect()
@@ -288,11 +294,11 @@ impl Lower<'_, '_> {
             return address;
         }
         match address {
-            Address::Lanes32(base, parts) => {
+            Address::Lanes32(base, parts, junk_at) => {
                 let mask = self.mask_vectors();
-                let junk = self.vconst(Type::B32, (SHARED_JUNK - i64::from(offset)) as u64);
+                let junk = self.vconst(Type::B32, (junk_at - i64::from(offset)) as u64);
                 let parts = parts.iter().zip(&mask).map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk)).collect();
-                Address::Lanes32(base, parts)
+                Address::Lanes32(base, parts, junk_at)
             }
             Address::Lanes(parts) => {
                 let wide = self.wide_mask().expect("the mask may have gaps");
@@ -311,7 +317,7 @@ impl Lower<'_, '_> {
             Address::Scalar(x) => *x,
             Address::Strided(x, stride) => self.b.ins().iadd_imm_s(*x, stride * lane as i64),
             Address::Lanes(parts) => self.b.ins().extractlane(parts[lane / 2], (lane % 2) as u8),
-            Address::Lanes32(base, parts) => {
+            Address::Lanes32(base, parts, _) => {
                 let x = self.b.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
                 let x = self.b.ins().sextend(types::I64, x);
                 self.b.ins().iadd(*base, x)

@@ -72,6 +72,8 @@ struct Gang {
     frame: cl::Value,
     bits: cl::Value,
     all_on: cl::Value,
+    /// Number of the first lane that runs.
+    first_lane: cl::Value,
     mask: Parts,
     /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane.
     local: Parts,
@@ -257,9 +259,11 @@ impl<'a, 'b> Lower<'a, 'b> {
         let thread = self.b.ins().imul_imm_s(idx, self.lanes as i64);
         let full = self.full_bits();
         let all_on = self.b.ins().icmp_imm_s(cl::condcodes::IntCC::Equal, bits, full);
+        let first_lane = self.b.ins().ctz(bits);
+        let first_lane = self.b.ins().uextend(types::I64, first_lane);
         let mask = self.mask_from_bits(bits);
         let local = self.local_windows(thread);
-        self.gang = Some(Gang { idx, thread, frame, bits, all_on, mask, local });
+        self.gang = Some(Gang { idx, thread, frame, bits, all_on, first_lane, mask, local });
         self.emit_gang_invariants();
     }
 

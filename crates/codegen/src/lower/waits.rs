@@ -382,10 +382,8 @@ impl Lower<'_, '_> {
         if self.lanes == 1 {
             return frame;
         }
-        let bits = self.gang().bits;
-        let lane = self.b.ins().ctz(bits);
-        let lane = self.b.ins().uextend(types::I64, lane);
-        let at = self.b.ins().ishl_imm_s(lane, i64::from(lane_bytes.trailing_zeros()));
+        let first = self.gang().first_lane;
+        let at = self.b.ins().ishl_imm_s(first, i64::from(lane_bytes.trailing_zeros()));
         self.b.ins().iadd(frame, at)
     }
 

@@ -1,0 +1,277 @@
+//! The `.approx` functions in f32: range reduction and a polynomial, the same code for scalars and vectors.
+//!
+//! Bounds and special values are those of the tables in "Floating Point Instructions" of the PTX ISA; the errors in the comments
+//! are measured over all inputs. Where the hardware flushes subnormals nothing here depends on them: `.ftz` forms make none,
+//! the others are never compiled in that mode.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{FloatFmt, FloatUnaryOp};
+
+use super::Lower;
+
+const F32: FloatFmt = FloatFmt::F32;
+
+/// Added to a number below 2^22, rounds it to an integer, which then lies in the low bits of the sum.
+const ROUND_TO_INT: f64 = 12_582_912.0;
+
+/// 2^x on [-0.5, 0.5].
+const EX2: [f64; 7] = [
+    1.0,
+    0.693_147_188_026_228_8,
+    0.240_226_507_605_680_9,
+    0.055_503_571_142_191_26,
+    0.009_618_082_557_285_997,
+    0.001_339_086_346_364_825_2,
+    0.000_154_531_629_421_180_66,
+];
+
+/// log2(1 + x) / x for 1 + x from sqrt(1/2) to sqrt(2).
+const LG2: [f64; 8] = [
+    1.442_694_994_893_046_5,
+    -0.721_352_931_362_973_6,
+    0.480_916_708_000_228_7,
+    -0.360_225_182_461_030_14,
+    0.287_288_882_373_849_3,
+    -0.249_271_822_074_447_65,
+    0.232_652_578_821_631_32,
+    -0.142_759_734_361_442_99,
+];
+
+/// sin(x) / x by x² on [-π/2, π/2].
+const SIN: [f64; 5] =
+    [1.0, -0.166_666_659_624_256_45, 0.008_333_241_999_653_546, -0.000_198_227_212_171_923_46, 0.000_002_634_697_212_466_446_5];
+
+/// cos(x) by x² on [-π/2, π/2].
+const COS: [f64; 5] =
+    [1.0, -0.499_999_922_978_944_8, 0.041_665_667_681_677_33, -0.001_386_859_082_655_608, 0.000_023_475_440_784_016_188];
+
+/// tanh(x) = x P(x²) / Q(x²) below [`TANH_ONE`]; both begin with the same number, so that tiny arguments are their own results.
+const TANH_P: [f64; 7] = [
+    4.893_525_185_543_85e-3,
+    6.372_619_288_754_36e-4,
+    1.485_722_357_179_79e-5,
+    5.122_297_090_371_14e-8,
+    -8.604_671_522_137_35e-11,
+    2.000_187_904_824_77e-13,
+    -2.760_768_477_423_55e-16,
+];
+const TANH_Q: [f64; 4] =
+    [4.893_525_185_543_85e-3, 2.268_434_632_439_00e-3, 1.185_347_056_866_54e-4, 1.198_258_394_667_02e-6];
+
+/// From here on tanh is 1 to within 2^-21.
+const TANH_ONE: f32 = 7.905_311;
+
+impl Lower<'_, '_> {
+    /// One of the five functions of this file; `x` is an f32 or a vector of them.
+    pub(super) fn approx_f32(&mut self, op: FloatUnaryOp, ftz: bool, x: cl::Value) -> Option<cl::Value> {
+        let x = self.as_float(F32, x);
+        match op {
+            FloatUnaryOp::SinApprox => {
+                let x = self.flush(F32, ftz, x);
+                Some(self.sin_cos(false, x))
+            }
+            FloatUnaryOp::CosApprox => Some(self.sin_cos(true, x)),
+            FloatUnaryOp::Lg2Approx => {
+                let x = self.flush(F32, ftz, x);
+                Some(self.lg2(ftz, x))
+            }
+            FloatUnaryOp::Ex2Approx if ftz => Some(self.ex2(x)),
+            FloatUnaryOp::Ex2Approx => Some(self.ex2_subnormal(x)),
+            FloatUnaryOp::TanhApprox => Some(self.tanh(x)),
+            FloatUnaryOp::Neg
+            | FloatUnaryOp::Abs
+            | FloatUnaryOp::Sat
+            | FloatUnaryOp::Relu
+            | FloatUnaryOp::Copy
+            | FloatUnaryOp::RoundInt
+            | FloatUnaryOp::Sqrt
+            | FloatUnaryOp::RcpApprox
+            | FloatUnaryOp::SqrtApprox
+            | FloatUnaryOp::RsqrtApprox => None,
+        }
+    }
+
+    /// The polynomial with these coefficients, lowest first.
+    fn polynomial(&mut self, x: cl::Value, coefficients: &[f64]) -> cl::Value {
+        let mut rest = coefficients.iter().rev();
+        let highest = *rest.next().expect("a polynomial has coefficients");
+        let mut sum = self.float_like(F32, x, highest);
+        for &coefficient in rest {
+            let coefficient = self.float_like(F32, x, coefficient);
+            sum = self.b.ins().fma(sum, x, coefficient);
+        }
+        sum
+    }
+
+    /// The integer nearest to `x`, as a float and in the low bits of an integer.
+    fn split_int(&mut self, x: cl::Value) -> (cl::Value, cl::Value) {
+        let big = self.float_like(F32, x, ROUND_TO_INT);
+        let sum = self.b.ins().fadd(x, big);
+        let bits = self.as_int(F32, sum);
+        (self.b.ins().fsub(sum, big), bits)
+    }
+
+    /// `x` where `cond` holds (a comparison of such values), else +0.
+    pub(super) fn keep_if(&mut self, cond: cl::Value, x: cl::Value) -> cl::Value {
+        let zero = self.float_like(F32, x, 0.0);
+        self.pick(cond, x, zero)
+    }
+
+    /// `y`, a NaN where `x` is one.
+    fn nan_from(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
+        let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+        self.pick(nan, x, y)
+    }
+
+    /// 2^x, zero where it would be subnormal: 0.9 ulp. Integers give exact results.
+    fn ex2(&mut self, x: cl::Value) -> cl::Value {
+        // A NaN goes through as 128 and comes back in the end.
+        let bits = self.as_int(F32, x);
+        let most = self.bits_like(F32, x, u64::from(128f32.to_bits()));
+        let clamped = self.b.ins().smin(bits, most);
+        let clamped = self.as_float(F32, clamped);
+        let (whole, count) = self.split_int(clamped);
+        let part = self.b.ins().fsub(clamped, whole);
+        let power = self.polynomial(part, &EX2);
+        let power = self.as_int(F32, power);
+        // Of 2^128 this makes an infinity.
+        let up = self.b.ins().ishl_imm_s(count, 23);
+        let scaled = self.b.ins().iadd(power, up);
+        let scaled = self.as_float(F32, scaled);
+        let least = self.float_like(F32, x, -126.0);
+        let normal = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, x, least);
+        let y = self.keep_if(normal, scaled);
+        self.nan_from(x, y)
+    }
+
+    /// 2^x with subnormal results.
+    fn ex2_subnormal(&mut self, x: cl::Value) -> cl::Value {
+        let least = self.float_like(F32, x, -126.0);
+        let small = self.b.ins().fcmp(FloatCC::LessThan, x, least);
+        let shift = self.float_like(F32, x, 64.0);
+        let shift = self.keep_if(small, shift);
+        // Exact where it is not zero: it takes x nearer to zero.
+        let x = self.b.ins().fadd(x, shift);
+        let y = self.ex2(x);
+        let (one, back) = (self.float_like(F32, x, 1.0), self.float_like(F32, x, 2f64.powi(-64)));
+        let back = self.pick(small, back, one);
+        self.b.ins().fmul(y, back)
+    }
+
+    /// log2(x): absolute error 2^-22.8 in (0.5, 2), relative error 2^-23 elsewhere.
+    fn lg2(&mut self, ftz: bool, x: cl::Value) -> cl::Value {
+        let zero = self.float_like(F32, x, 0.0);
+        let small = (!ftz).then(|| {
+            let least = self.float_like(F32, x, f64::from(f32::MIN_POSITIVE));
+            self.b.ins().fcmp(FloatCC::LessThan, x, least)
+        });
+        let normal = match small {
+            Some(small) => {
+                let up = self.float_like(F32, x, 2f64.powi(24));
+                let scaled = self.b.ins().fmul(x, up);
+                self.pick(small, scaled, x)
+            }
+            None => x,
+        };
+        // The significand goes from sqrt(1/2) to sqrt(2), so that results near zero have no exponent to cancel.
+        let root = self.bits_like(F32, x, u64::from(core::f32::consts::FRAC_1_SQRT_2.to_bits()));
+        let bits = self.as_int(F32, normal);
+        let above = self.b.ins().isub(bits, root);
+        let exponent = self.b.ins().sshr_imm_s(above, 23);
+        let exponent = self.int_to_float(exponent);
+        let exponent = match small {
+            Some(small) => {
+                let down = self.float_like(F32, x, 24.0);
+                let down = self.keep_if(small, down);
+                self.b.ins().fsub(exponent, down)
+            }
+            None => exponent,
+        };
+        let mask = self.bits_like(F32, x, 0x007f_ffff);
+        let significand = self.b.ins().band(above, mask);
+        let significand = self.b.ins().iadd(significand, root);
+        let significand = self.as_float(F32, significand);
+        let one = self.float_like(F32, x, 1.0);
+        let part = self.b.ins().fsub(significand, one);
+        let factor = self.polynomial(part, &LG2);
+        let y = self.b.ins().fma(part, factor, exponent);
+        self.lg2_special(x, y, zero)
+    }
+
+    /// Infinity for itself, -infinity for zeros, NaN for what is not positive otherwise.
+    fn lg2_special(&mut self, x: cl::Value, y: cl::Value, zero: cl::Value) -> cl::Value {
+        let infinity = self.float_like(F32, x, f64::INFINITY);
+        let below = self.b.ins().fcmp(FloatCC::LessThan, x, infinity);
+        // Here NaN is not below either.
+        let y = self.pick(below, y, x);
+        let nan = self.float_like(F32, x, f64::NAN);
+        let negative = self.b.ins().fcmp(FloatCC::LessThan, x, zero);
+        let y = self.pick(negative, nan, y);
+        let minus = self.float_like(F32, x, f64::NEG_INFINITY);
+        let none = self.b.ins().fcmp(FloatCC::Equal, x, zero);
+        self.pick(none, minus, y)
+    }
+
+    /// Integers of 32 bits to the nearest float.
+    fn int_to_float(&mut self, x: cl::Value) -> cl::Value {
+        let ty = if self.b.func.dfg.value_type(x).is_vector() { types::F32X4 } else { types::F32 };
+        self.b.ins().fcvt_from_sint(ty, x)
+    }
+
+    /// sin or cos: absolute error 2^-21.4 up to 100π, growing to 2^-18 at 2^23. Beyond, the argument counts as zero: its
+    /// neighbors are more than a quarter turn away.
+    fn sin_cos(&mut self, cos: bool, x: cl::Value) -> cl::Value {
+        const PI_HIGH: f32 = core::f32::consts::PI;
+        const PI_LOW: f64 = core::f64::consts::PI - PI_HIGH as f64;
+        // Subtracted from itself a large number gives zero, an infinity NaN.
+        let magnitude = self.b.ins().fabs(x);
+        let limit = self.float_like(F32, x, 8_388_608.0);
+        let large = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, magnitude, limit);
+        let large = self.keep_if(large, x);
+        let x = self.b.ins().fsub(x, large);
+        let per_turn = self.float_like(F32, x, core::f64::consts::FRAC_1_PI);
+        let big = self.float_like(F32, x, ROUND_TO_INT);
+        let sum = self.b.ins().fma(x, per_turn, big);
+        let turns = self.b.ins().fsub(sum, big);
+        let (high, low) = (self.float_like(F32, x, -f64::from(PI_HIGH)), self.float_like(F32, x, -PI_LOW));
+        let angle = self.b.ins().fma(turns, high, x);
+        let angle = self.b.ins().fma(turns, low, angle);
+        let square = self.b.ins().fmul(angle, angle);
+        let y = if cos {
+            self.polynomial(square, &COS)
+        } else {
+            // A factor, so that -0 stays -0.
+            let factor = self.polynomial(square, &SIN);
+            self.b.ins().fmul(factor, angle)
+        };
+        // Odd half turns change the sign.
+        let (sum, y) = (self.as_int(F32, sum), self.as_int(F32, y));
+        let sign = self.b.ins().ishl_imm_s(sum, 31);
+        let y = self.b.ins().bxor(y, sign);
+        self.as_float(F32, y)
+    }
+
+    /// tanh: relative error 2^-21.
+    fn tanh(&mut self, x: cl::Value) -> cl::Value {
+        let bits = self.as_int(F32, x);
+        let magnitude_mask = self.bits_like(F32, x, 0x7fff_ffff);
+        let magnitude = self.b.ins().band(bits, magnitude_mask);
+        let sign = self.b.ins().bxor(bits, magnitude);
+        let most = self.bits_like(F32, x, u64::from(TANH_ONE.to_bits()));
+        let clamped = self.b.ins().smin(magnitude, most);
+        let clamped = self.as_float(F32, clamped);
+        let square = self.b.ins().fmul(clamped, clamped);
+        let over = self.polynomial(square, &TANH_P);
+        let under = self.polynomial(square, &TANH_Q);
+        let ratio = self.b.ins().fdiv(over, under);
+        let y = self.b.ins().fmul(ratio, clamped);
+        let y = self.as_int(F32, y);
+        let one = self.bits_like(F32, x, u64::from(1f32.to_bits()));
+        let large = self.b.ins().icmp(IntCC::SignedGreaterThanOrEqual, magnitude, most);
+        let y = self.pick(large, one, y);
+        let y = self.b.ins().bor(y, sign);
+        let y = self.as_float(F32, y);
+        self.nan_from(x, y)
+    }
+}
