@@ -135,9 +135,6 @@ fn mismatch(row: &InstDesc, written: &Written<'_>, t: &Translator<'_>) -> Option
         }
         rest.remove(*m);
     }
-    if row.is_open {
-        return None;
-    }
     if let Some(modifier) = written.twice
         && !row.repeats.iter().any(|m| m.name() == modifier.text(t.source))
     {

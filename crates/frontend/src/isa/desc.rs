@@ -44,8 +44,6 @@ pub struct InstDesc {
     pub owns_guard: bool,
     /// Can be executed; otherwise it is only checked.
     pub is_supported: bool,
-    /// Nothing but the required modifiers is described yet: anything else is let pass.
-    pub is_open: bool,
     /// Emits IR.
     pub handler: Handler,
 }
@@ -67,7 +65,6 @@ pub const fn inst(opcode: &'static str, operands: &'static [Opd], handler: Handl
         is_effect: false,
         owns_guard: false,
         is_supported: true,
-        is_open: false,
         handler,
     }
 }
@@ -77,13 +74,6 @@ pub const fn unsupported(opcode: &'static str, operands: &'static [Opd]) -> Inst
     let mut desc = inst(opcode, operands, super::not_executable);
     desc.is_supported = false;
     desc.is_effect = true;
-    desc
-}
-
-/// A family of forms that is known to exist, and neither checked in detail nor executable yet.
-pub const fn open(opcode: &'static str) -> InstDesc {
-    let mut desc = unsupported(opcode, &[]);
-    desc.is_open = true;
     desc
 }
 

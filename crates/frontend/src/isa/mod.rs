@@ -36,7 +36,10 @@ pub mod mma;
 pub mod mma_sparse;
 pub mod mma_scaled;
 pub mod wmma;
-pub mod open;
+pub mod matrix_move;
+pub mod wgmma;
+pub mod tcgen05;
+pub mod tcgen05_mma;
 
 pub(crate) mod check;
 mod operands;
@@ -77,7 +80,10 @@ const TABLES: &[&[InstDesc]] = &[
     mma_sparse::TABLE,
     mma_scaled::TABLE,
     wmma::TABLE,
-    open::TABLE,
+    matrix_move::TABLE,
+    wgmma::TABLE,
+    tcgen05::TABLE,
+    tcgen05_mma::TABLE,
     video::TABLE,
     simd_video::TABLE,
 ];

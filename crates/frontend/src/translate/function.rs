@@ -36,6 +36,7 @@ pub(super) fn translate(module: &Module, id: FuncId, body: &Body, sigs: &mut Sig
         at: body.span.start,
         guard: None,
         cc: None,
+        cta_group: None,
         found: Found { diagnostics, ..Found::default() },
     };
     t.function(ast, body);

@@ -37,6 +37,7 @@ use ptxjit_ir::{FuncId, FunctionBuilder, SigId, Type, Value, Var, VarId, Variabl
 
 use crate::ast::{Arch, Version};
 use crate::diag::Diagnostic;
+use crate::isa::modifiers::Mod;
 use crate::source::{Source, Span};
 
 use flow::Labels;
@@ -61,6 +62,8 @@ pub struct Translator<'m> {
     guard: Option<Value>,
     /// CC.CF, the carry flag.
     cc: Option<Variable>,
+    /// The first `.cta_group` of the function's `tcgen05` instructions, which all must share.
+    pub(crate) cta_group: Option<(Mod, Span)>,
     found: Found,
 }
 
