@@ -1,5 +1,7 @@
 //! What the test targets share.
 
+pub mod fuzz;
+
 use std::path::{Path, PathBuf};
 
 /// The root of the repository.

@@ -1,0 +1,53 @@
+//! A few random programs and damaged files, the same each time.
+
+use std::time::Duration;
+
+use ptxjit::Device;
+use ptxjit_tests::fuzz::mutate::Checker;
+use ptxjit_tests::fuzz::{drive, generate};
+use ptxjit_tests::root;
+
+/// Seeds that are run by `cargo test`.
+const PROGRAMS: u64 = 100;
+
+const TEXTS: u64 = 300;
+
+#[test]
+fn random_kernels_do_the_same_everywhere() {
+    let device = Device::new().expect("a device");
+    let findings: Vec<String> = (0..PROGRAMS)
+        .filter_map(|seed| {
+            let (_, case, finding) = drive::seed(&device, seed)?;
+            Some(format!(
+                "seed {seed}, {}: {:?} at {}: {}",
+                case.line(),
+                finding.kind,
+                finding.config,
+                finding.detail
+            ))
+        })
+        .collect();
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn a_seed_names_a_program() {
+    assert_eq!(generate::program(7).text(), generate::program(7).text());
+    assert_ne!(generate::program(7).text(), generate::program(8).text());
+}
+
+#[test]
+fn damaged_text_neither_panics_nor_hangs() {
+    let checker = Checker::new(&[root().join("tests")]).expect("the tests' PTX can be read");
+    let limit = Duration::from_secs(30);
+    let checker = checker.with_limit(limit);
+    let problems: Vec<String> = (0..TEXTS)
+        .filter_map(|seed| {
+            checker
+                .run(seed)
+                .err()
+                .map(|(_, problem)| format!("seed {seed}: {problem}"))
+        })
+        .collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}

@@ -1,0 +1,264 @@
+//! Runs random programs on every engine, compares, and makes those that fail small.
+
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ptxjit::{Arg, Device, Engine, Error, Kernel, Module, Options, Schedule};
+
+use super::case::{Case, difference};
+use super::generate::{self, Program};
+use super::tree;
+
+/// A way to run a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Lanes per vector operation; none for the interpreter.
+    pub gang: Option<u32>,
+    /// Threads of the host.
+    pub threads: usize,
+    /// Order of progress.
+    pub seed: Option<u64>,
+}
+
+impl Config {
+    const INTERP: Config = Config {
+        gang: None,
+        threads: 1,
+        seed: None,
+    };
+
+    fn options(self) -> Options {
+        let mut options = Options::default();
+        options.threads = Some(self.threads);
+        options.timeout = Some(Duration::from_secs(if self.gang.is_some() {
+            10
+        } else {
+            30
+        }));
+        match self.gang {
+            Some(gang) => options.gang = Some(gang),
+            None => options.engine = Engine::Interp,
+        }
+        if let Some(seed) = self.seed {
+            options.schedule = Schedule::Seed(seed);
+        }
+        options
+    }
+}
+
+impl std::fmt::Display for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.gang {
+            None => write!(f, "interpreter")?,
+            Some(gang) => write!(f, "gang={gang} threads={}", self.threads)?,
+        }
+        self.seed
+            .map_or(Ok(()), |seed| write!(f, " schedule=seed:{seed}"))
+    }
+}
+
+/// All ways for the program of `seed`.
+pub fn configs(seed: u64) -> Vec<Config> {
+    let jit = |gang, threads, seed| Config {
+        gang: Some(gang),
+        threads,
+        seed,
+    };
+    let mut configs: Vec<Config> = [1, 4, 8, 16, 32].map(|gang| jit(gang, 1, None)).to_vec();
+    let gang = [1, 4, 8, 16, 32][(seed % 5) as usize];
+    configs.extend([jit(gang, 2, None), jit(gang, 1, Some(seed))]);
+    configs
+}
+
+/// What went wrong.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The kind of failure; shrinking keeps it.
+    pub kind: Kind,
+    /// Where.
+    pub config: Config,
+    /// What it looks like.
+    pub detail: String,
+}
+
+/// Kinds of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The generator's text was refused.
+    Refused,
+    /// The code generator gave up.
+    Compile,
+    /// A launch failed.
+    Launch,
+    /// A result differs from the interpreter's.
+    Mismatch,
+    /// ptxjit panicked.
+    Panic,
+}
+
+/// Runs `ptx` in the interpreter and in all `configs`; the first failure, if any.
+pub fn check(device: &Device, ptx: &str, case: &Case, configs: &[Config]) -> Option<Finding> {
+    let mut current = Config::INTERP;
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        compare(device, ptx, case, configs, &mut current)
+    }));
+    match result {
+        Ok(Ok(())) => None,
+        Ok(Err(finding)) => Some(*finding),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let detail = text.unwrap_or_default();
+            Some(Finding {
+                kind: Kind::Panic,
+                config: current,
+                detail,
+            })
+        }
+    }
+}
+
+fn compare(
+    device: &Device,
+    ptx: &str,
+    case: &Case,
+    configs: &[Config],
+    current: &mut Config,
+) -> Result<(), Box<Finding>> {
+    let failed = |config: Config, error: &Error| {
+        let kind = match error {
+            Error::Compile { .. } => Kind::Compile,
+            Error::Launch(_) => Kind::Launch,
+            _ => Kind::Refused,
+        };
+        Box::new(Finding {
+            kind,
+            config,
+            detail: error.to_string(),
+        })
+    };
+    let kernel = Module::from_source(device, "fuzz.ptx", ptx).and_then(|module| module.kernel("k"));
+    let kernel = kernel.map_err(|err| failed(Config::INTERP, &err))?;
+    let want =
+        run(device, &kernel, case, Config::INTERP).map_err(|err| failed(Config::INTERP, &err))?;
+    for &config in configs {
+        *current = config;
+        let got = run(device, &kernel, case, config).map_err(|err| failed(config, &err))?;
+        if let Some(detail) = difference(&case.inputs(), &want, &got) {
+            return Err(Box::new(Finding {
+                kind: Kind::Mismatch,
+                config,
+                detail,
+            }));
+        }
+    }
+    Ok(())
+}
+
+fn run(
+    device: &Device,
+    kernel: &Kernel,
+    case: &Case,
+    config: Config,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let mut launch = kernel
+        .launch()
+        .grid(case.grid)
+        .block(case.block)
+        .options(config.options());
+    let mut buffers = Vec::new();
+    for input in case.inputs() {
+        let buffer = device.alloc_from(&input.bytes)?;
+        launch = launch.arg(&buffer);
+        buffers.push(buffer);
+    }
+    let (number, float, array) = case.scalars();
+    launch
+        .arg(number)
+        .arg(float)
+        .arg(Arg::from_bytes(array))
+        .run()?;
+    buffers.iter().map(|buffer| buffer.read()).collect()
+}
+
+/// The program of `seed`: nothing, or what went wrong with it.
+pub fn seed(device: &Device, seed: u64) -> Option<(Program, Case, Finding)> {
+    let (program, case) = (generate::program(seed), Case::random(seed));
+    let finding = check(device, &program.text(), &case, &configs(seed))?;
+    Some((program, case, finding))
+}
+
+/// Leaves out of a failing program what it does not need to fail in the same way.
+pub fn shrink(
+    device: &Device,
+    program: &Program,
+    case: &Case,
+    finding: &Finding,
+) -> (Program, Case, Finding) {
+    let mut best = (program.clone(), *case, finding.clone());
+    // The interpreter has always run before.
+    let configs: Vec<Config> = if finding.config.gang.is_some() {
+        vec![finding.config]
+    } else {
+        Vec::new()
+    };
+    let still = |program: &Program, case: &Case| {
+        check(device, &program.text(), case, &configs).filter(|found| found.kind == finding.kind)
+    };
+    for (grid, block) in [
+        ([1, 1, 1], case.block),
+        ([1, 1, 1], [32, 1, 1]),
+        ([1, 1, 1], [7, 1, 1]),
+        ([1, 1, 1], [2, 1, 1]),
+    ] {
+        let smaller = Case {
+            grid,
+            block,
+            data: case.data,
+        };
+        if let Some(found) = still(&best.0, &smaller) {
+            best = (best.0, smaller, found);
+        }
+    }
+    let mut chunk = tree::count(&mut best.0.functions).div_ceil(2);
+    while chunk > 0 {
+        let mut changed = false;
+        let mut start = 0;
+        while start < tree::count(&mut best.0.functions) {
+            let mut candidate = best.0.clone();
+            tree::remove(&mut candidate.functions, start, chunk);
+            match still(&candidate, &best.1) {
+                Some(found) => {
+                    best = (candidate, best.1, found);
+                    changed = true;
+                }
+                None => start += chunk,
+            }
+        }
+        if !changed || chunk > 1 {
+            chunk /= 2;
+        }
+    }
+    best
+}
+
+/// Writes a finding as a PTX file that [`Case::parse`] understands.
+pub fn save(dir: &Path, name: &str, ptx: &str, case: &Case, finding: &Finding) -> Result<PathBuf> {
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    let path = dir.join(name);
+    let detail: String = finding
+        .detail
+        .lines()
+        .map(|line| format!("// {line}\n"))
+        .collect();
+    let text = format!(
+        "{}\n// {:?} at {}\n{detail}{ptx}",
+        case.line(),
+        finding.kind,
+        finding.config
+    );
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
