@@ -117,10 +117,10 @@ pub fn contents(
 ) -> Result<(Option<Vec<u8>>, usize)> {
     let n = count.unwrap_or(0);
     let bytes = match init {
-        BufferInit::Zeros => fill::zeros(dtype, n),
+        BufferInit::Zeros => fill::zeros(dtype, n)?,
         BufferInit::Uninit => return Ok((None, n)),
         BufferInit::Arange { start, step } => fill::arange(dtype, n, *start, *step)?,
-        BufferInit::Fill(value) => fill::fill(dtype, n, value),
+        BufferInit::Fill(value) => fill::fill(dtype, n, value)?,
         BufferInit::Random { seed, lo, hi } => fill::random(dtype, n, *seed, *lo, *hi)?,
         BufferInit::File(path) => {
             let bytes = read_file(dtype, path)?;

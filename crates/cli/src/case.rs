@@ -236,11 +236,11 @@ impl BufferDecl {
 impl Init {
     fn contents(&self, dtype: DType, count: usize, dir: &Path) -> Result<Vec<u8>> {
         match self {
-            Init::Zeros => Ok(fill::zeros(dtype, count)),
+            Init::Zeros => fill::zeros(dtype, count),
             Init::Fill { value } => {
                 let mut element = Vec::new();
                 dtype.encode(number(value)?, &mut element)?;
-                Ok(fill::fill(dtype, count, &element))
+                fill::fill(dtype, count, &element)
             }
             Init::Arange { start, step } => {
                 fill::arange(dtype, count, number(start)?, number(step)?)

@@ -1,26 +1,43 @@
 //! Initial contents of buffers.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::dtype::{DType, Number};
 
+/// An empty vector with room for `count` elements, or an error where a plain one would end the process.
+fn room(dtype: DType, count: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let size = count.checked_mul(dtype.size());
+    let reserved = size.is_some_and(|size| bytes.try_reserve_exact(size).is_ok());
+    anyhow::ensure!(reserved, "no memory for {count} elements of type {dtype}");
+    Ok(bytes)
+}
+
 /// `count` zeros.
-pub fn zeros(dtype: DType, count: usize) -> Vec<u8> {
-    vec![0; count * dtype.size()]
+pub fn zeros(dtype: DType, count: usize) -> Result<Vec<u8>> {
+    let mut bytes = room(dtype, count)?;
+    bytes.resize(count * dtype.size(), 0);
+    Ok(bytes)
 }
 
 /// `count` times `value`.
-pub fn fill(dtype: DType, count: usize, value: &[u8]) -> Vec<u8> {
+pub fn fill(dtype: DType, count: usize, value: &[u8]) -> Result<Vec<u8>> {
     debug_assert_eq!(value.len(), dtype.size());
-    value.repeat(count)
+    let mut bytes = room(dtype, count)?;
+    for _ in 0..count {
+        bytes.extend_from_slice(value);
+    }
+    Ok(bytes)
 }
 
 /// `start`, `start + step`, …: exact for integers, in f64 for floats.
 pub fn arange(dtype: DType, count: usize, start: Number, step: Number) -> Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(count * dtype.size());
+    let mut out = room(dtype, count)?;
     for idx in 0..count {
         let value = match (start, step) {
-            (Number::Int(start), Number::Int(step)) => wrap(dtype, start + idx as i128 * step),
+            (Number::Int(start), Number::Int(step)) => {
+                wrap(dtype, start.wrapping_add(step.wrapping_mul(idx as i128)))
+            }
             _ => Number::Float(start.as_f64() + idx as f64 * step.as_f64()),
         };
         dtype.encode(value, &mut out)?;
@@ -38,7 +55,7 @@ fn wrap(dtype: DType, value: i128) -> Number {
 
 /// The corpus's generator: `count` numbers from `lo` (inclusive) to `hi` (exclusive), the same everywhere.
 pub fn random(dtype: DType, count: usize, seed: u64, lo: Number, hi: Number) -> Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(count * dtype.size());
+    let mut out = room(dtype, count)?;
     if dtype.is_float() {
         let (lo, hi) = (lo.as_f64(), hi.as_f64());
         for idx in 0..count as u64 {
@@ -48,12 +65,10 @@ pub fn random(dtype: DType, count: usize, seed: u64, lo: Number, hi: Number) -> 
         return Ok(out);
     }
     let (lo, hi) = (integer(lo)?, integer(hi)?);
-    anyhow::ensure!(
-        lo < hi,
-        "random numbers need a low bound below the high one, not {lo} and {hi}"
-    );
+    let span = hi.checked_sub(lo).filter(|&span| span > 0);
+    let span = span.with_context(|| format!("no random numbers from {lo} to below {hi}"))?;
     for idx in 0..count as u64 {
-        let value = lo + i128::from(bits(seed, idx) >> 11) % (hi - lo);
+        let value = lo + i128::from(bits(seed, idx) >> 11) % span;
         dtype.encode(Number::Int(value), &mut out)?;
     }
     Ok(out)

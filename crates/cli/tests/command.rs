@@ -179,6 +179,10 @@ fn run_refuses_what_does_not_fit() {
         vec!["run", &file, "--arg", "same=0"],
         vec!["run", &file, "--arg", "u32=1", "--print", "0"],
         vec!["run", &file, "--print", "7"],
+        // More than any memory, and more than any counter.
+        vec!["run", &file, "--arg", "f32[17592186044415]=zeros"],
+        vec!["run", &file, "--arg", "u32[2]=arange:170141183460469231731687303715884105727:5"],
+        vec!["run", &file, "--arg", "s64[2]=random:1:-170141183460469231731687303715884105728:5"],
         vec!["run", &file, "--grid", "0"],
         vec!["run", "--case", "no/such/case.json"],
         vec!["frobnicate"],
@@ -227,8 +231,8 @@ LOOP:
 #[test]
 fn run_follows_a_case() {
     let case = kernel("cuda/printf_basic/case.json");
-    let dir = temp("printf_out", b"");
-    std::fs::remove_file(&dir).expect("a file that was just made");
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("case_out");
+    let dir = dir.to_string_lossy();
     let done = ptxjit(&["run", "--case", &case, "--out-dir", &dir]).expect(0);
     assert!(done.stdout.contains("plain line, 100%"), "{}", done.stdout);
     let printed = std::fs::read_to_string(Path::new(&dir).join("stdout")).expect("it was written");
