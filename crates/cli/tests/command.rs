@@ -181,8 +181,18 @@ fn run_refuses_what_does_not_fit() {
         vec!["run", &file, "--print", "7"],
         // More than any memory, and more than any counter.
         vec!["run", &file, "--arg", "f32[17592186044415]=zeros"],
-        vec!["run", &file, "--arg", "u32[2]=arange:170141183460469231731687303715884105727:5"],
-        vec!["run", &file, "--arg", "s64[2]=random:1:-170141183460469231731687303715884105728:5"],
+        vec![
+            "run",
+            &file,
+            "--arg",
+            "u32[2]=arange:170141183460469231731687303715884105727:5",
+        ],
+        vec![
+            "run",
+            &file,
+            "--arg",
+            "s64[2]=random:1:-170141183460469231731687303715884105728:5",
+        ],
         vec!["run", &file, "--grid", "0"],
         vec!["run", "--case", "no/such/case.json"],
         vec!["frobnicate"],
@@ -232,7 +242,7 @@ LOOP:
 fn run_follows_a_case() {
     let case = kernel("cuda/printf_basic/case.json");
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("case_out");
-    let dir = dir.to_string_lossy();
+    let dir = dir.to_string_lossy().into_owned();
     let done = ptxjit(&["run", "--case", &case, "--out-dir", &dir]).expect(0);
     assert!(done.stdout.contains("plain line, 100%"), "{}", done.stdout);
     let printed = std::fs::read_to_string(Path::new(&dir).join("stdout")).expect("it was written");
