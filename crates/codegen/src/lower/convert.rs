@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{Convert, FloatFmt, FloatMode, FloatUnaryOp, NumFmt, ResizeOp, Round};
+use ptxjit_ir::{Convert, FloatFmt, FloatMode, FloatUnaryOp, NumFmt, ResizeOp, Round, Type};
 
 use super::Lower;
 use super::pure::Quad;
@@ -13,6 +13,14 @@ fn native(fmt: NumFmt) -> Option<FloatFmt> {
     match fmt {
         NumFmt::F32 => Some(FloatFmt::F32),
         NumFmt::F64 => Some(FloatFmt::F64),
+        _ => None,
+    }
+}
+
+fn half(fmt: NumFmt) -> Option<FloatFmt> {
+    match fmt {
+        NumFmt::F16 => Some(FloatFmt::F16),
+        NumFmt::Bf16 => Some(FloatFmt::Bf16),
         _ => None,
     }
 }
@@ -37,6 +45,14 @@ fn int_resize(cvt: &Convert) -> Option<ResizeOp> {
 
 impl Lower<'_, '_> {
     pub(super) fn scalar_convert(&mut self, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
+        if let Some(fmt) = half(cvt.to) {
+            return self.scalar_to_half(cvt, fmt, x);
+        }
+        if let Some(fmt) = half(cvt.from) {
+            let wide = self.half_to_f32(fmt, false, x);
+            let rest = Convert { from: NumFmt::F32, ..*cvt };
+            return if cvt.to == NumFmt::F32 { self.wide_half(cvt, fmt, wide) } else { self.scalar_convert(&rest, wide) };
+        }
         if !is_plain(cvt) {
             return None;
         }
@@ -48,6 +64,94 @@ impl Lower<'_, '_> {
             (Some(from), Some(to)) => self.float_to_float(cvt, from, to, x),
             (None, Some(to)) if cvt.from.is_int() && cvt.round == Round::Rn && !cvt.sat => Some(self.scalar_from_int(cvt, to, x)),
             (Some(from), None) if cvt.to.is_int() => self.scalar_to_int(cvt, from, x),
+            _ => None,
+        }
+    }
+
+    /// A half that became an f32, with what else the conversion asks for.
+    fn wide_half(&mut self, cvt: &Convert, fmt: FloatFmt, wide: cl::Value) -> Option<cl::Value> {
+        let mut wide = wide;
+        if cvt.satfinite {
+            return None;
+        }
+        if cvt.ftz && fmt == FloatFmt::Bf16 {
+            wide = self.flush_bits(wide);
+        }
+        if cvt.relu || cvt.sat {
+            let op = if cvt.relu { FloatUnaryOp::Relu } else { FloatUnaryOp::Sat };
+            return self.float_unary(op, FloatFmt::F32, FloatMode::RN, wide);
+        }
+        let nan = self.b.ins().fcmp(FloatCC::Unordered, wide, wide);
+        let canonical = self.canonical_nan(FloatFmt::F32, wide);
+        Some(self.pick(nan, canonical, wide))
+    }
+
+    /// Rounds an f32 to a half as the conversion says; `sat` and `relu` may come first, since rounding is monotonic and keeps 0 and 1.
+    fn finish_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: cl::Value) -> Option<cl::Value> {
+        if cvt.round != Round::Rn || cvt.satfinite {
+            return None;
+        }
+        let mut x = x;
+        if cvt.ftz && cvt.from == NumFmt::F32 {
+            x = self.flush_bits(x);
+        }
+        if cvt.relu {
+            x = self.float_unary(FloatUnaryOp::Relu, FloatFmt::F32, FloatMode::RN, x)?;
+        }
+        if cvt.sat {
+            x = self.float_unary(FloatUnaryOp::Sat, FloatFmt::F32, FloatMode::RN, x)?;
+        }
+        Some(self.f32_to_half(fmt, false, x))
+    }
+
+    /// From one of the halves to itself.
+    fn same_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: cl::Value) -> Option<cl::Value> {
+        if cvt.satfinite {
+            return None;
+        }
+        let mut x = x;
+        if cvt.integral {
+            x = self.half_unary(FloatUnaryOp::RoundInt, fmt, FloatMode { round: cvt.round, ftz: false }, x)?;
+        }
+        if cvt.relu {
+            x = self.half_unary(FloatUnaryOp::Relu, fmt, FloatMode::RN, x)?;
+        }
+        if cvt.sat {
+            x = self.half_unary(FloatUnaryOp::Sat, fmt, FloatMode::RN, x)?;
+        }
+        self.half_unary(FloatUnaryOp::Copy, fmt, FloatMode::RN, x)
+    }
+
+    /// Whether integers of a format go to a half by way of f32: they are exact there, or so large that they overflow anyway.
+    fn by_f32(from: NumFmt, fmt: FloatFmt) -> bool {
+        from.ty() < Type::B32 || (from.ty() == Type::B32 && fmt == FloatFmt::F16)
+    }
+
+    fn scalar_to_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: cl::Value) -> Option<cl::Value> {
+        match (cvt.from, half(cvt.from)) {
+            (_, Some(from)) if from == fmt => self.same_half(cvt, fmt, x),
+            (_, Some(from)) => {
+                let wide = self.half_to_f32(from, false, x);
+                self.finish_half(cvt, fmt, wide)
+            }
+            (NumFmt::F32, _) => {
+                let x = self.as_float(FloatFmt::F32, x);
+                self.finish_half(cvt, fmt, x)
+            }
+            (NumFmt::F64, _) => {
+                let x = self.as_float(FloatFmt::F64, x);
+                let x = self.demote_odd(Quad::from_elem(x, 1));
+                self.finish_half(cvt, fmt, x)
+            }
+            (from, _) if from.is_int() && Self::by_f32(from, fmt) => {
+                let x = self.scalar_from_int(cvt, FloatFmt::F32, x);
+                self.finish_half(cvt, fmt, x)
+            }
+            (from, _) if from.is_int() && from.ty() == Type::B32 => {
+                let x = self.scalar_from_int(cvt, FloatFmt::F64, x);
+                let x = self.demote_odd(Quad::from_elem(x, 1));
+                self.finish_half(cvt, fmt, x)
+            }
             _ => None,
         }
     }
@@ -70,10 +174,24 @@ impl Lower<'_, '_> {
             _ if cvt.round != Round::Rn => None,
             _ => {
                 let x = self.as_float(from, x);
-                let y = self.b.ins().fdemote(types::F32, x);
-                Some(self.flush(to, cvt.ftz, y))
+                let x = if cvt.ftz { self.flush_before_demotion(x) } else { x };
+                Some(self.b.ins().fdemote(types::F32, x))
             }
         }
+    }
+
+    /// f64 numbers whose f32 is flushed to zeros of their sign: those below the least normal f32 once rounded to 24 bits.
+    fn flush_before_demotion(&mut self, x: cl::Value) -> cl::Value {
+        const BOUND: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 33_554_432.0);
+        let fmt = FloatFmt::F64;
+        let size = self.b.ins().fabs(x);
+        let bound = self.float_like(fmt, x, BOUND);
+        let small = self.b.ins().fcmp(FloatCC::LessThan, size, bound);
+        let bits = self.as_int(fmt, x);
+        let sign = self.bits_like(fmt, x, 1 << 63);
+        let sign = self.b.ins().band(bits, sign);
+        let kept = self.pick(small, sign, bits);
+        self.as_float(fmt, kept)
     }
 
     fn scalar_from_int(&mut self, cvt: &Convert, to: FloatFmt, x: cl::Value) -> cl::Value {
@@ -101,23 +219,54 @@ impl Lower<'_, '_> {
     }
 
     fn scalar_to_int(&mut self, cvt: &Convert, from: FloatFmt, x: cl::Value) -> Option<cl::Value> {
-        let ty = match cvt.to {
-            NumFmt::S32 | NumFmt::U32 => types::I32,
-            NumFmt::S64 | NumFmt::U64 => types::I64,
-            _ => return None,
-        };
+        let ty = if cvt.to.ty() == Type::B64 { types::I64 } else { types::I32 };
         let x = self.rounded(from, cvt, x)?;
         let n = if cvt.to.is_signed_int() { self.b.ins().fcvt_to_sint_sat(ty, x) } else { self.b.ins().fcvt_to_uint_sat(ty, x) };
+        let n = self.clamp_narrow(cvt.to, n);
         if from == FloatFmt::F32 && ty == types::I32 {
             return Some(n);
         }
         // PTX gives the minimum for NaN here, CLIF zero.
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
-        let min = self.b.ins().iconst(ty, if ty == types::I32 { i64::from(i32::MIN) } else { i64::MIN });
+        let ty = self.b.func.dfg.value_type(n);
+        let min = self.b.ins().iconst(ty, super::values::sign_extended(cvt.to.ty(), 1 << (cvt.to.ty().bits() - 1)));
         Some(self.b.ins().select(nan, min, n))
     }
 
+    /// Clamps a 32-bit integer to a narrower format's range, and makes it one of its values.
+    fn clamp_narrow(&mut self, to: NumFmt, n: cl::Value) -> cl::Value {
+        let ty = to.ty();
+        if ty >= Type::B32 {
+            return n;
+        }
+        let clamped = if to.is_signed_int() {
+            let most = ty.mask() >> 1;
+            let (low, high) = (self.bits_like(FloatFmt::F32, n, !most & 0xffff_ffff), self.bits_like(FloatFmt::F32, n, most));
+            let n = self.b.ins().smax(n, low);
+            self.b.ins().smin(n, high)
+        } else {
+            let most = self.bits_like(FloatFmt::F32, n, ty.mask());
+            self.b.ins().umin(n, most)
+        };
+        if self.is_vector(n) {
+            let mask = self.bits_like(FloatFmt::F32, n, ty.mask());
+            self.b.ins().band(clamped, mask)
+        } else {
+            self.b.ins().ireduce(int_type(ty), clamped)
+        }
+    }
+
     pub(super) fn vector_convert(&mut self, cvt: &Convert, x: Quad) -> Option<Quad> {
+        if let Some(fmt) = half(cvt.to) {
+            return Some(Quad::from_elem(self.vector_to_half(cvt, fmt, x)?, 1));
+        }
+        if let Some(fmt) = half(cvt.from) {
+            let wide = self.half_to_f32(fmt, false, x[0]);
+            if cvt.to == NumFmt::F32 {
+                return Some(Quad::from_elem(self.wide_half(cvt, fmt, wide)?, 1));
+            }
+            return self.vector_convert(&Convert { from: NumFmt::F32, ..*cvt }, Quad::from_elem(wide, 1));
+        }
         if !is_plain(cvt) {
             return None;
         }
@@ -129,16 +278,16 @@ impl Lower<'_, '_> {
             (NumFmt::F64, NumFmt::F64) => {
                 x.into_iter().map(|x| self.float_to_float(cvt, FloatFmt::F64, FloatFmt::F64, x)).collect()
             }
-            (NumFmt::S32 | NumFmt::U32, NumFmt::F32) if cvt.round == Round::Rn && !cvt.sat => {
-                let signed = cvt.from == NumFmt::S32;
-                let y = if signed { self.b.ins().fcvt_from_sint(types::F32X4, x[0]) } else { self.b.ins().fcvt_from_uint(types::F32X4, x[0]) };
-                Some(Quad::from_elem(y, 1))
+            (from, NumFmt::F32) if from.is_int() && from.ty() <= Type::B32 && cvt.round == Round::Rn && !cvt.sat => {
+                Some(Quad::from_elem(self.vector_to_f32(from, x[0]), 1))
             }
-            (NumFmt::F32, NumFmt::S32 | NumFmt::U32) => {
+            (from, NumFmt::F64) if from.is_int() && from.ty() <= Type::B32 && !cvt.sat => Some(self.vector_to_f64(from, x[0])),
+            (NumFmt::F32, to) if to.is_int() && to.ty() <= Type::B32 => {
                 let x = self.rounded(FloatFmt::F32, cvt, x[0])?;
-                let signed = cvt.to == NumFmt::S32;
+                // Narrow formats fit in a signed word.
+                let signed = cvt.to != NumFmt::U32;
                 let n = if signed { self.b.ins().fcvt_to_sint_sat(types::I32X4, x) } else { self.b.ins().fcvt_to_uint_sat(types::I32X4, x) };
-                Some(Quad::from_elem(n, 1))
+                Some(Quad::from_elem(self.clamp_signed_lanes(to, n), 1))
             }
             (NumFmt::F32, NumFmt::F64) if !cvt.sat => {
                 let x = self.as_float(FloatFmt::F32, x[0]);
@@ -154,13 +303,74 @@ impl Lower<'_, '_> {
                     .into_iter()
                     .map(|x| {
                         let x = self.as_float(FloatFmt::F64, x);
+                        let x = if cvt.ftz { self.flush_before_demotion(x) } else { x };
                         self.b.ins().fvdemote(x)
                     })
                     .collect();
                 let both = self.shuffle(halves[0], halves[1], [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]);
                 let both = self.cast_vector(both, types::F32X4);
-                Some(Quad::from_elem(self.flush(FloatFmt::F32, cvt.ftz, both), 1))
+                Some(Quad::from_elem(both, 1))
             }
+            _ => None,
+        }
+    }
+
+    /// Lanes of an integer format of up to 32 bits as 32-bit integers; unsigned ones below 2^31 count as signed.
+    fn word_lanes(&mut self, from: NumFmt, x: cl::Value) -> cl::Value {
+        if from.is_signed_int() && from.ty() < Type::B32 { self.lanes_signed(from.ty(), x) } else { x }
+    }
+
+    fn vector_to_f32(&mut self, from: NumFmt, x: cl::Value) -> cl::Value {
+        let x = self.word_lanes(from, x);
+        if from == NumFmt::U32 { self.b.ins().fcvt_from_uint(types::F32X4, x) } else { self.b.ins().fcvt_from_sint(types::F32X4, x) }
+    }
+
+    fn vector_to_f64(&mut self, from: NumFmt, x: cl::Value) -> Quad {
+        let x = self.word_lanes(from, x);
+        // The back end converts the low lanes; the high ones are brought there.
+        let high = self.shuffle(x, x, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let high = self.cast_vector(high, types::I32X4);
+        [x, high]
+            .into_iter()
+            .map(|x| {
+                if from == NumFmt::U32 {
+                    let wide = self.b.ins().uwiden_low(x);
+                    self.b.ins().fcvt_from_uint(types::F64X2, wide)
+                } else {
+                    let wide = self.b.ins().swiden_low(x);
+                    self.b.ins().fcvt_from_sint(types::F64X2, wide)
+                }
+            })
+            .collect()
+    }
+
+    /// Clamps signed words to a narrower format, signed or not.
+    fn clamp_signed_lanes(&mut self, to: NumFmt, n: cl::Value) -> cl::Value {
+        if to.ty() < Type::B32 && !to.is_signed_int() {
+            let zero = self.bits_like(FloatFmt::F32, n, 0);
+            let n = self.b.ins().smax(n, zero);
+            return self.clamp_narrow(to, n);
+        }
+        self.clamp_narrow(to, n)
+    }
+
+    fn vector_to_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: Quad) -> Option<cl::Value> {
+        match cvt.from {
+            NumFmt::F64 => {
+                let x = x.into_iter().map(|x| self.as_float(FloatFmt::F64, x)).collect();
+                let x = self.demote_odd(x);
+                self.finish_half(cvt, fmt, x)
+            }
+            from if from.is_int() && from.ty() <= Type::B32 => {
+                let x = if Self::by_f32(from, fmt) {
+                    self.vector_to_f32(from, x[0])
+                } else {
+                    let wide = self.vector_to_f64(from, x[0]);
+                    self.demote_odd(wide)
+                };
+                self.finish_half(cvt, fmt, x)
+            }
+            NumFmt::F16 | NumFmt::Bf16 | NumFmt::F32 => self.scalar_to_half(cvt, fmt, x[0]),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ const SIGN_F32: u64 = 0x8000_0000;
 const NAN_F32: u64 = 0x7fff_ffff;
 
 impl Lower<'_, '_> {
-    fn is_vector(&self, x: cl::Value) -> bool {
+    pub(super) fn is_vector(&self, x: cl::Value) -> bool {
         self.b.func.dfg.value_type(x).is_vector()
     }
 
@@ -99,7 +99,7 @@ impl Lower<'_, '_> {
 
     pub(super) fn float_unary(&mut self, op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, x: cl::Value) -> Option<cl::Value> {
         if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
-            return None;
+            return self.half_unary(op, fmt, mode, x);
         }
         let x = self.as_float(fmt, x);
         match op {
@@ -113,12 +113,17 @@ impl Lower<'_, '_> {
             }
             FloatUnaryOp::Sat => {
                 let (zero, one) = (self.float_like(fmt, x, 0.0), self.float_like(fmt, x, 1.0));
-                let above = self.b.ins().fcmp(FloatCC::GreaterThan, x, zero);
-                let x = self.pick(above, x, zero);
-                let below = self.b.ins().fcmp(FloatCC::LessThan, x, one);
-                Some(self.pick(below, x, one))
+                let x = self.greater(x, zero);
+                Some(self.lesser(x, one))
             }
-            FloatUnaryOp::Relu => None,
+            FloatUnaryOp::Relu => {
+                let x = self.flush_always(fmt, mode.ftz, x);
+                let zero = self.float_like(fmt, x, 0.0);
+                let positive = self.greater(x, zero);
+                let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+                let canonical = self.canonical_nan(fmt, x);
+                Some(self.pick(nan, canonical, positive))
+            }
             FloatUnaryOp::RoundInt => {
                 let x = self.flush_always(fmt, mode.ftz, x);
                 match mode.round {
@@ -134,12 +139,12 @@ impl Lower<'_, '_> {
                 let x = self.flush(fmt, mode.ftz, x);
                 Some(self.b.ins().sqrt(x))
             }
-            FloatUnaryOp::RcpApprox | FloatUnaryOp::RsqrtApprox if fmt == FloatFmt::F64 => None,
+            FloatUnaryOp::RcpApprox | FloatUnaryOp::RsqrtApprox if fmt == FloatFmt::F64 && mode.ftz => {
+                Some(self.high_word_approx(op == FloatUnaryOp::RsqrtApprox, x))
+            }
             FloatUnaryOp::RcpApprox => {
-                let x = self.flush(fmt, mode.ftz, x);
                 let one = self.float_like(fmt, x, 1.0);
-                let y = self.b.ins().fdiv(one, x);
-                Some(self.flush(fmt, mode.ftz, y))
+                self.float_binary(FloatBinaryOp::Div, fmt, FloatMode { round: Round::Rn, ..mode }, one, x)
             }
             // Both roundings together stay below 2^-23, the bound is 2^-22.9.
             FloatUnaryOp::RsqrtApprox => {
@@ -152,8 +157,114 @@ impl Lower<'_, '_> {
             | FloatUnaryOp::CosApprox
             | FloatUnaryOp::Lg2Approx
             | FloatUnaryOp::Ex2Approx
-            | FloatUnaryOp::TanhApprox => None,
+            | FloatUnaryOp::TanhApprox => {
+                if fmt == FloatFmt::F32 { self.approx_f32(op, mode.ftz, x) } else { None }
+            }
         }
+    }
+
+    pub(super) fn canonical_nan(&mut self, fmt: FloatFmt, like: cl::Value) -> cl::Value {
+        let bits = if fmt == FloatFmt::F64 { 0x7ff8_0000_0000_0000 } else { NAN_F32 };
+        let nan = self.bits_like(fmt, like, bits);
+        self.as_float(fmt, nan)
+    }
+
+    /// `x < y ? x : y`; the back end knows this form as one instruction.
+    pub(super) fn lesser(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
+        let less = self.b.ins().fcmp(FloatCC::LessThan, x, y);
+        self.select_float(less, x, y)
+    }
+
+    /// `x > y ? x : y`.
+    pub(super) fn greater(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
+        let less = self.b.ins().fcmp(FloatCC::LessThan, y, x);
+        self.select_float(less, x, y)
+    }
+
+    fn select_float(&mut self, cond: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
+        if !self.is_vector(x) {
+            return self.b.ins().select(cond, x, y);
+        }
+        let ty = self.b.func.dfg.value_type(x);
+        let mask = self.cast_vector(cond, ty);
+        self.b.ins().bitselect(mask, x, y)
+    }
+
+    /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: of operand and result only the high words count.
+    fn high_word_approx(&mut self, root: bool, x: cl::Value) -> cl::Value {
+        let fmt = FloatFmt::F64;
+        let x = self.high_word(x);
+        let one = self.float_like(fmt, x, 1.0);
+        let y = if root {
+            let root = self.b.ins().sqrt(x);
+            self.b.ins().fdiv(one, root)
+        } else {
+            self.b.ins().fdiv(one, x)
+        };
+        let high = self.high_word(y);
+        let nan = self.bits_like(fmt, x, 0x7fff_ffff_0000_0000);
+        let nan = self.as_float(fmt, nan);
+        let is_nan = self.b.ins().fcmp(FloatCC::Unordered, y, y);
+        self.pick(is_nan, nan, high)
+    }
+
+    /// The high word of an f64 alone, subnormals flushed.
+    fn high_word(&mut self, x: cl::Value) -> cl::Value {
+        let fmt = FloatFmt::F64;
+        let magnitude = self.b.ins().fabs(x);
+        let least = self.float_like(fmt, x, f64::MIN_POSITIVE);
+        let small = self.b.ins().fcmp(FloatCC::LessThan, magnitude, least);
+        let bits = self.as_int(fmt, x);
+        let (high, sign) = (self.bits_like(fmt, x, 0xffff_ffff_0000_0000), self.bits_like(fmt, x, 1 << 63));
+        let mask = self.pick(small, sign, high);
+        let kept = self.b.ins().band(bits, mask);
+        self.as_float(fmt, kept)
+    }
+
+    /// Flushes what is marked as small to a zero of its sign.
+    fn flush_marked(&mut self, small: cl::Value, x: cl::Value) -> cl::Value {
+        let fmt = FloatFmt::F32;
+        let bits = self.as_int(fmt, x);
+        let sign_mask = self.bits_like(fmt, x, SIGN_F32);
+        let sign = self.b.ins().band(bits, sign_mask);
+        let flushed = self.pick(small, sign, bits);
+        self.as_float(fmt, flushed)
+    }
+
+    /// Whether `.ftz` has to be done here.
+    fn flushes_itself(&self, fmt: FloatFmt, ftz: bool) -> bool {
+        ftz && fmt == FloatFmt::F32 && !self.flush_denormals
+    }
+
+    /// `x * y + z` (or without `z`), flushed by what it is before it becomes a subnormal: what rounds up to the least normal
+    /// number only because subnormals have fewer bits is flushed too. The scaled copy has no subnormals near that bound.
+    fn flushed_product(&mut self, x: cl::Value, y: cl::Value, z: Option<cl::Value>) -> cl::Value {
+        let fmt = FloatFmt::F32;
+        let up = self.float_like(fmt, x, 2f64.powi(32));
+        let scaled = self.b.ins().fmul(x, up);
+        let (plain, scaled) = match z {
+            Some(z) => {
+                let up = self.b.ins().fmul(z, up);
+                (self.b.ins().fma(x, y, z), self.b.ins().fma(scaled, y, up))
+            }
+            None => (self.b.ins().fmul(x, y), self.b.ins().fmul(scaled, y)),
+        };
+        let size = self.b.ins().fabs(scaled);
+        let least = self.float_like(fmt, x, 2f64.powi(32 - 126));
+        let small = self.b.ins().fcmp(FloatCC::LessThan, size, least);
+        self.flush_marked(small, plain)
+    }
+
+    /// `x / y`, flushed likewise. A quotient of 24-bit numbers is never so near below a power of two that rounding it to 24
+    /// bits makes it one.
+    fn flushed_quotient(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
+        let fmt = FloatFmt::F32;
+        let quotient = self.b.ins().fdiv(x, y);
+        let (over, under) = (self.b.ins().fabs(x), self.b.ins().fabs(y));
+        let least = self.float_like(fmt, x, f64::from(f32::MIN_POSITIVE));
+        let bound = self.b.ins().fmul(under, least);
+        let small = self.b.ins().fcmp(FloatCC::LessThan, over, bound);
+        self.flush_marked(small, quotient)
     }
 
     pub(super) fn float_binary(
@@ -165,7 +276,7 @@ impl Lower<'_, '_> {
         y: cl::Value,
     ) -> Option<cl::Value> {
         if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
-            return None;
+            return self.half_binary(op, fmt, mode, x, y);
         }
         let (x, y) = (self.as_float(fmt, x), self.as_float(fmt, y));
         match op {
@@ -177,6 +288,10 @@ impl Lower<'_, '_> {
             _ => {
                 let (x, y) = (self.flush(fmt, mode.ftz, x), self.flush(fmt, mode.ftz, y));
                 let z = match op {
+                    FloatBinaryOp::Mul if self.flushes_itself(fmt, mode.ftz) => return Some(self.flushed_product(x, y, None)),
+                    FloatBinaryOp::Div | FloatBinaryOp::DivFull if self.flushes_itself(fmt, mode.ftz) => {
+                        return Some(self.flushed_quotient(x, y));
+                    }
                     FloatBinaryOp::Add => self.b.ins().fadd(x, y),
                     FloatBinaryOp::Sub => self.b.ins().fsub(x, y),
                     FloatBinaryOp::Mul => self.b.ins().fmul(x, y),
@@ -195,10 +310,15 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn fma(&mut self, fmt: FloatFmt, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
+        if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
+            return self.half_fma(fmt, mode, args);
+        }
         let [x, y, z] = args.map(|arg| self.as_float(fmt, arg));
         let [x, y, z] = [x, y, z].map(|x| self.flush(fmt, mode.ftz, x));
-        let sum = self.b.ins().fma(x, y, z);
-        self.flush(fmt, mode.ftz, sum)
+        if self.flushes_itself(fmt, mode.ftz) {
+            return self.flushed_product(x, y, Some(z));
+        }
+        self.b.ins().fma(x, y, z)
     }
 
     /// PTX's minimum and maximum: a NaN loses, -0 is less than +0.
@@ -214,9 +334,7 @@ impl Lower<'_, '_> {
         let zero = if is_min { self.b.ins().bor(xi, yi) } else { self.b.ins().band(xi, yi) };
         let zero = self.as_float(fmt, zero);
         let picked = self.pick(equal, zero, picked);
-        let canonical = if fmt == FloatFmt::F64 { 0x7ff8_0000_0000_0000 } else { NAN_F32 };
-        let nan = self.bits_like(fmt, x, canonical);
-        let nan = self.as_float(fmt, nan);
+        let nan = self.canonical_nan(fmt, x);
         let nan_y = self.b.ins().fcmp(FloatCC::Unordered, y, y);
         if matches!(op, FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan) {
             let either = self.b.ins().fcmp(FloatCC::Unordered, x, y);
@@ -229,6 +347,9 @@ impl Lower<'_, '_> {
 
     /// The result is a predicate: `i8`, or a mask of the operands' lane width.
     pub(super) fn float_compare(&mut self, op: FloatCompareOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
+        if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
+            return self.half_compare(op, fmt, ftz, x, y);
+        }
         let (x, y) = (self.as_float(fmt, x), self.as_float(fmt, y));
         let (x, y) = (self.flush(fmt, ftz, x), self.flush(fmt, ftz, y));
         let cc = match op {

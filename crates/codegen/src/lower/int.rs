@@ -282,14 +282,14 @@ impl Lower<'_, '_> {
     }
 
     /// Sign-extends narrow lanes in place.
-    fn lanes_signed(&mut self, ty: Type, x: cl::Value) -> cl::Value {
+    pub(super) fn lanes_signed(&mut self, ty: Type, x: cl::Value) -> cl::Value {
         let shift = 32 - i64::from(ty.bits());
         let up = self.b.ins().ishl_imm_s(x, shift);
         self.b.ins().sshr_imm_s(up, shift)
     }
 
     /// Drops what an op left above a narrow type's width.
-    fn lanes_masked(&mut self, ty: Type, x: cl::Value) -> cl::Value {
+    pub(super) fn lanes_masked(&mut self, ty: Type, x: cl::Value) -> cl::Value {
         match ty {
             Type::B8 | Type::B16 => {
                 let mask = self.vconst(Type::B32, ty.mask());

@@ -114,8 +114,13 @@ impl Lower<'_, '_> {
 
     /// `x` where `cond` holds (a comparison of such values), else +0.
     pub(super) fn keep_if(&mut self, cond: cl::Value, x: cl::Value) -> cl::Value {
+        if self.is_vector(x) {
+            let (mask, bits) = (self.as_int(F32, cond), self.as_int(F32, x));
+            let kept = self.b.ins().band(mask, bits);
+            return self.as_float(F32, kept);
+        }
         let zero = self.float_like(F32, x, 0.0);
-        self.pick(cond, x, zero)
+        self.b.ins().select(cond, x, zero)
     }
 
     /// `y`, a NaN where `x` is one.
@@ -215,7 +220,7 @@ impl Lower<'_, '_> {
 
     /// Integers of 32 bits to the nearest float.
     fn int_to_float(&mut self, x: cl::Value) -> cl::Value {
-        let ty = if self.b.func.dfg.value_type(x).is_vector() { types::F32X4 } else { types::F32 };
+        let ty = if self.is_vector(x) { types::F32X4 } else { types::F32 };
         self.b.ins().fcvt_from_sint(ty, x)
     }
 

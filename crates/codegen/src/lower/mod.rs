@@ -4,7 +4,7 @@
 //! kernel's nodes in layout order. Each file holds one concern:
 //!
 //! * `values`: scalars, affine values and vectors; `invariants`: what is computed once per launch or gang
-//! * `pure`, `int`, `float`, `convert`: instructions without effects
+//! * `pure`, `int`, `float`, `math`, `halves`, `convert`: instructions without effects
 //! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
 //! * `control`: masks and edges; `waits`: suspending and resuming; `warp`: warp operations
 
@@ -13,6 +13,8 @@ mod invariants;
 mod pure;
 mod int;
 mod float;
+mod math;
+mod halves;
 mod convert;
 mod address;
 mod memory;

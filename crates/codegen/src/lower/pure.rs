@@ -181,14 +181,9 @@ impl Lower<'_, '_> {
             InstData::FloatBinary { op, fmt, mode, .. } => {
                 self.float_binary(op, fmt, mode, args[0], args[1]).unwrap_or_else(|| self.by_call(data, args))
             }
-            InstData::Fma { fmt, mode, .. } => match (fmt, mode.round) {
-                (FloatFmt::F32 | FloatFmt::F64, Round::Rn) => self.fma(fmt, mode, [args[0], args[1], args[2]]),
-                _ => self.by_call(data, args),
-            },
-            InstData::FloatCompare { op, fmt, ftz, .. } => match fmt {
-                FloatFmt::F32 | FloatFmt::F64 => self.float_compare(op, fmt, ftz, args[0], args[1]),
-                FloatFmt::F16 | FloatFmt::Bf16 => self.by_call(data, args),
-            },
+            InstData::Fma { fmt, mode, .. } if mode.round == Round::Rn => self.fma(fmt, mode, [args[0], args[1], args[2]]),
+            InstData::Fma { .. } => self.by_call(data, args),
+            InstData::FloatCompare { op, fmt, ftz, .. } => self.float_compare(op, fmt, ftz, args[0], args[1]),
             InstData::Convert { cvt, .. } => self.scalar_convert(&cvt, args[0]).unwrap_or_else(|| self.by_call(data, args)),
             InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } => {
                 let base = self.window_base(space);
@@ -257,17 +252,14 @@ impl Lower<'_, '_> {
             InstData::Select { ty, cond, args: [a, b] } => Some(self.vector_select(ty, cond, a, b, q)),
             InstData::FloatUnary { op, fmt, mode, arg } => {
                 let x = self.quad(arg, q);
-                self.each_part(fmt, x, |lower, x| lower.float_unary(op, fmt, mode, x))
+                x.into_iter().map(|x| self.float_unary(op, fmt, mode, x)).collect()
             }
             InstData::FloatBinary { op, fmt, mode, args: [a, b] } => {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
-                if !matches!(fmt, FloatFmt::F32 | FloatFmt::F64) {
-                    return None;
-                }
                 x.into_iter().zip(y).map(|(x, y)| self.float_binary(op, fmt, mode, x, y)).collect()
             }
             InstData::Fma { fmt, mode, args } => {
-                if !matches!(fmt, FloatFmt::F32 | FloatFmt::F64) || mode.round != Round::Rn {
+                if mode.round != Round::Rn {
                     return None;
                 }
                 let [x, y, z] = args.map(|arg| self.quad(arg, q));
@@ -276,13 +268,14 @@ impl Lower<'_, '_> {
             InstData::FloatCompare { op, fmt, ftz, args: [a, b] } => {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
                 match fmt {
-                    FloatFmt::F32 => Some(Quad::from_elem(self.float_compare(op, fmt, ftz, x[0], y[0]), 1)),
+                    FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
+                        Some(Quad::from_elem(self.float_compare(op, fmt, ftz, x[0], y[0]), 1))
+                    }
                     FloatFmt::F64 => {
                         let lo = self.float_compare(op, fmt, ftz, x[0], y[0]);
                         let hi = self.float_compare(op, fmt, ftz, x[1], y[1]);
                         Some(Quad::from_elem(self.narrow(lo, hi), 1))
                     }
-                    FloatFmt::F16 | FloatFmt::Bf16 => None,
                 }
             }
             InstData::Convert { cvt, arg } => {
@@ -297,18 +290,6 @@ impl Lower<'_, '_> {
                 Some(x.into_iter().map(|x| if add { self.b.ins().iadd(x, base) } else { self.b.ins().isub(x, base) }).collect())
             }
             _ => None,
-        }
-    }
-
-    fn each_part(
-        &mut self,
-        fmt: FloatFmt,
-        x: Quad,
-        mut f: impl FnMut(&mut Self, cl::Value) -> Option<cl::Value>,
-    ) -> Option<Quad> {
-        match fmt {
-            FloatFmt::F32 | FloatFmt::F64 => x.into_iter().map(|x| f(self, x)).collect(),
-            FloatFmt::F16 | FloatFmt::Bf16 => None,
         }
     }
 

@@ -1,0 +1,400 @@
+//! f16 and bf16: conversions from and to f32 by bit operations, arithmetic in f32 rounded once more.
+//!
+//! A half is a scalar `i16` or stands zero-extended in the lanes of an `i32x4`. Sums, products, quotients and roots rounded to
+//! f32 and then to the half are those rounded once, since f32 has more than twice the bits of either format and two more; a
+//! fused multiply-add needs its inexact sum rounded to odd first. Results that are NaN are canonical.
+//!
+//! Kernels with arithmetic in these formats never run with subnormals flushed by the hardware; conversions may.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, Round};
+
+use super::Lower;
+use super::pure::Quad;
+
+const F32: FloatFmt = FloatFmt::F32;
+const SIGN: u64 = 0x8000;
+const MAGNITUDE: u64 = 0x7fff;
+/// The canonical NaN of both formats.
+const NAN: u64 = 0x7fff;
+const F32_INFINITY: u64 = 0x7f80_0000;
+const F32_MAGNITUDE: u64 = 0x7fff_ffff;
+
+/// The bits of infinity, also the mask of the exponent.
+fn infinity(fmt: FloatFmt) -> u64 {
+    if fmt == FloatFmt::F16 { 0x7c00 } else { 0x7f80 }
+}
+
+fn one(fmt: FloatFmt) -> u64 {
+    if fmt == FloatFmt::F16 { 0x3c00 } else { 0x3f80 }
+}
+
+impl Lower<'_, '_> {
+    /// A half's bits in 32-bit lanes or a scalar `i32`.
+    fn half_bits(&mut self, x: cl::Value) -> cl::Value {
+        if self.is_vector(x) {
+            return self.cast_vector(x, types::I32X4);
+        }
+        let x = self.cast_scalar(x, types::I16);
+        self.b.ins().uextend(types::I32, x)
+    }
+
+    /// Back from 32 bits, the upper ones zero.
+    fn half_value(&mut self, bits: cl::Value) -> cl::Value {
+        if self.is_vector(bits) { bits } else { self.b.ins().ireduce(types::I16, bits) }
+    }
+
+    /// An integer constant of 32 bits, scalar or vector as `like`.
+    fn word(&mut self, like: cl::Value, bits: u64) -> cl::Value {
+        self.bits_like(F32, like, bits)
+    }
+
+    fn masked(&mut self, x: cl::Value, mask: u64) -> cl::Value {
+        let mask = self.word(x, mask);
+        self.b.ins().band(x, mask)
+    }
+
+    fn above(&mut self, x: cl::Value, limit: u64) -> cl::Value {
+        let limit = self.word(x, limit);
+        self.b.ins().icmp(IntCC::SignedGreaterThan, x, limit)
+    }
+
+    /// Subnormals to zeros of their sign, on bits.
+    fn flush_half(&mut self, fmt: FloatFmt, ftz: bool, bits: cl::Value) -> cl::Value {
+        if !ftz {
+            return bits;
+        }
+        let exponent = self.masked(bits, infinity(fmt));
+        let normal = self.above(exponent, 0);
+        let sign = self.masked(bits, SIGN);
+        self.pick(normal, bits, sign)
+    }
+
+    /// The f32 of the same value; of a NaN some NaN.
+    pub(super) fn half_to_f32(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
+        let bits = self.half_bits(x);
+        let bits = self.flush_half(fmt, ftz, bits);
+        if fmt == FloatFmt::Bf16 {
+            let up = self.b.ins().ishl_imm_s(bits, 16);
+            return self.as_float(F32, up);
+        }
+        let magnitude = self.masked(bits, MAGNITUDE);
+        let sign = self.b.ins().bxor(bits, magnitude);
+        let sign = self.b.ins().ishl_imm_s(sign, 16);
+        let up = self.b.ins().ishl_imm_s(magnitude, 13);
+        let scaled = if self.flush_denormals { self.rebias_normal(magnitude, up) } else { self.rebias(up) };
+        let special = self.above(magnitude, 0x7bff);
+        let exponent = self.word(bits, F32_INFINITY);
+        let exponent = self.keep_bits(special, exponent);
+        let wide = self.b.ins().bor(scaled, exponent);
+        let wide = self.b.ins().bor(wide, sign);
+        self.as_float(F32, wide)
+    }
+
+    /// From the half's bias to that of f32: a product that makes subnormals normal.
+    fn rebias(&mut self, up: cl::Value) -> cl::Value {
+        let up = self.as_float(F32, up);
+        let factor = self.float_like(F32, up, 2f64.powi(112));
+        let scaled = self.b.ins().fmul(up, factor);
+        self.as_int(F32, scaled)
+    }
+
+    /// The same without reading a subnormal: the hardware would take it for zero.
+    fn rebias_normal(&mut self, magnitude: cl::Value, up: cl::Value) -> cl::Value {
+        let bias = self.word(up, 112 << 23);
+        let normal = self.b.ins().iadd(up, bias);
+        let least = self.word(up, 113 << 23);
+        let padded = self.b.ins().iadd(up, least);
+        let (padded, pad) = (self.as_float(F32, padded), self.as_float(F32, least));
+        let small = self.b.ins().fsub(padded, pad);
+        let small = self.as_int(F32, small);
+        let is_normal = self.above(magnitude, 0x3ff);
+        self.pick(is_normal, normal, small)
+    }
+
+    /// `x` where `cond` holds, else zero, on integers.
+    fn keep_bits(&mut self, cond: cl::Value, x: cl::Value) -> cl::Value {
+        if self.is_vector(x) {
+            return self.b.ins().band(cond, x);
+        }
+        let zero = self.word(x, 0);
+        self.b.ins().select(cond, x, zero)
+    }
+
+    /// Rounds an f32 to the nearest half; under `ftz` to zero if that is subnormal.
+    pub(super) fn f32_to_half(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
+        let bits = self.as_int(F32, x);
+        let magnitude = self.masked(bits, F32_MAGNITUDE);
+        let rounded = if fmt == FloatFmt::F16 { self.round_f16(ftz, bits, magnitude) } else { self.round_bf16(ftz, bits) };
+        let is_nan = self.above(magnitude, F32_INFINITY);
+        let nan = self.word(bits, NAN);
+        let half = self.pick(is_nan, nan, rounded);
+        self.half_value(half)
+    }
+
+    fn round_bf16(&mut self, ftz: bool, bits: cl::Value) -> cl::Value {
+        let high = self.b.ins().ushr_imm_s(bits, 16);
+        let odd = self.masked(high, 1);
+        let half = self.word(bits, 0x7fff);
+        let sum = self.b.ins().iadd(bits, half);
+        let sum = self.b.ins().iadd(sum, odd);
+        let rounded = self.b.ins().ushr_imm_s(sum, 16);
+        self.flush_half(FloatFmt::Bf16, ftz, rounded)
+    }
+
+    fn round_f16(&mut self, ftz: bool, bits: cl::Value, magnitude: cl::Value) -> cl::Value {
+        let sign = self.b.ins().bxor(bits, magnitude);
+        let sign = self.b.ins().ushr_imm_s(sign, 16);
+        // 65536 and more round to infinity, as 65536 does.
+        let most = self.word(bits, 143 << 23);
+        let clamped = self.b.ins().smin(magnitude, most);
+        let odd = self.b.ins().ushr_imm_s(clamped, 13);
+        let odd = self.masked(odd, 1);
+        let bias = self.word(bits, u64::from(0xfffu32.wrapping_sub(112 << 23)));
+        let sum = self.b.ins().iadd(clamped, bias);
+        let sum = self.b.ins().iadd(sum, odd);
+        let normal = self.b.ins().ushr_imm_s(sum, 13);
+        let magnitude = if ftz {
+            // From here on rounding to eleven bits gives the least normal number.
+            let keep = self.above(magnitude, 0x387f_efff);
+            self.keep_bits(keep, normal)
+        } else {
+            // The last bit of 0.5 is worth that of subnormals.
+            let half = self.word(bits, u64::from(0.5f32.to_bits()));
+            let (x, pad) = (self.as_float(F32, magnitude), self.as_float(F32, half));
+            let padded = self.b.ins().fadd(x, pad);
+            let padded = self.as_int(F32, padded);
+            let small = self.b.ins().isub(padded, half);
+            let is_normal = self.above(magnitude, 0x387f_ffff);
+            self.pick(is_normal, normal, small)
+        };
+        self.b.ins().bor(magnitude, sign)
+    }
+
+    /// Whether a half's bits are a NaN.
+    fn half_is_nan(&mut self, fmt: FloatFmt, bits: cl::Value) -> cl::Value {
+        let magnitude = self.masked(bits, MAGNITUDE);
+        self.above(magnitude, infinity(fmt))
+    }
+
+    pub(super) fn half_unary(&mut self, op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, x: cl::Value) -> Option<cl::Value> {
+        match op {
+            FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy | FloatUnaryOp::Sat | FloatUnaryOp::Relu => {
+                let bits = self.half_bits(x);
+                let bits = self.flush_half(fmt, mode.ftz, bits);
+                let result = self.half_sign_op(op, fmt, bits);
+                Some(self.half_value(result))
+            }
+            FloatUnaryOp::RoundInt
+            | FloatUnaryOp::Sqrt
+            | FloatUnaryOp::RcpApprox
+            | FloatUnaryOp::SqrtApprox
+            | FloatUnaryOp::RsqrtApprox
+            | FloatUnaryOp::SinApprox
+            | FloatUnaryOp::CosApprox
+            | FloatUnaryOp::Lg2Approx
+            | FloatUnaryOp::Ex2Approx
+            | FloatUnaryOp::TanhApprox => {
+                let wide = self.half_to_f32(fmt, mode.ftz, x);
+                // What is subnormal in f32 is zero in f16.
+                let ftz = op == FloatUnaryOp::Ex2Approx && (mode.ftz || fmt == FloatFmt::F16);
+                let y = self.float_unary(op, F32, FloatMode { round: mode.round, ftz }, wide)?;
+                Some(self.f32_to_half(fmt, mode.ftz, y))
+            }
+        }
+    }
+
+    /// Unary ops on bits.
+    fn half_sign_op(&mut self, op: FloatUnaryOp, fmt: FloatFmt, bits: cl::Value) -> cl::Value {
+        match op {
+            FloatUnaryOp::Neg => {
+                let sign = self.word(bits, SIGN);
+                self.b.ins().bxor(bits, sign)
+            }
+            FloatUnaryOp::Abs => self.masked(bits, MAGNITUDE),
+            FloatUnaryOp::Sat => {
+                let most = self.word(bits, one(fmt));
+                let clamped = self.b.ins().smin(bits, most);
+                // Neither negative nor NaN.
+                let limit = self.word(bits, infinity(fmt));
+                let number = self.b.ins().icmp(IntCC::SignedLessThanOrEqual, bits, limit);
+                self.keep_bits(number, clamped)
+            }
+            FloatUnaryOp::Relu => {
+                let limit = self.word(bits, MAGNITUDE);
+                let positive = self.b.ins().icmp(IntCC::SignedLessThanOrEqual, bits, limit);
+                let kept = self.keep_bits(positive, bits);
+                let is_nan = self.half_is_nan(fmt, bits);
+                let nan = self.word(bits, NAN);
+                self.pick(is_nan, nan, kept)
+            }
+            _ => bits,
+        }
+    }
+
+    pub(super) fn half_binary(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> Option<cl::Value> {
+        match op {
+            FloatBinaryOp::Min | FloatBinaryOp::Max | FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan => {
+                Some(self.half_min_max(op, fmt, mode.ftz, x, y))
+            }
+            FloatBinaryOp::Add | FloatBinaryOp::Sub | FloatBinaryOp::Mul | FloatBinaryOp::Div if mode.round == Round::Rn => {
+                let (x, y) = (self.half_to_f32(fmt, mode.ftz, x), self.half_to_f32(fmt, mode.ftz, y));
+                let z = self.float_binary(op, F32, FloatMode::RN, x, y)?;
+                Some(self.f32_to_half(fmt, mode.ftz, z))
+            }
+            FloatBinaryOp::Add | FloatBinaryOp::Sub | FloatBinaryOp::Mul | FloatBinaryOp::Div => None,
+            FloatBinaryOp::DivApprox | FloatBinaryOp::DivFull => None,
+        }
+    }
+
+    /// Integers in the order of the values, -0 below +0; its own inverse on the low 16 bits.
+    fn half_order(&mut self, bits: cl::Value) -> cl::Value {
+        let up = self.b.ins().ishl_imm_s(bits, 16);
+        let signed = self.b.ins().sshr_imm_s(up, 16);
+        let negative = self.b.ins().sshr_imm_s(up, 31);
+        let flip = self.masked(negative, MAGNITUDE);
+        self.b.ins().bxor(signed, flip)
+    }
+
+    fn half_min_max(&mut self, op: FloatBinaryOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
+        let (x, y) = (self.half_bits(x), self.half_bits(y));
+        let (x, y) = (self.flush_half(fmt, ftz, x), self.flush_half(fmt, ftz, y));
+        let (a, b) = (self.half_order(x), self.half_order(y));
+        let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
+        let picked = if is_min { self.b.ins().smin(a, b) } else { self.b.ins().smax(a, b) };
+        let picked = self.half_order(picked);
+        let picked = self.masked(picked, 0xffff);
+        let (nan_x, nan_y) = (self.half_is_nan(fmt, x), self.half_is_nan(fmt, y));
+        let nan = self.word(x, NAN);
+        let result = if matches!(op, FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan) {
+            let either = self.b.ins().bor(nan_x, nan_y);
+            self.pick(either, nan, picked)
+        } else {
+            let picked = self.pick(nan_x, y, picked);
+            let picked = self.pick(nan_y, x, picked);
+            let both = self.b.ins().band(nan_x, nan_y);
+            self.pick(both, nan, picked)
+        };
+        self.half_value(result)
+    }
+
+    pub(super) fn half_compare(&mut self, op: FloatCompareOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
+        let (x, y) = (self.half_to_f32(fmt, ftz, x), self.half_to_f32(fmt, ftz, y));
+        self.float_compare(op, F32, false, x, y)
+    }
+
+    pub(super) fn half_fma(&mut self, fmt: FloatFmt, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
+        let [x, y, z] = args.map(|arg| self.half_to_f32(fmt, mode.ftz, arg));
+        let sum = if fmt == FloatFmt::F16 {
+            // Exact: 22 bits.
+            let product = self.b.ins().fmul(x, y);
+            self.odd_sum_f32(product, z)
+        } else {
+            self.bf16_fma(x, y, z)
+        };
+        self.f32_to_half(fmt, mode.ftz, sum)
+    }
+
+    /// `x + y` and its error, both exact together (Knuth's TwoSum).
+    fn two_sum(&mut self, x: cl::Value, y: cl::Value) -> (cl::Value, cl::Value) {
+        let sum = self.b.ins().fadd(x, y);
+        let y_part = self.b.ins().fsub(sum, x);
+        let x_part = self.b.ins().fsub(sum, y_part);
+        let x_error = self.b.ins().fsub(x, x_part);
+        let y_error = self.b.ins().fsub(y, y_part);
+        (sum, self.b.ins().fadd(x_error, y_error))
+    }
+
+    /// `x + y` rounded to odd: toward zero, the last bit set if that is inexact.
+    fn odd_sum_f32(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
+        let (sum, error) = self.two_sum(x, y);
+        let (bits, error_bits) = (self.as_int(F32, sum), self.as_int(F32, error));
+        // Of an infinite sum the error is NaN and does not count.
+        let size = self.b.ins().fabs(error);
+        let zero = self.float_like(F32, x, 0.0);
+        let inexact = self.b.ins().fcmp(FloatCC::GreaterThan, size, zero);
+        let differ = self.b.ins().bxor(bits, error_bits);
+        let back = self.b.ins().sshr_imm_s(differ, 31);
+        let toward_zero = self.b.ins().iadd(bits, back);
+        let last = self.word(bits, 1);
+        let odd = self.b.ins().bor(toward_zero, last);
+        let result = self.pick(inexact, odd, bits);
+        self.as_float(F32, result)
+    }
+
+    /// The sum of a product and a number, with enough bits and a sticky one for bf16. In f64, where the product neither
+    /// overflows nor loses bits.
+    fn bf16_fma(&mut self, x: cl::Value, y: cl::Value, z: cl::Value) -> cl::Value {
+        let [x, y, z] = [x, y, z].map(|arg| self.promote(arg));
+        let sums: Quad = (0..x.len())
+            .map(|i| {
+                let product = self.b.ins().fmul(x[i], y[i]);
+                self.odd_sum_f64(product, z[i])
+            })
+            .collect();
+        self.demote_odd(sums)
+    }
+
+    fn odd_sum_f64(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
+        let fmt = FloatFmt::F64;
+        let (sum, error) = self.two_sum(x, y);
+        let bits = self.as_int(fmt, sum);
+        // Far from under- and overflow: the operands were bf16.
+        let sides = self.b.ins().fmul(sum, error);
+        let zero = self.float_like(fmt, x, 0.0);
+        let below = self.b.ins().fcmp(FloatCC::LessThan, sides, zero);
+        let above = self.b.ins().fcmp(FloatCC::GreaterThan, sides, zero);
+        let (last, back) = (self.bits_like(fmt, x, 1), self.bits_like(fmt, x, u64::MAX));
+        let lower = self.b.ins().iadd(bits, back);
+        let toward_zero = self.pick(below, lower, bits);
+        let odd = self.b.ins().bor(toward_zero, last);
+        let inexact = self.b.ins().bor(below, above);
+        let result = self.pick(inexact, odd, bits);
+        self.as_float(fmt, result)
+    }
+
+    /// f32 to f64: one scalar, or the two vectors of a quad.
+    fn promote(&mut self, x: cl::Value) -> Quad {
+        let x = self.as_float(F32, x);
+        if !self.is_vector(x) {
+            return Quad::from_elem(self.b.ins().fpromote(types::F64, x), 1);
+        }
+        let low = self.b.ins().fvpromote_low(x);
+        let high = self.shuffle(x, x, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let high = self.cast_vector(high, types::F32X4);
+        [low, self.b.ins().fvpromote_low(high)].into_iter().collect()
+    }
+
+    /// f64 to f32 such that rounding that to a half is right: only the first 13 bits are kept, the last of them set if any
+    /// other was. Even the least half has them all in f32, so that nothing is rounded here.
+    pub(super) fn demote_odd(&mut self, x: Quad) -> cl::Value {
+        const DROPPED: u64 = (1 << 40) - 1;
+        let fmt = FloatFmt::F64;
+        let kept: Quad = x
+            .into_iter()
+            .map(|x| {
+                let bits = self.as_int(fmt, x);
+                let mask = self.bits_like(fmt, x, DROPPED);
+                let rest = self.b.ins().band(bits, mask);
+                let carry = self.b.ins().iadd(rest, mask);
+                let sticky = self.b.ins().bor(carry, bits);
+                let kept = self.b.ins().band_not(sticky, mask);
+                self.as_float(fmt, kept)
+            })
+            .collect();
+        if kept.len() == 1 {
+            return self.b.ins().fdemote(types::F32, kept[0]);
+        }
+        let [low, high] = [kept[0], kept[1]].map(|x| self.b.ins().fvdemote(x));
+        let both = self.shuffle(low, high, [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]);
+        self.cast_vector(both, types::F32X4)
+    }
+}
