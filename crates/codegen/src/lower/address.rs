@@ -12,6 +12,11 @@ use crate::abi::{CtaContext, FaultKind};
 /// Offsets up to this stay within the unmapped margins of the arena and of the windows.
 const SMALL_OFFSET: u32 = 32 << 10;
 
+/// Whether an offset needs no test of its own.
+pub(super) fn small(offset: i32) -> bool {
+    offset.unsigned_abs() <= SMALL_OFFSET
+}
+
 /// Lanes that do not run are sent to this window offset: below the first shared variable, where nothing is; at the first byte of
 /// windows that are only read, which is mapped if the window holds anything.
 fn junk_offset(space: Space) -> i64 {
@@ -63,7 +68,7 @@ impl Lower<'_, '_> {
     /// Resolves an address and tests it where nothing else guards the access. `size` is that of the whole access of one lane.
     pub(super) fn place(&mut self, space: Space, addr: Value, offset: i32, size: u32, write: u32) -> Place {
         let key = (addr, space);
-        let cached = self.addresses.get(&key).filter(|_| offset.unsigned_abs() <= SMALL_OFFSET).cloned();
+        let cached = self.addresses.get(&key).filter(|_| small(offset)).cloned();
         let (address, offset) = match cached {
             Some(address) => (address, offset),
             None => {
@@ -88,7 +93,7 @@ impl Lower<'_, '_> {
     /// Large offsets are added to the address so that the test covers them.
     fn fold_offset(&mut self, addr: Value, offset: i32) -> (Val, i32) {
         let val = self.get(addr);
-        if offset.unsigned_abs() <= SMALL_OFFSET {
+        if small(offset) {
             return (val, offset);
         }
         let ty = self.func.ty(addr);
@@ -179,7 +184,7 @@ impl Lower<'_, '_> {
 
     /// Stops the CTA if a running lane's address lies outside the arena. The arena's first and last pages are never mapped,
     /// so that nearby lanes and small offsets cannot leave it.
-    fn check(&mut self, address: &Address) {
+    pub(super) fn check(&mut self, address: &Address) {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
         let distance = match address {

@@ -3,11 +3,12 @@
 //! Lanes side by side are accessed as vectors when all of them run; otherwise one call to a stub does the lanes that do. Lanes
 //! anywhere are accessed one by one, those that do not run at a place of our own.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{Inst, InstData, Type, Value};
+use ptxjit_ir::{Inst, InstData, Space, Type, Value};
 use smallvec::SmallVec;
 
-use super::address::{Address, Place};
+use super::address::{Address, Place, small};
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use super::{Lower, Stub};
 
@@ -20,12 +21,63 @@ impl Lower<'_, '_> {
     pub(super) fn load(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
         let InstData::Load { space, ty, n, addr, offset, .. } = node.data else { unreachable!("called for loads") };
-        let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
         let results = node.results.clone();
+        if let Some((parts, stride)) = self.linear(space, addr, offset) {
+            return self.load_linear(&results, ty, parts, stride, offset);
+        }
+        let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
         match place.address {
             Address::Scalar(at) => self.load_scalar(&results, ty, at, place.offset),
             Address::Strided(at, stride) => self.load_strided(&results, ty, at, stride, place.offset),
             Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(&results, ty, place),
+        }
+    }
+
+    /// The addresses of an access whose lanes lie at a constant distance unless an index wrapped, if all lanes run.
+    fn linear(&mut self, space: Space, addr: Value, offset: i32) -> Option<(Parts, i64)> {
+        let stride = self.plan.linear[addr]?;
+        let usable = self.lanes > 1 && !self.memcheck && !space.is_window() && small(offset);
+        if !usable || self.unless_full().is_some() {
+            return None;
+        }
+        Some((self.parts(addr), stride))
+    }
+
+    /// Whether the lanes do lie at their distance, and the first lane's address.
+    fn is_linear(&mut self, parts: &Parts, stride: i64) -> (cl::Value, cl::Value) {
+        let first = self.b.ins().extractlane(parts[0], 0);
+        let last = self.b.ins().extractlane(parts[parts.len() - 1], 1);
+        let distance = self.b.ins().isub(last, first);
+        let want = stride.wrapping_mul(self.lanes as i64 - 1);
+        (self.b.ins().icmp_imm_s(IntCC::Equal, distance, want), first)
+    }
+
+    fn load_linear(&mut self, results: &[Value], ty: Type, parts: Parts, stride: i64, offset: i32) {
+        let n = results.len();
+        let (is_linear, first) = self.is_linear(&parts, stride);
+        let loaded = self.either(
+            is_linear,
+            vec![vector_type(ty); n * self.n_parts(ty)],
+            |lower| {
+                lower.check(&Address::Strided(first, stride));
+                lower.load_whole(n, ty, first, stride, offset)
+            },
+            |lower| {
+                let address = Address::Lanes(parts);
+                lower.check(&address);
+                let lanes = lower.load_each_lane(n, ty, &Place { address, offset });
+                lanes.iter().flat_map(|lanes| lower.collect(ty, lanes)).collect()
+            },
+        );
+        self.def_parts(results, ty, &loaded);
+    }
+
+    /// Splits what was loaded, all parts of an element together, among the results.
+    fn def_parts(&mut self, results: &[Value], ty: Type, parts: &[cl::Value]) {
+        let per = self.n_parts(ty);
+        for (k, &result) in results.iter().enumerate() {
+            let parts = parts[k * per..(k + 1) * per].iter().copied().collect();
+            self.def(result, Val::Varying(parts));
         }
     }
 
@@ -54,18 +106,24 @@ impl Lower<'_, '_> {
 
     fn load_lanes(&mut self, results: &[Value], ty: Type, place: Place) {
         let address = self.redirect(place.address, place.offset);
-        let mut elems: Vec<SmallVec<[cl::Value; 32]>> = vec![SmallVec::new(); results.len()];
+        let elems = self.load_each_lane(results.len(), ty, &Place { address, offset: place.offset });
+        for (&result, lanes) in results.iter().zip(&elems) {
+            let parts = self.collect(ty, lanes);
+            self.def(result, Val::Varying(parts));
+        }
+    }
+
+    /// Element by element, the lanes' scalars.
+    fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<SmallVec<[cl::Value; 32]>> {
+        let mut elems: Vec<SmallVec<[cl::Value; 32]>> = vec![SmallVec::new(); n];
         for lane in 0..self.lanes {
-            let at = self.lane_address(&address, lane);
+            let at = self.lane_address(&place.address, lane);
             for (k, lanes) in elems.iter_mut().enumerate() {
                 let offset = place.offset + (k as u32 * ty.bytes()) as i32;
                 lanes.push(self.b.ins().load(int_type(ty), device(), at, offset));
             }
         }
-        for (&result, lanes) in results.iter().zip(&elems) {
-            let parts = self.collect(ty, lanes);
-            self.def(result, Val::Varying(parts));
-        }
+        elems
     }
 
     fn load_strided(&mut self, results: &[Value], ty: Type, at: cl::Value, stride: i64, offset: i32) {
@@ -82,11 +140,7 @@ impl Lower<'_, '_> {
                 )
             }
         };
-        let per = self.n_parts(ty);
-        for (k, &result) in results.iter().enumerate() {
-            let parts = parts[k * per..(k + 1) * per].iter().copied().collect();
-            self.def(result, Val::Varying(parts));
-        }
+        self.def_parts(results, ty, &parts);
     }
 
     /// Runs `fast` if `full`, else `cold`; both give vectors of the given types.
@@ -231,12 +285,35 @@ impl Lower<'_, '_> {
         let InstData::Store { space, ty, addr, offset, ref args, .. } = func.insts[inst].data else {
             unreachable!("called for stores")
         };
+        if let Some((parts, stride)) = self.linear(space, addr, offset) {
+            return self.store_linear(args, ty, parts, stride, offset);
+        }
         let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
         match place.address {
             Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
             Address::Strided(at, stride) => self.store_strided(args, ty, at, stride, place.offset),
             Address::Lanes(_) | Address::Lanes32(..) => self.store_lanes(args, ty, place),
         }
+    }
+
+    fn store_linear(&mut self, args: &[Value], ty: Type, parts: Parts, stride: i64, offset: i32) {
+        let values: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+        let (is_linear, first) = self.is_linear(&parts, stride);
+        self.either(
+            is_linear,
+            Vec::new(),
+            |lower| {
+                lower.check(&Address::Strided(first, stride));
+                lower.store_whole(&values, ty, first, stride, offset);
+                Vec::new()
+            },
+            |lower| {
+                let address = Address::Lanes(parts);
+                lower.check(&address);
+                lower.store_each_lane(&values, ty, &Place { address, offset });
+                Vec::new()
+            },
+        );
     }
 
     /// All lanes store to one place: the last one's value stays.
@@ -271,8 +348,12 @@ impl Lower<'_, '_> {
     fn store_lanes(&mut self, args: &[Value], ty: Type, place: Place) {
         let address = self.redirect(place.address, place.offset);
         let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+        self.store_each_lane(&parts, ty, &Place { address, offset: place.offset });
+    }
+
+    fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
         for lane in 0..self.lanes {
-            let at = self.lane_address(&address, lane);
+            let at = self.lane_address(&place.address, lane);
             for (k, parts) in parts.iter().enumerate() {
                 let x = self.extract(ty, parts, lane);
                 self.b.ins().store(device(), x, at, place.offset + (k as u32 * ty.bytes()) as i32);

@@ -13,6 +13,8 @@ use super::PlanFacts;
 pub(super) struct Flow {
     pub shapes: SecondaryMap<Value, Shape>,
     pub because: SecondaryMap<Value, Because>,
+    /// Parameters that lanes on different ways write.
+    pub merged: SecondaryMap<Value, bool>,
     pub divergent: SecondaryMap<Block, bool>,
     pub pending: Vec<Vec<usize>>,
     pub pending_in: Vec<Vec<usize>>,
@@ -42,6 +44,7 @@ pub(super) fn run(
             return Flow {
                 shapes: out,
                 because: shapes.because,
+                merged: shapes.merged,
                 divergent,
                 pending: sorted(pending.body),
                 pending_in: sorted(pending.arrive),

@@ -15,6 +15,7 @@
 
 pub mod order;
 mod latches;
+mod linear;
 mod lcssa;
 mod liveness;
 mod repair;
@@ -56,6 +57,8 @@ pub struct Plan {
     pub shapes: SecondaryMap<Value, Shape>,
     /// Why a value is varying.
     pub because: SecondaryMap<Value, Because>,
+    /// Varying values that are linear in the lane number unless an index wrapped once: the difference from lane to lane.
+    pub linear: SecondaryMap<Value, Option<i64>>,
     /// Blocks whose terminator parts the lanes.
     pub divergent: SecondaryMap<Block, bool>,
     /// For each node: other nodes where lanes may be pending while it runs, ascending.
@@ -87,8 +90,10 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     let preds = predecessors(func);
     let live = liveness::run(func, &preds);
     let flow = flow::run(func, &order, &wait_of, &yields, gang, facts);
+    let linear = linear::run(func, &order, &flow.shapes, &flow.merged);
     let mut plan = Plan {
         gang,
+        linear,
         escapes: escapes(func),
         order,
         shapes: flow.shapes,
