@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use crate::ast::OperandKind;
+use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
 use crate::parse::constexpr::{self, Value};
 use crate::source::Span;
@@ -38,7 +38,16 @@ const SM70: &[Gate] = &[since(6, 4, 70)];
 const SM75: &[Gate] = &[since(6, 5, 75)];
 const SM80: &[Gate] = &[since(7, 0, 80)];
 const SM90: &[Gate] = &[since(7, 8, 90)];
-const SM89: &[Gate] = &[since(8, 7, 89)];
+/// Targets that know the kind, whatever it does there.
+pub(super) const ANY_KIND: Gate = since(8, 6, 100)
+    .mods(&[Mod::KindMxf8f6f4])
+    .only(&["100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f"]);
+const FP8_K16: &[Gate] = &[
+    since(8, 7, 89),
+    ANY_KIND,
+    since(8, 7, 120).mods(&[Mod::KindF8f6f4]).only(&["120a", "120f", "121a", "121f"]),
+];
+const SM89: &[Gate] = &[since(8, 7, 89), ANY_KIND];
 /// The family of consumer Blackwell GPUs.
 pub(super) const SM120F: &[Gate] = &[since(8, 7, 120).only(&["120a", "120f", "121a", "121f"])];
 
@@ -57,13 +66,13 @@ const fn mma(shapes: &'static [&'static [Mod]], types: &'static [&'static [T]], 
 }
 
 /// The first shape, on `sm_70`: the only one whose matrices may both be stored either way.
-const fn quad_pairs(types: &'static [&'static [T]], operands: &'static [Opd]) -> InstDesc {
+const fn quad_pairs(types: &'static [&'static [T]], operands: &'static [Opd], gates: &'static [Gate]) -> InstDesc {
     unsupported("mma", operands)
         .with(&[Mod::Sync, Mod::Aligned, Mod::M8n8k4])
         .optional(&[&[Mod::Row], &[Mod::Col]])
         .repeats(&[Mod::Row, Mod::Col, Mod::Sync, Mod::Aligned])
         .types(types)
-        .gates(SM70)
+        .gates(gates)
         .check(check_layouts)
 }
 
@@ -87,13 +96,16 @@ const BIT_OP_256: &[&[Mod]] = &[&[Mod::M16n8k256], &[Mod::Xor, Mod::And], &[Mod:
 const SMALL: &[Opd] = &[out(2, T::S32), frag(1, T::B32), frag(1, T::B32), frag(2, T::S32)];
 const MIDDLE: &[Opd] = &[out(4, T::S32), frag(2, T::B32), frag(1, T::B32), frag(4, T::S32)];
 const LARGE: &[Opd] = &[out(4, T::S32), frag(4, T::B32), frag(2, T::B32), frag(4, T::S32)];
+/// ptxas lets these kinds pass on plain 8-bit floats.
+const FP8_OPTIONS: &[&[Mod]] = &[&[Mod::KindF8f6f4, Mod::KindMxf8f6f4]];
+pub(super) const JUNK_KIND: &[&[Mod]] = &[&[Mod::KindMxf8f6f4]];
 /// ptxas lets these junk modifiers pass on 4-bit integers.
 const NIBBLE_OPTIONS: &[&[Mod]] = &[&[Mod::Satfinite], &[Mod::Xor, Mod::And], &[Mod::Popc]];
 
 pub const TABLE: &[InstDesc] = &[
-    quad_pairs(&[F16, F16, F16, F16], &[out(4, T::F16x2), frag(2, T::F16x2), frag(2, T::F16x2), frag(4, T::F16x2)]),
-    quad_pairs(&[F32, F16, F16, F16], &[out(8, T::F32), frag(2, T::F16x2), frag(2, T::F16x2), frag(4, T::F16x2)]),
-    quad_pairs(&[F32, F16, F16, F32], &[out(8, T::F32), frag(2, T::F16x2), frag(2, T::F16x2), frag(8, T::F32)]),
+    quad_pairs(&[F16, F16, F16, F16], &[out(4, T::F16x2), frag(2, T::F16x2), frag(2, T::F16x2), frag(4, T::F16x2)], SM70),
+    quad_pairs(&[F32, F16, F16, F16], &[out(8, T::F32), frag(2, T::F16x2), frag(2, T::F16x2), frag(4, T::F16x2)], SM70),
+    quad_pairs(&[F32, F16, F16, F32], &[out(8, T::F32), frag(2, T::F16x2), frag(2, T::F16x2), frag(8, T::F32)], SM70),
     mma(M16N8K8, &[F16, F16, F16, F16], &[out(2, T::F16x2), frag(2, T::F16x2), frag(1, T::F16x2), frag(2, T::F16x2)])
         .gates(SM75),
     mma(M16N8K8, &[F32, F16, F16, F32], &[out(4, T::F32), frag(2, T::F16x2), frag(1, T::F16x2), frag(4, T::F32)])
@@ -103,8 +115,7 @@ pub const TABLE: &[InstDesc] = &[
     mma(M16N8K16, &[F32, F16, F16, F32], &[out(4, T::F32), frag(4, T::F16x2), frag(2, T::F16x2), frag(4, T::F32)])
         .gates(SM80),
     // Not in the ISA's list, but ptxas has it.
-    mma(M8N8K4, &[F32, BF16, BF16, F32], &[out(8, T::F32), frag(2, T::Tf32), frag(2, T::Tf32), frag(8, T::F32)])
-        .gates(SM80),
+    quad_pairs(&[F32, BF16, BF16, F32], &[out(8, T::F32), frag(2, T::Tf32), frag(2, T::Tf32), frag(8, T::F32)], SM80),
     mma(M16N8K8, &[F32, BF16, BF16, F32], &[out(4, T::F32), frag(2, T::Tf32), frag(1, T::Tf32), frag(4, T::F32)])
         .gates(SM80),
     mma(M16N8K16, &[F32, BF16, BF16, F32], &[out(4, T::F32), frag(4, T::Tf32), frag(2, T::Tf32), frag(4, T::F32)])
@@ -135,12 +146,17 @@ pub const TABLE: &[InstDesc] = &[
     bits(BIT_OP_128, MIDDLE, &[since(7, 0, 80), since(7, 1, 80).mods(&[Mod::And])]),
     bits(BIT_OP_256, LARGE, &[since(7, 0, 80), since(7, 1, 80).mods(&[Mod::And])]),
     mma(M16N8K16, &[F16, FP8, FP8, F16], &[out(2, T::F16x2), frag(2, T::B32), frag(1, T::B32), frag(2, T::F16x2)])
-        .gates(SM89),
-    mma(M16N8K16, &[F32, FP8, FP8, F32], &[out(4, T::F32), frag(2, T::B32), frag(1, T::B32), frag(4, T::F32)]).gates(SM89),
+        .optional(FP8_OPTIONS)
+        .gates(FP8_K16),
+    mma(M16N8K16, &[F32, FP8, FP8, F32], &[out(4, T::F32), frag(2, T::B32), frag(1, T::B32), frag(4, T::F32)])
+        .optional(FP8_OPTIONS)
+        .gates(FP8_K16),
     mma(M16N8K32, &[F16, FP8, FP8, F16], &[out(2, T::F16x2), frag(4, T::B32), frag(2, T::B32), frag(2, T::F16x2)])
+        .optional(JUNK_KIND)
         .gates(SM89),
     mma(M16N8K32, &[F32, FP8, FP8, F32], &[out(4, T::F32), frag(4, T::B32), frag(2, T::B32), frag(4, T::F32)])
-        .gates(&[since(8, 4, 89)]),
+        .optional(JUNK_KIND)
+        .gates(&[since(8, 4, 89), ANY_KIND]),
     mma(
         &[&[Mod::M16n8k32], &[Mod::KindF8f6f4]],
         &[F16, F8F6F4, F8F6F4, F16],
@@ -181,6 +197,12 @@ fn layouts(t: &Translator<'_>, inst: &Inst<'_>) -> SmallVec<[(Mod, Span); 2]> {
     inst.ast.modifiers.iter().filter_map(|m| Some((layout(m.text(t.source))?, m.span))).collect()
 }
 
+/// A `0f` constant.
+fn is_single(elem: &Operand) -> bool {
+    let OperandKind::Constant(expr) = &elem.kind else { return false };
+    matches!(constexpr::evaluate(expr), Ok(Value::F32Bits(_)))
+}
+
 /// What an element of a list is.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Element {
@@ -195,8 +217,12 @@ pub(super) fn check_lists<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result
     for (n, operand) in inst.ast.operands.iter().enumerate() {
         let OperandKind::Vector(elems) = &operand.kind else { continue };
         let is_constant = elems.iter().all(|elem| matches!(elem.kind, OperandKind::Constant(_)));
-        let is_bits = !matches!(inst.opd_type(n), T::S32 | T::F32 | T::B64 | T::U16);
-        if is_constant && is_bits {
+        let is_typed = match inst.opd_type(n) {
+            T::S32 | T::B64 | T::U16 => true,
+            T::F32 => elems.iter().all(is_single),
+            _ => false,
+        };
+        if is_constant && !is_typed {
             return Err(inst.operand_error(n, "a list of nothing but constants has no type that fits here"));
         }
         let mut first = None;
@@ -226,5 +252,14 @@ fn register_kind(ty: T) -> Element {
         Class::Signed | Class::Unsigned => Element::Int,
         Class::Float if matches!(ty, T::F32 | T::F64) => Element::Float,
         Class::Float | Class::Format | Class::Opaque | Class::Pred => Element::Other(ty),
+    }
+}
+
+/// Every register of the result is needed: none can be `_`.
+pub(super) fn check_no_sink(inst: &Inst<'_>) -> Result<(), Diagnostic> {
+    let Some(OperandKind::Vector(elems)) = inst.operand(0).map(|operand| &operand.kind) else { return Ok(()) };
+    match elems.iter().find(|elem| matches!(elem.kind, OperandKind::Sink)) {
+        Some(sink) => Err(Diagnostic::error(format!("`_` cannot stand in the result of `{}`", inst.name)).label(sink.span, "")),
+        None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::desc::{A, Gate, InstDesc, Opd, imm, since, unsupported};
 use super::mma::{
-    BF16, BYTES, F8F6F4, F16, F32, FP8, NIBBLES, ROW_COL, S32, SM120F, TF32, TWICE,
+    ANY_KIND, BF16, BYTES, F8F6F4, F16, F32, FP8, JUNK_KIND, NIBBLES, ROW_COL, S32, SM120F, TF32, TWICE,
     check_fragments, frag, out,
 };
 use super::modifiers::Mod;
@@ -11,7 +11,7 @@ use super::types::PtxType as T;
 
 const SPARSE: &[Mod] = &[Mod::Sp, Mod::SpOrderedMetadata];
 const GATES: &[Gate] = &[since(7, 1, 80), since(8, 5, 80).mods(&[Mod::SpOrderedMetadata])];
-const SM89: &[Gate] = &[since(8, 4, 89), since(8, 5, 89).mods(&[Mod::SpOrderedMetadata])];
+const SM89: &[Gate] = &[since(8, 4, 89), since(8, 5, 89).mods(&[Mod::SpOrderedMetadata]), ANY_KIND];
 /// The metadata, and which lanes hold it.
 pub(super) const META: Opd = A.is(T::B32).reg();
 const SATFINITE: &[&[Mod]] = &[&[Mod::Satfinite]];
@@ -38,6 +38,8 @@ const K128: &[&[Mod]] = &[SPARSE, &[Mod::M16n8k128]];
 /// `.kind::f8f6f4` has no form with unordered metadata.
 const KIND: &[&[Mod]] = &[&[Mod::SpOrderedMetadata], &[Mod::M16n8k64], &[Mod::KindF8f6f4]];
 
+const FP8_ORDERED: &[&[Mod]] = &[&[Mod::SpOrderedMetadata], &[Mod::M16n8k64]];
+
 /// Fragments of a shape with two registers of A and two of B, and with four of each.
 const F16_SMALL: &[Opd] = &[out(2, T::F16x2), frag(2, T::F16x2), frag(2, T::F16x2), frag(2, T::F16x2), META, imm(0, 3)];
 const F16_LARGE: &[Opd] = &[out(2, T::F16x2), frag(4, T::F16x2), frag(4, T::F16x2), frag(2, T::F16x2), META, imm(0, 3)];
@@ -63,7 +65,9 @@ pub const TABLE: &[InstDesc] = &[
     integer(K64, &[S32, BYTES, BYTES, S32], INT_LARGE),
     integer(K64, &[S32, NIBBLES, NIBBLES, S32], INT_SMALL),
     integer(K128, &[S32, NIBBLES, NIBBLES, S32], INT_LARGE),
-    sp(K64, &[F32, FP8, FP8, F32], FP8_LARGE).gates(SM89),
+    sp(K64, &[F32, FP8, FP8, F32], FP8_LARGE).optional(JUNK_KIND).gates(SM89),
+    // Not in the ISA, but ptxas has it.
+    sp(FP8_ORDERED, &[F16, FP8, FP8, F16], FP8_F16).optional(JUNK_KIND).gates(SM120F),
     sp(KIND, &[F32, F8F6F4, F8F6F4, F32], FP8_LARGE).gates(SM120F),
     sp(KIND, &[F16, F8F6F4, F8F6F4, F16], FP8_F16).gates(SM120F),
 ];

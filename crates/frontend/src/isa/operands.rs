@@ -7,10 +7,10 @@ use crate::diag::Diagnostic;
 use crate::parse::constexpr;
 use crate::translate::{AddrBase, Entity, Inst, Place, PlaceBase, Translator, const_bits, element_index};
 
-use super::desc::{Elems, Opd, OpdKind, Pair, Selector};
+use super::desc::{Elems, Opd, OpdKind, OpdType, Pair, Selector};
 use super::modifiers::Mod;
 use super::sregs;
-use super::types::{PtxType, Width};
+use super::types::{Class, PtxType, Width};
 
 /// Checks every operand of an instruction.
 pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -63,7 +63,7 @@ fn check_dst_elem<'m>(
     match operand.kind {
         OperandKind::Sink if can_sink => Ok(()),
         OperandKind::Sink => Err(error(operand, "`_` cannot stand here: the result must go to a register")),
-        OperandKind::Name(name) => check_reg(t, operand, name, None, ty, opd.width),
+        OperandKind::Name(name) => check_reg(t, operand, name, None, ty, opd),
         OperandKind::Member { base, selector } => check_member(t, operand, base, selector, opd, ty),
         OperandKind::Vector(_) => Err(error(operand, format!("a scalar register of type `.{}` is expected here", ty.name()))),
         OperandKind::NameOffset(_)
@@ -201,7 +201,7 @@ fn check_src_elem<'m>(
         }
         OperandKind::Constant(_) => Err(error(operand, format!("`{}` takes a register here, not a constant", inst.name))),
         OperandKind::Not(name) if opd.can_negate && ty == PtxType::Pred => {
-            check_reg(t, operand, *name, None, ty, opd.width)
+            check_reg(t, operand, *name, None, ty, opd)
         }
         OperandKind::Not(_) => Err(error(operand, "`!` can stand only before a predicate source")),
         OperandKind::NameOffset(_) | OperandKind::Element(_) if opd.can_address => {
@@ -232,7 +232,7 @@ fn check_src_name<'m>(
     ty: PtxType,
 ) -> Result<(), Diagnostic> {
     match t.lookup(name) {
-        Some(Entity::Reg(_)) => check_reg(t, operand, name, selector, ty, opd.width),
+        Some(Entity::Reg(_)) => check_reg(t, operand, name, selector, ty, opd),
         Some(Entity::Place(_) | Entity::Func(_)) if opd.can_address && selector.is_none() => {
             check_addressable(t, operand)?;
             check_address_type(operand, ty)
@@ -288,7 +288,7 @@ fn check_reg<'m>(
     name: Ident,
     selector: Option<Ident>,
     ty: PtxType,
-    width: Width,
+    opd: &Opd,
 ) -> Result<(), Diagnostic> {
     let text = name.text(t.source);
     let id = match t.lookup(name) {
@@ -307,11 +307,13 @@ fn check_reg<'m>(
             return Err(Diagnostic::error(format!("`{text}` has no element `.{selector_text}`")).label(selector.span, ""));
         }
     }
-    if ty.fits(reg_ty, width) {
+    // As an operand of the instruction's own type a pair of halves counts as a word, elsewhere it does not.
+    let is_pair = reg_ty == PtxType::F16x2 && matches!(opd.ty, OpdType::Is(_)) && matches!(ty.class(), Class::Signed | Class::Unsigned);
+    if ty.fits(reg_ty, opd.width) && !is_pair {
         return Ok(());
     }
     let decl = t.reg(id).decl;
-    let expects = match width {
+    let expects = match opd.width {
         Width::Exact => format!("`.{}`", ty.name()),
         Width::OrWider => format!("`.{}` (or wider)", ty.name()),
     };
@@ -330,11 +332,11 @@ fn check_member<'m>(
     ty: PtxType,
 ) -> Result<(), Diagnostic> {
     if opd.selector == Selector::Element {
-        return check_reg(t, operand, base, Some(selector), ty, opd.width);
+        return check_reg(t, operand, base, Some(selector), ty, opd);
     }
     let text = selector.text(t.source);
     if opd.selector.accepts(text) {
-        return check_reg(t, operand, base, None, ty, opd.width);
+        return check_reg(t, operand, base, None, ty, opd);
     }
     let example = match opd.selector {
         Selector::Element | Selector::Part => "`.b0` to `.b3`, `.h0` or `.h1`",

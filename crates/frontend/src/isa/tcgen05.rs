@@ -6,7 +6,7 @@ use crate::diag::Diagnostic;
 use crate::translate::{AddrBase, Entity, Inst, Translator};
 
 use super::desc::{A, ADDR, D, Elems, Gate, InstDesc, Opd, OpdKind, imm, since, unsupported};
-use super::mma::check_lists;
+use super::mma::{check_lists, check_no_sink};
 use super::modifiers::Mod;
 use super::operands::check_memory_in;
 use super::types::PtxType as T;
@@ -60,7 +60,7 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::SharedCta]])
         .types(WORD)
         .check(check_alloc),
-    tcgen05(&[Mod::Dealloc, Mod::Sync, Mod::Aligned], &[A, COLUMNS]).choose(GROUP).types(WORD).check(check_alloc),
+    tcgen05(&[Mod::Dealloc, Mod::Sync, Mod::Aligned], &[COLUMNS, COLUMNS]).choose(GROUP).types(WORD).check(check_alloc),
     tcgen05(&[Mod::RelinquishAllocPermit, Mod::Sync, Mod::Aligned], &[]).choose(GROUP).check(check_group),
     tcgen05(LOAD, &[LOADED, ADDR]).choose(SHAPE).optional(PACK).types(WORD).check(check_fragment),
     tcgen05(LOAD, &[LOADED, ADDR, SPLIT]).choose(HALVES).optional(PACK).types(WORD).check(check_fragment),
@@ -74,12 +74,12 @@ pub const TABLE: &[InstDesc] = &[
     tcgen05(&[Mod::WaitSt, Mod::Sync, Mod::Aligned], &[]),
     tcgen05(&[Mod::FenceBeforeThreadSync], &[]),
     tcgen05(&[Mod::FenceAfterThreadSync], &[]),
-    tcgen05(&[Mod::Cp], &[ADDR, A.is(T::B64)])
+    tcgen05(&[Mod::Cp], &[ADDR, A.is(T::U64)])
         .choose(&[CTA_GROUP, COPY_SHAPE])
         .optional(&[MULTICAST, &[Mod::B8x16], SOURCE_FORMAT])
         .check(check_copy),
     tcgen05(&[Mod::Shift, Mod::Down], &[ADDR]).choose(GROUP).gates(SHIFT).check(check_shift),
-    tcgen05(&[Mod::Commit, Mod::MbarrierArriveOne], &[ADDR, A.is(T::B16).when(Mod::MulticastCluster)])
+    tcgen05(&[Mod::Commit, Mod::MbarrierArriveOne], &[ADDR, A.is(T::U16).when(Mod::MulticastCluster)])
         .choose(GROUP)
         .optional(&[&[Mod::SharedCluster], &[Mod::MulticastCluster]])
         .types(&[&[T::B64]])
@@ -155,6 +155,9 @@ fn check_fragment<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
         if opd.elems == Elems::Any && found != Some(expected) {
             return Err(inst.operand_error(n, format!("`{}` takes a list of {expected} registers here", inst.name)));
         }
+    }
+    if inst.has(Mod::Ld) {
+        check_no_sink(inst)?;
     }
     check_lists(t, inst)
 }

@@ -9,7 +9,7 @@ use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
 use super::desc::{A, ANY, D, Elems, Gate, InstDesc, Opd, imm, since, unsupported};
-use super::mma::{BYTES, FP8, check_lists, frag};
+use super::mma::{BYTES, FP8, check_lists, check_no_sink, frag};
 use super::modifiers::Mod;
 use super::operands::check_src_operand;
 use super::types::PtxType as T;
@@ -25,7 +25,7 @@ const fn accumulator(ty: T) -> Opd {
     D.is(ty).vec(Elems::Any)
 }
 
-const DESC: Opd = A.is(T::B64);
+const DESC: Opd = A.is(T::U64);
 /// Whether the old value of D is added.
 const SCALE_D: Opd = A.is(T::Pred).negatable();
 const META: Opd = A.is(T::B32).reg();
@@ -80,7 +80,8 @@ const FP8_F32_SPARSE: &[Opd] = &[accumulator(T::F32), ANY, DESC, META, SELECTOR_
 const S32_SPARSE: &[Opd] = &[accumulator(T::S32), ANY, DESC, META, SELECTOR_1, SCALE_D];
 
 pub const TABLE: &[InstDesc] = &[
-    unsupported("wgmma", &[]).with(&[Mod::Fence, Mod::Sync, Mod::Aligned]).repeats(GROUP).gates(DENSE),
+    // ptxas does not insist on `.aligned` here, though the ISA does.
+    unsupported("wgmma", &[]).with(&[Mod::Fence, Mod::Sync]).optional(&[&[Mod::Aligned]]).repeats(GROUP).gates(DENSE),
     unsupported("wgmma", &[]).with(&[Mod::CommitGroup, Mod::Sync, Mod::Aligned]).repeats(GROUP).gates(DENSE),
     unsupported("wgmma", &[imm(0, i64::MAX)]).with(&[Mod::WaitGroup, Mod::Sync, Mod::Aligned]).repeats(GROUP).gates(DENSE),
     dense(F16, F16_OPDS),
@@ -149,6 +150,7 @@ fn check_product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
     if !inst.operand(0).is_some_and(|operand| is_counted(&operand.kind)) {
         return Err(inst.operand_error(0, format!("D of this shape is a list of {expected} registers in braces")));
     }
+    check_no_sink(inst)?;
     check_a(t, inst)?;
     check_scales(t, inst)?;
     check_lists(t, inst)
@@ -170,7 +172,7 @@ fn check_a<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic
         (true, T::F16) => check_src_operand(t, inst, operand, &FLOATS, T::F16x2),
         (true, T::Bf16 | T::Tf32) => check_src_operand(t, inst, operand, &WORDS, T::Tf32),
         (true, _) => check_src_operand(t, inst, operand, &LIST, T::B32),
-        (false, _) => check_src_operand(t, inst, operand, &DESC, T::B64),
+        (false, _) => check_src_operand(t, inst, operand, &DESC, T::U64),
     }
 }
 
