@@ -107,7 +107,8 @@ fn read_modifiers<'m>(t: &Translator<'m>, ast: &'m ast::Inst) -> Written<'m> {
         if let Some(ty) = PtxType::from_name(text) {
             written.types.push(ty);
         } else if let Some(m) = Mod::from_name(text) {
-            if !written.mods.insert(m) {
+            // Of these two, ptxas does not mind a second one.
+            if !written.mods.insert(m) && !matches!(m, Mod::Sync | Mod::Aligned) {
                 written.twice.get_or_insert(modifier);
             }
         } else if text.starts_with("const[") && !t.version().at_least(2, 2) {

@@ -29,7 +29,6 @@ const fn load(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> Inst
         .with(&[Mod::Sync, Mod::Aligned])
         .choose(form)
         .optional(SPACE)
-        .repeats(&[Mod::Sync, Mod::Aligned])
         .gates(NARROW)
         .check(check_matrix)
 }
@@ -43,7 +42,6 @@ const fn store(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> Ins
         .with(&[Mod::Sync, Mod::Aligned])
         .choose(form)
         .optional(SPACE)
-        .repeats(&[Mod::Sync, Mod::Aligned])
         .check(check_matrix)
 }
 
@@ -79,7 +77,6 @@ pub const TABLE: &[InstDesc] = &[
     unsupported("movmatrix", &[D.is(T::B32), A.is(T::B32).reg()])
         .with(&[Mod::Sync, Mod::Aligned, Mod::M8n8, Mod::Trans])
         .types(&[&[T::B16]])
-        .repeats(&[Mod::Sync, Mod::Aligned])
         .gates(&[since(7, 8, 75)]),
 ];
 

@@ -9,17 +9,15 @@ use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
 use crate::parse::constexpr::{self, Value};
 use crate::source::Span;
-use crate::translate::{Entity, Inst, Translator};
+use crate::translate::{Inst, Translator};
 
 use super::common::ROUND;
 use super::desc::{A, D, Elems, Gate, InstDesc, Opd, since, unsupported};
 use super::modifiers::Mod;
-use super::types::{Class, PtxType as T};
+use super::types::PtxType as T;
 
 /// Modifiers of every `mma` but the oldest.
 pub(super) const ROW_COL: &[Mod] = &[Mod::Sync, Mod::Aligned, Mod::Row, Mod::Col];
-/// Modifiers that ptxas takes twice.
-pub(super) const TWICE: &[Mod] = &[Mod::Sync, Mod::Aligned];
 pub(super) const F16: &[T] = &[T::F16];
 pub(super) const BF16: &[T] = &[T::Bf16];
 pub(super) const TF32: &[T] = &[T::Tf32];
@@ -62,7 +60,7 @@ pub(super) const fn frag(n: u8, ty: T) -> Opd {
 }
 
 const fn mma(shapes: &'static [&'static [Mod]], types: &'static [&'static [T]], operands: &'static [Opd]) -> InstDesc {
-    unsupported("mma", operands).with(ROW_COL).choose(shapes).types(types).repeats(TWICE).check(check_fragments)
+    unsupported("mma", operands).with(ROW_COL).choose(shapes).types(types).check(check_fragments)
 }
 
 /// The first shape, on `sm_70`: the only one whose matrices may both be stored either way.
@@ -70,7 +68,7 @@ const fn quad_pairs(types: &'static [&'static [T]], operands: &'static [Opd], ga
     unsupported("mma", operands)
         .with(&[Mod::Sync, Mod::Aligned, Mod::M8n8k4])
         .optional(&[&[Mod::Row], &[Mod::Col]])
-        .repeats(&[Mod::Row, Mod::Col, Mod::Sync, Mod::Aligned])
+        .repeats(&[Mod::Row, Mod::Col])
         .types(types)
         .gates(gates)
         .check(check_layouts)
@@ -203,17 +201,8 @@ fn is_single(elem: &Operand) -> bool {
     matches!(constexpr::evaluate(expr), Ok(Value::F32Bits(_)))
 }
 
-/// What an element of a list is.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Element {
-    Bits,
-    Int,
-    Float,
-    Other(T),
-}
-
-/// The elements of each list have one kind: integers (constants too) do not stand beside floats.
-pub(super) fn check_lists<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+/// A list of nothing but constants has a type only where the instruction gives it one.
+pub(super) fn check_lists<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     for (n, operand) in inst.ast.operands.iter().enumerate() {
         let OperandKind::Vector(elems) = &operand.kind else { continue };
         let is_constant = elems.iter().all(|elem| matches!(elem.kind, OperandKind::Constant(_)));
@@ -225,34 +214,8 @@ pub(super) fn check_lists<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result
         if is_constant && !is_typed {
             return Err(inst.operand_error(n, "a list of nothing but constants has no type that fits here"));
         }
-        let mut first = None;
-        for elem in elems {
-            let kind = match &elem.kind {
-                OperandKind::Name(name) => match t.lookup(*name) {
-                    Some(Entity::Reg(id)) => register_kind(t.reg(id).ty),
-                    Some(Entity::Place(_) | Entity::Func(_)) | None => continue,
-                },
-                OperandKind::Constant(expr) => match constexpr::evaluate(expr)? {
-                    Value::F64(_) | Value::F32Bits(_) => Element::Float,
-                    Value::S64(_) | Value::U64(_) => Element::Int,
-                },
-                _ => continue,
-            };
-            if kind != Element::Bits && *first.get_or_insert(kind) != kind {
-                return Err(Diagnostic::error("the elements of a matrix fragment must all have the same type").label(elem.span, ""));
-            }
-        }
     }
     Ok(())
-}
-
-fn register_kind(ty: T) -> Element {
-    match ty.class() {
-        Class::Bits => Element::Bits,
-        Class::Signed | Class::Unsigned => Element::Int,
-        Class::Float if matches!(ty, T::F32 | T::F64) => Element::Float,
-        Class::Float | Class::Format | Class::Opaque | Class::Pred => Element::Other(ty),
-    }
 }
 
 /// Every register of the result is needed: none can be `_`.

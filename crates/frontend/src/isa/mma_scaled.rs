@@ -7,7 +7,7 @@ use crate::parse::constexpr;
 use crate::translate::{Inst, Translator};
 
 use super::desc::{A, Elems, Gate, InstDesc, Opd, imm, since, unsupported};
-use super::mma::{F8F6F4, F32, ROW_COL, SM120F, TWICE, check_fragments, frag, out};
+use super::mma::{F8F6F4, F32, ROW_COL, SM120F, check_fragments, frag, out};
 use super::mma_sparse::META;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -21,7 +21,7 @@ const FP4: &[T] = &[T::E2m1];
 const UE8M0: &[T] = &[T::Ue8m0];
 const UE4M3: &[T] = &[T::Ue4m3];
 
-const SCALE: Opd = A.is(T::B32).reg();
+const SCALE: Opd = A.is(T::B32).vec(Elems::Of(1)).reg();
 /// Which byte of the scale register, and which of four lanes has it.
 const SELECTOR: Opd = A.is(T::U16).vec(Elems::List(2));
 
@@ -42,7 +42,6 @@ const fn scaled(operands: &'static [Opd], form: &'static [&'static [Mod]], types
         .with(ROW_COL)
         .choose(form)
         .types(types)
-        .repeats(TWICE)
         .gates(SM120F)
         .check(check_scaled)
 }

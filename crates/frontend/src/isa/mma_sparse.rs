@@ -1,9 +1,9 @@
 //! `mma.sp`: A holds the nonzero elements only, and metadata says where they belong. PTX ISA, "Warp-Level Matrix Instructions:
 //! mma.sp". Checked, not executable yet.
 
-use super::desc::{A, Gate, InstDesc, Opd, imm, since, unsupported};
+use super::desc::{A, Elems, Gate, InstDesc, Opd, imm, since, unsupported};
 use super::mma::{
-    ANY_KIND, BF16, BYTES, F8F6F4, F16, F32, FP8, JUNK_KIND, NIBBLES, ROW_COL, S32, SM120F, TF32, TWICE,
+    ANY_KIND, BF16, BYTES, F8F6F4, F16, F32, FP8, JUNK_KIND, NIBBLES, ROW_COL, S32, SM120F, TF32,
     check_fragments, frag, out,
 };
 use super::modifiers::Mod;
@@ -13,7 +13,7 @@ const SPARSE: &[Mod] = &[Mod::Sp, Mod::SpOrderedMetadata];
 const GATES: &[Gate] = &[since(7, 1, 80), since(8, 5, 80).mods(&[Mod::SpOrderedMetadata])];
 const SM89: &[Gate] = &[since(8, 4, 89), since(8, 5, 89).mods(&[Mod::SpOrderedMetadata]), ANY_KIND];
 /// The metadata, and which lanes hold it.
-pub(super) const META: Opd = A.is(T::B32).reg();
+pub(super) const META: Opd = A.is(T::B32).vec(Elems::Of(1)).reg();
 const SATFINITE: &[&[Mod]] = &[&[Mod::Satfinite]];
 
 const fn sp(shapes: &'static [&'static [Mod]], types: &'static [&'static [T]], operands: &'static [Opd]) -> InstDesc {
@@ -21,7 +21,6 @@ const fn sp(shapes: &'static [&'static [Mod]], types: &'static [&'static [T]], o
         .with(ROW_COL)
         .choose(shapes)
         .types(types)
-        .repeats(TWICE)
         .gates(GATES)
         .check(check_fragments)
 }

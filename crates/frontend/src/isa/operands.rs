@@ -45,7 +45,7 @@ fn check_dst<'m>(
         }
         (_, Pair::Always) => Err(error(operand, format!("`{}` needs a destination `d|p`", inst.name))),
         (_, Pair::Never | Pair::Optional) => {
-            let ty = elem_type(operand, opd, ty)?;
+            let ty = elem_type(t, operand, opd, ty)?;
             for_elems(t, inst, operand, opd, |t, elem, in_list| {
                 check_dst_elem(t, elem, opd, ty, opd.can_sink || in_list && opd.elems != Elems::One)
             })
@@ -96,6 +96,9 @@ fn for_elems<'m>(
             _ => Some(1),
         },
     };
+    if let (OperandKind::Vector(_), Elems::One) = (&operand.kind, opd.elems) {
+        return Err(error(operand, format!("`{}` takes a scalar here, not a vector", inst.name)));
+    }
     let found = match &operand.kind {
         OperandKind::Vector(elems) => elems.len(),
         OperandKind::Name(name) => vector_register(t, *name).unwrap_or(1),
@@ -118,24 +121,56 @@ fn for_elems<'m>(
                 return Err(error(operand, "not every element can be `_`"));
             }
             elems.iter().try_for_each(|elem| check(t, elem, true))?;
-            check_same_width(t, elems)
+            check_same_kind(t, elems)
         }
         _ => check(t, operand, false),
     }
 }
 
-/// The registers of a brace list all have one width.
-fn check_same_width(t: &mut Translator<'_>, elems: &[ast::Operand]) -> Result<(), Diagnostic> {
-    let mut first = None;
+/// The registers of a brace list all have one width and one kind: floats do not stand beside integers (constants too), but bits
+/// go with both.
+fn check_same_kind(t: &mut Translator<'_>, elems: &[ast::Operand]) -> Result<(), Diagnostic> {
+    let (mut first_bits, mut first_class) = (None, None);
     for elem in elems {
-        let OperandKind::Name(name) = elem.kind else { continue };
-        let Some(Entity::Reg(id)) = t.lookup(name) else { continue };
-        let bits = t.reg(id).ty.bits();
-        if *first.get_or_insert(bits) != bits {
-            return Err(error(elem, "the registers of a vector must all have the same width"));
+        let class = match &elem.kind {
+            OperandKind::Name(name) => {
+                let Some(Entity::Reg(id)) = t.lookup(*name) else { continue };
+                let ty = t.reg(id).ty;
+                if *first_bits.get_or_insert(ty.bits()) != ty.bits() {
+                    return Err(error(elem, "the registers of a vector must all have the same width"));
+                }
+                ty.class()
+            }
+            OperandKind::Constant(expr) => match constexpr::evaluate(expr)? {
+                constexpr::Value::F64(_) | constexpr::Value::F32Bits(_) => Class::Float,
+                constexpr::Value::S64(_) | constexpr::Value::U64(_) => Class::Signed,
+            },
+            _ => continue,
+        };
+        let class = if class == Class::Unsigned { Class::Signed } else { class };
+        if class != Class::Bits && *first_class.get_or_insert(class) != class {
+            return Err(error(elem, "the elements of a vector must all have the same type"));
         }
     }
     Ok(())
+}
+
+/// The type that the elements of a brace list are compared with: one of bits makes a list of bits.
+fn list_type(t: &mut Translator<'_>, elems: &[ast::Operand], ty: PtxType) -> PtxType {
+    let is_bits = elems.iter().any(|elem| match elem.kind {
+        OperandKind::Name(name) => match t.lookup(name) {
+            Some(Entity::Reg(id)) => t.reg(id).ty.class() == Class::Bits && t.reg(id).ty.bits() == ty.bits(),
+            Some(Entity::Place(_) | Entity::Func(_)) | None => false,
+        },
+        _ => false,
+    });
+    match (is_bits, ty.bits()) {
+        (true, 8) => PtxType::B8,
+        (true, 16) => PtxType::B16,
+        (true, 32) => PtxType::B32,
+        (true, 64) => PtxType::B64,
+        (true | false, _) => ty,
+    }
 }
 
 /// How many elements `.v2`, `.v4` or `.v8` asks for.
@@ -175,7 +210,7 @@ fn check_src<'m>(
     opd: &Opd,
     ty: PtxType,
 ) -> Result<(), Diagnostic> {
-    let ty = elem_type(operand, opd, ty)?;
+    let ty = elem_type(t, operand, opd, ty)?;
     for_elems(t, inst, operand, opd, |t, elem, in_list| check_src_elem(t, inst, elem, opd, ty, in_list))
 }
 
@@ -204,9 +239,16 @@ fn check_src_elem<'m>(
             check_reg(t, operand, *name, None, ty, opd)
         }
         OperandKind::Not(_) => Err(error(operand, "`!` can stand only before a predicate source")),
+        OperandKind::NameOffset(sum) if opd.can_address && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) => {
+            check_reg(t, operand, sum.name, None, ty, opd)
+        }
         OperandKind::NameOffset(_) | OperandKind::Element(_) if opd.can_address => {
             check_addressable(t, operand)?;
             check_address_type(operand, ty)
+        }
+        // ptxas takes `%r1+4`; what it computes is written nowhere.
+        OperandKind::NameOffset(sum) if !in_list && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) => {
+            check_reg(t, operand, sum.name, None, ty, opd)
         }
         OperandKind::NameOffset(_) | OperandKind::Element(_) => {
             Err(error(operand, format!("`{}` does not take an address here", inst.name)))
@@ -349,17 +391,18 @@ fn check_member<'m>(
 }
 
 /// The type of the elements of an operand: that of the operand, or in a list of parts the fraction of it that each part is.
-fn elem_type(operand: &ast::Operand, opd: &Opd, ty: PtxType) -> Result<PtxType, Diagnostic> {
+fn elem_type(t: &mut Translator<'_>, operand: &ast::Operand, opd: &Opd, ty: PtxType) -> Result<PtxType, Diagnostic> {
     match &operand.kind {
         OperandKind::Vector(elems) if opd.elems == Elems::Parts => part_type(ty, elems.len())
             .ok_or_else(|| error(operand, format!("`.{}` does not consist of {} parts", ty.name(), elems.len()))),
+        OperandKind::Vector(elems) => Ok(list_type(t, elems, ty)),
         _ => Ok(ty),
     }
 }
 
 /// The type of one of `n` equal parts of a bit type.
 pub(crate) fn part_type(ty: PtxType, n: usize) -> Option<PtxType> {
-    if !matches!(n, 2 | 4 | 8) {
+    if !matches!(n, 1 | 2 | 4 | 8) {
         return None;
     }
     match ty.bits() / n as u32 {

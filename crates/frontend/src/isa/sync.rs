@@ -184,7 +184,8 @@ fn check_barrier<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
     let first = usize::from(inst.has(Mod::Red));
     let has_count = inst.n_operands() == first + 2 + first;
     if is_const(inst, first) {
-        let id = t.src_const(inst, first)?;
+        // Of constants only the low 32 bits count.
+        let id = t.src_const(inst, first)? & 0xffff_ffff;
         if !(0..16).contains(&id) {
             return Err(inst.operand_error(first, format!("barrier {id} does not exist: there are 0 to 15")));
         }

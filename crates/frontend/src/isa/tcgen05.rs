@@ -20,12 +20,11 @@ const SHIFT: &[Gate] = &[since(8, 6, 100).only(SPECIFIC)];
 const REDUCE: &[Gate] = &[since(8, 8, 101).only(&["101a", "101f", "103a", "103f", "110a", "110f"])];
 pub(super) const CTA_GROUP: &[Mod] = &[Mod::CtaGroup1, Mod::CtaGroup2];
 const GROUP: &[&[Mod]] = &[CTA_GROUP];
-const SYNC: &[Mod] = &[Mod::Sync, Mod::Aligned];
 const COLUMNS: Opd = A.is(T::U32);
 const WORD: &[&[T]] = &[&[T::B32]];
 
 const fn tcgen05(required: &'static [Mod], operands: &'static [Opd]) -> InstDesc {
-    unsupported("tcgen05", operands).with(required).repeats(SYNC).gates(GATES)
+    unsupported("tcgen05", operands).with(required).gates(GATES)
 }
 
 /// One register of a fragment or more: [`check_fragment`] counts.

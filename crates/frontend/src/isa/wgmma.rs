@@ -16,8 +16,6 @@ use super::types::PtxType as T;
 
 const DENSE: &[Gate] = &[since(8, 0, 90).only(&["90a"])];
 const SPARSE: &[Gate] = &[since(8, 2, 90).only(&["90a"])];
-const TWICE: &[Mod] = &[Mod::Sync, Mod::Aligned];
-const GROUP: &[Mod] = &[Mod::Sync, Mod::Aligned];
 const SATFINITE: &[&[Mod]] = &[&[Mod::Satfinite]];
 
 /// The accumulator; [`check_product`] counts it.
@@ -40,7 +38,6 @@ const fn dense(types: &'static [&'static [T]], operands: &'static [Opd]) -> Inst
         .with(&[Mod::MmaAsync, Mod::Sync, Mod::Aligned])
         .extra(is_shape)
         .types(types)
-        .repeats(TWICE)
         .gates(DENSE)
         .check(check_product)
 }
@@ -50,7 +47,6 @@ const fn sparse(types: &'static [&'static [T]], operands: &'static [Opd]) -> Ins
         .with(&[Mod::MmaAsync, Mod::Sp, Mod::Sync, Mod::Aligned])
         .extra(is_shape)
         .types(types)
-        .repeats(TWICE)
         .gates(SPARSE)
         .check(check_product)
 }
@@ -81,9 +77,9 @@ const S32_SPARSE: &[Opd] = &[accumulator(T::S32), ANY, DESC, META, SELECTOR_1, S
 
 pub const TABLE: &[InstDesc] = &[
     // ptxas does not insist on `.aligned` here, though the ISA does.
-    unsupported("wgmma", &[]).with(&[Mod::Fence, Mod::Sync]).optional(&[&[Mod::Aligned]]).repeats(GROUP).gates(DENSE),
-    unsupported("wgmma", &[]).with(&[Mod::CommitGroup, Mod::Sync, Mod::Aligned]).repeats(GROUP).gates(DENSE),
-    unsupported("wgmma", &[imm(0, i64::MAX)]).with(&[Mod::WaitGroup, Mod::Sync, Mod::Aligned]).repeats(GROUP).gates(DENSE),
+    unsupported("wgmma", &[]).with(&[Mod::Fence, Mod::Sync]).optional(&[&[Mod::Aligned]]).gates(DENSE),
+    unsupported("wgmma", &[]).with(&[Mod::CommitGroup, Mod::Sync, Mod::Aligned]).gates(DENSE),
+    unsupported("wgmma", &[imm(0, i64::MAX)]).with(&[Mod::WaitGroup, Mod::Sync, Mod::Aligned]).gates(DENSE),
     dense(F16, F16_OPDS),
     dense(F16_F32, F32_TRANS),
     dense(BF16, F32_TRANS),

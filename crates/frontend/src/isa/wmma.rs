@@ -41,7 +41,6 @@ const fn load(form: &'static [&'static [Mod]], types: &'static [&'static [T]], o
         .choose(form)
         .optional(MEMORY)
         .types(types)
-        .repeats(&[Mod::Sync, Mod::Aligned])
         .check(check_memory_form)
 }
 
@@ -51,7 +50,6 @@ const fn store(form: &'static [&'static [Mod]], types: &'static [&'static [T]], 
         .choose(form)
         .optional(MEMORY)
         .types(types)
-        .repeats(&[Mod::Sync, Mod::Aligned])
         .check(check_memory_form)
 }
 
@@ -62,7 +60,7 @@ const fn product(form: &'static [&'static [Mod]], types: &'static [&'static [T]]
         .choose(form)
         .optional(PLAIN)
         .types(types)
-        .repeats(&[Mod::Row, Mod::Col, Mod::Sync, Mod::Aligned])
+        .repeats(&[Mod::Row, Mod::Col])
         .check(check_product)
 }
 

@@ -109,6 +109,9 @@ impl<'m> Translator<'m> {
                 let values = self.read_name(*name, PtxType::Pred)?;
                 Ok(one(self.unary(ptxjit_ir::IntUnaryOp::Not, values[0])))
             }
+            OperandKind::NameOffset(sum) if matches!(self.lookup(sum.name), Some(Entity::Reg(_))) => {
+                Err(Diagnostic::unsupported("a register plus a constant as an operand").label(operand.span, ""))
+            }
             OperandKind::NameOffset(_) | OperandKind::Element(_) => {
                 let addr = self.address_value(operand)?;
                 Ok(one(self.fit_source(addr, ty)))
