@@ -20,9 +20,6 @@ use crate::lower::{self, Inputs, Outputs, Stub};
 /// Namespace of stubs among the names that a function imports.
 pub(crate) const STUB_NAMESPACE: u32 = 1;
 
-/// Functions with more CLIF instructions than this get their registers from the fast algorithm.
-const HUGE: usize = 60_000;
-
 /// Why a program could not be compiled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -110,8 +107,28 @@ pub fn choose_gang(program: &Program, block: [u32; 3]) -> u32 {
     if threads == 1 {
         return 1;
     }
+    let most = widest(program);
     // Gangs that stay within a row have one `%tid.y`, and lanes side by side.
-    [16, 8, 4].into_iter().find(|&gang| block[0].is_multiple_of(gang)).unwrap_or(8)
+    [16, 8, 4].into_iter().filter(|&gang| gang <= most).find(|&gang| block[0].is_multiple_of(gang)).unwrap_or(most.min(8))
+}
+
+/// Long kernels take long to compile in many parts and do not keep them in registers; 64-bit floats take twice the registers.
+fn widest(program: &Program) -> u32 {
+    let insts = || program.functions.values().flat_map(|func| func.blocks.values().flat_map(|block| block.insts.iter().map(|&inst| &func.insts[inst].data)));
+    let (mut wide, mut narrow) = (0usize, 0usize);
+    for data in insts() {
+        match *data {
+            InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => {
+                if fmt == ir::FloatFmt::F64 { wide += 1 } else { narrow += 1 }
+            }
+            _ => {}
+        }
+    }
+    match insts().count() {
+        0..1200 if wide <= narrow => 16,
+        0..4000 => 8,
+        _ => 4,
+    }
 }
 
 struct Built {

@@ -40,8 +40,8 @@ pub(crate) use waits::{Frame, resume_point};
 
 use crate::abi::{CtaContext, FaultKind, SymbolRef};
 
-/// Nodes with more instructions than this are emitted only once.
-const MOST_TWICE: usize = 2000;
+/// Nodes with more instructions, times quads, than this are emitted only once.
+const MOST_TWICE: usize = 1000;
 
 /// What lowering needs beside the function and its plan.
 pub(crate) struct Inputs<'a> {
@@ -309,7 +309,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             }
             _ => false,
         };
-        self.lanes > 1 && insts.len() < MOST_TWICE && insts.iter().any(asks)
+        self.lanes > 1 && insts.len() * self.quads < MOST_TWICE && insts.iter().any(asks)
     }
 
     /// One version for when all lanes run, one for when some do.
