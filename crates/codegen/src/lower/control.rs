@@ -60,7 +60,8 @@ impl Lower<'_, '_> {
         }
         let Some(class) = body[pos] else { return };
         let mut reach = |target: usize, whole: bool| {
-            let whole = whole && !self.plan.pending[pos].contains(&target);
+            // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
+            let whole = whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
             meet(&mut arrive[target], if whole { class } else { MaskClass::Own(target) }, target);
         };
         match self.plan.order.nodes[pos] {
