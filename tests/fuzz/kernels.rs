@@ -126,7 +126,7 @@ fn times(device: &Device, seed: u64) -> usize {
     let start = Instant::now();
     let mut found = usize::from(drive::check(device, &text, &case, &[]).is_some());
     eprintln!("{}\ninterpreter alone: {:?}", case.line(), start.elapsed());
-    for config in drive::configs(seed) {
+    for config in drive::configs(seed, &text) {
         let start = Instant::now();
         let finding = drive::check(device, &text, &case, &[config]);
         eprintln!("with {config}: {:?} {finding:?}", start.elapsed());
@@ -140,7 +140,7 @@ fn replay(device: &Device, files: &[PathBuf]) -> Result<usize> {
     for path in files {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let case = Case::parse(&text).with_context(|| path.display().to_string())?;
-        match drive::check(device, &text, &case, &drive::configs(0)) {
+        match drive::check(device, &text, &case, &drive::configs(0, "")) {
             None => eprintln!("{}: ok", path.display()),
             Some(finding) => {
                 found += 1;

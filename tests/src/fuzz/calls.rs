@@ -34,7 +34,7 @@ pub fn declarations(functions: &[Kind]) -> String {
 pub fn function(g: &mut Gen, idx: usize) -> Node {
     let kind = g.functions[idx];
     g.current = Some(idx);
-    let budget = 3 + g.rng.below(12);
+    let budget = 3 + g.rng.below(6);
     g.start(budget);
     let place = Place {
         mask: (kind != Kind::Pure).then(|| "%fm".to_owned()),
@@ -48,12 +48,6 @@ pub fn function(g: &mut Gen, idx: usize) -> Node {
         body.push(recursion(g, kind));
         body.extend(g.body(&place));
     }
-    let noinline = if g.rng.chance(50) {
-        "    .pragma \"noinline\";\n"
-    } else {
-        ""
-    };
-    let _ = noinline;
     let head = format!(
         "\n.func (.param .align 8 .b8 pr[16]) f{idx}{SIGNATURE}\n{{\n{}{HEAD}",
         g.registers()

@@ -59,16 +59,29 @@ impl std::fmt::Display for Config {
     }
 }
 
-/// All ways for the program of `seed`.
-pub fn configs(seed: u64) -> Vec<Config> {
+/// The ways to run the program of `seed` with this text. Large programs run at some of the widths: compiling takes most of the time.
+pub fn configs(seed: u64, ptx: &str) -> Vec<Config> {
+    const SMALL: usize = 18_000;
     let jit = |gang, threads, seed| Config {
         gang: Some(gang),
         threads,
         seed,
     };
-    let mut configs: Vec<Config> = [1, 4, 8, 16, 32].map(|gang| jit(gang, 1, None)).to_vec();
-    let gang = [1, 4, 8, 16, 32][(seed % 5) as usize];
-    configs.extend([jit(gang, 2, None), jit(gang, 1, Some(seed))]);
+    let gang = [1, 4, 8, 16, 32, 4, 8][(seed % 7) as usize];
+    let mut configs: Vec<Config> = if ptx.len() < SMALL {
+        [1, 4, 8, 16, 32].map(|gang| jit(gang, 1, None)).to_vec()
+    } else if ptx.len() < 2 * SMALL {
+        vec![jit(1, 1, None), jit(4, 1, None), jit(gang, 1, None)]
+    } else {
+        vec![jit(1, 1, None), jit(4, 1, None)]
+    };
+    let last = configs[configs.len() - 1 - (seed % 2) as usize].gang;
+    // The code is there already.
+    configs.extend([(2, None), (1, Some(seed)), (2, Some(seed + 1))].map(|(threads, seed)| Config {
+        gang: last,
+        threads,
+        seed,
+    }));
     configs
 }
 
@@ -186,7 +199,8 @@ fn run(
 /// The program of `seed`: nothing, or what went wrong with it.
 pub fn seed(device: &Device, seed: u64) -> Option<(Program, Case, Finding)> {
     let (program, case) = (generate::program(seed), Case::random(seed));
-    let finding = check(device, &program.text(), &case, &configs(seed))?;
+    let text = program.text();
+    let finding = check(device, &text, &case, &configs(seed, &text))?;
     Some((program, case, finding))
 }
 

@@ -242,7 +242,9 @@ fn temp_name(ty: &str, id: usize) -> String {
 }
 
 fn kernel(generator: &mut Gen) -> Node {
-    let budget = 8 + generator.rng.below(60);
+    // Mostly small: large programs take long to compile for wide gangs.
+    let most = 4 + generator.rng.below(40);
+    let budget = 4 + generator.rng.below(most);
     generator.start(budget);
     generator.current = None;
     let place = Place {
@@ -256,9 +258,8 @@ fn kernel(generator: &mut Gen) -> Node {
     while generator.budget > 0 {
         body.extend(generator.body(&place));
     }
-    let bounds = ["", "", ".maxntid 256, 1, 1\n", ".reqntid 64, 1, 1\n"][0];
     let head = format!(
-        "\n.visible .entry k({PARAMS})\n{bounds}{{\n{}{KERNEL_HEAD}",
+        "\n.visible .entry k({PARAMS})\n{{\n{}{KERNEL_HEAD}",
         generator.registers()
     );
     Node::text(head).body(body).with(epilogue())
