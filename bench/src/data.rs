@@ -1,0 +1,196 @@
+//! Contents of arrays: made from seeds, packed into words, compared.
+//!
+//! Arrays are vectors of 64-bit words, little-endian like the device, so that C code finds every element aligned.
+
+use crate::cases::{BufferSpec, Check, Dtype, Init, ROW};
+
+impl Dtype {
+    fn size(self) -> usize {
+        match self {
+            Dtype::U8 => 1,
+            Dtype::U16 => 2,
+            Dtype::F32 | Dtype::U32 => 4,
+            Dtype::U64 => 8,
+        }
+    }
+
+    /// The element with this place in `words`, as its bits.
+    fn get(self, words: &[u64], idx: usize) -> u64 {
+        let per = 8 / self.size();
+        let bits = 8 * self.size();
+        let shifted = words[idx / per] >> (idx % per * bits);
+        if bits == 64 {
+            shifted
+        } else {
+            shifted & ((1 << bits) - 1)
+        }
+    }
+
+    fn number(self, bits: u64) -> f64 {
+        match self {
+            Dtype::F32 => f64::from(f32::from_bits(bits as u32)),
+            Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits as f64,
+        }
+    }
+}
+
+/// A well-mixed number for each `idx`, another sequence for each seed.
+fn mix(seed: u64, idx: u64) -> u64 {
+    let mut z = seed
+        .wrapping_mul(0xD1342543DE82EF95)
+        .wrapping_add((idx + 1).wrapping_mul(0x9E3779B97F4A7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D049BB133111EB);
+    z ^ (z >> 31)
+}
+
+/// Words for `count` elements.
+pub(crate) fn words(spec: &BufferSpec) -> usize {
+    (spec.count * spec.dtype.size()).div_ceil(8)
+}
+
+/// The first contents of an array.
+pub(crate) fn make(spec: &BufferSpec) -> Vec<u64> {
+    let mut result = vec![0; words(spec)];
+    let size = spec.dtype.size();
+    let per = 8 / size;
+    if matches!(spec.init, Init::Zeros) {
+        return result;
+    }
+    for idx in 0..spec.count {
+        result[idx / per] |= element(spec, idx as u64) << (idx % per * 8 * size);
+    }
+    result
+}
+
+/// The bits of the element at `idx`.
+fn element(spec: &BufferSpec, idx: u64) -> u64 {
+    let count = spec.count as u64;
+    match spec.init {
+        Init::Zeros => 0,
+        Init::Random { seed, lo, hi } => match spec.dtype {
+            Dtype::F32 => {
+                let unit = (mix(seed, idx) >> 40) as f64 / f64::from(1 << 24);
+                u64::from(((lo + (hi - lo) * unit) as f32).to_bits())
+            }
+            Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => {
+                lo as u64 + (mix(seed, idx) >> 11) % (hi - lo) as u64
+            }
+        },
+        // Lengths go up and down such that two rows together always have the same.
+        Init::RowStarts => {
+            let row = ROW as u64;
+            let odd = row / 2 + mix(0, idx / 2) % row;
+            idx / 2 * 2 * row + idx % 2 * odd
+        }
+        Init::Columns { seed } => {
+            let (drawn, columns) = (mix(seed, idx), count / ROW as u64);
+            if drawn % 2 == 0 {
+                (idx / ROW as u64 + (drawn >> 1) % 129 + columns - 64) % columns
+            } else {
+                (drawn >> 1) % columns
+            }
+        }
+    }
+}
+
+/// Whether `got` is what the native version computed, and if not, a message about it.
+pub(crate) fn compare(
+    spec: &BufferSpec,
+    check: Check,
+    got: &[u64],
+    native: &[u64],
+) -> Result<(), String> {
+    let differs = |&idx: &usize| {
+        let (got, native) = (spec.dtype.get(got, idx), spec.dtype.get(native, idx));
+        match check {
+            Check::Exact | Check::Mostly(_) => got != native,
+            Check::Close { rel, abs } => {
+                let (got, native) = (spec.dtype.number(got), spec.dtype.number(native));
+                let near = (got - native).abs() <= abs + rel * native.abs();
+                // Of two numbers that cannot be compared, one is NaN: they are not near.
+                !near
+            }
+        }
+    };
+    let mut wrong = (0..spec.count).filter(differs);
+    let Some(first) = wrong.next() else {
+        return Ok(());
+    };
+    let number = 1 + wrong.count();
+    let allowed = match check {
+        Check::Exact | Check::Close { .. } => 0.0,
+        Check::Mostly(part) => part,
+    };
+    if number as f64 <= allowed * spec.count as f64 {
+        return Ok(());
+    }
+    let show = |words| spec.dtype.number(spec.dtype.get(words, first));
+    Err(format!(
+        "{number} of {} elements differ, first at {first}: {} and natively {}",
+        spec.count,
+        show(got),
+        show(native)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::Role;
+
+    const BYTES: BufferSpec = BufferSpec {
+        dtype: Dtype::U8,
+        count: 9,
+        init: Init::Zeros,
+        role: Role::In,
+    };
+
+    #[test]
+    fn differences_are_found_in_every_element() {
+        for idx in 0..9 {
+            let mut other = vec![0; 2];
+            other[idx / 8] = 1 << (idx % 8 * 8);
+            let message = compare(&BYTES, Check::Exact, &[0; 2], &other).unwrap_err();
+            assert_eq!(
+                message,
+                format!("1 of 9 elements differ, first at {idx}: 0 and natively 1")
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_behind_the_last_element_does_not_count() {
+        assert_eq!(compare(&BYTES, Check::Exact, &[0, 0], &[0, 256]), Ok(()));
+    }
+
+    #[test]
+    fn not_a_number_is_not_close() {
+        let spec = BufferSpec {
+            dtype: Dtype::F32,
+            count: 1,
+            ..BYTES
+        };
+        let nan = [u64::from(f32::NAN.to_bits())];
+        let check = Check::Close {
+            rel: 1.0,
+            abs: 1000.0,
+        };
+        assert!(compare(&spec, check, &nan, &[0]).is_err());
+        assert!(compare(&spec, check, &[0], &nan).is_err());
+    }
+
+    #[test]
+    fn rows_of_the_sparse_matrix_ascend_and_end_with_the_columns() {
+        let spec = BufferSpec {
+            dtype: Dtype::U32,
+            count: 101,
+            init: Init::RowStarts,
+            role: Role::In,
+        };
+        let starts: Vec<u64> = (0..101).map(|idx| element(&spec, idx)).collect();
+        assert!(starts.is_sorted());
+        assert_eq!(starts[0], 0);
+        assert_eq!(starts[100], 100 * ROW as u64);
+    }
+}

@@ -1,1 +1,0 @@
-//! ptxjit's bench.

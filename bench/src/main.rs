@@ -1,0 +1,161 @@
+//! Compares ptxjit with native C on whole kernels, and measures what big modules cost. See `bench/README.md`.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "a benchmark's results go to standard output"
+)]
+
+mod cases;
+mod data;
+mod frontend;
+mod native;
+mod race;
+mod report;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser, Subcommand};
+use ptxjit::Options;
+use serde_json::{Value, json};
+
+use crate::native::Native;
+
+/// Compares ptxjit with native C.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    kernels: Kernels,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures modules of 1000 kernels and of 1000 globals.
+    Frontend {
+        /// Processes per module; the best of each number counts.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Also write the results here.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// One measurement of `frontend`.
+    #[command(hide = true)]
+    Probe { module: PathBuf, kernel: String },
+}
+
+#[derive(Args)]
+struct Kernels {
+    /// Threads of the host for both; all if not given.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Lanes per vector operation: 1, 4, 8, 16 or 32; ptxjit's choice if not given.
+    #[arg(long)]
+    gang: Option<u32>,
+    /// Rounds that count, each one run of ptxjit and one of the native version.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Only kernels whose name contains this.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// Also write the results here.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// The C compiler for the native versions.
+    #[arg(long, env = "CC", default_value = "cc")]
+    cc: String,
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    match cli.command {
+        None => kernels(&cli.kernels),
+        Some(Command::Frontend { rounds, json }) => {
+            ensure!(rounds > 0, "there must be a round");
+            let results = frontend::run(rounds, &mut std::io::stdout())?;
+            write_json(json.as_deref(), &results)
+        }
+        Some(Command::Probe { module, kernel }) => {
+            println!("{}", frontend::probe(&module, &kernel)?);
+            Ok(())
+        }
+    }
+}
+
+fn kernels(args: &Kernels) -> Result<()> {
+    ensure!(args.rounds > 0, "there must be a round");
+    let dir = temp_dir()?;
+    let native = match Native::build(&args.cc, dir.path()) {
+        Ok(native) => Some(native),
+        Err(error) => {
+            eprintln!("no native versions: {error:#}");
+            None
+        }
+    };
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or(available);
+    if let Some(native) = &native {
+        native.set_threads(threads)?;
+    }
+    let mut options = Options::default();
+    options.threads = Some(threads);
+    options.gang = args.gang;
+    println!("{threads} threads, {} rounds\n", args.rounds);
+    println!("{}", report::header());
+    let chosen = cases::CASES
+        .iter()
+        .filter(|case| case.name.contains(&args.filter));
+    let (mut results, mut wrong) = (Vec::new(), 0);
+    for case in chosen {
+        let outcome = race::run(case, &options, args.rounds, native.as_ref())
+            .with_context(|| format!("benchmark {}", case.name))?;
+        println!("{}", report::row(case, &outcome));
+        wrong += usize::from(outcome.mismatch.is_some());
+        results.push(report::json(case, &outcome));
+    }
+    write_json(
+        args.json.as_deref(),
+        &json!({ "threads": threads, "kernels": results }),
+    )?;
+    ensure!(
+        !results.is_empty(),
+        "no kernel's name contains `{}`",
+        args.filter
+    );
+    ensure!(
+        wrong == 0,
+        "{wrong} kernels did not compute what the native version did"
+    );
+    Ok(())
+}
+
+fn write_json(path: Option<&Path>, value: &Value) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, format!("{value:#}\n"))
+        .with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// A folder that is removed when this is dropped.
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // What remains is in the folder for temporary things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn temp_dir() -> Result<TempDir> {
+    let path = std::env::temp_dir().join(format!("ptxjit-bench-{}", std::process::id()));
+    std::fs::create_dir(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+    Ok(TempDir(path))
+}
