@@ -27,6 +27,10 @@ struct Written<'m> {
     n_operands: usize,
 }
 
+/// Modifiers that ptxas takes a second time on any instruction.
+const REPEATABLE: &[Mod] =
+    &[Mod::Sync, Mod::Sat, Mod::Satfinite, Mod::Relu, Mod::NaN, Mod::Approx, Mod::L2EvictFirst];
+
 /// Why a row does not fit.
 enum Mismatch {
     Unknown(ast::Modifier),
@@ -107,8 +111,7 @@ fn read_modifiers<'m>(t: &Translator<'m>, ast: &'m ast::Inst) -> Written<'m> {
         if let Some(ty) = PtxType::from_name(text) {
             written.types.push(ty);
         } else if let Some(m) = Mod::from_name(text) {
-            // Of these two, ptxas does not mind a second one.
-            if !written.mods.insert(m) && !matches!(m, Mod::Sync | Mod::Aligned) {
+            if !written.mods.insert(m) && !REPEATABLE.contains(&m) {
                 written.twice.get_or_insert(modifier);
             }
         } else if text.starts_with("const[") && !t.version().at_least(2, 2) {

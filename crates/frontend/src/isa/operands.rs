@@ -20,11 +20,47 @@ pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
             OpdKind::Dst => check_dst(t, inst, operand, opd, ty)?,
             OpdKind::Src => check_src(t, inst, operand, opd, ty)?,
             OpdKind::Imm(lo, hi) => check_imm(t, inst, n, lo, hi)?,
-            OpdKind::Addr => t.check_address(operand)?,
+            OpdKind::Addr if !matches!(operand.kind, OperandKind::Address(_) | OperandKind::Element(_) | OperandKind::Tuple(_)) => {
+                return Err(error(operand, "a memory address in brackets is expected here"));
+            }
+            OpdKind::Addr => check_address(t, inst, operand)?,
             OpdKind::Any => {}
         }
     }
     Ok(())
+}
+
+/// Instructions on generic and global memory that need the full width of an address; others let ptxas extend it.
+const WIDE: &[&str] = &[
+    "ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu", "mbarrier", "multimem", "discard", "applypriority",
+];
+/// State spaces whose addresses fit into 32 bits.
+const WINDOWS: &[Mod] = &[
+    Mod::Shared,
+    Mod::SharedCta,
+    Mod::SharedCluster,
+    Mod::Local,
+    Mod::Const,
+    Mod::Param,
+    Mod::ParamEntry,
+    Mod::ParamFunc,
+];
+
+fn check_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, operand: &'m ast::Operand) -> Result<(), Diagnostic> {
+    let AddrBase::Reg(base) = t.resolve_address(operand)?.base else { return Ok(()) };
+    let is_wide = WIDE.contains(&inst.desc.opcode) && inst.pick(WINDOWS).is_none() && t.arch().number >= 75;
+    if !is_wide || !t.has_wide_addresses() {
+        return Ok(());
+    }
+    let (OperandKind::Name(name) | OperandKind::Member { base: name, .. }) = base.kind else { return Ok(()) };
+    match t.lookup(name) {
+        Some(Entity::Reg(id)) if t.reg(id).ty.bits() < 64 => {
+            let bits = t.reg(id).ty.bits();
+            let message = format!("a register of {bits} bits cannot address this memory: `.address_size` is 64");
+            Err(error(operand, message).label(t.reg(id).decl, "declared here"))
+        }
+        Some(Entity::Reg(_) | Entity::Place(_) | Entity::Func(_)) | None => Ok(()),
+    }
 }
 
 fn check_dst<'m>(

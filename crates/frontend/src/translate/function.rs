@@ -10,6 +10,7 @@ use crate::isa::types::PtxType;
 
 use super::flow::{LabelKind, Labels};
 use super::layout::{self, Layout, Passing, Piece};
+use super::linkage;
 use super::module::Module;
 use super::program::SigTable;
 use super::scope::{Entity, Place, PlaceBase, Scopes};
@@ -264,9 +265,10 @@ impl<'m> Translator<'m> {
             }
             StmtKind::CallPrototype(proto) => {
                 self.declare_label(proto.label, LabelKind::CallPrototype(proto));
-                Ok(())
+                let module = self.module;
+                proto.directives.iter().find_map(|directive| linkage::check_directive(module, directive)).map_or(Ok(()), Err)
             }
-            StmtKind::Pragma(_) => Ok(()),
+            StmtKind::Pragma(pragma) => linkage::check_pragma(self.module, pragma, true).map_or(Ok(()), Err),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What must agree among the declarations of a module.
 
-use crate::ast::{self, AddressSize, FunctionDirective, FunctionDirectiveKind, FunctionKind, Linkage, Param};
+use crate::ast::{self, AddressSize, FunctionDirective, FunctionDirectiveKind, FunctionKind, Linkage, Param, Pragma};
 use crate::diag::Diagnostic;
 use crate::source::{Source, Span};
 
@@ -28,6 +28,7 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
             }
         }
     }
+    diagnostics.extend(module.ast.pragmas.iter().filter_map(|pragma| check_pragma(module, pragma, false)));
     diagnostics
 }
 
@@ -47,7 +48,7 @@ fn check_function(module: &Module, func: &ast::Function) -> Option<Diagnostic> {
 }
 
 /// Parts of the header that came late; the parser looks at their arguments.
-fn check_directive(module: &Module, directive: &FunctionDirective) -> Option<Diagnostic> {
+pub(super) fn check_directive(module: &Module, directive: &FunctionDirective) -> Option<Diagnostic> {
     let (name, (major, minor), sm) = match &directive.kind {
         FunctionDirectiveKind::AbiPreserve(_) => (".abi_preserve", (9, 0), 80),
         FunctionDirectiveKind::AbiPreserveControl(_) => (".abi_preserve_control", (9, 0), 80),
@@ -137,4 +138,25 @@ fn same_param(a: &Param, b: &Param) -> bool {
         && a.vector == b.vector
         && (x.size == y.size || x.is_unsized || y.is_unsized)
         && x.align == y.align
+}
+
+/// Pragmas that came late, and the one that may stand outside functions. Others that nobody knows are ignored in functions.
+pub(super) fn check_pragma(module: &Module, pragma: &Pragma, is_in_function: bool) -> Option<Diagnostic> {
+    const SINCE: &[(&str, (u32, u32))] =
+        &[("used_bytes_mask", (8, 3)), ("enable_smem_spilling", (8, 7)), ("frequency", (9, 0))];
+    let version = module.ast.version;
+    pragma.strings.iter().find_map(|&span| {
+        let text = module.source.slice(span).trim_matches('"');
+        let name = text.split_whitespace().next().unwrap_or_default();
+        let since = SINCE.iter().find(|(late, _)| *late == name).map(|&(_, since)| since);
+        let message = match since {
+            Some((major, minor)) if !version.at_least(major, minor) => {
+                format!("pragma `{name}` needs PTX {major}.{minor}, but `.version` is {}.{}", version.major, version.minor)
+            }
+            Some(_) if !is_in_function => format!("pragma `{name}` can stand only in a function"),
+            None if !is_in_function && name != "nounroll" => format!("there is no pragma `{name}` for a module"),
+            Some(_) | None => return None,
+        };
+        Some(Diagnostic::error(message).label(span, ""))
+    })
 }

@@ -94,6 +94,11 @@ impl<'m> Translator<'m> {
         self.module.ast.target.arch
     }
 
+    /// Whether the module says `.address_size 64`.
+    pub(crate) fn has_wide_addresses(&self) -> bool {
+        self.module.ast.address_size.is_some_and(|size| size.bits == 64)
+    }
+
     /// Whether the body is that of a kernel.
     pub fn is_kernel(&self) -> bool {
         self.is_kernel
