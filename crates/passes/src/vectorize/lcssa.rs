@@ -12,7 +12,8 @@ use super::liveness;
 use super::order::{Node, Order};
 use super::repair::{Repair, predecessors};
 
-/// Closes all loops, innermost first.
+/// Closes all loops in the order of their headers: a value that is carried past a later loop, or through a loop inside, may get
+/// parameters there, and these are closed in their turn.
 pub(super) fn run(func: &mut Function, order: &Order) {
     let mut headers: Vec<Block> = order
         .nodes
@@ -22,7 +23,7 @@ pub(super) fn run(func: &mut Function, order: &Order) {
             Node::Block(_) => None,
         })
         .collect();
-    // Loop ends come innermost first already.
+    headers.sort_unstable_by_key(|&header| order.block_pos[header]);
     let preds = predecessors(func);
     for header in headers.drain(..) {
         close(func, order, header, &preds);
@@ -82,6 +83,13 @@ fn close_value(
     let mut repair = Repair::new(preds, func.ty(value));
     repair.define(def, value);
     repair.define_start(def, value);
+    for &exit in exits {
+        if live.live_in[exit].binary_search(&value).is_ok() {
+            // The definition dominates the exit, and so the blocks that leave to it: the value itself is there, whatever lies
+            // in between.
+            preds[exit].iter().filter(|&&pred| inside(pred)).for_each(|&pred| repair.define(pred, value));
+        }
+    }
     for &exit in exits {
         if live.live_in[exit].binary_search(&value).is_ok() {
             repair.add_param(func, exit);
