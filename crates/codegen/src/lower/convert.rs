@@ -325,7 +325,7 @@ impl Lower<'_, '_> {
         if from == NumFmt::U32 { self.b.ins().fcvt_from_uint(types::F32X4, x) } else { self.b.ins().fcvt_from_sint(types::F32X4, x) }
     }
 
-    fn vector_to_f64(&mut self, from: NumFmt, x: cl::Value) -> Quad {
+    pub(super) fn vector_to_f64(&mut self, from: NumFmt, x: cl::Value) -> Quad {
         let x = self.word_lanes(from, x);
         // The back end converts the low lanes; the high ones are brought there.
         let high = self.shuffle(x, x, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);

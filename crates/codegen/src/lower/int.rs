@@ -152,7 +152,7 @@ impl Lower<'_, '_> {
     }
 
     /// CLIF takes the count modulo the width, PTX clamps it.
-    fn scalar_shift(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, count: cl::Value) -> cl::Value {
+    pub(super) fn scalar_shift(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, count: cl::Value) -> cl::Value {
         let width = i64::from(ty.bits());
         if op == IntBinaryOp::Sshr {
             let most = self.b.ins().iconst(types::I32, width - 1);
@@ -183,16 +183,12 @@ impl Lower<'_, '_> {
                 };
                 Some(self.b.ins().ireduce(types::I32, word))
             }
-            IntTernaryOp::UBfe if ty == Type::B32 => {
-                let x = self.cast_scalar(args[0], types::I32);
-                let pos = self.b.ins().band_imm_s(args[1], 255);
-                let len = self.b.ins().band_imm_s(args[2], 255);
-                let shifted = self.scalar_shift(IntBinaryOp::Ushr, ty, x, pos);
-                let ones = self.b.ins().iconst(types::I32, -1);
-                let above = self.scalar_shift(IntBinaryOp::Shl, ty, ones, len);
-                Some(self.b.ins().band_not(shifted, above))
+            IntTernaryOp::UBfe | IntTernaryOp::SBfe => Some(self.scalar_bfe(op == IntTernaryOp::SBfe, ty, args)),
+            IntTernaryOp::Prmt => Some(self.scalar_prmt(args)),
+            _ => {
+                let words = [args[0], args[1], args[2]].map(|arg| self.cast_scalar(arg, types::I32));
+                self.dot_product(op, words)
             }
-            _ => None,
         }
     }
 
@@ -316,7 +312,7 @@ impl Lower<'_, '_> {
                 Some(Quad::from_elem(self.lanes_masked(ty, abs), 1))
             }
             IntUnaryOp::Abs => Some(x.into_iter().map(|x| self.b.ins().iabs(x)).collect()),
-            IntUnaryOp::Popc | IntUnaryOp::Clz | IntUnaryOp::Brev => None,
+            IntUnaryOp::Popc | IntUnaryOp::Clz | IntUnaryOp::Brev => self.vector_count(op, ty, &x),
         }
     }
 
@@ -324,14 +320,16 @@ impl Lower<'_, '_> {
         match op {
             IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => return self.vector_shift(op, ty, a, b, q),
             IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => return self.vector_mul_wide(op, ty, a, b, q),
-            IntBinaryOp::UmulHi
-            | IntBinaryOp::SmulHi
-            | IntBinaryOp::Udiv
-            | IntBinaryOp::Sdiv
-            | IntBinaryOp::Urem
-            | IntBinaryOp::Srem
-            | IntBinaryOp::SaddSat
-            | IntBinaryOp::SsubSat => return None,
+            IntBinaryOp::UmulHi | IntBinaryOp::SmulHi => {
+                let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
+                return self.vector_mul_hi(op == IntBinaryOp::SmulHi, ty, x, y).map(|high| Quad::from_elem(high, 1));
+            }
+            IntBinaryOp::Udiv | IntBinaryOp::Sdiv | IntBinaryOp::Urem | IntBinaryOp::Srem => return self.vector_divide(op, ty, a, b, q),
+            IntBinaryOp::SaddSat | IntBinaryOp::SsubSat if ty == Type::B32 => {
+                let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
+                return Some(Quad::from_elem(self.vector_saturate(op == IntBinaryOp::SsubSat, x, y), 1));
+            }
+            IntBinaryOp::SaddSat | IntBinaryOp::SsubSat => return None,
             _ => {}
         }
         let (x, y) = (self.quad(a, q), self.quad(b, q));
@@ -367,10 +365,14 @@ impl Lower<'_, '_> {
         Some(self.lanes_masked(ty, z))
     }
 
-    /// Shifts by a count that all lanes share; per-lane counts have no 128-bit form in CLIF.
+    /// Shifts by a count that all lanes share, or by each lane's own.
     fn vector_shift(&mut self, op: IntBinaryOp, ty: Type, a: ir::Value, count: ir::Value, q: usize) -> Option<Quad> {
         if self.plan.shapes[count] != Shape::Uniform {
-            return None;
+            if ty == Type::B64 {
+                return None;
+            }
+            let (x, counts) = (self.quad(a, q)[0], self.quad(count, q)[0]);
+            return self.vector_shift_each(op, ty, x, counts).map(|shifted| Quad::from_elem(shifted, 1));
         }
         let width = u64::from(ty.bits());
         let x = self.quad(a, q);
@@ -448,33 +450,20 @@ impl Lower<'_, '_> {
                 let down = self.b.ins().ushr_imm_s(lo, 32 - left as i64);
                 Some(Quad::from_elem(self.b.ins().bor(up, down), 1))
             }
-            IntTernaryOp::UBfe | IntTernaryOp::SBfe if ty == Type::B32 => {
-                let (pos, len) = (self.func.as_const(b)? & 255, count? & 255);
-                if len == 0 || pos + len > 32 {
-                    return None;
-                }
-                let x = self.quad(a, q)[0];
-                let up = self.b.ins().ishl_imm_s(x, (32 - pos - len) as i64);
-                let down = (32 - len) as i64;
-                let field = if op == IntTernaryOp::UBfe { self.b.ins().ushr_imm_s(up, down) } else { self.b.ins().sshr_imm_s(up, down) };
-                Some(Quad::from_elem(field, 1))
+            IntTernaryOp::UBfe | IntTernaryOp::SBfe => {
+                let (pos, len) = (self.func.as_const(b)?, count?);
+                let x = self.quad(a, q);
+                Some(self.vector_bfe(op == IntTernaryOp::SBfe, ty, x, pos, len))
             }
             IntTernaryOp::Prmt => {
-                let selector = count?;
-                if selector & 0x8888 != 0 {
-                    return None;
-                }
+                let selectors = count?;
                 let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-                let mut lanes = [0u8; 16];
-                for (i, byte) in lanes.iter_mut().enumerate() {
-                    let pick = (selector >> (4 * (i % 4)) & 7) as u8;
-                    let word = (i / 4 * 4) as u8;
-                    *byte = if pick < 4 { word + pick } else { 16 + word + pick - 4 };
-                }
-                let bytes = self.shuffle(x, y, lanes);
-                Some(Quad::from_elem(bytes, 1))
+                Some(Quad::from_elem(self.vector_prmt(x, y, selectors), 1))
             }
-            _ => None,
+            _ => {
+                let words = [a, b, c].map(|arg| self.quad(arg, q)[0]);
+                self.dot_product(op, words).map(|sum| Quad::from_elem(sum, 1))
+            }
         }
     }
 

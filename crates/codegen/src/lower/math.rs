@@ -1,12 +1,13 @@
 //! The `.approx` functions in f32: range reduction and a polynomial, the same code for scalars and vectors.
 //!
 //! Bounds and special values are those of the tables in "Floating Point Instructions" of the PTX ISA; the errors in the comments
-//! are measured over all inputs. Where the hardware flushes subnormals nothing here depends on them: `.ftz` forms make none,
+//! are measured over all inputs. Where the hardware flushes subnormals, nothing here depends on them: `.ftz` forms make none,
 //! the others are never compiled in that mode.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{FloatFmt, FloatUnaryOp};
+use ptxjit_ir::{self as ir, FloatFmt, FloatMode, FloatUnaryOp, InstData, Type};
+use smallvec::SmallVec;
 
 use super::Lower;
 
@@ -38,13 +39,8 @@ const LG2: [f64; 8] = [
     -0.142_759_734_361_442_99,
 ];
 
-/// sin(x) / x by x² on [-π/2, π/2].
-const SIN: [f64; 5] =
-    [1.0, -0.166_666_659_624_256_45, 0.008_333_241_999_653_546, -0.000_198_227_212_171_923_46, 0.000_002_634_697_212_466_446_5];
-
-/// cos(x) by x² on [-π/2, π/2].
-const COS: [f64; 5] =
-    [1.0, -0.499_999_922_978_944_8, 0.041_665_667_681_677_33, -0.001_386_859_082_655_608, 0.000_023_475_440_784_016_188];
+/// sin(x) / x by x² on [-π/2, π/2]; chosen so that x times this is never above 1 and is 1 at π/2.
+const SIN: [f64; 5] = [1.0, -0.166_666_61, 0.008_333_223, -0.000_198_229_57, 0.000_002_634_697_2];
 
 /// tanh(x) = x P(x²) / Q(x²) below [`TANH_ONE`]; both begin with the same number, so that tiny arguments are their own results.
 const TANH_P: [f64; 7] = [
@@ -69,9 +65,9 @@ impl Lower<'_, '_> {
         match op {
             FloatUnaryOp::SinApprox => {
                 let x = self.flush(F32, ftz, x);
-                Some(self.sin_cos(false, x))
+                Some(self.sin_cos(op, x))
             }
-            FloatUnaryOp::CosApprox => Some(self.sin_cos(true, x)),
+            FloatUnaryOp::CosApprox => Some(self.sin_cos(op, x)),
             FloatUnaryOp::Lg2Approx => {
                 let x = self.flush(F32, ftz, x);
                 Some(self.lg2(ftz, x))
@@ -224,32 +220,71 @@ impl Lower<'_, '_> {
         self.b.ins().fcvt_from_sint(ty, x)
     }
 
-    /// sin or cos: absolute error 2^-21.4 up to 100π, growing to 2^-18 at 2^23. Beyond, the argument counts as zero: its
-    /// neighbors are more than a quarter turn away.
-    fn sin_cos(&mut self, cos: bool, x: cl::Value) -> cl::Value {
+    /// sin or cos: absolute error 2^-22. Arguments of many turns are rare, and left to the IR's own evaluation.
+    fn sin_cos(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
+        let magnitude = self.b.ins().fabs(x);
+        let limit = self.float_like(F32, x, 131_072.0);
+        let large = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, magnitude, limit);
+        let large = if self.is_vector(x) { self.b.ins().vany_true(large) } else { large };
+        let (near, far, done) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        let ty = self.b.func.dfg.value_type(x);
+        let result = self.b.append_block_param(done, ty);
+        self.b.set_cold_block(far);
+        self.b.ins().brif(large, far, &[], near, &[]);
+
+        self.b.switch_to_block(far);
+        let y = self.evaluate(op, x);
+        self.b.ins().jump(done, &[y.into()]);
+
+        self.b.switch_to_block(near);
+        let y = self.sin_cos_near(op == FloatUnaryOp::CosApprox, x);
+        self.b.ins().jump(done, &[y.into()]);
+
+        self.b.switch_to_block(done);
+        result
+    }
+
+    /// Calls the IR's evaluation of an op for each lane.
+    fn evaluate(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
+        // Evaluation looks at the operands it is given, not at their names.
+        let data = InstData::FloatUnary { op, fmt: F32, mode: FloatMode::RN, arg: ir::Value::from_u32(0) };
+        if !self.is_vector(x) {
+            let y = self.by_call(&data, &[x]);
+            return self.as_float(F32, y);
+        }
+        let bits = self.as_int(F32, x);
+        let lanes: SmallVec<[cl::Value; 4]> = (0..4)
+            .map(|lane| {
+                let lane = self.b.ins().extractlane(bits, lane);
+                self.by_call(&data, &[lane])
+            })
+            .collect();
+        let y = self.collect(Type::B32, &lanes);
+        self.as_float(F32, y[0])
+    }
+
+    fn sin_cos_near(&mut self, cos: bool, x: cl::Value) -> cl::Value {
         const PI_HIGH: f32 = core::f32::consts::PI;
         const PI_LOW: f64 = core::f64::consts::PI - PI_HIGH as f64;
-        // Subtracted from itself a large number gives zero, an infinity NaN.
-        let magnitude = self.b.ins().fabs(x);
-        let limit = self.float_like(F32, x, 8_388_608.0);
-        let large = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, magnitude, limit);
-        let large = self.keep_if(large, x);
-        let x = self.b.ins().fsub(x, large);
         let per_turn = self.float_like(F32, x, core::f64::consts::FRAC_1_PI);
         let big = self.float_like(F32, x, ROUND_TO_INT);
-        let sum = self.b.ins().fma(x, per_turn, big);
+        // cos(x) is sin(x - (k - 1/2) π) with the sign of k: precise near its zeros too, where tangents come from.
+        let half = self.float_like(F32, x, 0.5);
+        let sum = if cos {
+            let sum = self.b.ins().fma(x, per_turn, half);
+            self.b.ins().fadd(sum, big)
+        } else {
+            self.b.ins().fma(x, per_turn, big)
+        };
         let turns = self.b.ins().fsub(sum, big);
+        let turns = if cos { self.b.ins().fsub(turns, half) } else { turns };
         let (high, low) = (self.float_like(F32, x, -f64::from(PI_HIGH)), self.float_like(F32, x, -PI_LOW));
         let angle = self.b.ins().fma(turns, high, x);
         let angle = self.b.ins().fma(turns, low, angle);
         let square = self.b.ins().fmul(angle, angle);
-        let y = if cos {
-            self.polynomial(square, &COS)
-        } else {
-            // A factor, so that -0 stays -0.
-            let factor = self.polynomial(square, &SIN);
-            self.b.ins().fmul(factor, angle)
-        };
+        // A factor, so that -0 stays -0.
+        let factor = self.polynomial(square, &SIN);
+        let y = self.b.ins().fmul(factor, angle);
         // Odd half turns change the sign.
         let (sum, y) = (self.as_int(F32, sum), self.as_int(F32, y));
         let sign = self.b.ins().ishl_imm_s(sum, 31);

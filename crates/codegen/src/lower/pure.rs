@@ -190,7 +190,8 @@ impl Lower<'_, '_> {
                 let x = self.cast_scalar(args[0], types::I64);
                 if matches!(data, InstData::ToGeneric { .. }) { self.b.ins().iadd(x, base) } else { self.b.ins().isub(x, base) }
             }
-            InstData::Bfi { .. } | InstData::ConvertRs { .. } => self.by_call(data, args),
+            InstData::Bfi { ty, .. } => self.scalar_bfi(ty, args),
+            InstData::ConvertRs { .. } => self.by_call(data, args),
             _ => unreachable!("not a pure instruction: {data:?}"),
         }
     }
@@ -212,7 +213,7 @@ impl Lower<'_, '_> {
     }
 
     fn result_type(&self, data: &InstData) -> Type {
-        super::result_type(data)
+        super::classes::result_type(data)
     }
 
     /// A scalar of any type as the `u64` that evaluation works on.
@@ -237,6 +238,11 @@ impl Lower<'_, '_> {
             }
             InstData::IntBinary { op, ty, args: [a, b] } => self.vector_int_binary(op, ty, a, b, q),
             InstData::IntTernary { op, ty, args } => self.vector_int_ternary(op, ty, args, q),
+            InstData::Bfi { ty, args: [a, b, pos, len] } => {
+                let (pos, len) = (self.func.as_const(pos)?, self.func.as_const(len)?);
+                let (field, into) = (self.quad(a, q), self.quad(b, q));
+                Some(self.vector_bfi(ty, field, into, pos, len))
+            }
             InstData::Lop3 { lut, args } => {
                 let x = args.map(|arg| self.quad(arg, q)[0]);
                 Some(Quad::from_elem(self.lop3(lut, x), 1))
