@@ -9,6 +9,7 @@
 pub mod abi;
 mod compile;
 mod calls;
+mod emit;
 mod denormals;
 mod lower;
 mod schedule;

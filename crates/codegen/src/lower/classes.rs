@@ -1,0 +1,68 @@
+//! Types of results, and which scalars are kept in float registers.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{self as ir, Function, InstData, IntUnaryOp, NumFmt, Type};
+
+/// The type of a pure instruction's result.
+pub(super) fn result_type(data: &InstData) -> Type {
+    match *data {
+        InstData::IntUnary { op: IntUnaryOp::Popc | IntUnaryOp::Clz, .. } => Type::B32,
+        InstData::IntUnary { ty, .. } | InstData::Select { ty, .. } | InstData::Bfi { ty, .. } | InstData::Const { ty, .. } => ty,
+        InstData::IntBinary { op: ir::IntBinaryOp::UmulWide | ir::IntBinaryOp::SmulWide, ty, .. } => {
+            Type::from_bytes(ty.bytes() * 2).expect("wide products are of up to 64 bits")
+        }
+        InstData::IntBinary { ty, .. } | InstData::IntTernary { ty, .. } => ty,
+        InstData::Lop3 { .. } | InstData::StateOf { .. } => Type::B32,
+        InstData::Resize { to, .. } => to,
+        InstData::Compare { .. } | InstData::FloatCompare { .. } => Type::B1,
+        InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => fmt.ty(),
+        InstData::Convert { cvt, .. } | InstData::ConvertRs { cvt, .. } => cvt.to.ty(),
+        _ => Type::B64,
+    }
+}
+
+/// Which scalars are better kept in float registers: results of float ops, and what is loaded, selected or merged for them.
+pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
+    let mut is_float: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
+    let native = |fmt: ir::FloatFmt| matches!(fmt, ir::FloatFmt::F32 | ir::FloatFmt::F64);
+    let mut used: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
+    for node in func.insts.values() {
+        let float = match node.data {
+            InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => native(fmt),
+            InstData::FloatCompare { fmt, .. } => {
+                node.data.args().iter().for_each(|&arg| used[arg] |= native(fmt));
+                continue;
+            }
+            InstData::Convert { cvt, arg } => {
+                used[arg] |= matches!(cvt.from, NumFmt::F32 | NumFmt::F64);
+                if matches!(cvt.to, NumFmt::F32 | NumFmt::F64) {
+                    is_float[node.results[0]] = true;
+                }
+                continue;
+            }
+            _ => false,
+        };
+        if float {
+            is_float[node.results[0]] = true;
+            node.data.args().iter().for_each(|&arg| used[arg] = true);
+        }
+    }
+    for node in func.insts.values() {
+        let passes_on = matches!(node.data, InstData::Load { .. } | InstData::Select { .. } | InstData::Const { .. });
+        if passes_on {
+            node.results.iter().for_each(|&result| is_float[result] |= used[result]);
+        }
+    }
+    for block in func.blocks.values() {
+        block.params.iter().for_each(|&param| is_float[param] |= used[param]);
+        for call in block.term.targets() {
+            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+                is_float[param] |= is_float[arg] && matches!(func.def_inst(arg), Some(InstData::Fma { .. } | InstData::FloatBinary { .. }));
+            }
+        }
+    }
+    for (value, data) in func.values.iter() {
+        is_float[value] &= matches!(data.ty, Type::B32 | Type::B64);
+    }
+    is_float
+}

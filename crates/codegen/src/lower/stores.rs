@@ -1,0 +1,180 @@
+//! Stores: the mirror of loads in `memory`.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::{Inst, InstData, Type, Value};
+
+use super::address::{Address, Place};
+use super::memory::device;
+use super::values::{Parts, Val, int_type, lane_bytes};
+use super::{Lower, Stub};
+
+impl Lower<'_, '_> {
+    pub(super) fn store(&mut self, inst: Inst) {
+        let func = self.func;
+        let InstData::Store { space, ty, addr, offset, ref args, .. } = func.insts[inst].data else {
+            unreachable!("called for stores")
+        };
+        if let Some((parts, stride)) = self.linear(space, addr, offset) {
+            return self.store_linear(args, ty, parts, stride, offset);
+        }
+        let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
+        match place.address {
+            Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
+            Address::Strided(at, stride) => self.store_strided(args, ty, at, stride, place.offset),
+            Address::Lanes(_) | Address::Lanes32(..) => self.store_lanes(args, ty, place),
+        }
+    }
+
+    fn store_linear(&mut self, args: &[Value], ty: Type, parts: Parts, stride: i64, offset: i32) {
+        let values: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+        let (is_linear, first) = self.is_linear(&parts, stride);
+        self.either(
+            is_linear,
+            Vec::new(),
+            |lower| {
+                lower.check(&Address::Strided(first, stride));
+                lower.store_whole(&values, ty, first, stride, offset);
+                Vec::new()
+            },
+            |lower| {
+                let address = Address::Lanes(parts);
+                lower.check(&address);
+                lower.store_each_lane(&values, ty, &Place { address, offset });
+                Vec::new()
+            },
+        );
+    }
+
+    /// All lanes store to one place: the last one's value stays.
+    fn store_scalar(&mut self, args: &[Value], ty: Type, at: cl::Value, offset: i32) {
+        for (k, &arg) in args.iter().enumerate() {
+            let offset = offset + (k as u32 * ty.bytes()) as i32;
+            let x = if self.is_uniform(arg) {
+                match self.get(arg) {
+                    Val::Uniform(x) | Val::Affine(x, _) => x,
+                    Val::Varying(_) => unreachable!("{arg} is uniform and so a scalar: {:?}", self.func.values[arg]),
+                }
+            } else {
+                self.last_lane(ty, arg)
+            };
+            self.b.ins().store(device(), x, at, offset);
+        }
+    }
+
+    fn last_lane(&mut self, ty: Type, arg: Value) -> cl::Value {
+        let parts = self.parts(arg);
+        let buf = self.store_to_buffer(1, &parts);
+        let bits = self.mask_as_bits();
+        let zeros = self.b.ins().clz(bits);
+        let top = self.b.ins().iconst(types::I32, 31);
+        let lane = self.b.ins().isub(top, zeros);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let at = self.b.ins().ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
+        let at = self.b.ins().iadd(buf, at);
+        self.b.ins().load(int_type(ty), MemFlagsData::trusted(), at, 0)
+    }
+
+    fn store_lanes(&mut self, args: &[Value], ty: Type, place: Place) {
+        let address = self.redirect(place.address, place.offset);
+        let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+        self.store_each_lane(&parts, ty, &Place { address, offset: place.offset });
+    }
+
+    fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
+        for lane in 0..self.lanes {
+            let at = self.lane_address(&place.address, lane);
+            for (k, parts) in parts.iter().enumerate() {
+                let x = self.extract(ty, parts, lane);
+                self.b.ins().store(device(), x, at, place.offset + (k as u32 * ty.bytes()) as i32);
+            }
+        }
+    }
+
+    fn store_strided(&mut self, args: &[Value], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+        match self.unless_full() {
+            None => self.store_whole(&parts, ty, at, stride, offset),
+            Some(_) if self.certainly_partial => self.store_some(&parts, ty, at, stride, offset),
+            Some(full) => {
+                self.either(
+                    full,
+                    Vec::new(),
+                    |lower| {
+                        lower.store_whole(&parts, ty, at, stride, offset);
+                        Vec::new()
+                    },
+                    |lower| {
+                        lower.store_some(&parts, ty, at, stride, offset);
+                        Vec::new()
+                    },
+                );
+            }
+        }
+    }
+
+    fn store_whole(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
+        match (ty, parts) {
+            (Type::B32 | Type::B64, [parts]) if dense => {
+                for (i, &part) in parts.iter().enumerate() {
+                    self.b.ins().store(device(), part, at, offset + 16 * i as i32);
+                }
+            }
+            (Type::B32, [a, b, c, d]) if dense => {
+                for q in 0..self.quads {
+                    let rows = self.transpose4([a[q], b[q], c[q], d[q]]);
+                    for (i, row) in rows.into_iter().enumerate() {
+                        self.b.ins().store(device(), row, at, offset + (64 * q + 16 * i) as i32);
+                    }
+                }
+            }
+            (Type::B32 | Type::B64, [a, b]) if dense => {
+                let (lo, hi) = if ty == Type::B64 { ([0, 1, 4, 5], [2, 3, 6, 7]) } else { ([0, 4, 1, 5], [2, 6, 3, 7]) };
+                for i in 0..self.n_parts(ty) {
+                    let x = self.shuffle32(a[i], b[i], lo);
+                    let y = self.shuffle32(a[i], b[i], hi);
+                    self.b.ins().store(device(), x, at, offset + 32 * i as i32);
+                    self.b.ins().store(device(), y, at, offset + 32 * i as i32 + 16);
+                }
+            }
+            (Type::B8 | Type::B16, [parts]) if dense => self.store_narrow(parts, ty, at, offset),
+            _ => self.store_far(parts, ty, at, stride, offset),
+        }
+    }
+
+    /// Packs the low bytes of 32-bit lanes, a quad at a time.
+    fn store_narrow(&mut self, parts: &Parts, ty: Type, at: cl::Value, offset: i32) {
+        for (q, &part) in parts.iter().enumerate() {
+            if ty == Type::B8 {
+                let packed = self.shuffle(part, part, [0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12]);
+                let packed = self.cast_vector(packed, types::I32X4);
+                let word = self.b.ins().extractlane(packed, 0);
+                self.b.ins().store(device(), word, at, offset + 4 * q as i32);
+            } else {
+                let packed = self.shuffle(part, part, [0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13]);
+                let packed = self.cast_vector(packed, types::I64X2);
+                let word = self.b.ins().extractlane(packed, 0);
+                self.b.ins().store(device(), word, at, offset + 8 * q as i32);
+            }
+        }
+    }
+
+    fn store_far(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        for lane in 0..self.lanes {
+            for (k, parts) in parts.iter().enumerate() {
+                let x = self.extract(ty, parts, lane);
+                let (at, offset) = self.strided_lane(at, stride, lane, offset + (k as u32 * ty.bytes()) as i32);
+                self.b.ins().store(device(), x, at, offset);
+            }
+        }
+    }
+
+    fn store_some(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let bits = self.mask_as_bits();
+        for (k, parts) in parts.iter().enumerate() {
+            let buf = self.store_to_buffer(1, parts);
+            let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
+            self.call_stub(Stub { store: true, bytes: ty.bytes() }, at, offset, stride, bits, buf);
+        }
+    }
+}
