@@ -3,13 +3,12 @@
 //! The function that comes out is `enter` of the contract in `abi`: a loop over gangs around a dispatch on the state number around the
 //! kernel's nodes in layout order. Each file holds one concern:
 //!
-//! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
+//! * `values`: scalars, affine values and vectors; `invariants`: what is computed once per launch or gang
 //! * `pure`, `int`, `divide`, `float`, `math`, `halves`, `convert`: instructions without effects
 //! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
 //! * `control`: masks and edges; `waits`: suspending and resuming; `warp`: warp operations
 
 mod values;
-mod classes;
 mod invariants;
 mod pure;
 mod int;
@@ -20,7 +19,6 @@ mod halves;
 mod convert;
 mod address;
 mod memory;
-mod stores;
 mod stubs;
 mod atomics;
 mod special;
@@ -32,7 +30,7 @@ use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, Sou
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
-use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot};
+use ptxjit_ir::{self as ir, Function, Inst, InstData, IntUnaryOp, NumFmt, StackSlot, Type};
 use ptxjit_passes::vectorize::{Node, Plan, Shape};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -176,7 +174,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             splats: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
-            is_float: classes::float_values(inputs.func),
+            is_float: float_values(inputs.func),
             slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),
@@ -476,4 +474,68 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
         self.buffers[idx]
     }
+}
+
+/// The type of a pure instruction's result.
+fn result_type(data: &InstData) -> Type {
+    match *data {
+        InstData::IntUnary { op: IntUnaryOp::Popc | IntUnaryOp::Clz, .. } => Type::B32,
+        InstData::IntUnary { ty, .. } | InstData::Select { ty, .. } | InstData::Bfi { ty, .. } | InstData::Const { ty, .. } => ty,
+        InstData::IntBinary { op: ir::IntBinaryOp::UmulWide | ir::IntBinaryOp::SmulWide, ty, .. } => {
+            Type::from_bytes(ty.bytes() * 2).expect("wide products are of up to 64 bits")
+        }
+        InstData::IntBinary { ty, .. } | InstData::IntTernary { ty, .. } => ty,
+        InstData::Lop3 { .. } | InstData::StateOf { .. } => Type::B32,
+        InstData::Resize { to, .. } => to,
+        InstData::Compare { .. } | InstData::FloatCompare { .. } => Type::B1,
+        InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => fmt.ty(),
+        InstData::Convert { cvt, .. } | InstData::ConvertRs { cvt, .. } => cvt.to.ty(),
+        _ => Type::B64,
+    }
+}
+
+/// Which scalars are better kept in float registers: results of float ops, and what is loaded, selected or merged for them.
+fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
+    let mut is_float: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
+    let native = |fmt: ir::FloatFmt| matches!(fmt, ir::FloatFmt::F32 | ir::FloatFmt::F64);
+    let mut used: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
+    for node in func.insts.values() {
+        let float = match node.data {
+            InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => native(fmt),
+            InstData::FloatCompare { fmt, .. } => {
+                node.data.args().iter().for_each(|&arg| used[arg] |= native(fmt));
+                continue;
+            }
+            InstData::Convert { cvt, arg } => {
+                used[arg] |= matches!(cvt.from, NumFmt::F32 | NumFmt::F64);
+                if matches!(cvt.to, NumFmt::F32 | NumFmt::F64) {
+                    is_float[node.results[0]] = true;
+                }
+                continue;
+            }
+            _ => false,
+        };
+        if float {
+            is_float[node.results[0]] = true;
+            node.data.args().iter().for_each(|&arg| used[arg] = true);
+        }
+    }
+    for node in func.insts.values() {
+        let passes_on = matches!(node.data, InstData::Load { .. } | InstData::Select { .. } | InstData::Const { .. });
+        if passes_on {
+            node.results.iter().for_each(|&result| is_float[result] |= used[result]);
+        }
+    }
+    for block in func.blocks.values() {
+        block.params.iter().for_each(|&param| is_float[param] |= used[param]);
+        for call in block.term.targets() {
+            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+                is_float[param] |= is_float[arg] && matches!(func.def_inst(arg), Some(InstData::Fma { .. } | InstData::FloatBinary { .. }));
+            }
+        }
+    }
+    for (value, data) in func.values.iter() {
+        is_float[value] &= matches!(data.ty, Type::B32 | Type::B64);
+    }
+    is_float
 }

@@ -213,7 +213,7 @@ impl Lower<'_, '_> {
     }
 
     fn result_type(&self, data: &InstData) -> Type {
-        super::classes::result_type(data)
+        super::result_type(data)
     }
 
     /// A scalar of any type as the `u64` that evaluation works on.
