@@ -16,6 +16,7 @@ use super::types::PtxType;
 use super::{nearest, operands, rows, rows_of, target};
 
 /// An instruction's modifiers, sorted into what they are.
+#[derive(Clone)]
 struct Written<'m> {
     mods: ModSet,
     types: SmallVec<[PtxType; 4]>,
@@ -30,6 +31,35 @@ struct Written<'m> {
 /// Modifiers that ptxas takes a second time on any instruction.
 const REPEATABLE: &[Mod] =
     &[Mod::Sync, Mod::Sat, Mod::Satfinite, Mod::Relu, Mod::NaN, Mod::Approx, Mod::L2EvictFirst];
+
+/// Modifiers of single instructions that ptxas lets pass on all others, without any effect.
+const IGNORED: &[Mod] = &[
+    Mod::AccF16,
+    Mod::AccF32,
+    Mod::B4x16P64,
+    Mod::B6x16P32,
+    Mod::B8x16,
+    Mod::BoxDim,
+    Mod::ElementStride,
+    Mod::Elemtype,
+    Mod::FillMode,
+    Mod::Finite,
+    Mod::GlobalAddress,
+    Mod::GlobalDim,
+    Mod::GlobalStride,
+    Mod::Infinite,
+    Mod::InterleaveLayout,
+    Mod::Normal,
+    Mod::Notanumber,
+    Mod::Number,
+    Mod::Rank,
+    Mod::Subnormal,
+    Mod::SwizzleAtomicity,
+    Mod::SwizzleMode,
+];
+
+/// The opcodes that the modifiers of [`IGNORED`] are made for.
+const NOT_IGNORING: &[&str] = &["tensormap", "testp", "multimem", "ldmatrix", "tcgen05", "cp"];
 
 /// Why a row does not fit.
 enum Mismatch {
@@ -52,7 +82,8 @@ pub(crate) fn resolve<'m>(t: &mut Translator<'m>, ast: &'m ast::Inst, span: Span
         return Err(unknown_opcode(opcode, ast.opcode.span));
     }
     let written = read_modifiers(t, ast);
-    let desc = match candidates.iter().find(|row| mismatch(row, &written, t).is_none()) {
+    let fits = |written: &Written<'_>| candidates.iter().find(|row| mismatch(row, written, t).is_none());
+    let desc = match fits(&written).or_else(|| fits(&without_ignored(&written, opcode))) {
         Some(desc) => desc,
         None => return Err(no_row_fits(t, ast, span, candidates, &written)),
     };
@@ -66,6 +97,15 @@ pub(crate) fn resolve<'m>(t: &mut Translator<'m>, ast: &'m ast::Inst, span: Span
         check(t, &inst)?;
     }
     Ok(inst)
+}
+
+/// What is written without the modifiers that ptxas ignores.
+fn without_ignored<'m>(written: &Written<'m>, opcode: &str) -> Written<'m> {
+    let mut rest = written.clone();
+    if !NOT_IGNORING.contains(&opcode) {
+        IGNORED.iter().for_each(|&m| rest.mods.remove(m));
+    }
+    rest
 }
 
 /// The modifier that belongs to the name must stand at its place.

@@ -34,7 +34,7 @@ const WAIT: &[Gate] = &[
 ];
 
 const fn mbarrier(operands: &'static [Opd]) -> InstDesc {
-    unsupported("mbarrier", operands).types(TYPE)
+    unsupported("mbarrier", operands).types(TYPE).check(check_scope)
 }
 
 const ARRIVE: &[&[Mod]] = &[&[Mod::Arrive, Mod::ArriveDrop]];
@@ -92,8 +92,22 @@ fn check_init<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnos
     }
 }
 
+/// How an operation is ordered is written together with its scope.
+fn check_scope<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    match inst.pick(&[Mod::Acquire, Mod::Release, Mod::Relaxed]) {
+        Some(m) if inst.pick(SCOPE).is_none() => {
+            Err(inst.error(format!("`.{}` on `mbarrier` needs a scope: `.cta` or `.cluster`", m.name())))
+        }
+        None if inst.pick(SCOPE).is_some() => {
+            Err(inst.error("a scope on `mbarrier` needs an ordering: `.acquire`, `.release` or `.relaxed`"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Without `.noComplete`, a count needs `sm_90`; `_` as state needs PTX 7.1.
 fn check_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    check_scope(t, inst)?;
     if inst.n_operands() == 3 {
         super::target::require(t, inst, &since(7, 8, 90), "a count on `mbarrier.arrive`")?;
     }
@@ -104,7 +118,8 @@ fn check_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagno
 }
 
 /// The state of a barrier in another CTA cannot be had.
-fn check_remote<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+fn check_remote<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    check_scope(t, inst)?;
     match inst.operand(0).map(|operand| &operand.kind) {
         Some(OperandKind::Sink) => Ok(()),
         _ => Err(inst.operand_error(0, "the state of a remote barrier cannot be had: `_` must stand here")),

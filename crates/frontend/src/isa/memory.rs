@@ -168,8 +168,8 @@ pub const TABLE: &[InstDesc] = &[
         .gates(&[since(2, 0, 20)])
         .effect(),
     inst("prefetch", &[ADDR], hint)
-        .with(&[Mod::Global])
         .choose(&[&[Mod::L2EvictLast, Mod::L2EvictNormal]])
+        .optional(&[&[Mod::Global]])
         .gates(&[since(7, 4, 80)])
         .effect(),
     inst("prefetch", &[ADDR], hint)
@@ -355,7 +355,9 @@ fn check_access<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>, space:
     if inst.has(Mod::Volatile) && space == Space::Local {
         super::target::require(t, inst, &since(9, 1, 0), "`.volatile` on `.local`")?;
     }
-    if let Some(m) = inst.pick(PREFETCH).filter(|_| !is_global) {
+    // Only where the state space is written: of a variable it is not looked at.
+    let window = inst.pick(super::operands::WINDOWS);
+    if let Some(m) = inst.pick(EVICT_L1).or(inst.pick(HINT)).or(inst.pick(PREFETCH)).filter(|_| window.is_some()) {
         return Err(inst.error(format!("`.{}` works on `.global` memory only", m.name())));
     }
     check_vector(inst)?;

@@ -35,7 +35,7 @@ const WIDE: &[&str] = &[
     "ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu", "mbarrier", "multimem", "discard", "applypriority",
 ];
 /// State spaces whose addresses fit into 32 bits.
-const WINDOWS: &[Mod] = &[
+pub(super) const WINDOWS: &[Mod] = &[
     Mod::Shared,
     Mod::SharedCta,
     Mod::SharedCluster,

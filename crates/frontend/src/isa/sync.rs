@@ -24,16 +24,17 @@ const VOTE: &[&[Mod]] = &[&[Mod::All, Mod::Any, Mod::Uni]];
 const LEVEL: &[&[Mod]] = &[&[Mod::Cta, Mod::Cluster, Mod::Gpu, Mod::Sys]];
 
 pub const TABLE: &[InstDesc] = &[
-    inst("barrier", &[ID, ID.opt()], barrier).with(&[Mod::Sync]).optional(&[CTA, ALIGNED]).gates(BARRIER).check(check_barrier).effect(),
-    inst("barrier", &[ID, ID], barrier).with(&[Mod::Arrive]).optional(&[CTA, ALIGNED]).gates(BARRIER).check(check_barrier).effect(),
+    inst("barrier", &[ID, ID.opt()], barrier).with(&[Mod::Sync]).optional(&[CTA, ALIGNED]).lead(CTA).gates(BARRIER).check(check_barrier).effect(),
+    inst("barrier", &[ID, ID], barrier).with(&[Mod::Arrive]).optional(&[CTA, ALIGNED]).lead(CTA).gates(BARRIER).check(check_barrier).effect(),
     barrier_red("barrier", &[D.nth(0), ID, PRED], &[CTA, ALIGNED], BARRIER).choose(&[&[Mod::Popc]]).types(&[&[T::U32]]),
     barrier_red("barrier", &[D.nth(0), ID, ID, PRED], &[CTA, ALIGNED], BARRIER).choose(&[&[Mod::Popc]]).types(&[&[T::U32]]),
     barrier_red("barrier", &[DP, ID, PRED], &[CTA, ALIGNED], BARRIER).choose(&[&[Mod::And, Mod::Or]]).types(&[&[T::Pred]]),
     barrier_red("barrier", &[DP, ID, ID, PRED], &[CTA, ALIGNED], BARRIER).choose(&[&[Mod::And, Mod::Or]]).types(&[&[T::Pred]]),
-    inst("bar", &[ID, ID.opt()], barrier).with(&[Mod::Sync]).optional(&[CTA]).gates(BAR).check(check_barrier).effect(),
+    inst("bar", &[ID, ID.opt()], barrier).with(&[Mod::Sync]).optional(&[CTA]).lead(CTA).gates(BAR).check(check_barrier).effect(),
     inst("bar", &[ID, ID], barrier)
         .with(&[Mod::Arrive])
         .optional(&[CTA])
+        .lead(CTA)
         .gates(&[since(2, 0, 20), since(7, 8, 30).mods(CTA)])
         .check(check_barrier)
         .effect(),
@@ -41,13 +42,15 @@ pub const TABLE: &[InstDesc] = &[
     barrier_red("bar", &[D.nth(0), ID, ID, PRED], &[CTA], BAR).choose(&[&[Mod::Popc]]).types(&[&[T::U32]]),
     barrier_red("bar", &[DP, ID, PRED], &[CTA], BAR).choose(&[&[Mod::And, Mod::Or]]).types(&[&[T::Pred]]),
     barrier_red("bar", &[DP, ID, ID, PRED], &[CTA], BAR).choose(&[&[Mod::And, Mod::Or]]).types(&[&[T::Pred]]),
-    inst("bar", &[MASK], bar_warp_sync).with(&[Mod::Warp, Mod::Sync]).gates(&[since(6, 0, 30)]).effect(),
+    inst("bar", &[MASK], bar_warp_sync).with(&[Mod::Warp, Mod::Sync]).lead(&[Mod::Warp]).gates(&[since(6, 0, 30)]).effect(),
     unsupported("barrier", &[])
         .with(&[Mod::Cluster, Mod::Arrive])
+        .lead(&[Mod::Cluster])
         .optional(&[&[Mod::Release, Mod::Relaxed], ALIGNED])
         .gates(&[since(7, 8, 90), since(8, 0, 90).mods(&[Mod::Release, Mod::Relaxed])]),
     unsupported("barrier", &[])
         .with(&[Mod::Cluster, Mod::Wait])
+        .lead(&[Mod::Cluster])
         .optional(&[&[Mod::Acquire], ALIGNED])
         .gates(&[since(7, 8, 90), since(8, 0, 90).mods(&[Mod::Acquire])]),
     // Fences.
@@ -176,7 +179,7 @@ const fn barrier_red(
     options: &'static [&'static [Mod]],
     gates: &'static [Gate],
 ) -> InstDesc {
-    inst(opcode, operands, barrier_reduce).with(&[Mod::Red]).optional(options).gates(gates).check(check_barrier).effect()
+    inst(opcode, operands, barrier_reduce).with(&[Mod::Red]).optional(options).lead(CTA).gates(gates).check(check_barrier).effect()
 }
 
 /// Barrier numbers are 0 to 15, thread counts multiples of the warp size, where they are constants.
