@@ -1,4 +1,4 @@
-//! Runs the test files: every `.ptx` below `isa/`, `passes/`, `diag/`, `exec/` and `fuzz/` is one test per command.
+//! Runs the test files: every `.ptx` below `isa/`, `passes/`, `diag/`, `exec/`, `fuzz/` and `regress/` is one test per command.
 //!
 //! The form of the files is described in `file`. `PTXJIT_BLESS=1` rewrites snapshots instead of comparing them.
 
@@ -24,7 +24,7 @@ use crate::execute::Runner;
 use crate::file::{Command, TestFile};
 
 /// Folders below `tests/` that hold test files.
-const FOLDERS: [&str; 5] = ["isa", "passes", "diag", "exec", "fuzz"];
+const FOLDERS: [&str; 6] = ["isa", "passes", "diag", "exec", "fuzz", "regress"];
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
