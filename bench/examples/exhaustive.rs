@@ -3,6 +3,8 @@
 //! `cargo run --release -p ptxjit-bench --example exhaustive -- [--gang N] [--stride N] [NAME…]` compiles a small kernel per
 //! instruction, runs it over every input (every `stride`-th with `--stride`) and prints the largest error beside the PTX ISA's
 //! bound. It ends with an error if a bound is broken. References are the standard library's f64 functions.
+//!
+//! The file is long because an example is one file.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -36,46 +38,163 @@ struct Case {
 
 const TURN: f64 = std::f64::consts::TAU;
 
-fn case(name: &'static str, instruction: &'static str, function: fn(f64) -> f64, range: (f64, f64), bound: Bound) -> Case {
-    Case { name, instruction, function, range, bound, ftz: instruction.contains(".ftz") }
+fn case(
+    name: &'static str,
+    instruction: &'static str,
+    function: fn(f64) -> f64,
+    range: (f64, f64),
+    bound: Bound,
+) -> Case {
+    Case {
+        name,
+        instruction,
+        function,
+        range,
+        bound,
+        ftz: instruction.contains(".ftz"),
+    }
 }
 
 fn cases() -> Vec<Case> {
     let all = (f64::NEG_INFINITY, f64::INFINITY);
-    let (sin, cos, lg2, ex2, tanh): (fn(f64) -> f64, fn(f64) -> f64, fn(f64) -> f64, fn(f64) -> f64, fn(f64) -> f64) =
-        (f64::sin, f64::cos, f64::log2, f64::exp2, f64::tanh);
+    let (sin, cos, lg2, ex2, tanh): (
+        fn(f64) -> f64,
+        fn(f64) -> f64,
+        fn(f64) -> f64,
+        fn(f64) -> f64,
+        fn(f64) -> f64,
+    ) = (f64::sin, f64::cos, f64::log2, f64::exp2, f64::tanh);
     let two_to = |x: f64| x.exp2();
     let mut cases = Vec::new();
-    for (name, ins) in [("sin", "sin.approx.f32 %f2, %f1;"), ("sin.ftz", "sin.approx.ftz.f32 %f2, %f1;")] {
-        cases.push(case(name, ins, sin, (-TURN, TURN), Bound::Absolute(two_to(-20.5))));
-        cases.push(case(name, ins, sin, (-50.0 * TURN, 50.0 * TURN), Bound::Absolute(two_to(-14.7))));
+    for (name, ins) in [
+        ("sin", "sin.approx.f32 %f2, %f1;"),
+        ("sin.ftz", "sin.approx.ftz.f32 %f2, %f1;"),
+    ] {
+        cases.push(case(
+            name,
+            ins,
+            sin,
+            (-TURN, TURN),
+            Bound::Absolute(two_to(-20.5)),
+        ));
+        cases.push(case(
+            name,
+            ins,
+            sin,
+            (-50.0 * TURN, 50.0 * TURN),
+            Bound::Absolute(two_to(-14.7)),
+        ));
     }
-    for (name, ins) in [("cos", "cos.approx.f32 %f2, %f1;"), ("cos.ftz", "cos.approx.ftz.f32 %f2, %f1;")] {
-        cases.push(case(name, ins, cos, (-TURN, TURN), Bound::Absolute(two_to(-20.5))));
-        cases.push(case(name, ins, cos, (-50.0 * TURN, 50.0 * TURN), Bound::Absolute(two_to(-14.7))));
+    for (name, ins) in [
+        ("cos", "cos.approx.f32 %f2, %f1;"),
+        ("cos.ftz", "cos.approx.ftz.f32 %f2, %f1;"),
+    ] {
+        cases.push(case(
+            name,
+            ins,
+            cos,
+            (-TURN, TURN),
+            Bound::Absolute(two_to(-20.5)),
+        ));
+        cases.push(case(
+            name,
+            ins,
+            cos,
+            (-50.0 * TURN, 50.0 * TURN),
+            Bound::Absolute(two_to(-14.7)),
+        ));
     }
-    for (name, ins) in [("lg2", "lg2.approx.f32 %f2, %f1;"), ("lg2.ftz", "lg2.approx.ftz.f32 %f2, %f1;")] {
-        cases.push(case(name, ins, lg2, (0.5, 2.0), Bound::Absolute(two_to(-22.0))));
-        cases.push(case(name, ins, lg2, (f64::NEG_INFINITY, 0.5), Bound::Relative(two_to(-22.0))));
-        cases.push(case(name, ins, lg2, (2.0, f64::INFINITY), Bound::Relative(two_to(-22.0))));
+    for (name, ins) in [
+        ("lg2", "lg2.approx.f32 %f2, %f1;"),
+        ("lg2.ftz", "lg2.approx.ftz.f32 %f2, %f1;"),
+    ] {
+        cases.push(case(
+            name,
+            ins,
+            lg2,
+            (0.5, 2.0),
+            Bound::Absolute(two_to(-22.0)),
+        ));
+        cases.push(case(
+            name,
+            ins,
+            lg2,
+            (f64::NEG_INFINITY, 0.5),
+            Bound::Relative(two_to(-22.0)),
+        ));
+        cases.push(case(
+            name,
+            ins,
+            lg2,
+            (2.0, f64::INFINITY),
+            Bound::Relative(two_to(-22.0)),
+        ));
     }
-    for (name, ins) in [("ex2", "ex2.approx.f32 %f2, %f1;"), ("ex2.ftz", "ex2.approx.ftz.f32 %f2, %f1;")] {
+    for (name, ins) in [
+        ("ex2", "ex2.approx.f32 %f2, %f1;"),
+        ("ex2.ftz", "ex2.approx.ftz.f32 %f2, %f1;"),
+    ] {
         cases.push(case(name, ins, ex2, all, Bound::Ulp(2.0)));
     }
-    cases.push(case("tanh", "tanh.approx.f32 %f2, %f1;", tanh, all, Bound::Relative(two_to(-11.0))));
-    for (name, ins) in [("rcp", "rcp.approx.f32 %f2, %f1;"), ("rcp.ftz", "rcp.approx.ftz.f32 %f2, %f1;")] {
+    cases.push(case(
+        "tanh",
+        "tanh.approx.f32 %f2, %f1;",
+        tanh,
+        all,
+        Bound::Relative(two_to(-11.0)),
+    ));
+    for (name, ins) in [
+        ("rcp", "rcp.approx.f32 %f2, %f1;"),
+        ("rcp.ftz", "rcp.approx.ftz.f32 %f2, %f1;"),
+    ] {
         cases.push(case(name, ins, |x| 1.0 / x, all, Bound::Ulp(1.0)));
     }
-    for (name, ins) in [("sqrt", "sqrt.approx.f32 %f2, %f1;"), ("sqrt.ftz", "sqrt.approx.ftz.f32 %f2, %f1;")] {
-        cases.push(case(name, ins, f64::sqrt, all, Bound::Relative(two_to(-23.0))));
+    for (name, ins) in [
+        ("sqrt", "sqrt.approx.f32 %f2, %f1;"),
+        ("sqrt.ftz", "sqrt.approx.ftz.f32 %f2, %f1;"),
+    ] {
+        cases.push(case(
+            name,
+            ins,
+            f64::sqrt,
+            all,
+            Bound::Relative(two_to(-23.0)),
+        ));
     }
-    for (name, ins) in [("rsqrt", "rsqrt.approx.f32 %f2, %f1;"), ("rsqrt.ftz", "rsqrt.approx.ftz.f32 %f2, %f1;")] {
-        cases.push(case(name, ins, |x| 1.0 / x.sqrt(), all, Bound::Relative(two_to(-22.9))));
+    for (name, ins) in [
+        ("rsqrt", "rsqrt.approx.f32 %f2, %f1;"),
+        ("rsqrt.ftz", "rsqrt.approx.ftz.f32 %f2, %f1;"),
+    ] {
+        cases.push(case(
+            name,
+            ins,
+            |x| 1.0 / x.sqrt(),
+            all,
+            Bound::Relative(two_to(-22.9)),
+        ));
     }
     cases.push(case("cos.one", "abs.f32 %f1, %f1; min.f32 %f1, %f1, 0f47FFFFFF; cos.approx.f32 %f2, %f1; mul.f32 %f2, %f2, %f2; sub.f32 %f2, 0f3F800000, %f2; sqrt.rn.f32 %f2, %f2;", |_| 0.0, all, Bound::Absolute(1.0)));
-    cases.push(case("sqrt.rn", "sqrt.rn.f32 %f2, %f1;", f64::sqrt, all, Bound::Exact));
-    cases.push(case("rcp.rn", "rcp.rn.f32 %f2, %f1;", |x| 1.0 / x, all, Bound::Exact));
-    cases.push(case("f32.f64.f32", "cvt.f64.f32 %d1, %f1; cvt.rn.f32.f64 %f2, %d1;", |x| x, all, Bound::Exact));
+    cases.push(case(
+        "sqrt.rn",
+        "sqrt.rn.f32 %f2, %f1;",
+        f64::sqrt,
+        all,
+        Bound::Exact,
+    ));
+    cases.push(case(
+        "rcp.rn",
+        "rcp.rn.f32 %f2, %f1;",
+        |x| 1.0 / x,
+        all,
+        Bound::Exact,
+    ));
+    cases.push(case(
+        "f32.f64.f32",
+        "cvt.f64.f32 %d1, %f1; cvt.rn.f32.f64 %f2, %d1;",
+        |x| x,
+        all,
+        Bound::Exact,
+    ));
     cases
 }
 
@@ -107,7 +226,8 @@ fn kernel(device: &Device, body: &str) -> Kernel {
 }}
 "
     );
-    let module = Module::from_source(device, "exhaustive.ptx", &ptx).unwrap_or_else(|error| panic!("{error}"));
+    let module = Module::from_source(device, "exhaustive.ptx", &ptx)
+        .unwrap_or_else(|error| panic!("{error}"));
     module.kernel("k").expect("it is there")
 }
 
@@ -118,10 +238,18 @@ struct Args {
 }
 
 fn args() -> Args {
-    let mut args = Args { gang: None, stride: 1, names: Vec::new() };
+    let mut args = Args {
+        gang: None,
+        stride: 1,
+        names: Vec::new(),
+    };
     let mut rest = std::env::args().skip(1);
     while let Some(arg) = rest.next() {
-        let mut number = || rest.next().and_then(|text| text.parse().ok()).expect("a number follows");
+        let mut number = || {
+            rest.next()
+                .and_then(|text| text.parse().ok())
+                .expect("a number follows")
+        };
         match arg.as_str() {
             "--gang" => args.gang = Some(number()),
             "--stride" => args.stride = number(),
@@ -138,14 +266,23 @@ fn run(device: &Device, kernel: &Kernel, args: &Args, mut each: impl FnMut(u32, 
     let mut at = 0;
     while at < count {
         let base = (at * u64::from(args.stride)) as u32;
-        let mut launch = kernel.launch().grid((CHUNK / 256) as u32).block(256).arg(&out).arg(base).arg(args.stride);
+        let mut launch = kernel
+            .launch()
+            .grid((CHUNK / 256) as u32)
+            .block(256)
+            .arg(&out)
+            .arg(base)
+            .arg(args.stride);
         if let Some(gang) = args.gang {
             launch = launch.gang(gang);
         }
         launch.run().unwrap_or_else(|error| panic!("{error}"));
         let results = out.read().expect("results");
         for (i, &result) in results.iter().enumerate().take((count - at) as usize) {
-            each(base.wrapping_add((i as u32).wrapping_mul(args.stride)), result);
+            each(
+                base.wrapping_add((i as u32).wrapping_mul(args.stride)),
+                result,
+            );
         }
         at += CHUNK;
     }
@@ -164,7 +301,11 @@ struct Worst {
 }
 
 fn flush(x: f32) -> f32 {
-    if x.is_subnormal() { 0f32.copysign(x) } else { x }
+    if x.is_subnormal() {
+        0f32.copysign(x)
+    } else {
+        x
+    }
 }
 
 fn ulp_of(x: f64) -> f64 {
@@ -187,7 +328,9 @@ impl Worst {
             }
             return;
         }
-        let tiny = case.ftz && want.abs() < f64::from(f32::MIN_POSITIVE) * 1.000_001 && got.abs() <= f32::MIN_POSITIVE;
+        let tiny = case.ftz
+            && want.abs() < f64::from(f32::MIN_POSITIVE) * 1.000_001
+            && got.abs() <= f32::MIN_POSITIVE;
         let overflow = got.is_infinite() && want.abs() >= f64::from(f32::MAX);
         if tiny || overflow {
             return;
@@ -213,7 +356,14 @@ impl Worst {
 
     fn measure(&mut self, want: f64, got: f32) -> (f64, f64, f64) {
         let error = (f64::from(got) - want).abs();
-        let (ulp, relative) = (error / ulp_of(want), if error == 0.0 { 0.0 } else { error / want.abs() });
+        let (ulp, relative) = (
+            error / ulp_of(want),
+            if error == 0.0 {
+                0.0
+            } else {
+                error / want.abs()
+            },
+        );
         self.ulp = self.ulp.max(ulp);
         self.absolute = self.absolute.max(error);
         self.relative = self.relative.max(relative);
@@ -253,16 +403,31 @@ fn measure(device: &Device, case: &Case, args: &Args) -> bool {
         worst.absolute.log2(),
         worst.relative.log2(),
         worst.wrong,
-        worst.first_wrong.map_or(String::new(), |(x, y)| format!(" first {x:08x} -> {y:08x}")),
+        worst
+            .first_wrong
+            .map_or(String::new(), |(x, y)| format!(" first {x:08x} -> {y:08x}")),
     );
     worst.wrong == 0
 }
 
 /// Instructions that must agree with the interpreter bit for bit, on bits `%r1` to `%r2`, over the low `bits` of the input.
 fn exact() -> Vec<(&'static str, u32, String)> {
-    let half = |name: &'static str, ins: &str| (name, 16, format!("cvt.u16.u32 %h1, %r1; {ins} cvt.u32.u16 %r2, %h2;"));
-    let to_word = |name: &'static str, ins: &str| (name, 16, format!("cvt.u16.u32 %h1, %r1; {ins}"));
-    let from_word = |name: &'static str, ins: &str| (name, 32, format!("mov.b32 %f1, %r1; {ins} cvt.u32.u16 %r2, %h2;"));
+    let half = |name: &'static str, ins: &str| {
+        (
+            name,
+            16,
+            format!("cvt.u16.u32 %h1, %r1; {ins} cvt.u32.u16 %r2, %h2;"),
+        )
+    };
+    let to_word =
+        |name: &'static str, ins: &str| (name, 16, format!("cvt.u16.u32 %h1, %r1; {ins}"));
+    let from_word = |name: &'static str, ins: &str| {
+        (
+            name,
+            32,
+            format!("mov.b32 %f1, %r1; {ins} cvt.u32.u16 %r2, %h2;"),
+        )
+    };
     let word = |name: &'static str, ins: &str| (name, 32, format!("mov.b32 %f1, %r1; {ins}"));
     vec![
         to_word("f32.f16", "cvt.f32.f16 %f2, %h1; mov.b32 %r2, %f2;"),
@@ -286,9 +451,21 @@ fn exact() -> Vec<(&'static str, u32, String)> {
         word("s32.f32", "cvt.rni.s32.f32 %r2, %f1;"),
         word("u32.f32.ftz", "cvt.rmi.ftz.u32.f32 %r2, %f1;"),
         word("sat.f32", "cvt.sat.f32.f32 %f2, %f1; mov.b32 %r2, %f2;"),
-        ("f16.s32", 32, "cvt.rn.f16.s32 %h2, %r1; cvt.u32.u16 %r2, %h2;".to_owned()),
-        ("bf16.u32", 32, "cvt.rn.bf16.u32 %h2, %r1; cvt.u32.u16 %r2, %h2;".to_owned()),
-        ("f32.s32", 32, "cvt.rn.f32.s32 %f2, %r1; mov.b32 %r2, %f2;".to_owned()),
+        (
+            "f16.s32",
+            32,
+            "cvt.rn.f16.s32 %h2, %r1; cvt.u32.u16 %r2, %h2;".to_owned(),
+        ),
+        (
+            "bf16.u32",
+            32,
+            "cvt.rn.bf16.u32 %h2, %r1; cvt.u32.u16 %r2, %h2;".to_owned(),
+        ),
+        (
+            "f32.s32",
+            32,
+            "cvt.rn.f32.s32 %f2, %r1; mov.b32 %r2, %f2;".to_owned(),
+        ),
         ("popc", 32, "popc.b32 %r2, %r1;".to_owned()),
         ("clz", 32, "clz.b32 %r2, %r1;".to_owned()),
         ("brev", 32, "brev.b32 %r2, %r1;".to_owned()),
@@ -305,8 +482,11 @@ fn two_operands() -> impl Iterator<Item = (&'static str, u32, String)> {
          mul.lo.u32 %r6, %r6, 0x85EBCA6B; shr.u32 %r5, %r6, 13; xor.b32 %r6, %r6, %r5; \
          cvt.u16.u32 %h1, %r1; cvt.u16.u32 %h2, %r6; shr.u32 %r5, %r6, 16; cvt.u16.u32 %h3, %r5;";
     let word = |name: &'static str, ins: &str| (name, 32, format!("{OTHERS} {ins}"));
-    let half = |name: &'static str, ins: &str| (name, 32, format!("{OTHERS} {ins} cvt.u32.u16 %r2, %h2;"));
-    let flag = |name: &'static str, ins: &str| (name, 32, format!("{OTHERS} {ins} selp.u32 %r2, 1, 0, %p1;"));
+    let half =
+        |name: &'static str, ins: &str| (name, 32, format!("{OTHERS} {ins} cvt.u32.u16 %r2, %h2;"));
+    let flag = |name: &'static str, ins: &str| {
+        (name, 32, format!("{OTHERS} {ins} selp.u32 %r2, 1, 0, %p1;"))
+    };
     let single = |name: &'static str, ins: &str| {
         // Results around the least normal number, other inputs flushed or not.
         let body = "and.b32 %r5, %r1, 0x80ffffff; or.b32 %r5, %r5, 0x1f000000; and.b32 %r6, %r6, 0x00ffffff; \
@@ -388,26 +568,44 @@ fn compare(device: &Device, name: &str, bits: u32, body: &str, args: &Args) -> b
     let stride = if bits == 16 { 1u32 } else { 4099 };
     let outputs = [Engine::default(), Engine::Interp].map(|engine| {
         let out = device.alloc::<u32>(count as usize).expect("memory");
-        let mut launch = kernel.launch().grid(count / 256).block(256).arg(&out).arg(0u32).arg(stride).engine(engine);
+        let mut launch = kernel
+            .launch()
+            .grid(count / 256)
+            .block(256)
+            .arg(&out)
+            .arg(0u32)
+            .arg(stride)
+            .engine(engine);
         if let (Some(gang), Engine::Jit) = (args.gang, engine) {
             launch = launch.gang(gang);
         }
-        launch.run().unwrap_or_else(|error| panic!("{name}: {error}"));
+        launch
+            .run()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         out.read().expect("results")
     });
     let differ = (0..count as usize).filter(|&i| outputs[0][i] != outputs[1][i]);
     let first = differ.clone().next().map(|i| {
-        format!(" first {:08x} -> {:08x}, not {:08x}", (i as u32).wrapping_mul(stride), outputs[0][i], outputs[1][i])
+        format!(
+            " first {:08x} -> {:08x}, not {:08x}",
+            (i as u32).wrapping_mul(stride),
+            outputs[0][i],
+            outputs[1][i]
+        )
     });
     let wrong = differ.count();
-    println!("{name:14} {count} inputs, {wrong} differ from the interpreter{}", first.unwrap_or_default());
+    println!(
+        "{name:14} {count} inputs, {wrong} differ from the interpreter{}",
+        first.unwrap_or_default()
+    );
     wrong == 0
 }
 
 fn main() -> ExitCode {
     let args = args();
     let device = Device::new().expect("a device");
-    let wanted = |name: &str| args.names.is_empty() || args.names.iter().any(|wanted| wanted == name);
+    let wanted =
+        |name: &str| args.names.is_empty() || args.names.iter().any(|wanted| wanted == name);
     let mut good = true;
     for (name, bits, body) in exact() {
         if wanted(name) {
@@ -419,5 +617,9 @@ fn main() -> ExitCode {
             good &= measure(&device, &case, &args);
         }
     }
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

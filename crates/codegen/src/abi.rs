@@ -30,7 +30,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ptxjit_ir::{BarrierOp, Builtin, SrcLoc, Type, VarId, FuncId, WarpOp};
+use ptxjit_ir::{BarrierOp, Builtin, FuncId, SrcLoc, Type, VarId, WarpOp};
 
 /// Entry point of compiled code: `(cta, state, first_gang, end_gang) -> 0 | 1`.
 pub type EnterFn = unsafe extern "C" fn(*mut CtaContext, u32, u32, u32) -> u32;
@@ -169,15 +169,28 @@ pub enum FaultKind {
 pub struct RuntimeFns {
     /// A [`Builtin`] (by its position in `Builtin::ALL`) for one thread (linear index): arguments in, result out in `args[0]`. Returns 0, or 1 to stop
     /// with `FaultKind::Runtime`.
-    pub builtin: unsafe extern "C" fn(cta: *mut CtaContext, builtin: u32, thread: u32, args: *mut u64, loc: u32) -> u32,
+    pub builtin: unsafe extern "C" fn(
+        cta: *mut CtaContext,
+        builtin: u32,
+        thread: u32,
+        args: *mut u64,
+        loc: u32,
+    ) -> u32,
     /// `%clock64`.
     pub clock64: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
     /// `%globaltimer`, nanoseconds.
     pub globaltimer: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
     /// Under `memcheck`: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics) at `addrs[lane]` for each lane of `mask` of gang
     /// `gang`. Returns 0, or 1 to stop with `FaultKind::Runtime`.
-    pub check_access:
-        unsafe extern "C" fn(cta: *mut CtaContext, addrs: *const u64, mask: u32, size: u32, write: u32, gang: u32, loc: u32) -> u32,
+    pub check_access: unsafe extern "C" fn(
+        cta: *mut CtaContext,
+        addrs: *const u64,
+        mask: u32,
+        size: u32,
+        write: u32,
+        gang: u32,
+        loc: u32,
+    ) -> u32,
 }
 
 impl fmt::Debug for RuntimeFns {
@@ -327,7 +340,12 @@ pub struct CompiledKernel {
 impl CompiledKernel {
     /// A kernel around an entry point that is not made by this crate: nothing is compiled, no code range is known. For
     /// tests of the runtime.
-    pub fn from_enter(enter: EnterFn, gang: u32, frame_size: u32, resume_points: Vec<ResumePoint>) -> CompiledKernel {
+    pub fn from_enter(
+        enter: EnterFn,
+        gang: u32,
+        frame_size: u32,
+        resume_points: Vec<ResumePoint>,
+    ) -> CompiledKernel {
         CompiledKernel {
             gang,
             facts: Facts::default(),
@@ -351,11 +369,16 @@ impl CompiledKernel {
     pub fn loc_of(&self, pc: usize) -> Option<SrcLoc> {
         let offset = u32::try_from(pc.checked_sub(self.code.start)?).ok()?;
         let idx = self.locs.partition_point(|&(start, _)| start <= offset);
-        idx.checked_sub(1).map(|idx| self.locs[idx].1).filter(|&loc| loc != SrcLoc(u32::MAX))
+        idx.checked_sub(1)
+            .map(|idx| self.locs[idx].1)
+            .filter(|&loc| loc != SrcLoc(u32::MAX))
     }
 }
 
 /// A builtin's number in `RuntimeFns::builtin`.
 pub fn builtin_number(builtin: Builtin) -> u32 {
-    Builtin::ALL.iter().position(|&b| b == builtin).expect("every builtin is in ALL") as u32
+    Builtin::ALL
+        .iter()
+        .position(|&b| b == builtin)
+        .expect("every builtin is in ALL") as u32
 }

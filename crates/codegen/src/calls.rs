@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, BlockCall, CompareOp, FuncId, Function, Inst, InstData, IntBinaryOp, MemSem, Program, Scope, Space, SrcLoc,
-    StackSlot, Terminator, TrapKind, Type, Value,
+    Block, BlockCall, CompareOp, FuncId, Function, Inst, InstData, IntBinaryOp, MemSem, Program,
+    Scope, Space, SrcLoc, StackSlot, Terminator, TrapKind, Type, Value,
 };
 use ptxjit_passes::vectorize::{Repair, predecessors};
 use smallvec::SmallVec;
@@ -41,7 +41,11 @@ struct Site {
 
 /// Merges what the kernel can reach.
 pub(crate) fn merge(program: &Program) -> Merged {
-    let mut ctx = Ctx { program, func: program.functions[&program.entry].clone(), entries: BTreeMap::new() };
+    let mut ctx = Ctx {
+        program,
+        func: program.functions[&program.entry].clone(),
+        entries: BTreeMap::new(),
+    };
     let wanted = reachable(program);
     for &id in &wanted {
         let entry = ctx.func.new_block();
@@ -52,8 +56,16 @@ pub(crate) fn merge(program: &Program) -> Merged {
     }
     let sites = ctx.split_calls();
     ctx.lower_sites(&sites);
-    let entries = ctx.entries.values().copied().chain(sites.iter().map(|site| site.after)).collect();
-    Merged { function: ctx.func, entries }
+    let entries = ctx
+        .entries
+        .values()
+        .copied()
+        .chain(sites.iter().map(|site| site.after))
+        .collect();
+    Merged {
+        function: ctx.func,
+        entries,
+    }
 }
 
 /// Functions that calls can reach, the kernel excluded.
@@ -65,9 +77,9 @@ fn reachable(program: &Program) -> Vec<FuncId> {
         for &inst in func.blocks.values().flat_map(|block| &block.insts) {
             let targets: Vec<FuncId> = match &func.insts[inst].data {
                 InstData::Call { func, .. } => vec![*func],
-                InstData::CallIndirect { targets, .. } => {
-                    targets.as_deref().map_or_else(|| program.address_taken.clone(), <[FuncId]>::to_vec)
-                }
+                InstData::CallIndirect { targets, .. } => targets
+                    .as_deref()
+                    .map_or_else(|| program.address_taken.clone(), <[FuncId]>::to_vec),
                 _ => continue,
             };
             for target in targets {
@@ -91,7 +103,11 @@ struct Ctx<'p> {
 
 impl Ctx<'_> {
     fn emit(&mut self, block: Block, loc: SrcLoc) -> Emit<'_> {
-        Emit { func: &mut self.func, block, loc }
+        Emit {
+            func: &mut self.func,
+            block,
+            loc,
+        }
     }
 
     /// Copies a device function; its entry block gets the arguments from the stack.
@@ -100,7 +116,11 @@ impl Ctx<'_> {
         let (slot_offsets, slots_size) = place_slots(source);
         let entry = self.entries[&id];
         let n_words = source.params().len().max(source.rets.len()) as i64;
-        let param_types: Vec<Type> = source.params().iter().map(|&param| source.ty(param)).collect();
+        let param_types: Vec<Type> = source
+            .params()
+            .iter()
+            .map(|&param| source.ty(param))
+            .collect();
         let mut emit = self.emit(entry, SrcLoc::default());
         let frame = emit.value(InstData::StackSave, Type::B64);
         if slots_size > 0 {
@@ -112,7 +132,11 @@ impl Ctx<'_> {
             .enumerate()
             .map(|(idx, &ty)| emit.load(frame, 8 * (idx as i64 - n_words - 1), ty))
             .collect();
-        let copy = Copy { frame, slot_offsets, n_words };
+        let copy = Copy {
+            frame,
+            slot_offsets,
+            n_words,
+        };
         let first = self.copy_body(source, &copy);
         self.func.blocks[entry].term = Terminator::Jump(BlockCall { block: first, args });
     }
@@ -137,13 +161,21 @@ impl Ctx<'_> {
         for (block, data) in source.blocks.iter() {
             for &inst in &data.insts {
                 let node = &source.insts[inst];
-                let types: Vec<Type> = node.results.iter().map(|&result| source.ty(result)).collect();
+                let types: Vec<Type> = node
+                    .results
+                    .iter()
+                    .map(|&result| source.ty(result))
+                    .collect();
                 let data = match node.data {
                     InstData::StackAddr { slot, offset } => {
                         let at = i64::from(copy.slot_offsets[slot]) + i64::from(offset);
                         let mut emit = self.emit(block_of(block), node.loc);
                         let at = emit.constant(Type::B64, at as u64);
-                        InstData::IntBinary { op: IntBinaryOp::Add, ty: Type::B64, args: [copy.frame, at] }
+                        InstData::IntBinary {
+                            op: IntBinaryOp::Add,
+                            ty: Type::B64,
+                            args: [copy.frame, at],
+                        }
                     }
                     ref other => other.clone(),
                 };
@@ -166,7 +198,9 @@ impl Ctx<'_> {
         for (block, data) in source.blocks.iter() {
             let mut term = data.term.clone();
             term.for_each_arg_mut(|arg| *arg = value_of(*arg));
-            term.targets_mut().into_iter().for_each(|call| call.block = block_of(call.block));
+            term.targets_mut()
+                .into_iter()
+                .for_each(|call| call.block = block_of(call.block));
             self.finish_block(block_of(block), term, data.term_loc, copy);
         }
         block_of(source.entry)
@@ -196,9 +230,14 @@ impl Ctx<'_> {
         let mut work: Vec<Block> = self.func.blocks.keys().collect();
         while let Some(block) = work.pop() {
             let is_call = |&inst: &Inst| {
-                matches!(self.func.insts[inst].data, InstData::Call { .. } | InstData::CallIndirect { .. })
+                matches!(
+                    self.func.insts[inst].data,
+                    InstData::Call { .. } | InstData::CallIndirect { .. }
+                )
             };
-            let Some(at) = self.func.blocks[block].insts.iter().position(is_call) else { continue };
+            let Some(at) = self.func.blocks[block].insts.iter().position(is_call) else {
+                continue;
+            };
             let after = self.func.new_block();
             let data = &mut self.func.blocks[block];
             // The call itself stays until it is lowered: it defines its results.
@@ -258,10 +297,19 @@ impl Ctx<'_> {
     }
 
     /// After the call: results and live values come from the stack.
-    fn lower_after(&mut self, site: &Site, saved: &[Value], n_words: i64, reloads: &mut BTreeMap<Value, Vec<(Block, Value)>>) {
+    fn lower_after(
+        &mut self,
+        site: &Site,
+        saved: &[Value],
+        n_words: i64,
+        reloads: &mut BTreeMap<Value, Vec<(Block, Value)>>,
+    ) {
         let loc = self.func.insts[site.call].loc;
-        let results: Vec<(Value, Type)> =
-            self.func.insts[site.call].results.iter().map(|&result| (result, self.func.ty(result))).collect();
+        let results: Vec<(Value, Type)> = self.func.insts[site.call]
+            .results
+            .iter()
+            .map(|&result| (result, self.func.ty(result)))
+            .collect();
         let old = std::mem::take(&mut self.func.blocks[site.after].insts);
         let types: Vec<Type> = saved.iter().map(|&value| self.func.ty(value)).collect();
         let n_saved = padded(saved.len(), n_words);
@@ -290,20 +338,33 @@ impl Ctx<'_> {
         let data = self.func.insts[site.call].data.clone();
         let n_saved = padded(saved.len(), n_words);
         let mut block = site.block;
-        self.func.blocks[block].insts.retain(|&inst| inst != site.call);
+        self.func.blocks[block]
+            .insts
+            .retain(|&inst| inst != site.call);
         let state = match &data {
             InstData::Call { func, .. } => {
                 let entry = self.entries[func];
-                self.emit(block, loc).value(InstData::StateOf { block: entry }, Type::B32)
+                self.emit(block, loc)
+                    .value(InstData::StateOf { block: entry }, Type::B32)
             }
-            InstData::CallIndirect { sig, callee, targets, .. } => {
-                let (found, state) = self.indirect_state(block, loc, *sig, *callee, targets.as_deref());
+            InstData::CallIndirect {
+                sig,
+                callee,
+                targets,
+                ..
+            } => {
+                let (found, state) =
+                    self.indirect_state(block, loc, *sig, *callee, targets.as_deref());
                 let go_on = self.func.new_block();
                 let wrong = self.func.new_block();
                 self.func.blocks[wrong].term = Terminator::Trap(TrapKind::Unreachable);
                 self.func.blocks[wrong].term_loc = loc;
                 let (then_, else_) = (BlockCall::new(go_on), BlockCall::new(wrong));
-                self.func.blocks[block].term = Terminator::Brif { cond: found, then_, else_ };
+                self.func.blocks[block].term = Terminator::Brif {
+                    cond: found,
+                    then_,
+                    else_,
+                };
                 self.func.blocks[block].term_loc = loc;
                 block = go_on;
                 state
@@ -355,16 +416,45 @@ impl Ctx<'_> {
             .collect();
         let mut emit = self.emit(block, loc);
         let (sem, scope) = (MemSem::Weak, Scope::Cta);
-        let load = InstData::Load { space: Space::Generic, sem, scope, ty: Type::B32, n: 1, addr: callee, offset: 0 };
+        let load = InstData::Load {
+            space: Space::Generic,
+            sem,
+            scope,
+            ty: Type::B32,
+            n: 1,
+            addr: callee,
+            offset: 0,
+        };
         let number = emit.value(load, Type::B32);
         let mut found = emit.constant(Type::B1, 0);
         let mut state = emit.constant(Type::B32, 0);
         for (id, entry) in candidates {
             let want = emit.constant(Type::B32, u64::from(id.as_u32()) + 1);
-            let hit = emit.value(InstData::Compare { op: CompareOp::Eq, ty: Type::B32, args: [number, want] }, Type::B1);
+            let hit = emit.value(
+                InstData::Compare {
+                    op: CompareOp::Eq,
+                    ty: Type::B32,
+                    args: [number, want],
+                },
+                Type::B1,
+            );
             let here = emit.value(InstData::StateOf { block: entry }, Type::B32);
-            state = emit.value(InstData::Select { ty: Type::B32, cond: hit, args: [here, state] }, Type::B32);
-            found = emit.value(InstData::IntBinary { op: IntBinaryOp::Or, ty: Type::B1, args: [found, hit] }, Type::B1);
+            state = emit.value(
+                InstData::Select {
+                    ty: Type::B32,
+                    cond: hit,
+                    args: [here, state],
+                },
+                Type::B32,
+            );
+            found = emit.value(
+                InstData::IntBinary {
+                    op: IntBinaryOp::Or,
+                    ty: Type::B1,
+                    args: [found, hit],
+                },
+                Type::B1,
+            );
         }
         (found, state)
     }
@@ -376,16 +466,28 @@ impl Ctx<'_> {
             let mut fresh: BTreeMap<Value, Value> = BTreeMap::new();
             let mut prefix: Vec<Inst> = Vec::new();
             let insts = self.func.blocks[block].insts.clone();
-            let own: Vec<Value> = insts.iter().flat_map(|&inst| self.func.insts[inst].results.to_vec()).collect();
-            let mut uses: Vec<Value> = insts.iter().flat_map(|&inst| self.func.insts[inst].data.args().to_vec()).collect();
-            self.func.blocks[block].term.for_each_arg(|arg| uses.push(arg));
+            let own: Vec<Value> = insts
+                .iter()
+                .flat_map(|&inst| self.func.insts[inst].results.to_vec())
+                .collect();
+            let mut uses: Vec<Value> = insts
+                .iter()
+                .flat_map(|&inst| self.func.insts[inst].data.args().to_vec())
+                .collect();
+            self.func.blocks[block]
+                .term
+                .for_each_arg(|arg| uses.push(arg));
             for value in uses {
-                let Some(bits) = self.func.as_const(value) else { continue };
+                let Some(bits) = self.func.as_const(value) else {
+                    continue;
+                };
                 if own.contains(&value) || fresh.contains_key(&value) {
                     continue;
                 }
                 let ty = self.func.ty(value);
-                let inst = self.func.make_inst(InstData::Const { ty, bits }, &[ty], SrcLoc::default());
+                let inst =
+                    self.func
+                        .make_inst(InstData::Const { ty, bits }, &[ty], SrcLoc::default());
                 fresh.insert(value, self.func.insts[inst].results[0]);
                 prefix.push(inst);
             }
@@ -395,7 +497,11 @@ impl Ctx<'_> {
                 }
             };
             for &inst in &insts {
-                self.func.insts[inst].data.args_mut().into_iter().for_each(renamed);
+                self.func.insts[inst]
+                    .data
+                    .args_mut()
+                    .into_iter()
+                    .for_each(renamed);
             }
             let data = &mut self.func.blocks[block];
             data.term.for_each_arg_mut(renamed);
@@ -404,7 +510,12 @@ impl Ctx<'_> {
     }
 
     /// Gives a value its further definitions, after calls.
-    fn rename(&mut self, preds: &SecondaryMap<Block, Vec<Block>>, value: Value, places: &[(Block, Value)]) {
+    fn rename(
+        &mut self,
+        preds: &SecondaryMap<Block, Vec<Block>>,
+        value: Value,
+        places: &[(Block, Value)],
+    ) {
         let home = self.home(value);
         let mut repair = Repair::new(preds, self.func.ty(value));
         if let Some(home) = home {
@@ -422,7 +533,9 @@ impl Ctx<'_> {
             let insts = self.func.blocks[block].insts.clone();
             let uses = |func: &Function, inst: Inst| func.insts[inst].data.args().contains(&value);
             let mut used = insts.iter().any(|&inst| uses(&self.func, inst));
-            self.func.blocks[block].term.for_each_arg(|arg| used |= arg == value);
+            self.func.blocks[block]
+                .term
+                .for_each_arg(|arg| used |= arg == value);
             if !used {
                 continue;
             }
@@ -448,7 +561,11 @@ impl Ctx<'_> {
             .blocks
             .iter()
             .find(|(_, data)| {
-                data.params.contains(&value) || data.insts.iter().any(|&inst| self.func.insts[inst].results.contains(&value))
+                data.params.contains(&value)
+                    || data
+                        .insts
+                        .iter()
+                        .any(|&inst| self.func.insts[inst].results.contains(&value))
             })
             .map(|(block, _)| block)
     }

@@ -1,6 +1,9 @@
 //! From a program to a kernel in executable memory.
 
-#![expect(unsafe_code, reason = "turns finished code into a function pointer and frees it when the kernel is dropped")]
+#![expect(
+    unsafe_code,
+    reason = "turns finished code into a function pointer and frees it when the kernel is dropped"
+)]
 
 use std::collections::BTreeMap;
 
@@ -58,12 +61,19 @@ impl Drop for Code {
 }
 
 /// Compiles the kernel of an optimised program.
-pub fn compile(program: &Program, options: &CompileOptions) -> Result<CompiledKernel, CompileError> {
+pub fn compile(
+    program: &Program,
+    options: &CompileOptions,
+) -> Result<CompiledKernel, CompileError> {
     compile_listing(program, options, false)
 }
 
 /// Compiles, and keeps listings of CLIF and machine code if `listings`.
-pub fn compile_listing(program: &Program, options: &CompileOptions, listings: bool) -> Result<CompiledKernel, CompileError> {
+pub fn compile_listing(
+    program: &Program,
+    options: &CompileOptions,
+    listings: bool,
+) -> Result<CompiledKernel, CompileError> {
     let mut func = crate::calls::merge(program);
     let gang = checked_gang(program, options)?;
     let facts = PlanFacts {
@@ -75,7 +85,12 @@ pub fn compile_listing(program: &Program, options: &CompileOptions, listings: bo
     let plan = vectorize::run(&mut func.function, &func.entries, gang, facts);
     let flush_denormals = crate::denormals::all_flush(&func.function);
     let shared = ir::SharedLayout::new(program);
-    let space_of = |var: ir::VarId| program.vars.get(&var).map_or(ir::Space::Global, |var| var.space);
+    let space_of = |var: ir::VarId| {
+        program
+            .vars
+            .get(&var)
+            .map_or(ir::Space::Global, |var| var.space)
+    };
     let inputs = Inputs {
         func: &func.function,
         plan: &plan,
@@ -90,9 +105,13 @@ pub fn compile_listing(program: &Program, options: &CompileOptions, listings: bo
 
 /// The gang width to compile for: the one asked for, if it can be.
 fn checked_gang(program: &Program, options: &CompileOptions) -> Result<u32, CompileError> {
-    let gang = options.gang.unwrap_or_else(|| choose_gang(program, [0, 1, 1]));
+    let gang = options
+        .gang
+        .unwrap_or_else(|| choose_gang(program, [0, 1, 1]));
     match gang {
-        1 | 4 | 8 | 16 | 32 if program.lockstep && gang != 32 => Err(CompileError::NeedsLockstep(gang)),
+        1 | 4 | 8 | 16 | 32 if program.lockstep && gang != 32 => {
+            Err(CompileError::NeedsLockstep(gang))
+        }
         1 | 4 | 8 | 16 | 32 => Ok(gang),
         _ => Err(CompileError::BadGang(gang)),
     }
@@ -109,17 +128,33 @@ pub fn choose_gang(program: &Program, block: [u32; 3]) -> u32 {
     }
     let most = widest(program);
     // Gangs that stay within a row have one `%tid.y`, and lanes side by side.
-    [16, 8, 4].into_iter().filter(|&gang| gang <= most).find(|&gang| block[0].is_multiple_of(gang)).unwrap_or(most.min(8))
+    [16, 8, 4]
+        .into_iter()
+        .filter(|&gang| gang <= most)
+        .find(|&gang| block[0].is_multiple_of(gang))
+        .unwrap_or(most.min(8))
 }
 
 /// Long kernels take long to compile in many parts and do not keep them in registers; 64-bit floats take twice the registers.
 fn widest(program: &Program) -> u32 {
-    let insts = || program.functions.values().flat_map(|func| func.blocks.values().flat_map(|block| block.insts.iter().map(|&inst| &func.insts[inst].data)));
+    let insts = || {
+        program.functions.values().flat_map(|func| {
+            func.blocks
+                .values()
+                .flat_map(|block| block.insts.iter().map(|&inst| &func.insts[inst].data))
+        })
+    };
     let (mut wide, mut narrow) = (0usize, 0usize);
     for data in insts() {
         match *data {
-            InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => {
-                if fmt == ir::FloatFmt::F64 { wide += 1 } else { narrow += 1 }
+            InstData::FloatUnary { fmt, .. }
+            | InstData::FloatBinary { fmt, .. }
+            | InstData::Fma { fmt, .. } => {
+                if fmt == ir::FloatFmt::F64 {
+                    wide += 1
+                } else {
+                    narrow += 1
+                }
             }
             _ => {}
         }
@@ -144,12 +179,28 @@ struct Built {
 fn host_isa() -> Result<OwnedTargetIsa, CompileError> {
     let mut flags = settings::builder();
     // We schedule ourselves: the optimiser would sink pure operations behind loads.
-    let set = [("opt_level", "none"), ("is_pic", "false"), ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" })];
+    let set = [
+        ("opt_level", "none"),
+        ("is_pic", "false"),
+        (
+            "enable_verifier",
+            if cfg!(debug_assertions) {
+                "true"
+            } else {
+                "false"
+            },
+        ),
+    ];
     for (name, value) in set {
-        flags.set(name, value).map_err(|error| CompileError::Internal(error.to_string()))?;
+        flags
+            .set(name, value)
+            .map_err(|error| CompileError::Internal(error.to_string()))?;
     }
-    let builder = cranelift_native::builder().map_err(|error| CompileError::Host(error.to_owned()))?;
-    builder.finish(settings::Flags::new(flags)).map_err(|error| CompileError::Host(error.to_string()))
+    let builder =
+        cranelift_native::builder().map_err(|error| CompileError::Host(error.to_owned()))?;
+    builder
+        .finish(settings::Flags::new(flags))
+        .map_err(|error| CompileError::Host(error.to_string()))
 }
 
 fn internal(error: impl std::fmt::Debug) -> CompileError {
@@ -159,16 +210,29 @@ fn internal(error: impl std::fmt::Debug) -> CompileError {
 fn build(inputs: &Inputs<'_>, listings: bool) -> Result<Built, CompileError> {
     let isa = host_isa()?;
     let target = isa.frontend_config();
-    let mut module = JITModule::new(JITBuilder::with_isa(isa, cranelift_module::default_libcall_names()));
+    let mut module = JITModule::new(JITBuilder::with_isa(
+        isa,
+        cranelift_module::default_libcall_names(),
+    ));
     let mut context = Context::new();
     let mut builder_context = FunctionBuilderContext::new();
     context.func.signature = enter_signature();
-    let enter = module.declare_function("enter", Linkage::Local, &context.func.signature).map_err(internal)?;
-    let out = lower::kernel(inputs, FunctionBuilder::new(&mut context.func, &mut builder_context), target);
+    let enter = module
+        .declare_function("enter", Linkage::Local, &context.func.signature)
+        .map_err(internal)?;
+    let out = lower::kernel(
+        inputs,
+        FunctionBuilder::new(&mut context.func, &mut builder_context),
+        target,
+    );
     let stubs: Vec<FuncId> = out
         .stubs
         .iter()
-        .map(|stub| module.declare_function(&stub.name(), Linkage::Local, &Stub::signature()).map_err(internal))
+        .map(|stub| {
+            module
+                .declare_function(&stub.name(), Linkage::Local, &Stub::signature())
+                .map_err(internal)
+        })
         .collect::<Result<_, _>>()?;
     bind_stubs(&mut context.func, &stubs);
     let mut texts = BTreeMap::new();
@@ -176,8 +240,12 @@ fn build(inputs: &Inputs<'_>, listings: bool) -> Result<Built, CompileError> {
         texts.insert("clif", context.func.display().to_string());
         context.set_disasm(true);
     }
-    module.define_function(enter, &mut context).map_err(|error| internal_module(&error, &context))?;
-    let code = context.compiled_code().expect("the function was just compiled");
+    module
+        .define_function(enter, &mut context)
+        .map_err(|error| internal_module(&error, &context))?;
+    let code = context
+        .compiled_code()
+        .expect("the function was just compiled");
     let mut sizes = vec![code.code_info().total_size as usize];
     let locs = locations(code);
     if listings {
@@ -186,19 +254,41 @@ fn build(inputs: &Inputs<'_>, listings: bool) -> Result<Built, CompileError> {
     module.clear_context(&mut context);
     for (stub, &id) in out.stubs.iter().zip(&stubs) {
         context.func.signature = Stub::signature();
-        lower::define_stub(*stub, FunctionBuilder::new(&mut context.func, &mut builder_context), target);
+        lower::define_stub(
+            *stub,
+            FunctionBuilder::new(&mut context.func, &mut builder_context),
+            target,
+        );
         module.define_function(id, &mut context).map_err(internal)?;
-        sizes.push(context.compiled_code().expect("just compiled").code_info().total_size as usize);
+        sizes.push(
+            context
+                .compiled_code()
+                .expect("just compiled")
+                .code_info()
+                .total_size as usize,
+        );
         module.clear_context(&mut context);
     }
     module.finalize_definitions().map_err(internal)?;
-    Ok(Built { module, enter, stubs, sizes, locs, out, listings: texts })
+    Ok(Built {
+        module,
+        enter,
+        stubs,
+        sizes,
+        locs,
+        out,
+        listings: texts,
+    })
 }
 
 fn internal_module(error: &cranelift_module::ModuleError, context: &Context) -> CompileError {
     match error {
         cranelift_module::ModuleError::Compilation(CodegenError::Verifier(errors)) => {
-            CompileError::Internal(cranelift_codegen::print_errors::pretty_verifier_error(&context.func, None, errors.clone()))
+            CompileError::Internal(cranelift_codegen::print_errors::pretty_verifier_error(
+                &context.func,
+                None,
+                errors.clone(),
+            ))
         }
         other => internal(other),
     }
@@ -206,7 +296,14 @@ fn internal_module(error: &cranelift_module::ModuleError, context: &Context) -> 
 
 fn enter_signature() -> cl::Signature {
     let mut sig = cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
-    sig.params = [cl::types::I64, cl::types::I32, cl::types::I32, cl::types::I32].map(cl::AbiParam::new).to_vec();
+    sig.params = [
+        cl::types::I64,
+        cl::types::I32,
+        cl::types::I32,
+        cl::types::I32,
+    ]
+    .map(cl::AbiParam::new)
+    .to_vec();
     sig.returns.push(cl::AbiParam::new(cl::types::I32));
     sig
 }
@@ -221,7 +318,10 @@ fn bind_stubs(func: &mut cl::Function, stubs: &[FuncId]) {
         .map(|(name_ref, name)| (name_ref, name.index))
         .collect();
     for (name_ref, number) in names {
-        func.params.reset_user_func_name(name_ref, cl::UserExternalName::new(0, stubs[number as usize].as_u32()));
+        func.params.reset_user_func_name(
+            name_ref,
+            cl::UserExternalName::new(0, stubs[number as usize].as_u32()),
+        );
     }
 }
 
@@ -241,19 +341,43 @@ fn locations(code: &cranelift_codegen::CompiledCode) -> Vec<(u32, SrcLoc)> {
     locs
 }
 
-fn finish(built: Built, inputs: &Inputs<'_>, options: &CompileOptions, shared: ir::SharedLayout) -> CompiledKernel {
-    let Built { module, enter, stubs, sizes, locs, out, listings } = built;
+fn finish(
+    built: Built,
+    inputs: &Inputs<'_>,
+    options: &CompileOptions,
+    shared: ir::SharedLayout,
+) -> CompiledKernel {
+    let Built {
+        module,
+        enter,
+        stubs,
+        sizes,
+        locs,
+        out,
+        listings,
+    } = built;
     let plan: &Plan = inputs.plan;
     let start = module.get_finalized_function(enter);
-    let starts: Vec<usize> = std::iter::once(enter).chain(stubs).map(|id| module.get_finalized_function(id) as usize).collect();
+    let starts: Vec<usize> = std::iter::once(enter)
+        .chain(stubs)
+        .map(|id| module.get_finalized_function(id) as usize)
+        .collect();
     let first = starts.iter().copied().min().expect("there is an entry");
-    let end = starts.iter().zip(&sizes).map(|(&start, &size)| start + size).max().expect("there is an entry");
+    let end = starts
+        .iter()
+        .zip(&sizes)
+        .map(|(&start, &size)| start + size)
+        .max()
+        .expect("there is an entry");
     let shift = (start as usize - first) as u32;
-    let locs = std::iter::once((0, SrcLoc(u32::MAX))).chain(locs.into_iter().map(|(at, loc)| (at + shift, loc))).collect();
+    let locs = std::iter::once((0, SrcLoc(u32::MAX)))
+        .chain(locs.into_iter().map(|(at, loc)| (at + shift, loc)))
+        .collect();
     // SAFETY: `enter` was compiled with this very signature and its code lives as long as the kernel.
     let enter = unsafe { std::mem::transmute::<*const u8, EnterFn>(start) };
-    let resume_points =
-        (0..plan.waits.len()).map(|number| lower::resume_point(inputs.func, plan, &out.frame, number)).collect();
+    let resume_points = (0..plan.waits.len())
+        .map(|number| lower::resume_point(inputs.func, plan, &out.frame, number))
+        .collect();
     CompiledKernel {
         gang: plan.gang,
         facts: options.facts,
@@ -269,6 +393,9 @@ fn finish(built: Built, inputs: &Inputs<'_>, options: &CompileOptions, shared: i
         flush_denormals: inputs.flush_denormals,
         notes: crate::notes::of(inputs.func, plan),
         listings,
-        _module: Box::new(Code { module: Some(module), _kept: out.kept }),
+        _module: Box::new(Code {
+            module: Some(module),
+            _kept: out.kept,
+        }),
     }
 }

@@ -21,7 +21,11 @@ fn flushes(data: &InstData) -> Option<bool> {
     match *data {
         InstData::FloatUnary { op, fmt, mode, .. } => match op {
             // These are done by bits, or by comparisons with numbers that are not subnormal.
-            FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy | FloatUnaryOp::Sat | FloatUnaryOp::Relu => None,
+            FloatUnaryOp::Neg
+            | FloatUnaryOp::Abs
+            | FloatUnaryOp::Copy
+            | FloatUnaryOp::Sat
+            | FloatUnaryOp::Relu => None,
             _ => Some(mode.ftz && fmt == FloatFmt::F32),
         },
         InstData::FloatBinary { op, fmt, mode, .. } => match op {
@@ -43,7 +47,10 @@ fn flushes(data: &InstData) -> Option<bool> {
             Some(cvt.ftz && (cvt.from == NumFmt::F32 || cvt.to == NumFmt::F32))
         }
         InstData::ConvertRs { .. } => Some(false),
-        InstData::Atomic { fmt: ptxjit_ir::AtomicFmt::F32 | ptxjit_ir::AtomicFmt::F64, .. } => None,
+        InstData::Atomic {
+            fmt: ptxjit_ir::AtomicFmt::F32 | ptxjit_ir::AtomicFmt::F64,
+            ..
+        } => None,
         _ => None,
     }
 }

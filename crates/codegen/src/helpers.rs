@@ -1,6 +1,9 @@
 //! Functions that compiled code calls for what it has no inline form for.
 
-#![expect(unsafe_code, reason = "compiled code passes addresses of instructions that its kernel keeps alive")]
+#![expect(
+    unsafe_code,
+    reason = "compiled code passes addresses of instructions that its kernel keeps alive"
+)]
 
 use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, eval};
 
@@ -9,7 +12,13 @@ use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, eval};
 /// # Safety
 ///
 /// `data` points to an instruction that the running kernel keeps.
-pub(crate) unsafe extern "C" fn eval_inst(data: *const InstData, a: u64, b: u64, c: u64, d: u64) -> u64 {
+pub(crate) unsafe extern "C" fn eval_inst(
+    data: *const InstData,
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+) -> u64 {
     // SAFETY: the caller's promise.
     let data = unsafe { &*data };
     with_default_rounding(|| eval::inst(data, &[a, b, c, d]).unwrap_or(0))
@@ -21,7 +30,9 @@ fn with_default_rounding<T>(f: impl FnOnce() -> T) -> T {
     {
         let (mut saved, default) = (0u32, 0x1f80u32);
         // SAFETY: stores and loads the control register through valid references.
-        unsafe { core::arch::asm!("stmxcsr [{}]", "ldmxcsr [{}]", in(reg) &mut saved, in(reg) &default, options(nostack)) };
+        unsafe {
+            core::arch::asm!("stmxcsr [{}]", "ldmxcsr [{}]", in(reg) &mut saved, in(reg) &default, options(nostack))
+        };
         let result = f();
         // SAFETY: as above.
         unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &saved, options(nostack, readonly)) };
@@ -107,7 +118,12 @@ fn update(word: &impl Word, next: impl Fn(u64) -> u64) -> u64 {
 /// # Safety
 ///
 /// `addrs` holds an address for each lane up to the highest of `bits`.
-pub(crate) unsafe extern "C" fn bad_lanes(addrs: *const u64, bits: u32, base: u64, size: u64) -> u32 {
+pub(crate) unsafe extern "C" fn bad_lanes(
+    addrs: *const u64,
+    bits: u32,
+    base: u64,
+    size: u64,
+) -> u32 {
     (0..32)
         .filter(|lane| bits >> lane & 1 != 0)
         .filter(|&lane| {

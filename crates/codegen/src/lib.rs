@@ -7,17 +7,17 @@
 //! This is the only crate that names Cranelift.
 
 pub mod abi;
-mod compile;
 mod calls;
-mod emit;
+mod compile;
 mod denormals;
-mod lower;
-mod schedule;
+mod emit;
 mod helpers;
+mod lower;
 mod notes;
+mod schedule;
 
 pub use abi::{
-    CompileOptions, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState, Operand, ResumeKind, ResumePoint, RuntimeFns,
-    SymbolRef,
+    CompileOptions, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState, Operand,
+    ResumeKind, ResumePoint, RuntimeFns, SymbolRef,
 };
 pub use compile::{CompileError, choose_gang, compile, compile_listing};

@@ -17,7 +17,11 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
                 other => format!("{other:?}"),
             },
         };
-        notes.push(format!("resume point {number} at {}: {why}, {} live values", wait.block, wait.live.len()));
+        notes.push(format!(
+            "resume point {number} at {}: {why}, {} live values",
+            wait.block,
+            wait.live.len()
+        ));
     }
     for (block, data) in func.blocks.iter() {
         if plan.divergent[block] {
@@ -29,7 +33,10 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
             }
         }
         for &param in &data.params {
-            notes.push(format!("{param} (parameter of {block}) is {}", shape(plan, param)));
+            notes.push(format!(
+                "{param} (parameter of {block}) is {}",
+                shape(plan, param)
+            ));
         }
     }
     notes

@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
-pub mod parse;
-pub mod isa;
-pub mod translate;
 pub mod diag;
+pub mod isa;
+pub mod parse;
 pub mod source;
+pub mod translate;

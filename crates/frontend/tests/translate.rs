@@ -12,7 +12,9 @@ fn module(target: &str, text: &str) -> Module {
 
 /// The program of kernel `k`, verified.
 fn program_of(module: &Module) -> Program {
-    let program = module.program("k").unwrap_or_else(|found| panic!("{found:#?}"));
+    let program = module
+        .program("k")
+        .unwrap_or_else(|found| panic!("{found:#?}"));
     ptxjit_ir::verify::program(&program).unwrap_or_else(|errors| panic!("{errors:#?}"));
     program
 }
@@ -52,21 +54,40 @@ fn has_in_order(text: &str, expected: &[&str]) {
 
 #[track_caller]
 fn findings(text: &str) -> Vec<String> {
-    module("sm_80", text).check().into_iter().map(|d| d.message).collect()
+    module("sm_80", text)
+        .check()
+        .into_iter()
+        .map(|d| d.message)
+        .collect()
 }
 
 #[test]
 fn parameters_lie_at_their_offsets() {
-    let text = ".visible .entry k(.param .u8 a, .param .align 16 .b8 b[20], .param .u64 c) { ret; }";
+    let text =
+        ".visible .entry k(.param .u8 a, .param .align 16 .b8 b[20], .param .u64 c) { ret; }";
     let kernels = module("sm_80", text).kernels();
-    let places: Vec<_> = kernels[0].params.iter().map(|p| (p.name.as_str(), p.offset, p.size, p.align)).collect();
+    let places: Vec<_> = kernels[0]
+        .params
+        .iter()
+        .map(|p| (p.name.as_str(), p.offset, p.size, p.align))
+        .collect();
     assert_eq!(places, [("a", 0, 1, 1), ("b", 16, 20, 16), ("c", 40, 8, 8)]);
 }
 
 #[test]
 fn guarded_register_writes_are_selects() {
-    let ir = printed("setp.eq.u32 %p1, %r1, 0; @!%p1 add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1;");
-    has_in_order(&ir, &["eq.b32", "not.b1", "iadd.b32", "select.b32", "store.global.b32"]);
+    let ir =
+        printed("setp.eq.u32 %p1, %r1, 0; @!%p1 add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1;");
+    has_in_order(
+        &ir,
+        &[
+            "eq.b32",
+            "not.b1",
+            "iadd.b32",
+            "select.b32",
+            "store.global.b32",
+        ],
+    );
     assert!(!ir.contains("brif"), "{ir}");
 }
 
@@ -78,31 +99,71 @@ fn guarded_stores_are_branches() {
 
 #[test]
 fn narrow_loads_extend_by_their_type() {
-    let ir = printed("ld.global.s8 %r2, [%rd1]; ld.global.u8 %r3, [%rd1+1]; st.global.u16 [%rd1], %r2; st.global.u32 [%rd1], %r3;");
-    has_in_order(&ir, &["load.global.b8", "sext.b32.b8", "load.global.b8", "uext.b32.b8", "trunc.b16.b32", "store.global.b16"]);
+    let ir = printed(
+        "ld.global.s8 %r2, [%rd1]; ld.global.u8 %r3, [%rd1+1]; st.global.u16 [%rd1], %r2; st.global.u32 [%rd1], %r3;",
+    );
+    has_in_order(
+        &ir,
+        &[
+            "load.global.b8",
+            "sext.b32.b8",
+            "load.global.b8",
+            "uext.b32.b8",
+            "trunc.b16.b32",
+            "store.global.b16",
+        ],
+    );
 }
 
 #[test]
 fn vectors_and_sinks() {
-    let ir = printed("ld.global.v4.b32 {%r2, _, %r3, %r4}, [%rd1+16]; st.global.v2.b32 [%rd1], {%r4, %r2};");
-    has_in_order(&ir, &["v", "load.global.b32x4 [", "+16]", "store.global.b32 [", "], v"]);
+    let ir = printed(
+        "ld.global.v4.b32 {%r2, _, %r3, %r4}, [%rd1+16]; st.global.v2.b32 [%rd1], {%r4, %r2};",
+    );
+    has_in_order(
+        &ir,
+        &[
+            "v",
+            "load.global.b32x4 [",
+            "+16]",
+            "store.global.b32 [",
+            "], v",
+        ],
+    );
 }
 
 #[test]
 fn wide_registers_are_pairs() {
-    let ir = printed("mov.b128 %q1, {%rd1, %rd2}; st.global.b128 [%rd1], %q1; ld.global.b128 %q2, [%rd1]; mov.b128 {%rd3, %rd4}, %q2;");
-    has_in_order(&ir, &["store.global.b64 [", "], v", ", v", "load.global.b64x2 ["]);
+    let ir = printed(
+        "mov.b128 %q1, {%rd1, %rd2}; st.global.b128 [%rd1], %q1; ld.global.b128 %q2, [%rd1]; mov.b128 {%rd3, %rd4}, %q2;",
+    );
+    has_in_order(
+        &ir,
+        &["store.global.b64 [", "], v", ", v", "load.global.b64x2 ["],
+    );
 }
 
 #[test]
 fn inner_scopes_hide_names_and_labels() {
-    let ir = printed("{ .reg .b64 %r1; mov.u64 %r1, 77; st.global.u64 [%rd1], %r1; bra L; L: } bra L; L: st.global.u32 [%rd1], %r1;");
-    has_in_order(&ir, &["const.b64 0x4d", "store.global.b64", "jump block", "store.global.b32"]);
+    let ir = printed(
+        "{ .reg .b64 %r1; mov.u64 %r1, 77; st.global.u64 [%rd1], %r1; bra L; L: } bra L; L: st.global.u32 [%rd1], %r1;",
+    );
+    has_in_order(
+        &ir,
+        &[
+            "const.b64 0x4d",
+            "store.global.b64",
+            "jump block",
+            "store.global.b32",
+        ],
+    );
 }
 
 #[test]
 fn branch_tables_trap_when_out_of_range() {
-    let ir = printed("t: .branchtargets A, B; brx.idx %r1, t; A: st.global.u32 [%rd1], 1; ret; B: st.global.u32 [%rd1], 2;");
+    let ir = printed(
+        "t: .branchtargets A, B; brx.idx %r1, t; A: st.global.u32 [%rd1], 1; ret; B: st.global.u32 [%rd1], 2;",
+    );
     has_in_order(&ir, &["switch", "unreachable"]);
 }
 
@@ -121,11 +182,22 @@ fn calls_pass_memory_in_pieces() {
         )
     );
     let program = program(&text);
-    let callee = program.functions.values().find(|func| func.name == "f").expect("f is reachable");
-    let params: Vec<u32> = callee.params().iter().map(|&value| callee.ty(value).bits()).collect();
+    let callee = program
+        .functions
+        .values()
+        .find(|func| func.name == "f")
+        .expect("f is reachable");
+    let params: Vec<u32> = callee
+        .params()
+        .iter()
+        .map(|&value| callee.ty(value).bits())
+        .collect();
     // Ten bytes of alignment 4 are two words and a half-word.
     assert_eq!(params, [32, 32, 16, 32]);
-    assert_eq!(callee.rets.iter().map(|ty| ty.bits()).collect::<Vec<_>>(), [64]);
+    assert_eq!(
+        callee.rets.iter().map(|ty| ty.bits()).collect::<Vec<_>>(),
+        [64]
+    );
 }
 
 #[test]
@@ -140,7 +212,11 @@ fn indirect_calls_reach_what_has_the_signature() {
                 st.global.u32 [%rd1], %r2;")
     );
     let program = program(&text);
-    let names: Vec<&str> = program.functions.values().map(|func| func.name.as_str()).collect();
+    let names: Vec<&str> = program
+        .functions
+        .values()
+        .map(|func| func.name.as_str())
+        .collect();
     assert_eq!(names, ["f", "k"]);
     assert_eq!(program.address_taken.len(), 1);
 }
@@ -154,7 +230,10 @@ fn runtime_functions_are_builtins_and_others_are_missed() {
     let module = module("sm_80", &format!("{extern_} {}", kernel("call other;")));
     assert_eq!(module.check(), []);
     let found = module.program("k").expect_err("`other` is nowhere defined");
-    assert_eq!(found[0].message, "`other` is called but not defined in this module");
+    assert_eq!(
+        found[0].message,
+        "`other` is called but not defined in this module"
+    );
 }
 
 #[test]
@@ -178,7 +257,9 @@ fn initializers() {
     );
     let init = |name: &str| {
         let id = module.var_id(name).unwrap_or_else(|| panic!("{name}"));
-        module.var_init(id).unwrap_or_else(|found| panic!("{found:#?}"))
+        module
+            .var_init(id)
+            .unwrap_or_else(|found| panic!("{found:#?}"))
     };
     assert_eq!(init("a").bytes, [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
     assert_eq!(init("f").bytes, 1.5f32.to_le_bytes());
@@ -191,20 +272,41 @@ fn initializers() {
 
 #[test]
 fn static_variables_of_functions_are_module_wide() {
-    let module = module("sm_80", &kernel(".shared .align 8 .b32 s[3]; .global .u32 g = 9; st.shared.u32 [s+4], %r1; st.global.u32 [g], %r1;"));
+    let module = module(
+        "sm_80",
+        &kernel(
+            ".shared .align 8 .b32 s[3]; .global .u32 g = 9; st.shared.u32 [s+4], %r1; st.global.u32 [g], %r1;",
+        ),
+    );
     let program = program_of(&module);
-    let sizes: Vec<_> = program.vars.values().map(|var| (var.name.as_str(), var.size, var.align)).collect();
+    let sizes: Vec<_> = program
+        .vars
+        .values()
+        .map(|var| (var.name.as_str(), var.size, var.align))
+        .collect();
     assert_eq!(sizes, [("s", 12, 8), ("g", 4, 4)]);
-    let g = program.vars.iter().find(|(_, var)| var.name == "g").map(|(&id, _)| id).expect("g");
-    assert_eq!(module.var_init(g).expect("a plain number").bytes, [9, 0, 0, 0]);
+    let g = program
+        .vars
+        .iter()
+        .find(|(_, var)| var.name == "g")
+        .map(|(&id, _)| id)
+        .expect("g");
+    assert_eq!(
+        module.var_init(g).expect("a plain number").bytes,
+        [9, 0, 0, 0]
+    );
 }
 
 #[test]
 fn old_warp_code_wants_lockstep() {
     let body = "vote.ballot.b32 %r2, 1; st.global.u32 [%rd1], %r2;";
     let old = |target: &str| {
-        let text = format!(".version 6.0\n.target {target}\n.address_size 64\n{}", kernel(body).replace(".reg .b128 %q<3>;", ""));
-        let module = Module::parse(Source::new("test.ptx", text)).unwrap_or_else(|found| panic!("{found:#?}"));
+        let text = format!(
+            ".version 6.0\n.target {target}\n.address_size 64\n{}",
+            kernel(body).replace(".reg .b128 %q<3>;", "")
+        );
+        let module = Module::parse(Source::new("test.ptx", text))
+            .unwrap_or_else(|found| panic!("{found:#?}"));
         program_of(&module).lockstep
     };
     assert!(old("sm_35"));
@@ -213,18 +315,28 @@ fn old_warp_code_wants_lockstep() {
 
 #[test]
 fn unsupported_is_told_only_when_wanted() {
-    let text = format!("{} .visible .entry other() {{ barrier.cluster.arrive; ret; }}", kernel(""));
+    let text = format!(
+        "{} .visible .entry other() {{ barrier.cluster.arrive; ret; }}",
+        kernel("")
+    );
     let module = module("sm_90", &text);
     assert_eq!(module.check(), []);
     assert!(module.program("k").is_ok());
-    let found = module.program("other").expect_err("clusters are not supported");
+    let found = module
+        .program("other")
+        .expect_err("clusters are not supported");
     assert_eq!(found[0].kind, Kind::Unsupported);
-    assert_eq!(found[0].message, "`barrier.cluster.arrive` is not supported yet");
+    assert_eq!(
+        found[0].message,
+        "`barrier.cluster.arrive` is not supported yet"
+    );
 }
 
 #[test]
 fn all_errors_are_reported() {
-    let found = findings(&kernel("add.u32 %r1, %r1; mov.u32 %r99, 1; bra NOWHERE; add.fast.u32 %r1, %r1, 1;"));
+    let found = findings(&kernel(
+        "add.u32 %r1, %r1; mov.u32 %r99, 1; bra NOWHERE; add.fast.u32 %r1, %r1, 1;",
+    ));
     assert_eq!(
         found,
         [
@@ -239,10 +351,19 @@ fn all_errors_are_reported() {
 #[test]
 fn locations() {
     let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n.loc 1 12 3\ntrap;\nret;\n}\n.file 1 \"a.cu\"\n";
-    let module = Module::parse(Source::new("test.ptx", text)).unwrap_or_else(|found| panic!("{found:#?}"));
+    let module =
+        Module::parse(Source::new("test.ptx", text)).unwrap_or_else(|found| panic!("{found:#?}"));
     let program = program_of(&module);
-    let loc = program.functions.values().next().map(|func| func.blocks[func.entry].term_loc).expect("one function");
+    let loc = program
+        .functions
+        .values()
+        .next()
+        .map(|func| func.blocks[func.entry].term_loc)
+        .expect("one function");
     assert_eq!(module.position(loc).line, 6);
     let line = module.source_line(loc).expect("a `.loc` stands before it");
-    assert_eq!((line.file.as_str(), line.line, line.column), ("a.cu", 12, 3));
+    assert_eq!(
+        (line.file.as_str(), line.line, line.column),
+        ("a.cu", 12, 3)
+    );
 }

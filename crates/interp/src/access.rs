@@ -36,7 +36,11 @@ pub(crate) struct Address {
 
 impl Address {
     pub(crate) fn generic(addr: u64) -> Address {
-        Address { space: Space::Generic, base: addr, offset: 0 }
+        Address {
+            space: Space::Generic,
+            base: addr,
+            offset: 0,
+        }
     }
 }
 
@@ -59,7 +63,9 @@ impl Machine<'_, '_> {
         match space {
             Space::Generic => true,
             // Kernel parameters lie in the global window.
-            Space::Global => place(addr) == Place::Param || (place(addr) == Place::Memory && !is_const),
+            Space::Global => {
+                place(addr) == Place::Param || (place(addr) == Place::Memory && !is_const)
+            }
             Space::Shared | Space::SharedCluster => place(addr) == Place::Shared,
             Space::Local => place(addr) == Place::Local,
             Space::Param => inside(PARAM_BASE, self.launch.params.len() as u64),
@@ -68,7 +74,9 @@ impl Machine<'_, '_> {
     }
 
     fn generic(&self, addr: Address) -> u64 {
-        self.window_base(addr.space).wrapping_add(addr.base).wrapping_add(addr.offset as u64)
+        self.window_base(addr.space)
+            .wrapping_add(addr.base)
+            .wrapping_add(addr.offset as u64)
     }
 
     /// Reads memory.
@@ -80,21 +88,33 @@ impl Machine<'_, '_> {
         out: &mut [u8],
     ) -> Result<(), FaultKind> {
         let generic = self.aligned(addr, out.len() as u32)?;
-        let bad = |why| FaultKind::BadAddress { addr: generic, size: out.len() as u32, why };
+        let bad = |why| FaultKind::BadAddress {
+            addr: generic,
+            size: out.len() as u32,
+            why,
+        };
         let window: &[u8] = match place(generic) {
             Place::Memory => {
                 let size = out.len() as u32;
-                return self.memory.load(generic, out).map_err(|why| FaultKind::BadAddress {
-                    addr: generic,
-                    size,
-                    why,
-                });
+                return self
+                    .memory
+                    .load(generic, out)
+                    .map_err(|why| FaultKind::BadAddress {
+                        addr: generic,
+                        size,
+                        why,
+                    });
             }
             Place::Shared => &env.shared,
             Place::Param => self.launch.params,
             // Local memory that was never written reads as zero.
             Place::Local => {
-                let range = window_range(generic, LOCAL_BASE, out.len(), self.launch.limits.local_bytes as usize);
+                let range = window_range(
+                    generic,
+                    LOCAL_BASE,
+                    out.len(),
+                    self.launch.limits.local_bytes as usize,
+                );
                 let range = range.ok_or_else(|| bad(MemFault::Unmapped))?;
                 for (byte, idx) in out.iter_mut().zip(range) {
                     *byte = thread.local.get(idx).copied().unwrap_or(0);
@@ -103,7 +123,9 @@ impl Machine<'_, '_> {
             }
         };
         let range = window_range(generic, base_of(generic), out.len(), window.len());
-        let source = range.and_then(|range| window.get(range)).ok_or_else(|| bad(MemFault::Unmapped))?;
+        let source = range
+            .and_then(|range| window.get(range))
+            .ok_or_else(|| bad(MemFault::Unmapped))?;
         out.copy_from_slice(source);
         Ok(())
     }
@@ -118,7 +140,11 @@ impl Machine<'_, '_> {
     ) -> Result<(), FaultKind> {
         let size = bytes.len() as u32;
         let generic = self.aligned(addr, size)?;
-        let bad = |why| FaultKind::BadAddress { addr: generic, size, why };
+        let bad = |why| FaultKind::BadAddress {
+            addr: generic,
+            size,
+            why,
+        };
         match self.own_slice(env, thread, generic, bytes.len()) {
             Ok(Some(slice)) => slice.copy_from_slice(bytes),
             Ok(None) => self.memory.store(generic, bytes).map_err(bad)?,
@@ -138,7 +164,11 @@ impl Machine<'_, '_> {
     ) -> Result<u64, FaultKind> {
         let size = fmt.ty().bytes();
         let generic = self.aligned(addr, size)?;
-        let bad = |why| FaultKind::BadAddress { addr: generic, size, why };
+        let bad = |why| FaultKind::BadAddress {
+            addr: generic,
+            size,
+            why,
+        };
         // Only `.global` additions of f32 flush subnormals.
         let mut update = |old| eval::atomic(op, fmt, old, args, place(generic) == Place::Memory);
         match self.own_slice(env, thread, generic, size as usize) {
@@ -158,35 +188,62 @@ impl Machine<'_, '_> {
     ) -> Result<Option<&'t mut [u8]>, MemFault> {
         let window: &mut Vec<u8> = match place(generic) {
             Place::Memory => return Ok(None),
-            Place::Param => return Err(MemFault::Forbidden("kernel parameters are read-only".to_owned())),
+            Place::Param => {
+                return Err(MemFault::Forbidden(
+                    "kernel parameters are read-only".to_owned(),
+                ));
+            }
             Place::Shared => &mut env.shared,
             Place::Local => {
                 let limit = self.launch.limits.local_bytes as usize;
-                let range = window_range(generic, LOCAL_BASE, len, limit).ok_or(MemFault::Unmapped)?;
+                let range =
+                    window_range(generic, LOCAL_BASE, len, limit).ok_or(MemFault::Unmapped)?;
                 if thread.local.len() < range.end {
-                    thread.local.resize(range.end.next_power_of_two().min(limit), 0);
+                    thread
+                        .local
+                        .resize(range.end.next_power_of_two().min(limit), 0);
                 }
                 &mut thread.local
             }
         };
-        let range = window_range(generic, base_of(generic), len, window.len()).ok_or(MemFault::Unmapped)?;
+        let range =
+            window_range(generic, base_of(generic), len, window.len()).ok_or(MemFault::Unmapped)?;
         window.get_mut(range).map(Some).ok_or(MemFault::Unmapped)
     }
 
     /// The generic address, if it is a multiple of the size of the access.
     fn aligned(&self, addr: Address, size: u32) -> Result<u64, FaultKind> {
         let generic = self.generic(addr);
-        let misaligned = self.launch.limits.check_alignment && size.is_power_of_two() && !generic.is_multiple_of(u64::from(size));
-        if misaligned { Err(FaultKind::Misaligned { addr: generic, size }) } else { Ok(generic) }
+        let misaligned = self.launch.limits.check_alignment
+            && size.is_power_of_two()
+            && !generic.is_multiple_of(u64::from(size));
+        if misaligned {
+            Err(FaultKind::Misaligned {
+                addr: generic,
+                size,
+            })
+        } else {
+            Ok(generic)
+        }
     }
 
     /// A NUL-terminated string at a generic address, without the NUL.
-    pub(crate) fn read_string(&mut self, env: &Env, thread: &Thread<'_>, addr: u64) -> Result<Vec<u8>, FaultKind> {
+    pub(crate) fn read_string(
+        &mut self,
+        env: &Env,
+        thread: &Thread<'_>,
+        addr: u64,
+    ) -> Result<Vec<u8>, FaultKind> {
         const LONGEST: u64 = 1 << 20;
         let mut text = Vec::new();
         for idx in 0..LONGEST {
             let mut byte = [0];
-            self.read(env, thread, Address::generic(addr.wrapping_add(idx)), &mut byte)?;
+            self.read(
+                env,
+                thread,
+                Address::generic(addr.wrapping_add(idx)),
+                &mut byte,
+            )?;
             if byte == [0] {
                 return Ok(text);
             }
@@ -210,7 +267,9 @@ impl Machine<'_, '_> {
     ) -> Result<(), FaultKind> {
         let size = ty.bytes() as usize;
         let mut bytes = [0u8; 64];
-        let bytes = bytes.get_mut(..size * results.len()).ok_or_else(|| too_wide(results.len()))?;
+        let bytes = bytes
+            .get_mut(..size * results.len())
+            .ok_or_else(|| too_wide(results.len()))?;
         self.read(env, thread, addr, bytes)?;
         for (&result, element) in results.iter().zip(bytes.chunks_exact(size)) {
             thread.frame().set(result, read_le(element));
@@ -229,7 +288,9 @@ impl Machine<'_, '_> {
     ) -> Result<(), FaultKind> {
         let size = ty.bytes() as usize;
         let mut bytes = [0u8; 64];
-        let bytes = bytes.get_mut(..size * elements.len()).ok_or_else(|| too_wide(elements.len()))?;
+        let bytes = bytes
+            .get_mut(..size * elements.len())
+            .ok_or_else(|| too_wide(elements.len()))?;
         for (element, slot) in elements.iter().zip(bytes.chunks_exact_mut(size)) {
             slot.copy_from_slice(&element.to_le_bytes()[..size]);
         }
@@ -238,7 +299,9 @@ impl Machine<'_, '_> {
 }
 
 fn too_wide(n: usize) -> FaultKind {
-    FaultKind::Launch(format!("an access to {n} elements is wider than any PTX has"))
+    FaultKind::Launch(format!(
+        "an access to {n} elements is wider than any PTX has"
+    ))
 }
 
 fn base_of(generic: u64) -> u64 {
@@ -264,7 +327,12 @@ fn place(generic: u64) -> Place {
 }
 
 /// The bytes of an access in a window of `size` bytes.
-fn window_range(generic: u64, base: u64, len: usize, size: usize) -> Option<std::ops::Range<usize>> {
+fn window_range(
+    generic: u64,
+    base: u64,
+    len: usize,
+    size: usize,
+) -> Option<std::ops::Range<usize>> {
     let start = usize::try_from(generic.checked_sub(base)?).ok()?;
     let end = start.checked_add(len)?;
     (end <= size).then_some(start..end)

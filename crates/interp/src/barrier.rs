@@ -79,11 +79,18 @@ impl Barrier {
         self.pending = std::mem::take(&mut done.pending);
         self.counted = vec![0; self.pending.len()];
         self.count = done.count;
-        let is_pending =
-            |&(thread, _): &(u32, BarrierOp)| self.pending[(thread / 32) as usize] >> (thread % 32) & 1 != 0;
-        let (next, woken): (Vec<_>, Vec<_>) = done.waiters.iter().partition(|&waiter| is_pending(waiter));
+        let is_pending = |&(thread, _): &(u32, BarrierOp)| {
+            self.pending[(thread / 32) as usize] >> (thread % 32) & 1 != 0
+        };
+        let (next, woken): (Vec<_>, Vec<_>) =
+            done.waiters.iter().partition(|&waiter| is_pending(waiter));
         self.waiters = next;
-        Some(woken.iter().map(|&(thread, op)| (thread, done.result(op))).collect())
+        Some(
+            woken
+                .iter()
+                .map(|&(thread, op)| (thread, done.result(op)))
+                .collect(),
+        )
     }
 
     /// Threads that have arrived, as warps count.
@@ -96,8 +103,14 @@ impl Barrier {
         if self.count != 0 {
             return self.count;
         }
-        let takes_part = |(warp, &live): (usize, &u32)| live != 0 || self.counted.get(warp).is_some_and(|&n| n != 0);
-        live.iter().enumerate().filter(|&entry| takes_part(entry)).count() as u64 * WARP
+        let takes_part = |(warp, &live): (usize, &u32)| {
+            live != 0 || self.counted.get(warp).is_some_and(|&n| n != 0)
+        };
+        live.iter()
+            .enumerate()
+            .filter(|&entry| takes_part(entry))
+            .count() as u64
+            * WARP
     }
 
     fn is_complete(&self, live: &[u32]) -> bool {
@@ -105,7 +118,11 @@ impl Barrier {
             return self.arrived() >= self.count;
         }
         let counted = |warp: usize| self.counted.get(warp).is_some_and(|&n| n != 0);
-        self.counted.iter().any(|&n| n != 0) && live.iter().enumerate().all(|(warp, &live)| live == 0 || counted(warp))
+        self.counted.iter().any(|&n| n != 0)
+            && live
+                .iter()
+                .enumerate()
+                .all(|(warp, &live)| live == 0 || counted(warp))
     }
 
     fn result(&self, op: BarrierOp) -> u64 {

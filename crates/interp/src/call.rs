@@ -20,7 +20,9 @@ impl<'p> Machine<'p, '_> {
         args: &[Value],
         results: &'p [Value],
     ) -> Result<Step<'p>, FaultKind> {
-        let func = self.function(id).ok_or(FaultKind::BadCallTarget(u64::from(id.as_u32()) + 1))?;
+        let func = self
+            .function(id)
+            .ok_or(FaultKind::BadCallTarget(u64::from(id.as_u32()) + 1))?;
         if thread.frames.len() >= self.launch.limits.call_depth {
             return Err(FaultKind::StackOverflow);
         }
@@ -31,10 +33,16 @@ impl<'p> Machine<'p, '_> {
     }
 
     /// Puts a frame on top, its stack slots placed.
-    pub(crate) fn push(&mut self, thread: &mut Thread<'p>, mut frame: Frame<'p>) -> Result<(), FaultKind> {
+    pub(crate) fn push(
+        &mut self,
+        thread: &mut Thread<'p>,
+        mut frame: Frame<'p>,
+    ) -> Result<(), FaultKind> {
         let func = frame.func;
         for slot in func.slots.values() {
-            frame.slots.push(self.reserve(thread, slot.size.into(), slot.align)?);
+            frame
+                .slots
+                .push(self.reserve(thread, slot.size.into(), slot.align)?);
         }
         thread.frames.push(frame);
         Ok(())
@@ -52,21 +60,36 @@ impl<'p> Machine<'p, '_> {
         let pointer = thread.frame().get(callee);
         let bad = FaultKind::BadCallTarget(pointer);
         let mut word = [0; 8];
-        self.read(env, thread, Address::generic(pointer), &mut word).map_err(|_| bad.clone())?;
-        let number = read_le(&word).checked_sub(1).and_then(|number| u32::try_from(number).ok());
-        let id = number.filter(|&number| number < u32::MAX).map(FuncId::from_u32).ok_or_else(|| bad.clone())?;
+        self.read(env, thread, Address::generic(pointer), &mut word)
+            .map_err(|_| bad.clone())?;
+        let number = read_le(&word)
+            .checked_sub(1)
+            .and_then(|number| u32::try_from(number).ok());
+        let id = number
+            .filter(|&number| number < u32::MAX)
+            .map(FuncId::from_u32)
+            .ok_or_else(|| bad.clone())?;
         let program = self.launch.program;
         let allowed = targets.unwrap_or(&program.address_taken).contains(&id);
-        let func = self.function(id).filter(|_| allowed).ok_or_else(|| bad.clone())?;
+        let func = self
+            .function(id)
+            .filter(|_| allowed)
+            .ok_or_else(|| bad.clone())?;
         let sig = &program.sigs[sig];
         let params = func.params().iter().map(|&param| func.ty(param));
-        if params.eq(sig.params.iter().copied()) && func.rets == sig.rets { Ok(id) } else { Err(bad) }
+        if params.eq(sig.params.iter().copied()) && func.rets == sig.rets {
+            Ok(id)
+        } else {
+            Err(bad)
+        }
     }
 
     /// Leaves the top frame; the kernel's own return ends the thread.
     pub(crate) fn ret(&mut self, thread: &mut Thread<'p>, returned: &[Value]) -> Step<'p> {
         let bits = values(thread, returned);
-        let Some(frame) = thread.frames.pop() else { return Step::Exit };
+        let Some(frame) = thread.frames.pop() else {
+            return Step::Exit;
+        };
         thread.stack_top = frame.stack_base;
         match thread.frames.last_mut() {
             Some(caller) => {
@@ -78,8 +101,15 @@ impl<'p> Machine<'p, '_> {
     }
 
     /// Takes local memory from the thread's stack; returns its window offset.
-    pub(crate) fn reserve(&mut self, thread: &mut Thread<'p>, size: u64, align: u32) -> Result<u64, FaultKind> {
-        let start = thread.stack_top.checked_next_multiple_of(align.max(1).into());
+    pub(crate) fn reserve(
+        &mut self,
+        thread: &mut Thread<'p>,
+        size: u64,
+        align: u32,
+    ) -> Result<u64, FaultKind> {
+        let start = thread
+            .stack_top
+            .checked_next_multiple_of(align.max(1).into());
         let end = start.and_then(|start| start.checked_add(size));
         match (start, end) {
             (Some(start), Some(end)) if end <= self.launch.limits.local_bytes => {
@@ -103,7 +133,12 @@ impl<'p> Machine<'p, '_> {
         match builtin {
             Builtin::Vprintf => {
                 let format = self.read_string(env, thread, arg(0))?;
-                let mut source = VaList { machine: self, env, thread, base: arg(1) };
+                let mut source = VaList {
+                    machine: self,
+                    env,
+                    thread,
+                    base: arg(1),
+                };
                 let printed = printf::format(&format, &mut source)?;
                 self.host.print(&printed.text);
                 Ok(printed.n_args.into())
@@ -139,7 +174,12 @@ impl printf::Source for VaList<'_, '_, '_, '_> {
     type Error = FaultKind;
 
     fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), FaultKind> {
-        self.machine.read(self.env, self.thread, Address::generic(self.base.wrapping_add(offset)), bytes)
+        self.machine.read(
+            self.env,
+            self.thread,
+            Address::generic(self.base.wrapping_add(offset)),
+            bytes,
+        )
     }
 
     fn string(&mut self, addr: u64) -> Result<Vec<u8>, FaultKind> {

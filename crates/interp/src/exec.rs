@@ -46,10 +46,18 @@ impl<'p> Machine<'p, '_> {
         match term {
             Terminator::Jump(call) => frame.branch(call),
             Terminator::Brif { cond, then_, else_ } => {
-                let taken = if frame.get(*cond) & 1 != 0 { then_ } else { else_ };
+                let taken = if frame.get(*cond) & 1 != 0 {
+                    then_
+                } else {
+                    else_
+                };
                 frame.branch(taken);
             }
-            Terminator::Switch { index, targets, default } => {
+            Terminator::Switch {
+                index,
+                targets,
+                default,
+            } => {
                 let index = usize::try_from(frame.get(*index)).unwrap_or(usize::MAX);
                 frame.branch(targets.get(index).unwrap_or(default));
             }
@@ -60,7 +68,11 @@ impl<'p> Machine<'p, '_> {
             Terminator::Dispatch(state) => {
                 // The number of a resume point is here the number of its block.
                 let state = frame.get(*state);
-                let block = frame.func.blocks.keys().find(|block| u64::from(block.as_u32()) == state);
+                let block = frame
+                    .func
+                    .blocks
+                    .keys()
+                    .find(|block| u64::from(block.as_u32()) == state);
                 frame.block = block.ok_or(FaultKind::Unreachable)?;
                 frame.next = 0;
             }
@@ -71,13 +83,23 @@ impl<'p> Machine<'p, '_> {
     fn inst(&mut self, env: &mut Env, thread: &mut Thread<'p>, node: &'p InstNode) -> Outcome<'p> {
         let results = &node.results;
         let bits = match &node.data {
-            InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } | InstData::CopyAsync { .. } => {
+            InstData::Load { .. }
+            | InstData::Store { .. }
+            | InstData::Atomic { .. }
+            | InstData::CopyAsync { .. } => {
                 self.memory_inst(env, thread, node)?;
                 return Ok(Step::Next);
             }
-            InstData::Barrier { .. } | InstData::Warp { .. } => return Ok(Step::Wait(wait(thread, node))),
+            InstData::Barrier { .. } | InstData::Warp { .. } => {
+                return Ok(Step::Wait(wait(thread, node)));
+            }
             InstData::Call { func, args } => return self.call(thread, *func, args, results),
-            InstData::CallIndirect { sig, callee, args, targets } => {
+            InstData::CallIndirect {
+                sig,
+                callee,
+                args,
+                targets,
+            } => {
                 let id = self.callee(env, thread, (*sig, *callee), targets.as_deref())?;
                 return self.call(thread, id, args, results);
             }
@@ -103,9 +125,17 @@ impl<'p> Machine<'p, '_> {
             InstData::StackAddr { slot, offset } => {
                 thread.frame().slots[slot.as_u32() as usize].wrapping_add(*offset as u64)
             }
-            InstData::ToGeneric { space, arg } => thread.frame().get(*arg).wrapping_add(self.window_base(*space)),
-            InstData::FromGeneric { space, arg } => thread.frame().get(*arg).wrapping_sub(self.window_base(*space)),
-            InstData::IsSpace { space, arg } => self.is_space(*space, thread.frame().get(*arg)).into(),
+            InstData::ToGeneric { space, arg } => thread
+                .frame()
+                .get(*arg)
+                .wrapping_add(self.window_base(*space)),
+            InstData::FromGeneric { space, arg } => thread
+                .frame()
+                .get(*arg)
+                .wrapping_sub(self.window_base(*space)),
+            InstData::IsSpace { space, arg } => {
+                self.is_space(*space, thread.frame().get(*arg)).into()
+            }
             InstData::StateOf { block } => block.as_u32().into(),
             InstData::Const { .. }
             | InstData::IntUnary { .. }
@@ -134,30 +164,63 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
-    fn memory_inst(&mut self, env: &mut Env, thread: &mut Thread<'p>, node: &'p InstNode) -> Result<(), FaultKind> {
+    fn memory_inst(
+        &mut self,
+        env: &mut Env,
+        thread: &mut Thread<'p>,
+        node: &'p InstNode,
+    ) -> Result<(), FaultKind> {
         let address = |thread: &mut Thread<'p>, space, addr, offset| Address {
             space,
             base: thread.frame().window_offset(addr),
             offset,
         };
         match &node.data {
-            InstData::Load { space, ty, addr, offset, .. } => {
+            InstData::Load {
+                space,
+                ty,
+                addr,
+                offset,
+                ..
+            } => {
                 let addr = address(thread, *space, *addr, *offset);
                 self.load(env, thread, addr, *ty, &node.results)
             }
-            InstData::Store { space, ty, addr, offset, args, .. } => {
+            InstData::Store {
+                space,
+                ty,
+                addr,
+                offset,
+                args,
+                ..
+            } => {
                 let addr = address(thread, *space, *addr, *offset);
                 let elements = values(thread, args);
                 self.store(env, thread, addr, *ty, &elements)
             }
-            InstData::Atomic { op, fmt, space, addr, offset, args, .. } => {
+            InstData::Atomic {
+                op,
+                fmt,
+                space,
+                addr,
+                offset,
+                args,
+                ..
+            } => {
                 let addr = address(thread, *space, *addr, *offset);
                 let args = values(thread, args);
                 let old = self.atomic(env, thread, (*op, *fmt), addr, &args)?;
                 thread.frame().set_all(&node.results, &[old]);
                 Ok(())
             }
-            InstData::CopyAsync { size, dst, dst_offset, src, src_offset, src_size } => {
+            InstData::CopyAsync {
+                size,
+                dst,
+                dst_offset,
+                src,
+                src_offset,
+                src_size,
+            } => {
                 let dst = address(thread, Space::Shared, *dst, *dst_offset);
                 let src = address(thread, Space::Global, *src, *src_offset);
                 let wanted = src_size.map_or(u64::from(*size), |value| thread.frame().get(value));
@@ -189,7 +252,8 @@ impl<'p> Machine<'p, '_> {
 /// The value of an instruction that depends on its operands alone.
 fn pure(thread: &mut Thread<'_>, data: &InstData) -> u64 {
     let args = values(thread, &data.args());
-    eval::inst(data, &args).unwrap_or_else(|| unreachable!("{data:?} depends on its operands alone"))
+    eval::inst(data, &args)
+        .unwrap_or_else(|| unreachable!("{data:?} depends on its operands alone"))
 }
 
 /// Bits of values of the thread's top frame.
@@ -201,20 +265,47 @@ pub(crate) fn values(thread: &mut Thread<'_>, args: &[Value]) -> SmallVec<[u64; 
 /// What a barrier or a warp operation waits for.
 fn wait<'p>(thread: &mut Thread<'p>, node: &'p InstNode) -> Wait<'p> {
     let kind = match &node.data {
-        InstData::Barrier { op, id, count, pred, .. } => {
+        InstData::Barrier {
+            op,
+            id,
+            count,
+            pred,
+            ..
+        } => {
             let frame = thread.frame();
             let count = count.map_or(0, |count| frame.get(count));
             let pred = pred.is_some_and(|pred| frame.get(pred) & 1 != 0);
-            WaitKind::Barrier { op: *op, id: frame.get(*id), count, pred, registered: false }
+            WaitKind::Barrier {
+                op: *op,
+                id: frame.get(*id),
+                count,
+                pred,
+                registered: false,
+            }
         }
         InstData::Warp { op, sync, ty, args } => {
             let mut args = values(thread, args);
-            let mask = if *sync { args.pop().map(|mask| mask as u32) } else { None };
+            let mask = if *sync {
+                args.pop().map(|mask| mask as u32)
+            } else {
+                None
+            };
             let mut operands = [0; 3];
-            operands.iter_mut().zip(&args).for_each(|(slot, &arg)| *slot = arg);
-            WaitKind::Warp(WarpWait { op: *op, ty: *ty, mask, args: operands })
+            operands
+                .iter_mut()
+                .zip(&args)
+                .for_each(|(slot, &arg)| *slot = arg);
+            WaitKind::Warp(WarpWait {
+                op: *op,
+                ty: *ty,
+                mask,
+                args: operands,
+            })
         }
         other => unreachable!("{other:?} does not wait"),
     };
-    Wait { kind, results: &node.results }
+    Wait {
+        kind,
+        results: &node.results,
+    }
 }

@@ -75,16 +75,26 @@ pub struct WaitGroup {
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FaultKind::Launch(why) | FaultKind::Assert(why) | FaultKind::Host(why) => f.write_str(why),
-            FaultKind::BadAddress { addr, size, why } => write!(f, "access to {size} bytes at {addr:#x}: {why}"),
-            FaultKind::Misaligned { addr, size } => write!(f, "address {addr:#x} is not a multiple of {size}"),
+            FaultKind::Launch(why) | FaultKind::Assert(why) | FaultKind::Host(why) => {
+                f.write_str(why)
+            }
+            FaultKind::BadAddress { addr, size, why } => {
+                write!(f, "access to {size} bytes at {addr:#x}: {why}")
+            }
+            FaultKind::Misaligned { addr, size } => {
+                write!(f, "address {addr:#x} is not a multiple of {size}")
+            }
             FaultKind::Trap => f.write_str("`trap`"),
             FaultKind::Unreachable => f.write_str("control reached a place declared unreachable"),
             FaultKind::StackOverflow => f.write_str("stack overflow"),
-            FaultKind::BadCallTarget(addr) => write!(f, "{addr:#x} is no function of the called signature"),
+            FaultKind::BadCallTarget(addr) => {
+                write!(f, "{addr:#x} is no function of the called signature")
+            }
             FaultKind::Deadlock(groups) => {
                 f.write_str("deadlock")?;
-                groups.iter().try_for_each(|group| write!(f, "; {} threads at {}", group.threads.len(), group.what))
+                groups.iter().try_for_each(|group| {
+                    write!(f, "; {} threads at {}", group.threads.len(), group.what)
+                })
             }
             FaultKind::Cancelled => f.write_str("cancelled"),
         }

@@ -57,13 +57,24 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { local_bytes: 1 << 20, call_depth: 1 << 14, quantum: 4096, patience: 1 << 26, check_alignment: true }
+        Limits {
+            local_bytes: 1 << 20,
+            call_depth: 1 << 14,
+            quantum: 4096,
+            patience: 1 << 26,
+            check_alignment: true,
+        }
     }
 }
 
 impl<'a> Launch<'a> {
     /// A launch without dynamic shared memory, constants and symbols.
-    pub fn new(program: &'a Program, grid: [u32; 3], block: [u32; 3], params: &'a [u8]) -> Launch<'a> {
+    pub fn new(
+        program: &'a Program,
+        grid: [u32; 3],
+        block: [u32; 3],
+        params: &'a [u8],
+    ) -> Launch<'a> {
         Launch {
             program,
             grid,
@@ -83,7 +94,11 @@ impl<'a> Launch<'a> {
 }
 
 /// Runs a launch to its end.
-pub fn launch(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host) -> Result<(), Fault> {
+pub fn launch(
+    launch: &Launch<'_>,
+    memory: &mut dyn Memory,
+    host: &mut dyn Host,
+) -> Result<(), Fault> {
     let kernel = check(launch)?;
     let mut machine = Machine {
         launch,
@@ -141,9 +156,16 @@ fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
         function: String::new(),
         loc: SrcLoc::default(),
     };
-    let threads = launch.block.iter().try_fold(1u32, |acc, &n| acc.checked_mul(n));
-    if launch.grid.contains(&0) || launch.cluster.contains(&0) || !matches!(threads, Some(1..=1024)) {
-        return Err(refuse(format!("no launch of {:?} CTAs of {:?} threads", launch.grid, launch.block)));
+    let threads = launch
+        .block
+        .iter()
+        .try_fold(1u32, |acc, &n| acc.checked_mul(n));
+    if launch.grid.contains(&0) || launch.cluster.contains(&0) || !matches!(threads, Some(1..=1024))
+    {
+        return Err(refuse(format!(
+            "no launch of {:?} CTAs of {:?} threads",
+            launch.grid, launch.block
+        )));
     }
     let kernel = launch.program.functions.get(&launch.program.entry);
     kernel.ok_or_else(|| refuse("the program has no kernel".to_owned()))
@@ -151,5 +173,9 @@ fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
 
 fn ctaid(grid: [u32; 3], linear: u64) -> [u32; 3] {
     let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
-    [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]
+    [
+        (linear % x) as u32,
+        (linear / x % y) as u32,
+        (linear / x / y) as u32,
+    ]
 }

@@ -16,24 +16,24 @@
 
 #![forbid(unsafe_code)]
 
-mod launch;
-mod fault;
-mod memory;
-mod host;
-mod thread;
-mod exec;
 mod access;
-mod call;
-mod sreg;
-mod schedule;
-mod rendezvous;
-mod lockstep;
-mod postdom;
 pub mod barrier;
+mod call;
+mod exec;
+mod fault;
+mod host;
+mod launch;
+mod lockstep;
+mod memory;
+mod postdom;
 pub mod printf;
-pub mod warp;
+mod rendezvous;
+mod schedule;
+mod sreg;
 #[cfg(test)]
 mod tests;
+mod thread;
+pub mod warp;
 
 pub use fault::{Fault, FaultKind, WaitGroup};
 pub use host::{Host, SilentHost};

@@ -36,7 +36,8 @@ impl Entry {
         match thread.position() {
             None => true,
             Some(at) => {
-                at.depth < self.depth || (at.depth == self.depth && at.next == 0 && Some(at.block) == self.reconverge)
+                at.depth < self.depth
+                    || (at.depth == self.depth && at.next == 0 && Some(at.block) == self.reconverge)
             }
         }
     }
@@ -46,7 +47,14 @@ impl Warp {
     pub(crate) fn new(warp: u32, n_threads: u32) -> Warp {
         let first = warp as usize * LANES;
         let lanes = (first..(first + LANES).min(n_threads as usize)).collect();
-        Warp { first, stack: vec![Entry { lanes, depth: 1, reconverge: None }] }
+        Warp {
+            first,
+            stack: vec![Entry {
+                lanes,
+                depth: 1,
+                reconverge: None,
+            }],
+        }
     }
 }
 
@@ -54,7 +62,13 @@ impl<'p> Cta<'p> {
     /// Every warp runs for a while.
     pub(crate) fn run_warps(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
         for idx in 0..self.lockstep.len() {
-            let mut warp = std::mem::replace(&mut self.lockstep[idx], Warp { first: 0, stack: Vec::new() });
+            let mut warp = std::mem::replace(
+                &mut self.lockstep[idx],
+                Warp {
+                    first: 0,
+                    stack: Vec::new(),
+                },
+            );
             let result = self.run_warp(machine, &mut warp);
             self.lockstep[idx] = warp;
             result?;
@@ -68,9 +82,15 @@ impl<'p> Cta<'p> {
             if (warp.first..end).any(|idx| self.threads[idx].wait().is_some()) {
                 return Ok(());
             }
-            let Some(entry) = warp.stack.last() else { return Ok(()) };
-            let active: Vec<usize> =
-                entry.lanes.iter().copied().filter(|&idx| !entry.is_past(&self.threads[idx])).collect();
+            let Some(entry) = warp.stack.last() else {
+                return Ok(());
+            };
+            let active: Vec<usize> = entry
+                .lanes
+                .iter()
+                .copied()
+                .filter(|&idx| !entry.is_past(&self.threads[idx]))
+                .collect();
             if active.is_empty() {
                 warp.stack.pop();
                 continue;
@@ -88,7 +108,11 @@ impl<'p> Cta<'p> {
     }
 
     /// One instruction for each lane; true if it asks to let others run.
-    fn step_lanes(&mut self, machine: &mut Machine<'p, '_>, active: &[usize]) -> Result<bool, Fault> {
+    fn step_lanes(
+        &mut self,
+        machine: &mut Machine<'p, '_>,
+        active: &[usize],
+    ) -> Result<bool, Fault> {
         let mut yields = false;
         for &idx in active {
             match machine.step(&mut self.env, &mut self.threads[idx]) {
@@ -131,7 +155,9 @@ impl<'p> Cta<'p> {
         let Some(before) = before else { return };
         let mut places: Vec<(Position, Vec<usize>)> = Vec::new();
         for &idx in active {
-            let Some(at) = self.threads[idx].position().filter(|at| at.depth >= depth) else { continue };
+            let Some(at) = self.threads[idx].position().filter(|at| at.depth >= depth) else {
+                continue;
+            };
             match places.iter_mut().find(|(place, _)| *place == at) {
                 Some((_, lanes)) => lanes.push(idx),
                 None => places.push((at, vec![idx])),
@@ -141,14 +167,31 @@ impl<'p> Cta<'p> {
         if places.len() < 2 && !called {
             return;
         }
-        let reconverge = if called { None } else { self.post_dominator(machine, before.func, before.block) };
+        let reconverge = if called {
+            None
+        } else {
+            self.post_dominator(machine, before.func, before.block)
+        };
         // The first lane's group runs first.
-        for (place, lanes) in places.into_iter().rev().filter(|(place, _)| called || Some(place.block) != reconverge) {
-            warp.stack.push(Entry { lanes, depth: place.depth, reconverge });
+        for (place, lanes) in places
+            .into_iter()
+            .rev()
+            .filter(|(place, _)| called || Some(place.block) != reconverge)
+        {
+            warp.stack.push(Entry {
+                lanes,
+                depth: place.depth,
+                reconverge,
+            });
         }
     }
 
-    fn post_dominator(&self, machine: &mut Machine<'p, '_>, id: FuncId, block: Block) -> Option<Block> {
+    fn post_dominator(
+        &self,
+        machine: &mut Machine<'p, '_>,
+        id: FuncId,
+        block: Block,
+    ) -> Option<Block> {
         let func = machine.function(id)?;
         machine.post_dominators.of(id, func, block)
     }

@@ -32,7 +32,12 @@ pub trait Memory {
 
     /// Atomically replaces the little-endian element of `size` bytes (1, 2, 4 or 8) at `addr` by what `update` makes of it;
     /// returns the old one. `update` may be called several times.
-    fn update(&mut self, addr: u64, size: u32, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemFault>;
+    fn update(
+        &mut self,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, MemFault>;
 }
 
 /// Allocations in vectors, with exact bounds.
@@ -48,7 +53,10 @@ impl VecMemory {
 
     /// Memory without any allocation.
     pub fn new() -> VecMemory {
-        VecMemory { blocks: BTreeMap::new(), next: VecMemory::FIRST }
+        VecMemory {
+            blocks: BTreeMap::new(),
+            next: VecMemory::FIRST,
+        }
     }
 
     /// Puts `bytes` somewhere, 256-byte aligned and far from all others; returns the address.
@@ -70,7 +78,11 @@ impl VecMemory {
     }
 
     fn slice(&mut self, addr: u64, len: usize) -> Result<&mut [u8], MemFault> {
-        let (start, block) = self.blocks.range_mut(..=addr).next_back().ok_or(MemFault::Unmapped)?;
+        let (start, block) = self
+            .blocks
+            .range_mut(..=addr)
+            .next_back()
+            .ok_or(MemFault::Unmapped)?;
         let offset = usize::try_from(addr - start).map_err(|_| MemFault::Unmapped)?;
         let end = offset.checked_add(len).ok_or(MemFault::Unmapped)?;
         block.get_mut(offset..end).ok_or(MemFault::Unmapped)
@@ -88,7 +100,12 @@ impl Memory for VecMemory {
         Ok(())
     }
 
-    fn update(&mut self, addr: u64, size: u32, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemFault> {
+    fn update(
+        &mut self,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, MemFault> {
         Ok(update_slice(self.slice(addr, size as usize)?, update))
     }
 }
@@ -103,5 +120,8 @@ pub(crate) fn update_slice(slice: &mut [u8], update: &mut dyn FnMut(u64) -> u64)
 
 /// A little-endian number of at most 8 bytes.
 pub(crate) fn read_le(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |acc, &byte| acc << 8 | u64::from(byte))
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |acc, &byte| acc << 8 | u64::from(byte))
 }

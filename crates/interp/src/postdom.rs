@@ -28,7 +28,12 @@ pub(crate) fn compute(func: &Function) -> Vec<Option<Block>> {
     let mut preds: Vec<Vec<usize>> = vec![Vec::new(); exit + 1];
     for (block, data) in func.blocks.iter() {
         let from = block.as_u32() as usize;
-        let mut to: Vec<usize> = data.term.targets().iter().map(|call| call.block.as_u32() as usize).collect();
+        let mut to: Vec<usize> = data
+            .term
+            .targets()
+            .iter()
+            .map(|call| call.block.as_u32() as usize)
+            .collect();
         if matches!(data.term, Terminator::Ret(_) | Terminator::Exit) {
             to.push(exit);
         }
@@ -37,14 +42,20 @@ pub(crate) fn compute(func: &Function) -> Vec<Option<Block>> {
     }
     let order = reverse_post_order(&preds, exit);
     let mut number = vec![usize::MAX; exit + 1];
-    order.iter().enumerate().for_each(|(i, &node)| number[node] = i);
+    order
+        .iter()
+        .enumerate()
+        .for_each(|(i, &node)| number[node] = i);
     let mut idom: Vec<Option<usize>> = vec![None; exit + 1];
     idom[exit] = Some(exit);
     let mut changed = true;
     while changed {
         changed = false;
         for &node in order.iter().skip(1) {
-            let ready = succs[node].iter().copied().filter(|&succ| idom[succ].is_some());
+            let ready = succs[node]
+                .iter()
+                .copied()
+                .filter(|&succ| idom[succ].is_some());
             let new = ready.reduce(|a, b| meet(&idom, &number, a, b));
             if new.is_some() && idom[node] != new {
                 idom[node] = new;
@@ -53,13 +64,19 @@ pub(crate) fn compute(func: &Function) -> Vec<Option<Block>> {
         }
     }
     let as_block = |node: usize| (node < exit).then(|| Block::from_u32(node as u32));
-    (0..exit).map(|node| idom[node].and_then(as_block)).collect()
+    (0..exit)
+        .map(|node| idom[node].and_then(as_block))
+        .collect()
 }
 
 /// The nearest node on both chains of dominators.
 fn meet(idom: &[Option<usize>], number: &[usize], mut a: usize, mut b: usize) -> usize {
     while a != b {
-        let deeper = if number[a] > number[b] { &mut a } else { &mut b };
+        let deeper = if number[a] > number[b] {
+            &mut a
+        } else {
+            &mut b
+        };
         // Both have a dominator: only such nodes are met.
         *deeper = idom[*deeper].unwrap_or(*deeper);
     }

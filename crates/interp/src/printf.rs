@@ -26,7 +26,11 @@ pub struct Printed {
 
 /// Formats `format` with arguments from `source`.
 pub fn format<S: Source>(format: &[u8], source: &mut S) -> Result<Printed, S::Error> {
-    let mut args = Args { source, offset: 0, n_args: 0 };
+    let mut args = Args {
+        source,
+        offset: 0,
+        n_args: 0,
+    };
     let mut text = Vec::new();
     let mut rest = format;
     while let Some(start) = rest.iter().position(|&byte| byte == b'%') {
@@ -44,7 +48,10 @@ pub fn format<S: Source>(format: &[u8], source: &mut S) -> Result<Printed, S::Er
         }
     }
     text.extend_from_slice(rest);
-    Ok(Printed { text, n_args: args.n_args })
+    Ok(Printed {
+        text,
+        n_args: args.n_args,
+    })
 }
 
 /// The line that a failed device assertion prints.
@@ -138,7 +145,9 @@ impl Spec {
         spec.size = size;
         at += len;
         spec.conversion = *text.get(at)?;
-        b"diouxXcspeEfFgGaA%".contains(&spec.conversion).then_some((spec, at + 1))
+        b"diouxXcspeEfFgGaA%"
+            .contains(&spec.conversion)
+            .then_some((spec, at + 1))
     }
 
     fn flag(&mut self, byte: u8) -> Option<&mut bool> {
@@ -152,7 +161,11 @@ impl Spec {
         }
     }
 
-    fn print<S: Source>(mut self, args: &mut Args<'_, S>, text: &mut Vec<u8>) -> Result<(), S::Error> {
+    fn print<S: Source>(
+        mut self,
+        args: &mut Args<'_, S>,
+        text: &mut Vec<u8>,
+    ) -> Result<(), S::Error> {
         if self.conversion == b'%' {
             text.push(b'%');
             return Ok(());
@@ -171,7 +184,9 @@ impl Spec {
         let precision = match self.precision {
             Some(Count::Fixed(n)) => Some(n.min(LONGEST)),
             // A negative precision is none.
-            Some(Count::Argument) => usize::try_from(args.next(4)? as i32).ok().map(|n| n.min(LONGEST)),
+            Some(Count::Argument) => usize::try_from(args.next(4)? as i32)
+                .ok()
+                .map(|n| n.min(LONGEST)),
             None => None,
         };
         let field = self.field(args, precision)?;
@@ -179,7 +194,11 @@ impl Spec {
         Ok(())
     }
 
-    fn field<S: Source>(&self, args: &mut Args<'_, S>, precision: Option<usize>) -> Result<Field, S::Error> {
+    fn field<S: Source>(
+        &self,
+        args: &mut Args<'_, S>,
+        precision: Option<usize>,
+    ) -> Result<Field, S::Error> {
         Ok(match self.conversion {
             b'd' | b'i' | b'o' | b'u' | b'x' | b'X' => {
                 let bits = args.next(if self.size == 8 { 8 } else { 4 })?;
@@ -188,7 +207,11 @@ impl Spec {
             b'c' => Field::text(vec![args.next(4)? as u8]),
             b's' => {
                 let addr = args.next(8)?;
-                let mut text = if addr == 0 { b"(null)".to_vec() } else { args.source.string(addr)? };
+                let mut text = if addr == 0 {
+                    b"(null)".to_vec()
+                } else {
+                    args.source.string(addr)?
+                };
                 text.truncate(precision.unwrap_or(usize::MAX));
                 Field::text(text)
             }
@@ -207,18 +230,40 @@ impl Spec {
         let (sign, digits) = match self.conversion {
             b'd' | b'i' => (self.sign(signed < 0), signed.unsigned_abs().to_string()),
             b'o' => ("", format!("{unsigned:o}")),
-            b'x' => (if self.alternate && unsigned != 0 { "0x" } else { "" }, format!("{unsigned:x}")),
-            b'X' => (if self.alternate && unsigned != 0 { "0X" } else { "" }, format!("{unsigned:X}")),
+            b'x' => (
+                if self.alternate && unsigned != 0 {
+                    "0x"
+                } else {
+                    ""
+                },
+                format!("{unsigned:x}"),
+            ),
+            b'X' => (
+                if self.alternate && unsigned != 0 {
+                    "0X"
+                } else {
+                    ""
+                },
+                format!("{unsigned:X}"),
+            ),
             _ => ("", unsigned.to_string()),
         };
         // Zero with precision zero has no digits.
-        let mut digits = if precision == Some(0) && unsigned == 0 { String::new() } else { digits };
+        let mut digits = if precision == Some(0) && unsigned == 0 {
+            String::new()
+        } else {
+            digits
+        };
         let missing = precision.unwrap_or(1).saturating_sub(digits.len());
         digits.insert_str(0, &"0".repeat(missing));
         if self.conversion == b'o' && self.alternate && !digits.starts_with('0') {
             digits.insert(0, '0');
         }
-        Field { sign: sign.into(), body: digits.into_bytes(), zero_pads: precision.is_none() }
+        Field {
+            sign: sign.into(),
+            body: digits.into_bytes(),
+            zero_pads: precision.is_none(),
+        }
     }
 
     fn sign(&self, negative: bool) -> &'static str {
@@ -239,7 +284,10 @@ impl Spec {
             _ if x.is_nan() => ("", "nan".to_owned()),
             _ if !finite => ("", "inf".to_owned()),
             b'e' => ("", self.scientific(x, precision.unwrap_or(6))),
-            b'f' => ("", self.with_point(format!("{x:.*}", precision.unwrap_or(6)))),
+            b'f' => (
+                "",
+                self.with_point(format!("{x:.*}", precision.unwrap_or(6))),
+            ),
             b'g' => ("", self.general(x, precision.unwrap_or(6))),
             _ => ("0x", self.hexadecimal(x, precision)),
         };
@@ -248,7 +296,11 @@ impl Spec {
             sign.make_ascii_uppercase();
             body.make_ascii_uppercase();
         }
-        Field { sign, body: body.into_bytes(), zero_pads: finite }
+        Field {
+            sign,
+            body: body.into_bytes(),
+            zero_pads: finite,
+        }
     }
 
     /// `#` keeps the point of a number without fraction.
@@ -263,14 +315,22 @@ impl Spec {
         let text = format!("{x:.precision$e}");
         let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));
         let exp: i32 = exp.parse().unwrap_or(0);
-        format!("{}e{}{:02}", self.with_point(mantissa.to_owned()), if exp < 0 { '-' } else { '+' }, exp.abs())
+        format!(
+            "{}e{}{:02}",
+            self.with_point(mantissa.to_owned()),
+            if exp < 0 { '-' } else { '+' },
+            exp.abs()
+        )
     }
 
     /// `%g`: `%e` or `%f`, whichever suits, without trailing zeros.
     fn general(&self, x: f64, precision: usize) -> String {
         let precision = precision.max(1);
         let text = format!("{x:.*e}", precision - 1);
-        let exp: i32 = text.split_once('e').and_then(|(_, exp)| exp.parse().ok()).unwrap_or(0);
+        let exp: i32 = text
+            .split_once('e')
+            .and_then(|(_, exp)| exp.parse().ok())
+            .unwrap_or(0);
         let scientific = exp < -4 || exp >= precision as i32;
         let text = if scientific {
             self.scientific(x, precision - 1)
@@ -281,9 +341,14 @@ impl Spec {
         if self.alternate {
             return text;
         }
-        let (mantissa, exp) = text.find('e').map_or((text.as_str(), ""), |at| text.split_at(at));
-        let mantissa =
-            if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
+        let (mantissa, exp) = text
+            .find('e')
+            .map_or((text.as_str(), ""), |at| text.split_at(at));
+        let mantissa = if mantissa.contains('.') {
+            mantissa.trim_end_matches('0').trim_end_matches('.')
+        } else {
+            mantissa
+        };
         format!("{mantissa}{exp}")
     }
 
@@ -312,7 +377,10 @@ impl Spec {
             Some(n) => format!("{fraction:0<n$}")[..n].to_owned(),
         };
         let point = if fraction.is_empty() { "" } else { "." };
-        format!("{}p{exp:+}", self.with_point(format!("{}{point}{fraction}", sig >> MAN_BITS)))
+        format!(
+            "{}p{exp:+}",
+            self.with_point(format!("{}{point}{fraction}", sig >> MAN_BITS))
+        )
     }
 }
 
@@ -325,7 +393,11 @@ fn count(text: &[u8], at: &mut usize) -> Option<Count> {
     let mut number = None;
     while let Some(digit) = text.get(*at).filter(|byte| byte.is_ascii_digit()) {
         let value: usize = number.unwrap_or(0);
-        number = Some(value.saturating_mul(10).saturating_add(usize::from(digit - b'0')));
+        number = Some(
+            value
+                .saturating_mul(10)
+                .saturating_add(usize::from(digit - b'0')),
+        );
         *at += 1;
     }
     number.map(Count::Fixed)
@@ -342,7 +414,11 @@ struct Field {
 
 impl Field {
     fn text(body: Vec<u8>) -> Field {
-        Field { sign: String::new(), body, zero_pads: false }
+        Field {
+            sign: String::new(),
+            body,
+            zero_pads: false,
+        }
     }
 
     fn pad(&self, spec: &Spec, width: usize, text: &mut Vec<u8>) {

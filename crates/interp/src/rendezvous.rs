@@ -34,13 +34,26 @@ impl<'p> Cta<'p> {
     /// For each warp the lanes that a barrier must wait for. In lockstep a warp arrives as a whole, whoever executes it.
     fn live_masks(&self) -> Vec<u32> {
         let mask = |lanes: &[Thread<'p>], counts: &dyn Fn(&Thread<'p>) -> bool| {
-            lanes.iter().enumerate().fold(0, |mask, (lane, thread)| mask | u32::from(counts(thread)) << lane)
+            lanes.iter().enumerate().fold(0, |mask, (lane, thread)| {
+                mask | u32::from(counts(thread)) << lane
+            })
         };
-        let at_barrier =
-            |thread: &Thread<'p>| matches!(thread.wait(), Some(Wait { kind: WaitKind::Barrier { .. }, .. }));
+        let at_barrier = |thread: &Thread<'p>| {
+            matches!(
+                thread.wait(),
+                Some(Wait {
+                    kind: WaitKind::Barrier { .. },
+                    ..
+                })
+            )
+        };
         let of_warp = |lanes: &[Thread<'p>]| {
             let waiting = mask(lanes, &at_barrier);
-            if !self.lockstep.is_empty() && waiting != 0 { waiting } else { mask(lanes, &|thread| !thread.is_exited()) }
+            if !self.lockstep.is_empty() && waiting != 0 {
+                waiting
+            } else {
+                mask(lanes, &|thread| !thread.is_exited())
+            }
         };
         self.threads.chunks(LANES).map(of_warp).collect()
     }
@@ -50,23 +63,42 @@ impl<'p> Cta<'p> {
         let live = self.live_masks();
         let mut woke = false;
         for idx in 0..self.threads.len() {
-            let Some(&Wait { kind: WaitKind::Barrier { op, id, count, pred, registered: false }, .. }) =
-                self.threads[idx].wait()
+            let Some(&Wait {
+                kind:
+                    WaitKind::Barrier {
+                        op,
+                        id,
+                        count,
+                        pred,
+                        registered: false,
+                    },
+                ..
+            }) = self.threads[idx].wait()
             else {
                 continue;
             };
-            let Some(barrier) = usize::try_from(id).ok().and_then(|id| self.barriers.get_mut(id)) else {
+            let Some(barrier) = usize::try_from(id)
+                .ok()
+                .and_then(|id| self.barriers.get_mut(id))
+            else {
                 return Err(self.fault(idx, FaultKind::Host(format!("there is no barrier {id}"))));
             };
-            if !barrier.arrive(Arrival { thread: idx as u32, op, count, pred }) {
+            if !barrier.arrive(Arrival {
+                thread: idx as u32,
+                op,
+                count,
+                pred,
+            }) {
                 continue;
             }
             let completed = barrier.update(&live);
             if op == BarrierOp::Arrive {
                 self.threads[idx].resume(&[]);
                 woke = true;
-            } else if let State::Waiting(Wait { kind: WaitKind::Barrier { registered, .. }, .. }) =
-                &mut self.threads[idx].state
+            } else if let State::Waiting(Wait {
+                kind: WaitKind::Barrier { registered, .. },
+                ..
+            }) = &mut self.threads[idx].state
             {
                 *registered = true;
             }
@@ -93,7 +125,11 @@ impl<'p> Cta<'p> {
         let end = self.threads.len().min(first + LANES);
         let mut woke = false;
         for lane in 0..end - first {
-            if let Some(wait) = self.warp_wait(first + lane).filter(|wait| wait.mask.is_some()).cloned() {
+            if let Some(wait) = self
+                .warp_wait(first + lane)
+                .filter(|wait| wait.mask.is_some())
+                .cloned()
+            {
                 woke |= self.meet(first, lane, &wait);
             }
         }
@@ -111,14 +147,24 @@ impl<'p> Cta<'p> {
     fn meet(&mut self, first: usize, lane: usize, wanted: &WarpWait) -> bool {
         let mask = wanted.mask.unwrap_or(0);
         // A lane outside its own mask is undefined; it meets nobody.
-        let members = if mask >> lane & 1 != 0 { mask } else { 1 << lane };
+        let members = if mask >> lane & 1 != 0 {
+            mask
+        } else {
+            1 << lane
+        };
         let mut operands: Operands = [None; LANES];
         for member in (0..LANES).filter(|member| members >> member & 1 != 0) {
-            if self.threads.get(first + member).is_none_or(Thread::is_exited) {
+            if self
+                .threads
+                .get(first + member)
+                .is_none_or(Thread::is_exited)
+            {
                 continue;
             }
             match self.warp_wait(first + member) {
-                Some(wait) if (wait.op, wait.ty, wait.mask) == (wanted.op, wanted.ty, wanted.mask) => {
+                Some(wait)
+                    if (wait.op, wait.ty, wait.mask) == (wanted.op, wanted.ty, wanted.mask) =>
+                {
                     operands[member] = Some(wait.args);
                 }
                 Some(_) | None => return false,
@@ -138,7 +184,8 @@ impl<'p> Cta<'p> {
     /// Operations without a member mask: one group of lanes at the same instruction, the innermost and then the first in the
     /// program.
     fn resolve_converged(&mut self, first: usize, end: usize) -> bool {
-        let is_converged_wait = |idx: &usize| self.warp_wait(*idx).is_some_and(|wait| wait.mask.is_none());
+        let is_converged_wait =
+            |idx: &usize| self.warp_wait(*idx).is_some_and(|wait| wait.mask.is_none());
         let waiting: Vec<usize> = (first..end).filter(is_converged_wait).collect();
         let warp = first / LANES;
         if waiting.is_empty() {
@@ -151,10 +198,21 @@ impl<'p> Cta<'p> {
             return false;
         }
         self.patience[warp] = 0;
-        let order = |idx: usize| self.threads[idx].position().map(|at| (std::cmp::Reverse(at.depth), at));
-        let Some(at) = waiting.iter().map(|&idx| order(idx)).min() else { return false };
-        let group: Vec<usize> = waiting.into_iter().filter(|&idx| order(idx) == at).collect();
-        let Some(wait) = self.warp_wait(group[0]).cloned() else { return false };
+        let order = |idx: usize| {
+            self.threads[idx]
+                .position()
+                .map(|at| (std::cmp::Reverse(at.depth), at))
+        };
+        let Some(at) = waiting.iter().map(|&idx| order(idx)).min() else {
+            return false;
+        };
+        let group: Vec<usize> = waiting
+            .into_iter()
+            .filter(|&idx| order(idx) == at)
+            .collect();
+        let Some(wait) = self.warp_wait(group[0]).cloned() else {
+            return false;
+        };
         let mut operands: Operands = [None; LANES];
         for idx in group {
             operands[idx - first] = self.warp_wait(idx).map(|wait| wait.args);
@@ -172,14 +230,31 @@ impl<'p> Cta<'p> {
             let what = match &wait.kind {
                 WaitKind::Barrier { id, .. } => {
                     let barrier = &self.barriers[*id as usize];
-                    format!("barrier {id}: {} of {} threads arrived", barrier.arrived(), barrier.expected(&live))
+                    format!(
+                        "barrier {id}: {} of {} threads arrived",
+                        barrier.arrived(),
+                        barrier.expected(&live)
+                    )
                 }
-                WaitKind::Warp(WarpWait { op, mask: Some(mask), .. }) => {
-                    format!("`{op}` with member mask {mask:#010x} in warp {}", idx / LANES)
+                WaitKind::Warp(WarpWait {
+                    op,
+                    mask: Some(mask),
+                    ..
+                }) => {
+                    format!(
+                        "`{op}` with member mask {mask:#010x} in warp {}",
+                        idx / LANES
+                    )
                 }
-                WaitKind::Warp(WarpWait { op, mask: None, .. }) => format!("`{op}` in warp {}", idx / LANES),
+                WaitKind::Warp(WarpWait { op, mask: None, .. }) => {
+                    format!("`{op}` in warp {}", idx / LANES)
+                }
             };
-            let group = groups.entry(what.clone()).or_insert(WaitGroup { what, threads: Vec::new(), loc: thread.loc });
+            let group = groups.entry(what.clone()).or_insert(WaitGroup {
+                what,
+                threads: Vec::new(),
+                loc: thread.loc,
+            });
             group.threads.push(idx as u32);
         }
         groups.into_values().collect()

@@ -34,21 +34,39 @@ const POLL_INTERVAL: u64 = 1 << 14;
 
 impl<'p> Cta<'p> {
     /// A CTA whose threads are about to start.
-    pub(crate) fn new(machine: &mut Machine<'p, '_>, kernel: &'p Function, ctaid: [u32; 3]) -> Result<Cta<'p>, Fault> {
+    pub(crate) fn new(
+        machine: &mut Machine<'p, '_>,
+        kernel: &'p Function,
+        ctaid: [u32; 3],
+    ) -> Result<Cta<'p>, Fault> {
         let launch = machine.launch;
         let [x, y, _] = launch.block;
         let n_threads = launch.block.iter().product::<u32>();
         let n_warps = n_threads.div_ceil(WARP);
         let shared = vec![0; machine.layout.static_size as usize + launch.dynamic_shared as usize];
-        let env = Env { ctaid, n_threads, shared };
-        let threads = (0..n_threads).map(|i| Thread::new([i % x, i / x % y, i / x / y], i)).collect();
+        let env = Env {
+            ctaid,
+            n_threads,
+            shared,
+        };
+        let threads = (0..n_threads)
+            .map(|i| Thread::new([i % x, i / x % y, i / x / y], i))
+            .collect();
         let lockstep = if launch.program.lockstep {
-            (0..n_warps).map(|warp| Warp::new(warp, n_threads)).collect()
+            (0..n_warps)
+                .map(|warp| Warp::new(warp, n_threads))
+                .collect()
         } else {
             vec![]
         };
         let barriers = vec![Barrier::default(); N_BARRIERS];
-        let mut cta = Cta { env, threads, barriers, lockstep, patience: vec![0; n_warps as usize] };
+        let mut cta = Cta {
+            env,
+            threads,
+            barriers,
+            lockstep,
+            patience: vec![0; n_warps as usize],
+        };
         for idx in 0..cta.threads.len() {
             let frame = Frame::new((launch.program.entry, kernel), &[], &[], 0);
             let pushed = machine.push(&mut cta.threads[idx], frame);
@@ -102,7 +120,12 @@ impl<'p> Cta<'p> {
     }
 
     /// Polls for cancellation on behalf of a warp in lockstep.
-    pub(crate) fn poll(&self, machine: &mut Machine<'p, '_>, idx: usize, steps: u64) -> Result<(), Fault> {
+    pub(crate) fn poll(
+        &self,
+        machine: &mut Machine<'p, '_>,
+        idx: usize,
+        steps: u64,
+    ) -> Result<(), Fault> {
         let before = machine.steps / POLL_INTERVAL;
         machine.steps += steps;
         if machine.steps / POLL_INTERVAL != before && machine.host.cancelled() {
@@ -114,12 +137,27 @@ impl<'p> Cta<'p> {
     /// A fault of one thread.
     pub(crate) fn fault(&self, idx: usize, kind: FaultKind) -> Fault {
         let thread = &self.threads[idx];
-        let function = thread.frames.last().map_or(String::new(), |frame| frame.func.name.clone());
-        Fault { kind, ctaid: self.env.ctaid, tid: Some(thread.tid), function, loc: thread.loc }
+        let function = thread
+            .frames
+            .last()
+            .map_or(String::new(), |frame| frame.func.name.clone());
+        Fault {
+            kind,
+            ctaid: self.env.ctaid,
+            tid: Some(thread.tid),
+            function,
+            loc: thread.loc,
+        }
     }
 
     /// A fault of the CTA.
     pub(crate) fn cta_fault(&self, kind: FaultKind) -> Fault {
-        Fault { kind, ctaid: self.env.ctaid, tid: None, function: String::new(), loc: SrcLoc::default() }
+        Fault {
+            kind,
+            ctaid: self.env.ctaid,
+            tid: None,
+            function: String::new(),
+            loc: SrcLoc::default(),
+        }
     }
 }

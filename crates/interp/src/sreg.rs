@@ -64,7 +64,9 @@ impl Machine<'_, '_> {
             SpecialReg::GlobalTimerLo => self.host.global_timer() as u32,
             SpecialReg::GlobalTimerHi => (self.host.global_timer() >> 32) as u32,
             SpecialReg::Envreg(idx) => launch.envreg.get(usize::from(idx)).copied().unwrap_or(0),
-            SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => (env.shared.len() as u32).next_multiple_of(128),
+            SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => {
+                (env.shared.len() as u32).next_multiple_of(128)
+            }
             SpecialReg::DynamicSmemSize => launch.dynamic_shared,
             SpecialReg::Pm(_)
             | SpecialReg::ReservedSmemOffsetBegin

@@ -90,7 +90,16 @@ impl<'p> Frame<'p> {
         stack_base: u64,
     ) -> Frame<'p> {
         let values = vec![0; func.values.len()];
-        let mut frame = Frame { id, func, block: func.entry, next: 0, values, results, slots: Vec::new(), stack_base };
+        let mut frame = Frame {
+            id,
+            func,
+            block: func.entry,
+            next: 0,
+            values,
+            results,
+            slots: Vec::new(),
+            stack_base,
+        };
         for (&param, &arg) in func.params().iter().zip(args) {
             frame.set(param, arg);
         }
@@ -126,14 +135,26 @@ impl<'p> Frame<'p> {
     /// A window address: 32-bit ones are sign-extended.
     pub(crate) fn window_offset(&self, addr: Value) -> u64 {
         let bits = self.get(addr);
-        if self.func.ty(addr) == Type::B32 { bits as u32 as i32 as u64 } else { bits }
+        if self.func.ty(addr) == Type::B32 {
+            bits as u32 as i32 as u64
+        } else {
+            bits
+        }
     }
 }
 
 impl<'p> Thread<'p> {
     pub(crate) fn new(tid: [u32; 3], linear: u32) -> Thread<'p> {
         let loc = SrcLoc::default();
-        Thread { tid, linear, state: State::Ready, frames: Vec::new(), local: Vec::new(), stack_top: 0, loc }
+        Thread {
+            tid,
+            linear,
+            state: State::Ready,
+            frames: Vec::new(),
+            local: Vec::new(),
+            stack_top: 0,
+            loc,
+        }
     }
 
     pub(crate) fn is_exited(&self) -> bool {
@@ -154,12 +175,19 @@ impl<'p> Thread<'p> {
     /// Where the thread is: call depth, function, block, next instruction.
     pub(crate) fn position(&self) -> Option<Position> {
         let frame = self.frames.last()?;
-        Some(Position { depth: self.frames.len(), func: frame.id, block: frame.block, next: frame.next })
+        Some(Position {
+            depth: self.frames.len(),
+            func: frame.id,
+            block: frame.block,
+            next: frame.next,
+        })
     }
 
     /// The call in progress; a thread that is stepped has one.
     pub(crate) fn frame(&mut self) -> &mut Frame<'p> {
-        self.frames.last_mut().expect("a thread that has not ended has a frame")
+        self.frames
+            .last_mut()
+            .expect("a thread that has not ended has a frame")
     }
 
     /// Ends the wait with these results.

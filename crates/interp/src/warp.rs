@@ -16,8 +16,13 @@ pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [[u64; 2]; LANES] 
     for (lane, args) in operands.iter().enumerate() {
         let Some(args) = args else { continue };
         results[lane] = match op {
-            WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => shuffle(op, lane, args, operands),
-            WarpOp::MatchAny => [lanes_where(operands, |other| (other[0] ^ args[0]) & ty.mask() == 0).into(), 0],
+            WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => {
+                shuffle(op, lane, args, operands)
+            }
+            WarpOp::MatchAny => [
+                lanes_where(operands, |other| (other[0] ^ args[0]) & ty.mask() == 0).into(),
+                0,
+            ],
             WarpOp::Elect => [shared[0], u64::from(shared[0] == lane as u64)],
             WarpOp::VoteAll
             | WarpOp::VoteAny
@@ -54,7 +59,10 @@ pub fn shuffle_source(op: WarpOp, lane: u32, b: u64, c: u64) -> (u32, bool) {
     let max_lane = (lane & seg) | (clamp & !seg);
     // For `.up` the clamp is the lower bound.
     let (source, in_range) = if op == WarpOp::ShflUp {
-        (lane.wrapping_sub(b), lane as i32 - b as i32 >= max_lane as i32)
+        (
+            lane.wrapping_sub(b),
+            lane as i32 - b as i32 >= max_lane as i32,
+        )
     } else {
         let source = if op == WarpOp::ShflDown {
             lane + b
@@ -65,19 +73,33 @@ pub fn shuffle_source(op: WarpOp, lane: u32, b: u64, c: u64) -> (u32, bool) {
         };
         (source, source <= max_lane)
     };
-    if in_range { (source, true) } else { (lane, false) }
+    if in_range {
+        (source, true)
+    } else {
+        (lane, false)
+    }
 }
 
 fn shuffle(op: WarpOp, lane: usize, args: &[u64; 3], operands: &Operands) -> [u64; 2] {
     let (source, in_range) = shuffle_source(op, lane as u32, args[1], args[2]);
     // Reading a lane that takes no part is undefined; it reads as zero.
-    let value = operands.get(source as usize).copied().flatten().map_or(0, |other| other[0]);
+    let value = operands
+        .get(source as usize)
+        .copied()
+        .flatten()
+        .map_or(0, |other| other[0]);
     [value & Type::B32.mask(), in_range.into()]
 }
 
 fn lanes_where(operands: &Operands, holds: impl Fn(&[u64; 3]) -> bool) -> u32 {
-    let bit = |(lane, args): (usize, &Option<[u64; 3]>)| u32::from(args.as_ref().is_some_and(&holds)) << lane;
-    operands.iter().enumerate().map(bit).fold(0, |acc, bit| acc | bit)
+    let bit = |(lane, args): (usize, &Option<[u64; 3]>)| {
+        u32::from(args.as_ref().is_some_and(&holds)) << lane
+    };
+    operands
+        .iter()
+        .enumerate()
+        .map(bit)
+        .fold(0, |acc, bit| acc | bit)
 }
 
 /// The result that all lanes have in common, for the operations that have one.
@@ -98,7 +120,10 @@ fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
         WarpOp::VoteUni => [u64::from(ballot == 0 || ballot == all), 0],
         WarpOp::Ballot => [ballot.into(), 0],
         WarpOp::MatchAll => {
-            let equal = operands.iter().flatten().all(|args| eval::compare(CompareOp::Eq, ty, args[0], first));
+            let equal = operands
+                .iter()
+                .flatten()
+                .all(|args| eval::compare(CompareOp::Eq, ty, args[0], first));
             if equal { [all.into(), 1] } else { [0, 0] }
         }
         WarpOp::ReduxAdd => [int(IntBinaryOp::Add), 0],
@@ -115,14 +140,20 @@ fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
         WarpOp::ReduxFmaxNan => [float(FloatBinaryOp::MaxNan), 0],
         WarpOp::Elect => [all.trailing_zeros().into(), 0],
         WarpOp::ActiveMask => [all.into(), 0],
-        WarpOp::Sync | WarpOp::MatchAny | WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => {
-            [0, 0]
-        }
+        WarpOp::Sync
+        | WarpOp::MatchAny
+        | WarpOp::ShflUp
+        | WarpOp::ShflDown
+        | WarpOp::ShflBfly
+        | WarpOp::ShflIdx => [0, 0],
     }
 }
 
 /// Reduction over the lanes.
 fn fold(operands: &Operands, combine: impl Fn(u64, u64) -> u64) -> u64 {
-    let values = operands.iter().flatten().map(|args| args[0] & Type::B32.mask());
+    let values = operands
+        .iter()
+        .flatten()
+        .map(|args| args[0] & Type::B32.mask());
     values.reduce(combine).unwrap_or(0)
 }

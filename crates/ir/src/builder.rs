@@ -40,7 +40,13 @@ impl<'f> FunctionBuilder<'f> {
     /// Starts building in the entry block, which is sealed by the caller as any other.
     pub fn new(func: &'f mut Function) -> FunctionBuilder<'f> {
         let block = func.entry;
-        FunctionBuilder { func, vars: PrimaryMap::new(), states: SecondaryMap::new(), block, loc: SrcLoc::default() }
+        FunctionBuilder {
+            func,
+            vars: PrimaryMap::new(),
+            states: SecondaryMap::new(),
+            block,
+            loc: SrcLoc::default(),
+        }
     }
 
     /// Declares a variable.
@@ -98,7 +104,13 @@ impl<'f> FunctionBuilder<'f> {
 
     /// A constant.
     pub fn iconst(&mut self, ty: Type, bits: u64) -> Value {
-        self.ins(InstData::Const { ty, bits: bits & ty.mask() }, ty)
+        self.ins(
+            InstData::Const {
+                ty,
+                bits: bits & ty.mask(),
+            },
+            ty,
+        )
     }
 
     /// Assigns a variable in the current block.
@@ -117,7 +129,11 @@ impl<'f> FunctionBuilder<'f> {
         let block = self.block;
         debug_assert!(!self.states[block].filled, "{block} is filled already");
         for call in term.targets() {
-            debug_assert!(!self.states[call.block].sealed, "{} is sealed already", call.block);
+            debug_assert!(
+                !self.states[call.block].sealed,
+                "{} is sealed already",
+                call.block
+            );
             self.states[call.block].preds.push(block);
         }
         self.states[block].filled = true;
@@ -132,7 +148,11 @@ impl<'f> FunctionBuilder<'f> {
 
     /// Branches without arguments.
     pub fn brif(&mut self, cond: Value, then_: Block, else_: Block) {
-        self.terminate(Terminator::Brif { cond, then_: BlockCall::new(then_), else_: BlockCall::new(else_) });
+        self.terminate(Terminator::Brif {
+            cond,
+            then_: BlockCall::new(then_),
+            else_: BlockCall::new(else_),
+        });
     }
 
     /// Declares that all predecessors of `block` are known.
@@ -163,7 +183,9 @@ impl<'f> FunctionBuilder<'f> {
 
     fn local(&self, block: Block, var: Variable) -> Option<Value> {
         let defs = &self.states[block].defs;
-        defs.binary_search_by_key(&var, |&(v, _)| v).ok().map(|i| defs[i].1)
+        defs.binary_search_by_key(&var, |&(v, _)| v)
+            .ok()
+            .map(|i| defs[i].1)
     }
 
     /// Iterative along chains of single predecessors, so that long functions do not overflow the stack; recursion happens
@@ -200,7 +222,12 @@ impl<'f> FunctionBuilder<'f> {
     }
 
     /// Reads a variable; a parameter made at a sealed merge is put on `work` to get its arguments.
-    fn read_lazy(&mut self, block: Block, var: Variable, work: &mut Vec<(Block, Variable)>) -> Value {
+    fn read_lazy(
+        &mut self,
+        block: Block,
+        var: Variable,
+        work: &mut Vec<(Block, Variable)>,
+    ) -> Value {
         let mut chain = Vec::new();
         let mut at = block;
         let value = loop {
@@ -221,11 +248,18 @@ impl<'f> FunctionBuilder<'f> {
         value
     }
 
-    fn make_param_or_zero(&mut self, block: Block, var: Variable, work: &mut Vec<(Block, Variable)>) -> Value {
+    fn make_param_or_zero(
+        &mut self,
+        block: Block,
+        var: Variable,
+        work: &mut Vec<(Block, Variable)>,
+    ) -> Value {
         let ty = self.vars[var];
         let state = &self.states[block];
         if state.sealed && state.preds.is_empty() {
-            let inst = self.func.make_inst(InstData::Const { ty, bits: 0 }, &[ty], self.loc);
+            let inst = self
+                .func
+                .make_inst(InstData::Const { ty, bits: 0 }, &[ty], self.loc);
             self.func.blocks[block].insts.insert(0, inst);
             let value = self.func.insts[inst].results[0];
             self.write(block, var, value);

@@ -113,7 +113,10 @@ impl Function {
     /// Adds a parameter to a block.
     pub fn add_param(&mut self, block: Block, ty: Type) -> Value {
         let idx = self.blocks[block].params.len() as u32;
-        let value = self.values.push(ValueData { ty, def: ValueDef::Param(block, idx) });
+        let value = self.values.push(ValueData {
+            ty,
+            def: ValueDef::Param(block, idx),
+        });
         self.blocks[block].params.push(value);
         value
     }
@@ -128,11 +131,20 @@ impl Function {
 
     /// Makes an instruction with results of the given types, in no block yet.
     pub fn make_inst(&mut self, data: InstData, result_types: &[Type], loc: SrcLoc) -> Inst {
-        let inst = self.insts.push(InstNode { data, results: SmallVec::new(), loc });
+        let inst = self.insts.push(InstNode {
+            data,
+            results: SmallVec::new(),
+            loc,
+        });
         let results = result_types
             .iter()
             .enumerate()
-            .map(|(i, &ty)| self.values.push(ValueData { ty, def: ValueDef::Result(inst, i as u32) }))
+            .map(|(i, &ty)| {
+                self.values.push(ValueData {
+                    ty,
+                    def: ValueDef::Result(inst, i as u32),
+                })
+            })
             .collect();
         self.insts[inst].results = results;
         inst
@@ -167,6 +179,11 @@ impl Function {
 
 impl Default for BlockData {
     fn default() -> BlockData {
-        BlockData { params: Vec::new(), insts: Vec::new(), term: Terminator::Exit, term_loc: SrcLoc::default() }
+        BlockData {
+            params: Vec::new(),
+            insts: Vec::new(),
+            term: Terminator::Exit,
+            term_loc: SrcLoc::default(),
+        }
     }
 }

@@ -4,55 +4,155 @@ use smallvec::SmallVec;
 
 use crate::entities::{Block, FuncId, SigId, StackSlot, Value, VarId};
 use crate::ops::{
-    AtomicOp, BarrierOp, Builtin, CompareOp, Effect, FloatBinaryOp, FloatCompareOp, FloatUnaryOp, IntBinaryOp, IntTernaryOp,
-    IntUnaryOp, ResizeOp, WarpOp,
+    AtomicOp, BarrierOp, Builtin, CompareOp, Effect, FloatBinaryOp, FloatCompareOp, FloatUnaryOp,
+    IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
 };
-use crate::types::{AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, Scope, Space, SpecialReg, Type};
+use crate::types::{
+    AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, Scope, Space, SpecialReg, Type,
+};
 
 /// An instruction without its results, which the function keeps.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[expect(missing_docs, reason = "field names repeat the variant's documentation")]
+#[expect(
+    missing_docs,
+    reason = "field names repeat the variant's documentation"
+)]
 pub enum InstData {
     /// A constant; `bits` is zero-extended.
-    Const { ty: Type, bits: u64 },
+    Const {
+        ty: Type,
+        bits: u64,
+    },
     /// Read of a special register.
-    Sreg { sreg: SpecialReg },
+    Sreg {
+        sreg: SpecialReg,
+    },
     /// Address of a variable plus a byte offset, `B64`: a generic address for `.global`, a window offset for `.shared` and
     /// `.const`. A constant once the module is placed in memory.
-    VarAddr { var: VarId, offset: i64 },
+    VarAddr {
+        var: VarId,
+        offset: i64,
+    },
     /// Generic address of a function's module-wide descriptor, `B64`.
-    FuncAddr { func: FuncId },
+    FuncAddr {
+        func: FuncId,
+    },
     /// Offset of a stack slot in the thread's local window, `B64`.
-    StackAddr { slot: StackSlot, offset: i32 },
-    IntUnary { op: IntUnaryOp, ty: Type, arg: Value },
-    IntBinary { op: IntBinaryOp, ty: Type, args: [Value; 2] },
-    IntTernary { op: IntTernaryOp, ty: Type, args: [Value; 3] },
+    StackAddr {
+        slot: StackSlot,
+        offset: i32,
+    },
+    IntUnary {
+        op: IntUnaryOp,
+        ty: Type,
+        arg: Value,
+    },
+    IntBinary {
+        op: IntBinaryOp,
+        ty: Type,
+        args: [Value; 2],
+    },
+    IntTernary {
+        op: IntTernaryOp,
+        ty: Type,
+        args: [Value; 3],
+    },
     /// Any function of three bits, on each bit position; the index is `a << 2 | b << 1 | c`.
-    Lop3 { lut: u8, args: [Value; 3] },
+    Lop3 {
+        lut: u8,
+        args: [Value; 3],
+    },
     /// `bfi` (a, b, position, length) at `B32` or `B64`.
-    Bfi { ty: Type, args: [Value; 4] },
-    Resize { op: ResizeOp, from: Type, to: Type, arg: Value },
-    Compare { op: CompareOp, ty: Type, args: [Value; 2] },
-    FloatUnary { op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, arg: Value },
-    FloatBinary { op: FloatBinaryOp, fmt: FloatFmt, mode: FloatMode, args: [Value; 2] },
+    Bfi {
+        ty: Type,
+        args: [Value; 4],
+    },
+    Resize {
+        op: ResizeOp,
+        from: Type,
+        to: Type,
+        arg: Value,
+    },
+    Compare {
+        op: CompareOp,
+        ty: Type,
+        args: [Value; 2],
+    },
+    FloatUnary {
+        op: FloatUnaryOp,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        arg: Value,
+    },
+    FloatBinary {
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        args: [Value; 2],
+    },
     /// `a * b + c`, rounded once.
-    Fma { fmt: FloatFmt, mode: FloatMode, args: [Value; 3] },
-    FloatCompare { op: FloatCompareOp, fmt: FloatFmt, ftz: bool, args: [Value; 2] },
-    Convert { cvt: Convert, arg: Value },
+    Fma {
+        fmt: FloatFmt,
+        mode: FloatMode,
+        args: [Value; 3],
+    },
+    FloatCompare {
+        op: FloatCompareOp,
+        fmt: FloatFmt,
+        ftz: bool,
+        args: [Value; 2],
+    },
+    Convert {
+        cvt: Convert,
+        arg: Value,
+    },
     /// Conversion with stochastic rounding (`.rs`): `arg` in F32, `bits` the random bits for this value, left-aligned in a `B32`.
-    ConvertRs { cvt: Convert, arg: Value, bits: Value },
+    ConvertRs {
+        cvt: Convert,
+        arg: Value,
+        bits: Value,
+    },
     /// `cond ? a : b`, bits unchanged.
-    Select { ty: Type, cond: Value, args: [Value; 2] },
+    Select {
+        ty: Type,
+        cond: Value,
+        args: [Value; 2],
+    },
     /// Window offset to generic address, `B64` to `B64`.
-    ToGeneric { space: Space, arg: Value },
+    ToGeneric {
+        space: Space,
+        arg: Value,
+    },
     /// Generic address to window offset, `B64` to `B64`.
-    FromGeneric { space: Space, arg: Value },
+    FromGeneric {
+        space: Space,
+        arg: Value,
+    },
     /// `isspacep`, result `B1`.
-    IsSpace { space: Space, arg: Value },
+    IsSpace {
+        space: Space,
+        arg: Value,
+    },
     /// Load of `n` elements of `ty` that lie side by side (n = 1, 2, 4, 8), one result each.
-    Load { space: Space, sem: MemSem, scope: Scope, ty: Type, n: u8, addr: Value, offset: i32 },
+    Load {
+        space: Space,
+        sem: MemSem,
+        scope: Scope,
+        ty: Type,
+        n: u8,
+        addr: Value,
+        offset: i32,
+    },
     /// Store of side-by-side elements.
-    Store { space: Space, sem: MemSem, scope: Scope, ty: Type, addr: Value, offset: i32, args: SmallVec<[Value; 4]> },
+    Store {
+        space: Space,
+        sem: MemSem,
+        scope: Scope,
+        ty: Type,
+        addr: Value,
+        offset: i32,
+        args: SmallVec<[Value; 4]>,
+    },
     /// Read-modify-write; `Cas` has two operands, the others one; result the old value (unused for `red`).
     Atomic {
         op: AtomicOp,
@@ -65,27 +165,68 @@ pub enum InstData {
         args: SmallVec<[Value; 2]>,
     },
     /// `cp.async`: copy `size` bytes from global `src` to shared `dst`; bytes from `src_size` on are zero.
-    CopyAsync { size: u8, dst: Value, dst_offset: i32, src: Value, src_offset: i32, src_size: Option<Value> },
-    Fence { sem: MemSem, scope: Scope },
+    CopyAsync {
+        size: u8,
+        dst: Value,
+        dst_offset: i32,
+        src: Value,
+        src_offset: i32,
+        src_size: Option<Value>,
+    },
+    Fence {
+        sem: MemSem,
+        scope: Scope,
+    },
     /// A CTA barrier; without `count` all threads of the CTA take part. `pred` only for reductions, which have one result.
-    Barrier { op: BarrierOp, aligned: bool, id: Value, count: Option<Value>, pred: Option<Value> },
+    Barrier {
+        op: BarrierOp,
+        aligned: bool,
+        id: Value,
+        count: Option<Value>,
+        pred: Option<Value>,
+    },
     /// A warp operation; for `sync` the last operand is the member mask.
-    Warp { op: WarpOp, sync: bool, ty: Type, args: SmallVec<[Value; 4]> },
-    Call { func: FuncId, args: SmallVec<[Value; 4]> },
+    Warp {
+        op: WarpOp,
+        sync: bool,
+        ty: Type,
+        args: SmallVec<[Value; 4]>,
+    },
+    Call {
+        func: FuncId,
+        args: SmallVec<[Value; 4]>,
+    },
     /// `targets` lists the possible callees where the program says so (`.calltargets`).
-    CallIndirect { sig: SigId, callee: Value, args: SmallVec<[Value; 4]>, targets: Option<Box<[FuncId]>> },
-    CallBuiltin { builtin: Builtin, args: SmallVec<[Value; 4]> },
+    CallIndirect {
+        sig: SigId,
+        callee: Value,
+        args: SmallVec<[Value; 4]>,
+        targets: Option<Box<[FuncId]>>,
+    },
+    CallBuiltin {
+        builtin: Builtin,
+        args: SmallVec<[Value; 4]>,
+    },
     /// Current top of the thread's stack, a local address, `B64`.
     StackSave,
-    StackRestore { arg: Value },
+    StackRestore {
+        arg: Value,
+    },
     /// Reserve `size` (a `B64` value) bytes of local memory; result its local address, `B64`.
-    Alloca { size: Value, align: u32 },
+    Alloca {
+        size: Value,
+        align: u32,
+    },
     /// `nanosleep`: lets other threads run.
-    Nanosleep { arg: Value },
+    Nanosleep {
+        arg: Value,
+    },
     /// `brkpt`, `pmevent` and other marks without effect on results.
     Nop,
     /// Number of the resume point at the head of `block`, `B32`. Only after calls were lowered for the code generator.
-    StateOf { block: Block },
+    StateOf {
+        block: Block,
+    },
 }
 
 /// A branch target with its arguments.
@@ -100,7 +241,10 @@ pub struct BlockCall {
 impl BlockCall {
     /// A branch to `block` without arguments.
     pub fn new(block: Block) -> BlockCall {
-        BlockCall { block, args: SmallVec::new() }
+        BlockCall {
+            block,
+            args: SmallVec::new(),
+        }
     }
 }
 
@@ -115,13 +259,24 @@ pub enum TrapKind {
 
 /// How a block ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "field names repeat the variant's documentation")]
+#[expect(
+    missing_docs,
+    reason = "field names repeat the variant's documentation"
+)]
 pub enum Terminator {
     Jump(BlockCall),
     /// To `then_` if `cond` (`B1`), else to `else_`.
-    Brif { cond: Value, then_: BlockCall, else_: BlockCall },
+    Brif {
+        cond: Value,
+        then_: BlockCall,
+        else_: BlockCall,
+    },
     /// To `targets[index]` (`B32`, unsigned), `default` when out of range.
-    Switch { index: Value, targets: Vec<BlockCall>, default: BlockCall },
+    Switch {
+        index: Value,
+        targets: Vec<BlockCall>,
+        default: BlockCall,
+    },
     /// Return from a device function; in a kernel the thread ends.
     Ret(SmallVec<[Value; 2]>),
     /// The thread ends.
@@ -137,8 +292,13 @@ impl Terminator {
         match self {
             Terminator::Jump(call) => SmallVec::from_slice(&[call]),
             Terminator::Brif { then_, else_, .. } => SmallVec::from_slice(&[then_, else_]),
-            Terminator::Switch { targets, default, .. } => targets.iter().chain([default]).collect(),
-            Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) | Terminator::Dispatch(_) => SmallVec::new(),
+            Terminator::Switch {
+                targets, default, ..
+            } => targets.iter().chain([default]).collect(),
+            Terminator::Ret(_)
+            | Terminator::Exit
+            | Terminator::Trap(_)
+            | Terminator::Dispatch(_) => SmallVec::new(),
         }
     }
 
@@ -147,8 +307,13 @@ impl Terminator {
         match self {
             Terminator::Jump(call) => [call].into_iter().collect(),
             Terminator::Brif { then_, else_, .. } => [then_, else_].into_iter().collect(),
-            Terminator::Switch { targets, default, .. } => targets.iter_mut().chain([default]).collect(),
-            Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) | Terminator::Dispatch(_) => SmallVec::new(),
+            Terminator::Switch {
+                targets, default, ..
+            } => targets.iter_mut().chain([default]).collect(),
+            Terminator::Ret(_)
+            | Terminator::Exit
+            | Terminator::Trap(_)
+            | Terminator::Dispatch(_) => SmallVec::new(),
         }
     }
 
@@ -210,19 +375,25 @@ impl InstData {
             | InstData::Compare { args, .. }
             | InstData::FloatBinary { args, .. }
             | InstData::FloatCompare { args, .. } => args.iter_mut().collect(),
-            InstData::IntTernary { args, .. } | InstData::Lop3 { args, .. } | InstData::Fma { args, .. } => {
-                args.iter_mut().collect()
-            }
+            InstData::IntTernary { args, .. }
+            | InstData::Lop3 { args, .. }
+            | InstData::Fma { args, .. } => args.iter_mut().collect(),
             InstData::Bfi { args, .. } => args.iter_mut().collect(),
             InstData::Select { cond, args, .. } => [cond].into_iter().chain(args).collect(),
             InstData::Store { addr, args, .. } => [addr].into_iter().chain(args).collect(),
             InstData::Atomic { addr, args, .. } => [addr].into_iter().chain(args).collect(),
-            InstData::CopyAsync { dst, src, src_size, .. } => [dst, src].into_iter().chain(src_size).collect(),
-            InstData::Barrier { id, count, pred, .. } => [id].into_iter().chain(count).chain(pred).collect(),
-            InstData::Warp { args, .. } | InstData::Call { args, .. } | InstData::CallBuiltin { args, .. } => {
-                args.iter_mut().collect()
+            InstData::CopyAsync {
+                dst, src, src_size, ..
+            } => [dst, src].into_iter().chain(src_size).collect(),
+            InstData::Barrier {
+                id, count, pred, ..
+            } => [id].into_iter().chain(count).chain(pred).collect(),
+            InstData::Warp { args, .. }
+            | InstData::Call { args, .. }
+            | InstData::CallBuiltin { args, .. } => args.iter_mut().collect(),
+            InstData::CallIndirect { callee, args, .. } => {
+                [callee].into_iter().chain(args).collect()
             }
-            InstData::CallIndirect { callee, args, .. } => [callee].into_iter().chain(args).collect(),
         }
     }
 
@@ -254,17 +425,25 @@ impl InstData {
             | InstData::Compare { args, .. }
             | InstData::FloatBinary { args, .. }
             | InstData::FloatCompare { args, .. } => SmallVec::from_slice(args),
-            InstData::IntTernary { args, .. } | InstData::Lop3 { args, .. } | InstData::Fma { args, .. } => {
-                SmallVec::from_slice(args)
-            }
+            InstData::IntTernary { args, .. }
+            | InstData::Lop3 { args, .. }
+            | InstData::Fma { args, .. } => SmallVec::from_slice(args),
             InstData::Bfi { args, .. } => SmallVec::from_slice(args),
             InstData::Select { cond, args, .. } => [*cond].iter().chain(args).copied().collect(),
             InstData::Store { addr, args, .. } => [*addr].iter().chain(args).copied().collect(),
             InstData::Atomic { addr, args, .. } => [*addr].iter().chain(args).copied().collect(),
-            InstData::CopyAsync { dst, src, src_size, .. } => [*dst, *src].iter().chain(src_size).copied().collect(),
-            InstData::Barrier { id, count, pred, .. } => [*id].iter().chain(count).chain(pred).copied().collect(),
-            InstData::Warp { args, .. } | InstData::Call { args, .. } | InstData::CallBuiltin { args, .. } => args.clone(),
-            InstData::CallIndirect { callee, args, .. } => [*callee].iter().chain(args).copied().collect(),
+            InstData::CopyAsync {
+                dst, src, src_size, ..
+            } => [*dst, *src].iter().chain(src_size).copied().collect(),
+            InstData::Barrier {
+                id, count, pred, ..
+            } => [*id].iter().chain(count).chain(pred).copied().collect(),
+            InstData::Warp { args, .. }
+            | InstData::Call { args, .. }
+            | InstData::CallBuiltin { args, .. } => args.clone(),
+            InstData::CallIndirect { callee, args, .. } => {
+                [*callee].iter().chain(args).copied().collect()
+            }
         }
     }
 
@@ -294,7 +473,10 @@ impl InstData {
             | InstData::FromGeneric { .. }
             | InstData::IsSpace { .. } => Effect::Pure,
             InstData::Sreg { sreg } if !sreg.is_volatile() => Effect::Pure,
-            InstData::Load { sem: MemSem::Weak | MemSem::NonCoherent, .. } => Effect::Read,
+            InstData::Load {
+                sem: MemSem::Weak | MemSem::NonCoherent,
+                ..
+            } => Effect::Read,
             InstData::Sreg { .. }
             | InstData::Load { .. }
             | InstData::Store { .. }
@@ -307,9 +489,10 @@ impl InstData {
             | InstData::Nanosleep { .. }
             | InstData::CallBuiltin { .. }
             | InstData::Nop => Effect::Write,
-            InstData::Barrier { .. } | InstData::Warp { .. } | InstData::Call { .. } | InstData::CallIndirect { .. } => {
-                Effect::Convergent
-            }
+            InstData::Barrier { .. }
+            | InstData::Warp { .. }
+            | InstData::Call { .. }
+            | InstData::CallIndirect { .. } => Effect::Convergent,
         }
     }
 }

@@ -22,26 +22,31 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod entities;
-mod ops;
-mod types;
-mod inst;
-mod function;
-mod program;
 mod builder;
+mod entities;
 pub mod eval;
+mod function;
+mod inst;
+mod ops;
 pub mod print;
+mod program;
+mod types;
 pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
-pub use function::{BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef};
+pub use function::{
+    BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,
+};
 pub use inst::{BlockCall, InstData, Terminator, TrapKind};
 pub use ops::{
-    AtomicOp, BarrierOp, Builtin, CompareOp, Effect, FloatBinaryOp, FloatCompareOp, FloatUnaryOp, IntBinaryOp, IntTernaryOp,
-    IntUnaryOp, ResizeOp, WarpOp,
+    AtomicOp, BarrierOp, Builtin, CompareOp, Effect, FloatBinaryOp, FloatCompareOp, FloatUnaryOp,
+    IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
 };
-pub use program::{KernelAttrs, KernelParam, Program, Reloc, RelocTarget, SharedLayout, Signature, Var, VarInit};
+pub use program::{
+    KernelAttrs, KernelParam, Program, Reloc, RelocTarget, SharedLayout, Signature, Var, VarInit,
+};
 pub use types::{
-    AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, Space, SpecialReg, SrcLoc, Type,
+    AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, Space, SpecialReg,
+    SrcLoc, Type,
 };

@@ -131,14 +131,22 @@ impl SharedLayout {
     /// Lays the program's shared variables out in order of their numbers, dynamic arrays last.
     pub fn new(program: &Program) -> SharedLayout {
         let mut layout = SharedLayout::default();
-        let shared = || program.vars.iter().filter(|(_, var)| var.space == Space::Shared);
+        let shared = || {
+            program
+                .vars
+                .iter()
+                .filter(|(_, var)| var.space == Space::Shared)
+        };
         let mut end = 0u32;
         for (&id, var) in shared().filter(|(_, var)| !var.dynamic_shared) {
             let offset = end.next_multiple_of(var.align.max(1));
             layout.offsets.insert(id, offset);
             end = offset + var.size as u32;
         }
-        let align = shared().filter(|(_, var)| var.dynamic_shared).map(|(_, var)| var.align.max(16)).max();
+        let align = shared()
+            .filter(|(_, var)| var.dynamic_shared)
+            .map(|(_, var)| var.align.max(16))
+            .max();
         layout.static_size = align.map_or(end, |align| end.next_multiple_of(align));
         for (&id, _) in shared().filter(|(_, var)| var.dynamic_shared) {
             layout.offsets.insert(id, layout.static_size);

@@ -147,7 +147,14 @@ impl NumFmt {
     pub const fn is_int(self) -> bool {
         matches!(
             self,
-            NumFmt::U8 | NumFmt::U16 | NumFmt::U32 | NumFmt::U64 | NumFmt::S8 | NumFmt::S16 | NumFmt::S32 | NumFmt::S64
+            NumFmt::U8
+                | NumFmt::U16
+                | NumFmt::U32
+                | NumFmt::U64
+                | NumFmt::S8
+                | NumFmt::S16
+                | NumFmt::S32
+                | NumFmt::S64
         )
     }
 
@@ -183,7 +190,10 @@ pub struct FloatMode {
 
 impl FloatMode {
     /// Round to nearest even, keep subnormals.
-    pub const RN: FloatMode = FloatMode { round: Round::Rn, ftz: false };
+    pub const RN: FloatMode = FloatMode {
+        round: Round::Rn,
+        ftz: false,
+    };
 }
 
 /// A conversion, as `cvt` means it.
@@ -210,7 +220,16 @@ pub struct Convert {
 impl Convert {
     /// A plain conversion, rounding to nearest even where rounding is needed.
     pub const fn new(from: NumFmt, to: NumFmt) -> Convert {
-        Convert { from, to, round: Round::Rn, integral: false, ftz: false, sat: false, satfinite: false, relu: false }
+        Convert {
+            from,
+            to,
+            round: Round::Rn,
+            integral: false,
+            ftz: false,
+            sat: false,
+            satfinite: false,
+            relu: false,
+        }
     }
 }
 
@@ -238,7 +257,9 @@ impl Space {
     pub const fn is_window(self) -> bool {
         match self {
             Space::Generic | Space::Global => false,
-            Space::Shared | Space::SharedCluster | Space::Local | Space::Const | Space::Param => true,
+            Space::Shared | Space::SharedCluster | Space::Local | Space::Const | Space::Param => {
+                true
+            }
         }
     }
 
@@ -246,7 +267,11 @@ impl Space {
     pub const fn is_read_only(self) -> bool {
         match self {
             Space::Const | Space::Param => true,
-            Space::Generic | Space::Global | Space::Shared | Space::SharedCluster | Space::Local => false,
+            Space::Generic
+            | Space::Global
+            | Space::Shared
+            | Space::SharedCluster
+            | Space::Local => false,
         }
     }
 }

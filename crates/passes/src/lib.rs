@@ -1,13 +1,13 @@
 //! Analyses and transformations of the IR.
 //!
-//! `analysis/` reads a function and returns plain data, `transform/` changes a function, [`pipeline`] is the order in which
-//! that happens to a program before it is vectorized.
+//! `analysis/` reads a function and returns plain data, `transform/` changes a function,
+//! [`pipeline`] is the order in which that happens to a program before it is vectorized.
 
 #![forbid(unsafe_code)]
 
-pub mod pipeline;
 pub mod analysis;
-pub mod transform;
+pub mod pipeline;
 #[cfg(test)]
 mod testing;
+pub mod transform;
 pub mod vectorize;

@@ -1,8 +1,8 @@
 //! The order of the passes.
 //!
-//! [`optimize`] takes a program as translated and leaves it small and plain, for the vectorizer: functions are inlined where they
-//! can be, variables are values, equal things are computed once. In debug builds and tests the verifier runs after each pass and
-//! names the pass that it blames.
+//! [`optimize`] takes a program as translated and leaves it small and plain, for the vectorizer:
+//! functions are inlined where they can be, variables are values, equal things are computed once.
+//! In debug builds and tests the verifier runs after each pass and names the pass that it blames.
 
 use std::time::{Duration, Instant};
 

@@ -107,6 +107,9 @@ impl fmt::Debug for Diagnostic {
     }
 }
 
+/// Findings that are drawn at once. Text that is not PTX at all, in one long line, could otherwise make gigabytes of messages.
+const MAX_DRAWN: usize = 200;
+
 /// One or more [`Diagnostic`]s.
 #[derive(Clone, Debug)]
 pub struct Diagnostics(Vec<Diagnostic>);
@@ -150,10 +153,13 @@ impl<'a> IntoIterator for &'a Diagnostics {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (idx, diagnostic) in self.0.iter().enumerate() {
+        for (idx, diagnostic) in self.0.iter().take(MAX_DRAWN).enumerate() {
             let separator = if idx == 0 { "" } else { "\n" };
             write!(f, "{separator}{diagnostic}")?;
         }
-        Ok(())
+        match self.0.len().saturating_sub(MAX_DRAWN) {
+            0 => Ok(()),
+            rest => write!(f, "\nand {rest} more"),
+        }
     }
 }

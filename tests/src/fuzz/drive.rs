@@ -77,11 +77,13 @@ pub fn configs(seed: u64, ptx: &str) -> Vec<Config> {
     };
     let last = configs[configs.len() - 1 - (seed % 2) as usize].gang;
     // The code is there already.
-    configs.extend([(2, None), (1, Some(seed)), (2, Some(seed + 1))].map(|(threads, seed)| Config {
-        gang: last,
-        threads,
-        seed,
-    }));
+    configs.extend(
+        [(2, None), (1, Some(seed)), (2, Some(seed + 1))].map(|(threads, seed)| Config {
+            gang: last,
+            threads,
+            seed,
+        }),
+    );
     configs
 }
 

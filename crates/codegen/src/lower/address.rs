@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Space, Type, Value};
 use ptxjit_passes::vectorize::Shape;
 
-use super::values::{Parts, Val};
 use super::Lower;
+use super::values::{Parts, Val};
 use crate::abi::{CtaContext, FaultKind};
 
 /// Offsets up to this stay within the unmapped margins of the arena and of the windows.
@@ -50,7 +50,9 @@ impl Lower<'_, '_> {
     pub(super) fn window(&self, space: Space) -> Option<cl::Value> {
         match space {
             Space::Generic | Space::Global => None,
-            Space::Shared | Space::SharedCluster => Some(self.field(core::mem::offset_of!(CtaContext, shared_base))),
+            Space::Shared | Space::SharedCluster => {
+                Some(self.field(core::mem::offset_of!(CtaContext, shared_base)))
+            }
             Space::Const => Some(self.field(core::mem::offset_of!(CtaContext, const_base))),
             Space::Param => Some(self.field(core::mem::offset_of!(CtaContext, params))),
             Space::Local => None,
@@ -66,7 +68,14 @@ impl Lower<'_, '_> {
     }
 
     /// Resolves an address and tests it where nothing else guards the access. `size` is that of the whole access of one lane.
-    pub(super) fn place(&mut self, space: Space, addr: Value, offset: i32, size: u32, write: u32) -> Place {
+    pub(super) fn place(
+        &mut self,
+        space: Space,
+        addr: Value,
+        offset: i32,
+        size: u32,
+        write: u32,
+    ) -> Place {
         let key = (addr, space);
         let cached = self.addresses.get(&key).filter(|_| small(offset)).cloned();
         let (address, offset) = match cached {
@@ -99,10 +108,17 @@ impl Lower<'_, '_> {
         let ty = self.func.ty(addr);
         let val = match val {
             Val::Uniform(x) => Val::Uniform(self.b.ins().iadd_imm_s(x, i64::from(offset))),
-            Val::Affine(x, stride) => Val::Affine(self.b.ins().iadd_imm_s(x, i64::from(offset)), stride),
+            Val::Affine(x, stride) => {
+                Val::Affine(self.b.ins().iadd_imm_s(x, i64::from(offset)), stride)
+            }
             Val::Varying(parts) => {
                 let add = self.vconst(ty, offset as i64 as u64);
-                Val::Varying(parts.iter().map(|&part| self.b.ins().iadd(part, add)).collect())
+                Val::Varying(
+                    parts
+                        .iter()
+                        .map(|&part| self.b.ins().iadd(part, add))
+                        .collect(),
+                )
             }
         };
         (val, 0)
@@ -110,7 +126,11 @@ impl Lower<'_, '_> {
 
     /// Window addresses are taken as signed 32-bit offsets, whatever the width of the register.
     fn resolve(&mut self, space: Space, ty: Type, addr: Val) -> Address {
-        let addr = if space.is_window() { self.low_word(ty, addr) } else { addr };
+        let addr = if space.is_window() {
+            self.low_word(ty, addr)
+        } else {
+            addr
+        };
         if space == Space::Local {
             return self.resolve_local(addr);
         }
@@ -151,19 +171,29 @@ impl Lower<'_, '_> {
                 let x = self.cast_scalar(x, types::I64);
                 Val::Affine(self.b.ins().ireduce(types::I32, x), stride)
             }
-            Val::Varying(parts) => Val::Varying(parts.chunks(2).map(|pair| self.narrow(pair[0], pair[1])).collect()),
+            Val::Varying(parts) => Val::Varying(
+                parts
+                    .chunks(2)
+                    .map(|pair| self.narrow(pair[0], pair[1]))
+                    .collect(),
+            ),
         }
     }
 
     fn widen_lanes(&mut self, parts: &[cl::Value]) -> Parts {
-        parts.iter().flat_map(|&part| self.widen_mask(part)).collect()
+        parts
+            .iter()
+            .flat_map(|&part| self.widen_mask(part))
+            .collect()
     }
 
     /// Each lane has its own window.
     fn resolve_local(&mut self, addr: Val) -> Address {
         let windows = self.gang().local.clone();
         if self.lanes == 1 {
-            let (Val::Uniform(x) | Val::Affine(x, _)) = addr else { unreachable!("one lane has scalars only") };
+            let (Val::Uniform(x) | Val::Affine(x, _)) = addr else {
+                unreachable!("one lane has scalars only")
+            };
             let x = self.b.ins().sextend(types::I64, x);
             return Address::Scalar(self.b.ins().iadd(windows[0], x));
         }
@@ -179,7 +209,13 @@ impl Lower<'_, '_> {
             }
             Val::Varying(parts) => self.widen_lanes(&parts),
         };
-        Address::Lanes(windows.iter().zip(offsets).map(|(&window, offset)| self.b.ins().iadd(window, offset)).collect())
+        Address::Lanes(
+            windows
+                .iter()
+                .zip(offsets)
+                .map(|(&window, offset)| self.b.ins().iadd(window, offset))
+                .collect(),
+        )
     }
 
     /// Stops the CTA if a running lane's address lies outside the arena. The arena's first and last pages are never mapped,
@@ -192,7 +228,10 @@ impl Lower<'_, '_> {
             Address::Lanes(parts) => self.lanes_distance(parts, arena),
             Address::Lanes32(..) => unreachable!("guarded by their window"),
         };
-        let bad = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, distance, size);
+        let bad = self
+            .b
+            .ins()
+            .icmp(IntCC::UnsignedGreaterThanOrEqual, distance, size);
         let (fail, fine) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(bad, fail, &[], fine, &[]);
         self.b.set_cold_block(fail);
@@ -218,7 +257,11 @@ impl Lower<'_, '_> {
 
     /// The running lanes as bits; one lane always runs.
     pub(super) fn mask_as_bits_or_one(&mut self) -> cl::Value {
-        if self.lanes == 1 { self.b.ins().iconst(types::I32, 1) } else { self.mask_as_bits() }
+        if self.lanes == 1 {
+            self.b.ins().iconst(types::I32, 1)
+        } else {
+            self.mask_as_bits()
+        }
     }
 
     /// All bits in which a running lane's address differs from the arena's base.
@@ -246,23 +289,35 @@ impl Lower<'_, '_> {
     pub(super) fn wide_mask(&mut self) -> Option<Parts> {
         self.unless_full()?;
         let mask = self.mask_vectors();
-        Some(mask.iter().flat_map(|&part| self.widen_mask(part)).collect())
+        Some(
+            mask.iter()
+                .flat_map(|&part| self.widen_mask(part))
+                .collect(),
+        )
     }
 
     /// The running lanes whose address is outside the arena, and the first such address.
     fn bad_lane(&mut self, parts: &[cl::Value], bits: cl::Value) -> (cl::Value, cl::Value) {
         let slot = self.store_to_buffer(0, parts);
-        let bases = [core::mem::offset_of!(CtaContext, arena_base), core::mem::offset_of!(CtaContext, arena_bits)];
+        let bases = [
+            core::mem::offset_of!(CtaContext, arena_base),
+            core::mem::offset_of!(CtaContext, arena_bits),
+        ];
         let args = [slot, bits, self.field(bases[0]), self.field(bases[1])];
         let helper = crate::helpers::bad_lanes as *const () as i64;
-        let bad = self.call_helper(helper, &args, Some(types::I32)).expect("it returns the lanes");
+        let bad = self
+            .call_helper(helper, &args, Some(types::I32))
+            .expect("it returns the lanes");
         let lane = self.b.ins().ctz(bad);
         let last = self.b.ins().iconst(types::I32, self.lanes as i64 - 1);
         let lane = self.b.ins().umin(lane, last);
         let lane = self.b.ins().uextend(types::I64, lane);
         let at = self.b.ins().ishl_imm_s(lane, 3);
         let at = self.b.ins().iadd(slot, at);
-        let addr = self.b.ins().load(types::I64, cl::MemFlagsData::trusted(), at, 0);
+        let addr = self
+            .b
+            .ins()
+            .load(types::I64, cl::MemFlagsData::trusted(), at, 0);
         (bad, addr)
     }
 
@@ -271,7 +326,9 @@ impl Lower<'_, '_> {
         let slot = self.buffer(idx);
         let at = self.b.ins().stack_addr(types::I64, slot, 0);
         for (i, &part) in parts.iter().enumerate() {
-            self.b.ins().store(cl::MemFlagsData::trusted(), part, at, 16 * i as i32);
+            self.b
+                .ins()
+                .store(cl::MemFlagsData::trusted(), part, at, 16 * i as i32);
         }
         at
     }
@@ -288,7 +345,9 @@ impl Lower<'_, '_> {
             Address::Lanes32(base, parts, _) => {
                 let wide = self.widen_lanes(parts);
                 let base = self.b.ins().splat(types::I64X2, *base);
-                wide.iter().map(|&part| self.b.ins().iadd(part, base)).collect()
+                wide.iter()
+                    .map(|&part| self.b.ins().iadd(part, base))
+                    .collect()
             }
         }
     }
@@ -302,7 +361,11 @@ impl Lower<'_, '_> {
             Address::Lanes32(base, parts, junk_at) => {
                 let mask = self.mask_vectors();
                 let junk = self.vconst(Type::B32, (junk_at - i64::from(offset)) as u64);
-                let parts = parts.iter().zip(&mask).map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk)).collect();
+                let parts = parts
+                    .iter()
+                    .zip(&mask)
+                    .map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk))
+                    .collect();
                 Address::Lanes32(base, parts, junk_at)
             }
             Address::Lanes(parts) => {
@@ -310,9 +373,17 @@ impl Lower<'_, '_> {
                 let junk = self.field(core::mem::offset_of!(CtaContext, junk));
                 let junk = self.b.ins().iadd_imm_s(junk, -i64::from(offset));
                 let junk = self.b.ins().splat(types::I64X2, junk);
-                Address::Lanes(parts.iter().zip(&wide).map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk)).collect())
+                Address::Lanes(
+                    parts
+                        .iter()
+                        .zip(&wide)
+                        .map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk))
+                        .collect(),
+                )
             }
-            Address::Scalar(_) | Address::Strided(..) => unreachable!("these have other ways for lanes that do not run"),
+            Address::Scalar(_) | Address::Strided(..) => {
+                unreachable!("these have other ways for lanes that do not run")
+            }
         }
     }
 
@@ -340,7 +411,10 @@ impl Lower<'_, '_> {
         } else {
             let parts = self.lane_addresses(address);
             let add = self.vconst(Type::B64, i64::from(offset) as u64);
-            let parts: Parts = parts.iter().map(|&part| self.b.ins().iadd(part, add)).collect();
+            let parts: Parts = parts
+                .iter()
+                .map(|&part| self.b.ins().iadd(part, add))
+                .collect();
             self.store_to_buffer(0, &parts)
         };
         let fns = self.field(core::mem::offset_of!(CtaContext, fns));
@@ -353,17 +427,34 @@ impl Lower<'_, '_> {
             self.gang().idx,
             self.b.ins().iconst(types::I32, i64::from(self.loc.0)),
         ];
-        let status = self.call_runtime(fns, core::mem::offset_of!(crate::abi::RuntimeFns, check_access), &args);
+        let status = self.call_runtime(
+            fns,
+            core::mem::offset_of!(crate::abi::RuntimeFns, check_access),
+            &args,
+        );
         self.stop_if(status, bits);
     }
 
     /// Calls a function of the runtime that returns a status.
-    pub(super) fn call_runtime(&mut self, fns: cl::Value, offset: usize, args: &[cl::Value]) -> cl::Value {
-        let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(&target_lexicon::Triple::host()));
-        sig.params.extend(args.iter().map(|&arg| cl::AbiParam::new(self.b.func.dfg.value_type(arg))));
+    pub(super) fn call_runtime(
+        &mut self,
+        fns: cl::Value,
+        offset: usize,
+        args: &[cl::Value],
+    ) -> cl::Value {
+        let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(
+            &target_lexicon::Triple::host(),
+        ));
+        sig.params.extend(
+            args.iter()
+                .map(|&arg| cl::AbiParam::new(self.b.func.dfg.value_type(arg))),
+        );
         sig.returns.push(cl::AbiParam::new(types::I32));
         let sig = self.b.import_signature(sig);
-        let callee = self.b.ins().load(types::I64, cl::MemFlagsData::trusted(), fns, offset as i32);
+        let callee = self
+            .b
+            .ins()
+            .load(types::I64, cl::MemFlagsData::trusted(), fns, offset as i32);
         let call = self.b.ins().call_indirect(sig, callee, args);
         self.b.inst_results(call)[0]
     }

@@ -4,8 +4,8 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
 
-use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use super::Lower;
+use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use crate::abi::CtaContext;
 
 /// An atomic without its operands.
@@ -19,7 +19,16 @@ struct Rmw {
 impl Lower<'_, '_> {
     pub(super) fn atomic(&mut self, inst: Inst) {
         let func = self.func;
-        let InstData::Atomic { op, fmt, space, addr, offset, ref args, .. } = func.insts[inst].data else {
+        let InstData::Atomic {
+            op,
+            fmt,
+            space,
+            addr,
+            offset,
+            ref args,
+            ..
+        } = func.insts[inst].data
+        else {
             unreachable!("called for atomics")
         };
         let ty = fmt.ty();
@@ -51,8 +60,10 @@ impl Lower<'_, '_> {
         self.lane_loop(|lower, lane| {
             let at = lower.load_lane(addrs, lane, types::I64, 8);
             let at = lower.b.ins().iadd_imm_s(at, i64::from(place.offset));
-            let operands: Vec<cl::Value> =
-                operands.iter().map(|&buf| lower.load_lane(buf, lane, int_type(ty), lane_bytes(ty))).collect();
+            let operands: Vec<cl::Value> = operands
+                .iter()
+                .map(|&buf| lower.load_lane(buf, lane, int_type(ty), lane_bytes(ty)))
+                .collect();
             let old = lower.rmw(rmw, at, &operands);
             lower.store_lane(out, lane, ty, old);
         });
@@ -65,7 +76,11 @@ impl Lower<'_, '_> {
     /// Runs `body` for each running lane, in a loop.
     pub(super) fn lane_loop(&mut self, body: impl FnOnce(&mut Self, cl::Value)) {
         let bits = self.mask_as_bits();
-        let (head, turn, done) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        let (head, turn, done) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
         let left = self.b.append_block_param(head, types::I32);
         self.b.ins().jump(head, &[bits.into()]);
         self.b.switch_to_block(head);
@@ -81,8 +96,17 @@ impl Lower<'_, '_> {
     }
 
     /// A lane's element of a buffer.
-    pub(super) fn load_lane(&mut self, buf: cl::Value, lane: cl::Value, ty: cl::Type, bytes: u32) -> cl::Value {
-        let at = self.b.ins().ishl_imm_s(lane, i64::from(bytes.trailing_zeros()));
+    pub(super) fn load_lane(
+        &mut self,
+        buf: cl::Value,
+        lane: cl::Value,
+        ty: cl::Type,
+        bytes: u32,
+    ) -> cl::Value {
+        let at = self
+            .b
+            .ins()
+            .ishl_imm_s(lane, i64::from(bytes.trailing_zeros()));
         let at = self.b.ins().iadd(buf, at);
         self.b.ins().load(ty, MemFlagsData::trusted(), at, 0)
     }
@@ -90,14 +114,23 @@ impl Lower<'_, '_> {
     /// Sets a lane's element of a buffer.
     pub(super) fn store_lane(&mut self, buf: cl::Value, lane: cl::Value, ty: Type, x: cl::Value) {
         let wide = self.lane_scalar(ty, x);
-        let at = self.b.ins().ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
+        let at = self
+            .b
+            .ins()
+            .ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
         let at = self.b.ins().iadd(buf, at);
         self.b.ins().store(MemFlagsData::trusted(), wide, at, 0);
     }
 
     /// All lanes of a buffer.
     pub(super) fn load_buffer(&mut self, buf: cl::Value, ty: Type) -> Parts {
-        (0..self.n_parts(ty)).map(|i| self.b.ins().load(vector_type(ty), MemFlagsData::trusted(), buf, 16 * i as i32)).collect()
+        (0..self.n_parts(ty))
+            .map(|i| {
+                self.b
+                    .ins()
+                    .load(vector_type(ty), MemFlagsData::trusted(), buf, 16 * i as i32)
+            })
+            .collect()
     }
 
     /// One lane's read-modify-write; the result is the old value.
@@ -146,7 +179,11 @@ impl Lower<'_, '_> {
             }
             AtomicOp::Add => match rmw.fmt {
                 AtomicFmt::F32 | AtomicFmt::F64 if !self.flush_denormals => {
-                    let float = if rmw.fmt == AtomicFmt::F64 { types::F64 } else { types::F32 };
+                    let float = if rmw.fmt == AtomicFmt::F64 {
+                        types::F64
+                    } else {
+                        types::F32
+                    };
                     let (x, y) = (self.cast_scalar(old, float), self.cast_scalar(a, float));
                     let sum = self.b.ins().fadd(x, y);
                     self.cast_scalar(sum, int_type(rmw.fmt.ty()))
@@ -171,8 +208,14 @@ impl Lower<'_, '_> {
         let ty = int_type(rmw.fmt.ty());
         // The call must not fault: this does, if anything.
         self.b.ins().load(types::I8, MemFlagsData::new(), at, 0);
-        let op = AtomicOp::ALL.iter().position(|&op| op == rmw.op).expect("every op is in ALL") as i64;
-        let fmt = crate::helpers::FORMATS.iter().position(|&fmt| fmt == rmw.fmt).expect("every format is listed") as i64;
+        let op = AtomicOp::ALL
+            .iter()
+            .position(|&op| op == rmw.op)
+            .expect("every op is in ALL") as i64;
+        let fmt = crate::helpers::FORMATS
+            .iter()
+            .position(|&fmt| fmt == rmw.fmt)
+            .expect("every format is listed") as i64;
         let code = self.b.ins().iconst(types::I64, op | fmt << 8);
         let code = if rmw.fmt == AtomicFmt::F32 {
             let flush = self.flushes(rmw.space, at);
@@ -187,8 +230,14 @@ impl Lower<'_, '_> {
             None => self.b.ins().iconst(types::I64, 0),
         };
         let helper = crate::helpers::atomic as *const () as i64;
-        let old = self.call_helper(helper, &[code, at, a, b], Some(types::I64)).expect("it returns the old value");
-        if ty == types::I64 { old } else { self.b.ins().ireduce(ty, old) }
+        let old = self
+            .call_helper(helper, &[code, at, a, b], Some(types::I64))
+            .expect("it returns the old value");
+        if ty == types::I64 {
+            old
+        } else {
+            self.b.ins().ireduce(ty, old)
+        }
     }
 
     /// Whether an f32 addition at this place flushes subnormals: on global memory yes, on shared memory no.
@@ -199,26 +248,53 @@ impl Lower<'_, '_> {
                 let shared = self.field(core::mem::offset_of!(CtaContext, shared_base));
                 let distance = self.b.ins().isub(at, shared);
                 let limit = self.b.ins().iconst(types::I64, super::special::WINDOW);
-                let outside = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, distance, limit);
+                let outside = self
+                    .b
+                    .ins()
+                    .icmp(IntCC::UnsignedGreaterThanOrEqual, distance, limit);
                 self.b.ins().uextend(types::I64, outside)
             }
-            Space::Global | Space::Local | Space::Const | Space::Param => self.b.ins().iconst(types::I64, 1),
+            Space::Global | Space::Local | Space::Const | Space::Param => {
+                self.b.ins().iconst(types::I64, 1)
+            }
         }
     }
 
     /// `cp.async`, done at once.
     pub(super) fn copy_async(&mut self, inst: Inst) {
-        let InstData::CopyAsync { size, dst, dst_offset, src, src_offset, src_size } = self.func.insts[inst].data else {
+        let InstData::CopyAsync {
+            size,
+            dst,
+            dst_offset,
+            src,
+            src_offset,
+            src_size,
+        } = self.func.insts[inst].data
+        else {
             unreachable!("called for copies")
         };
         let to = self.place(Space::Shared, dst, dst_offset, u32::from(size), 1);
         let to_addrs = self.lane_addresses_or_one(&to.address);
         let to_buf = self.store_to_buffer(1, &to_addrs);
-        let from = self.place(Space::Global, src, src_offset, if src_size.is_some() { 1 } else { u32::from(size) }, 0);
+        let from = self.place(
+            Space::Global,
+            src,
+            src_offset,
+            if src_size.is_some() {
+                1
+            } else {
+                u32::from(size)
+            },
+            0,
+        );
         let from_addrs = self.lane_addresses_or_one(&from.address);
         let from_buf = self.store_to_buffer(2, &from_addrs);
         let sizes = src_size.map(|value| {
-            let parts = if self.lanes == 1 { Parts::from_elem(self.scalar(value), 1) } else { self.parts(value) };
+            let parts = if self.lanes == 1 {
+                Parts::from_elem(self.scalar(value), 1)
+            } else {
+                self.parts(value)
+            };
             self.store_to_buffer(3, &parts)
         });
         self.lane_loop(|lower, lane| {
@@ -237,7 +313,11 @@ impl Lower<'_, '_> {
     }
 
     fn lane_addresses_or_one(&mut self, address: &super::address::Address) -> Parts {
-        if self.lanes == 1 { Parts::from_elem(self.lane_address(address, 0), 1) } else { self.lane_addresses(address) }
+        if self.lanes == 1 {
+            Parts::from_elem(self.lane_address(address, 0), 1)
+        } else {
+            self.lane_addresses(address)
+        }
     }
 
     fn copy_whole(&mut self, size: u8, to: cl::Value, from: cl::Value) {
@@ -253,12 +333,19 @@ impl Lower<'_, '_> {
     /// Byte by byte; bytes from `n` on are zero and their source is not touched.
     fn copy_some(&mut self, size: u8, to: cl::Value, from: cl::Value, n: cl::Value) {
         for k in 0..i64::from(size) {
-            let (inside, outside, join) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+            let (inside, outside, join) = (
+                self.b.create_block(),
+                self.b.create_block(),
+                self.b.create_block(),
+            );
             let x = self.b.append_block_param(join, types::I8);
             let wanted = self.b.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, n, k);
             self.b.ins().brif(wanted, inside, &[], outside, &[]);
             self.b.switch_to_block(inside);
-            let byte = self.b.ins().load(types::I8, MemFlagsData::new(), from, k as i32);
+            let byte = self
+                .b
+                .ins()
+                .load(types::I8, MemFlagsData::new(), from, k as i32);
             self.b.ins().jump(join, &[byte.into()]);
             self.b.switch_to_block(outside);
             let zero = self.b.ins().iconst(types::I8, 0);
@@ -278,7 +365,12 @@ fn is_integer(fmt: AtomicFmt) -> bool {
         | AtomicFmt::S32
         | AtomicFmt::U64
         | AtomicFmt::S64 => true,
-        AtomicFmt::F16 | AtomicFmt::F16x2 | AtomicFmt::Bf16 | AtomicFmt::Bf16x2 | AtomicFmt::F32 | AtomicFmt::F64 => false,
+        AtomicFmt::F16
+        | AtomicFmt::F16x2
+        | AtomicFmt::Bf16
+        | AtomicFmt::Bf16x2
+        | AtomicFmt::F32
+        | AtomicFmt::F64 => false,
     }
 }
 
@@ -291,8 +383,21 @@ fn native_op(op: AtomicOp, fmt: AtomicFmt) -> Option<AtomicRmwOp> {
         AtomicOp::Or => Some(AtomicRmwOp::Or),
         AtomicOp::Xor => Some(AtomicRmwOp::Xor),
         AtomicOp::Add if is_integer(fmt) => Some(AtomicRmwOp::Add),
-        AtomicOp::Min if is_integer(fmt) => Some(if signed { AtomicRmwOp::Smin } else { AtomicRmwOp::Umin }),
-        AtomicOp::Max if is_integer(fmt) => Some(if signed { AtomicRmwOp::Smax } else { AtomicRmwOp::Umax }),
-        AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Cas | AtomicOp::Inc | AtomicOp::Dec => None,
+        AtomicOp::Min if is_integer(fmt) => Some(if signed {
+            AtomicRmwOp::Smin
+        } else {
+            AtomicRmwOp::Umin
+        }),
+        AtomicOp::Max if is_integer(fmt) => Some(if signed {
+            AtomicRmwOp::Smax
+        } else {
+            AtomicRmwOp::Umax
+        }),
+        AtomicOp::Add
+        | AtomicOp::Min
+        | AtomicOp::Max
+        | AtomicOp::Cas
+        | AtomicOp::Inc
+        | AtomicOp::Dec => None,
     }
 }

@@ -6,16 +6,26 @@ use ptxjit_ir::{self as ir, Function, InstData, IntUnaryOp, NumFmt, Type};
 /// The type of a pure instruction's result.
 pub(super) fn result_type(data: &InstData) -> Type {
     match *data {
-        InstData::IntUnary { op: IntUnaryOp::Popc | IntUnaryOp::Clz, .. } => Type::B32,
-        InstData::IntUnary { ty, .. } | InstData::Select { ty, .. } | InstData::Bfi { ty, .. } | InstData::Const { ty, .. } => ty,
-        InstData::IntBinary { op: ir::IntBinaryOp::UmulWide | ir::IntBinaryOp::SmulWide, ty, .. } => {
-            Type::from_bytes(ty.bytes() * 2).expect("wide products are of up to 64 bits")
-        }
+        InstData::IntUnary {
+            op: IntUnaryOp::Popc | IntUnaryOp::Clz,
+            ..
+        } => Type::B32,
+        InstData::IntUnary { ty, .. }
+        | InstData::Select { ty, .. }
+        | InstData::Bfi { ty, .. }
+        | InstData::Const { ty, .. } => ty,
+        InstData::IntBinary {
+            op: ir::IntBinaryOp::UmulWide | ir::IntBinaryOp::SmulWide,
+            ty,
+            ..
+        } => Type::from_bytes(ty.bytes() * 2).expect("wide products are of up to 64 bits"),
         InstData::IntBinary { ty, .. } | InstData::IntTernary { ty, .. } => ty,
         InstData::Lop3 { .. } | InstData::StateOf { .. } => Type::B32,
         InstData::Resize { to, .. } => to,
         InstData::Compare { .. } | InstData::FloatCompare { .. } => Type::B1,
-        InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => fmt.ty(),
+        InstData::FloatUnary { fmt, .. }
+        | InstData::FloatBinary { fmt, .. }
+        | InstData::Fma { fmt, .. } => fmt.ty(),
         InstData::Convert { cvt, .. } | InstData::ConvertRs { cvt, .. } => cvt.to.ty(),
         _ => Type::B64,
     }
@@ -28,9 +38,14 @@ pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     let mut used: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
     for node in func.insts.values() {
         let float = match node.data {
-            InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => native(fmt),
+            InstData::FloatUnary { fmt, .. }
+            | InstData::FloatBinary { fmt, .. }
+            | InstData::Fma { fmt, .. } => native(fmt),
             InstData::FloatCompare { fmt, .. } => {
-                node.data.args().iter().for_each(|&arg| used[arg] |= native(fmt));
+                node.data
+                    .args()
+                    .iter()
+                    .for_each(|&arg| used[arg] |= native(fmt));
                 continue;
             }
             InstData::Convert { cvt, arg } => {
@@ -48,16 +63,28 @@ pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
         }
     }
     for node in func.insts.values() {
-        let passes_on = matches!(node.data, InstData::Load { .. } | InstData::Select { .. } | InstData::Const { .. });
+        let passes_on = matches!(
+            node.data,
+            InstData::Load { .. } | InstData::Select { .. } | InstData::Const { .. }
+        );
         if passes_on {
-            node.results.iter().for_each(|&result| is_float[result] |= used[result]);
+            node.results
+                .iter()
+                .for_each(|&result| is_float[result] |= used[result]);
         }
     }
     for block in func.blocks.values() {
-        block.params.iter().for_each(|&param| is_float[param] |= used[param]);
+        block
+            .params
+            .iter()
+            .for_each(|&param| is_float[param] |= used[param]);
         for call in block.term.targets() {
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                is_float[param] |= is_float[arg] && matches!(func.def_inst(arg), Some(InstData::Fma { .. } | InstData::FloatBinary { .. }));
+                is_float[param] |= is_float[arg]
+                    && matches!(
+                        func.def_inst(arg),
+                        Some(InstData::Fma { .. } | InstData::FloatBinary { .. })
+                    );
             }
         }
     }

@@ -34,11 +34,24 @@ impl Lower<'_, '_> {
                 break;
             }
         }
-        self.arrive_class = arrive.into_iter().enumerate().map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos))).collect();
-        self.body_class = body.into_iter().enumerate().map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos))).collect();
+        self.arrive_class = arrive
+            .into_iter()
+            .enumerate()
+            .map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos)))
+            .collect();
+        self.body_class = body
+            .into_iter()
+            .enumerate()
+            .map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos)))
+            .collect();
     }
 
-    fn classify_node(&self, pos: usize, arrive: &mut [Option<MaskClass>], body: &mut [Option<MaskClass>]) {
+    fn classify_node(
+        &self,
+        pos: usize,
+        arrive: &mut [Option<MaskClass>],
+        body: &mut [Option<MaskClass>],
+    ) {
         let meet = |slot: &mut Option<MaskClass>, class: MaskClass, own: usize| {
             *slot = match *slot {
                 None => Some(class),
@@ -46,7 +59,10 @@ impl Lower<'_, '_> {
                 Some(_) => Some(MaskClass::Own(own)),
             };
         };
-        if pos == self.plan.order.block_pos[self.func.entry].expect("the entry is in the order") as usize {
+        if pos
+            == self.plan.order.block_pos[self.func.entry].expect("the entry is in the order")
+                as usize
+        {
             meet(&mut body[pos], MaskClass::Entry, pos);
         }
         let resumed = matches!(self.plan.order.nodes[pos], Node::Block(block) if self.plan.wait_of[block].is_some());
@@ -61,14 +77,26 @@ impl Lower<'_, '_> {
         let Some(class) = body[pos] else { return };
         let mut reach = |target: usize, whole: bool| {
             // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
-            let whole = whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
-            meet(&mut arrive[target], if whole { class } else { MaskClass::Own(target) }, target);
+            let whole = whole
+                && !self.plan.pending[pos].contains(&target)
+                && !self.plan.maybe_empty[target];
+            meet(
+                &mut arrive[target],
+                if whole { class } else { MaskClass::Own(target) },
+                target,
+            );
         };
         match self.plan.order.nodes[pos] {
-            Node::LoopEnd(header) => reach(self.plan.order.block_pos[header].expect("headers are in the order") as usize, true),
+            Node::LoopEnd(header) => reach(
+                self.plan.order.block_pos[header].expect("headers are in the order") as usize,
+                true,
+            ),
             Node::Block(block) => {
                 for call in self.func.blocks[block].term.targets() {
-                    reach(self.plan.order.target(pos, call.block), !self.plan.divergent[block]);
+                    reach(
+                        self.plan.order.target(pos, call.block),
+                        !self.plan.divergent[block],
+                    );
                 }
             }
         }
@@ -76,7 +104,9 @@ impl Lower<'_, '_> {
 
     /// Whether every lane that arrives at the node waits.
     pub(super) fn always_waits(&self, pos: usize) -> bool {
-        let Node::Block(block) = self.plan.order.nodes[pos] else { return false };
+        let Node::Block(block) = self.plan.order.nodes[pos] else {
+            return false;
+        };
         self.plan.wait_of[block].is_some_and(|wait| match self.plan.waits[wait as usize].kind {
             WaitKind::Inst(inst) => !self.has_fast_path(inst),
             WaitKind::Entry | WaitKind::Ready | WaitKind::Yield => false,
@@ -85,7 +115,9 @@ impl Lower<'_, '_> {
 
     fn mask_variables(&mut self, node: usize) -> SmallVec<[cranelift_frontend::Variable; 8]> {
         if self.mask_vars[node].is_empty() {
-            self.mask_vars[node] = (0..self.quads).map(|_| self.b.declare_var(types::I32X4)).collect();
+            self.mask_vars[node] = (0..self.quads)
+                .map(|_| self.b.declare_var(types::I32X4))
+                .collect();
         }
         self.mask_vars[node].clone()
     }
@@ -93,7 +125,11 @@ impl Lower<'_, '_> {
     fn class_parts(&mut self, class: MaskClass) -> Parts {
         match class {
             MaskClass::Entry => self.gang().mask.clone(),
-            MaskClass::Own(node) => self.mask_variables(node).iter().map(|&var| self.b.use_var(var)).collect(),
+            MaskClass::Own(node) => self
+                .mask_variables(node)
+                .iter()
+                .map(|&var| self.b.use_var(var))
+                .collect(),
         }
     }
 
@@ -135,10 +171,14 @@ impl Lower<'_, '_> {
         let splat = self.b.ins().splat(types::I32X4, bits);
         (0..self.quads)
             .map(|q| {
-                let lanes: Vec<u8> = (0..4).flat_map(|lane| (1u32 << (4 * q + lane)).to_le_bytes()).collect();
+                let lanes: Vec<u8> = (0..4)
+                    .flat_map(|lane| (1u32 << (4 * q + lane)).to_le_bytes())
+                    .collect();
                 let lane_bits = self.vconst_bytes(types::I32X4, &lanes);
                 let set = self.b.ins().band(splat, lane_bits);
-                self.b.ins().icmp(cl::condcodes::IntCC::Equal, set, lane_bits)
+                self.b
+                    .ins()
+                    .icmp(cl::condcodes::IntCC::Equal, set, lane_bits)
             })
             .collect()
     }
@@ -204,7 +244,11 @@ impl Lower<'_, '_> {
 
     /// Emits code on a side path: what it puts at hand does not hold elsewhere.
     pub(super) fn aside<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
-        let (vals, splats, addresses) = (self.vals.clone(), self.splats.clone(), self.addresses.clone());
+        let (vals, splats, addresses) = (
+            self.vals.clone(),
+            self.splats.clone(),
+            self.addresses.clone(),
+        );
         let (bits, full) = (self.mask_bits, self.mask_full);
         let result = emit(self);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
@@ -214,7 +258,9 @@ impl Lower<'_, '_> {
 
     /// Goes on to a node's body, whose mask is that of the arriving lanes.
     pub(super) fn enter_body(&mut self, pos: usize) {
-        if self.body_class[pos] == MaskClass::Own(pos) && self.arrive_class[pos] != MaskClass::Own(pos) {
+        if self.body_class[pos] == MaskClass::Own(pos)
+            && self.arrive_class[pos] != MaskClass::Own(pos)
+        {
             let parts = self.class_parts(self.arrive_class[pos]);
             self.set_mask(pos, &parts);
         }
@@ -224,7 +270,9 @@ impl Lower<'_, '_> {
     /// Assigns a node's own mask.
     pub(super) fn set_mask(&mut self, node: usize, parts: &[cl::Value]) {
         let vars = self.mask_variables(node);
-        vars.iter().zip(parts).for_each(|(&var, &part)| self.b.def_var(var, part));
+        vars.iter()
+            .zip(parts)
+            .for_each(|(&var, &part)| self.b.def_var(var, part));
     }
 
     /// Clears the masks of nodes that can be pending from here on but were not before.
@@ -243,7 +291,15 @@ impl Lower<'_, '_> {
         let target = self.plan.order.block_pos[header].expect("headers are in the order") as usize;
         let pending = self.plan.pending[pos].clone();
         self.mask = self.arrive_class[pos];
-        self.go_to(&[Edge { target, call: None, mask: None }], &pending, Some(target));
+        self.go_to(
+            &[Edge {
+                target,
+                call: None,
+                mask: None,
+            }],
+            &pending,
+            Some(target),
+        );
         // Loop ends have no body of their own.
         self.b.switch_to_block(self.node_body[pos]);
         let zero = self.b.ins().iconst(types::I32, 0);
@@ -253,7 +309,11 @@ impl Lower<'_, '_> {
     pub(super) fn emit_terminator(&mut self, pos: usize, block: Block) {
         let func = self.func;
         let pending = self.plan.pending[pos].clone();
-        let edge = |call| Edge { target: self.plan.order.target(pos, call_block(call)), call: Some(call), mask: None };
+        let edge = |call| Edge {
+            target: self.plan.order.target(pos, call_block(call)),
+            call: Some(call),
+            mask: None,
+        };
         match &func.blocks[block].term {
             Terminator::Jump(call) => {
                 let edge = edge(call);
@@ -268,7 +328,11 @@ impl Lower<'_, '_> {
                     self.branch(cond, edges, &pending);
                 }
             }
-            Terminator::Switch { index, targets, default } => {
+            Terminator::Switch {
+                index,
+                targets,
+                default,
+            } => {
                 let edges: Vec<Edge<'_>> = targets.iter().chain([default]).map(edge).collect();
                 if self.plan.divergent[block] {
                     self.part_switch(*index, edges, &pending);
@@ -300,8 +364,18 @@ impl Lower<'_, '_> {
     fn part(&mut self, cond: Value, [mut then_, mut else_]: [Edge<'_>; 2], pending: &[usize]) {
         let conds = self.mask_parts(cond);
         let mask = self.mask_vectors();
-        then_.mask = Some(mask.iter().zip(&conds).map(|(&m, &c)| self.b.ins().band(m, c)).collect());
-        else_.mask = Some(mask.iter().zip(&conds).map(|(&m, &c)| self.b.ins().band_not(m, c)).collect());
+        then_.mask = Some(
+            mask.iter()
+                .zip(&conds)
+                .map(|(&m, &c)| self.b.ins().band(m, c))
+                .collect(),
+        );
+        else_.mask = Some(
+            mask.iter()
+                .zip(&conds)
+                .map(|(&m, &c)| self.b.ins().band_not(m, c))
+                .collect(),
+        );
         self.go_edges(&[then_, else_], pending);
     }
 
@@ -353,7 +427,11 @@ impl Lower<'_, '_> {
     }
 
     fn go_edges(&mut self, edges: &[Edge<'_>], pending: &[usize]) {
-        let next = edges.iter().map(|edge| edge.target).chain(pending.iter().copied()).min();
+        let next = edges
+            .iter()
+            .map(|edge| edge.target)
+            .chain(pending.iter().copied())
+            .min();
         self.go_to(edges, pending, next);
     }
 
@@ -363,8 +441,15 @@ impl Lower<'_, '_> {
         let args: Vec<Vec<(Value, Val)>> = edges.iter().map(|edge| self.edge_args(edge)).collect();
         let mut reached: Vec<usize> = pending.to_vec();
         for (idx, (edge, args)) in edges.iter().zip(args).enumerate() {
-            let others = edges.iter().enumerate().filter(|&(other, _)| other != idx).map(|(_, edge)| edge.target);
-            let blend = self.plan.order.must_blend(edge.target, pending.iter().copied().chain(others));
+            let others = edges
+                .iter()
+                .enumerate()
+                .filter(|&(other, _)| other != idx)
+                .map(|(_, edge)| edge.target);
+            let blend = self
+                .plan
+                .order
+                .must_blend(edge.target, pending.iter().copied().chain(others));
             let joining = reached.contains(&edge.target);
             self.hand_over(edge, args, joining, blend);
             if !joining {
@@ -375,15 +460,20 @@ impl Lower<'_, '_> {
             self.b.ins().jump(self.next_gang, &[]);
             return;
         };
-        let fresh: Vec<usize> =
-            self.plan.pending_in[next].iter().copied().filter(|node| !reached.contains(node)).collect();
+        let fresh: Vec<usize> = self.plan.pending_in[next]
+            .iter()
+            .copied()
+            .filter(|node| !reached.contains(node))
+            .collect();
         self.clear_masks(&fresh);
         self.b.ins().jump(self.node_entry[next], &[]);
     }
 
     /// The arguments in the form that the parameters are kept in.
     fn edge_args(&mut self, edge: &Edge<'_>) -> Vec<(Value, Val)> {
-        let Some(call) = edge.call else { return Vec::new() };
+        let Some(call) = edge.call else {
+            return Vec::new();
+        };
         let params = self.func.blocks[call.block].params.clone();
         params
             .into_iter()
@@ -410,10 +500,16 @@ impl Lower<'_, '_> {
     /// `joining`: lanes may be at the target already; `blend`: others need its parameters as they are.
     fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool, blend: bool) {
         if self.arrive_class[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1 {
-            let mask = edge.mask.clone().unwrap_or_else(|| self.class_parts(self.mask));
+            let mask = edge
+                .mask
+                .clone()
+                .unwrap_or_else(|| self.class_parts(self.mask));
             let parts = if joining {
                 let old = self.class_parts(MaskClass::Own(edge.target));
-                old.iter().zip(&mask).map(|(&old, &new)| self.b.ins().bor(old, new)).collect()
+                old.iter()
+                    .zip(&mask)
+                    .map(|(&old, &new)| self.b.ins().bor(old, new))
+                    .collect()
             } else {
                 mask
             };
@@ -430,18 +526,38 @@ impl Lower<'_, '_> {
 
     /// Lanes that wait at the target already keep their parameter.
     fn blend_param(&mut self, param: Value, new: Parts, edge: &Edge<'_>) -> Parts {
-        let old: Parts = self.variables(param).iter().map(|&var| self.b.use_var(var)).collect();
-        let mask = edge.mask.clone().unwrap_or_else(|| self.class_parts(self.mask));
+        let old: Parts = self
+            .variables(param)
+            .iter()
+            .map(|&var| self.b.use_var(var))
+            .collect();
+        let mask = edge
+            .mask
+            .clone()
+            .unwrap_or_else(|| self.class_parts(self.mask));
         self.blend(self.func.ty(param), &mask, &new, &old)
     }
 
     /// `mask ? new : old` for all parts of a value.
-    pub(super) fn blend(&mut self, ty: Type, mask: &[cl::Value], new: &[cl::Value], old: &[cl::Value]) -> Parts {
+    pub(super) fn blend(
+        &mut self,
+        ty: Type,
+        mask: &[cl::Value],
+        new: &[cl::Value],
+        old: &[cl::Value],
+    ) -> Parts {
         if ty != Type::B64 {
-            return (0..new.len()).map(|i| self.b.ins().blendv(mask[i], new[i], old[i])).collect();
+            return (0..new.len())
+                .map(|i| self.b.ins().blendv(mask[i], new[i], old[i]))
+                .collect();
         }
-        let wide: Vec<cl::Value> = mask.iter().flat_map(|&mask| self.widen_mask(mask)).collect();
-        (0..new.len()).map(|i| self.b.ins().blendv(wide[i], new[i], old[i])).collect()
+        let wide: Vec<cl::Value> = mask
+            .iter()
+            .flat_map(|&mask| self.widen_mask(mask))
+            .collect();
+        (0..new.len())
+            .map(|i| self.b.ins().blendv(wide[i], new[i], old[i]))
+            .collect()
     }
 }
 

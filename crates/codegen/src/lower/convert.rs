@@ -50,19 +50,32 @@ impl Lower<'_, '_> {
         }
         if let Some(fmt) = half(cvt.from) {
             let wide = self.half_to_f32(fmt, false, x);
-            let rest = Convert { from: NumFmt::F32, ..*cvt };
-            return if cvt.to == NumFmt::F32 { self.wide_half(cvt, fmt, wide) } else { self.scalar_convert(&rest, wide) };
+            let rest = Convert {
+                from: NumFmt::F32,
+                ..*cvt
+            };
+            return if cvt.to == NumFmt::F32 {
+                self.wide_half(cvt, fmt, wide)
+            } else {
+                self.scalar_convert(&rest, wide)
+            };
         }
         if !is_plain(cvt) {
             return None;
         }
         if let Some(op) = int_resize(cvt) {
             let x = self.cast_scalar(x, int_type(cvt.from.ty()));
-            return Some(if cvt.from.ty() == cvt.to.ty() { x } else { self.scalar_resize(op, cvt.from.ty(), cvt.to.ty(), x) });
+            return Some(if cvt.from.ty() == cvt.to.ty() {
+                x
+            } else {
+                self.scalar_resize(op, cvt.from.ty(), cvt.to.ty(), x)
+            });
         }
         match (native(cvt.from), native(cvt.to)) {
             (Some(from), Some(to)) => self.float_to_float(cvt, from, to, x),
-            (None, Some(to)) if cvt.from.is_int() && cvt.round == Round::Rn && !cvt.sat => Some(self.scalar_from_int(cvt, to, x)),
+            (None, Some(to)) if cvt.from.is_int() && cvt.round == Round::Rn && !cvt.sat => {
+                Some(self.scalar_from_int(cvt, to, x))
+            }
             (Some(from), None) if cvt.to.is_int() => self.scalar_to_int(cvt, from, x),
             _ => None,
         }
@@ -78,7 +91,11 @@ impl Lower<'_, '_> {
             wide = self.flush_bits(wide);
         }
         if cvt.relu || cvt.sat {
-            let op = if cvt.relu { FloatUnaryOp::Relu } else { FloatUnaryOp::Sat };
+            let op = if cvt.relu {
+                FloatUnaryOp::Relu
+            } else {
+                FloatUnaryOp::Sat
+            };
             return self.float_unary(op, FloatFmt::F32, FloatMode::RN, wide);
         }
         let nan = self.b.ins().fcmp(FloatCC::Unordered, wide, wide);
@@ -111,7 +128,15 @@ impl Lower<'_, '_> {
         }
         let mut x = x;
         if cvt.integral {
-            x = self.half_unary(FloatUnaryOp::RoundInt, fmt, FloatMode { round: cvt.round, ftz: false }, x)?;
+            x = self.half_unary(
+                FloatUnaryOp::RoundInt,
+                fmt,
+                FloatMode {
+                    round: cvt.round,
+                    ftz: false,
+                },
+                x,
+            )?;
         }
         if cvt.relu {
             x = self.half_unary(FloatUnaryOp::Relu, fmt, FloatMode::RN, x)?;
@@ -157,14 +182,32 @@ impl Lower<'_, '_> {
     }
 
     /// Between f32 and f64, or rounding in place; scalars only, save the latter.
-    fn float_to_float(&mut self, cvt: &Convert, from: FloatFmt, to: FloatFmt, x: cl::Value) -> Option<cl::Value> {
+    fn float_to_float(
+        &mut self,
+        cvt: &Convert,
+        from: FloatFmt,
+        to: FloatFmt,
+        x: cl::Value,
+    ) -> Option<cl::Value> {
         if cvt.sat {
             return None;
         }
         match (from, to) {
             _ if from == to => {
-                let op = if cvt.integral { FloatUnaryOp::RoundInt } else { FloatUnaryOp::Copy };
-                self.float_unary(op, from, FloatMode { round: cvt.round, ftz: cvt.ftz }, x)
+                let op = if cvt.integral {
+                    FloatUnaryOp::RoundInt
+                } else {
+                    FloatUnaryOp::Copy
+                };
+                self.float_unary(
+                    op,
+                    from,
+                    FloatMode {
+                        round: cvt.round,
+                        ftz: cvt.ftz,
+                    },
+                    x,
+                )
             }
             (FloatFmt::F32, _) => {
                 let x = self.as_float(from, x);
@@ -174,7 +217,11 @@ impl Lower<'_, '_> {
             _ if cvt.round != Round::Rn => None,
             _ => {
                 let x = self.as_float(from, x);
-                let x = if cvt.ftz { self.flush_before_demotion(x) } else { x };
+                let x = if cvt.ftz {
+                    self.flush_before_demotion(x)
+                } else {
+                    x
+                };
                 Some(self.b.ins().fdemote(types::F32, x))
             }
         }
@@ -202,8 +249,16 @@ impl Lower<'_, '_> {
             _ if signed => self.b.ins().sextend(types::I32, x),
             _ => self.b.ins().uextend(types::I32, x),
         };
-        let ty = if to == FloatFmt::F64 { types::F64 } else { types::F32 };
-        if signed { self.b.ins().fcvt_from_sint(ty, x) } else { self.b.ins().fcvt_from_uint(ty, x) }
+        let ty = if to == FloatFmt::F64 {
+            types::F64
+        } else {
+            types::F32
+        };
+        if signed {
+            self.b.ins().fcvt_from_sint(ty, x)
+        } else {
+            self.b.ins().fcvt_from_uint(ty, x)
+        }
     }
 
     fn rounded(&mut self, fmt: FloatFmt, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
@@ -219,9 +274,17 @@ impl Lower<'_, '_> {
     }
 
     fn scalar_to_int(&mut self, cvt: &Convert, from: FloatFmt, x: cl::Value) -> Option<cl::Value> {
-        let ty = if cvt.to.ty() == Type::B64 { types::I64 } else { types::I32 };
+        let ty = if cvt.to.ty() == Type::B64 {
+            types::I64
+        } else {
+            types::I32
+        };
         let x = self.rounded(from, cvt, x)?;
-        let n = if cvt.to.is_signed_int() { self.b.ins().fcvt_to_sint_sat(ty, x) } else { self.b.ins().fcvt_to_uint_sat(ty, x) };
+        let n = if cvt.to.is_signed_int() {
+            self.b.ins().fcvt_to_sint_sat(ty, x)
+        } else {
+            self.b.ins().fcvt_to_uint_sat(ty, x)
+        };
         let n = self.clamp_narrow(cvt.to, n);
         if from == FloatFmt::F32 && ty == types::I32 {
             return Some(n);
@@ -229,7 +292,10 @@ impl Lower<'_, '_> {
         // PTX gives the minimum for NaN here, CLIF zero.
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
         let ty = self.b.func.dfg.value_type(n);
-        let min = self.b.ins().iconst(ty, super::values::sign_extended(cvt.to.ty(), 1 << (cvt.to.ty().bits() - 1)));
+        let min = self.b.ins().iconst(
+            ty,
+            super::values::sign_extended(cvt.to.ty(), 1 << (cvt.to.ty().bits() - 1)),
+        );
         Some(self.b.ins().select(nan, min, n))
     }
 
@@ -241,7 +307,10 @@ impl Lower<'_, '_> {
         }
         let clamped = if to.is_signed_int() {
             let most = ty.mask() >> 1;
-            let (low, high) = (self.bits_like(FloatFmt::F32, n, !most & 0xffff_ffff), self.bits_like(FloatFmt::F32, n, most));
+            let (low, high) = (
+                self.bits_like(FloatFmt::F32, n, !most & 0xffff_ffff),
+                self.bits_like(FloatFmt::F32, n, most),
+            );
             let n = self.b.ins().smax(n, low);
             self.b.ins().smin(n, high)
         } else {
@@ -265,35 +334,64 @@ impl Lower<'_, '_> {
             if cvt.to == NumFmt::F32 {
                 return Some(Quad::from_elem(self.wide_half(cvt, fmt, wide)?, 1));
             }
-            return self.vector_convert(&Convert { from: NumFmt::F32, ..*cvt }, Quad::from_elem(wide, 1));
+            return self.vector_convert(
+                &Convert {
+                    from: NumFmt::F32,
+                    ..*cvt
+                },
+                Quad::from_elem(wide, 1),
+            );
         }
         if !is_plain(cvt) {
             return None;
         }
         if let Some(op) = int_resize(cvt) {
-            return Some(if cvt.from.ty() == cvt.to.ty() { x } else { self.vector_resize(op, cvt.from.ty(), cvt.to.ty(), x) });
+            return Some(if cvt.from.ty() == cvt.to.ty() {
+                x
+            } else {
+                self.vector_resize(op, cvt.from.ty(), cvt.to.ty(), x)
+            });
         }
         match (cvt.from, cvt.to) {
-            (NumFmt::F32, NumFmt::F32) => Some(Quad::from_elem(self.float_to_float(cvt, FloatFmt::F32, FloatFmt::F32, x[0])?, 1)),
-            (NumFmt::F64, NumFmt::F64) => {
-                x.into_iter().map(|x| self.float_to_float(cvt, FloatFmt::F64, FloatFmt::F64, x)).collect()
-            }
-            (from, NumFmt::F32) if from.is_int() && from.ty() <= Type::B32 && cvt.round == Round::Rn && !cvt.sat => {
+            (NumFmt::F32, NumFmt::F32) => Some(Quad::from_elem(
+                self.float_to_float(cvt, FloatFmt::F32, FloatFmt::F32, x[0])?,
+                1,
+            )),
+            (NumFmt::F64, NumFmt::F64) => x
+                .into_iter()
+                .map(|x| self.float_to_float(cvt, FloatFmt::F64, FloatFmt::F64, x))
+                .collect(),
+            (from, NumFmt::F32)
+                if from.is_int()
+                    && from.ty() <= Type::B32
+                    && cvt.round == Round::Rn
+                    && !cvt.sat =>
+            {
                 Some(Quad::from_elem(self.vector_to_f32(from, x[0]), 1))
             }
-            (from, NumFmt::F64) if from.is_int() && from.ty() <= Type::B32 && !cvt.sat => Some(self.vector_to_f64(from, x[0])),
+            (from, NumFmt::F64) if from.is_int() && from.ty() <= Type::B32 && !cvt.sat => {
+                Some(self.vector_to_f64(from, x[0]))
+            }
             (NumFmt::F32, to) if to.is_int() && to.ty() <= Type::B32 => {
                 let x = self.rounded(FloatFmt::F32, cvt, x[0])?;
                 // Narrow formats fit in a signed word.
                 let signed = cvt.to != NumFmt::U32;
-                let n = if signed { self.b.ins().fcvt_to_sint_sat(types::I32X4, x) } else { self.b.ins().fcvt_to_uint_sat(types::I32X4, x) };
+                let n = if signed {
+                    self.b.ins().fcvt_to_sint_sat(types::I32X4, x)
+                } else {
+                    self.b.ins().fcvt_to_uint_sat(types::I32X4, x)
+                };
                 Some(Quad::from_elem(self.clamp_signed_lanes(to, n), 1))
             }
             (NumFmt::F32, NumFmt::F64) if !cvt.sat => {
                 let x = self.as_float(FloatFmt::F32, x[0]);
                 let x = self.flush(FloatFmt::F32, cvt.ftz, x);
                 let lo = self.b.ins().fvpromote_low(x);
-                let high = self.shuffle(x, x, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);
+                let high = self.shuffle(
+                    x,
+                    x,
+                    [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15],
+                );
                 let high = self.cast_vector(high, types::F32X4);
                 let hi = self.b.ins().fvpromote_low(high);
                 Some([lo, hi].into_iter().collect())
@@ -303,11 +401,19 @@ impl Lower<'_, '_> {
                     .into_iter()
                     .map(|x| {
                         let x = self.as_float(FloatFmt::F64, x);
-                        let x = if cvt.ftz { self.flush_before_demotion(x) } else { x };
+                        let x = if cvt.ftz {
+                            self.flush_before_demotion(x)
+                        } else {
+                            x
+                        };
                         self.b.ins().fvdemote(x)
                     })
                     .collect();
-                let both = self.shuffle(halves[0], halves[1], [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]);
+                let both = self.shuffle(
+                    halves[0],
+                    halves[1],
+                    [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23],
+                );
                 let both = self.cast_vector(both, types::F32X4);
                 Some(Quad::from_elem(both, 1))
             }
@@ -317,18 +423,30 @@ impl Lower<'_, '_> {
 
     /// Lanes of an integer format of up to 32 bits as 32-bit integers; unsigned ones below 2^31 count as signed.
     fn word_lanes(&mut self, from: NumFmt, x: cl::Value) -> cl::Value {
-        if from.is_signed_int() && from.ty() < Type::B32 { self.lanes_signed(from.ty(), x) } else { x }
+        if from.is_signed_int() && from.ty() < Type::B32 {
+            self.lanes_signed(from.ty(), x)
+        } else {
+            x
+        }
     }
 
     fn vector_to_f32(&mut self, from: NumFmt, x: cl::Value) -> cl::Value {
         let x = self.word_lanes(from, x);
-        if from == NumFmt::U32 { self.b.ins().fcvt_from_uint(types::F32X4, x) } else { self.b.ins().fcvt_from_sint(types::F32X4, x) }
+        if from == NumFmt::U32 {
+            self.b.ins().fcvt_from_uint(types::F32X4, x)
+        } else {
+            self.b.ins().fcvt_from_sint(types::F32X4, x)
+        }
     }
 
     pub(super) fn vector_to_f64(&mut self, from: NumFmt, x: cl::Value) -> Quad {
         let x = self.word_lanes(from, x);
         // The back end converts the low lanes; the high ones are brought there.
-        let high = self.shuffle(x, x, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let high = self.shuffle(
+            x,
+            x,
+            [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15],
+        );
         let high = self.cast_vector(high, types::I32X4);
         [x, high]
             .into_iter()
@@ -357,7 +475,10 @@ impl Lower<'_, '_> {
     fn vector_to_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: Quad) -> Option<cl::Value> {
         match cvt.from {
             NumFmt::F64 => {
-                let x = x.into_iter().map(|x| self.as_float(FloatFmt::F64, x)).collect();
+                let x = x
+                    .into_iter()
+                    .map(|x| self.as_float(FloatFmt::F64, x))
+                    .collect();
                 let x = self.demote_odd(x);
                 self.finish_half(cvt, fmt, x)
             }

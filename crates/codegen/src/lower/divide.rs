@@ -3,6 +3,8 @@
 //!
 //! Quotients of 32-bit integers go through f64: a quotient that is no integer is further below the next one than rounding to
 //! 53 bits can lift it. Divisions by constants become multiplications (Warren, "Hacker's Delight", chapter 10).
+//!
+//! The file is long because it collects everything that the vector unit lacks.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -33,11 +35,19 @@ fn unsigned_magic(d: u32) -> Unsigned {
         let power = 1u128 << (32 + shift);
         let multiplier = power.div_ceil(u128::from(d));
         if multiplier <= u128::from(u32::MAX) && multiplier * u128::from(d) - power <= 1 << shift {
-            return Unsigned { multiplier: multiplier as u32, shift, add: false };
+            return Unsigned {
+                multiplier: multiplier as u32,
+                shift,
+                add: false,
+            };
         }
     }
     let multiplier = (((1u128 << most) - u128::from(d)) << 32) / u128::from(d) + 1;
-    Unsigned { multiplier: multiplier as u32, shift: most, add: true }
+    Unsigned {
+        multiplier: multiplier as u32,
+        shift: most,
+        add: true,
+    }
 }
 
 /// Multiplier and shift for a divisor of magnitude 2 or more: `mulhi(n, multiplier)`, plus or minus `n` where the signs of
@@ -54,7 +64,14 @@ fn signed_magic(d: i32) -> (i32, u32) {
         let delta = u128::from(size) - power % u128::from(size);
         if power > u128::from(limit) * delta {
             let multiplier = ((power + delta) / u128::from(size)) as u32 as i32;
-            return (if d < 0 { multiplier.wrapping_neg() } else { multiplier }, p - 32);
+            return (
+                if d < 0 {
+                    multiplier.wrapping_neg()
+                } else {
+                    multiplier
+                },
+                p - 32,
+            );
         }
     }
 }
@@ -65,15 +82,29 @@ impl Lower<'_, '_> {
     }
 
     /// Division and remainder of a quad.
-    pub(super) fn vector_divide(&mut self, op: IntBinaryOp, ty: Type, a: ir::Value, b: ir::Value, q: usize) -> Option<Quad> {
+    pub(super) fn vector_divide(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        a: ir::Value,
+        b: ir::Value,
+        q: usize,
+    ) -> Option<Quad> {
         if ty > Type::B32 || ty == Type::B1 {
             return None;
         }
         let signed = matches!(op, IntBinaryOp::Sdiv | IntBinaryOp::Srem);
         let rem = matches!(op, IntBinaryOp::Urem | IntBinaryOp::Srem);
         let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-        let (x, y) = if signed && ty != Type::B32 { (self.lanes_signed(ty, x), self.lanes_signed(ty, y)) } else { (x, y) };
-        let constant = self.func.as_const(b).map(|bits| super::values::sign_extended(ty, bits));
+        let (x, y) = if signed && ty != Type::B32 {
+            (self.lanes_signed(ty, x), self.lanes_signed(ty, y))
+        } else {
+            (x, y)
+        };
+        let constant = self
+            .func
+            .as_const(b)
+            .map(|bits| super::values::sign_extended(ty, bits));
         let by_constant = match constant {
             Some(d) if signed => self.divide_signed_constant(x, d as i32),
             Some(d) => self.divide_constant(x, (d as u64 & ty.mask()) as u32),
@@ -173,17 +204,31 @@ impl Lower<'_, '_> {
 
     fn mul_hi_words(&mut self, signed: bool, x: cl::Value, y: cl::Value) -> cl::Value {
         let [low, high] = self.wide_products(signed, x, y);
-        let words = self.shuffle(low, high, [4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31]);
+        let words = self.shuffle(
+            low,
+            high,
+            [4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31],
+        );
         self.cast_vector(words, types::I32X4)
     }
 
     /// High halves of products.
-    pub(super) fn vector_mul_hi(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> Option<cl::Value> {
+    pub(super) fn vector_mul_hi(
+        &mut self,
+        signed: bool,
+        ty: Type,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> Option<cl::Value> {
         match ty {
             Type::B64 | Type::B1 => None,
             Type::B32 => Some(self.mul_hi_words(signed, x, y)),
             Type::B8 | Type::B16 => {
-                let (x, y) = if signed { (self.lanes_signed(ty, x), self.lanes_signed(ty, y)) } else { (x, y) };
+                let (x, y) = if signed {
+                    (self.lanes_signed(ty, x), self.lanes_signed(ty, y))
+                } else {
+                    (x, y)
+                };
                 let product = self.b.ins().imul(x, y);
                 let high = self.b.ins().ushr_imm_s(product, i64::from(ty.bits()));
                 Some(self.lanes_masked(ty, high))
@@ -193,10 +238,18 @@ impl Lower<'_, '_> {
 
     /// Saturating sum or difference of 32-bit lanes.
     pub(super) fn vector_saturate(&mut self, sub: bool, x: cl::Value, y: cl::Value) -> cl::Value {
-        let sum = if sub { self.b.ins().isub(x, y) } else { self.b.ins().iadd(x, y) };
+        let sum = if sub {
+            self.b.ins().isub(x, y)
+        } else {
+            self.b.ins().iadd(x, y)
+        };
         // Overflow: the result's sign is neither operand's (of a difference, the operands' signs differ as well).
         let left = self.b.ins().bxor(x, sum);
-        let right = if sub { self.b.ins().bxor(x, y) } else { self.b.ins().bxor(y, sum) };
+        let right = if sub {
+            self.b.ins().bxor(x, y)
+        } else {
+            self.b.ins().bxor(y, sum)
+        };
         let both = self.b.ins().band(left, right);
         let overflow = self.b.ins().sshr_imm_s(both, 31);
         let sign = self.b.ins().sshr_imm_s(x, 31);
@@ -206,7 +259,13 @@ impl Lower<'_, '_> {
     }
 
     /// Shifts by a count of each lane's own, up to 32 bits wide.
-    pub(super) fn vector_shift_each(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, count: cl::Value) -> Option<cl::Value> {
+    pub(super) fn vector_shift_each(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        x: cl::Value,
+        count: cl::Value,
+    ) -> Option<cl::Value> {
         // Only x86 has the conversion that gives 2^31 its bits.
         if ty > Type::B32 || ty == Type::B1 || !cfg!(target_arch = "x86_64") {
             return None;
@@ -237,7 +296,11 @@ impl Lower<'_, '_> {
     }
 
     fn lanes_signed_or_same(&mut self, ty: Type, x: cl::Value) -> cl::Value {
-        if ty == Type::B32 { x } else { self.lanes_signed(ty, x) }
+        if ty == Type::B32 {
+            x
+        } else {
+            self.lanes_signed(ty, x)
+        }
     }
 
     /// 2^n for lanes from 0 to 31: a float's exponent, converted back.
@@ -254,12 +317,19 @@ impl Lower<'_, '_> {
         let most = self.lane_word(x, 31);
         let up = self.b.ins().isub(most, n);
         let factor = self.power_of_two(up);
-        let [low, high] = self.wide_products(false, x, factor).map(|product| self.b.ins().ushr_imm_s(product, 31));
+        let [low, high] = self
+            .wide_products(false, x, factor)
+            .map(|product| self.b.ins().ushr_imm_s(product, 31));
         self.narrow(low, high)
     }
 
     /// Population count, leading zeros, bit reversal.
-    pub(super) fn vector_count(&mut self, op: IntUnaryOp, ty: Type, x: &[cl::Value]) -> Option<Quad> {
+    pub(super) fn vector_count(
+        &mut self,
+        op: IntUnaryOp,
+        ty: Type,
+        x: &[cl::Value],
+    ) -> Option<Quad> {
         let one = |x: cl::Value| Some(Quad::from_elem(x, 1));
         match (op, ty) {
             (_, Type::B1) => None,
@@ -271,9 +341,15 @@ impl Lower<'_, '_> {
             (IntUnaryOp::Clz, Type::B8 | Type::B16 | Type::B32) => {
                 let zeros = self.clz_words(x[0]);
                 let unused = self.lane_word(zeros, 32 - ty.bits());
-                one(if ty == Type::B32 { zeros } else { self.b.ins().isub(zeros, unused) })
+                one(if ty == Type::B32 {
+                    zeros
+                } else {
+                    self.b.ins().isub(zeros, unused)
+                })
             }
-            (IntUnaryOp::Brev, Type::B32 | Type::B64) => Some(x.iter().map(|&x| self.reverse_bits(ty, x)).collect()),
+            (IntUnaryOp::Brev, Type::B32 | Type::B64) => {
+                Some(x.iter().map(|&x| self.reverse_bits(ty, x)).collect())
+            }
             _ => None,
         }
     }
@@ -323,13 +399,21 @@ impl Lower<'_, '_> {
         let low_result = self.b.ins().swizzle(low_table, high);
         let reversed = self.b.ins().bor(high_result, low_result);
         let size = ty.bytes() as u8;
-        let order: [u8; 16] = std::array::from_fn(|i| i as u8 / size * size + size - 1 - i as u8 % size);
+        let order: [u8; 16] =
+            std::array::from_fn(|i| i as u8 / size * size + size - 1 - i as u8 % size);
         let result = self.shuffle(reversed, reversed, order);
         self.cast_vector(result, super::values::vector_type(ty))
     }
 
     /// Bit field extraction at a position and length known here.
-    pub(super) fn vector_bfe(&mut self, signed: bool, ty: Type, x: Quad, pos: u64, len: u64) -> Quad {
+    pub(super) fn vector_bfe(
+        &mut self,
+        signed: bool,
+        ty: Type,
+        x: Quad,
+        pos: u64,
+        len: u64,
+    ) -> Quad {
         let bits = u64::from(ty.bits());
         let (pos, len) = (pos & 255, len & 255);
         if len == 0 || (!signed && pos >= bits) {
@@ -341,14 +425,29 @@ impl Lower<'_, '_> {
         let down = (up + pos).min(bits - 1);
         x.into_iter()
             .map(|x| {
-                let top = if up == 0 { x } else { self.b.ins().ishl_imm_s(x, up as i64) };
-                if signed { self.b.ins().sshr_imm_s(top, down as i64) } else { self.b.ins().ushr_imm_s(top, down as i64) }
+                let top = if up == 0 {
+                    x
+                } else {
+                    self.b.ins().ishl_imm_s(x, up as i64)
+                };
+                if signed {
+                    self.b.ins().sshr_imm_s(top, down as i64)
+                } else {
+                    self.b.ins().ushr_imm_s(top, down as i64)
+                }
             })
             .collect()
     }
 
     /// Bit field insertion at a position and length known here.
-    pub(super) fn vector_bfi(&mut self, ty: Type, field: Quad, into: Quad, pos: u64, len: u64) -> Quad {
+    pub(super) fn vector_bfi(
+        &mut self,
+        ty: Type,
+        field: Quad,
+        into: Quad,
+        pos: u64,
+        len: u64,
+    ) -> Quad {
         let bits = u64::from(ty.bits());
         let (pos, len) = (pos & 255, len & 255);
         if pos >= bits || len == 0 {
@@ -371,8 +470,14 @@ impl Lower<'_, '_> {
     /// `bfi` of scalars.
     pub(super) fn scalar_bfi(&mut self, ty: Type, args: &[cl::Value]) -> cl::Value {
         let clif = int_type(ty);
-        let (field, into) = (self.cast_scalar(args[0], clif), self.cast_scalar(args[1], clif));
-        let (pos, len) = (self.b.ins().band_imm_s(args[2], 255), self.b.ins().band_imm_s(args[3], 255));
+        let (field, into) = (
+            self.cast_scalar(args[0], clif),
+            self.cast_scalar(args[1], clif),
+        );
+        let (pos, len) = (
+            self.b.ins().band_imm_s(args[2], 255),
+            self.b.ins().band_imm_s(args[3], 255),
+        );
         let all = self.b.ins().iconst(clif, -1);
         let above = self.scalar_shift(IntBinaryOp::Shl, ty, all, len);
         let ones = self.b.ins().bnot(above);
@@ -388,7 +493,10 @@ impl Lower<'_, '_> {
         let clif = int_type(ty);
         let bits = i64::from(ty.bits());
         let x = self.cast_scalar(args[0], clif);
-        let (pos, len) = (self.b.ins().band_imm_s(args[1], 255), self.b.ins().band_imm_s(args[2], 255));
+        let (pos, len) = (
+            self.b.ins().band_imm_s(args[1], 255),
+            self.b.ins().band_imm_s(args[2], 255),
+        );
         if !signed {
             let shifted = self.scalar_shift(IntBinaryOp::Ushr, ty, x, pos);
             let all = self.b.ins().iconst(clif, -1);
@@ -412,7 +520,11 @@ impl Lower<'_, '_> {
         let nibble = |i: usize| (selectors >> (4 * (i % 4)) & 15) as u8;
         let lanes: [u8; 16] = std::array::from_fn(|i| {
             let (pick, word) = (nibble(i) & 7, (i / 4 * 4) as u8);
-            if pick < 4 { word + pick } else { 16 + word + pick - 4 }
+            if pick < 4 {
+                word + pick
+            } else {
+                16 + word + pick - 4
+            }
         });
         let bytes = self.shuffle(x, y, lanes);
         if selectors & 0x8888 == 0 {
@@ -429,7 +541,8 @@ impl Lower<'_, '_> {
 
     /// `prmt` of scalars.
     pub(super) fn scalar_prmt(&mut self, args: &[cl::Value]) -> cl::Value {
-        let [x, y, selectors] = [args[0], args[1], args[2]].map(|arg| self.cast_scalar(arg, types::I32));
+        let [x, y, selectors] =
+            [args[0], args[1], args[2]].map(|arg| self.cast_scalar(arg, types::I32));
         let low = self.b.ins().uextend(types::I64, x);
         let high = self.b.ins().uextend(types::I64, y);
         let high = self.b.ins().ishl_imm_s(high, 32);
@@ -454,12 +567,24 @@ impl Lower<'_, '_> {
     /// Part `idx` of a word cut into parts of `bits` bits, extended to a word; scalar or vector.
     fn word_part(&mut self, signed: bool, x: cl::Value, bits: i64, idx: i64) -> cl::Value {
         let up = 32 - bits * (idx + 1);
-        let top = if up == 0 { x } else { self.b.ins().ishl_imm_s(x, up) };
-        if signed { self.b.ins().sshr_imm_s(top, 32 - bits) } else { self.b.ins().ushr_imm_s(top, 32 - bits) }
+        let top = if up == 0 {
+            x
+        } else {
+            self.b.ins().ishl_imm_s(x, up)
+        };
+        if signed {
+            self.b.ins().sshr_imm_s(top, 32 - bits)
+        } else {
+            self.b.ins().ushr_imm_s(top, 32 - bits)
+        }
     }
 
     /// `dp4a` and `dp2a`, scalar or vector; none for other ops.
-    pub(super) fn dot_product(&mut self, op: IntTernaryOp, [x, y, sum]: [cl::Value; 3]) -> Option<cl::Value> {
+    pub(super) fn dot_product(
+        &mut self,
+        op: IntTernaryOp,
+        [x, y, sum]: [cl::Value; 3],
+    ) -> Option<cl::Value> {
         // Number of products, signs, first byte of the second operand.
         let (n, x_signed, y_signed, first) = match op {
             IntTernaryOp::Dp4aUU => (4, false, false, 0),
@@ -500,12 +625,16 @@ mod tests {
     fn dividends(d: u32) -> impl Iterator<Item = u32> {
         let near = |x: u32| (0..3).map(move |i| x.wrapping_add(i).wrapping_sub(1));
         let powers = (0..32).flat_map(move |bit| near(1 << bit));
-        let multiples = [1, 2, 3, u32::MAX / d.max(1), u32::MAX / d.max(1) / 2].into_iter().flat_map(move |k| near(d.wrapping_mul(k)));
+        let multiples = [1, 2, 3, u32::MAX / d.max(1), u32::MAX / d.max(1) / 2]
+            .into_iter()
+            .flat_map(move |k| near(d.wrapping_mul(k)));
         powers.chain(multiples).chain([0, u32::MAX])
     }
 
     fn divisors() -> impl Iterator<Item = u32> {
-        (2..2000).chain((1..32).flat_map(|bit| [(1u32 << bit) - 1, 1 << bit, (1 << bit) + 1])).chain([641, 6_700_417, u32::MAX, u32::MAX - 1])
+        (2..2000)
+            .chain((1..32).flat_map(|bit| [(1u32 << bit) - 1, 1 << bit, (1 << bit) + 1]))
+            .chain([641, 6_700_417, u32::MAX, u32::MAX - 1])
     }
 
     #[test]
@@ -514,7 +643,11 @@ mod tests {
             let magic = unsigned_magic(d);
             for n in dividends(d) {
                 let high = ((u64::from(n) * u64::from(magic.multiplier)) >> 32) as u32;
-                let quotient = if magic.add { (high + ((n - high) >> 1)) >> (magic.shift - 1) } else { high >> magic.shift };
+                let quotient = if magic.add {
+                    (high + ((n - high) >> 1)) >> (magic.shift - 1)
+                } else {
+                    high >> magic.shift
+                };
                 assert_eq!(quotient, n / d, "{n} / {d} by {magic:?}");
             }
         }
@@ -522,7 +655,11 @@ mod tests {
 
     #[test]
     fn signed_multiplication_divides() {
-        for d in divisors().map(|d| d as i32).flat_map(|d| [d, d.wrapping_neg()]).filter(|d| d.unsigned_abs() >= 2) {
+        for d in divisors()
+            .map(|d| d as i32)
+            .flat_map(|d| [d, d.wrapping_neg()])
+            .filter(|d| d.unsigned_abs() >= 2)
+        {
             let (multiplier, shift) = signed_magic(d);
             for n in dividends(d.unsigned_abs()).map(|n| n as i32) {
                 let mut high = ((i64::from(n) * i64::from(multiplier)) >> 32) as i32;
@@ -532,7 +669,11 @@ mod tests {
                     high = high.wrapping_sub(n);
                 }
                 let shifted = high >> shift;
-                assert_eq!(shifted + (shifted < 0) as i32, n.wrapping_div(d), "{n} / {d} by {multiplier}, {shift}");
+                assert_eq!(
+                    shifted + (shifted < 0) as i32,
+                    n.wrapping_div(d),
+                    "{n} / {d} by {multiplier}, {shift}"
+                );
             }
         }
     }

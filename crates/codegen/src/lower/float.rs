@@ -43,12 +43,20 @@ impl Lower<'_, '_> {
     /// An integer constant of the format's width, scalar or vector as `like`.
     pub(super) fn bits_like(&mut self, fmt: FloatFmt, like: cl::Value, bits: u64) -> cl::Value {
         let ty = fmt.ty();
-        if self.is_vector(like) { self.vconst(ty, bits) } else { self.constant(ty, bits, false) }
+        if self.is_vector(like) {
+            self.vconst(ty, bits)
+        } else {
+            self.constant(ty, bits, false)
+        }
     }
 
     /// A float constant, scalar or vector as `like`.
     pub(super) fn float_like(&mut self, fmt: FloatFmt, like: cl::Value, value: f64) -> cl::Value {
-        let bits = if fmt == FloatFmt::F64 { value.to_bits() } else { u64::from((value as f32).to_bits()) };
+        let bits = if fmt == FloatFmt::F64 {
+            value.to_bits()
+        } else {
+            u64::from((value as f32).to_bits())
+        };
         if self.is_vector(like) {
             let x = self.vconst(fmt.ty(), bits);
             self.as_float(fmt, x)
@@ -90,14 +98,28 @@ impl Lower<'_, '_> {
 
     /// Flushes what goes into or comes out of arithmetic, unless the hardware does.
     pub(super) fn flush(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
-        if ftz && fmt == FloatFmt::F32 && !self.flush_denormals { self.flush_bits(x) } else { x }
+        if ftz && fmt == FloatFmt::F32 && !self.flush_denormals {
+            self.flush_bits(x)
+        } else {
+            x
+        }
     }
 
     fn flush_always(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
-        if ftz && fmt == FloatFmt::F32 { self.flush_bits(x) } else { x }
+        if ftz && fmt == FloatFmt::F32 {
+            self.flush_bits(x)
+        } else {
+            x
+        }
     }
 
-    pub(super) fn float_unary(&mut self, op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, x: cl::Value) -> Option<cl::Value> {
+    pub(super) fn float_unary(
+        &mut self,
+        op: FloatUnaryOp,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        x: cl::Value,
+    ) -> Option<cl::Value> {
         if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
             return self.half_unary(op, fmt, mode, x);
         }
@@ -139,12 +161,23 @@ impl Lower<'_, '_> {
                 let x = self.flush(fmt, mode.ftz, x);
                 Some(self.b.ins().sqrt(x))
             }
-            FloatUnaryOp::RcpApprox | FloatUnaryOp::RsqrtApprox if fmt == FloatFmt::F64 && mode.ftz => {
+            FloatUnaryOp::RcpApprox | FloatUnaryOp::RsqrtApprox
+                if fmt == FloatFmt::F64 && mode.ftz =>
+            {
                 Some(self.high_word_approx(op == FloatUnaryOp::RsqrtApprox, x))
             }
             FloatUnaryOp::RcpApprox => {
                 let one = self.float_like(fmt, x, 1.0);
-                self.float_binary(FloatBinaryOp::Div, fmt, FloatMode { round: Round::Rn, ..mode }, one, x)
+                self.float_binary(
+                    FloatBinaryOp::Div,
+                    fmt,
+                    FloatMode {
+                        round: Round::Rn,
+                        ..mode
+                    },
+                    one,
+                    x,
+                )
             }
             // Both roundings together stay below 2^-23, the bound is 2^-22.9.
             FloatUnaryOp::RsqrtApprox => {
@@ -158,13 +191,21 @@ impl Lower<'_, '_> {
             | FloatUnaryOp::Lg2Approx
             | FloatUnaryOp::Ex2Approx
             | FloatUnaryOp::TanhApprox => {
-                if fmt == FloatFmt::F32 { self.approx_f32(op, mode.ftz, x) } else { None }
+                if fmt == FloatFmt::F32 {
+                    self.approx_f32(op, mode.ftz, x)
+                } else {
+                    None
+                }
             }
         }
     }
 
     pub(super) fn canonical_nan(&mut self, fmt: FloatFmt, like: cl::Value) -> cl::Value {
-        let bits = if fmt == FloatFmt::F64 { 0x7ff8_0000_0000_0000 } else { NAN_F32 };
+        let bits = if fmt == FloatFmt::F64 {
+            0x7ff8_0000_0000_0000
+        } else {
+            NAN_F32
+        };
         let nan = self.bits_like(fmt, like, bits);
         self.as_float(fmt, nan)
     }
@@ -215,7 +256,10 @@ impl Lower<'_, '_> {
         let least = self.float_like(fmt, x, f64::MIN_POSITIVE);
         let small = self.b.ins().fcmp(FloatCC::LessThan, magnitude, least);
         let bits = self.as_int(fmt, x);
-        let (high, sign) = (self.bits_like(fmt, x, 0xffff_ffff_0000_0000), self.bits_like(fmt, x, 1 << 63));
+        let (high, sign) = (
+            self.bits_like(fmt, x, 0xffff_ffff_0000_0000),
+            self.bits_like(fmt, x, 1 << 63),
+        );
         let mask = self.pick(small, sign, high);
         let kept = self.b.ins().band(bits, mask);
         self.as_float(fmt, kept)
@@ -280,16 +324,21 @@ impl Lower<'_, '_> {
         }
         let (x, y) = (self.as_float(fmt, x), self.as_float(fmt, y));
         match op {
-            FloatBinaryOp::Min | FloatBinaryOp::Max | FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan => {
-                Some(self.min_max(op, fmt, mode.ftz, x, y))
-            }
+            FloatBinaryOp::Min
+            | FloatBinaryOp::Max
+            | FloatBinaryOp::MinNan
+            | FloatBinaryOp::MaxNan => Some(self.min_max(op, fmt, mode.ftz, x, y)),
             _ if mode.round != Round::Rn => None,
             FloatBinaryOp::DivApprox if fmt != FloatFmt::F32 => None,
             _ => {
                 let (x, y) = (self.flush(fmt, mode.ftz, x), self.flush(fmt, mode.ftz, y));
                 let z = match op {
-                    FloatBinaryOp::Mul if self.flushes_itself(fmt, mode.ftz) => return Some(self.flushed_product(x, y, None)),
-                    FloatBinaryOp::Div | FloatBinaryOp::DivFull if self.flushes_itself(fmt, mode.ftz) => {
+                    FloatBinaryOp::Mul if self.flushes_itself(fmt, mode.ftz) => {
+                        return Some(self.flushed_product(x, y, None));
+                    }
+                    FloatBinaryOp::Div | FloatBinaryOp::DivFull
+                        if self.flushes_itself(fmt, mode.ftz) =>
+                    {
                         return Some(self.flushed_quotient(x, y));
                     }
                     FloatBinaryOp::Add => self.b.ins().fadd(x, y),
@@ -300,7 +349,11 @@ impl Lower<'_, '_> {
                     _ => {
                         let one = self.float_like(fmt, y, 1.0);
                         let reciprocal = self.b.ins().fdiv(one, y);
-                        let reciprocal = if self.flush_denormals { reciprocal } else { self.flush_bits(reciprocal) };
+                        let reciprocal = if self.flush_denormals {
+                            reciprocal
+                        } else {
+                            self.flush_bits(reciprocal)
+                        };
                         self.b.ins().fmul(x, reciprocal)
                     }
                 };
@@ -309,7 +362,12 @@ impl Lower<'_, '_> {
         }
     }
 
-    pub(super) fn fma(&mut self, fmt: FloatFmt, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
+    pub(super) fn fma(
+        &mut self,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        args: [cl::Value; 3],
+    ) -> cl::Value {
         if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
             return self.half_fma(fmt, mode, args);
         }
@@ -322,16 +380,34 @@ impl Lower<'_, '_> {
     }
 
     /// PTX's minimum and maximum: a NaN loses, -0 is less than +0.
-    fn min_max(&mut self, op: FloatBinaryOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
-        let (x, y) = (self.flush_always(fmt, ftz, x), self.flush_always(fmt, ftz, y));
+    fn min_max(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        ftz: bool,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
+        let (x, y) = (
+            self.flush_always(fmt, ftz, x),
+            self.flush_always(fmt, ftz, y),
+        );
         let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
-        let cc = if is_min { FloatCC::LessThan } else { FloatCC::GreaterThan };
+        let cc = if is_min {
+            FloatCC::LessThan
+        } else {
+            FloatCC::GreaterThan
+        };
         let first = self.b.ins().fcmp(cc, x, y);
         let picked = self.pick(first, x, y);
         // Equal operands differ at most in the sign of zero.
         let equal = self.b.ins().fcmp(FloatCC::Equal, x, y);
         let (xi, yi) = (self.as_int(fmt, x), self.as_int(fmt, y));
-        let zero = if is_min { self.b.ins().bor(xi, yi) } else { self.b.ins().band(xi, yi) };
+        let zero = if is_min {
+            self.b.ins().bor(xi, yi)
+        } else {
+            self.b.ins().band(xi, yi)
+        };
         let zero = self.as_float(fmt, zero);
         let picked = self.pick(equal, zero, picked);
         let nan = self.canonical_nan(fmt, x);
@@ -346,7 +422,14 @@ impl Lower<'_, '_> {
     }
 
     /// The result is a predicate: `i8`, or a mask of the operands' lane width.
-    pub(super) fn float_compare(&mut self, op: FloatCompareOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
+    pub(super) fn float_compare(
+        &mut self,
+        op: FloatCompareOp,
+        fmt: FloatFmt,
+        ftz: bool,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
         if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
             return self.half_compare(op, fmt, ftz, x, y);
         }

@@ -42,7 +42,11 @@ impl Lower<'_, '_> {
 
     /// Back from 32 bits, the upper ones zero.
     fn half_value(&mut self, bits: cl::Value) -> cl::Value {
-        if self.is_vector(bits) { bits } else { self.b.ins().ireduce(types::I16, bits) }
+        if self.is_vector(bits) {
+            bits
+        } else {
+            self.b.ins().ireduce(types::I16, bits)
+        }
     }
 
     /// An integer constant of 32 bits, scalar or vector as `like`.
@@ -83,7 +87,11 @@ impl Lower<'_, '_> {
         let sign = self.b.ins().bxor(bits, magnitude);
         let sign = self.b.ins().ishl_imm_s(sign, 16);
         let up = self.b.ins().ishl_imm_s(magnitude, 13);
-        let scaled = if self.flush_denormals { self.rebias_normal(magnitude, up) } else { self.rebias(up) };
+        let scaled = if self.flush_denormals {
+            self.rebias_normal(magnitude, up)
+        } else {
+            self.rebias(up)
+        };
         let special = self.above(magnitude, 0x7bff);
         let exponent = self.word(bits, F32_INFINITY);
         let exponent = self.keep_bits(special, exponent);
@@ -126,7 +134,11 @@ impl Lower<'_, '_> {
     pub(super) fn f32_to_half(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
         let bits = self.as_int(F32, x);
         let magnitude = self.masked(bits, F32_MAGNITUDE);
-        let rounded = if fmt == FloatFmt::F16 { self.round_f16(ftz, bits, magnitude) } else { self.round_bf16(ftz, bits) };
+        let rounded = if fmt == FloatFmt::F16 {
+            self.round_f16(ftz, bits, magnitude)
+        } else {
+            self.round_bf16(ftz, bits)
+        };
         let is_nan = self.above(magnitude, F32_INFINITY);
         let nan = self.word(bits, NAN);
         let half = self.pick(is_nan, nan, rounded);
@@ -178,9 +190,19 @@ impl Lower<'_, '_> {
         self.above(magnitude, infinity(fmt))
     }
 
-    pub(super) fn half_unary(&mut self, op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, x: cl::Value) -> Option<cl::Value> {
+    pub(super) fn half_unary(
+        &mut self,
+        op: FloatUnaryOp,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        x: cl::Value,
+    ) -> Option<cl::Value> {
         match op {
-            FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy | FloatUnaryOp::Sat | FloatUnaryOp::Relu => {
+            FloatUnaryOp::Neg
+            | FloatUnaryOp::Abs
+            | FloatUnaryOp::Copy
+            | FloatUnaryOp::Sat
+            | FloatUnaryOp::Relu => {
                 let bits = self.half_bits(x);
                 let bits = self.flush_half(fmt, mode.ftz, bits);
                 let result = self.half_sign_op(op, fmt, bits);
@@ -199,7 +221,15 @@ impl Lower<'_, '_> {
                 let wide = self.half_to_f32(fmt, mode.ftz, x);
                 // What is subnormal in f32 is zero in f16.
                 let ftz = op == FloatUnaryOp::Ex2Approx && (mode.ftz || fmt == FloatFmt::F16);
-                let y = self.float_unary(op, F32, FloatMode { round: mode.round, ftz }, wide)?;
+                let y = self.float_unary(
+                    op,
+                    F32,
+                    FloatMode {
+                        round: mode.round,
+                        ftz,
+                    },
+                    wide,
+                )?;
                 Some(self.f32_to_half(fmt, mode.ftz, y))
             }
         }
@@ -242,15 +272,23 @@ impl Lower<'_, '_> {
         y: cl::Value,
     ) -> Option<cl::Value> {
         match op {
-            FloatBinaryOp::Min | FloatBinaryOp::Max | FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan => {
-                Some(self.half_min_max(op, fmt, mode.ftz, x, y))
-            }
-            FloatBinaryOp::Add | FloatBinaryOp::Sub | FloatBinaryOp::Mul | FloatBinaryOp::Div if mode.round == Round::Rn => {
-                let (x, y) = (self.half_to_f32(fmt, mode.ftz, x), self.half_to_f32(fmt, mode.ftz, y));
+            FloatBinaryOp::Min
+            | FloatBinaryOp::Max
+            | FloatBinaryOp::MinNan
+            | FloatBinaryOp::MaxNan => Some(self.half_min_max(op, fmt, mode.ftz, x, y)),
+            FloatBinaryOp::Add | FloatBinaryOp::Sub | FloatBinaryOp::Mul | FloatBinaryOp::Div
+                if mode.round == Round::Rn =>
+            {
+                let (x, y) = (
+                    self.half_to_f32(fmt, mode.ftz, x),
+                    self.half_to_f32(fmt, mode.ftz, y),
+                );
                 let z = self.float_binary(op, F32, FloatMode::RN, x, y)?;
                 Some(self.f32_to_half(fmt, mode.ftz, z))
             }
-            FloatBinaryOp::Add | FloatBinaryOp::Sub | FloatBinaryOp::Mul | FloatBinaryOp::Div => None,
+            FloatBinaryOp::Add | FloatBinaryOp::Sub | FloatBinaryOp::Mul | FloatBinaryOp::Div => {
+                None
+            }
             FloatBinaryOp::DivApprox | FloatBinaryOp::DivFull => None,
         }
     }
@@ -264,12 +302,23 @@ impl Lower<'_, '_> {
         self.b.ins().bxor(signed, flip)
     }
 
-    fn half_min_max(&mut self, op: FloatBinaryOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
+    fn half_min_max(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        ftz: bool,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
         let (x, y) = (self.half_bits(x), self.half_bits(y));
         let (x, y) = (self.flush_half(fmt, ftz, x), self.flush_half(fmt, ftz, y));
         let (a, b) = (self.half_order(x), self.half_order(y));
         let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
-        let picked = if is_min { self.b.ins().smin(a, b) } else { self.b.ins().smax(a, b) };
+        let picked = if is_min {
+            self.b.ins().smin(a, b)
+        } else {
+            self.b.ins().smax(a, b)
+        };
         let picked = self.half_order(picked);
         let picked = self.masked(picked, 0xffff);
         let (nan_x, nan_y) = (self.half_is_nan(fmt, x), self.half_is_nan(fmt, y));
@@ -286,12 +335,24 @@ impl Lower<'_, '_> {
         self.half_value(result)
     }
 
-    pub(super) fn half_compare(&mut self, op: FloatCompareOp, fmt: FloatFmt, ftz: bool, x: cl::Value, y: cl::Value) -> cl::Value {
+    pub(super) fn half_compare(
+        &mut self,
+        op: FloatCompareOp,
+        fmt: FloatFmt,
+        ftz: bool,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
         let (x, y) = (self.half_to_f32(fmt, ftz, x), self.half_to_f32(fmt, ftz, y));
         self.float_compare(op, F32, false, x, y)
     }
 
-    pub(super) fn half_fma(&mut self, fmt: FloatFmt, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
+    pub(super) fn half_fma(
+        &mut self,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        args: [cl::Value; 3],
+    ) -> cl::Value {
         let [x, y, z] = args.map(|arg| self.half_to_f32(fmt, mode.ftz, arg));
         let sum = if fmt == FloatFmt::F16 {
             // Exact: 22 bits.
@@ -368,9 +429,15 @@ impl Lower<'_, '_> {
             return Quad::from_elem(self.b.ins().fpromote(types::F64, x), 1);
         }
         let low = self.b.ins().fvpromote_low(x);
-        let high = self.shuffle(x, x, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let high = self.shuffle(
+            x,
+            x,
+            [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15],
+        );
         let high = self.cast_vector(high, types::F32X4);
-        [low, self.b.ins().fvpromote_low(high)].into_iter().collect()
+        [low, self.b.ins().fvpromote_low(high)]
+            .into_iter()
+            .collect()
     }
 
     /// f64 to f32 such that rounding that to a half is right: only the first 13 bits are kept, the last of them set if any
@@ -394,7 +461,11 @@ impl Lower<'_, '_> {
             return self.b.ins().fdemote(types::F32, kept[0]);
         }
         let [low, high] = [kept[0], kept[1]].map(|x| self.b.ins().fvdemote(x));
-        let both = self.shuffle(low, high, [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]);
+        let both = self.shuffle(
+            low,
+            high,
+            [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23],
+        );
         self.cast_vector(both, types::F32X4)
     }
 }

@@ -1,13 +1,11 @@
-//! Integer ops, scalar and vector.
+//! Integer ops on scalars; `lanes` has the vector forms.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{self as ir, CompareOp, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_ir::{CompareOp, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type};
 use smallvec::SmallVec;
 
 use super::Lower;
-use super::pure::Quad;
 use super::values::int_type;
 
 /// CLIF's name for a comparison.
@@ -23,13 +21,6 @@ pub(super) fn condition(op: CompareOp) -> IntCC {
         CompareOp::Ule => IntCC::UnsignedLessThanOrEqual,
         CompareOp::Ugt => IntCC::UnsignedGreaterThan,
         CompareOp::Uge => IntCC::UnsignedGreaterThanOrEqual,
-    }
-}
-
-fn is_signed(op: CompareOp) -> bool {
-    match op {
-        CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => true,
-        CompareOp::Eq | CompareOp::Ne | CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => false,
     }
 }
 
@@ -61,7 +52,13 @@ impl Lower<'_, '_> {
         }
     }
 
-    pub(super) fn scalar_int_binary(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, y: cl::Value) -> Option<cl::Value> {
+    pub(super) fn scalar_int_binary(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> Option<cl::Value> {
         Some(match op {
             IntBinaryOp::Add => self.b.ins().iadd(x, y),
             IntBinaryOp::Sub => self.b.ins().isub(x, y),
@@ -73,14 +70,31 @@ impl Lower<'_, '_> {
             IntBinaryOp::Smax => self.b.ins().smax(x, y),
             IntBinaryOp::Umin => self.b.ins().umin(x, y),
             IntBinaryOp::Umax => self.b.ins().umax(x, y),
-            IntBinaryOp::UmulHi | IntBinaryOp::SmulHi => self.scalar_mul_hi(op == IntBinaryOp::SmulHi, ty, x, y),
-            IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => self.scalar_mul_wide(op == IntBinaryOp::SmulWide, ty, x, y),
-            IntBinaryOp::Udiv | IntBinaryOp::Urem => self.scalar_udiv(op == IntBinaryOp::Urem, ty, x, y),
-            IntBinaryOp::Sdiv | IntBinaryOp::Srem => self.scalar_sdiv(op == IntBinaryOp::Srem, ty, x, y),
-            IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => self.scalar_shift(op, ty, x, y),
+            IntBinaryOp::UmulHi | IntBinaryOp::SmulHi => {
+                self.scalar_mul_hi(op == IntBinaryOp::SmulHi, ty, x, y)
+            }
+            IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => {
+                self.scalar_mul_wide(op == IntBinaryOp::SmulWide, ty, x, y)
+            }
+            IntBinaryOp::Udiv | IntBinaryOp::Urem => {
+                self.scalar_udiv(op == IntBinaryOp::Urem, ty, x, y)
+            }
+            IntBinaryOp::Sdiv | IntBinaryOp::Srem => {
+                self.scalar_sdiv(op == IntBinaryOp::Srem, ty, x, y)
+            }
+            IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => {
+                self.scalar_shift(op, ty, x, y)
+            }
             IntBinaryOp::SaddSat | IntBinaryOp::SsubSat if ty == Type::B32 => {
-                let (x, y) = (self.b.ins().sextend(types::I64, x), self.b.ins().sextend(types::I64, y));
-                let wide = if op == IntBinaryOp::SaddSat { self.b.ins().iadd(x, y) } else { self.b.ins().isub(x, y) };
+                let (x, y) = (
+                    self.b.ins().sextend(types::I64, x),
+                    self.b.ins().sextend(types::I64, y),
+                );
+                let wide = if op == IntBinaryOp::SaddSat {
+                    self.b.ins().iadd(x, y)
+                } else {
+                    self.b.ins().isub(x, y)
+                };
                 let (lo, hi) = (
                     self.b.ins().iconst(types::I64, i64::from(i32::MIN)),
                     self.b.ins().iconst(types::I64, i64::from(i32::MAX)),
@@ -94,21 +108,36 @@ impl Lower<'_, '_> {
     }
 
     fn extend(&mut self, signed: bool, ty: cl::Type, x: cl::Value) -> cl::Value {
-        if signed { self.b.ins().sextend(ty, x) } else { self.b.ins().uextend(ty, x) }
+        if signed {
+            self.b.ins().sextend(ty, x)
+        } else {
+            self.b.ins().uextend(ty, x)
+        }
     }
 
     fn scalar_mul_hi(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
         if ty == Type::B64 {
-            return if signed { self.b.ins().smulhi(x, y) } else { self.b.ins().umulhi(x, y) };
+            return if signed {
+                self.b.ins().smulhi(x, y)
+            } else {
+                self.b.ins().umulhi(x, y)
+            };
         }
-        let (x, y) = (self.extend(signed, types::I64, x), self.extend(signed, types::I64, y));
+        let (x, y) = (
+            self.extend(signed, types::I64, x),
+            self.extend(signed, types::I64, y),
+        );
         let product = self.b.ins().imul(x, y);
         let high = self.b.ins().ushr_imm_s(product, i64::from(ty.bits()));
         self.b.ins().ireduce(int_type(ty), high)
     }
 
     fn scalar_mul_wide(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
-        let wide = if ty == Type::B32 { types::I64 } else { types::I32 };
+        let wide = if ty == Type::B32 {
+            types::I64
+        } else {
+            types::I32
+        };
         let (x, y) = (self.extend(signed, wide, x), self.extend(signed, wide, y));
         self.b.ins().imul(x, y)
     }
@@ -152,23 +181,44 @@ impl Lower<'_, '_> {
     }
 
     /// CLIF takes the count modulo the width, PTX clamps it.
-    pub(super) fn scalar_shift(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, count: cl::Value) -> cl::Value {
+    pub(super) fn scalar_shift(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        x: cl::Value,
+        count: cl::Value,
+    ) -> cl::Value {
         let width = i64::from(ty.bits());
         if op == IntBinaryOp::Sshr {
             let most = self.b.ins().iconst(types::I32, width - 1);
             let count = self.b.ins().umin(count, most);
             return self.b.ins().sshr(x, count);
         }
-        let shifted = if op == IntBinaryOp::Shl { self.b.ins().ishl(x, count) } else { self.b.ins().ushr(x, count) };
-        let inside = self.b.ins().icmp_imm_s(IntCC::UnsignedLessThan, count, width);
+        let shifted = if op == IntBinaryOp::Shl {
+            self.b.ins().ishl(x, count)
+        } else {
+            self.b.ins().ushr(x, count)
+        };
+        let inside = self
+            .b
+            .ins()
+            .icmp_imm_s(IntCC::UnsignedLessThan, count, width);
         let zero = self.b.ins().iconst(int_type(ty), 0);
         self.b.ins().select(inside, shifted, zero)
     }
 
-    pub(super) fn scalar_int_ternary(&mut self, op: IntTernaryOp, ty: Type, args: &[cl::Value]) -> Option<cl::Value> {
+    pub(super) fn scalar_int_ternary(
+        &mut self,
+        op: IntTernaryOp,
+        ty: Type,
+        args: &[cl::Value],
+    ) -> Option<cl::Value> {
         match op {
             IntTernaryOp::ShfL | IntTernaryOp::ShfR => {
-                let x: SmallVec<[cl::Value; 3]> = args.iter().map(|&arg| self.cast_scalar(arg, types::I32)).collect();
+                let x: SmallVec<[cl::Value; 3]> = args
+                    .iter()
+                    .map(|&arg| self.cast_scalar(arg, types::I32))
+                    .collect();
                 let low = self.b.ins().uextend(types::I64, x[0]);
                 let high = self.b.ins().uextend(types::I64, x[1]);
                 let high = self.b.ins().ishl_imm_s(high, 32);
@@ -183,10 +233,13 @@ impl Lower<'_, '_> {
                 };
                 Some(self.b.ins().ireduce(types::I32, word))
             }
-            IntTernaryOp::UBfe | IntTernaryOp::SBfe => Some(self.scalar_bfe(op == IntTernaryOp::SBfe, ty, args)),
+            IntTernaryOp::UBfe | IntTernaryOp::SBfe => {
+                Some(self.scalar_bfe(op == IntTernaryOp::SBfe, ty, args))
+            }
             IntTernaryOp::Prmt => Some(self.scalar_prmt(args)),
             _ => {
-                let words = [args[0], args[1], args[2]].map(|arg| self.cast_scalar(arg, types::I32));
+                let words =
+                    [args[0], args[1], args[2]].map(|arg| self.cast_scalar(arg, types::I32));
                 self.dot_product(op, words)
             }
         }
@@ -256,16 +309,30 @@ impl Lower<'_, '_> {
         }
     }
 
-    pub(super) fn scalar_resize(&mut self, op: ResizeOp, from: Type, to: Type, x: cl::Value) -> cl::Value {
+    pub(super) fn scalar_resize(
+        &mut self,
+        op: ResizeOp,
+        from: Type,
+        to: Type,
+        x: cl::Value,
+    ) -> cl::Value {
         let (from_clif, to_clif) = (int_type(from), int_type(to));
         match op {
             ResizeOp::Trunc if to == Type::B1 => {
-                let low = if from_clif == types::I8 { x } else { self.b.ins().ireduce(types::I8, x) };
+                let low = if from_clif == types::I8 {
+                    x
+                } else {
+                    self.b.ins().ireduce(types::I8, x)
+                };
                 self.b.ins().band_imm_s(low, 1)
             }
             _ if from_clif == to_clif => {
                 // A predicate as a byte is 0 or 1 already.
-                if op == ResizeOp::Sext && from == Type::B1 { self.b.ins().ineg(x) } else { x }
+                if op == ResizeOp::Sext && from == Type::B1 {
+                    self.b.ins().ineg(x)
+                } else {
+                    x
+                }
             }
             ResizeOp::Trunc => self.b.ins().ireduce(to_clif, x),
             ResizeOp::Uext => self.b.ins().uextend(to_clif, x),
@@ -275,258 +342,5 @@ impl Lower<'_, '_> {
             }
             ResizeOp::Sext => self.b.ins().sextend(to_clif, x),
         }
-    }
-
-    /// Sign-extends narrow lanes in place.
-    pub(super) fn lanes_signed(&mut self, ty: Type, x: cl::Value) -> cl::Value {
-        let shift = 32 - i64::from(ty.bits());
-        let up = self.b.ins().ishl_imm_s(x, shift);
-        self.b.ins().sshr_imm_s(up, shift)
-    }
-
-    /// Drops what an op left above a narrow type's width.
-    pub(super) fn lanes_masked(&mut self, ty: Type, x: cl::Value) -> cl::Value {
-        match ty {
-            Type::B8 | Type::B16 => {
-                let mask = self.vconst(Type::B32, ty.mask());
-                self.b.ins().band(x, mask)
-            }
-            Type::B1 | Type::B32 | Type::B64 => x,
-        }
-    }
-
-    pub(super) fn vector_int_unary(&mut self, op: IntUnaryOp, ty: Type, x: Quad) -> Option<Quad> {
-        let narrow = matches!(ty, Type::B8 | Type::B16);
-        match op {
-            IntUnaryOp::Not | IntUnaryOp::Neg => Some(
-                x.into_iter()
-                    .map(|x| {
-                        let y = if op == IntUnaryOp::Not { self.b.ins().bnot(x) } else { self.b.ins().ineg(x) };
-                        self.lanes_masked(ty, y)
-                    })
-                    .collect(),
-            ),
-            IntUnaryOp::Abs if narrow => {
-                let signed = self.lanes_signed(ty, x[0]);
-                let abs = self.b.ins().iabs(signed);
-                Some(Quad::from_elem(self.lanes_masked(ty, abs), 1))
-            }
-            IntUnaryOp::Abs => Some(x.into_iter().map(|x| self.b.ins().iabs(x)).collect()),
-            IntUnaryOp::Popc | IntUnaryOp::Clz | IntUnaryOp::Brev => self.vector_count(op, ty, &x),
-        }
-    }
-
-    pub(super) fn vector_int_binary(&mut self, op: IntBinaryOp, ty: Type, a: ir::Value, b: ir::Value, q: usize) -> Option<Quad> {
-        match op {
-            IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => return self.vector_shift(op, ty, a, b, q),
-            IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => return self.vector_mul_wide(op, ty, a, b, q),
-            IntBinaryOp::UmulHi | IntBinaryOp::SmulHi => {
-                let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-                return self.vector_mul_hi(op == IntBinaryOp::SmulHi, ty, x, y).map(|high| Quad::from_elem(high, 1));
-            }
-            IntBinaryOp::Udiv | IntBinaryOp::Sdiv | IntBinaryOp::Urem | IntBinaryOp::Srem => return self.vector_divide(op, ty, a, b, q),
-            IntBinaryOp::SaddSat | IntBinaryOp::SsubSat if ty == Type::B32 => {
-                let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-                return Some(Quad::from_elem(self.vector_saturate(op == IntBinaryOp::SsubSat, x, y), 1));
-            }
-            IntBinaryOp::SaddSat | IntBinaryOp::SsubSat => return None,
-            _ => {}
-        }
-        let (x, y) = (self.quad(a, q), self.quad(b, q));
-        x.into_iter().zip(y).map(|(x, y)| self.vector_simple(op, ty, x, y)).collect()
-    }
-
-    fn vector_simple(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, y: cl::Value) -> Option<cl::Value> {
-        let signed_narrow = matches!(ty, Type::B8 | Type::B16) && matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
-        let (x, y) = if signed_narrow { (self.lanes_signed(ty, x), self.lanes_signed(ty, y)) } else { (x, y) };
-        let z = match op {
-            IntBinaryOp::Add => self.b.ins().iadd(x, y),
-            IntBinaryOp::Sub => self.b.ins().isub(x, y),
-            IntBinaryOp::Mul => self.b.ins().imul(x, y),
-            IntBinaryOp::And => return Some(self.b.ins().band(x, y)),
-            IntBinaryOp::Or => return Some(self.b.ins().bor(x, y)),
-            IntBinaryOp::Xor => return Some(self.b.ins().bxor(x, y)),
-            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax if ty == Type::B64 => {
-                let cc = match op {
-                    IntBinaryOp::Smin => IntCC::SignedLessThan,
-                    IntBinaryOp::Smax => IntCC::SignedGreaterThan,
-                    IntBinaryOp::Umin => IntCC::UnsignedLessThan,
-                    _ => IntCC::UnsignedGreaterThan,
-                };
-                let pick = self.b.ins().icmp(cc, x, y);
-                self.b.ins().blendv(pick, x, y)
-            }
-            IntBinaryOp::Smin => self.b.ins().smin(x, y),
-            IntBinaryOp::Smax => self.b.ins().smax(x, y),
-            IntBinaryOp::Umin => self.b.ins().umin(x, y),
-            IntBinaryOp::Umax => self.b.ins().umax(x, y),
-            _ => return None,
-        };
-        Some(self.lanes_masked(ty, z))
-    }
-
-    /// Shifts by a count that all lanes share, or by each lane's own.
-    fn vector_shift(&mut self, op: IntBinaryOp, ty: Type, a: ir::Value, count: ir::Value, q: usize) -> Option<Quad> {
-        if self.plan.shapes[count] != Shape::Uniform {
-            if ty == Type::B64 {
-                return None;
-            }
-            let (x, counts) = (self.quad(a, q)[0], self.quad(count, q)[0]);
-            return self.vector_shift_each(op, ty, x, counts).map(|shifted| Quad::from_elem(shifted, 1));
-        }
-        let width = u64::from(ty.bits());
-        let x = self.quad(a, q);
-        if let Some(n) = self.func.as_const(count) {
-            if n >= width && op != IntBinaryOp::Sshr {
-                let zero = self.vconst(ty, 0);
-                return Some(Quad::from_elem(zero, x.len()));
-            }
-            let n = self.b.ins().iconst(types::I32, n.min(width - 1) as i64);
-            return Some(x.into_iter().map(|x| self.shift_lanes(op, ty, x, n)).collect());
-        }
-        let count = self.scalar(count);
-        let most = self.b.ins().iconst(types::I32, width as i64 - 1);
-        let clamped = self.b.ins().umin(count, most);
-        let inside = self.b.ins().icmp_imm_s(IntCC::UnsignedLessThan, count, width as i64);
-        let zero = self.vconst(ty, 0);
-        Some(
-            x.into_iter()
-                .map(|x| {
-                    let shifted = self.shift_lanes(op, ty, x, clamped);
-                    if op == IntBinaryOp::Sshr { shifted } else { self.b.ins().select(inside, shifted, zero) }
-                })
-                .collect(),
-        )
-    }
-
-    fn shift_lanes(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, count: cl::Value) -> cl::Value {
-        match op {
-            IntBinaryOp::Shl => {
-                let y = self.b.ins().ishl(x, count);
-                self.lanes_masked(ty, y)
-            }
-            IntBinaryOp::Sshr => {
-                let x = if matches!(ty, Type::B8 | Type::B16) { self.lanes_signed(ty, x) } else { x };
-                let y = self.b.ins().sshr(x, count);
-                self.lanes_masked(ty, y)
-            }
-            _ => self.b.ins().ushr(x, count),
-        }
-    }
-
-    fn vector_mul_wide(&mut self, op: IntBinaryOp, ty: Type, a: ir::Value, b: ir::Value, q: usize) -> Option<Quad> {
-        let signed = op == IntBinaryOp::SmulWide;
-        let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-        if ty != Type::B32 {
-            let (x, y) = if signed { (self.lanes_signed(ty, x), self.lanes_signed(ty, y)) } else { (x, y) };
-            let z = self.b.ins().imul(x, y);
-            let wide = if ty == Type::B16 { Type::B32 } else { Type::B16 };
-            return Some(Quad::from_elem(self.lanes_masked(wide, z), 1));
-        }
-        // The back end knows `imul` of two widened vectors as pmuldq and pmuludq.
-        let widened = |lower: &mut Self, x| {
-            if signed {
-                [lower.b.ins().swiden_low(x), lower.b.ins().swiden_high(x)]
-            } else {
-                [lower.b.ins().uwiden_low(x), lower.b.ins().uwiden_high(x)]
-            }
-        };
-        let (x, y) = (widened(self, x), widened(self, y));
-        Some((0..2).map(|i| self.b.ins().imul(x[i], y[i])).collect())
-    }
-
-    pub(super) fn vector_int_ternary(&mut self, op: IntTernaryOp, ty: Type, [a, b, c]: [ir::Value; 3], q: usize) -> Option<Quad> {
-        let count = self.func.as_const(c);
-        match op {
-            IntTernaryOp::ShfL | IntTernaryOp::ShfR => {
-                let n = count?.min(32);
-                let (lo, hi) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-                let left = if op == IntTernaryOp::ShfL { n } else { 32 - n };
-                if left == 0 || left == 32 {
-                    // ShfL by 0 and ShfR by 32 give the high word, the other ends the low one.
-                    return Some(Quad::from_elem(if left == 0 { hi } else { lo }, 1));
-                }
-                let up = self.b.ins().ishl_imm_s(hi, left as i64);
-                let down = self.b.ins().ushr_imm_s(lo, 32 - left as i64);
-                Some(Quad::from_elem(self.b.ins().bor(up, down), 1))
-            }
-            IntTernaryOp::UBfe | IntTernaryOp::SBfe => {
-                let (pos, len) = (self.func.as_const(b)?, count?);
-                let x = self.quad(a, q);
-                Some(self.vector_bfe(op == IntTernaryOp::SBfe, ty, x, pos, len))
-            }
-            IntTernaryOp::Prmt => {
-                let selectors = count?;
-                let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-                Some(Quad::from_elem(self.vector_prmt(x, y, selectors), 1))
-            }
-            _ => {
-                let words = [a, b, c].map(|arg| self.quad(arg, q)[0]);
-                self.dot_product(op, words).map(|sum| Quad::from_elem(sum, 1))
-            }
-        }
-    }
-
-    pub(super) fn vector_resize(&mut self, op: ResizeOp, from: Type, to: Type, x: Quad) -> Quad {
-        if from == Type::B64 {
-            let low = self.narrow(x[0], x[1]);
-            return self.vector_resize(op, Type::B32, to, Quad::from_elem(low, 1));
-        }
-        let x = x[0];
-        let lanes = match (op, from) {
-            (ResizeOp::Trunc, _) if to == Type::B1 => {
-                let up = self.b.ins().ishl_imm_s(x, 31);
-                self.b.ins().sshr_imm_s(up, 31)
-            }
-            (ResizeOp::Trunc, _) => self.lanes_masked(to, x),
-            (ResizeOp::Uext, Type::B1) => self.b.ins().ushr_imm_s(x, 31),
-            (ResizeOp::Uext, _) => x,
-            (ResizeOp::Sext, Type::B1 | Type::B32) => self.if_narrow_masked(to, x),
-            (ResizeOp::Sext, _) => {
-                let signed = self.lanes_signed(from, x);
-                self.if_narrow_masked(to, signed)
-            }
-        };
-        if to != Type::B64 {
-            return Quad::from_elem(lanes, 1);
-        }
-        if op == ResizeOp::Sext {
-            [self.b.ins().swiden_low(lanes), self.b.ins().swiden_high(lanes)].into_iter().collect()
-        } else {
-            [self.b.ins().uwiden_low(lanes), self.b.ins().uwiden_high(lanes)].into_iter().collect()
-        }
-    }
-
-    fn if_narrow_masked(&mut self, to: Type, x: cl::Value) -> cl::Value {
-        self.lanes_masked(to, x)
-    }
-
-    pub(super) fn vector_compare(&mut self, op: CompareOp, ty: Type, x: Quad, y: Quad) -> Quad {
-        let cc = condition(op);
-        let mask = match ty {
-            Type::B64 => {
-                let lo = self.b.ins().icmp(cc, x[0], y[0]);
-                let hi = self.b.ins().icmp(cc, x[1], y[1]);
-                self.narrow(lo, hi)
-            }
-            Type::B8 | Type::B16 if is_signed(op) => {
-                let (x, y) = (self.lanes_signed(ty, x[0]), self.lanes_signed(ty, y[0]));
-                self.b.ins().icmp(cc, x, y)
-            }
-            // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives the same.
-            Type::B8 | Type::B16 => self.b.ins().icmp(signed_condition(op), x[0], y[0]),
-            Type::B1 | Type::B32 => self.b.ins().icmp(cc, x[0], y[0]),
-        };
-        Quad::from_elem(mask, 1)
-    }
-}
-
-fn signed_condition(op: CompareOp) -> IntCC {
-    match op {
-        CompareOp::Ult => IntCC::SignedLessThan,
-        CompareOp::Ule => IntCC::SignedLessThanOrEqual,
-        CompareOp::Ugt => IntCC::SignedGreaterThan,
-        CompareOp::Uge => IntCC::SignedGreaterThanOrEqual,
-        CompareOp::Eq | CompareOp::Ne | CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => condition(op),
     }
 }

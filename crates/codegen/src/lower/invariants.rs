@@ -45,13 +45,17 @@ impl Lower<'_, '_> {
         ];
         for offset in wide {
             let flags = MemFlagsData::trusted().with_can_move();
-            let value = self.b.ins().load(types::I64, flags, self.cta, offset as i32);
+            let value = self
+                .b
+                .ins()
+                .load(types::I64, flags, self.cta, offset as i32);
             self.fields.insert(offset, value);
         }
         let bits = self.field(core::mem::offset_of!(CtaContext, arena_bits));
         let one = self.b.ins().iconst(types::I64, 1);
         let size = self.b.ins().ishl(one, bits);
-        self.fields.insert(core::mem::offset_of!(CtaContext, arena_bits), size);
+        self.fields
+            .insert(core::mem::offset_of!(CtaContext, arena_bits), size);
     }
 
     /// A 64-bit field of the context; for `arena_bits` the arena's size.
@@ -85,13 +89,21 @@ impl Lower<'_, '_> {
                 | SpecialReg::LanemaskGt => Level::Gang,
                 _ => Level::Launch,
             },
-            InstData::Load { space: Space::Param, n: 1, .. } => Level::Launch,
+            InstData::Load {
+                space: Space::Param,
+                n: 1,
+                ..
+            } => Level::Launch,
             InstData::StateOf { .. } => Level::Launch,
             _ if Self::is_pure(data) => Level::Launch,
             _ => return None,
         };
         data.args().iter().try_fold(own, |level, &arg| {
-            if self.func.as_const(arg).is_some() { Some(level) } else { Some(level.max(self.level(arg, depth)?)) }
+            if self.func.as_const(arg).is_some() {
+                Some(level)
+            } else {
+                Some(level.max(self.level(arg, depth)?))
+            }
         })
     }
 
@@ -127,7 +139,9 @@ impl Lower<'_, '_> {
         if self.pinned[value].is_some() || self.func.as_const(value).is_some() {
             return;
         }
-        let ValueDef::Result(inst, _) = self.func.values[value].def else { unreachable!("parameters are not invariant") };
+        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            unreachable!("parameters are not invariant")
+        };
         for arg in self.func.insts[inst].data.args() {
             self.pin(arg);
         }
@@ -142,12 +156,22 @@ impl Lower<'_, '_> {
                 let val = self.sreg(sreg);
                 self.vals.insert(value, val);
             }
-            InstData::Load { ty, addr, offset, .. } => {
+            InstData::Load {
+                ty, addr, offset, ..
+            } => {
                 let base = self.field(core::mem::offset_of!(CtaContext, params));
                 let at = self.scalar(addr);
-                let at = if self.b.func.dfg.value_type(at) == types::I64 { at } else { self.b.ins().sextend(types::I64, at) };
+                let at = if self.b.func.dfg.value_type(at) == types::I64 {
+                    at
+                } else {
+                    self.b.ins().sextend(types::I64, at)
+                };
                 let at = self.b.ins().iadd(base, at);
-                let ty = if self.is_float[value] { self.scalar_type(value) } else { super::values::int_type(ty) };
+                let ty = if self.is_float[value] {
+                    self.scalar_type(value)
+                } else {
+                    super::values::int_type(ty)
+                };
                 let x = self.b.ins().load(ty, MemFlagsData::new(), at, offset);
                 self.vals.insert(value, Val::Uniform(x));
             }

@@ -40,7 +40,13 @@ const LG2: [f64; 8] = [
 ];
 
 /// sin(x) / x by x² on [-π/2, π/2]; chosen so that x times this is never above 1 and is 1 at π/2.
-const SIN: [f64; 5] = [1.0, -0.166_666_61, 0.008_333_223, -0.000_198_229_57, 0.000_002_634_697_2];
+const SIN: [f64; 5] = [
+    1.0,
+    -0.166_666_61,
+    0.008_333_223,
+    -0.000_198_229_57,
+    0.000_002_634_697_2,
+];
 
 /// tanh(x) = x P(x²) / Q(x²) below [`TANH_ONE`]; both begin with the same number, so that tiny arguments are their own results.
 const TANH_P: [f64; 7] = [
@@ -52,15 +58,24 @@ const TANH_P: [f64; 7] = [
     2.000_187_904_824_77e-13,
     -2.760_768_477_423_55e-16,
 ];
-const TANH_Q: [f64; 4] =
-    [4.893_525_185_543_85e-3, 2.268_434_632_439_00e-3, 1.185_347_056_866_54e-4, 1.198_258_394_667_02e-6];
+const TANH_Q: [f64; 4] = [
+    4.893_525_185_543_85e-3,
+    2.268_434_632_439_00e-3,
+    1.185_347_056_866_54e-4,
+    1.198_258_394_667_02e-6,
+];
 
 /// From here on tanh is 1 to within 2^-21.
 const TANH_ONE: f32 = 7.905_311;
 
 impl Lower<'_, '_> {
     /// One of the five functions of this file; `x` is an f32 or a vector of them.
-    pub(super) fn approx_f32(&mut self, op: FloatUnaryOp, ftz: bool, x: cl::Value) -> Option<cl::Value> {
+    pub(super) fn approx_f32(
+        &mut self,
+        op: FloatUnaryOp,
+        ftz: bool,
+        x: cl::Value,
+    ) -> Option<cl::Value> {
         let x = self.as_float(F32, x);
         match op {
             FloatUnaryOp::SinApprox => {
@@ -155,7 +170,10 @@ impl Lower<'_, '_> {
         // Exact where it is not zero: it takes x nearer to zero.
         let x = self.b.ins().fadd(x, shift);
         let y = self.ex2(x);
-        let (one, back) = (self.float_like(F32, x, 1.0), self.float_like(F32, x, 2f64.powi(-64)));
+        let (one, back) = (
+            self.float_like(F32, x, 1.0),
+            self.float_like(F32, x, 2f64.powi(-64)),
+        );
         let back = self.pick(small, back, one);
         self.b.ins().fmul(y, back)
     }
@@ -176,7 +194,11 @@ impl Lower<'_, '_> {
             None => x,
         };
         // The significand goes from sqrt(1/2) to sqrt(2), so that results near zero have no exponent to cancel.
-        let root = self.bits_like(F32, x, u64::from(core::f32::consts::FRAC_1_SQRT_2.to_bits()));
+        let root = self.bits_like(
+            F32,
+            x,
+            u64::from(core::f32::consts::FRAC_1_SQRT_2.to_bits()),
+        );
         let bits = self.as_int(F32, normal);
         let above = self.b.ins().isub(bits, root);
         let exponent = self.b.ins().sshr_imm_s(above, 23);
@@ -216,7 +238,11 @@ impl Lower<'_, '_> {
 
     /// Integers of 32 bits to the nearest float.
     fn int_to_float(&mut self, x: cl::Value) -> cl::Value {
-        let ty = if self.is_vector(x) { types::F32X4 } else { types::F32 };
+        let ty = if self.is_vector(x) {
+            types::F32X4
+        } else {
+            types::F32
+        };
         self.b.ins().fcvt_from_sint(ty, x)
     }
 
@@ -224,9 +250,20 @@ impl Lower<'_, '_> {
     fn sin_cos(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
         let magnitude = self.b.ins().fabs(x);
         let limit = self.float_like(F32, x, 131_072.0);
-        let large = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, magnitude, limit);
-        let large = if self.is_vector(x) { self.b.ins().vany_true(large) } else { large };
-        let (near, far, done) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        let large = self
+            .b
+            .ins()
+            .fcmp(FloatCC::GreaterThanOrEqual, magnitude, limit);
+        let large = if self.is_vector(x) {
+            self.b.ins().vany_true(large)
+        } else {
+            large
+        };
+        let (near, far, done) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
         let ty = self.b.func.dfg.value_type(x);
         let result = self.b.append_block_param(done, ty);
         self.b.set_cold_block(far);
@@ -247,7 +284,12 @@ impl Lower<'_, '_> {
     /// Calls the IR's evaluation of an op for each lane.
     fn evaluate(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
         // Evaluation looks at the operands it is given, not at their names.
-        let data = InstData::FloatUnary { op, fmt: F32, mode: FloatMode::RN, arg: ir::Value::from_u32(0) };
+        let data = InstData::FloatUnary {
+            op,
+            fmt: F32,
+            mode: FloatMode::RN,
+            arg: ir::Value::from_u32(0),
+        };
         if !self.is_vector(x) {
             let y = self.by_call(&data, &[x]);
             return self.as_float(F32, y);
@@ -277,8 +319,15 @@ impl Lower<'_, '_> {
             self.b.ins().fma(x, per_turn, big)
         };
         let turns = self.b.ins().fsub(sum, big);
-        let turns = if cos { self.b.ins().fsub(turns, half) } else { turns };
-        let (high, low) = (self.float_like(F32, x, -f64::from(PI_HIGH)), self.float_like(F32, x, -PI_LOW));
+        let turns = if cos {
+            self.b.ins().fsub(turns, half)
+        } else {
+            turns
+        };
+        let (high, low) = (
+            self.float_like(F32, x, -f64::from(PI_HIGH)),
+            self.float_like(F32, x, -PI_LOW),
+        );
         let angle = self.b.ins().fma(turns, high, x);
         let angle = self.b.ins().fma(turns, low, angle);
         let square = self.b.ins().fmul(angle, angle);
@@ -308,7 +357,10 @@ impl Lower<'_, '_> {
         let y = self.b.ins().fmul(ratio, clamped);
         let y = self.as_int(F32, y);
         let one = self.bits_like(F32, x, u64::from(1f32.to_bits()));
-        let large = self.b.ins().icmp(IntCC::SignedGreaterThanOrEqual, magnitude, most);
+        let large = self
+            .b
+            .ins()
+            .icmp(IntCC::SignedGreaterThanOrEqual, magnitude, most);
         let y = self.pick(large, one, y);
         let y = self.b.ins().bor(y, sign);
         let y = self.as_float(F32, y);

@@ -20,7 +20,17 @@ pub(super) fn device() -> MemFlagsData {
 impl Lower<'_, '_> {
     pub(super) fn load(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
-        let InstData::Load { space, ty, n, addr, offset, .. } = node.data else { unreachable!("called for loads") };
+        let InstData::Load {
+            space,
+            ty,
+            n,
+            addr,
+            offset,
+            ..
+        } = node.data
+        else {
+            unreachable!("called for loads")
+        };
         let results = node.results.clone();
         if let Some((parts, stride)) = self.linear(space, addr, offset) {
             return self.load_linear(&results, ty, parts, stride, offset);
@@ -28,13 +38,20 @@ impl Lower<'_, '_> {
         let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
         match place.address {
             Address::Scalar(at) => self.load_scalar(&results, ty, at, place.offset),
-            Address::Strided(at, stride) => self.load_strided(&results, ty, at, stride, place.offset),
+            Address::Strided(at, stride) => {
+                self.load_strided(&results, ty, at, stride, place.offset)
+            }
             Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(&results, ty, place),
         }
     }
 
     /// The addresses of an access whose lanes lie at a constant distance unless an index wrapped, if all lanes run.
-    pub(super) fn linear(&mut self, space: Space, addr: Value, offset: i32) -> Option<(Parts, i64)> {
+    pub(super) fn linear(
+        &mut self,
+        space: Space,
+        addr: Value,
+        offset: i32,
+    ) -> Option<(Parts, i64)> {
         let stride = self.plan.linear[addr]?;
         let usable = self.lanes > 1 && !self.memcheck && !space.is_window() && small(offset);
         if !usable || self.unless_full().is_some() {
@@ -66,7 +83,10 @@ impl Lower<'_, '_> {
                 let address = Address::Lanes(parts);
                 lower.check(&address);
                 let lanes = lower.load_each_lane(n, ty, &Place { address, offset });
-                lanes.iter().flat_map(|lanes| lower.collect(ty, lanes)).collect()
+                lanes
+                    .iter()
+                    .flat_map(|lanes| lower.collect(ty, lanes))
+                    .collect()
             },
         );
         self.def_parts(results, ty, &loaded);
@@ -85,7 +105,11 @@ impl Lower<'_, '_> {
     fn load_scalar(&mut self, results: &[Value], ty: Type, at: cl::Value, offset: i32) {
         for (k, &result) in results.iter().enumerate() {
             let offset = offset + (k as u32 * ty.bytes()) as i32;
-            let clif = if self.is_float[result] { self.scalar_type(result) } else { int_type(ty) };
+            let clif = if self.is_float[result] {
+                self.scalar_type(result)
+            } else {
+                int_type(ty)
+            };
             let x = self.b.ins().load(clif, device(), at, offset);
             self.def_loaded(result, Val::Uniform(x));
         }
@@ -106,7 +130,14 @@ impl Lower<'_, '_> {
 
     fn load_lanes(&mut self, results: &[Value], ty: Type, place: Place) {
         let address = self.redirect(place.address, place.offset);
-        let elems = self.load_each_lane(results.len(), ty, &Place { address, offset: place.offset });
+        let elems = self.load_each_lane(
+            results.len(),
+            ty,
+            &Place {
+                address,
+                offset: place.offset,
+            },
+        );
         for (&result, lanes) in results.iter().zip(&elems) {
             let parts = self.collect(ty, lanes);
             self.def(result, Val::Varying(parts));
@@ -114,7 +145,12 @@ impl Lower<'_, '_> {
     }
 
     /// Element by element, the lanes' scalars.
-    fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<SmallVec<[cl::Value; 32]>> {
+    fn load_each_lane(
+        &mut self,
+        n: usize,
+        ty: Type,
+        place: &Place,
+    ) -> Vec<SmallVec<[cl::Value; 32]>> {
         let mut elems: Vec<SmallVec<[cl::Value; 32]>> = vec![SmallVec::new(); n];
         for lane in 0..self.lanes {
             let at = self.lane_address(&place.address, lane);
@@ -126,19 +162,24 @@ impl Lower<'_, '_> {
         elems
     }
 
-    fn load_strided(&mut self, results: &[Value], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+    fn load_strided(
+        &mut self,
+        results: &[Value],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) {
         let n = results.len();
         let parts = match self.unless_full() {
             None => self.load_whole(n, ty, at, stride, offset),
             Some(_) if self.certainly_partial => self.load_some(n, ty, at, stride, offset),
-            Some(full) => {
-                self.either(
-                    full,
-                    vec![vector_type(ty); n * self.n_parts(ty)],
-                    |lower| lower.load_whole(n, ty, at, stride, offset),
-                    |lower| lower.load_some(n, ty, at, stride, offset),
-                )
-            }
+            Some(full) => self.either(
+                full,
+                vec![vector_type(ty); n * self.n_parts(ty)],
+                |lower| lower.load_whole(n, ty, at, stride, offset),
+                |lower| lower.load_some(n, ty, at, stride, offset),
+            ),
         };
         self.def_parts(results, ty, &parts);
     }
@@ -151,31 +192,61 @@ impl Lower<'_, '_> {
         fast: impl FnOnce(&mut Self) -> Vec<cl::Value>,
         cold: impl FnOnce(&mut Self) -> Vec<cl::Value>,
     ) -> Vec<cl::Value> {
-        let (yes, no, join) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
-        let params: Vec<cl::Value> = types.iter().map(|&ty| self.b.append_block_param(join, ty)).collect();
+        let (yes, no, join) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let params: Vec<cl::Value> = types
+            .iter()
+            .map(|&ty| self.b.append_block_param(join, ty))
+            .collect();
         self.b.ins().brif(full, yes, &[], no, &[]);
         self.b.set_cold_block(no);
         self.b.switch_to_block(yes);
-        let values: Vec<cl::BlockArg> = self.aside(fast).into_iter().zip(&types).map(|(x, &ty)| self.cast_vector(x, ty).into()).collect();
+        let values: Vec<cl::BlockArg> = self
+            .aside(fast)
+            .into_iter()
+            .zip(&types)
+            .map(|(x, &ty)| self.cast_vector(x, ty).into())
+            .collect();
         self.b.ins().jump(join, &values);
         self.b.switch_to_block(no);
-        let values: Vec<cl::BlockArg> = self.aside(cold).into_iter().zip(&types).map(|(x, &ty)| self.cast_vector(x, ty).into()).collect();
+        let values: Vec<cl::BlockArg> = self
+            .aside(cold)
+            .into_iter()
+            .zip(&types)
+            .map(|(x, &ty)| self.cast_vector(x, ty).into())
+            .collect();
         self.b.ins().jump(join, &values);
         self.b.switch_to_block(join);
         params
     }
 
     /// All lanes run: parts of element 0, then of element 1, and so on.
-    fn load_whole(&mut self, n: usize, ty: Type, at: cl::Value, stride: i64, offset: i32) -> Vec<cl::Value> {
+    fn load_whole(
+        &mut self,
+        n: usize,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
         let dense = stride == i64::from(ty.bytes()) * n as i64;
         match (ty, n) {
             (Type::B32 | Type::B64, 1) if dense => (0..self.n_parts(ty))
-                .map(|i| self.b.ins().load(vector_type(ty), device(), at, offset + 16 * i as i32))
+                .map(|i| {
+                    self.b
+                        .ins()
+                        .load(vector_type(ty), device(), at, offset + 16 * i as i32)
+                })
                 .collect(),
-            (Type::B16, 1) if dense => {
-                (0..self.quads).map(|q| self.b.ins().uload16x4(device(), at, offset + 8 * q as i32)).collect()
-            }
-            (Type::B8, 1) if dense => (0..self.quads).map(|q| self.load_bytes(at, offset + 4 * q as i32)).collect(),
+            (Type::B16, 1) if dense => (0..self.quads)
+                .map(|q| self.b.ins().uload16x4(device(), at, offset + 8 * q as i32))
+                .collect(),
+            (Type::B8, 1) if dense => (0..self.quads)
+                .map(|q| self.load_bytes(at, offset + 4 * q as i32))
+                .collect(),
             (Type::B32, 4) if dense => self.load_rows4(at, offset),
             (Type::B32 | Type::B64, 2) if dense => self.load_rows2(ty, at, offset),
             _ => self.load_far(n, ty, at, stride, offset),
@@ -218,7 +289,14 @@ impl Lower<'_, '_> {
     fn load_rows4(&mut self, at: cl::Value, offset: i32) -> Vec<cl::Value> {
         let mut columns = vec![Vec::new(); 4];
         for q in 0..self.quads {
-            let row = |lower: &mut Self, i: usize| lower.b.ins().load(types::I32X4, device(), at, offset + (64 * q + 16 * i) as i32);
+            let row = |lower: &mut Self, i: usize| {
+                lower.b.ins().load(
+                    types::I32X4,
+                    device(),
+                    at,
+                    offset + (64 * q + 16 * i) as i32,
+                )
+            };
             let rows = [row(self, 0), row(self, 1), row(self, 2), row(self, 3)];
             for (column, part) in columns.iter_mut().zip(self.transpose4(rows)) {
                 column.push(part);
@@ -230,9 +308,21 @@ impl Lower<'_, '_> {
     fn load_rows2(&mut self, ty: Type, at: cl::Value, offset: i32) -> Vec<cl::Value> {
         let mut columns = vec![Vec::new(); 2];
         for part in 0..self.n_parts(ty) {
-            let x = self.b.ins().load(vector_type(ty), device(), at, offset + 32 * part as i32);
-            let y = self.b.ins().load(vector_type(ty), device(), at, offset + 32 * part as i32 + 16);
-            let (even, odd) = if ty == Type::B64 { ([0, 1, 4, 5], [2, 3, 6, 7]) } else { ([0, 2, 4, 6], [1, 3, 5, 7]) };
+            let x = self
+                .b
+                .ins()
+                .load(vector_type(ty), device(), at, offset + 32 * part as i32);
+            let y = self.b.ins().load(
+                vector_type(ty),
+                device(),
+                at,
+                offset + 32 * part as i32 + 16,
+            );
+            let (even, odd) = if ty == Type::B64 {
+                ([0, 1, 4, 5], [2, 3, 6, 7])
+            } else {
+                ([0, 2, 4, 6], [1, 3, 5, 7])
+            };
             columns[0].push(self.shuffle32(x, y, even));
             columns[1].push(self.shuffle32(x, y, odd));
         }
@@ -240,12 +330,24 @@ impl Lower<'_, '_> {
     }
 
     /// Lanes at a constant distance: element by element.
-    fn load_far(&mut self, n: usize, ty: Type, at: cl::Value, stride: i64, offset: i32) -> Vec<cl::Value> {
+    fn load_far(
+        &mut self,
+        n: usize,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
         let mut out = Vec::new();
         for k in 0..n {
             let lanes: Vec<cl::Value> = (0..self.lanes)
                 .map(|lane| {
-                    let (at, offset) = self.strided_lane(at, stride, lane, offset + (k as u32 * ty.bytes()) as i32);
+                    let (at, offset) = self.strided_lane(
+                        at,
+                        stride,
+                        lane,
+                        offset + (k as u32 * ty.bytes()) as i32,
+                    );
                     self.b.ins().load(int_type(ty), device(), at, offset)
                 })
                 .collect();
@@ -255,7 +357,13 @@ impl Lower<'_, '_> {
     }
 
     /// A lane's address as base and immediate where it fits.
-    pub(super) fn strided_lane(&mut self, at: cl::Value, stride: i64, lane: usize, offset: i32) -> (cl::Value, i32) {
+    pub(super) fn strided_lane(
+        &mut self,
+        at: cl::Value,
+        stride: i64,
+        lane: usize,
+        offset: i32,
+    ) -> (cl::Value, i32) {
         match i32::try_from(stride * lane as i64 + i64::from(offset)) {
             Ok(offset) => (at, offset),
             Err(_) => (self.b.ins().iadd_imm_s(at, stride * lane as i64), offset),
@@ -263,18 +371,39 @@ impl Lower<'_, '_> {
     }
 
     /// Some lanes run: a stub loads theirs.
-    fn load_some(&mut self, n: usize, ty: Type, at: cl::Value, stride: i64, offset: i32) -> Vec<cl::Value> {
+    fn load_some(
+        &mut self,
+        n: usize,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
         let bits = self.mask_as_bits();
         let mut out = Vec::new();
         for k in 0..n {
             let slot = self.buffer(1);
             let buf = self.b.ins().stack_addr(types::I64, slot, 0);
             let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
-            self.call_stub(Stub { store: false, bytes: ty.bytes() }, at, offset, stride, bits, buf);
+            self.call_stub(
+                Stub {
+                    store: false,
+                    bytes: ty.bytes(),
+                },
+                at,
+                offset,
+                stride,
+                bits,
+                buf,
+            );
             let per_part = if ty == Type::B64 { 2 } else { 4 };
             for part in 0..self.n_parts(ty) {
                 let at = (part * per_part) as i32 * lane_bytes(ty) as i32;
-                out.push(self.b.ins().load(vector_type(ty), MemFlagsData::trusted(), buf, at));
+                out.push(
+                    self.b
+                        .ins()
+                        .load(vector_type(ty), MemFlagsData::trusted(), buf, at),
+                );
             }
         }
         out

@@ -3,26 +3,29 @@
 //! The function that comes out is `enter` of the contract in `abi`: a loop over gangs around a dispatch on the state number around the
 //! kernel's nodes in layout order. Each file holds one concern:
 //!
-//! * `values`: scalars, affine values and vectors; `invariants`: what is computed once per launch or gang
+//! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
 //! * `pure`, `int`, `divide`, `float`, `math`, `halves`, `convert`: instructions without effects
 //! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
 //! * `control`: masks and edges; `waits`: suspending and resuming; `warp`: warp operations
 
-mod values;
-mod invariants;
-mod pure;
-mod int;
+mod address;
+mod atomics;
+mod classes;
+mod control;
+mod convert;
 mod divide;
 mod float;
-mod math;
 mod halves;
-mod convert;
-mod address;
+mod int;
+mod invariants;
+mod lanes;
+mod math;
 mod memory;
-mod stubs;
-mod atomics;
+mod pure;
 mod special;
-mod control;
+mod stores;
+mod stubs;
+mod values;
 mod waits;
 mod warp;
 
@@ -30,7 +33,7 @@ use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, Sou
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
-use ptxjit_ir::{self as ir, Function, Inst, InstData, IntUnaryOp, NumFmt, StackSlot, Type};
+use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot};
 use ptxjit_passes::vectorize::{Node, Plan, Shape};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -137,7 +140,11 @@ struct Lower<'a, 'b> {
 }
 
 /// Builds the body of `enter` in `b`.
-pub(crate) fn kernel(inputs: &Inputs<'_>, b: FunctionBuilder<'_>, target: TargetFrontendConfig) -> Outputs {
+pub(crate) fn kernel(
+    inputs: &Inputs<'_>,
+    b: FunctionBuilder<'_>,
+    target: TargetFrontendConfig,
+) -> Outputs {
     let mut lower = Lower::new(inputs, b);
     lower.run();
     lower.b.seal_all_blocks();
@@ -174,7 +181,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             splats: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
-            is_float: float_values(inputs.func),
+            is_float: classes::float_values(inputs.func),
             slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),
@@ -227,7 +234,10 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.b.ins().jump(head, &[first.into()]);
 
         self.b.switch_to_block(head);
-        let more = self.b.ins().icmp(cl::condcodes::IntCC::UnsignedLessThan, idx, end);
+        let more = self
+            .b
+            .ins()
+            .icmp(cl::condcodes::IntCC::UnsignedLessThan, idx, end);
         self.b.ins().brif(more, enter, &[], done, &[]);
 
         self.b.switch_to_block(done);
@@ -250,33 +260,64 @@ impl<'a, 'b> Lower<'a, 'b> {
         let at = self.b.ins().ishl_imm_s(idx64, 2);
         let at = self.b.ins().iadd(masks, at);
         let bits = self.b.ins().load(types::I32, flags, at, 0);
-        self.b.ins().store(flags, idx, self.cta, core::mem::offset_of!(CtaContext, current_gang) as i32);
-        self.b.ins().store(flags, bits, self.cta, core::mem::offset_of!(CtaContext, current_mask) as i32);
+        self.b.ins().store(
+            flags,
+            idx,
+            self.cta,
+            core::mem::offset_of!(CtaContext, current_gang) as i32,
+        );
+        self.b.ins().store(
+            flags,
+            bits,
+            self.cta,
+            core::mem::offset_of!(CtaContext, current_mask) as i32,
+        );
         let some = self.b.create_block();
         self.b.ins().brif(bits, some, &[], self.next_gang, &[]);
         self.b.switch_to_block(some);
 
         let slots = self.field(core::mem::offset_of!(CtaContext, slots));
-        let frame = self.b.ins().imul_imm_s(idx64, i64::from(self.out.frame.size));
+        let frame = self
+            .b
+            .ins()
+            .imul_imm_s(idx64, i64::from(self.out.frame.size));
         let frame = self.b.ins().iadd(slots, frame);
         let thread = self.b.ins().imul_imm_s(idx, self.lanes as i64);
         let full = self.full_bits();
-        let all_on = self.b.ins().icmp_imm_s(cl::condcodes::IntCC::Equal, bits, full);
+        let all_on = self
+            .b
+            .ins()
+            .icmp_imm_s(cl::condcodes::IntCC::Equal, bits, full);
         let first_lane = self.b.ins().ctz(bits);
         let first_lane = self.b.ins().uextend(types::I64, first_lane);
         let mask = self.mask_from_bits(bits);
         let local = self.local_windows(thread);
-        self.gang = Some(Gang { idx, thread, frame, bits, all_on, first_lane, mask, local });
+        self.gang = Some(Gang {
+            idx,
+            thread,
+            frame,
+            bits,
+            all_on,
+            first_lane,
+            mask,
+            local,
+        });
         self.emit_gang_invariants();
     }
 
     fn gang(&self) -> &Gang {
-        self.gang.as_ref().expect("a gang is entered before its nodes")
+        self.gang
+            .as_ref()
+            .expect("a gang is entered before its nodes")
     }
 
     /// The mask of a whole gang as an immediate.
     fn full_bits(&self) -> i64 {
-        i64::from(if self.lanes == 32 { -1 } else { (1i32 << self.lanes) - 1 })
+        i64::from(if self.lanes == 32 {
+            -1
+        } else {
+            (1i32 << self.lanes) - 1
+        })
     }
 
     /// Emits one node: its arrival, its wait if it has one, its instructions and its way out.
@@ -315,7 +356,9 @@ impl<'a, 'b> Lower<'a, 'b> {
 
     /// One version for when all lanes run, one for when some do.
     fn emit_two_versions(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
-        let full = self.unless_full().expect("a gang of several lanes has a mask");
+        let full = self
+            .unless_full()
+            .expect("a gang of several lanes has a mask");
         let (all, some) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(full, all, &[], some, &[]);
         self.b.switch_to_block(all);
@@ -351,7 +394,11 @@ impl<'a, 'b> Lower<'a, 'b> {
     /// The schedule of a run of pure instructions: op by op, or quad by quad where all quads together would not fit the
     /// registers.
     fn emit_run(&mut self, run: &[Inst]) {
-        let wanted: Vec<Inst> = run.iter().copied().filter(|&inst| !self.is_done(inst)).collect();
+        let wanted: Vec<Inst> = run
+            .iter()
+            .copied()
+            .filter(|&inst| !self.is_done(inst))
+            .collect();
         if self.quads > 1 && self.pressure(&wanted) * self.quads > crate::schedule::REGISTERS {
             for q in 0..self.quads {
                 for &inst in &wanted {
@@ -395,7 +442,11 @@ impl<'a, 'b> Lower<'a, 'b> {
     /// Instructions with effects, and those that read what is not an operand.
     fn emit_effect(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
-        if node.results.first().is_some_and(|&result| self.pinned[result].is_some()) {
+        if node
+            .results
+            .first()
+            .is_some_and(|&result| self.pinned[result].is_some())
+        {
             return;
         }
         match &node.data {
@@ -415,7 +466,10 @@ impl<'a, 'b> Lower<'a, 'b> {
             InstData::IsSpace { space, arg } => self.is_space(node.results[0], *space, *arg),
             InstData::ToGeneric { arg, .. } => self.local_generic(node.results[0], *arg, true),
             InstData::FromGeneric { arg, .. } => self.local_generic(node.results[0], *arg, false),
-            InstData::Warp { op: ir::WarpOp::ActiveMask, .. } => self.active_mask(node.results[0]),
+            InstData::Warp {
+                op: ir::WarpOp::ActiveMask,
+                ..
+            } => self.active_mask(node.results[0]),
             InstData::CallBuiltin { .. } => self.builtin(inst),
             InstData::StackSave => self.stack_save(node.results[0]),
             InstData::StackRestore { arg } => self.stack_restore(*arg),
@@ -424,7 +478,9 @@ impl<'a, 'b> Lower<'a, 'b> {
             InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. } => {
                 unreachable!("waits are the first instructions of their blocks")
             }
-            InstData::Call { .. } | InstData::CallIndirect { .. } => unreachable!("calls were inlined or lowered"),
+            InstData::Call { .. } | InstData::CallIndirect { .. } => {
+                unreachable!("calls were inlined or lowered")
+            }
             _ => unreachable!("pure instructions are emitted in runs"),
         }
     }
@@ -437,20 +493,48 @@ impl<'a, 'b> Lower<'a, 'b> {
         let gang = self.gang().idx;
         let at = core::mem::offset_of!(CtaContext, fault_kind) as i32;
         self.b.ins().store(flags, kind, self.cta, at);
-        self.b.ins().store(flags, loc, self.cta, core::mem::offset_of!(CtaContext, fault_loc) as i32);
-        self.b.ins().store(flags, gang, self.cta, core::mem::offset_of!(CtaContext, fault_gang) as i32);
-        self.b.ins().store(flags, bits, self.cta, core::mem::offset_of!(CtaContext, fault_mask) as i32);
+        self.b.ins().store(
+            flags,
+            loc,
+            self.cta,
+            core::mem::offset_of!(CtaContext, fault_loc) as i32,
+        );
+        self.b.ins().store(
+            flags,
+            gang,
+            self.cta,
+            core::mem::offset_of!(CtaContext, fault_gang) as i32,
+        );
+        self.b.ins().store(
+            flags,
+            bits,
+            self.cta,
+            core::mem::offset_of!(CtaContext, fault_mask) as i32,
+        );
         if let Some(addr) = addr {
-            self.b.ins().store(flags, addr, self.cta, core::mem::offset_of!(CtaContext, fault_addr) as i32);
+            self.b.ins().store(
+                flags,
+                addr,
+                self.cta,
+                core::mem::offset_of!(CtaContext, fault_addr) as i32,
+            );
         }
         let one = self.b.ins().iconst(types::I32, 1);
         self.b.ins().return_(&[one]);
     }
 
     /// Calls a function of ours at a fixed address.
-    fn call_helper(&mut self, address: i64, args: &[cl::Value], ret: Option<cl::Type>) -> Option<cl::Value> {
+    fn call_helper(
+        &mut self,
+        address: i64,
+        args: &[cl::Value],
+        ret: Option<cl::Type>,
+    ) -> Option<cl::Value> {
         let mut sig = cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
-        sig.params.extend(args.iter().map(|&arg| AbiParam::new(self.b.func.dfg.value_type(arg))));
+        sig.params.extend(
+            args.iter()
+                .map(|&arg| AbiParam::new(self.b.func.dfg.value_type(arg))),
+        );
         sig.returns.extend(ret.map(AbiParam::new));
         let sig = self.b.import_signature(sig);
         let callee = self.b.ins().iconst(types::I64, address);
@@ -468,74 +552,14 @@ impl<'a, 'b> Lower<'a, 'b> {
     /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction. Slots are shared.
     fn buffer(&mut self, idx: usize) -> cl::StackSlot {
         while self.buffers.len() <= idx {
-            let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, 8 * self.lanes.max(4) as u32, 4);
+            let data = cl::StackSlotData::new(
+                cl::StackSlotKind::ExplicitSlot,
+                8 * self.lanes.max(4) as u32,
+                4,
+            );
             let slot = self.b.create_sized_stack_slot(data);
             self.buffers.push(slot);
         }
         self.buffers[idx]
     }
-}
-
-/// The type of a pure instruction's result.
-fn result_type(data: &InstData) -> Type {
-    match *data {
-        InstData::IntUnary { op: IntUnaryOp::Popc | IntUnaryOp::Clz, .. } => Type::B32,
-        InstData::IntUnary { ty, .. } | InstData::Select { ty, .. } | InstData::Bfi { ty, .. } | InstData::Const { ty, .. } => ty,
-        InstData::IntBinary { op: ir::IntBinaryOp::UmulWide | ir::IntBinaryOp::SmulWide, ty, .. } => {
-            Type::from_bytes(ty.bytes() * 2).expect("wide products are of up to 64 bits")
-        }
-        InstData::IntBinary { ty, .. } | InstData::IntTernary { ty, .. } => ty,
-        InstData::Lop3 { .. } | InstData::StateOf { .. } => Type::B32,
-        InstData::Resize { to, .. } => to,
-        InstData::Compare { .. } | InstData::FloatCompare { .. } => Type::B1,
-        InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => fmt.ty(),
-        InstData::Convert { cvt, .. } | InstData::ConvertRs { cvt, .. } => cvt.to.ty(),
-        _ => Type::B64,
-    }
-}
-
-/// Which scalars are better kept in float registers: results of float ops, and what is loaded, selected or merged for them.
-fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
-    let mut is_float: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
-    let native = |fmt: ir::FloatFmt| matches!(fmt, ir::FloatFmt::F32 | ir::FloatFmt::F64);
-    let mut used: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
-    for node in func.insts.values() {
-        let float = match node.data {
-            InstData::FloatUnary { fmt, .. } | InstData::FloatBinary { fmt, .. } | InstData::Fma { fmt, .. } => native(fmt),
-            InstData::FloatCompare { fmt, .. } => {
-                node.data.args().iter().for_each(|&arg| used[arg] |= native(fmt));
-                continue;
-            }
-            InstData::Convert { cvt, arg } => {
-                used[arg] |= matches!(cvt.from, NumFmt::F32 | NumFmt::F64);
-                if matches!(cvt.to, NumFmt::F32 | NumFmt::F64) {
-                    is_float[node.results[0]] = true;
-                }
-                continue;
-            }
-            _ => false,
-        };
-        if float {
-            is_float[node.results[0]] = true;
-            node.data.args().iter().for_each(|&arg| used[arg] = true);
-        }
-    }
-    for node in func.insts.values() {
-        let passes_on = matches!(node.data, InstData::Load { .. } | InstData::Select { .. } | InstData::Const { .. });
-        if passes_on {
-            node.results.iter().for_each(|&result| is_float[result] |= used[result]);
-        }
-    }
-    for block in func.blocks.values() {
-        block.params.iter().for_each(|&param| is_float[param] |= used[param]);
-        for call in block.term.targets() {
-            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                is_float[param] |= is_float[arg] && matches!(func.def_inst(arg), Some(InstData::Fma { .. } | InstData::FloatBinary { .. }));
-            }
-        }
-    }
-    for (value, data) in func.values.iter() {
-        is_float[value] &= matches!(data.ty, Type::B32 | Type::B64);
-    }
-    is_float
 }

@@ -6,8 +6,8 @@ use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Round, Space,
 use ptxjit_passes::vectorize::Shape;
 use smallvec::SmallVec;
 
-use super::values::{Parts, Val, int_type, vector_type};
 use super::Lower;
+use super::values::{Parts, Val, int_type, vector_type};
 
 /// One quad of a value: one vector, or two at 64 bits.
 pub(super) type Quad = SmallVec<[cl::Value; 2]>;
@@ -35,7 +35,9 @@ impl Lower<'_, '_> {
             | InstData::VarAddr { .. }
             | InstData::FuncAddr { .. }
             | InstData::StackAddr { .. } => true,
-            InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } => *space != Space::Local,
+            InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } => {
+                *space != Space::Local
+            }
             _ => false,
         }
     }
@@ -44,7 +46,12 @@ impl Lower<'_, '_> {
     pub(super) fn pure_scalar(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
         let result = node.results[0];
-        let args: SmallVec<[cl::Value; 4]> = node.data.args().iter().map(|&arg| self.any_scalar(arg)).collect();
+        let args: SmallVec<[cl::Value; 4]> = node
+            .data
+            .args()
+            .iter()
+            .map(|&arg| self.any_scalar(arg))
+            .collect();
         let x = self.scalar_op(&node.data, &args);
         let val = match self.plan.shapes[result] {
             Shape::Uniform => Val::Uniform(x),
@@ -76,12 +83,17 @@ impl Lower<'_, '_> {
     /// Adds a quad to a value under construction.
     pub(super) fn push_quad(&mut self, value: ir::Value, quad: Quad, q: usize) {
         let ty = vector_type(self.func.ty(value));
-        let cast: Quad = quad.into_iter().map(|part| self.cast_vector(part, ty)).collect();
+        let cast: Quad = quad
+            .into_iter()
+            .map(|part| self.cast_vector(part, ty))
+            .collect();
         if q == 0 {
             self.splats.remove(&value);
             self.vals.insert(value, Val::Varying(Parts::new()));
         }
-        let Some(Val::Varying(parts)) = self.vals.get_mut(&value) else { unreachable!("quads are pushed in order") };
+        let Some(Val::Varying(parts)) = self.vals.get_mut(&value) else {
+            unreachable!("quads are pushed in order")
+        };
         parts.extend(cast);
         if q + 1 == self.quads && self.plan.escapes[value] {
             let val = Val::Varying(parts.clone());
@@ -91,7 +103,11 @@ impl Lower<'_, '_> {
 
     /// Quad `q` of a value: one vector, or two at 64 bits.
     pub(super) fn quad(&mut self, value: ir::Value, q: usize) -> Quad {
-        let n = if self.func.ty(value) == Type::B64 { 2 } else { 1 };
+        let n = if self.func.ty(value) == Type::B64 {
+            2
+        } else {
+            1
+        };
         if let Some(Val::Varying(parts)) = self.vals.get(&value) {
             return parts[q * n..(q + 1) * n].iter().copied().collect();
         }
@@ -101,8 +117,11 @@ impl Lower<'_, '_> {
 
     /// Emits an instruction for the four lanes of a quad one after the other.
     fn by_lane(&mut self, data: &InstData, ty: Type, q: usize) -> Quad {
-        let args: SmallVec<[(Type, Quad); 4]> =
-            data.args().iter().map(|&arg| (self.func.ty(arg), self.quad(arg, q))).collect();
+        let args: SmallVec<[(Type, Quad); 4]> = data
+            .args()
+            .iter()
+            .map(|&arg| (self.func.ty(arg), self.quad(arg, q)))
+            .collect();
         let uniform: SmallVec<[Option<cl::Value>; 4]> = data
             .args()
             .iter()
@@ -116,7 +135,9 @@ impl Lower<'_, '_> {
                 let lane_args: SmallVec<[cl::Value; 4]> = args
                     .iter()
                     .zip(&uniform)
-                    .map(|((ty, quad), uniform)| uniform.unwrap_or_else(|| self.extract(*ty, quad, lane)))
+                    .map(|((ty, quad), uniform)| {
+                        uniform.unwrap_or_else(|| self.extract(*ty, quad, lane))
+                    })
                     .collect();
                 self.scalar_op(data, &lane_args)
             })
@@ -146,13 +167,17 @@ impl Lower<'_, '_> {
                 let count = matches!(op, IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr);
                 let x = self.cast_scalar(args[0], int_type(ty));
                 let y = self.cast_scalar(args[1], if count { types::I32 } else { int_type(ty) });
-                self.scalar_int_binary(op, ty, x, y).unwrap_or_else(|| self.by_call(data, args))
+                self.scalar_int_binary(op, ty, x, y)
+                    .unwrap_or_else(|| self.by_call(data, args))
             }
-            InstData::IntTernary { op, ty, .. } => {
-                self.scalar_int_ternary(op, ty, args).unwrap_or_else(|| self.by_call(data, args))
-            }
+            InstData::IntTernary { op, ty, .. } => self
+                .scalar_int_ternary(op, ty, args)
+                .unwrap_or_else(|| self.by_call(data, args)),
             InstData::Lop3 { lut, .. } => {
-                let x: SmallVec<[cl::Value; 3]> = args.iter().map(|&arg| self.cast_scalar(arg, types::I32)).collect();
+                let x: SmallVec<[cl::Value; 3]> = args
+                    .iter()
+                    .map(|&arg| self.cast_scalar(arg, types::I32))
+                    .collect();
                 self.lop3(lut, [x[0], x[1], x[2]])
             }
             InstData::Resize { op, from, to, .. } => {
@@ -175,20 +200,30 @@ impl Lower<'_, '_> {
                 let y = self.cast_scalar(args[2], class);
                 self.b.ins().select(args[0], x, y)
             }
-            InstData::FloatUnary { op, fmt, mode, .. } => {
-                self.float_unary(op, fmt, mode, args[0]).unwrap_or_else(|| self.by_call(data, args))
+            InstData::FloatUnary { op, fmt, mode, .. } => self
+                .float_unary(op, fmt, mode, args[0])
+                .unwrap_or_else(|| self.by_call(data, args)),
+            InstData::FloatBinary { op, fmt, mode, .. } => self
+                .float_binary(op, fmt, mode, args[0], args[1])
+                .unwrap_or_else(|| self.by_call(data, args)),
+            InstData::Fma { fmt, mode, .. } if mode.round == Round::Rn => {
+                self.fma(fmt, mode, [args[0], args[1], args[2]])
             }
-            InstData::FloatBinary { op, fmt, mode, .. } => {
-                self.float_binary(op, fmt, mode, args[0], args[1]).unwrap_or_else(|| self.by_call(data, args))
-            }
-            InstData::Fma { fmt, mode, .. } if mode.round == Round::Rn => self.fma(fmt, mode, [args[0], args[1], args[2]]),
             InstData::Fma { .. } => self.by_call(data, args),
-            InstData::FloatCompare { op, fmt, ftz, .. } => self.float_compare(op, fmt, ftz, args[0], args[1]),
-            InstData::Convert { cvt, .. } => self.scalar_convert(&cvt, args[0]).unwrap_or_else(|| self.by_call(data, args)),
+            InstData::FloatCompare { op, fmt, ftz, .. } => {
+                self.float_compare(op, fmt, ftz, args[0], args[1])
+            }
+            InstData::Convert { cvt, .. } => self
+                .scalar_convert(&cvt, args[0])
+                .unwrap_or_else(|| self.by_call(data, args)),
             InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } => {
                 let base = self.window_base(space);
                 let x = self.cast_scalar(args[0], types::I64);
-                if matches!(data, InstData::ToGeneric { .. }) { self.b.ins().iadd(x, base) } else { self.b.ins().isub(x, base) }
+                if matches!(data, InstData::ToGeneric { .. }) {
+                    self.b.ins().iadd(x, base)
+                } else {
+                    self.b.ins().isub(x, base)
+                }
             }
             InstData::Bfi { ty, .. } => self.scalar_bfi(ty, args),
             InstData::ConvertRs { .. } => self.by_call(data, args),
@@ -207,13 +242,23 @@ impl Lower<'_, '_> {
             };
             call_args.push(arg);
         }
-        let raw = self.call_helper(crate::helpers::eval_inst as *const () as i64, &call_args, Some(types::I64)).expect("eval returns a value");
+        let raw = self
+            .call_helper(
+                crate::helpers::eval_inst as *const () as i64,
+                &call_args,
+                Some(types::I64),
+            )
+            .expect("eval returns a value");
         let ty = self.result_type(data);
-        if ty == Type::B64 { raw } else { self.b.ins().ireduce(int_type(ty), raw) }
+        if ty == Type::B64 {
+            raw
+        } else {
+            self.b.ins().ireduce(int_type(ty), raw)
+        }
     }
 
     fn result_type(&self, data: &InstData) -> Type {
-        super::result_type(data)
+        super::classes::result_type(data)
     }
 
     /// A scalar of any type as the `u64` that evaluation works on.
@@ -236,9 +281,16 @@ impl Lower<'_, '_> {
                 let x = self.quad(arg, q);
                 self.vector_int_unary(op, ty, x)
             }
-            InstData::IntBinary { op, ty, args: [a, b] } => self.vector_int_binary(op, ty, a, b, q),
+            InstData::IntBinary {
+                op,
+                ty,
+                args: [a, b],
+            } => self.vector_int_binary(op, ty, a, b, q),
             InstData::IntTernary { op, ty, args } => self.vector_int_ternary(op, ty, args, q),
-            InstData::Bfi { ty, args: [a, b, pos, len] } => {
+            InstData::Bfi {
+                ty,
+                args: [a, b, pos, len],
+            } => {
                 let (pos, len) = (self.func.as_const(pos)?, self.func.as_const(len)?);
                 let (field, into) = (self.quad(a, q), self.quad(b, q));
                 Some(self.vector_bfi(ty, field, into, pos, len))
@@ -251,32 +303,60 @@ impl Lower<'_, '_> {
                 let x = self.quad(arg, q);
                 Some(self.vector_resize(op, from, to, x))
             }
-            InstData::Compare { op, ty, args: [a, b] } => {
+            InstData::Compare {
+                op,
+                ty,
+                args: [a, b],
+            } => {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
                 Some(self.vector_compare(op, ty, x, y))
             }
-            InstData::Select { ty, cond, args: [a, b] } => Some(self.vector_select(ty, cond, a, b, q)),
+            InstData::Select {
+                ty,
+                cond,
+                args: [a, b],
+            } => Some(self.vector_select(ty, cond, a, b, q)),
             InstData::FloatUnary { op, fmt, mode, arg } => {
                 let x = self.quad(arg, q);
-                x.into_iter().map(|x| self.float_unary(op, fmt, mode, x)).collect()
+                x.into_iter()
+                    .map(|x| self.float_unary(op, fmt, mode, x))
+                    .collect()
             }
-            InstData::FloatBinary { op, fmt, mode, args: [a, b] } => {
+            InstData::FloatBinary {
+                op,
+                fmt,
+                mode,
+                args: [a, b],
+            } => {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
-                x.into_iter().zip(y).map(|(x, y)| self.float_binary(op, fmt, mode, x, y)).collect()
+                x.into_iter()
+                    .zip(y)
+                    .map(|(x, y)| self.float_binary(op, fmt, mode, x, y))
+                    .collect()
             }
             InstData::Fma { fmt, mode, args } => {
                 if mode.round != Round::Rn {
                     return None;
                 }
                 let [x, y, z] = args.map(|arg| self.quad(arg, q));
-                Some((0..x.len()).map(|i| self.fma(fmt, mode, [x[i], y[i], z[i]])).collect())
+                Some(
+                    (0..x.len())
+                        .map(|i| self.fma(fmt, mode, [x[i], y[i], z[i]]))
+                        .collect(),
+                )
             }
-            InstData::FloatCompare { op, fmt, ftz, args: [a, b] } => {
+            InstData::FloatCompare {
+                op,
+                fmt,
+                ftz,
+                args: [a, b],
+            } => {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
                 match fmt {
-                    FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
-                        Some(Quad::from_elem(self.float_compare(op, fmt, ftz, x[0], y[0]), 1))
-                    }
+                    FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => Some(Quad::from_elem(
+                        self.float_compare(op, fmt, ftz, x[0], y[0]),
+                        1,
+                    )),
                     FloatFmt::F64 => {
                         let lo = self.float_compare(op, fmt, ftz, x[0], y[0]);
                         let hi = self.float_compare(op, fmt, ftz, x[1], y[1]);
@@ -293,22 +373,45 @@ impl Lower<'_, '_> {
                 let base = self.b.ins().splat(types::I64X2, base);
                 let add = matches!(data, InstData::ToGeneric { .. });
                 let x = self.quad(arg, q);
-                Some(x.into_iter().map(|x| if add { self.b.ins().iadd(x, base) } else { self.b.ins().isub(x, base) }).collect())
+                Some(
+                    x.into_iter()
+                        .map(|x| {
+                            if add {
+                                self.b.ins().iadd(x, base)
+                            } else {
+                                self.b.ins().isub(x, base)
+                            }
+                        })
+                        .collect(),
+                )
             }
             _ => None,
         }
     }
 
-    fn vector_select(&mut self, ty: Type, cond: ir::Value, a: ir::Value, b: ir::Value, q: usize) -> Quad {
+    fn vector_select(
+        &mut self,
+        ty: Type,
+        cond: ir::Value,
+        a: ir::Value,
+        b: ir::Value,
+        q: usize,
+    ) -> Quad {
         let (x, y) = (self.quad(a, q), self.quad(b, q));
         if self.plan.shapes[cond] == Shape::Uniform {
             let cond = self.scalar(cond);
-            return x.into_iter().zip(y).map(|(x, y)| self.b.ins().select(cond, x, y)).collect();
+            return x
+                .into_iter()
+                .zip(y)
+                .map(|(x, y)| self.b.ins().select(cond, x, y))
+                .collect();
         }
         let mask = self.quad(cond, q)[0];
         if ty == Type::B64 {
             let masks = self.widen_mask(mask);
-            return (0..2).map(|i| self.b.ins().blendv(masks[i], x[i], y[i])).collect();
+            return (0..2)
+                .map(|i| self.b.ins().blendv(masks[i], x[i], y[i]))
+                .collect();
         }
         Quad::from_elem(self.b.ins().blendv(mask, x[0], y[0]), 1)
     }

@@ -14,7 +14,12 @@ pub(super) const WINDOW: i64 = 1 << 30;
 
 impl Lower<'_, '_> {
     fn ctx32(&mut self, offset: usize) -> cl::Value {
-        self.b.ins().load(types::I32, MemFlagsData::trusted().with_can_move(), self.cta, offset as i32)
+        self.b.ins().load(
+            types::I32,
+            MemFlagsData::trusted().with_can_move(),
+            self.cta,
+            offset as i32,
+        )
     }
 
     fn u32_const(&mut self, x: i64) -> cl::Value {
@@ -50,7 +55,12 @@ impl Lower<'_, '_> {
             }
             SpecialReg::SmId => self.ctx32(offset_of!(CtaContext, smid)),
             SpecialReg::NsmId => self.ctx32(offset_of!(CtaContext, nsmid)),
-            SpecialReg::GridId => self.b.ins().load(types::I64, MemFlagsData::trusted(), self.cta, offset_of!(CtaContext, gridid) as i32),
+            SpecialReg::GridId => self.b.ins().load(
+                types::I64,
+                MemFlagsData::trusted(),
+                self.cta,
+                offset_of!(CtaContext, gridid) as i32,
+            ),
             SpecialReg::IsExplicitCluster => {
                 let x = self.ctx32(offset_of!(CtaContext, is_explicit_cluster));
                 self.b.ins().ireduce(types::I8, x)
@@ -64,9 +74,15 @@ impl Lower<'_, '_> {
             SpecialReg::ClusterCtaIdX => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 0)),
             SpecialReg::ClusterCtaIdY => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 1)),
             SpecialReg::ClusterCtaIdZ => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 2)),
-            SpecialReg::ClusterNctaIdX => self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 0)),
-            SpecialReg::ClusterNctaIdY => self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 1)),
-            SpecialReg::ClusterNctaIdZ => self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 2)),
+            SpecialReg::ClusterNctaIdX => {
+                self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 0))
+            }
+            SpecialReg::ClusterNctaIdY => {
+                self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 1))
+            }
+            SpecialReg::ClusterNctaIdZ => {
+                self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 2))
+            }
             SpecialReg::ClusterCtaRank => self.ctx32(offset_of!(CtaContext, cluster_ctarank)),
             SpecialReg::ClusterNctaRank => {
                 let base = offset_of!(CtaContext, cluster_nctaid);
@@ -85,11 +101,19 @@ impl Lower<'_, '_> {
             }
             SpecialReg::GlobalTimer | SpecialReg::GlobalTimerLo | SpecialReg::GlobalTimerHi => {
                 let x = self.time(offset_of!(RuntimeFns, globaltimer));
-                self.time_part(x, sreg == SpecialReg::GlobalTimerLo, sreg == SpecialReg::GlobalTimerHi)
+                self.time_part(
+                    x,
+                    sreg == SpecialReg::GlobalTimerLo,
+                    sreg == SpecialReg::GlobalTimerHi,
+                )
             }
             SpecialReg::Pm(_) | SpecialReg::CurrentGraphExec => self.b.ins().iconst(types::I64, 0),
-            SpecialReg::Envreg(n) => self.ctx32(offset_of!(CtaContext, envreg) + 4 * usize::from(n)),
-            SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => self.ctx32(offset_of!(CtaContext, total_smem_size)),
+            SpecialReg::Envreg(n) => {
+                self.ctx32(offset_of!(CtaContext, envreg) + 4 * usize::from(n))
+            }
+            SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => {
+                self.ctx32(offset_of!(CtaContext, total_smem_size))
+            }
             SpecialReg::DynamicSmemSize => self.ctx32(offset_of!(CtaContext, dynamic_smem_size)),
             SpecialReg::ReservedSmemOffsetBegin
             | SpecialReg::ReservedSmemOffsetEnd
@@ -101,11 +125,16 @@ impl Lower<'_, '_> {
 
     fn time(&mut self, offset: usize) -> cl::Value {
         let fns = self.field(core::mem::offset_of!(CtaContext, fns));
-        let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(&target_lexicon::Triple::host()));
+        let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(
+            &target_lexicon::Triple::host(),
+        ));
         sig.params.push(cl::AbiParam::new(types::I64));
         sig.returns.push(cl::AbiParam::new(types::I64));
         let sig = self.b.import_signature(sig);
-        let callee = self.b.ins().load(types::I64, MemFlagsData::trusted(), fns, offset as i32);
+        let callee = self
+            .b
+            .ins()
+            .load(types::I64, MemFlagsData::trusted(), fns, offset as i32);
         let call = self.b.ins().call_indirect(sig, callee, &[self.cta]);
         self.b.inst_results(call)[0]
     }
@@ -136,11 +165,25 @@ impl Lower<'_, '_> {
         let at = self.b.ins().iadd(table, at);
         match self.sreg_shape(reg) {
             Shape::Varying => {
-                let parts = (0..self.quads).map(|q| self.b.ins().load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32));
+                let parts = (0..self.quads).map(|q| {
+                    self.b
+                        .ins()
+                        .load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32)
+                });
                 Val::Varying(parts.collect())
             }
-            Shape::Affine { stride, .. } => Val::Affine(self.b.ins().load(types::I32, MemFlagsData::trusted(), at, 0), stride),
-            Shape::Uniform => Val::Uniform(self.b.ins().load(types::I32, MemFlagsData::trusted(), at, 0)),
+            Shape::Affine { stride, .. } => Val::Affine(
+                self.b
+                    .ins()
+                    .load(types::I32, MemFlagsData::trusted(), at, 0),
+                stride,
+            ),
+            Shape::Uniform => Val::Uniform(self.b.ins().load(
+                types::I32,
+                MemFlagsData::trusted(),
+                at,
+                0,
+            )),
         }
     }
 
@@ -156,7 +199,11 @@ impl Lower<'_, '_> {
     fn lane_id(&mut self) -> Val {
         let thread = self.gang().thread;
         let first = self.b.ins().band_imm_s(thread, 31);
-        if self.lanes == 1 { Val::Uniform(first) } else { Val::Affine(first, 1) }
+        if self.lanes == 1 {
+            Val::Uniform(first)
+        } else {
+            Val::Affine(first, 1)
+        }
     }
 
     fn lane_mask(&mut self, sreg: SpecialReg) -> Val {
@@ -180,7 +227,11 @@ impl Lower<'_, '_> {
                 }
             })
             .collect();
-        if self.lanes == 1 { Val::Uniform(lanes[0]) } else { Val::Varying(self.collect(Type::B32, &lanes)) }
+        if self.lanes == 1 {
+            Val::Uniform(lanes[0])
+        } else {
+            Val::Varying(self.collect(Type::B32, &lanes))
+        }
     }
 
     /// Generic address of offset 0 of each lane's local window.
@@ -208,11 +259,19 @@ impl Lower<'_, '_> {
         let windows = self.gang().local.clone();
         let val = if self.lanes == 1 {
             let x = self.scalar(arg);
-            Val::Uniform(if to_generic { self.b.ins().iadd(x, windows[0]) } else { self.b.ins().isub(x, windows[0]) })
+            Val::Uniform(if to_generic {
+                self.b.ins().iadd(x, windows[0])
+            } else {
+                self.b.ins().isub(x, windows[0])
+            })
         } else {
             let parts = self.parts(arg);
             let parts = parts.iter().zip(&windows).map(|(&x, &window)| {
-                if to_generic { self.b.ins().iadd(x, window) } else { self.b.ins().isub(x, window) }
+                if to_generic {
+                    self.b.ins().iadd(x, window)
+                } else {
+                    self.b.ins().isub(x, window)
+                }
             });
             Val::Varying(parts.collect())
         };
@@ -242,7 +301,12 @@ impl Lower<'_, '_> {
             }
         };
         let table = self.field(core::mem::offset_of!(CtaContext, symbols));
-        self.b.ins().load(types::I64, MemFlagsData::trusted().with_can_move(), table, 8 * idx as i32)
+        self.b.ins().load(
+            types::I64,
+            MemFlagsData::trusted().with_can_move(),
+            table,
+            8 * idx as i32,
+        )
     }
 
     /// `isspacep`.
@@ -255,7 +319,11 @@ impl Lower<'_, '_> {
                 let hit = lower.b.ins().icmp(IntCC::UnsignedLessThan, distance, size);
                 inside = lower.b.ins().bor(inside, hit);
             }
-            if matches!(space, Space::Global | Space::Generic) { lower.b.ins().bxor_imm_s(inside, 1) } else { inside }
+            if matches!(space, Space::Global | Space::Generic) {
+                lower.b.ins().bxor_imm_s(inside, 1)
+            } else {
+                inside
+            }
         };
         let val = if self.is_uniform(result) {
             let x = self.scalar(arg);
@@ -291,14 +359,21 @@ impl Lower<'_, '_> {
             Space::Const => vec![(const_base, bank)],
             Space::Param => vec![(params, small)],
             Space::Local => vec![(local, local_size)],
-            Space::Global | Space::Generic => vec![(shared, window), (const_base, bank), (local, local_size)],
+            Space::Global | Space::Generic => {
+                vec![(shared, window), (const_base, bank), (local, local_size)]
+            }
         }
     }
 
     /// A function of the device runtime, for one lane after the other.
     pub(super) fn builtin(&mut self, inst: Inst) {
         let func = self.func;
-        let InstData::CallBuiltin { builtin, ref args, .. } = func.insts[inst].data else { unreachable!("called for builtins") };
+        let InstData::CallBuiltin {
+            builtin, ref args, ..
+        } = func.insts[inst].data
+        else {
+            unreachable!("called for builtins")
+        };
         let bufs: Vec<(cl::Value, Type)> = args
             .iter()
             .enumerate()
@@ -313,7 +388,11 @@ impl Lower<'_, '_> {
                 (self.store_to_buffer(2 + k, &parts), ty)
             })
             .collect();
-        let list = self.b.create_sized_stack_slot(cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, 64, 3));
+        let list = self.b.create_sized_stack_slot(cl::StackSlotData::new(
+            cl::StackSlotKind::ExplicitSlot,
+            64,
+            3,
+        ));
         let list = self.b.ins().stack_addr(types::I64, list, 0);
         let out = self.buffer(1);
         let out = self.b.ins().stack_addr(types::I64, out, 0);
@@ -321,10 +400,17 @@ impl Lower<'_, '_> {
         let fns = self.field(core::mem::offset_of!(CtaContext, fns));
         self.lane_loop(|lower, lane| {
             for (k, &(buf, ty)) in bufs.iter().enumerate() {
-                let wide = if ty == Type::B64 { types::I64 } else { types::I32 };
+                let wide = if ty == Type::B64 {
+                    types::I64
+                } else {
+                    types::I32
+                };
                 let x = lower.load_lane(buf, lane, wide, super::values::lane_bytes(ty));
                 let x = lower.to_i64(x);
-                lower.b.ins().store(MemFlagsData::trusted(), x, list, 8 * k as i32);
+                lower
+                    .b
+                    .ins()
+                    .store(MemFlagsData::trusted(), x, list, 8 * k as i32);
             }
             let thread = lower.gang().thread;
             let lane32 = lower.b.ins().ireduce(types::I32, lane);
@@ -337,16 +423,28 @@ impl Lower<'_, '_> {
             let bit = lower.b.ins().ishl(one, lane32);
             lower.stop_if(status, bit);
             if let Some(result) = result {
-                let x = lower.b.ins().load(types::I64, MemFlagsData::trusted(), list, 0);
+                let x = lower
+                    .b
+                    .ins()
+                    .load(types::I64, MemFlagsData::trusted(), list, 0);
                 let ty = lower.func.ty(result);
-                let x = if ty == Type::B64 { x } else { lower.b.ins().ireduce(super::values::int_type(ty), x) };
+                let x = if ty == Type::B64 {
+                    x
+                } else {
+                    lower.b.ins().ireduce(super::values::int_type(ty), x)
+                };
                 lower.store_lane(out, lane, ty, x);
             }
         });
         if let Some(result) = result {
             let ty = func.ty(result);
             let val = if self.lanes == 1 {
-                Val::Uniform(self.b.ins().load(super::values::int_type(ty), MemFlagsData::trusted(), out, 0))
+                Val::Uniform(self.b.ins().load(
+                    super::values::int_type(ty),
+                    MemFlagsData::trusted(),
+                    out,
+                    0,
+                ))
             } else {
                 Val::Varying(self.load_buffer(out, ty))
             };
@@ -367,13 +465,22 @@ impl Lower<'_, '_> {
     fn load_tops(&mut self) -> Parts {
         let at = self.stack_tops();
         if self.lanes == 1 {
-            let top = self.b.ins().load(types::I32, MemFlagsData::trusted(), at, 0);
+            let top = self
+                .b
+                .ins()
+                .load(types::I32, MemFlagsData::trusted(), at, 0);
             return Parts::from_elem(self.b.ins().uextend(types::I64, top), 1);
         }
         (0..self.quads)
             .flat_map(|q| {
-                let tops = self.b.ins().load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
-                [self.b.ins().uwiden_low(tops), self.b.ins().uwiden_high(tops)]
+                let tops =
+                    self.b
+                        .ins()
+                        .load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
+                [
+                    self.b.ins().uwiden_low(tops),
+                    self.b.ins().uwiden_high(tops),
+                ]
             })
             .collect()
     }
@@ -383,7 +490,10 @@ impl Lower<'_, '_> {
         let at = self.stack_tops();
         let limit = self.field(core::mem::offset_of!(CtaContext, local_stride));
         if self.lanes == 1 {
-            let over = self.b.ins().icmp(IntCC::UnsignedGreaterThan, tops[0], limit);
+            let over = self
+                .b
+                .ins()
+                .icmp(IntCC::UnsignedGreaterThan, tops[0], limit);
             let bits = self.u32_const(1);
             self.overflow_if(over, bits);
             let top = self.b.ins().ireduce(types::I32, tops[0]);
@@ -392,7 +502,10 @@ impl Lower<'_, '_> {
         }
         let limit = self.b.ins().splat(types::I64X2, limit);
         let mask = self.mask_vectors();
-        let over: Vec<cl::Value> = tops.iter().map(|&top| self.b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit)).collect();
+        let over: Vec<cl::Value> = tops
+            .iter()
+            .map(|&top| self.b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit))
+            .collect();
         let over: Parts = (0..self.quads)
             .map(|q| {
                 let narrow = self.narrow(over[2 * q], over[2 * q + 1]);
@@ -402,10 +515,15 @@ impl Lower<'_, '_> {
         let bits = self.bits_of(&over);
         self.overflow_if(bits, bits);
         for q in 0..self.quads {
-            let old = self.b.ins().load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
+            let old = self
+                .b
+                .ins()
+                .load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
             let new = self.narrow(tops[2 * q], tops[2 * q + 1]);
             let new = self.b.ins().blendv(mask[q], new, old);
-            self.b.ins().store(MemFlagsData::trusted(), new, at, 16 * q as i32);
+            self.b
+                .ins()
+                .store(MemFlagsData::trusted(), new, at, 16 * q as i32);
         }
     }
 
@@ -419,12 +537,20 @@ impl Lower<'_, '_> {
     }
 
     fn def_lanes(&mut self, result: Value, parts: Parts) {
-        let val = if self.lanes == 1 { Val::Uniform(parts[0]) } else { Val::Varying(parts) };
+        let val = if self.lanes == 1 {
+            Val::Uniform(parts[0])
+        } else {
+            Val::Varying(parts)
+        };
         self.def(result, val);
     }
 
     fn lanes_of(&mut self, value: Value) -> Parts {
-        if self.lanes == 1 { Parts::from_elem(self.scalar(value), 1) } else { self.parts(value) }
+        if self.lanes == 1 {
+            Parts::from_elem(self.scalar(value), 1)
+        } else {
+            self.parts(value)
+        }
     }
 
     pub(super) fn stack_save(&mut self, result: Value) {
@@ -446,7 +572,10 @@ impl Lower<'_, '_> {
                 let up = lower.b.ins().iadd_imm_s(x, unit - 1);
                 return lower.b.ins().band_imm_s(up, -unit);
             }
-            let (add, mask) = (lower.vconst(Type::B64, (unit - 1) as u64), lower.vconst(Type::B64, (-unit) as u64));
+            let (add, mask) = (
+                lower.vconst(Type::B64, (unit - 1) as u64),
+                lower.vconst(Type::B64, (-unit) as u64),
+            );
             let up = lower.b.ins().iadd(x, add);
             lower.b.ins().band(up, mask)
         };

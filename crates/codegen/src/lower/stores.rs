@@ -11,7 +11,15 @@ use super::{Lower, Stub};
 impl Lower<'_, '_> {
     pub(super) fn store(&mut self, inst: Inst) {
         let func = self.func;
-        let InstData::Store { space, ty, addr, offset, ref args, .. } = func.insts[inst].data else {
+        let InstData::Store {
+            space,
+            ty,
+            addr,
+            offset,
+            ref args,
+            ..
+        } = func.insts[inst].data
+        else {
             unreachable!("called for stores")
         };
         if let Some((parts, stride)) = self.linear(space, addr, offset) {
@@ -52,7 +60,10 @@ impl Lower<'_, '_> {
             let x = if self.is_uniform(arg) {
                 match self.get(arg) {
                     Val::Uniform(x) | Val::Affine(x, _) => x,
-                    Val::Varying(_) => unreachable!("{arg} is uniform and so a scalar: {:?}", self.func.values[arg]),
+                    Val::Varying(_) => unreachable!(
+                        "{arg} is uniform and so a scalar: {:?}",
+                        self.func.values[arg]
+                    ),
                 }
             } else {
                 self.last_lane(ty, arg)
@@ -69,15 +80,27 @@ impl Lower<'_, '_> {
         let top = self.b.ins().iconst(types::I32, 31);
         let lane = self.b.ins().isub(top, zeros);
         let lane = self.b.ins().uextend(types::I64, lane);
-        let at = self.b.ins().ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
+        let at = self
+            .b
+            .ins()
+            .ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
         let at = self.b.ins().iadd(buf, at);
-        self.b.ins().load(int_type(ty), MemFlagsData::trusted(), at, 0)
+        self.b
+            .ins()
+            .load(int_type(ty), MemFlagsData::trusted(), at, 0)
     }
 
     fn store_lanes(&mut self, args: &[Value], ty: Type, place: Place) {
         let address = self.redirect(place.address, place.offset);
         let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
-        self.store_each_lane(&parts, ty, &Place { address, offset: place.offset });
+        self.store_each_lane(
+            &parts,
+            ty,
+            &Place {
+                address,
+                offset: place.offset,
+            },
+        );
     }
 
     fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
@@ -85,7 +108,12 @@ impl Lower<'_, '_> {
             let at = self.lane_address(&place.address, lane);
             for (k, parts) in parts.iter().enumerate() {
                 let x = self.extract(ty, parts, lane);
-                self.b.ins().store(device(), x, at, place.offset + (k as u32 * ty.bytes()) as i32);
+                self.b.ins().store(
+                    device(),
+                    x,
+                    at,
+                    place.offset + (k as u32 * ty.bytes()) as i32,
+                );
             }
         }
     }
@@ -117,24 +145,34 @@ impl Lower<'_, '_> {
         match (ty, parts) {
             (Type::B32 | Type::B64, [parts]) if dense => {
                 for (i, &part) in parts.iter().enumerate() {
-                    self.b.ins().store(device(), part, at, offset + 16 * i as i32);
+                    self.b
+                        .ins()
+                        .store(device(), part, at, offset + 16 * i as i32);
                 }
             }
             (Type::B32, [a, b, c, d]) if dense => {
                 for q in 0..self.quads {
                     let rows = self.transpose4([a[q], b[q], c[q], d[q]]);
                     for (i, row) in rows.into_iter().enumerate() {
-                        self.b.ins().store(device(), row, at, offset + (64 * q + 16 * i) as i32);
+                        self.b
+                            .ins()
+                            .store(device(), row, at, offset + (64 * q + 16 * i) as i32);
                     }
                 }
             }
             (Type::B32 | Type::B64, [a, b]) if dense => {
-                let (lo, hi) = if ty == Type::B64 { ([0, 1, 4, 5], [2, 3, 6, 7]) } else { ([0, 4, 1, 5], [2, 6, 3, 7]) };
+                let (lo, hi) = if ty == Type::B64 {
+                    ([0, 1, 4, 5], [2, 3, 6, 7])
+                } else {
+                    ([0, 4, 1, 5], [2, 6, 3, 7])
+                };
                 for i in 0..self.n_parts(ty) {
                     let x = self.shuffle32(a[i], b[i], lo);
                     let y = self.shuffle32(a[i], b[i], hi);
                     self.b.ins().store(device(), x, at, offset + 32 * i as i32);
-                    self.b.ins().store(device(), y, at, offset + 32 * i as i32 + 16);
+                    self.b
+                        .ins()
+                        .store(device(), y, at, offset + 32 * i as i32 + 16);
                 }
             }
             (Type::B8 | Type::B16, [parts]) if dense => self.store_narrow(parts, ty, at, offset),
@@ -146,15 +184,27 @@ impl Lower<'_, '_> {
     fn store_narrow(&mut self, parts: &Parts, ty: Type, at: cl::Value, offset: i32) {
         for (q, &part) in parts.iter().enumerate() {
             if ty == Type::B8 {
-                let packed = self.shuffle(part, part, [0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12]);
+                let packed = self.shuffle(
+                    part,
+                    part,
+                    [0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12],
+                );
                 let packed = self.cast_vector(packed, types::I32X4);
                 let word = self.b.ins().extractlane(packed, 0);
-                self.b.ins().store(device(), word, at, offset + 4 * q as i32);
+                self.b
+                    .ins()
+                    .store(device(), word, at, offset + 4 * q as i32);
             } else {
-                let packed = self.shuffle(part, part, [0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13]);
+                let packed = self.shuffle(
+                    part,
+                    part,
+                    [0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13],
+                );
                 let packed = self.cast_vector(packed, types::I64X2);
                 let word = self.b.ins().extractlane(packed, 0);
-                self.b.ins().store(device(), word, at, offset + 8 * q as i32);
+                self.b
+                    .ins()
+                    .store(device(), word, at, offset + 8 * q as i32);
             }
         }
     }
@@ -163,7 +213,8 @@ impl Lower<'_, '_> {
         for lane in 0..self.lanes {
             for (k, parts) in parts.iter().enumerate() {
                 let x = self.extract(ty, parts, lane);
-                let (at, offset) = self.strided_lane(at, stride, lane, offset + (k as u32 * ty.bytes()) as i32);
+                let (at, offset) =
+                    self.strided_lane(at, stride, lane, offset + (k as u32 * ty.bytes()) as i32);
                 self.b.ins().store(device(), x, at, offset);
             }
         }
@@ -174,7 +225,17 @@ impl Lower<'_, '_> {
         for (k, parts) in parts.iter().enumerate() {
             let buf = self.store_to_buffer(1, parts);
             let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
-            self.call_stub(Stub { store: true, bytes: ty.bytes() }, at, offset, stride, bits, buf);
+            self.call_stub(
+                Stub {
+                    store: true,
+                    bytes: ty.bytes(),
+                },
+                at,
+                offset,
+                stride,
+                bits,
+                buf,
+            );
         }
     }
 }

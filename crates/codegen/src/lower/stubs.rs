@@ -21,19 +21,33 @@ impl Stub {
     /// `(address of lane 0, stride, lanes, buffer)`.
     pub(crate) fn signature() -> cl::Signature {
         let mut sig = cl::Signature::new(CallConv::PreserveAll);
-        sig.params = [types::I64, types::I64, types::I32, types::I64].map(AbiParam::new).to_vec();
+        sig.params = [types::I64, types::I64, types::I32, types::I64]
+            .map(AbiParam::new)
+            .to_vec();
         sig
     }
 
     /// The symbol under which the stub is declared.
     pub(crate) fn name(self) -> String {
-        format!("{}_{}", if self.store { "store" } else { "load" }, self.bytes)
+        format!(
+            "{}_{}",
+            if self.store { "store" } else { "load" },
+            self.bytes
+        )
     }
 }
 
 impl Lower<'_, '_> {
     /// Calls a stub. A fault inside of it is reported at the current location.
-    pub(super) fn call_stub(&mut self, stub: Stub, at: cl::Value, offset: i64, stride: i64, bits: cl::Value, buf: cl::Value) {
+    pub(super) fn call_stub(
+        &mut self,
+        stub: Stub,
+        at: cl::Value,
+        offset: i64,
+        stride: i64,
+        bits: cl::Value,
+        buf: cl::Value,
+    ) {
         let number = match self.out.stubs.iter().position(|&other| other == stub) {
             Some(number) => number,
             None => {
@@ -42,7 +56,12 @@ impl Lower<'_, '_> {
             }
         };
         let loc = self.b.ins().iconst(types::I32, i64::from(self.loc.0));
-        self.b.ins().store(MemFlagsData::trusted(), loc, self.cta, core::mem::offset_of!(CtaContext, fault_loc) as i32);
+        self.b.ins().store(
+            MemFlagsData::trusted(),
+            loc,
+            self.cta,
+            core::mem::offset_of!(CtaContext, fault_loc) as i32,
+        );
         let func_ref = self.stub_ref(number);
         let at = self.b.ins().iadd_imm_s(at, offset);
         let stride = self.b.ins().iconst(types::I64, stride);
@@ -51,15 +70,29 @@ impl Lower<'_, '_> {
 
     fn stub_ref(&mut self, number: usize) -> cl::FuncRef {
         let name = cl::UserExternalName::new(crate::compile::STUB_NAMESPACE, number as u32);
-        if let Some((func_ref, _)) = self.b.func.dfg.ext_funcs.iter().find(|(_, data)| match data.name {
-            cl::ExternalName::User(user) => self.b.func.params.user_named_funcs()[user] == name,
-            _ => false,
-        }) {
+        if let Some((func_ref, _)) =
+            self.b
+                .func
+                .dfg
+                .ext_funcs
+                .iter()
+                .find(|(_, data)| match data.name {
+                    cl::ExternalName::User(user) => {
+                        self.b.func.params.user_named_funcs()[user] == name
+                    }
+                    _ => false,
+                })
+        {
             return func_ref;
         }
         let user = self.b.func.declare_imported_user_function(name);
         let signature = self.b.import_signature(Stub::signature());
-        self.b.import_function(cl::ExtFuncData { name: cl::ExternalName::User(user), signature, colocated: true, patchable: false })
+        self.b.import_function(cl::ExtFuncData {
+            name: cl::ExternalName::User(user),
+            signature,
+            colocated: true,
+            patchable: false,
+        })
     }
 }
 
@@ -82,7 +115,9 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     let lane = b.ins().uextend(types::I64, lane);
     let distance = b.ins().imul(lane, stride);
     let address = b.ins().iadd(at, distance);
-    let place = b.ins().ishl_imm_s(lane, if stub.bytes == 8 { 3 } else { 2 });
+    let place = b
+        .ins()
+        .ishl_imm_s(lane, if stub.bytes == 8 { 3 } else { 2 });
     let place = b.ins().iadd(buf, place);
     transfer(stub, &mut b, address, place);
     let less = b.ins().iadd_imm_s(left, -1);
@@ -96,7 +131,11 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
 
 fn transfer(stub: Stub, b: &mut FunctionBuilder<'_>, address: cl::Value, place: cl::Value) {
     let (device, own) = (MemFlagsData::new(), MemFlagsData::trusted());
-    let wide = if stub.bytes == 8 { types::I64 } else { types::I32 };
+    let wide = if stub.bytes == 8 {
+        types::I64
+    } else {
+        types::I32
+    };
     if stub.store {
         let x = b.ins().load(wide, own, place, 0);
         match stub.bytes {

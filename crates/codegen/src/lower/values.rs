@@ -85,11 +85,17 @@ impl Lower<'_, '_> {
     }
 
     /// The variables that carry an escaping value between nodes.
-    pub(super) fn variables(&mut self, value: ir::Value) -> SmallVec<[cranelift_frontend::Variable; 8]> {
+    pub(super) fn variables(
+        &mut self,
+        value: ir::Value,
+    ) -> SmallVec<[cranelift_frontend::Variable; 8]> {
         if self.vars[value].is_empty() {
             let (n, ty) = match self.plan.shapes[value] {
                 Shape::Uniform | Shape::Affine { .. } => (1, self.scalar_type(value)),
-                Shape::Varying => (self.n_parts(self.func.ty(value)), vector_type(self.func.ty(value))),
+                Shape::Varying => (
+                    self.n_parts(self.func.ty(value)),
+                    vector_type(self.func.ty(value)),
+                ),
             };
             self.vars[value] = (0..n).map(|_| self.b.declare_var(ty)).collect();
         }
@@ -98,17 +104,28 @@ impl Lower<'_, '_> {
 
     /// Number of vectors of a varying value.
     pub(super) fn n_parts(&self, ty: Type) -> usize {
-        if ty == Type::B64 { self.quads * 2 } else { self.quads }
+        if ty == Type::B64 {
+            self.quads * 2
+        } else {
+            self.quads
+        }
     }
 
     /// Records the result of an instruction; scalars may come in either register class.
     pub(super) fn def(&mut self, value: ir::Value, val: Val) {
         let val = match val {
             Val::Uniform(x) => Val::Uniform(self.cast_scalar(x, self.scalar_type(value))),
-            Val::Affine(x, stride) => Val::Affine(self.cast_scalar(x, self.scalar_type(value)), stride),
+            Val::Affine(x, stride) => {
+                Val::Affine(self.cast_scalar(x, self.scalar_type(value)), stride)
+            }
             Val::Varying(parts) => {
                 let ty = vector_type(self.func.ty(value));
-                Val::Varying(parts.into_iter().map(|part| self.cast_vector(part, ty)).collect())
+                Val::Varying(
+                    parts
+                        .into_iter()
+                        .map(|part| self.cast_vector(part, ty))
+                        .collect(),
+                )
             }
         };
         if self.plan.escapes[value] && self.pinned[value].is_none() {
@@ -123,7 +140,10 @@ impl Lower<'_, '_> {
         let vars = self.variables(value);
         match val {
             Val::Uniform(x) | Val::Affine(x, _) => self.b.def_var(vars[0], *x),
-            Val::Varying(parts) => vars.iter().zip(parts).for_each(|(&var, &part)| self.b.def_var(var, part)),
+            Val::Varying(parts) => vars
+                .iter()
+                .zip(parts)
+                .for_each(|(&var, &part)| self.b.def_var(var, part)),
         }
     }
 
@@ -138,8 +158,16 @@ impl Lower<'_, '_> {
 
     /// A vector whose lanes are all `bits`.
     pub(super) fn vconst(&mut self, ty: Type, bits: u64) -> cl::Value {
-        let bits = if ty == Type::B1 { (bits & 1).wrapping_neg() } else { bits & ty.mask() };
-        let lanes = if ty == Type::B64 { [bits; 2].map(u64::to_le_bytes).concat() } else { [bits as u32; 4].map(u32::to_le_bytes).concat() };
+        let bits = if ty == Type::B1 {
+            (bits & 1).wrapping_neg()
+        } else {
+            bits & ty.mask()
+        };
+        let lanes = if ty == Type::B64 {
+            [bits; 2].map(u64::to_le_bytes).concat()
+        } else {
+            [bits as u32; 4].map(u32::to_le_bytes).concat()
+        };
         self.vconst_bytes(vector_type(ty), &lanes)
     }
 
@@ -215,10 +243,13 @@ impl Lower<'_, '_> {
         let lanes = if ty == Type::B64 { 2 } else { 4 };
         (0..self.n_parts(ty))
             .map(|part| {
-                let offsets = (0..lanes).map(|lane| stride.wrapping_mul((part * lanes + lane) as i64));
+                let offsets =
+                    (0..lanes).map(|lane| stride.wrapping_mul((part * lanes + lane) as i64));
                 let bytes: Vec<u8> = match ty {
                     Type::B64 => offsets.flat_map(i64::to_le_bytes).collect(),
-                    _ => offsets.flat_map(|offset| (offset as i32).to_le_bytes()).collect(),
+                    _ => offsets
+                        .flat_map(|offset| (offset as i32).to_le_bytes())
+                        .collect(),
                 };
                 let offsets = self.vconst_bytes(vector_type(ty), &bytes);
                 self.b.ins().iadd(splat, offsets)
@@ -228,7 +259,11 @@ impl Lower<'_, '_> {
 
     /// Moves a scalar to another register class of the same width.
     pub(super) fn cast_scalar(&mut self, x: cl::Value, ty: cl::Type) -> cl::Value {
-        if self.b.func.dfg.value_type(x) == ty { x } else { self.b.ins().bitcast(ty, MemFlagsData::new(), x) }
+        if self.b.func.dfg.value_type(x) == ty {
+            x
+        } else {
+            self.b.ins().bitcast(ty, MemFlagsData::new(), x)
+        }
     }
 
     /// Looks at a vector as another type.
@@ -247,14 +282,21 @@ impl Lower<'_, '_> {
 
     /// Widens a quad's mask to the two masks of 64-bit lanes.
     pub(super) fn widen_mask(&mut self, mask: cl::Value) -> [cl::Value; 2] {
-        [self.b.ins().swiden_low(mask), self.b.ins().swiden_high(mask)]
+        [
+            self.b.ins().swiden_low(mask),
+            self.b.ins().swiden_high(mask),
+        ]
     }
 
     /// The low words of four 64-bit lanes.
     pub(super) fn narrow(&mut self, lo: cl::Value, hi: cl::Value) -> cl::Value {
         let lo = self.cast_vector(lo, types::I8X16);
         let hi = self.cast_vector(hi, types::I8X16);
-        let picked = self.shuffle(lo, hi, [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27]);
+        let picked = self.shuffle(
+            lo,
+            hi,
+            [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27],
+        );
         self.cast_vector(picked, types::I32X4)
     }
 
@@ -269,7 +311,10 @@ impl Lower<'_, '_> {
     /// Lane `lane` of a value's parts as an integer scalar of its type.
     pub(super) fn extract(&mut self, ty: Type, parts: &[cl::Value], lane: usize) -> cl::Value {
         let per = if ty == Type::B64 { 2 } else { 4 };
-        let raw = self.b.ins().extractlane(parts[lane / per], (lane % per) as u8);
+        let raw = self
+            .b
+            .ins()
+            .extractlane(parts[lane / per], (lane % per) as u8);
         match ty {
             Type::B64 | Type::B32 => raw,
             Type::B16 => self.b.ins().ireduce(types::I16, raw),
@@ -288,7 +333,10 @@ impl Lower<'_, '_> {
         lanes
             .chunks(per)
             .map(|chunk| {
-                let wide: SmallVec<[cl::Value; 4]> = chunk.iter().map(|&lane| self.lane_scalar(ty, lane)).collect();
+                let wide: SmallVec<[cl::Value; 4]> = chunk
+                    .iter()
+                    .map(|&lane| self.lane_scalar(ty, lane))
+                    .collect();
                 let mut part = self.b.ins().scalar_to_vector(vector, wide[0]);
                 for (idx, &lane) in wide.iter().enumerate().skip(1) {
                     part = self.b.ins().insertlane(part, lane, idx as u8);

@@ -46,13 +46,27 @@ impl Frame {
                     WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
                     WaitKind::Entry | WaitKind::Ready | WaitKind::Yield => Vec::new(),
                 };
-                let operands = wait_operands(func, wait.kind).into_iter().flatten().filter(|&value| func.as_const(value).is_none());
-                let mut values: Vec<Value> =
-                    wait.live.iter().copied().filter(|&v| !is_invariant(v) && !results.contains(&v)).chain(operands).collect();
+                let operands = wait_operands(func, wait.kind)
+                    .into_iter()
+                    .flatten()
+                    .filter(|&value| func.as_const(value).is_none());
+                let mut values: Vec<Value> = wait
+                    .live
+                    .iter()
+                    .copied()
+                    .filter(|&v| !is_invariant(v) && !results.contains(&v))
+                    .chain(operands)
+                    .collect();
                 values.sort_unstable();
                 values.dedup();
-                let is_affine = |value: &Value| lanes > 1 && matches!(plan.shapes[*value], Shape::Affine { .. });
-                let mut copies: Vec<Value> = wait_operands(func, wait.kind).into_iter().flatten().filter(is_affine).collect();
+                let is_affine = |value: &Value| {
+                    lanes > 1 && matches!(plan.shapes[*value], Shape::Affine { .. })
+                };
+                let mut copies: Vec<Value> = wait_operands(func, wait.kind)
+                    .into_iter()
+                    .flatten()
+                    .filter(is_affine)
+                    .collect();
                 copies.sort_unstable();
                 copies.dedup();
                 (values, copies, results)
@@ -61,7 +75,14 @@ impl Frame {
         let count = |want: bool| {
             needs
                 .iter()
-                .map(|(values, copies, results)| values.iter().chain(copies).chain(results).filter(|&&v| (func.ty(v) == Type::B64) == want).count() as u32)
+                .map(|(values, copies, results)| {
+                    values
+                        .iter()
+                        .chain(copies)
+                        .chain(results)
+                        .filter(|&&v| (func.ty(v) == Type::B64) == want)
+                        .count() as u32
+                })
                 .max()
                 .unwrap_or(0)
         };
@@ -73,7 +94,11 @@ impl Frame {
             .map(|((values, copies, results), wait)| {
                 let (mut narrow, mut wide) = (0, wide_start);
                 let mut place = |value: Value| {
-                    let next = if func.ty(value) == Type::B64 { &mut wide } else { &mut narrow };
+                    let next = if func.ty(value) == Type::B64 {
+                        &mut wide
+                    } else {
+                        &mut narrow
+                    };
                     let at = *next;
                     *next += lane_bytes(func.ty(value)) * lanes;
                     (value, at)
@@ -89,13 +114,24 @@ impl Frame {
                             Some(bits) => Operand::Const(bits),
                             None => {
                                 let mut places = copies.iter().chain(&saves);
-                                let at = places.find(|&&(saved, _)| saved == value).expect("operands are saved").1;
-                                Operand::Slot { offset: at, ty: func.ty(value) }
+                                let at = places
+                                    .find(|&&(saved, _)| saved == value)
+                                    .expect("operands are saved")
+                                    .1;
+                                Operand::Slot {
+                                    offset: at,
+                                    ty: func.ty(value),
+                                }
                             }
                         },
                     })
                     .collect();
-                WaitSlots { saves, copies, operands, results }
+                WaitSlots {
+                    saves,
+                    copies,
+                    operands,
+                    results,
+                }
             })
             .collect();
         Frame { size, waits }
@@ -104,9 +140,13 @@ impl Frame {
 
 /// The operands that the runtime reads, in the order of the contract; none stands for zero.
 fn wait_operands(func: &Function, kind: WaitKind) -> Vec<Option<Value>> {
-    let WaitKind::Inst(inst) = kind else { return Vec::new() };
+    let WaitKind::Inst(inst) = kind else {
+        return Vec::new();
+    };
     match &func.insts[inst].data {
-        InstData::Barrier { id, count, pred, .. } => {
+        InstData::Barrier {
+            id, count, pred, ..
+        } => {
             let mut operands = vec![Some(*id), *count];
             operands.extend(pred.map(Some));
             operands
@@ -131,7 +171,9 @@ impl Lower<'_, '_> {
                 self.go(&[], &pending);
                 done = 1;
             }
-            Some((_, WaitKind::Entry | WaitKind::Ready | WaitKind::Yield)) | None => self.enter_body(pos),
+            Some((_, WaitKind::Entry | WaitKind::Ready | WaitKind::Yield)) | None => {
+                self.enter_body(pos)
+            }
         }
         self.b.switch_to_block(self.node_body[pos]);
         self.start_region(self.body_class[pos]);
@@ -141,8 +183,10 @@ impl Lower<'_, '_> {
     /// The lanes of the current mask save what they need and leave.
     pub(super) fn suspend(&mut self, wait: u32) {
         let saves = self.out.frame.waits[wait as usize].saves.clone();
-        let mut values: Vec<(u32, Type, Parts)> =
-            saves.iter().map(|&(value, at)| (at, self.func.ty(value), self.saved_form(value))).collect();
+        let mut values: Vec<(u32, Type, Parts)> = saves
+            .iter()
+            .map(|&(value, at)| (at, self.func.ty(value), self.saved_form(value)))
+            .collect();
         for (value, at) in self.out.frame.waits[wait as usize].copies.clone() {
             values.push((at, self.func.ty(value), self.parts(value)));
         }
@@ -150,7 +194,11 @@ impl Lower<'_, '_> {
             None => self.store_slots(&values, None),
             Some(full) => {
                 let mask = self.mask_vectors();
-                let (plain, masked, join) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+                let (plain, masked, join) = (
+                    self.b.create_block(),
+                    self.b.create_block(),
+                    self.b.create_block(),
+                );
                 self.b.ins().brif(full, plain, &[], masked, &[]);
                 self.b.set_cold_block(masked);
                 self.b.switch_to_block(plain);
@@ -190,13 +238,22 @@ impl Lower<'_, '_> {
                 None => parts.clone(),
                 Some(mask) => {
                     let old: Parts = (0..parts.len())
-                        .map(|i| self.b.ins().load(vector_type(*ty), flags, frame, *at as i32 + 16 * i as i32))
+                        .map(|i| {
+                            self.b.ins().load(
+                                vector_type(*ty),
+                                flags,
+                                frame,
+                                *at as i32 + 16 * i as i32,
+                            )
+                        })
                         .collect();
                     self.blend(*ty, mask, parts, &old)
                 }
             };
             for (i, &part) in parts.iter().enumerate() {
-                self.b.ins().store(flags, part, frame, *at as i32 + 16 * i as i32);
+                self.b
+                    .ins()
+                    .store(flags, part, frame, *at as i32 + 16 * i as i32);
             }
         }
     }
@@ -207,7 +264,11 @@ impl Lower<'_, '_> {
             return;
         }
         let value = self.b.ins().iconst(types::I32, i64::from(state));
-        let value = if state == u32::from(LaneState::EXITED) { value } else { self.mark_partial(value) };
+        let value = if state == u32::from(LaneState::EXITED) {
+            value
+        } else {
+            self.mark_partial(value)
+        };
         self.store_state_scalar(value);
     }
 
@@ -264,7 +325,11 @@ impl Lower<'_, '_> {
             .chunks(2)
             .map(|pair| {
                 let second = pair.get(1).copied().unwrap_or(zero);
-                self.shuffle(pair[0], second, [0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29])
+                self.shuffle(
+                    pair[0],
+                    second,
+                    [0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29],
+                )
             })
             .collect()
     }
@@ -278,7 +343,11 @@ impl Lower<'_, '_> {
             return;
         }
         let partial = self.vconst(Type::B32, u64::from(LaneState::PARTIAL));
-        let parts: Parts = self.parts(state).iter().map(|&part| self.b.ins().bor(part, partial)).collect();
+        let parts: Parts = self
+            .parts(state)
+            .iter()
+            .map(|&part| self.b.ins().bor(part, partial))
+            .collect();
         let narrow = self.narrow_lanes(&parts);
         self.store_state_vectors(&narrow);
     }
@@ -293,7 +362,10 @@ impl Lower<'_, '_> {
         let left = self.b.ins().iadd_imm_s(left, -i64::from(cost));
         self.b.def_var(var, left);
         let (stop, go_on) = (self.b.create_block(), self.b.create_block());
-        let spent = self.b.ins().icmp_imm_s(IntCC::SignedLessThanOrEqual, left, 0);
+        let spent = self
+            .b
+            .ins()
+            .icmp_imm_s(IntCC::SignedLessThanOrEqual, left, 0);
         self.b.ins().brif(spent, stop, &[], go_on, &[]);
         self.b.set_cold_block(stop);
         self.b.switch_to_block(stop);
@@ -311,13 +383,21 @@ impl Lower<'_, '_> {
         self.budget = Some(budget);
         let turns = self.b.ins().iconst(types::I32, BUDGET);
         self.b.def_var(budget, turns);
-        let blocks: Vec<cl::Block> = self.plan.waits.iter().map(|_| self.b.create_block()).collect();
+        let blocks: Vec<cl::Block> = self
+            .plan
+            .waits
+            .iter()
+            .map(|_| self.b.create_block())
+            .collect();
         if blocks.len() == 1 {
             self.b.ins().jump(blocks[0], &[]);
         } else {
             let bad = self.b.create_block();
             let mut switch = cranelift_frontend::Switch::new();
-            blocks.iter().enumerate().for_each(|(number, &block)| switch.set_entry(number as u128, block));
+            blocks
+                .iter()
+                .enumerate()
+                .for_each(|(number, &block)| switch.set_entry(number as u128, block));
             switch.emit(&mut self.b, state, bad);
             self.b.switch_to_block(bad);
             self.b.set_cold_block(bad);
@@ -355,11 +435,19 @@ impl Lower<'_, '_> {
         let frame = self.gang().frame;
         let shape = self.plan.shapes[value];
         if shape == Shape::Varying && self.lanes > 1 {
-            let parts = (0..self.n_parts(ty)).map(|i| self.b.ins().load(vector_type(ty), flags, frame, at as i32 + 16 * i as i32));
+            let parts = (0..self.n_parts(ty)).map(|i| {
+                self.b
+                    .ins()
+                    .load(vector_type(ty), flags, frame, at as i32 + 16 * i as i32)
+            });
             return Val::Varying(parts.collect());
         }
         let address = self.first_lane_address(lane_bytes(ty));
-        let wide = if ty == Type::B64 { types::I64 } else { types::I32 };
+        let wide = if ty == Type::B64 {
+            types::I64
+        } else {
+            types::I32
+        };
         let raw = self.b.ins().load(wide, flags, address, at as i32);
         let x = match ty {
             Type::B32 | Type::B64 => raw,
@@ -383,7 +471,10 @@ impl Lower<'_, '_> {
             return frame;
         }
         let first = self.gang().first_lane;
-        let at = self.b.ins().ishl_imm_s(first, i64::from(lane_bytes.trailing_zeros()));
+        let at = self
+            .b
+            .ins()
+            .ishl_imm_s(first, i64::from(lane_bytes.trailing_zeros()));
         self.b.ins().iadd(frame, at)
     }
 
@@ -402,7 +493,12 @@ impl Lower<'_, '_> {
 }
 
 /// What the runtime must know about a wait.
-pub(crate) fn resume_point(func: &Function, plan: &Plan, frame: &Frame, number: usize) -> crate::abi::ResumePoint {
+pub(crate) fn resume_point(
+    func: &Function,
+    plan: &Plan,
+    frame: &Frame,
+    number: usize,
+) -> crate::abi::ResumePoint {
     use crate::abi::{ResumeKind, ResumePoint};
     let wait = &plan.waits[number];
     let (kind, loc) = match wait.kind {
@@ -430,11 +526,23 @@ pub(crate) fn resume_point(func: &Function, plan: &Plan, frame: &Frame, number: 
         .filter(|&&(value, _)| is_uniform(value))
         .map(|&(value, at)| (at, func.ty(value)))
         .collect();
-    let results = slots.results.iter().map(|&(value, at)| (at, func.ty(value))).collect();
-    ResumePoint { kind, loc, operands: slots.operands.clone(), results, uniforms }
+    let results = slots
+        .results
+        .iter()
+        .map(|&(value, at)| (at, func.ty(value)))
+        .collect();
+    ResumePoint {
+        kind,
+        loc,
+        operands: slots.operands.clone(),
+        results,
+        uniforms,
+    }
 }
 
 fn first_loc(func: &Function, block: Block) -> ir::SrcLoc {
     let data = &func.blocks[block];
-    data.insts.first().map_or(data.term_loc, |&inst| func.insts[inst].loc)
+    data.insts
+        .first()
+        .map_or(data.term_loc, |&inst| func.insts[inst].loc)
 }

@@ -39,10 +39,23 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[CVTA_SPACE])
         .gates(CVTA_GATES)
         .check(check_cvta),
-    inst("cvta", &[D, A], cvta_to).with(&[Mod::To]).types(&[SIZES]).choose(&[CVTA_SPACE]).gates(CVTA_GATES),
-    inst("alloca", &[D, A.nth(0), imm(8, 1 << 23).opt()], alloca).types(&[SIZES]).gates(&[since(7, 3, 52)]).effect(),
-    inst("stacksave", &[D], stacksave).types(&[SIZES]).gates(&[since(7, 3, 52)]).effect(),
-    inst("stackrestore", &[A], stackrestore).types(&[SIZES]).gates(&[since(7, 3, 52)]).effect(),
+    inst("cvta", &[D, A], cvta_to)
+        .with(&[Mod::To])
+        .types(&[SIZES])
+        .choose(&[CVTA_SPACE])
+        .gates(CVTA_GATES),
+    inst("alloca", &[D, A.nth(0), imm(8, 1 << 23).opt()], alloca)
+        .types(&[SIZES])
+        .gates(&[since(7, 3, 52)])
+        .effect(),
+    inst("stacksave", &[D], stacksave)
+        .types(&[SIZES])
+        .gates(&[since(7, 3, 52)])
+        .effect(),
+    inst("stackrestore", &[A], stackrestore)
+        .types(&[SIZES])
+        .gates(&[since(7, 3, 52)])
+        .effect(),
     unsupported("mapa", &[D, A.address(), A.is(T::U32)])
         .types(&[SIZES])
         .optional(&[&[Mod::SharedCluster]])
@@ -87,12 +100,17 @@ fn check_isspacep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
     let ty = isspacep_type(t, inst);
     match (inst.operand(1), ty) {
         (Some(operand), Some(ty)) => super::operands::check_src_operand(t, inst, operand, &A, ty),
-        _ => Err(inst.operand_error(1, "`isspacep` takes an address in a register of 32 or 64 bits")),
+        _ => Err(inst.operand_error(
+            1,
+            "`isspacep` takes an address in a register of 32 or 64 bits",
+        )),
     }
 }
 
 fn isspacep_type<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Option<T> {
-    let OperandKind::Name(name) = inst.operand(1)?.kind else { return Some(T::U64) };
+    let OperandKind::Name(name) = inst.operand(1)?.kind else {
+        return Some(T::U64);
+    };
     match t.lookup(name) {
         Some(Entity::Reg(id)) if t.reg(id).ty.bits() == 32 => Some(T::U32),
         Some(Entity::Reg(_)) | None => Some(T::U64),
@@ -111,9 +129,13 @@ fn isspacep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
 
 /// The variable that `cvta` names must lie in the space it says.
 fn check_cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let Some(operand) = inst.operand(1) else { return Ok(()) };
+    let Some(operand) = inst.operand(1) else {
+        return Ok(());
+    };
     let is_symbol = match &operand.kind {
-        OperandKind::Name(name) => matches!(t.lookup(*name), Some(Entity::Place(_) | Entity::Func(_))),
+        OperandKind::Name(name) => {
+            matches!(t.lookup(*name), Some(Entity::Place(_) | Entity::Func(_)))
+        }
         OperandKind::NameOffset(_) | OperandKind::Element(_) => true,
         _ => false,
     };
@@ -127,7 +149,10 @@ fn check_cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnos
 /// A formal of a device function has a `.local` address, like its copy in memory.
 fn cvta_place<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>) -> Result<(), Diagnostic> {
     if let AddrBase::Place(place) = &addr.base
-        && matches!(place.base, PlaceBase::Formal(_) | PlaceBase::Return(_) | PlaceBase::UnsizedFormal(_))
+        && matches!(
+            place.base,
+            PlaceBase::Formal(_) | PlaceBase::Return(_) | PlaceBase::UnsizedFormal(_)
+        )
         && inst.pick(&[Mod::Local, Mod::Param]).is_some()
     {
         return Ok(());
@@ -157,7 +182,11 @@ fn cvta_to<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic
     write_address(t, inst, result)
 }
 
-fn write_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, value: Value) -> Result<(), Diagnostic> {
+fn write_address<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    value: Value,
+) -> Result<(), Diagnostic> {
     let ty = inst.ty(0).ir().unwrap_or(Type::B64);
     let value = t.zext_or_trunc(value, ty);
     t.dst(inst, 0, value)
@@ -169,12 +198,21 @@ fn alloca<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
         Some(_) => t.src_const(inst, 2)?,
         None => 8,
     };
-    let Some(align) = u32::try_from(align).ok().filter(|align| align.is_power_of_two()) else {
+    let Some(align) = u32::try_from(align)
+        .ok()
+        .filter(|align| align.is_power_of_two())
+    else {
         return Err(inst.operand_error(2, format!("the alignment {align} is not a power of two")));
     };
     let size = t.src(inst, 1)?;
     let size = t.zext_or_trunc(size, Type::B64);
-    let result = t.ins(InstData::Alloca { size, align: align.max(8) }, Type::B64);
+    let result = t.ins(
+        InstData::Alloca {
+            size,
+            align: align.max(8),
+        },
+        Type::B64,
+    );
     write_address(t, inst, result)
 }
 

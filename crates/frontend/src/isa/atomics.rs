@@ -65,26 +65,61 @@ const VECTOR: &[Gate] = &[since(8, 1, 90)];
 const DV: Opd = D.sink().vec(Elems::ByModifier);
 const AV: Opd = A.vec(Elems::ByModifier);
 
-const fn atom(types: &'static [&'static [T]], ops: &'static [&'static [Mod]], gates: &'static [Gate]) -> InstDesc {
+const fn atom(
+    types: &'static [&'static [T]],
+    ops: &'static [&'static [Mod]],
+    gates: &'static [Gate],
+) -> InstDesc {
     const OPERANDS: &[Opd] = &[D.sink(), ADDR, A, POLICY];
-    inst("atom", OPERANDS, atomic).types(types).choose(ops).optional(ATOM).gates(gates).check(check).effect()
+    inst("atom", OPERANDS, atomic)
+        .types(types)
+        .choose(ops)
+        .optional(ATOM)
+        .gates(gates)
+        .check(check)
+        .effect()
 }
 
-const fn red(types: &'static [&'static [T]], ops: &'static [&'static [Mod]], gates: &'static [Gate]) -> InstDesc {
-    inst("red", &[ADDR, A, POLICY], atomic).types(types).choose(ops).optional(RED).gates(gates).check(check).effect()
+const fn red(
+    types: &'static [&'static [T]],
+    ops: &'static [&'static [Mod]],
+    gates: &'static [Gate],
+) -> InstDesc {
+    inst("red", &[ADDR, A, POLICY], atomic)
+        .types(types)
+        .choose(ops)
+        .optional(RED)
+        .gates(gates)
+        .check(check)
+        .effect()
 }
 
 const fn atom_vector(types: &'static [&'static [T]], ops: &'static [&'static [Mod]]) -> InstDesc {
-    inst("atom", &[DV, ADDR, AV, POLICY], atomic).types(types).choose(ops).optional(ATOM_VEC).gates(VECTOR).check(check).effect()
+    inst("atom", &[DV, ADDR, AV, POLICY], atomic)
+        .types(types)
+        .choose(ops)
+        .optional(ATOM_VEC)
+        .gates(VECTOR)
+        .check(check)
+        .effect()
 }
 
 const fn red_vector(types: &'static [&'static [T]], ops: &'static [&'static [Mod]]) -> InstDesc {
-    inst("red", &[ADDR, AV, POLICY], atomic).types(types).choose(ops).optional(RED_VEC).gates(VECTOR).check(check).effect()
+    inst("red", &[ADDR, AV, POLICY], atomic)
+        .types(types)
+        .choose(ops)
+        .optional(RED_VEC)
+        .gates(VECTOR)
+        .check(check)
+        .effect()
 }
 
 const ADD_V24: &[&[Mod]] = &[&[Mod::Add], &[Mod::V2, Mod::V4]];
 const ANY_V24: &[&[Mod]] = &[&[Mod::Add, Mod::Min, Mod::Max], &[Mod::V2, Mod::V4]];
-const ANY_V248: &[&[Mod]] = &[&[Mod::Add, Mod::Min, Mod::Max], &[Mod::V2, Mod::V4, Mod::V8]];
+const ANY_V248: &[&[Mod]] = &[
+    &[Mod::Add, Mod::Min, Mod::Max],
+    &[Mod::V2, Mod::V4, Mod::V8],
+];
 const F32: &[&[T]] = &[&[T::F32]];
 const HALVES: &[&[T]] = &[&[T::F16, T::Bf16]];
 const PACKED: &[&[T]] = &[&[T::F16x2, T::Bf16x2]];
@@ -105,7 +140,10 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[T::B16]])
         .with(&[Mod::Cas])
         .optional(&[ATOM_SEM, SCOPE, SPACE])
-        .gates(&[since(6, 3, 70), since(7, 8, 90).mods(&[Mod::Cluster, Mod::SharedCluster])])
+        .gates(&[
+            since(6, 3, 70),
+            since(7, 8, 90).mods(&[Mod::Cluster, Mod::SharedCluster]),
+        ])
         .check(check)
         .effect(),
     unsupported("atom", &[D.sink(), ADDR, A, A])
@@ -149,7 +187,12 @@ pub const TABLE: &[InstDesc] = &[
 const fn red_async(types: &'static [&'static [T]], ops: &'static [&'static [Mod]]) -> InstDesc {
     unsupported("red", &[ADDR, A, ADDR])
         .types(types)
-        .with(&[Mod::Async, Mod::Relaxed, Mod::Cluster, Mod::MbarrierCompleteTxBytes])
+        .with(&[
+            Mod::Async,
+            Mod::Relaxed,
+            Mod::Cluster,
+            Mod::MbarrierCompleteTxBytes,
+        ])
         .choose(ops)
         .optional(&[&[Mod::SharedCluster]])
         .gates(VECTOR)
@@ -157,7 +200,11 @@ const fn red_async(types: &'static [&'static [T]], ops: &'static [&'static [Mod]
 
 /// Where the address stands, and the first source.
 fn positions(inst: &Inst<'_>) -> (usize, usize) {
-    if inst.desc.opcode == "atom" { (1, 2) } else { (0, 1) }
+    if inst.desc.opcode == "atom" {
+        (1, 2)
+    } else {
+        (0, 1)
+    }
 }
 
 fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -165,8 +212,14 @@ fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
     if let Some(operand) = inst.operand(at) {
         let addr = t.resolve_address(operand)?;
         let space = space_of(t, inst, &addr)?;
-        if !matches!(space, Space::Generic | Space::Global | Space::Shared | Space::SharedCluster) {
-            return Err(inst.operand_error(at, "atomic operations work on `.global` and `.shared` memory only"));
+        if !matches!(
+            space,
+            Space::Generic | Space::Global | Space::Shared | Space::SharedCluster
+        ) {
+            return Err(inst.operand_error(
+                at,
+                "atomic operations work on `.global` and `.shared` memory only",
+            ));
         }
     }
     Ok(())
@@ -174,7 +227,9 @@ fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
 
 fn atomic<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (at, first) = positions(inst);
-    let Some(operand) = inst.operand(at) else { return Ok(()) };
+    let Some(operand) = inst.operand(at) else {
+        return Ok(());
+    };
     let address = t.resolve_address(operand)?;
     let space = space_of(t, inst, &address)?;
     let sem = match inst.pick(ATOM_SEM) {
@@ -186,16 +241,36 @@ fn atomic<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
     let scope = scope_of(inst).unwrap_or(Scope::Gpu);
     let (op, fmt) = (op_of(inst), format_of(inst.ty(0)));
     let sources: SmallVec<[Value; 4]> = t.src_elems(inst, first)?.into_iter().flatten().collect();
-    let second = if op == AtomicOp::Cas { Some(t.src(inst, first + 1)?) } else { None };
+    let second = if op == AtomicOp::Cas {
+        Some(t.src(inst, first + 1)?)
+    } else {
+        None
+    };
     let (addr, offset) = t.emit_address(&address)?;
     let size = fmt.ty().bytes() as i32;
     let mut results: SmallVec<[Value; 4]> = SmallVec::new();
     for (n, &source) in sources.iter().enumerate() {
         let args = std::iter::once(source).chain(second).collect();
         let offset = offset.wrapping_add(n as i32 * size);
-        results.push(t.ins(InstData::Atomic { op, fmt, space, sem, scope, addr, offset, args }, fmt.ty()));
+        results.push(t.ins(
+            InstData::Atomic {
+                op,
+                fmt,
+                space,
+                sem,
+                scope,
+                addr,
+                offset,
+                args,
+            },
+            fmt.ty(),
+        ));
     }
-    if at == 1 { t.dst_elems(inst, 0, &results) } else { Ok(()) }
+    if at == 1 {
+        t.dst_elems(inst, 0, &results)
+    } else {
+        Ok(())
+    }
 }
 
 fn op_of(inst: &Inst<'_>) -> AtomicOp {
@@ -211,7 +286,9 @@ fn op_of(inst: &Inst<'_>) -> AtomicOp {
         (Mod::Or, AtomicOp::Or),
         (Mod::Xor, AtomicOp::Xor),
     ];
-    OPS.iter().find(|&&(m, _)| inst.has(m)).map_or(AtomicOp::Exch, |&(_, op)| op)
+    OPS.iter()
+        .find(|&&(m, _)| inst.has(m))
+        .map_or(AtomicOp::Exch, |&(_, op)| op)
 }
 
 fn format_of(ty: T) -> AtomicFmt {

@@ -23,21 +23,39 @@ const INC_DEC: &[&[Mod]] = &[&[Mod::Inc, Mod::Dec]];
 
 const BULK: &[Gate] = &[since(8, 0, 90)];
 /// Architectures of the `sm_100` family and their like.
-const BLACKWELL: &[&str] = &["100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f"];
+const BLACKWELL: &[&str] = &[
+    "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f",
+];
 const TENSOR: &[Gate] = &[
     since(8, 0, 90),
-    since(8, 6, 100).mods(&[Mod::TileGather4, Mod::TileScatter4]).only(BLACKWELL),
-    since(8, 6, 100).mods(&[Mod::Im2colW, Mod::Im2colW128]).only(BLACKWELL),
-    since(8, 6, 100).mods(&[Mod::CtaGroup1, Mod::CtaGroup2]).only(BLACKWELL),
+    since(8, 6, 100)
+        .mods(&[Mod::TileGather4, Mod::TileScatter4])
+        .only(BLACKWELL),
+    since(8, 6, 100)
+        .mods(&[Mod::Im2colW, Mod::Im2colW128])
+        .only(BLACKWELL),
+    since(8, 6, 100)
+        .mods(&[Mod::CtaGroup1, Mod::CtaGroup2])
+        .only(BLACKWELL),
 ];
 const TENSOR_CTA: &[Gate] = &[
     since(8, 6, 90),
     since(8, 6, 100).mods(&[Mod::TileGather4]).only(BLACKWELL),
-    since(8, 6, 100).mods(&[Mod::Im2colW, Mod::Im2colW128]).only(BLACKWELL),
-    since(8, 6, 100).mods(&[Mod::CtaGroup1, Mod::CtaGroup2]).only(BLACKWELL),
+    since(8, 6, 100)
+        .mods(&[Mod::Im2colW, Mod::Im2colW128])
+        .only(BLACKWELL),
+    since(8, 6, 100)
+        .mods(&[Mod::CtaGroup1, Mod::CtaGroup2])
+        .only(BLACKWELL),
 ];
 const DIM: &[Mod] = &[Mod::N1d, Mod::N2d, Mod::N3d, Mod::N4d, Mod::N5d];
-const LOAD_MODE: &[Mod] = &[Mod::Tile, Mod::TileGather4, Mod::Im2col, Mod::Im2colW, Mod::Im2colW128];
+const LOAD_MODE: &[Mod] = &[
+    Mod::Tile,
+    Mod::TileGather4,
+    Mod::Im2col,
+    Mod::Im2colW,
+    Mod::Im2colW128,
+];
 const STORE_MODE: &[Mod] = &[Mod::Tile, Mod::TileScatter4, Mod::Im2colNoOffs];
 const CTA_GROUP: &[Mod] = &[Mod::CtaGroup1, Mod::CtaGroup2];
 
@@ -45,34 +63,85 @@ const fn reduce(operands: &'static [Opd], required: &'static [Mod]) -> InstDesc 
     unsupported("cp", operands).with(required).gates(BULK)
 }
 
-const REDUCE_SHARED: &[Mod] =
-    &[Mod::Reduce, Mod::Async, Mod::Bulk, Mod::SharedCluster, Mod::SharedCta, Mod::MbarrierCompleteTxBytes];
-const REDUCE_GLOBAL: &[Mod] = &[Mod::Reduce, Mod::Async, Mod::Bulk, Mod::Global, Mod::SharedCta, Mod::BulkGroup];
+const REDUCE_SHARED: &[Mod] = &[
+    Mod::Reduce,
+    Mod::Async,
+    Mod::Bulk,
+    Mod::SharedCluster,
+    Mod::SharedCta,
+    Mod::MbarrierCompleteTxBytes,
+];
+const REDUCE_GLOBAL: &[Mod] = &[
+    Mod::Reduce,
+    Mod::Async,
+    Mod::Bulk,
+    Mod::Global,
+    Mod::SharedCta,
+    Mod::BulkGroup,
+];
 const TO_SHARED: &[Opd] = &[ADDR, ADDR, SIZE, ADDR];
 const TO_GLOBAL: &[Opd] = &[ADDR, ADDR, SIZE, POLICY];
 
 pub const TABLE: &[InstDesc] = &[
     unsupported("cp", &[ADDR, ADDR, SIZE, ADDR, POLICY])
-        .with(&[Mod::Async, Mod::Bulk, Mod::SharedCta, Mod::Global, Mod::MbarrierCompleteTxBytes])
+        .with(&[
+            Mod::Async,
+            Mod::Bulk,
+            Mod::SharedCta,
+            Mod::Global,
+            Mod::MbarrierCompleteTxBytes,
+        ])
         .optional(&[HINT])
         .gates(&[since(8, 6, 90)]),
     unsupported("cp", &[ADDR, ADDR, SIZE, ADDR, CTA_MASK, POLICY])
-        .with(&[Mod::Async, Mod::Bulk, Mod::SharedCluster, Mod::Global, Mod::MbarrierCompleteTxBytes])
+        .with(&[
+            Mod::Async,
+            Mod::Bulk,
+            Mod::SharedCluster,
+            Mod::Global,
+            Mod::MbarrierCompleteTxBytes,
+        ])
         .optional(&[MULTICAST, HINT])
         .gates(BULK),
     unsupported("cp", TO_SHARED)
-        .with(&[Mod::Async, Mod::Bulk, Mod::SharedCluster, Mod::SharedCta, Mod::MbarrierCompleteTxBytes])
+        .with(&[
+            Mod::Async,
+            Mod::Bulk,
+            Mod::SharedCluster,
+            Mod::SharedCta,
+            Mod::MbarrierCompleteTxBytes,
+        ])
         .gates(BULK),
     unsupported("cp", &[ADDR, ADDR, SIZE, POLICY, BYTE_MASK])
-        .with(&[Mod::Async, Mod::Bulk, Mod::Global, Mod::SharedCta, Mod::BulkGroup])
+        .with(&[
+            Mod::Async,
+            Mod::Bulk,
+            Mod::Global,
+            Mod::SharedCta,
+            Mod::BulkGroup,
+        ])
         .optional(&[HINT, &[Mod::CpMask]])
         .gates(&[since(8, 0, 90), since(8, 6, 100).mods(&[Mod::CpMask])]),
-    reduce(TO_SHARED, REDUCE_SHARED).choose(LOGIC).types(&[&[T::B32]]),
-    reduce(TO_SHARED, REDUCE_SHARED).choose(ADD).types(&[&[T::U32, T::S32, T::U64]]),
-    reduce(TO_SHARED, REDUCE_SHARED).choose(MIN_MAX).types(&[&[T::U32, T::S32]]),
-    reduce(TO_SHARED, REDUCE_SHARED).choose(INC_DEC).types(&[&[T::U32]]),
-    reduce(TO_GLOBAL, REDUCE_GLOBAL).choose(LOGIC).types(&[&[T::B32, T::B64]]).optional(&[HINT]),
-    reduce(TO_GLOBAL, REDUCE_GLOBAL).choose(ADD).types(&[&[T::U32, T::S32, T::U64, T::F32, T::F64]]).optional(&[HINT]),
+    reduce(TO_SHARED, REDUCE_SHARED)
+        .choose(LOGIC)
+        .types(&[&[T::B32]]),
+    reduce(TO_SHARED, REDUCE_SHARED)
+        .choose(ADD)
+        .types(&[&[T::U32, T::S32, T::U64]]),
+    reduce(TO_SHARED, REDUCE_SHARED)
+        .choose(MIN_MAX)
+        .types(&[&[T::U32, T::S32]]),
+    reduce(TO_SHARED, REDUCE_SHARED)
+        .choose(INC_DEC)
+        .types(&[&[T::U32]]),
+    reduce(TO_GLOBAL, REDUCE_GLOBAL)
+        .choose(LOGIC)
+        .types(&[&[T::B32, T::B64]])
+        .optional(&[HINT]),
+    reduce(TO_GLOBAL, REDUCE_GLOBAL)
+        .choose(ADD)
+        .types(&[&[T::U32, T::S32, T::U64, T::F32, T::F64]])
+        .optional(&[HINT]),
     reduce(TO_GLOBAL, REDUCE_GLOBAL)
         .choose(&[&[Mod::Add], &[Mod::Noftz]])
         .types(&[&[T::F16, T::Bf16]])
@@ -81,42 +150,95 @@ pub const TABLE: &[InstDesc] = &[
         .choose(MIN_MAX)
         .types(&[&[T::U32, T::S32, T::U64, T::S64, T::F16, T::Bf16]])
         .optional(&[HINT]),
-    reduce(TO_GLOBAL, REDUCE_GLOBAL).choose(INC_DEC).types(&[&[T::U32]]).optional(&[HINT]),
+    reduce(TO_GLOBAL, REDUCE_GLOBAL)
+        .choose(INC_DEC)
+        .types(&[&[T::U32]])
+        .optional(&[HINT]),
     unsupported("cp", &[ADDR, SIZE, POLICY])
         .with(&[Mod::Async, Mod::Bulk, Mod::Prefetch, Mod::L2, Mod::Global])
         .optional(&[HINT])
         .gates(BULK),
     unsupported("cp", &[ADDR, ANY, ADDR, ANY.opt(), CTA_MASK, POLICY])
-        .with(&[Mod::Async, Mod::Bulk, Mod::Tensor, Mod::SharedCluster, Mod::Global, Mod::MbarrierCompleteTxBytes])
+        .with(&[
+            Mod::Async,
+            Mod::Bulk,
+            Mod::Tensor,
+            Mod::SharedCluster,
+            Mod::Global,
+            Mod::MbarrierCompleteTxBytes,
+        ])
         .choose(&[DIM])
         .optional(&[LOAD_MODE, MULTICAST, CTA_GROUP, HINT])
         .gates(TENSOR)
         .check(check_tensor_load),
     unsupported("cp", &[ADDR, ANY, ADDR, ANY.opt(), POLICY])
-        .with(&[Mod::Async, Mod::Bulk, Mod::Tensor, Mod::SharedCta, Mod::Global, Mod::MbarrierCompleteTxBytes])
+        .with(&[
+            Mod::Async,
+            Mod::Bulk,
+            Mod::Tensor,
+            Mod::SharedCta,
+            Mod::Global,
+            Mod::MbarrierCompleteTxBytes,
+        ])
         .choose(&[DIM])
         .optional(&[LOAD_MODE, CTA_GROUP, HINT])
         .gates(TENSOR_CTA)
         .check(check_tensor_load),
     unsupported("cp", &[ANY, ADDR, POLICY])
-        .with(&[Mod::Async, Mod::Bulk, Mod::Tensor, Mod::Global, Mod::SharedCta, Mod::BulkGroup])
+        .with(&[
+            Mod::Async,
+            Mod::Bulk,
+            Mod::Tensor,
+            Mod::Global,
+            Mod::SharedCta,
+            Mod::BulkGroup,
+        ])
         .choose(&[DIM])
         .optional(&[STORE_MODE, HINT])
         .gates(TENSOR)
         .check(check_tensor_store),
     unsupported("cp", &[ANY, ADDR, POLICY])
-        .with(&[Mod::Reduce, Mod::Async, Mod::Bulk, Mod::Tensor, Mod::Global, Mod::SharedCta, Mod::BulkGroup])
-        .choose(&[DIM, &[Mod::Add, Mod::Min, Mod::Max, Mod::Inc, Mod::Dec, Mod::And, Mod::Or, Mod::Xor]])
+        .with(&[
+            Mod::Reduce,
+            Mod::Async,
+            Mod::Bulk,
+            Mod::Tensor,
+            Mod::Global,
+            Mod::SharedCta,
+            Mod::BulkGroup,
+        ])
+        .choose(&[
+            DIM,
+            &[
+                Mod::Add,
+                Mod::Min,
+                Mod::Max,
+                Mod::Inc,
+                Mod::Dec,
+                Mod::And,
+                Mod::Or,
+                Mod::Xor,
+            ],
+        ])
         .optional(&[&[Mod::Tile, Mod::Im2colNoOffs], HINT])
         .gates(TENSOR)
         .check(check_tensor_store),
     unsupported("cp", &[ANY, ANY.opt(), POLICY])
-        .with(&[Mod::Async, Mod::Bulk, Mod::Prefetch, Mod::Tensor, Mod::L2, Mod::Global])
+        .with(&[
+            Mod::Async,
+            Mod::Bulk,
+            Mod::Prefetch,
+            Mod::Tensor,
+            Mod::L2,
+            Mod::Global,
+        ])
         .choose(&[DIM])
         .optional(&[LOAD_MODE, HINT])
         .gates(TENSOR)
         .check(check_tensor_prefetch),
-    unsupported("cp", &[]).with(&[Mod::Async, Mod::Bulk, Mod::CommitGroup]).gates(BULK),
+    unsupported("cp", &[])
+        .with(&[Mod::Async, Mod::Bulk, Mod::CommitGroup])
+        .gates(BULK),
     unsupported("cp", &[imm(0, i64::MAX)])
         .with(&[Mod::Async, Mod::Bulk, Mod::WaitGroup])
         .optional(&[&[Mod::Read]])
@@ -142,11 +264,31 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[T::B1024], &[T::B64]])
         .optional(MAP_SPACE)
         .gates(MAP),
-    map_field(&[ADDR, imm(0, 15)], &[Mod::Replace, Mod::Tile, Mod::Elemtype], MAP),
-    map_field(&[ADDR, imm(0, 2)], &[Mod::Replace, Mod::Tile, Mod::InterleaveLayout], MAP),
-    map_field(&[ADDR, imm(0, 4)], &[Mod::Replace, Mod::Tile, Mod::SwizzleMode], MAP),
-    map_field(&[ADDR, imm(0, 3)], &[Mod::Replace, Mod::Tile, Mod::SwizzleAtomicity], MAP_ATOMICITY),
-    map_field(&[ADDR, imm(0, 1)], &[Mod::Replace, Mod::Tile, Mod::FillMode], MAP),
+    map_field(
+        &[ADDR, imm(0, 15)],
+        &[Mod::Replace, Mod::Tile, Mod::Elemtype],
+        MAP,
+    ),
+    map_field(
+        &[ADDR, imm(0, 2)],
+        &[Mod::Replace, Mod::Tile, Mod::InterleaveLayout],
+        MAP,
+    ),
+    map_field(
+        &[ADDR, imm(0, 4)],
+        &[Mod::Replace, Mod::Tile, Mod::SwizzleMode],
+        MAP,
+    ),
+    map_field(
+        &[ADDR, imm(0, 3)],
+        &[Mod::Replace, Mod::Tile, Mod::SwizzleAtomicity],
+        MAP_ATOMICITY,
+    ),
+    map_field(
+        &[ADDR, imm(0, 1)],
+        &[Mod::Replace, Mod::Tile, Mod::FillMode],
+        MAP,
+    ),
     unsupported("tensormap", &[ADDR, ADDR, imm(128, 128)])
         .with(&[
             Mod::CpFenceproxy,
@@ -165,9 +307,9 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::SharedCta], &[Mod::MulticastClusterAll]])
         .gates(&[
             since(8, 6, 100),
-            since(8, 6, 100)
-                .mods(&[Mod::MulticastClusterAll])
-                .only(&["100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f"]),
+            since(8, 6, 100).mods(&[Mod::MulticastClusterAll]).only(&[
+                "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f",
+            ]),
         ]),
     unsupported("clusterlaunchcontrol", &[DP, A.nth(1)])
         .with(&[Mod::QueryCancel, Mod::IsCanceled])
@@ -179,33 +321,58 @@ pub const TABLE: &[InstDesc] = &[
         .gates(&[since(8, 6, 100)]),
     unsupported("clusterlaunchcontrol", &[D, A.nth(1)])
         .with(&[Mod::QueryCancel])
-        .choose(&[&[Mod::GetFirstCtaidX, Mod::GetFirstCtaidY, Mod::GetFirstCtaidZ]])
+        .choose(&[&[
+            Mod::GetFirstCtaidX,
+            Mod::GetFirstCtaidY,
+            Mod::GetFirstCtaidZ,
+        ]])
         .types(&[&[T::B32], &[T::B128]])
         .gates(&[since(8, 6, 100)]),
 ];
 
 const MAP_SPACE: &[&[Mod]] = &[&[Mod::Global, Mod::SharedCta]];
-const MAP_ARCHS: &[&str] =
-    &["90a", "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f"];
+const MAP_ARCHS: &[&str] = &[
+    "90a", "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a",
+    "121f",
+];
 const MAP: &[Gate] = &[since(8, 3, 90).only(MAP_ARCHS)];
-const MAP_ATOMICITY: &[Gate] = &[since(8, 6, 100)
-    .only(&["100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f"])];
+const MAP_ATOMICITY: &[Gate] = &[since(8, 6, 100).only(&[
+    "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f",
+])];
 
-const fn map_field(operands: &'static [Opd], required: &'static [Mod], gates: &'static [Gate]) -> InstDesc {
-    unsupported("tensormap", operands).with(required).types(&[&[T::B1024], &[T::B32]]).optional(MAP_SPACE).gates(gates)
+const fn map_field(
+    operands: &'static [Opd],
+    required: &'static [Mod],
+    gates: &'static [Gate],
+) -> InstDesc {
+    unsupported("tensormap", operands)
+        .with(required)
+        .types(&[&[T::B1024], &[T::B32]])
+        .optional(MAP_SPACE)
+        .gates(gates)
 }
 
 fn dimensions(inst: &Inst<'_>) -> usize {
-    DIM.iter().position(|&m| inst.has(m)).map_or(1, |idx| idx + 1)
+    DIM.iter()
+        .position(|&m| inst.has(m))
+        .map_or(1, |idx| idx + 1)
 }
 
 fn is_im2col(inst: &Inst<'_>) -> bool {
-    inst.pick(&[Mod::Im2col, Mod::Im2colW, Mod::Im2colW128, Mod::Im2colNoOffs]).is_some()
+    inst.pick(&[
+        Mod::Im2col,
+        Mod::Im2colW,
+        Mod::Im2colW128,
+        Mod::Im2colNoOffs,
+    ])
+    .is_some()
 }
 
 /// `[tensorMap, {coordinates}]`, with as many coordinates as dimensions (five for gather and scatter).
 fn check_tensor<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<(), Diagnostic> {
-    let Some(operand) = inst.operand(n) else { return Ok(()) };
+    let Some(operand) = inst.operand(n) else {
+        return Ok(());
+    };
     let dim = dimensions(inst);
     let is_gather = inst.pick(&[Mod::TileGather4, Mod::TileScatter4]);
     if let Some(m) = is_gather.filter(|_| dim != 2) {
@@ -240,10 +407,16 @@ fn check_list<'m>(
         _ => std::slice::from_ref(operand),
     };
     if elems.len() != expected {
-        let message = format!("`{}` takes {expected} {what} here, not {}", inst.name, elems.len());
+        let message = format!(
+            "`{}` takes {expected} {what} here, not {}",
+            inst.name,
+            elems.len()
+        );
         return Err(Diagnostic::error(message).label(operand.span, ""));
     }
-    elems.iter().try_for_each(|elem| check_src_operand(t, inst, elem, &A, ty))
+    elems
+        .iter()
+        .try_for_each(|elem| check_src_operand(t, inst, elem, &A, ty))
 }
 
 /// Offsets of im2col modes: one for each spatial dimension, or two for the `w` modes.

@@ -22,18 +22,58 @@ const GATES_PLAIN_MAD: &[Gate] = &[since(3, 0, 20)];
 
 /// The rows of this chapter. Without `.cc`, ptxas takes 16-bit types and `.sat` as well, which the ISA does not list.
 pub const TABLE: &[InstDesc] = &[
-    inst("add", &[D, A, B], add).types(&[INT32_64]).with(&[Cc]).gates(GATES),
-    inst("addc", &[D, A, B], addc).types(&[INT]).gates(GATES_PLAIN),
-    inst("addc", &[D, A, B], addc).types(&[INT32_64]).with(&[Cc]).gates(GATES),
-    inst("addc", &[D, A, B], add_sat).types(&[&[S32]]).with(&[Sat]).gates(GATES_PLAIN),
-    inst("sub", &[D, A, B], sub).types(&[INT32_64]).with(&[Cc]).gates(GATES),
-    inst("subc", &[D, A, B], subc).types(&[INT]).gates(GATES_PLAIN),
-    inst("subc", &[D, A, B], subc).types(&[INT32_64]).with(&[Cc]).gates(GATES),
-    inst("subc", &[D, A, B], sub_sat).types(&[&[S32]]).with(&[Sat]).gates(GATES_PLAIN),
-    inst("mad", &[D, A, B, C], mad).types(&[INT32_64]).with(&[Cc]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]).gates(GATES_MAD),
-    inst("madc", &[D, A, B, C], madc).types(&[INT]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]).gates(GATES_PLAIN_MAD),
-    inst("madc", &[D, A, B, C], madc).types(&[INT32_64]).with(&[Cc]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]).gates(GATES_MAD),
-    inst("madc", &[D, A, B, C], mad_sat).types(&[&[S32]]).with(&[Hi, Sat]).lead(&[Hi]).gates(GATES_PLAIN_MAD),
+    inst("add", &[D, A, B], add)
+        .types(&[INT32_64])
+        .with(&[Cc])
+        .gates(GATES),
+    inst("addc", &[D, A, B], addc)
+        .types(&[INT])
+        .gates(GATES_PLAIN),
+    inst("addc", &[D, A, B], addc)
+        .types(&[INT32_64])
+        .with(&[Cc])
+        .gates(GATES),
+    inst("addc", &[D, A, B], add_sat)
+        .types(&[&[S32]])
+        .with(&[Sat])
+        .gates(GATES_PLAIN),
+    inst("sub", &[D, A, B], sub)
+        .types(&[INT32_64])
+        .with(&[Cc])
+        .gates(GATES),
+    inst("subc", &[D, A, B], subc)
+        .types(&[INT])
+        .gates(GATES_PLAIN),
+    inst("subc", &[D, A, B], subc)
+        .types(&[INT32_64])
+        .with(&[Cc])
+        .gates(GATES),
+    inst("subc", &[D, A, B], sub_sat)
+        .types(&[&[S32]])
+        .with(&[Sat])
+        .gates(GATES_PLAIN),
+    inst("mad", &[D, A, B, C], mad)
+        .types(&[INT32_64])
+        .with(&[Cc])
+        .choose(&[&[Lo, Hi]])
+        .lead(&[Lo, Hi])
+        .gates(GATES_MAD),
+    inst("madc", &[D, A, B, C], madc)
+        .types(&[INT])
+        .choose(&[&[Lo, Hi]])
+        .lead(&[Lo, Hi])
+        .gates(GATES_PLAIN_MAD),
+    inst("madc", &[D, A, B, C], madc)
+        .types(&[INT32_64])
+        .with(&[Cc])
+        .choose(&[&[Lo, Hi]])
+        .lead(&[Lo, Hi])
+        .gates(GATES_MAD),
+    inst("madc", &[D, A, B, C], mad_sat)
+        .types(&[&[S32]])
+        .with(&[Hi, Sat])
+        .lead(&[Hi])
+        .gates(GATES_PLAIN_MAD),
 ];
 
 /// The sum and whether it carries.

@@ -29,8 +29,15 @@ struct Written<'m> {
 }
 
 /// Modifiers that ptxas takes a second time on any instruction.
-const REPEATABLE: &[Mod] =
-    &[Mod::Sync, Mod::Sat, Mod::Satfinite, Mod::Relu, Mod::NaN, Mod::Approx, Mod::L2EvictFirst];
+const REPEATABLE: &[Mod] = &[
+    Mod::Sync,
+    Mod::Sat,
+    Mod::Satfinite,
+    Mod::Relu,
+    Mod::NaN,
+    Mod::Approx,
+    Mod::L2EvictFirst,
+];
 
 /// Modifiers of single instructions that ptxas lets pass on all others, without any effect.
 const IGNORED: &[Mod] = &[
@@ -59,7 +66,14 @@ const IGNORED: &[Mod] = &[
 ];
 
 /// The opcodes that the modifiers of [`IGNORED`] are made for.
-const NOT_IGNORING: &[&str] = &["tensormap", "testp", "multimem", "ldmatrix", "tcgen05", "cp"];
+const NOT_IGNORING: &[&str] = &[
+    "tensormap",
+    "testp",
+    "multimem",
+    "ldmatrix",
+    "tcgen05",
+    "cp",
+];
 
 /// Why a row does not fit.
 enum Mismatch {
@@ -69,27 +83,46 @@ enum Mismatch {
     /// At most one of these may be written.
     Exclusive(Mod, Mod),
     Missing(&'static [Mod]),
-    Type { nth: usize },
+    Type {
+        nth: usize,
+    },
     TypeCount,
     OperandCount,
 }
 
 /// Finds the row of an instruction and checks everything that the row says.
-pub(crate) fn resolve<'m>(t: &mut Translator<'m>, ast: &'m ast::Inst, span: Span) -> Result<Inst<'m>, Diagnostic> {
+pub(crate) fn resolve<'m>(
+    t: &mut Translator<'m>,
+    ast: &'m ast::Inst,
+    span: Span,
+) -> Result<Inst<'m>, Diagnostic> {
     let opcode = ast.opcode.text(t.source);
     let candidates = rows_of(opcode);
     if candidates.is_empty() {
         return Err(unknown_opcode(opcode, ast.opcode.span));
     }
     let written = read_modifiers(t, ast);
-    let fits = |written: &Written<'_>| candidates.iter().find(|row| mismatch(row, written, t).is_none());
+    let fits = |written: &Written<'_>| {
+        candidates
+            .iter()
+            .find(|row| mismatch(row, written, t).is_none())
+    };
     let desc = match fits(&written).or_else(|| fits(&without_ignored(&written, opcode))) {
         Some(desc) => desc,
         None => return Err(no_row_fits(t, ast, span, candidates, &written)),
     };
     let extra = written.extra.iter().map(|m| m.text(t.source)).collect();
     let opds = written_operands(desc, &written);
-    let inst = Inst { ast, span, desc, opds, mods: written.mods, types: written.types, extra, name: written.name };
+    let inst = Inst {
+        ast,
+        span,
+        desc,
+        opds,
+        mods: written.mods,
+        types: written.types,
+        extra,
+        name: written.name,
+    };
     check_leading(t, &inst)?;
     target::check(t, &inst)?;
     operands::check(t, &inst)?;
@@ -110,11 +143,16 @@ fn without_ignored<'m>(written: &Written<'m>, opcode: &str) -> Written<'m> {
 
 /// The modifier that belongs to the name must stand at its place.
 fn check_leading(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnostic> {
-    let Some(lead) = inst.pick(inst.desc.leading) else { return Ok(()) };
+    let Some(lead) = inst.pick(inst.desc.leading) else {
+        return Ok(());
+    };
     match inst.ast.modifiers.first() {
-        Some(first) if first.text(t.source) != lead.name() => {
-            Err(Diagnostic::error(format!("`.{}` must directly follow `{}`", lead.name(), inst.desc.opcode)).label(first.span, ""))
-        }
+        Some(first) if first.text(t.source) != lead.name() => Err(Diagnostic::error(format!(
+            "`.{}` must directly follow `{}`",
+            lead.name(),
+            inst.desc.opcode
+        ))
+        .label(first.span, "")),
         Some(_) | None => Ok(()),
     }
 }
@@ -123,14 +161,17 @@ fn check_leading(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnostic> 
 fn written_operands(desc: &'static InstDesc, written: &Written<'_>) -> SmallVec<[&'static Opd; 6]> {
     let mut opds: SmallVec<[&'static Opd; 6]> = desc.operands_with(&written.mods).collect();
     while opds.len() > written.n_operands {
-        let Some(at) = opds.iter().rposition(|opd| opd.is_optional) else { break };
+        let Some(at) = opds.iter().rposition(|opd| opd.is_optional) else {
+            break;
+        };
         opds.remove(at);
     }
     opds
 }
 
 fn unknown_opcode(opcode: &str, span: Span) -> Diagnostic {
-    let diagnostic = Diagnostic::error(format!("there is no instruction `{opcode}`")).label(span, "unknown instruction");
+    let diagnostic = Diagnostic::error(format!("there is no instruction `{opcode}`"))
+        .label(span, "unknown instruction");
     match nearest(opcode, rows().map(|row| row.opcode)) {
         Some(near) => diagnostic.note(format!("there is `{near}`")),
         None => diagnostic,
@@ -166,7 +207,10 @@ fn read_modifiers<'m>(t: &Translator<'m>, ast: &'m ast::Inst) -> Written<'m> {
 
 /// Opcode and modifiers up to the last that is not a type: `cp.async.bulk`, `add.sat`.
 fn name_of<'m>(t: &Translator<'m>, ast: &ast::Inst) -> &'m str {
-    let end = ast.modifiers.last().map_or(ast.opcode.span, |last| last.span);
+    let end = ast
+        .modifiers
+        .last()
+        .map_or(ast.opcode.span, |last| last.span);
     t.source.slice(ast.opcode.span.to(end))
 }
 
@@ -180,7 +224,10 @@ fn mismatch(row: &InstDesc, written: &Written<'_>, t: &Translator<'_>) -> Option
         rest.remove(*m);
     }
     if let Some(modifier) = written.twice
-        && !row.repeats.iter().any(|m| m.name() == modifier.text(t.source))
+        && !row
+            .repeats
+            .iter()
+            .any(|m| m.name() == modifier.text(t.source))
     {
         return Some(Mismatch::Twice(modifier));
     }
@@ -193,7 +240,10 @@ fn mismatch(row: &InstDesc, written: &Written<'_>, t: &Translator<'_>) -> Option
         return Some(Mismatch::Unexpected(m));
     }
     for &modifier in &written.extra {
-        if !row.extra.is_some_and(|accepts| accepts(modifier.text(t.source))) {
+        if !row
+            .extra
+            .is_some_and(|accepts| accepts(modifier.text(t.source)))
+        {
             return Some(Mismatch::Unknown(modifier));
         }
     }
@@ -203,7 +253,10 @@ fn mismatch(row: &InstDesc, written: &Written<'_>, t: &Translator<'_>) -> Option
         }
     }
     let types = written.types.iter().zip(row.types);
-    if let Some(nth) = types.clone().position(|(ty, allowed)| !allowed.contains(ty)) {
+    if let Some(nth) = types
+        .clone()
+        .position(|(ty, allowed)| !allowed.contains(ty))
+    {
         return Some(Mismatch::Type { nth });
     }
     if written.types.len() != row.types.len() {
@@ -229,14 +282,43 @@ fn take_one(group: &[Mod], rest: &mut ModSet) -> Option<Mismatch> {
 
 /// How far a row is from fitting. A wrong type weighs more than a wrong modifier, so that the modifier is blamed where some row
 /// has the type; a modifier that belongs to the name of another form weighs as much.
-fn distance(candidates: &[&InstDesc], row: &InstDesc, written: &Written<'_>, mismatch: &Mismatch) -> usize {
-    let missing = row.required.iter().filter(|&&m| !written.mods.has(m)).count();
-    let unchosen = row.choices.iter().filter(|group| written.mods.pick(group).is_none()).count();
-    let known = |m: Mod| row.required.contains(&m) || row.choices.iter().chain(row.options).any(|group| group.contains(&m));
+fn distance(
+    candidates: &[&InstDesc],
+    row: &InstDesc,
+    written: &Written<'_>,
+    mismatch: &Mismatch,
+) -> usize {
+    let missing = row
+        .required
+        .iter()
+        .filter(|&&m| !written.mods.has(m))
+        .count();
+    let unchosen = row
+        .choices
+        .iter()
+        .filter(|group| written.mods.pick(group).is_none())
+        .count();
+    let known = |m: Mod| {
+        row.required.contains(&m)
+            || row
+                .choices
+                .iter()
+                .chain(row.options)
+                .any(|group| group.contains(&m))
+    };
     let belongs_to_name = |m: Mod| candidates.iter().any(|row| row.leading.contains(&m));
-    let unexpected: usize =
-        written.mods.iter().filter(|&m| !known(m)).map(|m| if belongs_to_name(m) { 8 } else { 4 }).sum();
-    let wrong_types = written.types.iter().zip(row.types).filter(|(ty, allowed)| !allowed.contains(ty)).count();
+    let unexpected: usize = written
+        .mods
+        .iter()
+        .filter(|&m| !known(m))
+        .map(|m| if belongs_to_name(m) { 8 } else { 4 })
+        .sum();
+    let wrong_types = written
+        .types
+        .iter()
+        .zip(row.types)
+        .filter(|(ty, allowed)| !allowed.contains(ty))
+        .count();
     let type_count = written.types.len().abs_diff(row.types.len());
     let last = match mismatch {
         Mismatch::OperandCount => 0,
@@ -259,11 +341,19 @@ fn no_row_fits(
 ) -> Diagnostic {
     let best = candidates
         .iter()
-        .filter_map(|row| mismatch(row, written, t).map(|why| (distance(candidates, row, written, &why), row, why)))
+        .filter_map(|row| {
+            mismatch(row, written, t)
+                .map(|why| (distance(candidates, row, written, &why), row, why))
+        })
         .min_by_key(|&(distance, ..)| distance);
     match best {
         Some((_, row, why)) => explain(t, ast, span, row, written, &why),
-        None => Diagnostic::error(format!("`{}` is no form of `{}`", written.name, ast.opcode.text(t.source))).label(span, ""),
+        None => Diagnostic::error(format!(
+            "`{}` is no form of `{}`",
+            written.name,
+            ast.opcode.text(t.source)
+        ))
+        .label(span, ""),
     }
 }
 
@@ -276,48 +366,74 @@ fn explain(
     why: &Mismatch,
 ) -> Diagnostic {
     let name = written.name;
-    let opcode_span = ast.modifiers.last().map_or(ast.opcode.span, |last| ast.opcode.span.to(last.span));
+    let opcode_span = ast
+        .modifiers
+        .last()
+        .map_or(ast.opcode.span, |last| ast.opcode.span.to(last.span));
     let span_of = |m: Mod| {
-        let modifier = ast.modifiers.iter().find(|modifier| modifier.text(t.source) == m.name());
+        let modifier = ast
+            .modifiers
+            .iter()
+            .find(|modifier| modifier.text(t.source) == m.name());
         modifier.map_or(opcode_span, |modifier| modifier.span)
     };
     match *why {
         Mismatch::Unknown(modifier) => {
             let text = modifier.text(t.source);
-            let diagnostic = Diagnostic::error(format!("`{}` has no modifier `.{text}`", row.opcode)).label(modifier.span, "");
-            let names = Mod::ALL.iter().map(|m| m.name()).chain(PtxType::ALL.iter().map(|ty| ty.name()));
+            let diagnostic =
+                Diagnostic::error(format!("`{}` has no modifier `.{text}`", row.opcode))
+                    .label(modifier.span, "");
+            let names = Mod::ALL
+                .iter()
+                .map(|m| m.name())
+                .chain(PtxType::ALL.iter().map(|ty| ty.name()));
             match nearest(text, names) {
                 Some(near) => diagnostic.note(format!("there is `.{near}`")),
                 None => diagnostic,
             }
         }
         Mismatch::Unexpected(m) => {
-            Diagnostic::error(format!("`.{}` is not allowed on `{name}`", m.name())).label(span_of(m), "not allowed here")
+            Diagnostic::error(format!("`.{}` is not allowed on `{name}`", m.name()))
+                .label(span_of(m), "not allowed here")
         }
         Mismatch::Twice(modifier) => {
-            Diagnostic::error(format!("`.{}` is written twice", modifier.text(t.source))).label(modifier.span, "")
+            Diagnostic::error(format!("`.{}` is written twice", modifier.text(t.source)))
+                .label(modifier.span, "")
         }
-        Mismatch::Exclusive(a, b) => {
-            Diagnostic::error(format!("`.{}` and `.{}` exclude each other on `{}`", a.name(), b.name(), row.opcode))
-                .label(span_of(b), "")
-                .label(span_of(a), "")
-        }
+        Mismatch::Exclusive(a, b) => Diagnostic::error(format!(
+            "`.{}` and `.{}` exclude each other on `{}`",
+            a.name(),
+            b.name(),
+            row.opcode
+        ))
+        .label(span_of(b), "")
+        .label(span_of(a), ""),
         Mismatch::Missing(group) => {
             let message = format!("`{name}` lacks {}", one_of(group.iter().map(|m| m.name())));
             Diagnostic::error(message).label(opcode_span, "")
         }
         Mismatch::Type { nth } => {
-            let types = ast.modifiers.iter().filter(|m| PtxType::from_name(m.text(t.source)).is_some());
+            let types = ast
+                .modifiers
+                .iter()
+                .filter(|m| PtxType::from_name(m.text(t.source)).is_some());
             let modifier = types.clone().nth(nth);
             let text = modifier.map_or("", |m| m.text(t.source));
             let allowed = row.types.get(nth).copied().unwrap_or_default();
             Diagnostic::error(format!("type `.{text}` is not allowed on `{name}`"))
                 .label(modifier.map_or(opcode_span, |m| m.span), "not allowed here")
-                .note(format!("it takes {}", one_of(allowed.iter().map(|ty| ty.name()))))
+                .note(format!(
+                    "it takes {}",
+                    one_of(allowed.iter().map(|ty| ty.name()))
+                ))
         }
         Mismatch::TypeCount => {
             let (n, expected) = (written.types.len(), row.types.len());
-            Diagnostic::error(format!("`{name}` has {}, but takes {expected}", count(n, "type"))).label(opcode_span, "")
+            Diagnostic::error(format!(
+                "`{name}` has {}, but takes {expected}",
+                count(n, "type")
+            ))
+            .label(opcode_span, "")
         }
         Mismatch::OperandCount => operand_count(ast, span, row, written),
     }
@@ -326,18 +442,36 @@ fn explain(
 fn operand_count(ast: &ast::Inst, span: Span, row: &InstDesc, written: &Written<'_>) -> Diagnostic {
     let (min, max) = row.operand_count(&written.mods);
     let n = ast.operands.len();
-    let expected = if min == max { format!("{min}") } else { format!("{min} to {max}") };
+    let expected = if min == max {
+        format!("{min}")
+    } else {
+        format!("{min} to {max}")
+    };
     let at = ast.operands.get(max).map_or(span, |operand| operand.span);
-    let message = format!("`{}` has {}, but takes {expected}", written.name, count(n, "operand"));
+    let message = format!(
+        "`{}` has {}, but takes {expected}",
+        written.name,
+        count(n, "operand")
+    );
     let diagnostic = Diagnostic::error(message).label(at, "");
-    row.operands.iter().filter_map(|opd| opd.when).fold(diagnostic, |diagnostic, m| {
-        diagnostic.note(format!("exactly with `.{}` there is one operand more", m.name()))
-    })
+    row.operands
+        .iter()
+        .filter_map(|opd| opd.when)
+        .fold(diagnostic, |diagnostic, m| {
+            diagnostic.note(format!(
+                "exactly with `.{}` there is one operand more",
+                m.name()
+            ))
+        })
 }
 
 /// `1 type`, `2 types`
 fn count(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+    if n == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{n} {what}s")
+    }
 }
 
 /// `` `.a`, `.b` or `.c` ``

@@ -91,7 +91,10 @@ pub(super) fn fmt_of(ty: PtxType) -> FloatFmt {
 /// Rounding and flushing of an instruction on elements of format `fmt`. f64 is never flushed, although `rcp.rn.ftz.f64` may be
 /// written; f32 always is on targets before sm_20.
 pub(super) fn mode_for(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> FloatMode {
-    FloatMode { round: inst.round().unwrap_or(Round::Rn), ftz: is_flushed(t, inst, fmt) }
+    FloatMode {
+        round: inst.round().unwrap_or(Round::Rn),
+        ftz: is_flushed(t, inst, fmt),
+    }
 }
 
 /// Whether subnormals of format `fmt` count as zeros in an instruction.
@@ -104,7 +107,12 @@ pub(super) fn is_flushed(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> 
 }
 
 /// Applies `.sat` and `.relu` to a result, where they are written.
-pub(super) fn clamp_result(t: &mut Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt, value: Value) -> Value {
+pub(super) fn clamp_result(
+    t: &mut Translator<'_>,
+    inst: &Inst<'_>,
+    fmt: FloatFmt,
+    value: Value,
+) -> Value {
     if inst.has(Mod::Sat) {
         t.float_unary(FloatUnaryOp::Sat, fmt, FloatMode::RN, value)
     } else if inst.has(Mod::Relu) {

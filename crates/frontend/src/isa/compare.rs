@@ -1,6 +1,8 @@
 //! Comparison and selection: PTX ISA, "Comparison and Selection Instructions", also those of half precision.
 
-use ptxjit_ir::{CompareOp, FloatCompareOp, FloatFmt, IntBinaryOp, IntUnaryOp, ResizeOp, InstData, Type, Value};
+use ptxjit_ir::{
+    CompareOp, FloatCompareOp, FloatFmt, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value,
+};
 use smallvec::SmallVec;
 
 use crate::ast::OperandKind;
@@ -36,7 +38,9 @@ const CMP: &[Mod] = &[
 const BOOL: &[Mod] = &[And, Or, Xor];
 
 const SCALAR_F16: &[PtxType] = &[B16, B32, B64, U16, U32, U64, S16, S32, S64, F16, F32, F64];
-const SCALAR_HALF: &[PtxType] = &[B16, B32, B64, U16, U32, U64, S16, S32, S64, F16, Bf16, F32, F64];
+const SCALAR_HALF: &[PtxType] = &[
+    B16, B32, B64, U16, U32, U64, S16, S32, S64, F16, Bf16, F32, F64,
+];
 const WORD: &[PtxType] = &[U32, S32];
 const INT16_32: &[PtxType] = &[U16, S16, U32, S32];
 
@@ -52,8 +56,18 @@ const SET_BOOL: &[super::desc::Opd] = &[D, A.nth(1), B.nth(1), PRED];
 /// `set` with these types, without and with a boolean operator.
 const fn set_rows(types: &'static [&'static [PtxType]], gates: &'static [Gate]) -> [InstDesc; 2] {
     [
-        inst("set", SET, set).types(types).choose(&[CMP]).optional(&[&[Ftz]]).gates(gates).check(check_set),
-        inst("set", SET_BOOL, set).types(types).choose(&[CMP, BOOL]).optional(&[&[Ftz]]).gates(gates).check(check_set),
+        inst("set", SET, set)
+            .types(types)
+            .choose(&[CMP])
+            .optional(&[&[Ftz]])
+            .gates(gates)
+            .check(check_set),
+        inst("set", SET_BOOL, set)
+            .types(types)
+            .choose(&[CMP, BOOL])
+            .optional(&[&[Ftz]])
+            .gates(gates)
+            .check(check_set),
     ]
 }
 
@@ -73,12 +87,23 @@ const fn setp_rows(
     gates: &'static [Gate],
 ) -> [InstDesc; 2] {
     [
-        inst("setp", operands[0], setp).types(types).choose(&[CMP]).optional(&[&[Ftz]]).gates(gates).check(check_setp),
-        inst("setp", operands[1], setp).types(types).choose(&[CMP, BOOL]).optional(&[&[Ftz]]).gates(gates).check(check_setp),
+        inst("setp", operands[0], setp)
+            .types(types)
+            .choose(&[CMP])
+            .optional(&[&[Ftz]])
+            .gates(gates)
+            .check(check_setp),
+        inst("setp", operands[1], setp)
+            .types(types)
+            .choose(&[CMP, BOOL])
+            .optional(&[&[Ftz]])
+            .gates(gates)
+            .check(check_setp),
     ]
 }
 
-const SETP_PAIR: [&[super::desc::Opd]; 2] = [&[DP.pair().sink(), A, B], &[DP.pair().sink(), A, B, PRED]];
+const SETP_PAIR: [&[super::desc::Opd]; 2] =
+    [&[DP.pair().sink(), A, B], &[DP.pair().sink(), A, B, PRED]];
 
 const SETP: [InstDesc; 2] = setp_rows(&[SCALAR], SETP_PAIR, GATES);
 const SETP_F16: [InstDesc; 2] = setp_rows(&[&[F16]], SETP_PAIR, GATES_F16);
@@ -90,9 +115,16 @@ const SETP_BF16X2: [InstDesc; 2] = setp_rows(&[&[Bf16x2]], SETP_PAIR, GATES_BF16
 pub const TABLE: &[InstDesc] = &[
     SETP[0],
     SETP[1],
-    inst("selp", &[D, A, B, PRED], selp).types(&[SCALAR]).gates(&[F64_TARGET]),
-    inst("slct", &[D, A, B, C.nth(1)], slct).types(&[SCALAR, &[S32]]).gates(&[F64_TARGET]),
-    inst("slct", &[D, A, B, C.nth(1)], slct).types(&[SCALAR, &[F32]]).optional(&[&[Ftz]]).gates(GATES),
+    inst("selp", &[D, A, B, PRED], selp)
+        .types(&[SCALAR])
+        .gates(&[F64_TARGET]),
+    inst("slct", &[D, A, B, C.nth(1)], slct)
+        .types(&[SCALAR, &[S32]])
+        .gates(&[F64_TARGET]),
+    inst("slct", &[D, A, B, C.nth(1)], slct)
+        .types(&[SCALAR, &[F32]])
+        .optional(&[&[Ftz]])
+        .gates(GATES),
     SET_PLAIN[0],
     SET_PLAIN[1],
     SET_TO_F16[0],
@@ -121,31 +153,55 @@ pub const TABLE: &[InstDesc] = &[
 
 /// Which comparisons a type has, and where `.ftz` may stand.
 fn check_comparison(inst: &Inst<'_>, ty: PtxType) -> Done {
-    let Some(op) = inst.pick(CMP) else { return Ok(()) };
+    let Some(op) = inst.pick(CMP) else {
+        return Ok(());
+    };
     let is_equality = matches!(op, Mod::Eq | Mod::Ne);
     let is_ordering = matches!(op, Mod::Lt | Mod::Le | Mod::Gt | Mod::Ge);
     let is_unsigned = matches!(op, Mod::Lo | Mod::Ls | Mod::Hi | Mod::Hs);
     let (is_legal, rule) = match ty.class() {
-        Class::Bits => (is_equality, "bit types are compared only with `.eq` and `.ne`"),
-        Class::Unsigned => {
-            (is_equality || is_ordering || is_unsigned, "comparisons that are true for NaN or test for it need a float type")
-        }
-        Class::Signed => (is_equality || is_ordering, "`.lo`, `.ls`, `.hi` and `.hs` are unsigned, the others need a float type"),
-        Class::Float | Class::Format => (!is_unsigned, "`.lo`, `.ls`, `.hi` and `.hs` are for unsigned integers"),
+        Class::Bits => (
+            is_equality,
+            "bit types are compared only with `.eq` and `.ne`",
+        ),
+        Class::Unsigned => (
+            is_equality || is_ordering || is_unsigned,
+            "comparisons that are true for NaN or test for it need a float type",
+        ),
+        Class::Signed => (
+            is_equality || is_ordering,
+            "`.lo`, `.ls`, `.hi` and `.hs` are unsigned, the others need a float type",
+        ),
+        Class::Float | Class::Format => (
+            !is_unsigned,
+            "`.lo`, `.ls`, `.hi` and `.hs` are for unsigned integers",
+        ),
         Class::Pred | Class::Opaque => (false, "there is no comparison of this type"),
     };
     if !is_legal {
-        return Err(inst.error(format!("`.{}` is no comparison of `.{}`", op.name(), ty.name())).note(rule));
+        return Err(inst
+            .error(format!(
+                "`.{}` is no comparison of `.{}`",
+                op.name(),
+                ty.name()
+            ))
+            .note(rule));
     }
     if inst.ftz() && !matches!(ty, F32 | F16 | F16x2) {
-        return Err(inst.error(format!("`.ftz` is not allowed on a comparison of `.{}`", ty.name())));
+        return Err(inst.error(format!(
+            "`.ftz` is not allowed on a comparison of `.{}`",
+            ty.name()
+        )));
     }
     Ok(())
 }
 
 fn check_setp<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if matches!(inst.ty(0), F16 | Bf16) && has_second_destination(inst) {
-        return Err(inst.operand_error(0, format!("`{}` has a single destination, not `p|q`", inst.name)));
+        return Err(inst.operand_error(
+            0,
+            format!("`{}` has a single destination, not `p|q`", inst.name),
+        ));
     }
     check_comparison(inst, inst.ty(0))
 }
@@ -166,7 +222,11 @@ fn check_set<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 }
 
 /// Compares operands 1 and 2, of type `ty`: one `B1` for each element.
-fn compare<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, ty: PtxType) -> Result<SmallVec<[Value; 2]>, crate::diag::Diagnostic> {
+fn compare<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    ty: PtxType,
+) -> Result<SmallVec<[Value; 2]>, crate::diag::Diagnostic> {
     let (a, b) = (t.src(inst, 1)?, t.src(inst, 2)?);
     let op = inst.pick(CMP).unwrap_or(Mod::Eq);
     if let Some(fmt) = ty.float_fmt() {
@@ -176,7 +236,11 @@ fn compare<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, ty: PtxType) -> Result<S
             return Ok(SmallVec::from_slice(&[t.float_compare(op, fmt, ftz, a, b)]));
         }
         let (a, b) = (t.halves(a), t.halves(b));
-        return Ok(a.into_iter().zip(b).map(|(a, b)| t.float_compare(op, fmt, ftz, a, b)).collect());
+        return Ok(a
+            .into_iter()
+            .zip(b)
+            .map(|(a, b)| t.float_compare(op, fmt, ftz, a, b))
+            .collect());
     }
     let op = int_op(op, ty.is_signed());
     Ok(SmallVec::from_slice(&[t.compare(op, a, b)]))
@@ -259,10 +323,22 @@ fn set<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
                 let zero = t.iconst(elem, 0);
                 t.select(truth, one, zero)
             }
-            None => t.ins(InstData::Resize { op: ResizeOp::Sext, from: Type::B1, to: elem, arg: truth }, elem),
+            None => t.ins(
+                InstData::Resize {
+                    op: ResizeOp::Sext,
+                    from: Type::B1,
+                    to: elem,
+                    arg: truth,
+                },
+                elem,
+            ),
         });
     }
-    let d = if values.len() == 1 { values[0] } else { t.concat(&values, to) };
+    let d = if values.len() == 1 {
+        values[0]
+    } else {
+        t.concat(&values, to)
+    };
     t.dst(inst, 0, d)
 }
 

@@ -12,8 +12,14 @@ const UNI: &[&[Mod]] = &[&[Mod::Uni]];
 
 pub const TABLE: &[InstDesc] = &[
     inst("bra", &[ANY], bra).optional(UNI).owns_guard(),
-    inst("brx", &[A.is(PtxType::U32), ANY], brx).with(&[Mod::Idx]).optional(UNI).gates(&[since(6, 0, 30)]).effect(),
-    inst("call", &[ANY, ANY.opt(), ANY.opt(), ANY.opt()], call).optional(UNI).effect(),
+    inst("brx", &[A.is(PtxType::U32), ANY], brx)
+        .with(&[Mod::Idx])
+        .optional(UNI)
+        .gates(&[since(6, 0, 30)])
+        .effect(),
+    inst("call", &[ANY, ANY.opt(), ANY.opt(), ANY.opt()], call)
+        .optional(UNI)
+        .effect(),
     inst("ret", &[], ret).optional(UNI).effect(),
     inst("exit", &[], exit).effect(),
 ];

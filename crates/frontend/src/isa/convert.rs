@@ -11,7 +11,9 @@ use crate::translate::{Inst, Translator};
 use super::common::{Done, ROUND, map1};
 use super::desc::{A, B, C, D, Elems, Gate, InstDesc, inst, since};
 use super::modifiers::Mod;
-use super::modifiers::Mod::{Ftz, Pack, Relu, Rm, Rmi, Rn, Rna, Rni, Rp, Rpi, Rs, Rz, Rzi, Sat, Satfinite};
+use super::modifiers::Mod::{
+    Ftz, Pack, Relu, Rm, Rmi, Rn, Rna, Rni, Rp, Rpi, Rs, Rz, Rzi, Sat, Satfinite,
+};
 use super::types::PtxType;
 use super::types::PtxType::*;
 
@@ -29,8 +31,9 @@ const GATES_RELU: &[Gate] = &[since(7, 0, 80), since(8, 1, 80).mods(&[Satfinite]
 const GATES_BF16: &[Gate] = &[since(7, 8, 90)];
 const GATES_RS: &[Gate] = &[since(8, 7, 0).only(&["100a", "103a"])];
 /// The small formats are specific to these targets, and to their families from PTX 8.8 on.
-const GATES_SMALL: &[Gate] =
-    &[since(8, 6, 0).only(&["100a", "101a", "103a", "110a", "120a", "121a", "100f", "101f", "110f", "120f"])];
+const GATES_SMALL: &[Gate] = &[since(8, 6, 0).only(&[
+    "100a", "101a", "103a", "110a", "120a", "121a", "100f", "101f", "110f", "120f",
+])];
 
 const F8X2: &[PtxType] = &[E4m3x2, E5m2x2];
 const F6X2: &[PtxType] = &[E2m3x2, E3m2x2];
@@ -43,10 +46,14 @@ const RANDOM: super::desc::Opd = C.is(B32).reg();
 
 /// The rows of `cvt` and `cvt.pack`.
 pub const TABLE: &[InstDesc] = &[
-    inst("cvt", &[D.or_wider(), A.nth(1).or_wider().sreg()], int_to_int)
-        .types(&[INTS, INTS])
-        .optional(&[&[Sat]])
-        .check(check_int_to_int),
+    inst(
+        "cvt",
+        &[D.or_wider(), A.nth(1).or_wider().sreg()],
+        int_to_int,
+    )
+    .types(&[INTS, INTS])
+    .optional(&[&[Sat]])
+    .check(check_int_to_int),
     inst("cvt", &[D.or_wider(), A.nth(1).or_wider()], convert)
         .types(&[INTS, FLOATS])
         .choose(&[ROUND_INT])
@@ -79,17 +86,35 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[RN_RZ])
         .optional(&[&[Relu], &[Satfinite]])
         .gates(GATES_RELU),
-    inst("cvt", &[D, A.nth(1)], convert).types(&[&[Bf16], NOT_F32_OR_F16]).choose(&[ROUND]).gates(GATES_BF16),
+    inst("cvt", &[D, A.nth(1)], convert)
+        .types(&[&[Bf16], NOT_F32_OR_F16])
+        .choose(&[ROUND])
+        .gates(GATES_BF16),
     // Between the two formats of 16 bits, ptxas does without a rounding modifier.
-    inst("cvt", &[D, A.nth(1)], convert).types(&[&[Bf16], &[F16]]).optional(&[ROUND]).gates(GATES_BF16),
-    inst("cvt", &[D, A.nth(1)], convert).types(&[&[Bf16], &[Bf16]]).optional(&[ROUND_INT]).gates(GATES_BF16),
-    inst("cvt", &[D, A.nth(1)], convert).types(&[INTS, &[Bf16]]).choose(&[ROUND_INT]).gates(GATES_BF16),
+    inst("cvt", &[D, A.nth(1)], convert)
+        .types(&[&[Bf16], &[F16]])
+        .optional(&[ROUND])
+        .gates(GATES_BF16),
+    inst("cvt", &[D, A.nth(1)], convert)
+        .types(&[&[Bf16], &[Bf16]])
+        .optional(&[ROUND_INT])
+        .gates(GATES_BF16),
+    inst("cvt", &[D, A.nth(1)], convert)
+        .types(&[INTS, &[Bf16]])
+        .choose(&[ROUND_INT])
+        .gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert)
         .types(&[&[F32], &[Bf16]])
         .optional(&[ROUND, &[Ftz]])
         .gates(&[since(7, 1, 80), since(7, 8, 90).mods(&[Ftz])]),
-    inst("cvt", &[D, A.nth(1)], convert).types(&[&[F16], &[Bf16]]).optional(&[ROUND]).gates(GATES_BF16),
-    inst("cvt", &[D, A.nth(1)], convert).types(&[&[F64], &[Bf16]]).optional(&[ROUND]).gates(GATES_BF16),
+    inst("cvt", &[D, A.nth(1)], convert)
+        .types(&[&[F16], &[Bf16]])
+        .optional(&[ROUND])
+        .gates(GATES_BF16),
+    inst("cvt", &[D, A.nth(1)], convert)
+        .types(&[&[F64], &[Bf16]])
+        .optional(&[ROUND])
+        .gates(GATES_BF16),
     inst("cvt", &[D, A.nth(1)], convert)
         .types(&[&[Tf32], &[F32]])
         .choose(&[&[Rna]])
@@ -181,18 +206,35 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[&[Satfinite]])
         .optional(&[&[Relu]])
         .gates(GATES_RS),
-    inst("cvt", &[D.is(U32).or_wider(), A.nth(1).or_wider(), B.nth(1).or_wider()], pack_ints)
-        .types(&[&[U16, S16], &[S32]])
-        .with(&[Pack])
-        .lead(&[Pack])
-        .choose(&[&[Sat]])
-        .gates(&[since(6, 5, 72)]),
-    inst("cvt", &[D.is(U32).or_wider(), A.nth(1).or_wider(), B.nth(1).or_wider(), C.nth(2).or_wider()], pack_ints)
-        .types(&[&[U2, S2, U4, S4, U8, S8], &[S32], &[B32]])
-        .with(&[Pack])
-        .lead(&[Pack])
-        .choose(&[&[Sat]])
-        .gates(&[since(6, 5, 72), since(6, 5, 75).types(&[U2, S2, U4, S4])]),
+    inst(
+        "cvt",
+        &[
+            D.is(U32).or_wider(),
+            A.nth(1).or_wider(),
+            B.nth(1).or_wider(),
+        ],
+        pack_ints,
+    )
+    .types(&[&[U16, S16], &[S32]])
+    .with(&[Pack])
+    .lead(&[Pack])
+    .choose(&[&[Sat]])
+    .gates(&[since(6, 5, 72)]),
+    inst(
+        "cvt",
+        &[
+            D.is(U32).or_wider(),
+            A.nth(1).or_wider(),
+            B.nth(1).or_wider(),
+            C.nth(2).or_wider(),
+        ],
+        pack_ints,
+    )
+    .types(&[&[U2, S2, U4, S4, U8, S8], &[S32], &[B32]])
+    .with(&[Pack])
+    .lead(&[Pack])
+    .choose(&[&[Sat]])
+    .gates(&[since(6, 5, 72), since(6, 5, 75).types(&[U2, S2, U4, S4])]),
 ];
 
 /// Whether `.ftz` may stand: one side is f32.
@@ -210,13 +252,32 @@ fn check_float_to_float<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let to_integral = inst.pick(ROUND_INT);
     let rounding = inst.pick(ROUND);
     let message = if to == from {
-        rounding.map(|m| format!("`.{}` cannot stand between equal types: only `.rni`, `.rzi`, `.rmi` or `.rpi` can", m.name()))
+        rounding.map(|m| {
+            format!(
+                "`.{}` cannot stand between equal types: only `.rni`, `.rzi`, `.rmi` or `.rpi` can",
+                m.name()
+            )
+        })
     } else if let Some(m) = to_integral {
-        Some(format!("`.{}` needs equal source and destination types", m.name()))
+        Some(format!(
+            "`.{}` needs equal source and destination types",
+            m.name()
+        ))
     } else if to.bits() < from.bits() && rounding.is_none() {
-        Some(format!("`cvt.{}.{}` needs a rounding modifier: `.rn`, `.rz`, `.rm` or `.rp`", to.name(), from.name()))
+        Some(format!(
+            "`cvt.{}.{}` needs a rounding modifier: `.rn`, `.rz`, `.rm` or `.rp`",
+            to.name(),
+            from.name()
+        ))
     } else if to.bits() > from.bits() {
-        rounding.map(|m| format!("`.{}` cannot stand on `cvt.{}.{}`, which is exact", m.name(), to.name(), from.name()))
+        rounding.map(|m| {
+            format!(
+                "`.{}` cannot stand on `cvt.{}.{}`, which is exact",
+                m.name(),
+                to.name(),
+                from.name()
+            )
+        })
     } else {
         None
     };
@@ -230,14 +291,20 @@ fn check_float_to_float<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 fn int_range(ty: PtxType) -> (i128, i128) {
     let bits = ty.bits();
     let is_signed = ty.is_signed() || matches!(ty, S2 | S4);
-    if is_signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
+    if is_signed {
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    } else {
+        (0, (1 << bits) - 1)
+    }
 }
 
 fn check_int_to_int<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (to, from) = (int_range(inst.ty(0)), int_range(inst.ty(1)));
     if inst.has(Sat) && to.0 <= from.0 && to.1 >= from.1 {
         let (to, from) = (inst.ty(0).name(), inst.ty(1).name());
-        return Err(inst.error(format!("`.sat` cannot stand here: `.{to}` has every value of `.{from}`")));
+        return Err(inst.error(format!(
+            "`.sat` cannot stand here: `.{to}` has every value of `.{from}`"
+        )));
     }
     Ok(())
 }
@@ -246,8 +313,10 @@ fn check_int_to_int<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 fn check_f8<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if t.arch().number < 90 && !t.version().at_least(8, 1) {
         let version = t.version();
-        let message =
-            format!("`{}` on sm_89 needs PTX 8.1, but `.version` is {}.{}", inst.name, version.major, version.minor);
+        let message = format!(
+            "`{}` on sm_89 needs PTX 8.1, but `.version` is {}.{}",
+            inst.name, version.major, version.minor
+        );
         return Err(inst.error(message));
     }
     Ok(())
@@ -256,7 +325,10 @@ fn check_f8<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 /// Family-specific targets came with PTX 8.8.
 fn check_small<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if t.arch().suffix == crate::ast::ArchSuffix::Family && !t.version().at_least(8, 8) {
-        return Err(inst.error(format!("`{}` on a family-specific target needs PTX 8.8", inst.name)));
+        return Err(inst.error(format!(
+            "`{}` on a family-specific target needs PTX 8.8",
+            inst.name
+        )));
     }
     Ok(())
 }
@@ -265,14 +337,27 @@ fn check_small<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 fn int_to_int<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (to, from) = (inst.ty(0), inst.ty(1));
     map1(t, inst, |t, a| {
-        let a = if inst.has(Sat) { clamp_int(t, a, from, int_range(to)) } else { a };
+        let a = if inst.has(Sat) {
+            clamp_int(t, a, from, int_range(to))
+        } else {
+            a
+        };
         let width = to.ir().unwrap_or(Type::B32);
-        if from.is_signed() { t.sext_or_trunc(a, width) } else { t.zext_or_trunc(a, width) }
+        if from.is_signed() {
+            t.sext_or_trunc(a, width)
+        } else {
+            t.zext_or_trunc(a, width)
+        }
     })
 }
 
 /// Clamps a value of integer type `from`, as far as it can lie outside of `least` to `greatest`.
-fn clamp_int(t: &mut Translator<'_>, value: Value, from: PtxType, (least, greatest): (i128, i128)) -> Value {
+fn clamp_int(
+    t: &mut Translator<'_>,
+    value: Value,
+    from: PtxType,
+    (least, greatest): (i128, i128),
+) -> Value {
     let ty = t.value_ty(value);
     let (from_least, from_greatest) = int_range(from);
     let (min, max) = super::integer::min_max_ops(from.is_signed());
@@ -369,7 +454,11 @@ fn pack2<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 fn pack2_from_pair<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let cvt = conversion(t, inst);
     map1(t, inst, |t, a| {
-        let elems = if num_fmt(inst.ty(1)) == NumFmt::E2m1 { nibbles(t, a) } else { t.halves(a) };
+        let elems = if num_fmt(inst.ty(1)) == NumFmt::E2m1 {
+            nibbles(t, a)
+        } else {
+            t.halves(a)
+        };
         let elems = elems.map(|elem| t.convert(cvt, elem));
         pack(t, inst, &elems)
     })
@@ -379,7 +468,10 @@ fn pack2_from_pair<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 fn nibbles(t: &mut Translator<'_>, byte: Value) -> [Value; 2] {
     let mask = t.iconst(Type::B8, 0xf);
     let count = t.iconst(Type::B32, 4);
-    [t.binary(IntBinaryOp::And, byte, mask), t.binary(IntBinaryOp::Ushr, byte, count)]
+    [
+        t.binary(IntBinaryOp::And, byte, mask),
+        t.binary(IntBinaryOp::Ushr, byte, count),
+    ]
 }
 
 /// A conversion that rounds with the random bits `bits`, left-aligned.

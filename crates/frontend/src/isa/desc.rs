@@ -148,13 +148,20 @@ impl InstDesc {
     /// The operands of the form with these modifiers.
     pub fn operands_with(&self, mods: &ModSet) -> impl Iterator<Item = &'static Opd> + use<> {
         let mods = *mods;
-        self.operands.iter().filter(move |opd| opd.when.is_none_or(|m| mods.has(m)))
+        self.operands
+            .iter()
+            .filter(move |opd| opd.when.is_none_or(|m| mods.has(m)))
     }
 
     /// Least and greatest number of operands of the form with these modifiers.
     pub fn operand_count(&self, mods: &ModSet) -> (usize, usize) {
         let max = self.operands_with(mods).count();
-        (self.operands_with(mods).filter(|opd| !opd.is_optional).count(), max)
+        (
+            self.operands_with(mods)
+                .filter(|opd| !opd.is_optional)
+                .count(),
+            max,
+        )
     }
 }
 
@@ -193,7 +200,11 @@ pub enum Sm {
 
 /// The form needs PTX `major.minor` and target `sm_N` or higher.
 pub const fn since(major: u32, minor: u32, sm: u32) -> Gate {
-    Gate { when: When::Always, ptx: (major, minor), sm: if sm == 0 { Sm::Any } else { Sm::Min(sm) } }
+    Gate {
+        when: When::Always,
+        ptx: (major, minor),
+        sm: if sm == 0 { Sm::Any } else { Sm::Min(sm) },
+    }
 }
 
 impl Gate {
@@ -324,15 +335,20 @@ impl Selector {
     /// Whether `text` selects something of a register.
     pub fn accepts(self, text: &str) -> bool {
         let digits = |prefix: &str, limit: u8| -> Option<Vec<u8>> {
-            let digits: Vec<u8> = text.strip_prefix(prefix)?.bytes().map(|byte| byte.wrapping_sub(b'0')).collect();
+            let digits: Vec<u8> = text
+                .strip_prefix(prefix)?
+                .bytes()
+                .map(|byte| byte.wrapping_sub(b'0'))
+                .collect();
             digits.iter().all(|&digit| digit < limit).then_some(digits)
         };
-        let is_falling = |digits: &[u8]| !digits.is_empty() && digits.windows(2).all(|pair| pair[0] > pair[1]);
+        let is_falling =
+            |digits: &[u8]| !digits.is_empty() && digits.windows(2).all(|pair| pair[0] > pair[1]);
         match self {
             Selector::Element => crate::translate::element_index(text).is_some(),
-            Selector::Part => {
-                digits("b", 4).or_else(|| digits("h", 2)).is_some_and(|digits| digits.len() == 1)
-            }
+            Selector::Part => digits("b", 4)
+                .or_else(|| digits("h", 2))
+                .is_some_and(|digits| digits.len() == 1),
             Selector::TwoHalves => digits("h", 4).is_some_and(|digits| digits.len() == 2),
             Selector::FourBytes => digits("b", 8).is_some_and(|digits| digits.len() == 4),
             Selector::HalfMask => digits("h", 2).is_some_and(|digits| is_falling(&digits)),

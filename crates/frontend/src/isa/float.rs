@@ -3,18 +3,24 @@
 //! Rounding is to nearest even where none is written; nothing is ever contracted into a fused operation. Targets before sm_20
 //! flush f32 subnormals throughout. Before PTX 1.4 `div`, `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2` and `ex2` name no
 //! accuracy and mean `.approx.ftz` for f32, `.rn` for f64.
+//!
+//! The file is long because it is one chapter of the ISA.
 
 use ptxjit_ir::{
-    CompareOp, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, IntBinaryOp, Round, Value,
+    CompareOp, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, IntBinaryOp,
+    Round, Value,
 };
 
 use crate::translate::{Inst, Translator};
 
-use super::common::{Done, ROUND, clamp_result, fmt_of, is_flushed, lanewise, map1, map2, map3, mode_for};
+use super::common::{
+    Done, ROUND, clamp_result, fmt_of, is_flushed, lanewise, map1, map2, map3, mode_for,
+};
 use super::desc::{A, B, C, D, DP, Gate, InstDesc, inst, since};
 use super::modifiers::Mod;
 use super::modifiers::Mod::{
-    Abs, Approx, Finite, Ftz, Full, Infinite, NaN, Normal, Notanumber, Number, Rm, Rp, Rz, Sat, Subnormal, Xorsign,
+    Abs, Approx, Finite, Ftz, Full, Infinite, NaN, Normal, Notanumber, Number, Rm, Rp, Rz, Sat,
+    Subnormal, Xorsign,
 };
 use super::types::PtxType;
 use super::types::PtxType::{F32, F32x2, F64};
@@ -37,80 +43,223 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[F32, F64]])
         .choose(&[&[Finite, Infinite, Number, Notanumber, Normal, Subnormal]])
         .gates(&[since(2, 0, 20)]),
-    inst("copysign", &[D, A, B], copysign).types(&[&[F32, F64]]).gates(&[since(2, 0, 20)]),
-    inst("add", &[D, A, B], add).types(TYPE_F32).optional(&[ROUND, &[Ftz], &[Sat]]).gates(&[FTZ, DIRECTED]),
-    inst("add", &[D, A, B], add).types(TYPE_F32X2).optional(&[ROUND, &[Ftz]]).gates(GATES_F32X2),
-    inst("add", &[D, A, B], add).types(TYPE_F64).optional(&[ROUND]).gates(GATES_F64),
-    inst("sub", &[D, A, B], sub).types(TYPE_F32).optional(&[ROUND, &[Ftz], &[Sat]]).gates(&[FTZ, DIRECTED]),
-    inst("sub", &[D, A, B], sub).types(TYPE_F32X2).optional(&[ROUND, &[Ftz]]).gates(GATES_F32X2),
-    inst("sub", &[D, A, B], sub).types(TYPE_F64).optional(&[ROUND]).gates(GATES_F64),
-    inst("mul", &[D, A, B], mul).types(TYPE_F32).optional(&[ROUND, &[Ftz], &[Sat]]).gates(&[FTZ, DIRECTED]),
-    inst("mul", &[D, A, B], mul).types(TYPE_F32X2).optional(&[ROUND, &[Ftz]]).gates(GATES_F32X2),
-    inst("mul", &[D, A, B], mul).types(TYPE_F64).optional(&[ROUND]).gates(GATES_F64),
-    inst("fma", &[D, A, B, C], fma).types(TYPE_F32).choose(&[ROUND]).optional(&[&[Ftz], &[Sat]]).gates(&[since(2, 0, 20)]),
-    inst("fma", &[D, A, B, C], fma).types(TYPE_F32X2).choose(&[ROUND]).optional(&[&[Ftz]]).gates(GATES_F32X2),
-    inst("fma", &[D, A, B, C], fma).types(TYPE_F64).choose(&[ROUND]).gates(&[since(1, 4, 13)]),
-    inst("mad", &[D, A, B, C], fma).types(TYPE_F32).choose(&[ROUND]).optional(&[&[Ftz], &[Sat]]).gates(&[since(2, 0, 20)]),
+    inst("copysign", &[D, A, B], copysign)
+        .types(&[&[F32, F64]])
+        .gates(&[since(2, 0, 20)]),
+    inst("add", &[D, A, B], add)
+        .types(TYPE_F32)
+        .optional(&[ROUND, &[Ftz], &[Sat]])
+        .gates(&[FTZ, DIRECTED]),
+    inst("add", &[D, A, B], add)
+        .types(TYPE_F32X2)
+        .optional(&[ROUND, &[Ftz]])
+        .gates(GATES_F32X2),
+    inst("add", &[D, A, B], add)
+        .types(TYPE_F64)
+        .optional(&[ROUND])
+        .gates(GATES_F64),
+    inst("sub", &[D, A, B], sub)
+        .types(TYPE_F32)
+        .optional(&[ROUND, &[Ftz], &[Sat]])
+        .gates(&[FTZ, DIRECTED]),
+    inst("sub", &[D, A, B], sub)
+        .types(TYPE_F32X2)
+        .optional(&[ROUND, &[Ftz]])
+        .gates(GATES_F32X2),
+    inst("sub", &[D, A, B], sub)
+        .types(TYPE_F64)
+        .optional(&[ROUND])
+        .gates(GATES_F64),
+    inst("mul", &[D, A, B], mul)
+        .types(TYPE_F32)
+        .optional(&[ROUND, &[Ftz], &[Sat]])
+        .gates(&[FTZ, DIRECTED]),
+    inst("mul", &[D, A, B], mul)
+        .types(TYPE_F32X2)
+        .optional(&[ROUND, &[Ftz]])
+        .gates(GATES_F32X2),
+    inst("mul", &[D, A, B], mul)
+        .types(TYPE_F64)
+        .optional(&[ROUND])
+        .gates(GATES_F64),
+    inst("fma", &[D, A, B, C], fma)
+        .types(TYPE_F32)
+        .choose(&[ROUND])
+        .optional(&[&[Ftz], &[Sat]])
+        .gates(&[since(2, 0, 20)]),
+    inst("fma", &[D, A, B, C], fma)
+        .types(TYPE_F32X2)
+        .choose(&[ROUND])
+        .optional(&[&[Ftz]])
+        .gates(GATES_F32X2),
+    inst("fma", &[D, A, B, C], fma)
+        .types(TYPE_F64)
+        .choose(&[ROUND])
+        .gates(&[since(1, 4, 13)]),
+    inst("mad", &[D, A, B, C], fma)
+        .types(TYPE_F32)
+        .choose(&[ROUND])
+        .optional(&[&[Ftz], &[Sat]])
+        .gates(&[since(2, 0, 20)]),
     inst("mad", &[D, A, B, C], mad_unrounded)
         .types(TYPE_F32)
         .optional(&[&[Ftz], &[Sat]])
         .gates(&[FTZ])
         .check(check_mad_unrounded),
-    inst("mad", &[D, A, B, C], fma).types(TYPE_F64).choose(&[ROUND]).gates(GATES_F64),
-    inst("mad", &[D, A, B, C], fma).types(TYPE_F64).gates(GATES_F64).check(check_before_1_4),
-    inst("div", &[D, A, B], div).types(TYPE_F32).choose(&[&[Approx, Full]]).optional(&[&[Ftz]]).gates(&[APPROX]),
-    inst("div", &[D, A, B], div).types(TYPE_F32).choose(&[ROUND]).optional(&[&[Ftz]]).gates(&[ROUNDED]),
-    inst("div", &[D, A, B], div).types(TYPE_F64).choose(&[ROUND]).gates(&[since(1, 0, 13), DIRECTED_F64]),
-    inst("div", &[D, A, B], div).types(&[&[F32, F64]]).check(check_before_1_4),
-    inst("abs", &[D, A], abs).types(TYPE_F32).optional(&[&[Ftz]]).gates(&[FTZ]),
+    inst("mad", &[D, A, B, C], fma)
+        .types(TYPE_F64)
+        .choose(&[ROUND])
+        .gates(GATES_F64),
+    inst("mad", &[D, A, B, C], fma)
+        .types(TYPE_F64)
+        .gates(GATES_F64)
+        .check(check_before_1_4),
+    inst("div", &[D, A, B], div)
+        .types(TYPE_F32)
+        .choose(&[&[Approx, Full]])
+        .optional(&[&[Ftz]])
+        .gates(&[APPROX]),
+    inst("div", &[D, A, B], div)
+        .types(TYPE_F32)
+        .choose(&[ROUND])
+        .optional(&[&[Ftz]])
+        .gates(&[ROUNDED]),
+    inst("div", &[D, A, B], div)
+        .types(TYPE_F64)
+        .choose(&[ROUND])
+        .gates(&[since(1, 0, 13), DIRECTED_F64]),
+    inst("div", &[D, A, B], div)
+        .types(&[&[F32, F64]])
+        .check(check_before_1_4),
+    inst("abs", &[D, A], abs)
+        .types(TYPE_F32)
+        .optional(&[&[Ftz]])
+        .gates(&[FTZ]),
     inst("abs", &[D, A], abs).types(TYPE_F64).gates(GATES_F64),
-    inst("neg", &[D, A], neg).types(TYPE_F32).optional(&[&[Ftz]]).gates(&[FTZ]),
+    inst("neg", &[D, A], neg)
+        .types(TYPE_F32)
+        .optional(&[&[Ftz]])
+        .gates(&[FTZ]),
     inst("neg", &[D, A], neg).types(TYPE_F64).gates(GATES_F64),
-    inst("min", &[D, A, B], min).types(TYPE_F32).optional(MIN_MAX).gates(MIN_MAX_GATES).check(check_xorsign),
-    inst("min", &[D, A, B, C], min3).types(TYPE_F32).optional(MIN_MAX3).gates(&[since(8, 8, 100)]),
-    inst("min", &[D, A, B], min).types(TYPE_F64).gates(GATES_F64),
-    inst("max", &[D, A, B], max).types(TYPE_F32).optional(MIN_MAX).gates(MIN_MAX_GATES).check(check_xorsign),
-    inst("max", &[D, A, B, C], max3).types(TYPE_F32).optional(MIN_MAX3).gates(&[since(8, 8, 100)]),
-    inst("max", &[D, A, B], max).types(TYPE_F64).gates(GATES_F64),
+    inst("min", &[D, A, B], min)
+        .types(TYPE_F32)
+        .optional(MIN_MAX)
+        .gates(MIN_MAX_GATES)
+        .check(check_xorsign),
+    inst("min", &[D, A, B, C], min3)
+        .types(TYPE_F32)
+        .optional(MIN_MAX3)
+        .gates(&[since(8, 8, 100)]),
+    inst("min", &[D, A, B], min)
+        .types(TYPE_F64)
+        .gates(GATES_F64),
+    inst("max", &[D, A, B], max)
+        .types(TYPE_F32)
+        .optional(MIN_MAX)
+        .gates(MIN_MAX_GATES)
+        .check(check_xorsign),
+    inst("max", &[D, A, B, C], max3)
+        .types(TYPE_F32)
+        .optional(MIN_MAX3)
+        .gates(&[since(8, 8, 100)]),
+    inst("max", &[D, A, B], max)
+        .types(TYPE_F64)
+        .gates(GATES_F64),
     inst("rcp", &[D, A], rcp)
         .types(&[&[F32, F64]])
         .with(&[Approx])
         .optional(&[&[Ftz]])
         .gates(&[APPROX, since(2, 1, 20).types(&[F64])])
         .check(check_rcp_approx),
-    inst("rcp", &[D, A], rcp).types(TYPE_F32).choose(&[ROUND]).optional(&[&[Ftz]]).gates(&[ROUNDED]),
+    inst("rcp", &[D, A], rcp)
+        .types(TYPE_F32)
+        .choose(&[ROUND])
+        .optional(&[&[Ftz]])
+        .gates(&[ROUNDED]),
     // The ISA has no `.ftz` here, but ptxas takes and ignores it.
     inst("rcp", &[D, A], rcp)
         .types(TYPE_F64)
         .choose(&[ROUND])
         .optional(&[&[Ftz]])
         .gates(&[since(1, 4, 13), DIRECTED_F64]),
-    inst("rcp", &[D, A], rcp).types(&[&[F32, F64]]).check(check_before_1_4),
-    inst("sqrt", &[D, A], sqrt).types(TYPE_F32).with(&[Approx]).optional(&[&[Ftz]]).gates(&[APPROX]),
-    inst("sqrt", &[D, A], sqrt).types(TYPE_F32).choose(&[ROUND]).optional(&[&[Ftz]]).gates(&[ROUNDED]),
-    inst("sqrt", &[D, A], sqrt).types(TYPE_F64).choose(&[ROUND]).gates(&[since(1, 4, 13), DIRECTED_F64]),
-    inst("sqrt", &[D, A], sqrt).types(&[&[F32, F64]]).check(check_before_1_4),
-    inst("rsqrt", &[D, A], rsqrt).types(TYPE_F32).with(&[Approx]).optional(&[&[Ftz]]).gates(&[APPROX]),
+    inst("rcp", &[D, A], rcp)
+        .types(&[&[F32, F64]])
+        .check(check_before_1_4),
+    inst("sqrt", &[D, A], sqrt)
+        .types(TYPE_F32)
+        .with(&[Approx])
+        .optional(&[&[Ftz]])
+        .gates(&[APPROX]),
+    inst("sqrt", &[D, A], sqrt)
+        .types(TYPE_F32)
+        .choose(&[ROUND])
+        .optional(&[&[Ftz]])
+        .gates(&[ROUNDED]),
+    inst("sqrt", &[D, A], sqrt)
+        .types(TYPE_F64)
+        .choose(&[ROUND])
+        .gates(&[since(1, 4, 13), DIRECTED_F64]),
+    inst("sqrt", &[D, A], sqrt)
+        .types(&[&[F32, F64]])
+        .check(check_before_1_4),
+    inst("rsqrt", &[D, A], rsqrt)
+        .types(TYPE_F32)
+        .with(&[Approx])
+        .optional(&[&[Ftz]])
+        .gates(&[APPROX]),
     inst("rsqrt", &[D, A], rsqrt)
         .types(TYPE_F64)
         .with(&[Approx])
         .optional(&[&[Ftz]])
         .gates(&[since(1, 4, 13), since(4, 0, 20).mods(&[Ftz])]),
-    inst("rsqrt", &[D, A], rsqrt).types(&[&[F32, F64]]).check(check_before_1_4),
-    inst("sin", &[D, A], sin).types(TYPE_F32).with(&[Approx]).optional(&[&[Ftz]]).gates(&[APPROX]),
-    inst("sin", &[D, A], sin).types(TYPE_F32).check(check_before_1_4),
-    inst("cos", &[D, A], cos).types(TYPE_F32).with(&[Approx]).optional(&[&[Ftz]]).gates(&[APPROX]),
-    inst("cos", &[D, A], cos).types(TYPE_F32).check(check_before_1_4),
-    inst("lg2", &[D, A], lg2).types(TYPE_F32).with(&[Approx]).optional(&[&[Ftz]]).gates(&[APPROX]),
-    inst("lg2", &[D, A], lg2).types(TYPE_F32).check(check_before_1_4),
-    inst("ex2", &[D, A], ex2).types(TYPE_F32).with(&[Approx]).optional(&[&[Ftz]]).gates(&[APPROX]),
-    inst("ex2", &[D, A], ex2).types(TYPE_F32).check(check_before_1_4),
-    inst("tanh", &[D, A], tanh).types(TYPE_F32).with(&[Approx]).gates(&[since(7, 0, 75)]),
+    inst("rsqrt", &[D, A], rsqrt)
+        .types(&[&[F32, F64]])
+        .check(check_before_1_4),
+    inst("sin", &[D, A], sin)
+        .types(TYPE_F32)
+        .with(&[Approx])
+        .optional(&[&[Ftz]])
+        .gates(&[APPROX]),
+    inst("sin", &[D, A], sin)
+        .types(TYPE_F32)
+        .check(check_before_1_4),
+    inst("cos", &[D, A], cos)
+        .types(TYPE_F32)
+        .with(&[Approx])
+        .optional(&[&[Ftz]])
+        .gates(&[APPROX]),
+    inst("cos", &[D, A], cos)
+        .types(TYPE_F32)
+        .check(check_before_1_4),
+    inst("lg2", &[D, A], lg2)
+        .types(TYPE_F32)
+        .with(&[Approx])
+        .optional(&[&[Ftz]])
+        .gates(&[APPROX]),
+    inst("lg2", &[D, A], lg2)
+        .types(TYPE_F32)
+        .check(check_before_1_4),
+    inst("ex2", &[D, A], ex2)
+        .types(TYPE_F32)
+        .with(&[Approx])
+        .optional(&[&[Ftz]])
+        .gates(&[APPROX]),
+    inst("ex2", &[D, A], ex2)
+        .types(TYPE_F32)
+        .check(check_before_1_4),
+    inst("tanh", &[D, A], tanh)
+        .types(TYPE_F32)
+        .with(&[Approx])
+        .gates(&[since(7, 0, 75)]),
 ];
 
 const MIN_MAX: &[&[Mod]] = &[&[Ftz], &[NaN], &[Xorsign], &[Abs]];
 const MIN_MAX3: &[&[Mod]] = &[&[Ftz], &[NaN], &[Abs]];
-const MIN_MAX_GATES: &[Gate] = &[FTZ, since(7, 0, 80).mods(&[NaN]), since(7, 2, 86).mods(&[Xorsign])];
+const MIN_MAX_GATES: &[Gate] = &[
+    FTZ,
+    since(7, 0, 80).mods(&[NaN]),
+    since(7, 2, 86).mods(&[Xorsign]),
+];
 
 /// The class of a float, decided on its bits.
 fn testp<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
@@ -225,8 +374,14 @@ fn mad_unrounded<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if t.arch().number >= 20 {
         return fma(t, inst);
     }
-    let truncating = FloatMode { round: Round::Rz, ftz: true };
-    let nearest = FloatMode { round: Round::Rn, ftz: true };
+    let truncating = FloatMode {
+        round: Round::Rz,
+        ftz: true,
+    };
+    let nearest = FloatMode {
+        round: Round::Rn,
+        ftz: true,
+    };
     map3(t, inst, |t, a, b, c| {
         let product = t.float_binary(FloatBinaryOp::Mul, FloatFmt::F32, truncating, a, b);
         let sum = t.float_binary(FloatBinaryOp::Add, FloatFmt::F32, nearest, product, c);
@@ -257,7 +412,10 @@ fn is_approx(inst: &Inst<'_>) -> bool {
 /// Mode of an approximation. At f64, `.ftz` selects a coarser form.
 fn approx_mode(t: &Translator<'_>, inst: &Inst<'_>) -> FloatMode {
     let is_old = inst.ty(0) == F32 && !inst.has(Approx) && !inst.has(Full);
-    FloatMode { round: Round::Rn, ftz: inst.ftz() || is_old || is_flushed(t, inst, fmt_of(inst.ty(0))) }
+    FloatMode {
+        round: Round::Rn,
+        ftz: inst.ftz() || is_old || is_flushed(t, inst, fmt_of(inst.ty(0))),
+    }
 }
 
 /// `d = a / b`
@@ -274,10 +432,17 @@ fn div<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 }
 
 /// `d = op(a)` of each element.
-pub fn unary<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, op: FloatUnaryOp, mode: FloatMode) -> Done {
+pub fn unary<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    op: FloatUnaryOp,
+    mode: FloatMode,
+) -> Done {
     let ty = inst.ty(0);
     let fmt = fmt_of(ty);
-    map1(t, inst, |t, a| lanewise(t, ty, [a], |t, [a]| t.float_unary(op, fmt, mode, a)))
+    map1(t, inst, |t, a| {
+        lanewise(t, ty, [a], |t, [a]| t.float_unary(op, fmt, mode, a))
+    })
 }
 
 /// `d = |a|`
@@ -302,11 +467,19 @@ pub fn check_xorsign<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 }
 
 fn min_op(inst: &Inst<'_>) -> FloatBinaryOp {
-    if inst.has(NaN) { FloatBinaryOp::MinNan } else { FloatBinaryOp::Min }
+    if inst.has(NaN) {
+        FloatBinaryOp::MinNan
+    } else {
+        FloatBinaryOp::Min
+    }
 }
 
 fn max_op(inst: &Inst<'_>) -> FloatBinaryOp {
-    if inst.has(NaN) { FloatBinaryOp::MaxNan } else { FloatBinaryOp::Max }
+    if inst.has(NaN) {
+        FloatBinaryOp::MaxNan
+    } else {
+        FloatBinaryOp::Max
+    }
 }
 
 /// `d = min(a, b)` of each element.
@@ -335,7 +508,13 @@ fn min_max<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, op: FloatBinaryOp) -> Do
 }
 
 /// `op` of the magnitudes, with the exclusive or of the signs unless the result is NaN.
-fn xorsign_abs(t: &mut Translator<'_>, op: FloatBinaryOp, fmt: FloatFmt, mode: FloatMode, args: [Value; 2]) -> Value {
+fn xorsign_abs(
+    t: &mut Translator<'_>,
+    op: FloatBinaryOp,
+    fmt: FloatFmt,
+    mode: FloatMode,
+    args: [Value; 2],
+) -> Value {
     let [a, b] = args.map(|arg| t.float_unary(FloatUnaryOp::Abs, fmt, FloatMode::RN, arg));
     let result = t.float_binary(op, fmt, mode, a, b);
     let differ = t.binary(IntBinaryOp::Xor, args[0], args[1]);
@@ -359,7 +538,11 @@ fn min_max3<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, op: FloatBinaryOp) -> D
     let mode = mode_for(t, inst, FloatFmt::F32);
     map3(t, inst, |t, a, b, c| {
         let [a, b, c] = [a, b, c].map(|arg| {
-            if inst.has(Abs) { t.float_unary(FloatUnaryOp::Abs, FloatFmt::F32, FloatMode::RN, arg) } else { arg }
+            if inst.has(Abs) {
+                t.float_unary(FloatUnaryOp::Abs, FloatFmt::F32, FloatMode::RN, arg)
+            } else {
+                arg
+            }
         });
         let ab = t.float_binary(op, FloatFmt::F32, mode, a, b);
         t.float_binary(op, FloatFmt::F32, mode, ab, c)
@@ -381,7 +564,11 @@ fn rcp<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     }
     let fmt = fmt_of(inst.ty(0));
     let mode = mode_for(t, inst, fmt);
-    let one = if fmt == FloatFmt::F64 { 1f64.to_bits() } else { u64::from(1f32.to_bits()) };
+    let one = if fmt == FloatFmt::F64 {
+        1f64.to_bits()
+    } else {
+        u64::from(1f32.to_bits())
+    };
     map1(t, inst, |t, a| {
         let one = t.iconst(fmt.ty(), one);
         t.float_binary(FloatBinaryOp::Div, fmt, mode, one, a)

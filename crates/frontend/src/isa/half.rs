@@ -27,19 +27,41 @@ const MIN_MAX_GATES: &[Gate] = &[since(7, 0, 80), since(7, 2, 86).mods(&[Xorsign
 
 /// The rows of this chapter.
 pub const TABLE: &[InstDesc] = &[
-    inst("add", &[D, A, B], add).types(F16S).optional(ARITHMETIC).gates(GATES_F16),
-    inst("add", &[D, A, B], add).types(BF16S).optional(&[&[Rn]]).gates(GATES_BF16),
-    inst("sub", &[D, A, B], sub).types(F16S).optional(ARITHMETIC).gates(GATES_F16),
-    inst("sub", &[D, A, B], sub).types(BF16S).optional(&[&[Rn]]).gates(GATES_BF16),
-    inst("mul", &[D, A, B], mul).types(F16S).optional(ARITHMETIC).gates(GATES_F16),
-    inst("mul", &[D, A, B], mul).types(BF16S).optional(&[&[Rn]]).gates(GATES_BF16),
+    inst("add", &[D, A, B], add)
+        .types(F16S)
+        .optional(ARITHMETIC)
+        .gates(GATES_F16),
+    inst("add", &[D, A, B], add)
+        .types(BF16S)
+        .optional(&[&[Rn]])
+        .gates(GATES_BF16),
+    inst("sub", &[D, A, B], sub)
+        .types(F16S)
+        .optional(ARITHMETIC)
+        .gates(GATES_F16),
+    inst("sub", &[D, A, B], sub)
+        .types(BF16S)
+        .optional(&[&[Rn]])
+        .gates(GATES_BF16),
+    inst("mul", &[D, A, B], mul)
+        .types(F16S)
+        .optional(ARITHMETIC)
+        .gates(GATES_F16),
+    inst("mul", &[D, A, B], mul)
+        .types(BF16S)
+        .optional(&[&[Rn]])
+        .gates(GATES_BF16),
     inst("fma", &[D, A, B, C], fma)
         .types(F16S)
         .choose(&[&[Rn]])
         .optional(&[&[Ftz], &[Sat, Relu]])
         .gates(&[since(4, 2, 53), since(7, 0, 80).mods(&[Relu])]),
     // The ISA lists `.rn` only, but ptxas takes every rounding.
-    inst("fma", &[D, A, B, C], fma).types(BF16S).choose(&[ROUND]).optional(&[&[Relu]]).gates(&[since(7, 0, 80)]),
+    inst("fma", &[D, A, B, C], fma)
+        .types(BF16S)
+        .choose(&[ROUND])
+        .optional(&[&[Relu]])
+        .gates(&[since(7, 0, 80)]),
     // The ISA has no `.sat` here, but ptxas takes it.
     inst("fma", &[D, A, B, C], fma)
         .types(F16S)
@@ -53,18 +75,57 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[ROUND])
         .optional(&[&[Relu]])
         .gates(&[since(8, 1, 90)]),
-    inst("neg", &[D, A], neg).types(F16S).optional(&[&[Ftz]]).gates(&[since(6, 0, 53)]),
-    inst("neg", &[D, A], neg).types(BF16S).gates(&[since(7, 0, 80)]),
-    inst("abs", &[D, A], abs).types(F16S).optional(&[&[Ftz]]).gates(&[since(6, 5, 53)]),
-    inst("abs", &[D, A], abs).types(BF16S).gates(&[since(7, 0, 80)]),
-    inst("min", &[D, A, B], min).types(F16S).optional(MIN_MAX_F16).gates(MIN_MAX_GATES).check(check_xorsign),
-    inst("min", &[D, A, B], min).types(BF16S).optional(MIN_MAX_BF16).gates(MIN_MAX_GATES).check(check_xorsign),
-    inst("max", &[D, A, B], max).types(F16S).optional(MIN_MAX_F16).gates(MIN_MAX_GATES).check(check_xorsign),
-    inst("max", &[D, A, B], max).types(BF16S).optional(MIN_MAX_BF16).gates(MIN_MAX_GATES).check(check_xorsign),
-    inst("tanh", &[D, A], tanh).types(F16S).with(&[Approx]).gates(&[since(7, 0, 75)]),
-    inst("tanh", &[D, A], tanh).types(BF16S).with(&[Approx]).gates(GATES_BF16),
-    inst("ex2", &[D, A], ex2).types(F16S).with(&[Approx]).gates(&[since(7, 0, 75)]),
-    inst("ex2", &[D, A], ex2).types(BF16S).with(&[Approx]).choose(&[&[Ftz]]).gates(GATES_BF16),
+    inst("neg", &[D, A], neg)
+        .types(F16S)
+        .optional(&[&[Ftz]])
+        .gates(&[since(6, 0, 53)]),
+    inst("neg", &[D, A], neg)
+        .types(BF16S)
+        .gates(&[since(7, 0, 80)]),
+    inst("abs", &[D, A], abs)
+        .types(F16S)
+        .optional(&[&[Ftz]])
+        .gates(&[since(6, 5, 53)]),
+    inst("abs", &[D, A], abs)
+        .types(BF16S)
+        .gates(&[since(7, 0, 80)]),
+    inst("min", &[D, A, B], min)
+        .types(F16S)
+        .optional(MIN_MAX_F16)
+        .gates(MIN_MAX_GATES)
+        .check(check_xorsign),
+    inst("min", &[D, A, B], min)
+        .types(BF16S)
+        .optional(MIN_MAX_BF16)
+        .gates(MIN_MAX_GATES)
+        .check(check_xorsign),
+    inst("max", &[D, A, B], max)
+        .types(F16S)
+        .optional(MIN_MAX_F16)
+        .gates(MIN_MAX_GATES)
+        .check(check_xorsign),
+    inst("max", &[D, A, B], max)
+        .types(BF16S)
+        .optional(MIN_MAX_BF16)
+        .gates(MIN_MAX_GATES)
+        .check(check_xorsign),
+    inst("tanh", &[D, A], tanh)
+        .types(F16S)
+        .with(&[Approx])
+        .gates(&[since(7, 0, 75)]),
+    inst("tanh", &[D, A], tanh)
+        .types(BF16S)
+        .with(&[Approx])
+        .gates(GATES_BF16),
+    inst("ex2", &[D, A], ex2)
+        .types(F16S)
+        .with(&[Approx])
+        .gates(&[since(7, 0, 75)]),
+    inst("ex2", &[D, A], ex2)
+        .types(BF16S)
+        .with(&[Approx])
+        .choose(&[&[Ftz]])
+        .gates(GATES_BF16),
 ];
 
 /// `d = a + b`
@@ -95,7 +156,11 @@ fn fma<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
         lanewise(t, ty, [a, b, c], |t, [a, b, c]| {
             let d = t.fma(fmt, mode, a, b, c);
             let d = clamp_result(t, inst, fmt, d);
-            if inst.has(Oob) { zero_if_oob(t, [a, b], d) } else { d }
+            if inst.has(Oob) {
+                zero_if_oob(t, [a, b], d)
+            } else {
+                d
+            }
         })
     })
 }

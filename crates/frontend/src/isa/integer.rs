@@ -20,33 +20,80 @@ const INT16X2: &[PtxType] = &[U16x2, S16x2];
 pub const TABLE: &[InstDesc] = &[
     inst("add", &[D, A, B], add).types(&[INT]),
     inst("add", &[D, A, B], add).types(&[&[S32]]).with(&[Sat]),
-    inst("add", &[D, A, B], add_x2).types(&[INT16X2]).gates(&[since(8, 0, 90)]),
+    inst("add", &[D, A, B], add_x2)
+        .types(&[INT16X2])
+        .gates(&[since(8, 0, 90)]),
     inst("sub", &[D, A, B], sub).types(&[INT]),
     inst("sub", &[D, A, B], sub).types(&[&[S32]]).with(&[Sat]),
-    inst("mul", &[D, A, B], mul).types(&[INT]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]),
-    inst("mul", &[D.double(0), A, B], mul).types(&[INT16_32]).with(&[Wide]).lead(&[Wide]),
-    inst("mad", &[D, A, B, C], mad).types(&[INT]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]),
-    inst("mad", &[D.double(0), A, B, C.double(0)], mad).types(&[INT16_32]).with(&[Wide]).lead(&[Wide]),
-    inst("mad", &[D, A, B, C], mad).types(&[&[S32]]).with(&[Hi, Sat]).lead(&[Hi]),
-    inst("mul24", &[D, A, B], mul24).types(&[INT32]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]),
-    inst("mad24", &[D, A, B, C], mad24).types(&[INT32]).choose(&[&[Lo, Hi]]).lead(&[Lo, Hi]),
-    inst("mad24", &[D, A, B, C], mad24).types(&[&[S32]]).with(&[Hi, Sat]).lead(&[Hi]),
+    inst("mul", &[D, A, B], mul)
+        .types(&[INT])
+        .choose(&[&[Lo, Hi]])
+        .lead(&[Lo, Hi]),
+    inst("mul", &[D.double(0), A, B], mul)
+        .types(&[INT16_32])
+        .with(&[Wide])
+        .lead(&[Wide]),
+    inst("mad", &[D, A, B, C], mad)
+        .types(&[INT])
+        .choose(&[&[Lo, Hi]])
+        .lead(&[Lo, Hi]),
+    inst("mad", &[D.double(0), A, B, C.double(0)], mad)
+        .types(&[INT16_32])
+        .with(&[Wide])
+        .lead(&[Wide]),
+    inst("mad", &[D, A, B, C], mad)
+        .types(&[&[S32]])
+        .with(&[Hi, Sat])
+        .lead(&[Hi]),
+    inst("mul24", &[D, A, B], mul24)
+        .types(&[INT32])
+        .choose(&[&[Lo, Hi]])
+        .lead(&[Lo, Hi]),
+    inst("mad24", &[D, A, B, C], mad24)
+        .types(&[INT32])
+        .choose(&[&[Lo, Hi]])
+        .lead(&[Lo, Hi]),
+    inst("mad24", &[D, A, B, C], mad24)
+        .types(&[&[S32]])
+        .with(&[Hi, Sat])
+        .lead(&[Hi]),
     inst("sad", &[D, A, B, C], sad).types(&[INT]),
     inst("div", &[D, A, B], div).types(&[INT]),
     inst("rem", &[D, A, B], rem).types(&[INT]),
     inst("abs", &[D, A], abs).types(&[SIGNED]),
     inst("neg", &[D, A], neg).types(&[SIGNED]),
     inst("min", &[D, A, B], min).types(&[INT]),
-    inst("min", &[D, A, B], min).types(&[INT16X2]).gates(&[since(8, 0, 90)]),
-    inst("min", &[D, A, B], min).types(&[&[S32, S16x2]]).with(&[Relu]).gates(&[since(8, 0, 90)]),
+    inst("min", &[D, A, B], min)
+        .types(&[INT16X2])
+        .gates(&[since(8, 0, 90)]),
+    inst("min", &[D, A, B], min)
+        .types(&[&[S32, S16x2]])
+        .with(&[Relu])
+        .gates(&[since(8, 0, 90)]),
     inst("max", &[D, A, B], max).types(&[INT]),
-    inst("max", &[D, A, B], max).types(&[INT16X2]).gates(&[since(8, 0, 90)]),
-    inst("max", &[D, A, B], max).types(&[&[S32, S16x2]]).with(&[Relu]).gates(&[since(8, 0, 90)]),
-    inst("popc", &[D.is(U32), A], popc).types(&[&[B32, B64]]).gates(&[since(2, 0, 20)]),
-    inst("clz", &[D.is(U32), A], clz).types(&[&[B32, B64]]).gates(&[since(2, 0, 20)]),
-    inst("bfind", &[D.is(U32), A], bfind).types(&[INT32_64]).optional(&[&[Shiftamt]]).gates(&[since(2, 0, 20)]),
-    inst("fns", &[D, A, B, C], fns).types(&[&[B32]]).gates(&[since(6, 0, 30)]),
-    inst("brev", &[D, A], brev).types(&[&[B32, B64]]).gates(&[since(2, 0, 20)]),
+    inst("max", &[D, A, B], max)
+        .types(&[INT16X2])
+        .gates(&[since(8, 0, 90)]),
+    inst("max", &[D, A, B], max)
+        .types(&[&[S32, S16x2]])
+        .with(&[Relu])
+        .gates(&[since(8, 0, 90)]),
+    inst("popc", &[D.is(U32), A], popc)
+        .types(&[&[B32, B64]])
+        .gates(&[since(2, 0, 20)]),
+    inst("clz", &[D.is(U32), A], clz)
+        .types(&[&[B32, B64]])
+        .gates(&[since(2, 0, 20)]),
+    inst("bfind", &[D.is(U32), A], bfind)
+        .types(&[INT32_64])
+        .optional(&[&[Shiftamt]])
+        .gates(&[since(2, 0, 20)]),
+    inst("fns", &[D, A, B, C], fns)
+        .types(&[&[B32]])
+        .gates(&[since(6, 0, 30)]),
+    inst("brev", &[D, A], brev)
+        .types(&[&[B32, B64]])
+        .gates(&[since(2, 0, 20)]),
     inst("bfe", &[D, A, B.is(U32), C.is(U32)], bfe)
         .types(&[INT32_64])
         .check(check_bfe_positions)
@@ -55,22 +102,32 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[B32, B64]])
         .check(check_bfi_positions)
         .gates(&[since(2, 0, 20)]),
-    inst("szext", &[D, A, B.is(U32)], szext).types(&[INT32]).choose(&[&[Clamp, Wrap]]).gates(&[since(7, 6, 70)]),
+    inst("szext", &[D, A, B.is(U32)], szext)
+        .types(&[INT32])
+        .choose(&[&[Clamp, Wrap]])
+        .gates(&[since(7, 6, 70)]),
     // The operands of `bmsk.b32` are numbers: ptxas refuses float registers.
     inst("bmsk", &[D.is(U32), A.is(U32), B.is(U32)], bmsk)
         .types(&[&[B32]])
         .choose(&[&[Clamp, Wrap]])
         .gates(&[since(7, 6, 70)]),
-    inst("dp4a", &[D.is(U32), A, B.nth(1), C.is(U32)], dp4a).types(&[INT32, INT32]).gates(&[since(5, 0, 61)]),
+    inst("dp4a", &[D.is(U32), A, B.nth(1), C.is(U32)], dp4a)
+        .types(&[INT32, INT32])
+        .gates(&[since(5, 0, 61)]),
     inst("dp2a", &[D.is(U32), A, B.nth(1), C.is(U32)], dp2a)
         .types(&[INT32, INT32])
-        .choose(&[&[Lo, Hi]]).lead(&[Lo, Hi])
+        .choose(&[&[Lo, Hi]])
+        .lead(&[Lo, Hi])
         .gates(&[since(5, 0, 61)]),
 ];
 
 /// `d = a + b`, wrapping; `.sat` clamps to the range of `.s32`.
 fn add<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.has(Sat) { IntBinaryOp::SaddSat } else { IntBinaryOp::Add };
+    let op = if inst.has(Sat) {
+        IntBinaryOp::SaddSat
+    } else {
+        IntBinaryOp::Add
+    };
     map2(t, inst, |t, a, b| t.binary(op, a, b))
 }
 
@@ -91,7 +148,11 @@ fn add_x2<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// `d = a - b`, wrapping; `.sat` clamps to the range of `.s32`.
 fn sub<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.has(Sat) { IntBinaryOp::SsubSat } else { IntBinaryOp::Sub };
+    let op = if inst.has(Sat) {
+        IntBinaryOp::SsubSat
+    } else {
+        IntBinaryOp::Sub
+    };
     map2(t, inst, |t, a, b| t.binary(op, a, b))
 }
 
@@ -115,7 +176,11 @@ fn mul<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// `d = a * b + c`; `.hi.sat` clamps the sum.
 fn mad<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.has(Sat) { IntBinaryOp::SaddSat } else { IntBinaryOp::Add };
+    let op = if inst.has(Sat) {
+        IntBinaryOp::SaddSat
+    } else {
+        IntBinaryOp::Add
+    };
     map3(t, inst, |t, a, b, c| {
         let product = product(t, inst, a, b);
         t.binary(op, product, c)
@@ -138,7 +203,15 @@ fn product24(t: &mut Translator<'_>, inst: &Inst<'_>, a: Value, b: Value) -> Val
     if inst.has(Lo) {
         return t.binary(IntBinaryOp::Mul, a, b);
     }
-    let wide = t.binary(if is_signed { IntBinaryOp::SmulWide } else { IntBinaryOp::UmulWide }, a, b);
+    let wide = t.binary(
+        if is_signed {
+            IntBinaryOp::SmulWide
+        } else {
+            IntBinaryOp::UmulWide
+        },
+        a,
+        b,
+    );
     t.extract(wide, 16, Type::B32)
 }
 
@@ -149,7 +222,11 @@ fn mul24<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// `d = a * b + c` of 24-bit factors; `.hi.sat` clamps the sum.
 fn mad24<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.has(Sat) { IntBinaryOp::SaddSat } else { IntBinaryOp::Add };
+    let op = if inst.has(Sat) {
+        IntBinaryOp::SaddSat
+    } else {
+        IntBinaryOp::Add
+    };
     map3(t, inst, |t, a, b, c| {
         let product = product24(t, inst, a, b);
         t.binary(op, product, c)
@@ -169,13 +246,21 @@ fn sad<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// `d = a / b` toward zero.
 fn div<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.ty(0).is_signed() { IntBinaryOp::Sdiv } else { IntBinaryOp::Udiv };
+    let op = if inst.ty(0).is_signed() {
+        IntBinaryOp::Sdiv
+    } else {
+        IntBinaryOp::Udiv
+    };
     map2(t, inst, |t, a, b| t.binary(op, a, b))
 }
 
 /// `d = a % b` with the sign of `a`.
 fn rem<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.ty(0).is_signed() { IntBinaryOp::Srem } else { IntBinaryOp::Urem };
+    let op = if inst.ty(0).is_signed() {
+        IntBinaryOp::Srem
+    } else {
+        IntBinaryOp::Urem
+    };
     map2(t, inst, |t, a, b| t.binary(op, a, b))
 }
 
@@ -191,7 +276,11 @@ fn neg<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// The ops for minimum and maximum.
 pub const fn min_max_ops(is_signed: bool) -> (IntBinaryOp, IntBinaryOp) {
-    if is_signed { (IntBinaryOp::Smin, IntBinaryOp::Smax) } else { (IntBinaryOp::Umin, IntBinaryOp::Umax) }
+    if is_signed {
+        (IntBinaryOp::Smin, IntBinaryOp::Smax)
+    } else {
+        (IntBinaryOp::Umin, IntBinaryOp::Umax)
+    }
 }
 
 /// `d = min(a, b)` of each element; `.relu` clamps to 0 from below.
@@ -204,7 +293,11 @@ fn max<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     min_max(t, inst, |(_, max)| max)
 }
 
-fn min_max<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, pick: fn((IntBinaryOp, IntBinaryOp)) -> IntBinaryOp) -> Done {
+fn min_max<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    pick: fn((IntBinaryOp, IntBinaryOp)) -> IntBinaryOp,
+) -> Done {
     let ty = inst.ty(0);
     let op = pick(min_max_ops(ty.is_signed() || ty == S16x2));
     map2(t, inst, |t, a, b| {
@@ -260,7 +353,9 @@ fn bfind<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// Position of the n-th set bit from a base.
 fn fns<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    map3(t, inst, |t, mask, base, offset| t.ternary(IntTernaryOp::Fns, [mask, base, offset]))
+    map3(t, inst, |t, mask, base, offset| {
+        t.ternary(IntTernaryOp::Fns, [mask, base, offset])
+    })
 }
 
 /// Bits in reverse order.
@@ -271,10 +366,16 @@ fn brev<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 /// Constant positions and lengths must be 0 to 255.
 fn check_positions<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, operands: [usize; 2]) -> Done {
     for n in operands {
-        if matches!(inst.operand(n).map(|operand| &operand.kind), Some(OperandKind::Constant(_))) {
+        if matches!(
+            inst.operand(n).map(|operand| &operand.kind),
+            Some(OperandKind::Constant(_))
+        ) {
             let value = t.src_const(inst, n)?;
             if !(0..=255).contains(&value) {
-                return Err(inst.operand_error(n, format!("`{value}` is out of range: 0 to 255 can stand here")));
+                return Err(inst.operand_error(
+                    n,
+                    format!("`{value}` is out of range: 0 to 255 can stand here"),
+                ));
             }
         }
     }
@@ -291,13 +392,24 @@ fn check_bfi_positions<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// Extracts `c` bits of `a` from position `b`.
 fn bfe<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.ty(0).is_signed() { IntTernaryOp::SBfe } else { IntTernaryOp::UBfe };
-    map3(t, inst, |t, a, position, length| t.ternary(op, [a, position, length]))
+    let op = if inst.ty(0).is_signed() {
+        IntTernaryOp::SBfe
+    } else {
+        IntTernaryOp::UBfe
+    };
+    map3(t, inst, |t, a, position, length| {
+        t.ternary(op, [a, position, length])
+    })
 }
 
 /// Inserts the low `d` bits of `a` into `b` at position `c`.
 fn bfi<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let args = [t.src(inst, 1)?, t.src(inst, 2)?, t.src(inst, 3)?, t.src(inst, 4)?];
+    let args = [
+        t.src(inst, 1)?,
+        t.src(inst, 2)?,
+        t.src(inst, 3)?,
+        t.src(inst, 4)?,
+    ];
     let ty = t.value_ty(args[0]);
     let f = t.ins(InstData::Bfi { ty, args }, ty);
     t.dst(inst, 0, f)
@@ -305,7 +417,11 @@ fn bfi<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// Extends the low `b` bits of `a`, as a bit field at position 0.
 fn szext<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.ty(0).is_signed() { IntTernaryOp::SBfe } else { IntTernaryOp::UBfe };
+    let op = if inst.ty(0).is_signed() {
+        IntTernaryOp::SBfe
+    } else {
+        IntTernaryOp::UBfe
+    };
     map2(t, inst, |t, a, n| {
         let length = limit_count(t, inst, n);
         let zero = t.iconst(Type::B32, 0);
@@ -315,7 +431,11 @@ fn szext<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// A number of bits at most 32 (`.clamp`) or modulo 32 (`.wrap`).
 pub fn limit_count(t: &mut Translator<'_>, inst: &Inst<'_>, n: Value) -> Value {
-    let (op, limit) = if inst.has(Clamp) { (IntBinaryOp::Umin, 32) } else { (IntBinaryOp::And, 31) };
+    let (op, limit) = if inst.has(Clamp) {
+        (IntBinaryOp::Umin, 32)
+    } else {
+        (IntBinaryOp::And, 31)
+    };
     let limit = t.iconst(Type::B32, limit);
     t.binary(op, n, limit)
 }

@@ -25,12 +25,22 @@ pub const TABLE: &[InstDesc] = &[
     inst("xor", &[D, A.negatable(), B.negatable()], xor).types(&[LOGIC]),
     inst("not", &[D, A.negatable()], not).types(&[LOGIC]),
     inst("cnot", &[D, A], cnot).types(&[BITS]),
-    inst("lop3", &[D, A, B, C, LUT], lop3).types(&[&[B32]]).gates(&[since(4, 3, 50)]),
-    inst("lop3", &[D.always_pair().sink(), A, B, C, LUT, PRED], lop3_bool)
+    inst("lop3", &[D, A, B, C, LUT], lop3)
         .types(&[&[B32]])
-        .choose(&[&[Or, And]])
-        .gates(&[since(8, 2, 70)]),
-    inst("shf", &[D, A, B, COUNT], shf).types(&[&[B32]]).choose(&[&[L, R], &[Clamp, Wrap]]).lead(&[L, R]).gates(&[since(3, 1, 32)]),
+        .gates(&[since(4, 3, 50)]),
+    inst(
+        "lop3",
+        &[D.always_pair().sink(), A, B, C, LUT, PRED],
+        lop3_bool,
+    )
+    .types(&[&[B32]])
+    .choose(&[&[Or, And]])
+    .gates(&[since(8, 2, 70)]),
+    inst("shf", &[D, A, B, COUNT], shf)
+        .types(&[&[B32]])
+        .choose(&[&[L, R], &[Clamp, Wrap]])
+        .lead(&[L, R])
+        .gates(&[since(3, 1, 32)]),
     inst("shl", &[D, A, COUNT], shl).types(&[BITS]),
     inst("shr", &[D, A, COUNT], shr).types(&[SHIFT_RIGHT]),
 ];
@@ -68,7 +78,15 @@ fn cnot<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 /// Any function of three bits.
 fn lop3<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let lut = t.src_const(inst, 4)? as u8;
-    map3(t, inst, |t, a, b, c| t.ins(InstData::Lop3 { lut, args: [a, b, c] }, Type::B32))
+    map3(t, inst, |t, a, b, c| {
+        t.ins(
+            InstData::Lop3 {
+                lut,
+                args: [a, b, c],
+            },
+            Type::B32,
+        )
+    })
 }
 
 /// The same, with `p = (d != 0) op q`.
@@ -76,19 +94,37 @@ fn lop3_bool<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (a, b, c) = (t.src(inst, 1)?, t.src(inst, 2)?, t.src(inst, 3)?);
     let lut = t.src_const(inst, 4)? as u8;
     let q = t.src(inst, 5)?;
-    let d = t.ins(InstData::Lop3 { lut, args: [a, b, c] }, Type::B32);
+    let d = t.ins(
+        InstData::Lop3 {
+            lut,
+            args: [a, b, c],
+        },
+        Type::B32,
+    );
     let zero = t.iconst(Type::B32, 0);
     let is_set = t.compare(CompareOp::Ne, d, zero);
-    let op = if inst.has(Or) { IntBinaryOp::Or } else { IntBinaryOp::And };
+    let op = if inst.has(Or) {
+        IntBinaryOp::Or
+    } else {
+        IntBinaryOp::And
+    };
     let p = t.binary(op, is_set, q);
     t.dst_pair(inst, 0, d, p)
 }
 
 /// The upper (`.l`) or lower (`.r`) half of `b:a`, shifted.
 fn shf<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.has(L) { IntTernaryOp::ShfL } else { IntTernaryOp::ShfR };
+    let op = if inst.has(L) {
+        IntTernaryOp::ShfL
+    } else {
+        IntTernaryOp::ShfR
+    };
     map3(t, inst, |t, a, b, count| {
-        let count = if inst.has(Wrap) { limit_count(t, inst, count) } else { count };
+        let count = if inst.has(Wrap) {
+            limit_count(t, inst, count)
+        } else {
+            count
+        };
         t.ternary(op, [a, b, count])
     })
 }
@@ -100,6 +136,10 @@ fn shl<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// `d = a >> b`, filled with the sign for signed types.
 fn shr<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let op = if inst.ty(0).is_signed() { IntBinaryOp::Sshr } else { IntBinaryOp::Ushr };
+    let op = if inst.ty(0).is_signed() {
+        IntBinaryOp::Sshr
+    } else {
+        IntBinaryOp::Ushr
+    };
     map2(t, inst, |t, a, count| t.binary(op, a, count))
 }

@@ -17,7 +17,9 @@ const SHARED_CTA: Gate = since(7, 8, 0).mods(&[Mod::SharedCta]);
 const LOAD: &[Gate] = &[since(6, 5, 75), SHARED_CTA];
 const STORE: &[Gate] = &[since(7, 8, 90)];
 /// Targets with tiles of 8-bit elements.
-const NARROW_ARCHS: &[&str] = &["100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f"];
+const NARROW_ARCHS: &[&str] = &[
+    "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f",
+];
 const NARROW: &[Gate] = &[since(8, 6, 100).only(NARROW_ARCHS)];
 
 const TRANS: &[&[Mod]] = &[SHARED, &[Mod::Trans]];
@@ -34,7 +36,10 @@ const fn load(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> Inst
 }
 
 const fn load_words(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> InstDesc {
-    load(form, operands).optional(TRANS).types(&[&[T::B16]]).gates(LOAD)
+    load(form, operands)
+        .optional(TRANS)
+        .types(&[&[T::B16]])
+        .gates(LOAD)
 }
 
 const fn store(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> InstDesc {
@@ -46,7 +51,10 @@ const fn store(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> Ins
 }
 
 const fn store_words(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> InstDesc {
-    store(form, operands).optional(TRANS).types(&[&[T::B16]]).gates(STORE)
+    store(form, operands)
+        .optional(TRANS)
+        .types(&[&[T::B16]])
+        .gates(STORE)
 }
 
 const fn store_bytes(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> InstDesc {
@@ -63,17 +71,53 @@ pub const TABLE: &[InstDesc] = &[
     load_words(&[&[Mod::M8n8], &[Mod::X4]], R4),
     load(&[&[Mod::M16n16], &[Mod::X1], &[Mod::Trans]], R2).types(&[&[T::B8]]),
     load(&[&[Mod::M16n16], &[Mod::X2], &[Mod::Trans]], R4).types(&[&[T::B8]]),
-    load(&[&[Mod::M16n16], &[Mod::X1], &[Mod::Trans], &[Mod::B8x16], SOURCE_FORMAT], R2),
-    load(&[&[Mod::M16n16], &[Mod::X2], &[Mod::Trans], &[Mod::B8x16], SOURCE_FORMAT], R4),
-    load(&[&[Mod::M8n16], &[Mod::X1], &[Mod::B8x16], SOURCE_FORMAT], R1),
-    load(&[&[Mod::M8n16], &[Mod::X2], &[Mod::B8x16], SOURCE_FORMAT], R2),
-    load(&[&[Mod::M8n16], &[Mod::X4], &[Mod::B8x16], SOURCE_FORMAT], R4),
+    load(
+        &[
+            &[Mod::M16n16],
+            &[Mod::X1],
+            &[Mod::Trans],
+            &[Mod::B8x16],
+            SOURCE_FORMAT,
+        ],
+        R2,
+    ),
+    load(
+        &[
+            &[Mod::M16n16],
+            &[Mod::X2],
+            &[Mod::Trans],
+            &[Mod::B8x16],
+            SOURCE_FORMAT,
+        ],
+        R4,
+    ),
+    load(
+        &[&[Mod::M8n16], &[Mod::X1], &[Mod::B8x16], SOURCE_FORMAT],
+        R1,
+    ),
+    load(
+        &[&[Mod::M8n16], &[Mod::X2], &[Mod::B8x16], SOURCE_FORMAT],
+        R2,
+    ),
+    load(
+        &[&[Mod::M8n16], &[Mod::X4], &[Mod::B8x16], SOURCE_FORMAT],
+        R4,
+    ),
     store_words(&[&[Mod::M8n8], &[Mod::X1]], &[ADDR, frag(1, T::B32)]),
     store_words(&[&[Mod::M8n8], &[Mod::X2]], &[ADDR, frag(2, T::B32)]),
     store_words(&[&[Mod::M8n8], &[Mod::X4]], &[ADDR, frag(4, T::B32)]),
-    store_bytes(&[&[Mod::M16n8], &[Mod::X1], &[Mod::Trans]], &[ADDR, frag(1, T::B32)]),
-    store_bytes(&[&[Mod::M16n8], &[Mod::X2], &[Mod::Trans]], &[ADDR, frag(2, T::B32)]),
-    store_bytes(&[&[Mod::M16n8], &[Mod::X4], &[Mod::Trans]], &[ADDR, frag(4, T::B32)]),
+    store_bytes(
+        &[&[Mod::M16n8], &[Mod::X1], &[Mod::Trans]],
+        &[ADDR, frag(1, T::B32)],
+    ),
+    store_bytes(
+        &[&[Mod::M16n8], &[Mod::X2], &[Mod::Trans]],
+        &[ADDR, frag(2, T::B32)],
+    ),
+    store_bytes(
+        &[&[Mod::M16n8], &[Mod::X4], &[Mod::Trans]],
+        &[ADDR, frag(4, T::B32)],
+    ),
     unsupported("movmatrix", &[D.is(T::B32), A.is(T::B32).reg()])
         .with(&[Mod::Sync, Mod::Aligned, Mod::M8n8, Mod::Trans])
         .types(&[&[T::B16]])

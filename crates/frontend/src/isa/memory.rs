@@ -1,6 +1,8 @@
 //! Loads, stores, and what concerns addresses and caches. PTX ISA, "Data Movement and Conversion Instructions".
 //!
 //! Cache operators, eviction priorities, prefetch sizes and cache policies are hints: they are checked and have no effect.
+//!
+//! The file is long because it is one chapter of the ISA.
 
 use ptxjit_ir::{InstData, MemSem, Scope, Space, Type};
 use smallvec::SmallVec;
@@ -14,7 +16,21 @@ use super::modifiers::Mod;
 use super::types::PtxType as T;
 
 const TYPES: &[T] = &[
-    T::B8, T::B16, T::B32, T::B64, T::B128, T::U8, T::U16, T::U32, T::U64, T::S8, T::S16, T::S32, T::S64, T::F32, T::F64,
+    T::B8,
+    T::B16,
+    T::B32,
+    T::B64,
+    T::B128,
+    T::U8,
+    T::U16,
+    T::U32,
+    T::U64,
+    T::S8,
+    T::S16,
+    T::S32,
+    T::S64,
+    T::F32,
+    T::F64,
 ];
 
 pub(super) const SPACE: &[Mod] = &[
@@ -31,8 +47,13 @@ pub(super) const SPACE: &[Mod] = &[
 const SCOPE: &[Mod] = &[Mod::Cta, Mod::Cluster, Mod::Gpu, Mod::Sys];
 const LOAD_CACHE: &[Mod] = &[Mod::Ca, Mod::Cg, Mod::Cs, Mod::Lu, Mod::Cv];
 const STORE_CACHE: &[Mod] = &[Mod::Wb, Mod::Cg, Mod::Cs, Mod::Wt];
-const EVICT_L1: &[Mod] =
-    &[Mod::L1EvictNormal, Mod::L1EvictUnchanged, Mod::L1EvictFirst, Mod::L1EvictLast, Mod::L1NoAllocate];
+const EVICT_L1: &[Mod] = &[
+    Mod::L1EvictNormal,
+    Mod::L1EvictUnchanged,
+    Mod::L1EvictFirst,
+    Mod::L1EvictLast,
+    Mod::L1NoAllocate,
+];
 const EVICT_L2: &[Mod] = &[Mod::L2EvictNormal, Mod::L2EvictFirst, Mod::L2EvictLast];
 const HINT: &[Mod] = &[Mod::L2CacheHint];
 const PREFETCH: &[Mod] = &[Mod::L2Bytes64, Mod::L2Bytes128, Mod::L2Bytes256];
@@ -77,7 +98,16 @@ pub(super) const POLICY: Opd = A.is(T::B64).reg().when(Mod::L2CacheHint);
 pub const TABLE: &[InstDesc] = &[
     inst("ld", &[LOADED, ADDR, POLICY], ld)
         .types(&[TYPES])
-        .optional(&[&[Mod::Weak], SPACE, LOAD_CACHE, EVICT_L1, EVICT_L2, HINT, PREFETCH, VEC])
+        .optional(&[
+            &[Mod::Weak],
+            SPACE,
+            LOAD_CACHE,
+            EVICT_L1,
+            EVICT_L2,
+            HINT,
+            PREFETCH,
+            VEC,
+        ])
         .gates(GATES)
         .check(check_ld)
         .effect(),
@@ -117,7 +147,15 @@ pub const TABLE: &[InstDesc] = &[
         .effect(),
     inst("st", &[ADDR, STORED, POLICY], st)
         .types(&[TYPES])
-        .optional(&[&[Mod::Weak], SPACE, STORE_CACHE, EVICT_L1, EVICT_L2, HINT, VEC])
+        .optional(&[
+            &[Mod::Weak],
+            SPACE,
+            STORE_CACHE,
+            EVICT_L1,
+            EVICT_L2,
+            HINT,
+            VEC,
+        ])
         .gates(GATES)
         .check(check_st)
         .effect(),
@@ -144,16 +182,43 @@ pub const TABLE: &[InstDesc] = &[
         .effect(),
     unsupported("st", &[ADDR, A.vec(Elems::ByModifier), ADDR])
         .with(&[Mod::Async])
-        .types(&[&[T::B32, T::B64, T::U32, T::U64, T::S32, T::S64, T::F32, T::F64]])
+        .types(&[&[
+            T::B32,
+            T::B64,
+            T::U32,
+            T::U64,
+            T::S32,
+            T::S64,
+            T::F32,
+            T::F64,
+        ]])
         .choose(&[&[Mod::MbarrierCompleteTxBytes]])
-        .optional(&[&[Mod::Weak], &[Mod::Cluster], &[Mod::SharedCluster], &[Mod::V2, Mod::V4]])
+        .optional(&[
+            &[Mod::Weak],
+            &[Mod::Cluster],
+            &[Mod::SharedCluster],
+            &[Mod::V2, Mod::V4],
+        ])
         .gates(&[since(8, 1, 90)])
         .check(|_, inst| check_vector(inst)),
     unsupported("st", &[ADDR, A])
         .with(&[Mod::Async, Mod::Release])
         .choose(&[&[Mod::Gpu, Mod::Sys]])
         .types(&[&[
-            T::B8, T::B16, T::B32, T::B64, T::U8, T::U16, T::U32, T::U64, T::S8, T::S16, T::S32, T::S64, T::F32, T::F64,
+            T::B8,
+            T::B16,
+            T::B32,
+            T::B64,
+            T::U8,
+            T::U16,
+            T::U32,
+            T::U64,
+            T::S8,
+            T::S16,
+            T::S32,
+            T::S64,
+            T::F32,
+            T::F64,
         ]])
         .optional(&[&[Mod::Mmio], &[Mod::Global]])
         .gates(&[since(8, 7, 100)]),
@@ -177,7 +242,10 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::Const, Mod::Param, Mod::ParamEntry]])
         .gates(&[since(8, 0, 90)])
         .effect(),
-    inst("prefetchu", &[ADDR], hint).with(&[Mod::L1]).gates(&[since(2, 0, 20)]).effect(),
+    inst("prefetchu", &[ADDR], hint)
+        .with(&[Mod::L1])
+        .gates(&[since(2, 0, 20)])
+        .effect(),
     inst("applypriority", &[ADDR, imm(128, 128)], hint)
         .with(&[Mod::L2EvictNormal])
         .optional(&[&[Mod::Global]])
@@ -188,13 +256,17 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::Global]])
         .gates(&[since(7, 4, 80)])
         .effect(),
-    inst("createpolicy", &[D, ANY, A.is(T::U32), A.is(T::U32)], createpolicy)
-        .with(&[Mod::Range])
-        .types(&[&[T::B64]])
-        .optional(POLICY_RANGE)
-        .repeats(POLICY_PRIMARY)
-        .check(check_createpolicy)
-        .gates(&[since(7, 4, 80)]),
+    inst(
+        "createpolicy",
+        &[D, ANY, A.is(T::U32), A.is(T::U32)],
+        createpolicy,
+    )
+    .with(&[Mod::Range])
+    .types(&[&[T::B64]])
+    .optional(POLICY_RANGE)
+    .repeats(POLICY_PRIMARY)
+    .check(check_createpolicy)
+    .gates(&[since(7, 4, 80)]),
     inst("createpolicy", &[D, A.is(T::F32).opt()], createpolicy)
         .with(&[Mod::Fractional])
         .types(&[&[T::B64]])
@@ -202,12 +274,24 @@ pub const TABLE: &[InstDesc] = &[
         .repeats(POLICY_PRIMARY)
         .check(check_createpolicy)
         .gates(&[since(7, 4, 80)]),
-    inst("createpolicy", &[D, A], createpolicy).with(&[Mod::Cvt, Mod::L2]).types(&[&[T::B64]]).gates(&[since(7, 4, 80)]),
+    inst("createpolicy", &[D, A], createpolicy)
+        .with(&[Mod::Cvt, Mod::L2])
+        .types(&[&[T::B64]])
+        .gates(&[since(7, 4, 80)]),
 ];
 
-const POLICY_PRIMARY: &[Mod] = &[Mod::L2EvictLast, Mod::L2EvictNormal, Mod::L2EvictFirst, Mod::L2EvictUnchanged];
-const POLICY_FRACTIONAL: &[&[Mod]] =
-    &[&[Mod::L2EvictLast], &[Mod::L2EvictNormal], &[Mod::L2EvictFirst], &[Mod::L2EvictUnchanged]];
+const POLICY_PRIMARY: &[Mod] = &[
+    Mod::L2EvictLast,
+    Mod::L2EvictNormal,
+    Mod::L2EvictFirst,
+    Mod::L2EvictUnchanged,
+];
+const POLICY_FRACTIONAL: &[&[Mod]] = &[
+    &[Mod::L2EvictLast],
+    &[Mod::L2EvictNormal],
+    &[Mod::L2EvictFirst],
+    &[Mod::L2EvictUnchanged],
+];
 const POLICY_RANGE: &[&[Mod]] = &[
     &[Mod::L2EvictLast],
     &[Mod::L2EvictNormal],
@@ -216,13 +300,19 @@ const POLICY_RANGE: &[&[Mod]] = &[
     &[Mod::Global],
 ];
 /// The state space that an access goes to: as written, or else that of the variable it names, or else generic.
-pub(super) fn space_of<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>) -> Result<Space, Diagnostic> {
+pub(super) fn space_of<'m>(
+    t: &Translator<'m>,
+    inst: &Inst<'m>,
+    addr: &Addr<'m>,
+) -> Result<Space, Diagnostic> {
     let place = match &addr.base {
         AddrBase::Place(place) => Some(place),
         AddrBase::Reg(_) | AddrBase::Func(_) | AddrBase::Absolute => None,
     };
     let written = inst.pick(SPACE);
-    let Some(written) = written else { return unwritten_space(t, addr) };
+    let Some(written) = written else {
+        return unwritten_space(t, addr);
+    };
     let wanted = match written {
         Mod::Const => Space::Const,
         Mod::Global => Space::Global,
@@ -231,7 +321,9 @@ pub(super) fn space_of<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>)
         Mod::SharedCluster => Space::SharedCluster,
         _ => return param_space(t, inst, addr, written),
     };
-    let Some(place) = place else { return Ok(wanted) };
+    let Some(place) = place else {
+        return Ok(wanted);
+    };
     // An address of the CTA's own window is one of the cluster's window as well.
     let is_own_shared = wanted == Space::SharedCluster && place.space() == Space::Shared;
     let is_param = !matches!(place.base, PlaceBase::Local(_) | PlaceBase::Var(..));
@@ -240,31 +332,48 @@ pub(super) fn space_of<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>)
     }
     let name = t.source.slice(place.decl);
     let found = space_name(&place.base);
-    Err(Diagnostic::error(format!("`{name}` is a `{found}` variable, but the instruction says `.{}`", written.name()))
-        .label(addr.span, "")
-        .label(place.decl, "declared here"))
+    Err(Diagnostic::error(format!(
+        "`{name}` is a `{found}` variable, but the instruction says `.{}`",
+        written.name()
+    ))
+    .label(addr.span, "")
+    .label(place.decl, "declared here"))
 }
 
 /// Without a state space the address is generic; a variable may be named all the same if its space can be written.
 fn unwritten_space<'m>(t: &Translator<'m>, addr: &Addr<'m>) -> Result<Space, Diagnostic> {
-    let AddrBase::Place(place) = &addr.base else { return Ok(Space::Generic) };
+    let AddrBase::Place(place) = &addr.base else {
+        return Ok(Space::Generic);
+    };
     match place.base {
         PlaceBase::Local(_) | PlaceBase::Var(_, Space::Global | Space::Shared) => Ok(place.space()),
         _ => {
             let (name, found) = (t.source.slice(place.decl), space_name(&place.base));
-            Err(Diagnostic::error(format!("`{name}` is a `{found}` variable, so the instruction must say `{found}`"))
-                .label(addr.span, "")
-                .label(place.decl, "declared here"))
+            Err(Diagnostic::error(format!(
+                "`{name}` is a `{found}` variable, so the instruction must say `{found}`"
+            ))
+            .label(addr.span, "")
+            .label(place.decl, "declared here"))
         }
     }
 }
 
 /// `.param` is the parameters of the kernel, or the variables and formals of calls, which are private memory.
-fn param_space<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>, written: Mod) -> Result<Space, Diagnostic> {
-    let AddrBase::Place(place) = &addr.base else { return Ok(Space::Param) };
+fn param_space<'m>(
+    t: &Translator<'m>,
+    inst: &Inst<'m>,
+    addr: &Addr<'m>,
+    written: Mod,
+) -> Result<Space, Diagnostic> {
+    let AddrBase::Place(place) = &addr.base else {
+        return Ok(Space::Param);
+    };
     match place.base {
         PlaceBase::KernelParam(_) if written != Mod::ParamFunc => Ok(Space::Param),
-        PlaceBase::CallParam(_) | PlaceBase::Formal(_) | PlaceBase::Return(_) | PlaceBase::UnsizedFormal(_)
+        PlaceBase::CallParam(_)
+        | PlaceBase::Formal(_)
+        | PlaceBase::Return(_)
+        | PlaceBase::UnsizedFormal(_)
             if written != Mod::ParamEntry =>
         {
             Ok(Space::Local)
@@ -273,7 +382,10 @@ fn param_space<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>, written
             let name = t.source.slice(place.decl);
             let found = space_name(&place.base);
             Err(inst
-                .error(format!("`{name}` is a `{found}` variable, but the instruction says `.{}`", written.name()))
+                .error(format!(
+                    "`{name}` is a `{found}` variable, but the instruction says `.{}`",
+                    written.name()
+                ))
                 .label(place.decl, "declared here"))
         }
     }
@@ -309,7 +421,13 @@ pub(super) fn scope_of(inst: &Inst<'_>) -> Option<Scope> {
 
 fn semantics(inst: &Inst<'_>) -> (MemSem, Scope) {
     let is_nc = inst.has(Mod::Nc) || inst.desc.opcode == "ldu";
-    let sem = match inst.pick(&[Mod::Volatile, Mod::Mmio, Mod::Relaxed, Mod::Acquire, Mod::Release]) {
+    let sem = match inst.pick(&[
+        Mod::Volatile,
+        Mod::Mmio,
+        Mod::Relaxed,
+        Mod::Acquire,
+        Mod::Release,
+    ]) {
         Some(Mod::Volatile | Mod::Mmio) => MemSem::Volatile,
         Some(Mod::Relaxed) => MemSem::Relaxed,
         Some(Mod::Acquire) => MemSem::Acquire,
@@ -317,21 +435,33 @@ fn semantics(inst: &Inst<'_>) -> (MemSem, Scope) {
         _ if is_nc => MemSem::NonCoherent,
         _ => MemSem::Weak,
     };
-    let default = if sem == MemSem::Volatile { Scope::Sys } else { Scope::Cta };
+    let default = if sem == MemSem::Volatile {
+        Scope::Sys
+    } else {
+        Scope::Cta
+    };
     (sem, scope_of(inst).unwrap_or(default))
 }
 
 /// The size is `.u64`, from PTX 9.0 on also `.u32`.
 fn check_st_bulk<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let Some(operand) = inst.operand(1) else { return Ok(()) };
+    let Some(operand) = inst.operand(1) else {
+        return Ok(());
+    };
     let is_narrow = matches!(register_bits(t, inst, 1), Some(32));
-    let ty = if is_narrow && t.version().at_least(9, 0) { T::U32 } else { T::U64 };
+    let ty = if is_narrow && t.version().at_least(9, 0) {
+        T::U32
+    } else {
+        T::U64
+    };
     super::operands::check_src_operand(t, inst, operand, &A, ty)
 }
 
 /// Width of the register that operand `n` names.
 fn register_bits<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Option<u32> {
-    let OperandKind::Name(name) = inst.operand(n)?.kind else { return None };
+    let OperandKind::Name(name) = inst.operand(n)?.kind else {
+        return None;
+    };
     match t.lookup(name)? {
         Entity::Reg(id) => Some(t.reg(id).ty.bits()),
         Entity::Place(_) | Entity::Func(_) => None,
@@ -339,15 +469,25 @@ fn register_bits<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Optio
 }
 
 /// What the lists of the rows cannot say: which modifiers go with which state spaces and widths.
-fn check_access<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>, space: Space) -> Result<(), Diagnostic> {
+fn check_access<'m>(
+    t: &Translator<'m>,
+    inst: &Inst<'m>,
+    addr: &Addr<'m>,
+    space: Space,
+) -> Result<(), Diagnostic> {
     if matches!(addr.base, AddrBase::Absolute) && space != Space::Local {
-        return Err(Diagnostic::error("a constant can be an address only in `.local`").label(addr.span, ""));
+        return Err(
+            Diagnostic::error("a constant can be an address only in `.local`").label(addr.span, ""),
+        );
     }
     let is_global = matches!(space, Space::Global | Space::Generic);
     let is_shared = matches!(space, Space::Shared | Space::SharedCluster);
     let strong = &[Mod::Relaxed, Mod::Acquire, Mod::Release];
     if let Some(m) = inst.pick(strong).filter(|_| !is_global && !is_shared) {
-        return Err(inst.error(format!("`.{}` works on `.global` and `.shared` memory only", m.name())));
+        return Err(inst.error(format!(
+            "`.{}` works on `.global` and `.shared` memory only",
+            m.name()
+        )));
     }
     if inst.has(Mod::Volatile) && matches!(space, Space::Const | Space::Param) {
         return Err(inst.error("`.volatile` does not go with this state space"));
@@ -357,7 +497,12 @@ fn check_access<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>, space:
     }
     // Only where the state space is written: of a variable it is not looked at.
     let window = inst.pick(super::operands::WINDOWS);
-    if let Some(m) = inst.pick(EVICT_L1).or(inst.pick(HINT)).or(inst.pick(PREFETCH)).filter(|_| window.is_some()) {
+    if let Some(m) = inst
+        .pick(EVICT_L1)
+        .or(inst.pick(HINT))
+        .or(inst.pick(PREFETCH))
+        .filter(|_| window.is_some())
+    {
         return Err(inst.error(format!("`.{}` works on `.global` memory only", m.name())));
     }
     check_vector(inst)?;
@@ -378,11 +523,17 @@ fn check_vector<'m>(inst: &Inst<'m>) -> Result<(), Diagnostic> {
     if n == 1 || bits <= 128 && n <= 4 && ty != T::B128 {
         return Ok(());
     }
-    let is_wide = bits == 256 && matches!(ty.bits(), 32 | 64) && inst.pick(SPACE).is_none_or(|m| m == Mod::Global);
+    let is_wide = bits == 256
+        && matches!(ty.bits(), 32 | 64)
+        && inst.pick(SPACE).is_none_or(|m| m == Mod::Global);
     if is_wide && inst.desc.opcode != "ldu" {
         return Ok(());
     }
-    Err(inst.error(format!("`.v{n}` of `.{}` is too wide for `{}`", ty.name(), inst.desc.opcode)))
+    Err(inst.error(format!(
+        "`.v{n}` of `.{}` is too wide for `{}`",
+        ty.name(),
+        inst.desc.opcode
+    )))
 }
 
 fn check_ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -392,7 +543,9 @@ fn check_ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
         if let AddrBase::Place(place) = &addr.base
             && matches!(place.base, PlaceBase::Return(_))
         {
-            return Err(Diagnostic::error("a return parameter can only be written").label(addr.span, ""));
+            return Err(
+                Diagnostic::error("a return parameter can only be written").label(addr.span, "")
+            );
         }
         check_access(t, inst, &addr, space)?;
     }
@@ -409,7 +562,11 @@ fn check_st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
         let is_input = matches!(&addr.base, AddrBase::Place(place)
             if matches!(place.base, PlaceBase::KernelParam(_) | PlaceBase::Formal(_) | PlaceBase::UnsizedFormal(_)));
         if space == Space::Const || is_input {
-            let what = if is_input { "an input parameter" } else { "a `.const` variable" };
+            let what = if is_input {
+                "an input parameter"
+            } else {
+                "a `.const` variable"
+            };
             return Err(Diagnostic::error(format!("{what} cannot be written")).label(addr.span, ""));
         }
         if inst.ast.guard.is_some() && inst.pick(&[Mod::Param, Mod::ParamFunc]).is_some() {
@@ -425,7 +582,10 @@ fn check_sinks(inst: &Inst<'_>) -> Result<(), Diagnostic> {
     let is_wide = inst.ty(0).bits() * super::operands::vector_length(inst) as u32 == 256;
     match inst.operand(1).map(|operand| &operand.kind) {
         Some(OperandKind::Vector(elems)) if !is_wide => {
-            match elems.iter().find(|elem| matches!(elem.kind, OperandKind::Sink)) {
+            match elems
+                .iter()
+                .find(|elem| matches!(elem.kind, OperandKind::Sink))
+            {
                 Some(sink) => Err(Diagnostic::error("`_` cannot be stored").label(sink.span, "")),
                 None => Ok(()),
             }
@@ -443,7 +603,9 @@ fn note_lockstep(t: &mut Translator<'_>, sem: MemSem, space: Space) {
 
 /// Loads a scalar or vector; narrow values are extended into wider registers.
 fn ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let Some(operand) = inst.operand(1) else { return Ok(()) };
+    let Some(operand) = inst.operand(1) else {
+        return Ok(());
+    };
     let address = t.resolve_address(operand)?;
     let space = space_of(t, inst, &address)?;
     let (sem, scope) = semantics(inst);
@@ -452,14 +614,24 @@ fn ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let n = super::operands::vector_length(inst) * pieces(ptx);
     let ty = ptx.ir().unwrap_or(Type::B64);
     let (addr, offset) = t.emit_address(&address)?;
-    let data = InstData::Load { space, sem, scope, ty, n: n as u8, addr, offset };
+    let data = InstData::Load {
+        space,
+        sem,
+        scope,
+        ty,
+        n: n as u8,
+        addr,
+        offset,
+    };
     let values = t.ins_multi(data, &vec![ty; n]);
     t.dst_elems(inst, 0, &values)
 }
 
 /// Stores a scalar or vector; elements `_` are left out.
 fn st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let Some(operand) = inst.operand(0) else { return Ok(()) };
+    let Some(operand) = inst.operand(0) else {
+        return Ok(());
+    };
     let address = t.resolve_address(operand)?;
     let space = space_of(t, inst, &address)?;
     let (sem, scope) = semantics(inst);
@@ -469,13 +641,29 @@ fn st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (addr, offset) = t.emit_address(&address)?;
     if values.iter().all(Option::is_some) {
         let args = values.into_iter().flatten().collect();
-        t.ins_void(InstData::Store { space, sem, scope, ty, addr, offset, args });
+        t.ins_void(InstData::Store {
+            space,
+            sem,
+            scope,
+            ty,
+            addr,
+            offset,
+            args,
+        });
         return Ok(());
     }
     for (n, value) in values.into_iter().enumerate() {
         let Some(value) = value else { continue };
         let offset = offset.wrapping_add(n as i32 * ty.bytes() as i32);
-        t.ins_void(InstData::Store { space, sem, scope, ty, addr, offset, args: SmallVec::from_slice(&[value]) });
+        t.ins_void(InstData::Store {
+            space,
+            sem,
+            scope,
+            ty,
+            addr,
+            offset,
+            args: SmallVec::from_slice(&[value]),
+        });
     }
     Ok(())
 }
@@ -487,13 +675,19 @@ fn hint<'m>(_: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
 
 /// A primary priority, then perhaps a secondary one, which is `evict_first` or `evict_unchanged`.
 fn check_createpolicy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let priorities = inst.ast.modifiers.iter().map(|m| (m.text(t.source), m.span)).filter(|(text, _)| text.starts_with("L2::"));
+    let priorities = inst
+        .ast
+        .modifiers
+        .iter()
+        .map(|m| (m.text(t.source), m.span))
+        .filter(|(text, _)| text.starts_with("L2::"));
     let priorities: SmallVec<[_; 2]> = priorities.collect();
     match priorities[..] {
         [_] | [_, ("L2::evict_first" | "L2::evict_unchanged", _)] => Ok(()),
-        [_, (text, span), ..] => {
-            Err(Diagnostic::error(format!("`.{text}` cannot be the secondary priority")).label(span, "not allowed here"))
-        }
+        [_, (text, span), ..] => Err(Diagnostic::error(format!(
+            "`.{text}` cannot be the secondary priority"
+        ))
+        .label(span, "not allowed here")),
         [] => Err(inst.error("`createpolicy` needs an eviction priority")),
     }
 }

@@ -15,19 +15,33 @@ use super::modifiers::Mod;
 use super::types::PtxType as T;
 
 const PREFETCH: &[Mod] = &[Mod::L2Bytes64, Mod::L2Bytes128, Mod::L2Bytes256];
-const CP_GATES: &[Gate] = &[since(7, 0, 80), since(7, 8, 80).mods(&[Mod::SharedCta]), since(7, 4, 80).mods(PREFETCH)];
+const CP_GATES: &[Gate] = &[
+    since(7, 0, 80),
+    since(7, 8, 80).mods(&[Mod::SharedCta]),
+    since(7, 4, 80).mods(PREFETCH),
+];
 
 pub const TABLE: &[InstDesc] = &[
     inst("trap", &[], trap).effect(),
     inst("brkpt", &[], mark).effect(),
-    inst("nanosleep", &[A], nanosleep).types(&[&[T::U32]]).gates(&[since(6, 3, 70)]).effect(),
-    inst("pmevent", &[imm(0, 15)], mark).gates(&[since(1, 4, 0)]).effect(),
-    inst("pmevent", &[imm(0, 0xffff)], mark).with(&[Mod::Mask]).gates(&[since(3, 0, 20)]).effect(),
+    inst("nanosleep", &[A], nanosleep)
+        .types(&[&[T::U32]])
+        .gates(&[since(6, 3, 70)])
+        .effect(),
+    inst("pmevent", &[imm(0, 15)], mark)
+        .gates(&[since(1, 4, 0)])
+        .effect(),
+    inst("pmevent", &[imm(0, 0xffff)], mark)
+        .with(&[Mod::Mask])
+        .gates(&[since(3, 0, 20)])
+        .effect(),
     inst("setmaxnreg", &[imm(24, 256)], setmaxnreg)
         .with(&[Mod::Sync, Mod::Aligned])
         .choose(&[&[Mod::Inc, Mod::Dec]])
         .types(&[&[T::U32]])
-        .gates(&[since(8, 0, 90).only(&["90a", "100a", "100f", "101a", "101f", "103a", "110a", "110f", "120a", "120f"])])
+        .gates(&[since(8, 0, 90).only(&[
+            "90a", "100a", "100f", "101a", "101f", "103a", "110a", "110f", "120a", "120f",
+        ])])
         .check(check_setmaxnreg)
         .effect(),
     inst("griddepcontrol", &[], mark)
@@ -41,16 +55,29 @@ pub const TABLE: &[InstDesc] = &[
         .gates(CP_GATES)
         .check(check_cp_async)
         .effect(),
-    inst("cp", &[ADDR, ADDR, imm(16, 16), ANY.opt(), POLICY], cp_async)
-        .with(&[Mod::Async, Mod::Cg, Mod::Global])
-        .choose(&[&[Mod::Shared, Mod::SharedCta]])
-        .optional(&[&[Mod::L2CacheHint], PREFETCH])
-        .gates(CP_GATES)
-        .check(check_cp_async)
+    inst(
+        "cp",
+        &[ADDR, ADDR, imm(16, 16), ANY.opt(), POLICY],
+        cp_async,
+    )
+    .with(&[Mod::Async, Mod::Cg, Mod::Global])
+    .choose(&[&[Mod::Shared, Mod::SharedCta]])
+    .optional(&[&[Mod::L2CacheHint], PREFETCH])
+    .gates(CP_GATES)
+    .check(check_cp_async)
+    .effect(),
+    inst("cp", &[], mark)
+        .with(&[Mod::Async, Mod::CommitGroup])
+        .gates(&[since(7, 0, 80)])
         .effect(),
-    inst("cp", &[], mark).with(&[Mod::Async, Mod::CommitGroup]).gates(&[since(7, 0, 80)]).effect(),
-    inst("cp", &[imm(0, i64::MAX)], mark).with(&[Mod::Async, Mod::WaitGroup]).gates(&[since(7, 0, 80)]).effect(),
-    inst("cp", &[], mark).with(&[Mod::Async, Mod::WaitAll]).gates(&[since(7, 0, 80)]).effect(),
+    inst("cp", &[imm(0, i64::MAX)], mark)
+        .with(&[Mod::Async, Mod::WaitGroup])
+        .gates(&[since(7, 0, 80)])
+        .effect(),
+    inst("cp", &[], mark)
+        .with(&[Mod::Async, Mod::WaitAll])
+        .gates(&[since(7, 0, 80)])
+        .effect(),
 ];
 
 /// Stops the grid with an error.
@@ -74,7 +101,11 @@ fn nanosleep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnost
 
 fn check_setmaxnreg<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let count = t.src_const(inst, 0)?;
-    if count % 8 == 0 { Ok(()) } else { Err(inst.operand_error(0, format!("{count} is not a multiple of 8"))) }
+    if count % 8 == 0 {
+        Ok(())
+    } else {
+        Err(inst.operand_error(0, format!("{count} is not a multiple of 8")))
+    }
 }
 
 /// There is nothing that registers could be taken from.
@@ -90,10 +121,14 @@ fn source_size(inst: &Inst<'_>) -> Option<usize> {
 fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let size = t.src_const(inst, 2)?;
     if !matches!(size, 4 | 8 | 16) {
-        return Err(inst.operand_error(2, format!("`cp.async` copies 4, 8 or 16 bytes, not {size}")));
+        return Err(
+            inst.operand_error(2, format!("`cp.async` copies 4, 8 or 16 bytes, not {size}"))
+        );
     }
     for (n, space) in [(0, Space::Shared), (1, Space::Global)] {
-        let Some(operand) = inst.operand(n) else { continue };
+        let Some(operand) = inst.operand(n) else {
+            continue;
+        };
         let addr = t.resolve_address(operand)?;
         if let AddrBase::Place(place) = &addr.base
             && place.space() != space
@@ -106,7 +141,9 @@ fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
         (Some(n), Some(_)) if is_predicate(t, inst, n) => {
             super::target::require(t, inst, &since(7, 5, 80), "a predicate as source size")
         }
-        (Some(_), Some(operand)) => super::operands::check_src_operand(t, inst, operand, &A, T::U32),
+        (Some(_), Some(operand)) => {
+            super::operands::check_src_operand(t, inst, operand, &A, T::U32)
+        }
         _ => Ok(()),
     }
 }
@@ -123,12 +160,21 @@ fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
         }
         Some(n) => Some(t.src_as(inst, n, T::U32)?),
     };
-    let (Some(dst), Some(src)) = (inst.operand(0), inst.operand(1)) else { return Ok(()) };
+    let (Some(dst), Some(src)) = (inst.operand(0), inst.operand(1)) else {
+        return Ok(());
+    };
     let (dst, src) = (t.resolve_address(dst)?, t.resolve_address(src)?);
     let (dst, dst_offset) = t.emit_address(&dst)?;
     let (src, src_offset) = t.emit_address(&src)?;
     let src = t.zext_or_trunc(src, Type::B64);
-    t.ins_void(InstData::CopyAsync { size: size as u8, dst, dst_offset, src, src_offset, src_size });
+    t.ins_void(InstData::CopyAsync {
+        size: size as u8,
+        dst,
+        dst_offset,
+        src,
+        src_offset,
+        src_size,
+    });
     Ok(())
 }
 

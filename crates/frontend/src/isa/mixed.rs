@@ -17,9 +17,19 @@ const GATES: &[Gate] = &[since(8, 6, 100)];
 
 /// The rows of this chapter.
 pub const TABLE: &[InstDesc] = &[
-    inst("add", &[D, A.nth(1), C], add).types(TYPES).optional(&[ROUND, &[Sat]]).gates(GATES),
-    inst("sub", &[D, A.nth(1), C], sub).types(TYPES).optional(&[ROUND, &[Sat]]).gates(GATES),
-    inst("fma", &[D, A.nth(1), B.nth(1), C], fma).types(TYPES).choose(&[ROUND]).optional(&[&[Sat]]).gates(GATES),
+    inst("add", &[D, A.nth(1), C], add)
+        .types(TYPES)
+        .optional(&[ROUND, &[Sat]])
+        .gates(GATES),
+    inst("sub", &[D, A.nth(1), C], sub)
+        .types(TYPES)
+        .optional(&[ROUND, &[Sat]])
+        .gates(GATES),
+    inst("fma", &[D, A.nth(1), B.nth(1), C], fma)
+        .types(TYPES)
+        .choose(&[ROUND])
+        .optional(&[&[Sat]])
+        .gates(GATES),
 ];
 
 fn widen(t: &mut Translator<'_>, inst: &Inst<'_>, value: Value) -> Value {

@@ -25,10 +25,28 @@ const SCALE: Opd = A.is(T::B32).vec(Elems::Of(1)).reg();
 /// Which byte of the scale register, and which of four lanes has it.
 const SELECTOR: Opd = A.is(T::U16).vec(Elems::List(2));
 
-const DENSE: &[Opd] =
-    &[out(4, T::F32), frag(4, T::B32), frag(2, T::B32), frag(4, T::F32), SCALE, SELECTOR, SCALE, SELECTOR];
-const SPARSE: &[Opd] =
-    &[out(4, T::F32), frag(4, T::B32), frag(4, T::B32), frag(4, T::F32), META, imm(0, 0), SCALE, SELECTOR, SCALE, SELECTOR];
+const DENSE: &[Opd] = &[
+    out(4, T::F32),
+    frag(4, T::B32),
+    frag(2, T::B32),
+    frag(4, T::F32),
+    SCALE,
+    SELECTOR,
+    SCALE,
+    SELECTOR,
+];
+const SPARSE: &[Opd] = &[
+    out(4, T::F32),
+    frag(4, T::B32),
+    frag(4, T::B32),
+    frag(4, T::F32),
+    META,
+    imm(0, 0),
+    SCALE,
+    SELECTOR,
+    SCALE,
+    SELECTOR,
+];
 
 const MXF8: &[&[T]] = &[F32, F8F6F4, F8F6F4, F32, UE8M0];
 const MXF4: &[&[T]] = &[F32, FP4, FP4, F32, UE8M0];
@@ -37,7 +55,11 @@ const X1: &[&[Mod]] = &[&[Mod::ScaleVec1X]];
 const X2: &[&[Mod]] = &[&[Mod::ScaleVec2X]];
 
 /// The required part of a form: shape, kind and what else belongs to it.
-const fn scaled(operands: &'static [Opd], form: &'static [&'static [Mod]], types: &'static [&'static [T]]) -> InstDesc {
+const fn scaled(
+    operands: &'static [Opd],
+    form: &'static [&'static [Mod]],
+    types: &'static [&'static [T]],
+) -> InstDesc {
     unsupported("mma", operands)
         .with(ROW_COL)
         .choose(form)
@@ -48,15 +70,45 @@ const fn scaled(operands: &'static [Opd], form: &'static [&'static [Mod]], types
 
 const DENSE_8: &[&[Mod]] = &[&[Mod::M16n8k32], &[Mod::KindMxf8f6f4], &[Mod::BlockScale]];
 const DENSE_4: &[&[Mod]] = &[&[Mod::M16n8k64], &[Mod::KindMxf4], &[Mod::BlockScale]];
-const DENSE_4_2X: &[&[Mod]] = &[&[Mod::M16n8k64], &[Mod::KindMxf4nvf4], &[Mod::BlockScale], &[Mod::ScaleVec2X]];
-const DENSE_4_4X: &[&[Mod]] = &[&[Mod::M16n8k64], &[Mod::KindMxf4nvf4], &[Mod::BlockScale], &[Mod::ScaleVec4X]];
+const DENSE_4_2X: &[&[Mod]] = &[
+    &[Mod::M16n8k64],
+    &[Mod::KindMxf4nvf4],
+    &[Mod::BlockScale],
+    &[Mod::ScaleVec2X],
+];
+const DENSE_4_4X: &[&[Mod]] = &[
+    &[Mod::M16n8k64],
+    &[Mod::KindMxf4nvf4],
+    &[Mod::BlockScale],
+    &[Mod::ScaleVec4X],
+];
 const ORDERED: &[Mod] = &[Mod::SpOrderedMetadata];
-const SPARSE_8: &[&[Mod]] = &[ORDERED, &[Mod::M16n8k64], &[Mod::KindMxf8f6f4], &[Mod::BlockScale]];
-const SPARSE_4: &[&[Mod]] = &[ORDERED, &[Mod::M16n8k128], &[Mod::KindMxf4], &[Mod::BlockScale]];
-const SPARSE_4_2X: &[&[Mod]] =
-    &[ORDERED, &[Mod::M16n8k128], &[Mod::KindMxf4nvf4], &[Mod::BlockScale], &[Mod::ScaleVec2X]];
-const SPARSE_4_4X: &[&[Mod]] =
-    &[ORDERED, &[Mod::M16n8k128], &[Mod::KindMxf4nvf4], &[Mod::BlockScale], &[Mod::ScaleVec4X]];
+const SPARSE_8: &[&[Mod]] = &[
+    ORDERED,
+    &[Mod::M16n8k64],
+    &[Mod::KindMxf8f6f4],
+    &[Mod::BlockScale],
+];
+const SPARSE_4: &[&[Mod]] = &[
+    ORDERED,
+    &[Mod::M16n8k128],
+    &[Mod::KindMxf4],
+    &[Mod::BlockScale],
+];
+const SPARSE_4_2X: &[&[Mod]] = &[
+    ORDERED,
+    &[Mod::M16n8k128],
+    &[Mod::KindMxf4nvf4],
+    &[Mod::BlockScale],
+    &[Mod::ScaleVec2X],
+];
+const SPARSE_4_4X: &[&[Mod]] = &[
+    ORDERED,
+    &[Mod::M16n8k128],
+    &[Mod::KindMxf4nvf4],
+    &[Mod::BlockScale],
+    &[Mod::ScaleVec4X],
+];
 
 pub const TABLE: &[InstDesc] = &[
     scaled(DENSE, DENSE_8, MXF8).optional(X1),
@@ -81,15 +133,34 @@ fn check_scaled<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagn
     };
     let n = inst.n_operands();
     for (n, threads) in [(n - 3, 1), (n - 1, 3)] {
-        let Some(OperandKind::Vector(elems)) = inst.operand(n).map(|operand| &operand.kind) else { continue };
+        let Some(OperandKind::Vector(elems)) = inst.operand(n).map(|operand| &operand.kind) else {
+            continue;
+        };
         for (elem, is_byte) in elems.iter().zip([true, false]) {
-            let OperandKind::Constant(expr) = &elem.kind else { continue };
-            let Some(value) = constexpr::evaluate(expr)?.as_int().map(|value| value as i64) else { continue };
-            let (what, is_right) =
-                if is_byte { ("byte-id", bytes.contains(&value)) } else { ("thread-id", (0..=threads).contains(&value)) };
+            let OperandKind::Constant(expr) = &elem.kind else {
+                continue;
+            };
+            let Some(value) = constexpr::evaluate(expr)?
+                .as_int()
+                .map(|value| value as i64)
+            else {
+                continue;
+            };
+            let (what, is_right) = if is_byte {
+                ("byte-id", bytes.contains(&value))
+            } else {
+                ("thread-id", (0..=threads).contains(&value))
+            };
             if !is_right {
-                let range = if is_byte { format!("one of {bytes:?}") } else { format!("0 to {threads}") };
-                let message = format!("{what} {value} is out of range: `{}` takes {range} here", inst.name);
+                let range = if is_byte {
+                    format!("one of {bytes:?}")
+                } else {
+                    format!("0 to {threads}")
+                };
+                let message = format!(
+                    "{what} {value} is out of range: `{}` takes {range} here",
+                    inst.name
+                );
                 return Err(Diagnostic::error(message).label(elem.span, ""));
             }
         }

@@ -4,42 +4,42 @@
 //! registers. The table names no type of the code generator and the grammar names no instruction: this folder is the only
 //! place that knows what instructions exist.
 
-pub mod types;
-pub mod modifiers;
 pub mod desc;
+pub mod modifiers;
 pub mod sregs;
+pub mod types;
 
-mod common;
-pub mod integer;
 pub mod carry;
+mod common;
+pub mod compare;
+pub mod convert;
 pub mod float;
 pub mod half;
-pub mod mixed;
-pub mod compare;
+pub mod integer;
 pub mod logic;
+pub mod mixed;
 pub mod mov;
-pub mod convert;
-pub mod video;
 pub mod simd_video;
+pub mod video;
 
-pub mod memory;
 pub mod address;
-pub mod control;
-pub mod sync;
 pub mod atomics;
-pub mod misc;
-pub mod mbarrier;
 pub mod bulk;
-pub mod multimem;
-pub mod texture;
-pub mod mma;
-pub mod mma_sparse;
-pub mod mma_scaled;
-pub mod wmma;
+pub mod control;
 pub mod matrix_move;
-pub mod wgmma;
+pub mod mbarrier;
+pub mod memory;
+pub mod misc;
+pub mod mma;
+pub mod mma_scaled;
+pub mod mma_sparse;
+pub mod multimem;
+pub mod sync;
 pub mod tcgen05;
 pub mod tcgen05_mma;
+pub mod texture;
+pub mod wgmma;
+pub mod wmma;
 
 pub(crate) mod check;
 mod operands;

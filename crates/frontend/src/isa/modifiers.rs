@@ -28,7 +28,8 @@ macro_rules! modifiers {
 impl Mod {
     /// The modifier that `name` stands for.
     pub fn from_name(name: &str) -> Option<Mod> {
-        static NAMES: LazyLock<FxHashMap<&str, Mod>> = LazyLock::new(|| Mod::ALL.iter().map(|&m| (m.name(), m)).collect());
+        static NAMES: LazyLock<FxHashMap<&str, Mod>> =
+            LazyLock::new(|| Mod::ALL.iter().map(|&m| (m.name(), m)).collect());
         NAMES.get(name).copied()
     }
 }
@@ -71,7 +72,11 @@ impl ModSet {
 
     /// Any modifier of the set.
     pub fn iter_if_any(&self) -> Option<Mod> {
-        if self.is_empty() { None } else { self.iter().next() }
+        if self.is_empty() {
+            None
+        } else {
+            self.iter().next()
+        }
     }
 
     /// The modifiers of the set, in the order of the list.

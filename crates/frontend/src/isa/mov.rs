@@ -20,14 +20,24 @@ const MOV_VECTOR: &[PtxType] = &[B16, B32, B64, U16, U32, U64, S16, S32, S64, F3
 
 /// The rows of `mov` and `prmt`.
 pub const TABLE: &[InstDesc] = &[
-    inst("mov", &[D, A.sreg().address().negatable()], mov).types(&[MOV]).gates(&[since(1, 0, 13).types(&[F64])]),
-    inst("mov", &[D.vec(Elems::Parts), A.sreg().address().vec(Elems::Parts)], mov_parts)
-        .types(&[MOV_BITS])
-        .gates(&[since(8, 3, 70).types(&[B128])])
-        .check(check_parts),
-    inst("mov", &[D.vec(Elems::ByModifier), A.sreg().vec(Elems::ByModifier)], mov_vector)
-        .types(&[MOV_VECTOR])
-        .choose(&[&[V2, V4]]),
+    inst("mov", &[D, A.sreg().address().negatable()], mov)
+        .types(&[MOV])
+        .gates(&[since(1, 0, 13).types(&[F64])]),
+    inst(
+        "mov",
+        &[D.vec(Elems::Parts), A.sreg().address().vec(Elems::Parts)],
+        mov_parts,
+    )
+    .types(&[MOV_BITS])
+    .gates(&[since(8, 3, 70).types(&[B128])])
+    .check(check_parts),
+    inst(
+        "mov",
+        &[D.vec(Elems::ByModifier), A.sreg().vec(Elems::ByModifier)],
+        mov_vector,
+    )
+    .types(&[MOV_VECTOR])
+    .choose(&[&[V2, V4]]),
     inst("prmt", &[D, A, B, C], prmt)
         .types(&[&[B32]])
         .optional(&[&[F4e, B4e, Rc8, Ecl, Ecr, Rc16]])
@@ -42,7 +52,12 @@ fn mov<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 
 /// Parts stand on one side only.
 fn check_parts<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let is_list = |n| matches!(inst.operand(n).map(|operand| &operand.kind), Some(OperandKind::Vector(_)));
+    let is_list = |n| {
+        matches!(
+            inst.operand(n).map(|operand| &operand.kind),
+            Some(OperandKind::Vector(_))
+        )
+    };
     if is_list(0) && is_list(1) {
         return Err(inst.error("`mov` of a list to a list needs `.v2` or `.v4`"));
     }
@@ -72,7 +87,9 @@ fn read_parts<'m>(
     inst: &Inst<'m>,
     ty: PtxType,
 ) -> Result<SmallVec<[Value; 4]>, crate::diag::Diagnostic> {
-    let Some(operand) = inst.operand(1) else { return Err(inst.error("`mov` lacks its source")) };
+    let Some(operand) = inst.operand(1) else {
+        return Err(inst.error("`mov` lacks its source"));
+    };
     let OperandKind::Vector(elems) = &operand.kind else {
         return Ok(t.src_elems(inst, 1)?.into_iter().flatten().collect());
     };

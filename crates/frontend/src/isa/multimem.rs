@@ -24,14 +24,36 @@ const ORDERED: &[&[T]] = &[&[T::U32, T::S32, T::U64, T::S64]];
 const INTS: &[&[T]] = &[&[T::B32, T::B64, T::U32, T::U64, T::S32, T::S64]];
 const FLOATS: &[&[T]] = &[&[T::F32, T::F64]];
 const SMALL: &[T] = &[
-    T::F16, T::F16x2, T::Bf16, T::Bf16x2, T::E5m2, T::E5m2x2, T::E5m2x4, T::E4m3, T::E4m3x2, T::E4m3x4,
+    T::F16,
+    T::F16x2,
+    T::Bf16,
+    T::Bf16x2,
+    T::E5m2,
+    T::E5m2x2,
+    T::E5m2x4,
+    T::E4m3,
+    T::E4m3x2,
+    T::E4m3x4,
 ];
 const FP8: &[T] = &[T::E5m2, T::E5m2x2, T::E5m2x4, T::E4m3, T::E4m3x2, T::E4m3x4];
 const ALL_FLOATS: &[&[T]] = &[&[
-    T::F16, T::F16x2, T::Bf16, T::Bf16x2, T::F32, T::F64, T::E5m2, T::E5m2x2, T::E5m2x4, T::E4m3, T::E4m3x2, T::E4m3x4,
+    T::F16,
+    T::F16x2,
+    T::Bf16,
+    T::Bf16x2,
+    T::F32,
+    T::F64,
+    T::E5m2,
+    T::E5m2x2,
+    T::E5m2x4,
+    T::E4m3,
+    T::E4m3x2,
+    T::E4m3x4,
 ]];
 const HALVES: &[&[T]] = &[&[T::F16, T::F16x2, T::Bf16, T::Bf16x2]];
-const FP8_ARCHS: &[&str] = &["100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f"];
+const FP8_ARCHS: &[&str] = &[
+    "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f",
+];
 const GATES: &[Gate] = &[
     since(8, 1, 90),
     since(8, 6, 100).types(FP8).only(FP8_ARCHS),
@@ -42,8 +64,16 @@ const GATES: &[Gate] = &[
 const DV: Opd = D.vec(Elems::ByModifier).or_wider();
 const AV: Opd = A.vec(Elems::ByModifier).or_wider();
 
-const fn row(operands: &'static [Opd], options: &'static [&'static [Mod]], required: &'static [Mod]) -> InstDesc {
-    unsupported("multimem", operands).with(required).optional(options).gates(GATES).check(check)
+const fn row(
+    operands: &'static [Opd],
+    options: &'static [&'static [Mod]],
+    required: &'static [Mod],
+) -> InstDesc {
+    unsupported("multimem", operands)
+        .with(required)
+        .optional(options)
+        .gates(GATES)
+        .check(check)
 }
 
 const LOAD: &[Mod] = &[Mod::LdReduce];
@@ -57,17 +87,29 @@ const STORE_FLOAT: &[&[Mod]] = &[STORE_SEM, SCOPE, GLOBAL, VEC];
 const RED_FLOAT: &[&[Mod]] = &[RED_SEM, SCOPE, GLOBAL, VEC];
 
 pub const TABLE: &[InstDesc] = &[
-    row(&[D, ADDR], LOAD_OPTIONS, LOAD).choose(LOGIC).types(BITS),
+    row(&[D, ADDR], LOAD_OPTIONS, LOAD)
+        .choose(LOGIC)
+        .types(BITS),
     row(&[D, ADDR], LOAD_OPTIONS, LOAD).choose(ADD).types(SUMS),
-    row(&[D, ADDR], LOAD_OPTIONS, LOAD).choose(MIN_MAX).types(ORDERED),
-    row(&[DV, ADDR], LOAD_FLOAT, LOAD).choose(ADD).types(&[SMALL]),
-    row(&[DV, ADDR], &[LOAD_SEM, SCOPE, GLOBAL, VEC], LOAD).choose(ADD).types(FLOATS),
-    row(&[DV, ADDR], LOAD_FLOAT, LOAD).choose(MIN_MAX).types(&[SMALL]),
+    row(&[D, ADDR], LOAD_OPTIONS, LOAD)
+        .choose(MIN_MAX)
+        .types(ORDERED),
+    row(&[DV, ADDR], LOAD_FLOAT, LOAD)
+        .choose(ADD)
+        .types(&[SMALL]),
+    row(&[DV, ADDR], &[LOAD_SEM, SCOPE, GLOBAL, VEC], LOAD)
+        .choose(ADD)
+        .types(FLOATS),
+    row(&[DV, ADDR], LOAD_FLOAT, LOAD)
+        .choose(MIN_MAX)
+        .types(&[SMALL]),
     row(&[ADDR, A], STORE_OPTIONS, STORE).types(INTS),
     row(&[ADDR, AV], STORE_FLOAT, STORE).types(ALL_FLOATS),
     row(&[ADDR, A], RED_OPTIONS, RED).choose(LOGIC).types(BITS),
     row(&[ADDR, A], RED_OPTIONS, RED).choose(ADD).types(SUMS),
-    row(&[ADDR, A], RED_OPTIONS, RED).choose(MIN_MAX).types(ORDERED),
+    row(&[ADDR, A], RED_OPTIONS, RED)
+        .choose(MIN_MAX)
+        .types(ORDERED),
     row(&[ADDR, AV], RED_FLOAT, RED).choose(ADD).types(HALVES),
     row(&[ADDR, AV], RED_FLOAT, RED).choose(ADD).types(FLOATS),
 ];
@@ -76,15 +118,26 @@ pub const TABLE: &[InstDesc] = &[
 fn check<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (ty, n) = (inst.ty(0), vector_length(inst) as u32);
     if n > 1 && (ty == T::F64 || !matches!(ty.bits() * n, 32 | 64 | 128)) {
-        return Err(inst.error(format!("`.v{n}` of `.{}` is no vector that `multimem` takes", ty.name())));
+        return Err(inst.error(format!(
+            "`.v{n}` of `.{}` is no vector that `multimem` takes",
+            ty.name()
+        )));
     }
     let is_half = matches!(ty, T::F16 | T::F16x2 | T::Bf16 | T::Bf16x2);
     if inst.has(Mod::AccF32) && !is_half || inst.has(Mod::AccF16) && !FP8.contains(&ty) {
-        return Err(inst.error(format!("this accumulation precision does not go with `.{}`", ty.name())));
+        return Err(inst.error(format!(
+            "this accumulation precision does not go with `.{}`",
+            ty.name()
+        )));
     }
-    let is_strong = inst.pick(&[Mod::Relaxed, Mod::Acquire, Mod::Release]).is_some();
+    let is_strong = inst
+        .pick(&[Mod::Relaxed, Mod::Acquire, Mod::Release])
+        .is_some();
     match (is_strong, inst.pick(SCOPE)) {
-        (false, Some(scope)) => Err(inst.error(format!("the scope `.{}` needs an ordering such as `.relaxed`", scope.name()))),
+        (false, Some(scope)) => Err(inst.error(format!(
+            "the scope `.{}` needs an ordering such as `.relaxed`",
+            scope.name()
+        ))),
         (true, _) | (false, None) => Ok(()),
     }?;
     Ok(())

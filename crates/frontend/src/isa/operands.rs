@@ -1,11 +1,15 @@
 //! Checking operands against the row that an instruction fits.
+//!
+//! The file is long because the rules for all kinds of operands belong together.
 
 use ptxjit_ir::Space;
 
 use crate::ast::{self, Ident, OperandKind};
 use crate::diag::Diagnostic;
 use crate::parse::constexpr;
-use crate::translate::{AddrBase, Entity, Inst, Place, PlaceBase, Translator, const_bits, element_index};
+use crate::translate::{
+    AddrBase, Entity, Inst, Place, PlaceBase, Translator, const_bits, element_index,
+};
 
 use super::desc::{Elems, Opd, OpdKind, OpdType, Pair, Selector};
 use super::modifiers::Mod;
@@ -20,8 +24,16 @@ pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
             OpdKind::Dst => check_dst(t, inst, operand, opd, ty)?,
             OpdKind::Src => check_src(t, inst, operand, opd, ty)?,
             OpdKind::Imm(lo, hi) => check_imm(t, inst, n, lo, hi)?,
-            OpdKind::Addr if !matches!(operand.kind, OperandKind::Address(_) | OperandKind::Element(_) | OperandKind::Tuple(_)) => {
-                return Err(error(operand, "a memory address in brackets is expected here"));
+            OpdKind::Addr
+                if !matches!(
+                    operand.kind,
+                    OperandKind::Address(_) | OperandKind::Element(_) | OperandKind::Tuple(_)
+                ) =>
+            {
+                return Err(error(
+                    operand,
+                    "a memory address in brackets is expected here",
+                ));
             }
             OpdKind::Addr => check_address(t, inst, operand)?,
             OpdKind::Any => {}
@@ -32,7 +44,17 @@ pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
 
 /// Instructions on generic and global memory that need the full width of an address; others let ptxas extend it.
 const WIDE: &[&str] = &[
-    "ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu", "mbarrier", "multimem", "discard", "applypriority",
+    "ld",
+    "ldu",
+    "st",
+    "atom",
+    "red",
+    "prefetch",
+    "prefetchu",
+    "mbarrier",
+    "multimem",
+    "discard",
+    "applypriority",
 ];
 /// State spaces whose addresses fit into 32 bits.
 pub(super) const WINDOWS: &[Mod] = &[
@@ -46,17 +68,28 @@ pub(super) const WINDOWS: &[Mod] = &[
     Mod::ParamFunc,
 ];
 
-fn check_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, operand: &'m ast::Operand) -> Result<(), Diagnostic> {
-    let AddrBase::Reg(base) = t.resolve_address(operand)?.base else { return Ok(()) };
-    let is_wide = WIDE.contains(&inst.desc.opcode) && inst.pick(WINDOWS).is_none() && t.arch().number >= 75;
+fn check_address<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+) -> Result<(), Diagnostic> {
+    let AddrBase::Reg(base) = t.resolve_address(operand)?.base else {
+        return Ok(());
+    };
+    let is_wide =
+        WIDE.contains(&inst.desc.opcode) && inst.pick(WINDOWS).is_none() && t.arch().number >= 75;
     if !is_wide || !t.has_wide_addresses() {
         return Ok(());
     }
-    let (OperandKind::Name(name) | OperandKind::Member { base: name, .. }) = base.kind else { return Ok(()) };
+    let (OperandKind::Name(name) | OperandKind::Member { base: name, .. }) = base.kind else {
+        return Ok(());
+    };
     match t.lookup(name) {
         Some(Entity::Reg(id)) if t.reg(id).ty.bits() < 64 => {
             let bits = t.reg(id).ty.bits();
-            let message = format!("a register of {bits} bits cannot address this memory: `.address_size` is 64");
+            let message = format!(
+                "a register of {bits} bits cannot address this memory: `.address_size` is 64"
+            );
             Err(error(operand, message).label(t.reg(id).decl, "declared here"))
         }
         Some(Entity::Reg(_) | Entity::Place(_) | Entity::Func(_)) | None => Ok(()),
@@ -71,19 +104,31 @@ fn check_dst<'m>(
     ty: PtxType,
 ) -> Result<(), Diagnostic> {
     match (&operand.kind, opd.pair) {
-        (OperandKind::Pair(_), Pair::Never) => {
-            Err(error(operand, format!("`{}` has a single destination, not `d|p`", inst.name)))
-        }
+        (OperandKind::Pair(_), Pair::Never) => Err(error(
+            operand,
+            format!("`{}` has a single destination, not `d|p`", inst.name),
+        )),
         (OperandKind::Pair(pair), Pair::Optional | Pair::Always) => {
             let [d, p] = &**pair;
-            for_elems(t, inst, d, opd, |t, elem, _| check_dst_elem(t, elem, opd, ty, opd.can_sink))?;
+            for_elems(t, inst, d, opd, |t, elem, _| {
+                check_dst_elem(t, elem, opd, ty, opd.can_sink)
+            })?;
             check_dst_elem(t, p, opd, PtxType::Pred, true)
         }
-        (_, Pair::Always) => Err(error(operand, format!("`{}` needs a destination `d|p`", inst.name))),
+        (_, Pair::Always) => Err(error(
+            operand,
+            format!("`{}` needs a destination `d|p`", inst.name),
+        )),
         (_, Pair::Never | Pair::Optional) => {
             let ty = elem_type(t, operand, opd, ty)?;
             for_elems(t, inst, operand, opd, |t, elem, in_list| {
-                check_dst_elem(t, elem, opd, ty, opd.can_sink || in_list && opd.elems != Elems::One)
+                check_dst_elem(
+                    t,
+                    elem,
+                    opd,
+                    ty,
+                    opd.can_sink || in_list && opd.elems != Elems::One,
+                )
             })
         }
     }
@@ -98,10 +143,19 @@ fn check_dst_elem<'m>(
 ) -> Result<(), Diagnostic> {
     match operand.kind {
         OperandKind::Sink if can_sink => Ok(()),
-        OperandKind::Sink => Err(error(operand, "`_` cannot stand here: the result must go to a register")),
+        OperandKind::Sink => Err(error(
+            operand,
+            "`_` cannot stand here: the result must go to a register",
+        )),
         OperandKind::Name(name) => check_reg(t, operand, name, None, ty, opd),
         OperandKind::Member { base, selector } => check_member(t, operand, base, selector, opd, ty),
-        OperandKind::Vector(_) => Err(error(operand, format!("a scalar register of type `.{}` is expected here", ty.name()))),
+        OperandKind::Vector(_) => Err(error(
+            operand,
+            format!(
+                "a scalar register of type `.{}` is expected here",
+                ty.name()
+            ),
+        )),
         OperandKind::NameOffset(_)
         | OperandKind::Constant(_)
         | OperandKind::Address(_)
@@ -133,7 +187,10 @@ fn for_elems<'m>(
         },
     };
     if let (OperandKind::Vector(_), Elems::One) = (&operand.kind, opd.elems) {
-        return Err(error(operand, format!("`{}` takes a scalar here, not a vector", inst.name)));
+        return Err(error(
+            operand,
+            format!("`{}` takes a scalar here, not a vector", inst.name),
+        ));
     }
     let found = match &operand.kind {
         OperandKind::Vector(elems) => elems.len(),
@@ -144,16 +201,29 @@ fn for_elems<'m>(
         let message = match (expected, found) {
             (1, _) => format!("`{}` takes a scalar here, not a vector", inst.name),
             (_, 1) => format!("`{}` takes a vector of {expected} elements here", inst.name),
-            _ => format!("`{}` takes a vector of {expected} elements here, not {found}", inst.name),
+            _ => format!(
+                "`{}` takes a vector of {expected} elements here, not {found}",
+                inst.name
+            ),
         };
         return Err(error(operand, message));
     }
-    if found == 1 && matches!(opd.elems, Elems::List(_)) && !matches!(operand.kind, OperandKind::Vector(_)) {
-        return Err(error(operand, format!("`{}` takes a list in braces here", inst.name)));
+    if found == 1
+        && matches!(opd.elems, Elems::List(_))
+        && !matches!(operand.kind, OperandKind::Vector(_))
+    {
+        return Err(error(
+            operand,
+            format!("`{}` takes a list in braces here", inst.name),
+        ));
     }
     match &operand.kind {
         OperandKind::Vector(elems) => {
-            if opd.kind == OpdKind::Dst && elems.iter().all(|elem| matches!(elem.kind, OperandKind::Sink)) {
+            if opd.kind == OpdKind::Dst
+                && elems
+                    .iter()
+                    .all(|elem| matches!(elem.kind, OperandKind::Sink))
+            {
                 return Err(error(operand, "not every element can be `_`"));
             }
             elems.iter().try_for_each(|elem| check(t, elem, true))?;
@@ -170,10 +240,15 @@ fn check_same_kind(t: &mut Translator<'_>, elems: &[ast::Operand]) -> Result<(),
     for elem in elems {
         let class = match &elem.kind {
             OperandKind::Name(name) => {
-                let Some(Entity::Reg(id)) = t.lookup(*name) else { continue };
+                let Some(Entity::Reg(id)) = t.lookup(*name) else {
+                    continue;
+                };
                 let ty = t.reg(id).ty;
                 if *first_bits.get_or_insert(ty.bits()) != ty.bits() {
-                    return Err(error(elem, "the registers of a vector must all have the same width"));
+                    return Err(error(
+                        elem,
+                        "the registers of a vector must all have the same width",
+                    ));
                 }
                 ty.class()
             }
@@ -183,9 +258,16 @@ fn check_same_kind(t: &mut Translator<'_>, elems: &[ast::Operand]) -> Result<(),
             },
             _ => continue,
         };
-        let class = if class == Class::Unsigned { Class::Signed } else { class };
+        let class = if class == Class::Unsigned {
+            Class::Signed
+        } else {
+            class
+        };
         if class != Class::Bits && *first_class.get_or_insert(class) != class {
-            return Err(error(elem, "the elements of a vector must all have the same type"));
+            return Err(error(
+                elem,
+                "the elements of a vector must all have the same type",
+            ));
         }
     }
     Ok(())
@@ -195,7 +277,9 @@ fn check_same_kind(t: &mut Translator<'_>, elems: &[ast::Operand]) -> Result<(),
 fn list_type(t: &mut Translator<'_>, elems: &[ast::Operand], ty: PtxType) -> PtxType {
     let is_bits = elems.iter().any(|elem| match elem.kind {
         OperandKind::Name(name) => match t.lookup(name) {
-            Some(Entity::Reg(id)) => t.reg(id).ty.class() == Class::Bits && t.reg(id).ty.bits() == ty.bits(),
+            Some(Entity::Reg(id)) => {
+                t.reg(id).ty.class() == Class::Bits && t.reg(id).ty.bits() == ty.bits()
+            }
             Some(Entity::Place(_) | Entity::Func(_)) | None => false,
         },
         _ => false,
@@ -224,7 +308,9 @@ fn vector_register(t: &mut Translator<'_>, name: Ident) -> Option<usize> {
     match t.lookup(name) {
         Some(Entity::Reg(id)) => Some(usize::from(t.reg(id).elems)),
         Some(Entity::Place(_) | Entity::Func(_)) => None,
-        None => sregs::find(name.text(t.source)).filter(|sreg| sreg.regs.len() == 3).map(|_| 4),
+        None => sregs::find(name.text(t.source))
+            .filter(|sreg| sreg.regs.len() == 3)
+            .map(|_| 4),
     }
 }
 
@@ -247,7 +333,9 @@ fn check_src<'m>(
     ty: PtxType,
 ) -> Result<(), Diagnostic> {
     let ty = elem_type(t, operand, opd, ty)?;
-    for_elems(t, inst, operand, opd, |t, elem, in_list| check_src_elem(t, inst, elem, opd, ty, in_list))
+    for_elems(t, inst, operand, opd, |t, elem, in_list| {
+        check_src_elem(t, inst, elem, opd, ty, in_list)
+    })
 }
 
 fn check_src_elem<'m>(
@@ -263,19 +351,31 @@ fn check_src_elem<'m>(
         OperandKind::Member { base, selector } if opd.selector != Selector::Element => {
             check_member(t, operand, *base, *selector, opd, ty)
         }
-        OperandKind::Neg(negated) if opd.can_minus && !matches!(negated.kind, OperandKind::Neg(_)) => {
+        OperandKind::Neg(negated)
+            if opd.can_minus && !matches!(negated.kind, OperandKind::Neg(_)) =>
+        {
             check_src_elem(t, inst, negated, opd, ty, in_list)
         }
-        OperandKind::Member { base, selector } => check_src_name(t, inst, operand, *base, Some(*selector), opd, ty),
-        OperandKind::Constant(expr) if opd.can_imm => {
-            const_bits(constexpr::evaluate(expr)?, ty).map(|_| ()).map_err(|message| error(operand, message))
+        OperandKind::Member { base, selector } => {
+            check_src_name(t, inst, operand, *base, Some(*selector), opd, ty)
         }
-        OperandKind::Constant(_) => Err(error(operand, format!("`{}` takes a register here, not a constant", inst.name))),
+        OperandKind::Constant(expr) if opd.can_imm => const_bits(constexpr::evaluate(expr)?, ty)
+            .map(|_| ())
+            .map_err(|message| error(operand, message)),
+        OperandKind::Constant(_) => Err(error(
+            operand,
+            format!("`{}` takes a register here, not a constant", inst.name),
+        )),
         OperandKind::Not(name) if opd.can_negate && ty == PtxType::Pred => {
             check_reg(t, operand, *name, None, ty, opd)
         }
-        OperandKind::Not(_) => Err(error(operand, "`!` can stand only before a predicate source")),
-        OperandKind::NameOffset(sum) if opd.can_address && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) => {
+        OperandKind::Not(_) => Err(error(
+            operand,
+            "`!` can stand only before a predicate source",
+        )),
+        OperandKind::NameOffset(sum)
+            if opd.can_address && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) =>
+        {
             check_reg(t, operand, sum.name, None, ty, opd)
         }
         OperandKind::NameOffset(_) | OperandKind::Element(_) if opd.can_address => {
@@ -283,20 +383,30 @@ fn check_src_elem<'m>(
             check_address_type(operand, ty)
         }
         // ptxas takes `%r1+4`; what it computes is written nowhere.
-        OperandKind::NameOffset(sum) if !in_list && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) => {
+        OperandKind::NameOffset(sum)
+            if !in_list && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) =>
+        {
             check_reg(t, operand, sum.name, None, ty, opd)
         }
-        OperandKind::NameOffset(_) | OperandKind::Element(_) => {
-            Err(error(operand, format!("`{}` does not take an address here", inst.name)))
-        }
+        OperandKind::NameOffset(_) | OperandKind::Element(_) => Err(error(
+            operand,
+            format!("`{}` does not take an address here", inst.name),
+        )),
         OperandKind::Sink if in_list && opd.can_sink => Ok(()),
         OperandKind::Sink => Err(error(operand, "`_` cannot be read")),
         OperandKind::Vector(_) => Err(error(operand, "a vector cannot stand inside a vector")),
-        OperandKind::Address(_) => Err(error(operand, format!("`{}` takes a register here, not `[address]`", inst.name))),
+        OperandKind::Address(_) => Err(error(
+            operand,
+            format!("`{}` takes a register here, not `[address]`", inst.name),
+        )),
         OperandKind::Pair(_) => Err(error(operand, "`d|p` can only be a destination")),
-        OperandKind::Neg(_) | OperandKind::List(_) | OperandKind::Tuple(_) => {
-            Err(error(operand, format!("a register or constant of type `.{}` is expected here", ty.name())))
-        }
+        OperandKind::Neg(_) | OperandKind::List(_) | OperandKind::Tuple(_) => Err(error(
+            operand,
+            format!(
+                "a register or constant of type `.{}` is expected here",
+                ty.name()
+            ),
+        )),
     }
 }
 
@@ -317,7 +427,11 @@ fn check_src_name<'m>(
         }
         Some(Entity::Place(_) | Entity::Func(_)) => Err(error(
             operand,
-            format!("`{}` takes a register here, and `{}` is none", inst.name, name.text(t.source)),
+            format!(
+                "`{}` takes a register here, and `{}` is none",
+                inst.name,
+                name.text(t.source)
+            ),
         )),
         None => check_sreg(t, inst, operand, name, selector, opd, ty),
     }
@@ -334,22 +448,38 @@ fn check_sreg<'m>(
 ) -> Result<(), Diagnostic> {
     let text = name.text(t.source);
     if text == "WARP_SZ" && opd.can_imm && selector.is_none() {
-        return const_bits(constexpr::Value::S64(32), ty).map(|_| ()).map_err(|message| error(operand, message));
+        return const_bits(constexpr::Value::S64(32), ty)
+            .map(|_| ())
+            .map_err(|message| error(operand, message));
     }
-    let Some(sreg) = sregs::find(text) else { return Err(t.unknown_name(name)) };
+    let Some(sreg) = sregs::find(text) else {
+        return Err(t.unknown_name(name));
+    };
     if !opd.can_sreg {
-        return Err(error(operand, format!("special register `{text}` cannot be an operand of `{}`", inst.name))
-            .note("special registers are read with `mov` or `cvt`"));
+        return Err(error(
+            operand,
+            format!(
+                "special register `{text}` cannot be an operand of `{}`",
+                inst.name
+            ),
+        )
+        .note("special registers are read with `mov` or `cvt`"));
     }
     let (major, minor) = sreg.ptx;
     let (version, arch) = (t.version(), t.arch());
     if !version.at_least(major, minor) {
-        let message = format!("`{text}` needs PTX {major}.{minor}, but `.version` is {}.{}", version.major, version.minor);
+        let message = format!(
+            "`{text}` needs PTX {major}.{minor}, but `.version` is {}.{}",
+            version.major, version.minor
+        );
         return Err(error(operand, message));
     }
     if arch.number < sreg.sm {
-        let message =
-            format!("`{text}` needs target sm_{} or higher, but `.target` is {}", sreg.sm, super::target::arch_name(arch));
+        let message = format!(
+            "`{text}` needs target sm_{} or higher, but `.target` is {}",
+            sreg.sm,
+            super::target::arch_name(arch)
+        );
         return Err(error(operand, message));
     }
     // Before PTX 2.0 the vectors were 16 bits wide, and `%gridid` was once narrower: reads of their low bits stay legal.
@@ -357,7 +487,14 @@ fn check_sreg<'m>(
     if is_narrow_read && ty.ir().is_some() && ty != PtxType::Pred || ty.fits(sreg.ty, opd.width) {
         return Ok(());
     }
-    Err(error(operand, format!("`{text}` has type `.{}`, but `.{}` is expected here", sreg.ty.name(), ty.name())))
+    Err(error(
+        operand,
+        format!(
+            "`{text}` has type `.{}`, but `.{}` is expected here",
+            sreg.ty.name(),
+            ty.name()
+        ),
+    ))
 }
 
 fn check_reg<'m>(
@@ -371,9 +508,14 @@ fn check_reg<'m>(
     let text = name.text(t.source);
     let id = match t.lookup(name) {
         Some(Entity::Reg(id)) => id,
-        Some(Entity::Place(_) | Entity::Func(_)) => return Err(error(operand, format!("`{text}` is not a register"))),
+        Some(Entity::Place(_) | Entity::Func(_)) => {
+            return Err(error(operand, format!("`{text}` is not a register")));
+        }
         None if sregs::find(text).is_some() => {
-            return Err(error(operand, format!("special register `{text}` is read-only")));
+            return Err(error(
+                operand,
+                format!("special register `{text}` is read-only"),
+            ));
         }
         None => return Err(t.unknown_name(name)),
     };
@@ -382,11 +524,16 @@ fn check_reg<'m>(
         let selector_text = selector.text(t.source);
         let is_element = elems > 1 && element_index(selector_text).is_some_and(|idx| idx < 4);
         if !is_element {
-            return Err(Diagnostic::error(format!("`{text}` has no element `.{selector_text}`")).label(selector.span, ""));
+            return Err(
+                Diagnostic::error(format!("`{text}` has no element `.{selector_text}`"))
+                    .label(selector.span, ""),
+            );
         }
     }
     // As an operand of the instruction's own type a pair of halves counts as a word, elsewhere it does not.
-    let is_pair = reg_ty == PtxType::F16x2 && matches!(opd.ty, OpdType::Is(_)) && matches!(ty.class(), Class::Signed | Class::Unsigned);
+    let is_pair = reg_ty == PtxType::F16x2
+        && matches!(opd.ty, OpdType::Is(_))
+        && matches!(ty.class(), Class::Signed | Class::Unsigned);
     if ty.fits(reg_ty, opd.width) && !is_pair {
         return Ok(());
     }
@@ -395,9 +542,12 @@ fn check_reg<'m>(
         Width::Exact => format!("`.{}`", ty.name()),
         Width::OrWider => format!("`.{}` (or wider)", ty.name()),
     };
-    Err(Diagnostic::error(format!("`{text}` has type `.{}`, but {expects} is expected here", reg_ty.name()))
-        .label(operand.span, "")
-        .label(decl, "declared here"))
+    Err(Diagnostic::error(format!(
+        "`{text}` has type `.{}`, but {expects} is expected here",
+        reg_ty.name()
+    ))
+    .label(operand.span, "")
+    .label(decl, "declared here"))
 }
 
 /// A register with something after its dot.
@@ -423,14 +573,27 @@ fn check_member<'m>(
         Selector::HalfMask => "`.h0`, `.h1` or `.h10`",
         Selector::ByteMask => "`.b` and falling digits from 3 to 0",
     };
-    Err(Diagnostic::error(format!("`.{text}` selects no part that can stand here")).label(selector.span, example))
+    Err(
+        Diagnostic::error(format!("`.{text}` selects no part that can stand here"))
+            .label(selector.span, example),
+    )
 }
 
 /// The type of the elements of an operand: that of the operand, or in a list of parts the fraction of it that each part is.
-fn elem_type(t: &mut Translator<'_>, operand: &ast::Operand, opd: &Opd, ty: PtxType) -> Result<PtxType, Diagnostic> {
+fn elem_type(
+    t: &mut Translator<'_>,
+    operand: &ast::Operand,
+    opd: &Opd,
+    ty: PtxType,
+) -> Result<PtxType, Diagnostic> {
     match &operand.kind {
         OperandKind::Vector(elems) if opd.elems == Elems::Parts => part_type(ty, elems.len())
-            .ok_or_else(|| error(operand, format!("`.{}` does not consist of {} parts", ty.name(), elems.len()))),
+            .ok_or_else(|| {
+                error(
+                    operand,
+                    format!("`.{}` does not consist of {} parts", ty.name(), elems.len()),
+                )
+            }),
         OperandKind::Vector(elems) => Ok(list_type(t, elems, ty)),
         _ => Ok(ty),
     }
@@ -451,12 +614,20 @@ pub(crate) fn part_type(ty: PtxType, n: usize) -> Option<PtxType> {
 }
 
 /// The variables that carry arguments to a call have no address: they may be registers.
-fn check_addressable<'m>(t: &mut Translator<'m>, operand: &'m ast::Operand) -> Result<(), Diagnostic> {
+fn check_addressable<'m>(
+    t: &mut Translator<'m>,
+    operand: &'m ast::Operand,
+) -> Result<(), Diagnostic> {
     let addr = t.resolve_address(operand)?;
     match addr.base {
-        AddrBase::Place(Place { base: PlaceBase::CallParam(_), decl, .. }) => {
-            Err(error(operand, "a `.param` variable of a call has no address").label(decl, "declared here"))
-        }
+        AddrBase::Place(Place {
+            base: PlaceBase::CallParam(_),
+            decl,
+            ..
+        }) => Err(
+            error(operand, "a `.param` variable of a call has no address")
+                .label(decl, "declared here"),
+        ),
         AddrBase::Place(_) | AddrBase::Reg(_) | AddrBase::Func(_) | AddrBase::Absolute => Ok(()),
     }
 }
@@ -464,19 +635,30 @@ fn check_addressable<'m>(t: &mut Translator<'m>, operand: &'m ast::Operand) -> R
 /// The address of a variable goes into an integer or bit type of 32 or 64 bits.
 fn check_address_type(operand: &ast::Operand, ty: PtxType) -> Result<(), Diagnostic> {
     match ty {
-        PtxType::B32 | PtxType::U32 | PtxType::S32 | PtxType::B64 | PtxType::U64 | PtxType::S64 => Ok(()),
+        PtxType::B32 | PtxType::U32 | PtxType::S32 | PtxType::B64 | PtxType::U64 | PtxType::S64 => {
+            Ok(())
+        }
         // Of no use, but older tools let it pass.
         PtxType::B16 | PtxType::U16 | PtxType::S16 => Ok(()),
-        _ => Err(error(operand, format!("an address cannot have type `.{}`", ty.name()))),
+        _ => Err(error(
+            operand,
+            format!("an address cannot have type `.{}`", ty.name()),
+        )),
     }
 }
 
 /// The state space that the instruction names must be that of the variable at the address; a constant is no address.
-pub(crate) fn check_memory<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<(), Diagnostic> {
-    let space = inst.pick(&[Mod::Global, Mod::Shared, Mod::SharedCta, Mod::SharedCluster]).map(|m| match m {
-        Mod::Global => Space::Global,
-        _ => Space::Shared,
-    });
+pub(crate) fn check_memory<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+) -> Result<(), Diagnostic> {
+    let space = inst
+        .pick(&[Mod::Global, Mod::Shared, Mod::SharedCta, Mod::SharedCluster])
+        .map(|m| match m {
+            Mod::Global => Space::Global,
+            _ => Space::Shared,
+        });
     check_memory_in(t, inst, n, space)
 }
 
@@ -487,12 +669,22 @@ pub(crate) fn check_memory_in<'m>(
     n: usize,
     space: Option<Space>,
 ) -> Result<(), Diagnostic> {
-    let Some(operand) = inst.operand(n) else { return Ok(()) };
+    let Some(operand) = inst.operand(n) else {
+        return Ok(());
+    };
     let addr = t.resolve_address(operand)?;
     match (addr.base, space) {
-        (AddrBase::Absolute, _) => Err(error(operand, "a constant can be an address only in `.local`")),
+        (AddrBase::Absolute, _) => Err(error(
+            operand,
+            "a constant can be an address only in `.local`",
+        )),
         (AddrBase::Place(place), Some(space)) if place.space() != space => {
-            let message = format!("`{}` works on {} here, and this is {}", inst.name, space_name(space), space_name(place.space()));
+            let message = format!(
+                "`{}` works on {} here, and this is {}",
+                inst.name,
+                space_name(space),
+                space_name(place.space())
+            );
             Err(error(operand, message).label(place.decl, "declared here"))
         }
         (AddrBase::Place(_) | AddrBase::Reg(_) | AddrBase::Func(_), _) => Ok(()),
@@ -510,12 +702,24 @@ fn space_name(space: Space) -> &'static str {
     }
 }
 
-fn check_imm<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize, lo: i64, hi: i64) -> Result<(), Diagnostic> {
+fn check_imm<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+    lo: i64,
+    hi: i64,
+) -> Result<(), Diagnostic> {
     let value = t.src_const(inst, n)?;
     if (lo..=hi).contains(&value) {
         return Ok(());
     }
-    Err(inst.operand_error(n, format!("{value} is out of range: `{}` takes {lo} to {hi} here", inst.name)))
+    Err(inst.operand_error(
+        n,
+        format!(
+            "{value} is out of range: `{}` takes {lo} to {hi} here",
+            inst.name
+        ),
+    ))
 }
 
 fn error(operand: &ast::Operand, message: impl Into<String>) -> Diagnostic {

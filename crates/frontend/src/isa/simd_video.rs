@@ -44,11 +44,18 @@ const SET_OPERANDS4: &[Opd] = &[
 
 /// The lanes are clamped or added up, not both.
 const fn row(opcode: &'static str, operands: &'static [Opd], handler: Handler) -> InstDesc {
-    inst(opcode, operands, handler).types(&[INT, INT, INT]).optional(&[&[Sat, Add]]).gates(GATES)
+    inst(opcode, operands, handler)
+        .types(&[INT, INT, INT])
+        .optional(&[&[Sat, Add]])
+        .gates(GATES)
 }
 
 const fn set_row(opcode: &'static str, operands: &'static [Opd]) -> InstDesc {
-    inst(opcode, operands, vset).types(&[INT, INT]).choose(&[COMPARISONS]).optional(&[&[Add]]).gates(GATES)
+    inst(opcode, operands, vset)
+        .types(&[INT, INT])
+        .choose(&[COMPARISONS])
+        .optional(&[&[Add]])
+        .gates(GATES)
 }
 
 /// The rows of this chapter.
@@ -80,15 +87,27 @@ struct Shape {
 
 fn shape(inst: &Inst<'_>) -> Shape {
     if inst.desc.opcode.ends_with('2') {
-        Shape { n_lanes: 2, bits: 16, letter: 'h' }
+        Shape {
+            n_lanes: 2,
+            bits: 16,
+            letter: 'h',
+        }
     } else {
-        Shape { n_lanes: 4, bits: 8, letter: 'b' }
+        Shape {
+            n_lanes: 4,
+            bits: 8,
+            letter: 'b',
+        }
     }
 }
 
 /// The digits of a selector, that of lane 0 (written last) first.
 fn digits(selector: &str) -> impl Iterator<Item = usize> + '_ {
-    selector.bytes().rev().filter(u8::is_ascii_digit).map(|digit| usize::from(digit - b'0'))
+    selector
+        .bytes()
+        .rev()
+        .filter(u8::is_ascii_digit)
+        .map(|digit| usize::from(digit - b'0'))
 }
 
 /// The inputs of each lane: parts of the words `a` and `b`, numbered through, as `selector` or else consecutively from `first`.
@@ -108,7 +127,12 @@ fn lanes(
         .into_iter()
         .map(|pick| {
             let part = format!("{}{}", shape.letter, pick % shape.n_lanes);
-            extend_part(t, words[usize::from(pick >= shape.n_lanes)], Some(&part), is_signed)
+            extend_part(
+                t,
+                words[usize::from(pick >= shape.n_lanes)],
+                Some(&part),
+                is_signed,
+            )
         })
         .collect()
 }
@@ -121,12 +145,32 @@ fn simd<'m>(
     mut op: impl FnMut(&mut Translator<'m>, Value, Value) -> Value,
 ) -> Done {
     let shape = shape(inst);
-    let (a, b, c) = (t.src_selected(inst, 1)?, t.src_selected(inst, 2)?, t.src(inst, 3)?);
+    let (a, b, c) = (
+        t.src_selected(inst, 1)?,
+        t.src_selected(inst, 2)?,
+        t.src(inst, 3)?,
+    );
     let words = [a.word, b.word];
-    let xs = lanes(t, shape, words, a.selector, 0, inst.ty(first_type).is_signed());
-    let ys = lanes(t, shape, words, b.selector, shape.n_lanes, inst.ty(first_type + 1).is_signed());
+    let xs = lanes(
+        t,
+        shape,
+        words,
+        a.selector,
+        0,
+        inst.ty(first_type).is_signed(),
+    );
+    let ys = lanes(
+        t,
+        shape,
+        words,
+        b.selector,
+        shape.n_lanes,
+        inst.ty(first_type + 1).is_signed(),
+    );
     let is_written: Vec<bool> = match t.selector(inst, 0) {
-        Some(mask) => (0..shape.n_lanes).map(|lane| digits(mask).any(|digit| digit == lane)).collect(),
+        Some(mask) => (0..shape.n_lanes)
+            .map(|lane| digits(mask).any(|digit| digit == lane))
+            .collect(),
         None => vec![true; shape.n_lanes],
     };
     let mut d = c;
@@ -135,7 +179,11 @@ fn simd<'m>(
             continue;
         }
         let exact = op(t, xs[lane], ys[lane]);
-        let result = if inst.has(Sat) { clamp(t, exact, shape.bits, inst.ty(0).is_signed()) } else { exact };
+        let result = if inst.has(Sat) {
+            clamp(t, exact, shape.bits, inst.ty(0).is_signed())
+        } else {
+            exact
+        };
         let word = t.zext_or_trunc(result, Type::B32);
         d = if inst.has(Add) {
             t.binary(IntBinaryOp::Add, d, word)

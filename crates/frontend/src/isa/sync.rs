@@ -1,7 +1,9 @@
 //! Barriers, fences and operations among the lanes of a warp. PTX ISA, "Parallel Synchronization and Communication Instructions"
 //! and `shfl` of "Data Movement and Conversion Instructions".
 
-use ptxjit_ir::{BarrierOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, MemSem, Scope, Type, Value, WarpOp};
+use ptxjit_ir::{
+    BarrierOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, MemSem, Scope, Type, Value, WarpOp,
+};
 use smallvec::SmallVec;
 
 use crate::diag::Diagnostic;
@@ -24,13 +26,44 @@ const VOTE: &[&[Mod]] = &[&[Mod::All, Mod::Any, Mod::Uni]];
 const LEVEL: &[&[Mod]] = &[&[Mod::Cta, Mod::Cluster, Mod::Gpu, Mod::Sys]];
 
 pub const TABLE: &[InstDesc] = &[
-    inst("barrier", &[ID, ID.opt()], barrier).with(&[Mod::Sync]).optional(&[CTA, ALIGNED]).lead(CTA).gates(BARRIER).check(check_barrier).effect(),
-    inst("barrier", &[ID, ID], barrier).with(&[Mod::Arrive]).optional(&[CTA, ALIGNED]).lead(CTA).gates(BARRIER).check(check_barrier).effect(),
-    barrier_red("barrier", &[D.nth(0), ID, PRED], &[CTA, ALIGNED], BARRIER).choose(&[&[Mod::Popc]]).types(&[&[T::U32]]),
-    barrier_red("barrier", &[D.nth(0), ID, ID, PRED], &[CTA, ALIGNED], BARRIER).choose(&[&[Mod::Popc]]).types(&[&[T::U32]]),
-    barrier_red("barrier", &[DP, ID, PRED], &[CTA, ALIGNED], BARRIER).choose(&[&[Mod::And, Mod::Or]]).types(&[&[T::Pred]]),
-    barrier_red("barrier", &[DP, ID, ID, PRED], &[CTA, ALIGNED], BARRIER).choose(&[&[Mod::And, Mod::Or]]).types(&[&[T::Pred]]),
-    inst("bar", &[ID, ID.opt()], barrier).with(&[Mod::Sync]).optional(&[CTA]).lead(CTA).gates(BAR).check(check_barrier).effect(),
+    inst("barrier", &[ID, ID.opt()], barrier)
+        .with(&[Mod::Sync])
+        .optional(&[CTA, ALIGNED])
+        .lead(CTA)
+        .gates(BARRIER)
+        .check(check_barrier)
+        .effect(),
+    inst("barrier", &[ID, ID], barrier)
+        .with(&[Mod::Arrive])
+        .optional(&[CTA, ALIGNED])
+        .lead(CTA)
+        .gates(BARRIER)
+        .check(check_barrier)
+        .effect(),
+    barrier_red("barrier", &[D.nth(0), ID, PRED], &[CTA, ALIGNED], BARRIER)
+        .choose(&[&[Mod::Popc]])
+        .types(&[&[T::U32]]),
+    barrier_red(
+        "barrier",
+        &[D.nth(0), ID, ID, PRED],
+        &[CTA, ALIGNED],
+        BARRIER,
+    )
+    .choose(&[&[Mod::Popc]])
+    .types(&[&[T::U32]]),
+    barrier_red("barrier", &[DP, ID, PRED], &[CTA, ALIGNED], BARRIER)
+        .choose(&[&[Mod::And, Mod::Or]])
+        .types(&[&[T::Pred]]),
+    barrier_red("barrier", &[DP, ID, ID, PRED], &[CTA, ALIGNED], BARRIER)
+        .choose(&[&[Mod::And, Mod::Or]])
+        .types(&[&[T::Pred]]),
+    inst("bar", &[ID, ID.opt()], barrier)
+        .with(&[Mod::Sync])
+        .optional(&[CTA])
+        .lead(CTA)
+        .gates(BAR)
+        .check(check_barrier)
+        .effect(),
     inst("bar", &[ID, ID], barrier)
         .with(&[Mod::Arrive])
         .optional(&[CTA])
@@ -38,16 +71,31 @@ pub const TABLE: &[InstDesc] = &[
         .gates(&[since(2, 0, 20), since(7, 8, 30).mods(CTA)])
         .check(check_barrier)
         .effect(),
-    barrier_red("bar", &[D.nth(0), ID, PRED], &[CTA], BAR).choose(&[&[Mod::Popc]]).types(&[&[T::U32]]),
-    barrier_red("bar", &[D.nth(0), ID, ID, PRED], &[CTA], BAR).choose(&[&[Mod::Popc]]).types(&[&[T::U32]]),
-    barrier_red("bar", &[DP, ID, PRED], &[CTA], BAR).choose(&[&[Mod::And, Mod::Or]]).types(&[&[T::Pred]]),
-    barrier_red("bar", &[DP, ID, ID, PRED], &[CTA], BAR).choose(&[&[Mod::And, Mod::Or]]).types(&[&[T::Pred]]),
-    inst("bar", &[MASK], bar_warp_sync).with(&[Mod::Warp, Mod::Sync]).lead(&[Mod::Warp]).gates(&[since(6, 0, 30)]).effect(),
+    barrier_red("bar", &[D.nth(0), ID, PRED], &[CTA], BAR)
+        .choose(&[&[Mod::Popc]])
+        .types(&[&[T::U32]]),
+    barrier_red("bar", &[D.nth(0), ID, ID, PRED], &[CTA], BAR)
+        .choose(&[&[Mod::Popc]])
+        .types(&[&[T::U32]]),
+    barrier_red("bar", &[DP, ID, PRED], &[CTA], BAR)
+        .choose(&[&[Mod::And, Mod::Or]])
+        .types(&[&[T::Pred]]),
+    barrier_red("bar", &[DP, ID, ID, PRED], &[CTA], BAR)
+        .choose(&[&[Mod::And, Mod::Or]])
+        .types(&[&[T::Pred]]),
+    inst("bar", &[MASK], bar_warp_sync)
+        .with(&[Mod::Warp, Mod::Sync])
+        .lead(&[Mod::Warp])
+        .gates(&[since(6, 0, 30)])
+        .effect(),
     unsupported("barrier", &[])
         .with(&[Mod::Cluster, Mod::Arrive])
         .lead(&[Mod::Cluster])
         .optional(&[&[Mod::Release, Mod::Relaxed], ALIGNED])
-        .gates(&[since(7, 8, 90), since(8, 0, 90).mods(&[Mod::Release, Mod::Relaxed])]),
+        .gates(&[
+            since(7, 8, 90),
+            since(8, 0, 90).mods(&[Mod::Release, Mod::Relaxed]),
+        ]),
     unsupported("barrier", &[])
         .with(&[Mod::Cluster, Mod::Wait])
         .lead(&[Mod::Cluster])
@@ -71,7 +119,10 @@ pub const TABLE: &[InstDesc] = &[
         .with(&[Mod::Release, Mod::SyncRestrictSharedCta, Mod::Cluster])
         .gates(&[since(8, 6, 90)])
         .effect(),
-    inst("fence", &[], fence).with(&[Mod::MbarrierInit, Mod::Release, Mod::Cluster]).gates(&[since(8, 0, 90)]).effect(),
+    inst("fence", &[], fence)
+        .with(&[Mod::MbarrierInit, Mod::Release, Mod::Cluster])
+        .gates(&[since(8, 0, 90)])
+        .effect(),
     inst("fence", &[], fence)
         .with(&[Mod::Proxy])
         .choose(&[&[Mod::Alias, Mod::Async]])
@@ -93,11 +144,23 @@ pub const TABLE: &[InstDesc] = &[
         .gates(&[since(8, 3, 90)])
         .effect(),
     inst("fence", &[], fence)
-        .with(&[Mod::Proxy, Mod::AsyncGeneric, Mod::Acquire, Mod::SyncRestrictSharedCluster, Mod::Cluster])
+        .with(&[
+            Mod::Proxy,
+            Mod::AsyncGeneric,
+            Mod::Acquire,
+            Mod::SyncRestrictSharedCluster,
+            Mod::Cluster,
+        ])
         .gates(&[since(8, 6, 90)])
         .effect(),
     inst("fence", &[], fence)
-        .with(&[Mod::Proxy, Mod::AsyncGeneric, Mod::Release, Mod::SyncRestrictSharedCta, Mod::Cluster])
+        .with(&[
+            Mod::Proxy,
+            Mod::AsyncGeneric,
+            Mod::Release,
+            Mod::SyncRestrictSharedCta,
+            Mod::Cluster,
+        ])
         .gates(&[since(8, 6, 90)])
         .effect(),
     inst("membar", &[], membar)
@@ -133,7 +196,12 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[T::B32]])
         .gates(&[since(6, 0, 30)])
         .effect(),
-    inst("vote", &[DP, PRED], vote).choose(VOTE).types(&[&[T::Pred]]).gates(&[since(1, 2, 0)]).check(check_no_sync).effect(),
+    inst("vote", &[DP, PRED], vote)
+        .choose(VOTE)
+        .types(&[&[T::Pred]])
+        .gates(&[since(1, 2, 0)])
+        .check(check_no_sync)
+        .effect(),
     inst("vote", &[D, PRED], vote)
         .with(&[Mod::Ballot])
         .types(&[&[T::B32]])
@@ -150,7 +218,10 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[&[T::B32, T::B64]])
         .gates(&[since(6, 0, 70)])
         .effect(),
-    inst("activemask", &[D], activemask).types(&[&[T::B32]]).gates(&[since(6, 2, 30)]).effect(),
+    inst("activemask", &[D], activemask)
+        .types(&[&[T::B32]])
+        .gates(&[since(6, 2, 30)])
+        .effect(),
     inst("redux", &[D, A, MASK], redux)
         .with(&[Mod::Sync])
         .choose(&[&[Mod::Add, Mod::Min, Mod::Max]])
@@ -170,7 +241,10 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::Abs], &[Mod::NaN]])
         .gates(&[since(8, 6, 100).only(&["100a", "100f", "103a"])])
         .effect(),
-    inst("elect", &[D.is(T::B32).always_pair().sink(), MASK], elect).with(&[Mod::Sync]).gates(&[since(8, 0, 90)]).effect(),
+    inst("elect", &[D.is(T::B32).always_pair().sink(), MASK], elect)
+        .with(&[Mod::Sync])
+        .gates(&[since(8, 0, 90)])
+        .effect(),
 ];
 
 const fn barrier_red(
@@ -179,7 +253,13 @@ const fn barrier_red(
     options: &'static [&'static [Mod]],
     gates: &'static [Gate],
 ) -> InstDesc {
-    inst(opcode, operands, barrier_reduce).with(&[Mod::Red]).optional(options).lead(CTA).gates(gates).check(check_barrier).effect()
+    inst(opcode, operands, barrier_reduce)
+        .with(&[Mod::Red])
+        .optional(options)
+        .lead(CTA)
+        .gates(gates)
+        .check(check_barrier)
+        .effect()
 }
 
 /// Barrier numbers are 0 to 15, thread counts multiples of the warp size, where they are constants.
@@ -190,20 +270,29 @@ fn check_barrier<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
         // Of constants only the low 32 bits count.
         let id = t.src_const(inst, first)? & 0xffff_ffff;
         if !(0..16).contains(&id) {
-            return Err(inst.operand_error(first, format!("barrier {id} does not exist: there are 0 to 15")));
+            return Err(inst.operand_error(
+                first,
+                format!("barrier {id} does not exist: there are 0 to 15"),
+            ));
         }
     }
     if has_count && is_const(inst, first + 1) {
         let count = t.src_const(inst, first + 1)?;
         if count < 0 || count % 32 != 0 || count == 0 && inst.has(Mod::Arrive) {
-            return Err(inst.operand_error(first + 1, format!("a thread count must be a multiple of 32, not {count}")));
+            return Err(inst.operand_error(
+                first + 1,
+                format!("a thread count must be a multiple of 32, not {count}"),
+            ));
         }
     }
     Ok(())
 }
 
 fn is_const(inst: &Inst<'_>, n: usize) -> bool {
-    matches!(inst.operand(n).map(|operand| &operand.kind), Some(crate::ast::OperandKind::Constant(_)))
+    matches!(
+        inst.operand(n).map(|operand| &operand.kind),
+        Some(crate::ast::OperandKind::Constant(_))
+    )
 }
 
 fn is_aligned(inst: &Inst<'_>) -> bool {
@@ -211,10 +300,20 @@ fn is_aligned(inst: &Inst<'_>) -> bool {
 }
 
 fn barrier<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let op = if inst.has(Mod::Arrive) { BarrierOp::Arrive } else { BarrierOp::Sync };
+    let op = if inst.has(Mod::Arrive) {
+        BarrierOp::Arrive
+    } else {
+        BarrierOp::Sync
+    };
     let id = t.src(inst, 0)?;
     let count = t.src_opt(inst, 1)?;
-    t.ins_void(InstData::Barrier { op, aligned: is_aligned(inst), id, count, pred: None });
+    t.ins_void(InstData::Barrier {
+        op,
+        aligned: is_aligned(inst),
+        id,
+        count,
+        pred: None,
+    });
     Ok(())
 }
 
@@ -226,16 +325,32 @@ fn barrier_reduce<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
     };
     let last = inst.n_operands() - 1;
     let id = t.src(inst, 1)?;
-    let count = if last == 3 { Some(t.src(inst, 2)?) } else { None };
+    let count = if last == 3 {
+        Some(t.src(inst, 2)?)
+    } else {
+        None
+    };
     let pred = Some(t.src(inst, last)?);
-    let result = t.ins(InstData::Barrier { op, aligned: is_aligned(inst), id, count, pred }, ty);
+    let result = t.ins(
+        InstData::Barrier {
+            op,
+            aligned: is_aligned(inst),
+            id,
+            count,
+            pred,
+        },
+        ty,
+    );
     t.dst(inst, 0, result)
 }
 
 /// Without `.sync`, these exist only below `sm_70` or before PTX 6.4.
 fn check_no_sync<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     if t.version().at_least(6, 4) && t.arch().number >= 70 {
-        let message = format!("`{}` without `.sync` does not exist on sm_70 and higher from PTX 6.4 on", inst.desc.opcode);
+        let message = format!(
+            "`{}` without `.sync` does not exist on sm_70 and higher from PTX 6.4 on",
+            inst.desc.opcode
+        );
         return Err(inst.error(message));
     }
     Ok(())
@@ -299,7 +414,12 @@ fn match_<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
 }
 
 fn activemask<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let data = InstData::Warp { op: WarpOp::ActiveMask, sync: false, ty: Type::B32, args: SmallVec::new() };
+    let data = InstData::Warp {
+        op: WarpOp::ActiveMask,
+        sync: false,
+        ty: Type::B32,
+        args: SmallVec::new(),
+    };
     let mask = t.ins(data, Type::B32);
     t.dst(inst, 0, mask)
 }
@@ -316,7 +436,10 @@ fn redux<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
 
 fn redux_op(inst: &Inst<'_>) -> WarpOp {
     let is_min = inst.has(Mod::Min);
-    match (inst.pick(&[Mod::Add, Mod::And, Mod::Or, Mod::Xor]), inst.ty(0)) {
+    match (
+        inst.pick(&[Mod::Add, Mod::And, Mod::Or, Mod::Xor]),
+        inst.ty(0),
+    ) {
         (Some(Mod::Add), _) => WarpOp::ReduxAdd,
         (Some(Mod::And), _) => WarpOp::ReduxAnd,
         (Some(Mod::Or), _) => WarpOp::ReduxOr,
@@ -369,6 +492,9 @@ fn membar<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
         Some(Mod::Gl) => Scope::Gpu,
         _ => Scope::Sys,
     };
-    t.ins_void(InstData::Fence { sem: MemSem::Sc, scope });
+    t.ins_void(InstData::Fence {
+        sem: MemSem::Sc,
+        scope,
+    });
     Ok(())
 }

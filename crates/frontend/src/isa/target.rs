@@ -20,7 +20,9 @@ pub(super) fn check(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnosti
 fn applies(gate: &Gate, inst: &Inst<'_>) -> Option<String> {
     match gate.when {
         When::Always => Some(format!("`{}`", inst.name)),
-        When::Mods(mods) => inst.pick(mods).map(|m| format!("`.{}` on `{}`", m.name(), inst.desc.opcode)),
+        When::Mods(mods) => inst
+            .pick(mods)
+            .map(|m| format!("`.{}` on `{}`", m.name(), inst.desc.opcode)),
         When::Types(types) => {
             let ty = inst.types.iter().find(|ty| types.contains(ty))?;
             Some(format!("type `.{}` on `{}`", ty.name(), inst.desc.opcode))
@@ -29,24 +31,44 @@ fn applies(gate: &Gate, inst: &Inst<'_>) -> Option<String> {
 }
 
 /// Checks a gate for `what`, which no list describes.
-pub(super) fn require(t: &Translator<'_>, inst: &Inst<'_>, gate: &Gate, what: &str) -> Result<(), Diagnostic> {
+pub(super) fn require(
+    t: &Translator<'_>,
+    inst: &Inst<'_>,
+    gate: &Gate,
+    what: &str,
+) -> Result<(), Diagnostic> {
     check_gate(t, inst, gate, what)
 }
 
-fn check_gate(t: &Translator<'_>, inst: &Inst<'_>, gate: &Gate, what: &str) -> Result<(), Diagnostic> {
+fn check_gate(
+    t: &Translator<'_>,
+    inst: &Inst<'_>,
+    gate: &Gate,
+    what: &str,
+) -> Result<(), Diagnostic> {
     let (version, arch) = (t.version(), t.arch());
     let (major, minor) = gate.ptx;
     if !version.at_least(major, minor) {
-        let message = format!("{what} needs PTX {major}.{minor}, but `.version` is {}.{}", version.major, version.minor);
+        let message = format!(
+            "{what} needs PTX {major}.{minor}, but `.version` is {}.{}",
+            version.major, version.minor
+        );
         return Err(inst.error(message));
     }
     if !exists_on(gate.sm, arch) {
         let needs = match gate.sm {
             Sm::Any => return Ok(()),
             Sm::Min(n) => format!("sm_{n} or higher"),
-            Sm::OneOf(archs) => archs.iter().map(|arch| format!("sm_{arch}")).collect::<Vec<_>>().join(", "),
+            Sm::OneOf(archs) => archs
+                .iter()
+                .map(|arch| format!("sm_{arch}"))
+                .collect::<Vec<_>>()
+                .join(", "),
         };
-        return Err(inst.error(format!("{what} needs target {needs}, but `.target` is {}", arch_name(arch))));
+        return Err(inst.error(format!(
+            "{what} needs target {needs}, but `.target` is {}",
+            arch_name(arch)
+        )));
     }
     Ok(())
 }
@@ -78,10 +100,14 @@ fn has_features_of(arch: Arch, name: &str) -> bool {
         (None, Some(number)) => (number, true),
         (None, None) => return name.parse().is_ok_and(|number: u32| arch.number >= number),
     };
-    let Ok(number) = number.parse::<u32>() else { return false };
+    let Ok(number) = number.parse::<u32>() else {
+        return false;
+    };
     match arch.suffix {
         ArchSuffix::None => false,
-        ArchSuffix::Specific | ArchSuffix::Family if is_family => arch.number >= number && arch.number / 10 == number / 10,
+        ArchSuffix::Specific | ArchSuffix::Family if is_family => {
+            arch.number >= number && arch.number / 10 == number / 10
+        }
         ArchSuffix::Specific => arch.number == number,
         ArchSuffix::Family => false,
     }

@@ -12,7 +12,9 @@ use super::operands::check_memory_in;
 use super::types::PtxType as T;
 
 /// Architectures with tensor memory, families included.
-pub(super) const ARCHS: &[&str] = &["100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f"];
+pub(super) const ARCHS: &[&str] = &[
+    "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f",
+];
 /// The same without family targets.
 pub(super) const SPECIFIC: &[&str] = &["100a", "101a", "103a", "110a"];
 pub(super) const GATES: &[Gate] = &[since(8, 6, 100).only(ARCHS)];
@@ -31,8 +33,20 @@ const fn tcgen05(required: &'static [Mod], operands: &'static [Opd]) -> InstDesc
 const LOADED: Opd = D.is(T::B32).vec(Elems::Any);
 const STORED: Opd = A.is(T::B32).vec(Elems::Any);
 const SPLIT: Opd = imm(i64::MIN, i64::MAX);
-const NUMBER: &[Mod] = &[Mod::X1, Mod::X2, Mod::X4, Mod::X8, Mod::X16, Mod::X32, Mod::X64, Mod::X128];
-const SHAPE: &[&[Mod]] = &[&[Mod::N16x64b, Mod::N16x128b, Mod::N16x256b, Mod::N32x32b], NUMBER];
+const NUMBER: &[Mod] = &[
+    Mod::X1,
+    Mod::X2,
+    Mod::X4,
+    Mod::X8,
+    Mod::X16,
+    Mod::X32,
+    Mod::X64,
+    Mod::X128,
+];
+const SHAPE: &[&[Mod]] = &[
+    &[Mod::N16x64b, Mod::N16x128b, Mod::N16x256b, Mod::N32x32b],
+    NUMBER,
+];
 const HALVES: &[&[Mod]] = &[&[Mod::N16x32bx2], NUMBER];
 const PACK: &[&[Mod]] = &[&[Mod::Pack16b]];
 const UNPACK: &[&[Mod]] = &[&[Mod::Unpack16b]];
@@ -46,10 +60,19 @@ const FLOAT: &[&[T]] = &[&[T::F32]];
 const INT: &[&[T]] = &[&[T::U32, T::S32]];
 
 const fn reduce(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> InstDesc {
-    tcgen05(LOAD_REDUCE, operands).choose(form).gates(REDUCE).check(check_fragment)
+    tcgen05(LOAD_REDUCE, operands)
+        .choose(form)
+        .gates(REDUCE)
+        .check(check_fragment)
 }
 
-const COPY_SHAPE: &[Mod] = &[Mod::N128x256b, Mod::N4x256b, Mod::N128x128b, Mod::N64x128b, Mod::N32x128b];
+const COPY_SHAPE: &[Mod] = &[
+    Mod::N128x256b,
+    Mod::N4x256b,
+    Mod::N128x128b,
+    Mod::N64x128b,
+    Mod::N32x128b,
+];
 const MULTICAST: &[Mod] = &[Mod::Warpx20213, Mod::Warpx20123, Mod::Warpx4];
 const SOURCE_FORMAT: &[Mod] = &[Mod::B6x16P32, Mod::B4x16P64];
 
@@ -59,15 +82,43 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::SharedCta]])
         .types(WORD)
         .check(check_alloc),
-    tcgen05(&[Mod::Dealloc, Mod::Sync, Mod::Aligned], &[COLUMNS, COLUMNS]).choose(GROUP).types(WORD).check(check_alloc),
-    tcgen05(&[Mod::RelinquishAllocPermit, Mod::Sync, Mod::Aligned], &[]).choose(GROUP).check(check_group),
-    tcgen05(LOAD, &[LOADED, ADDR]).choose(SHAPE).optional(PACK).types(WORD).check(check_fragment),
-    tcgen05(LOAD, &[LOADED, ADDR, SPLIT]).choose(HALVES).optional(PACK).types(WORD).check(check_fragment),
-    tcgen05(STORE, &[ADDR, STORED]).choose(SHAPE).optional(UNPACK).types(WORD).check(check_fragment),
-    tcgen05(STORE, &[ADDR, SPLIT, STORED]).choose(HALVES).optional(UNPACK).types(WORD).check(check_fragment),
-    reduce(REDUCE_SHAPE, &[D.vec(Elems::Any), D, ADDR]).types(FLOAT).optional(FLOAT_OPTIONS),
+    tcgen05(
+        &[Mod::Dealloc, Mod::Sync, Mod::Aligned],
+        &[COLUMNS, COLUMNS],
+    )
+    .choose(GROUP)
+    .types(WORD)
+    .check(check_alloc),
+    tcgen05(&[Mod::RelinquishAllocPermit, Mod::Sync, Mod::Aligned], &[])
+        .choose(GROUP)
+        .check(check_group),
+    tcgen05(LOAD, &[LOADED, ADDR])
+        .choose(SHAPE)
+        .optional(PACK)
+        .types(WORD)
+        .check(check_fragment),
+    tcgen05(LOAD, &[LOADED, ADDR, SPLIT])
+        .choose(HALVES)
+        .optional(PACK)
+        .types(WORD)
+        .check(check_fragment),
+    tcgen05(STORE, &[ADDR, STORED])
+        .choose(SHAPE)
+        .optional(UNPACK)
+        .types(WORD)
+        .check(check_fragment),
+    tcgen05(STORE, &[ADDR, SPLIT, STORED])
+        .choose(HALVES)
+        .optional(UNPACK)
+        .types(WORD)
+        .check(check_fragment),
+    reduce(REDUCE_SHAPE, &[D.vec(Elems::Any), D, ADDR])
+        .types(FLOAT)
+        .optional(FLOAT_OPTIONS),
     reduce(REDUCE_SHAPE, &[D.vec(Elems::Any), D, ADDR]).types(INT),
-    reduce(REDUCE_HALVES, &[D.vec(Elems::Any), D, ADDR, SPLIT]).types(FLOAT).optional(FLOAT_OPTIONS),
+    reduce(REDUCE_HALVES, &[D.vec(Elems::Any), D, ADDR, SPLIT])
+        .types(FLOAT)
+        .optional(FLOAT_OPTIONS),
     reduce(REDUCE_HALVES, &[D.vec(Elems::Any), D, ADDR, SPLIT]).types(INT),
     tcgen05(&[Mod::WaitLd, Mod::Sync, Mod::Aligned], &[]),
     tcgen05(&[Mod::WaitSt, Mod::Sync, Mod::Aligned], &[]),
@@ -77,28 +128,48 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[CTA_GROUP, COPY_SHAPE])
         .optional(&[MULTICAST, &[Mod::B8x16], SOURCE_FORMAT])
         .check(check_copy),
-    tcgen05(&[Mod::Shift, Mod::Down], &[ADDR]).choose(GROUP).gates(SHIFT).check(check_shift),
-    tcgen05(&[Mod::Commit, Mod::MbarrierArriveOne], &[ADDR, A.is(T::U16).when(Mod::MulticastCluster)])
+    tcgen05(&[Mod::Shift, Mod::Down], &[ADDR])
         .choose(GROUP)
-        .optional(&[&[Mod::SharedCluster], &[Mod::MulticastCluster]])
-        .types(&[&[T::B64]])
-        .check(check_commit),
+        .gates(SHIFT)
+        .check(check_shift),
+    tcgen05(
+        &[Mod::Commit, Mod::MbarrierArriveOne],
+        &[ADDR, A.is(T::U16).when(Mod::MulticastCluster)],
+    )
+    .choose(GROUP)
+    .optional(&[&[Mod::SharedCluster], &[Mod::MulticastCluster]])
+    .types(&[&[T::B64]])
+    .check(check_commit),
 ];
 
 /// All instructions of a function work on the same number of CTAs.
 pub(super) fn check_group<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let Some(group) = inst.pick(CTA_GROUP) else { return Ok(()) };
+    let Some(group) = inst.pick(CTA_GROUP) else {
+        return Ok(());
+    };
     let (first, span) = *t.cta_group.get_or_insert((group, inst.span));
     if first == group {
         return Ok(());
     }
-    let message = format!("`.{}` and `.{}` cannot both be used in one function", first.name(), group.name());
-    Err(Diagnostic::error(message).label(inst.span, "").label(span, format!("`.{}` is used here", first.name())))
+    let message = format!(
+        "`.{}` and `.{}` cannot both be used in one function",
+        first.name(),
+        group.name()
+    );
+    Err(Diagnostic::error(message)
+        .label(inst.span, "")
+        .label(span, format!("`.{}` is used here", first.name())))
 }
 
 /// An address of tensor memory is held in a `.b32` register.
-pub(super) fn check_tensor_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<(), Diagnostic> {
-    let Some(operand) = inst.operand(n) else { return Ok(()) };
+pub(super) fn check_tensor_address<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+) -> Result<(), Diagnostic> {
+    let Some(operand) = inst.operand(n) else {
+        return Ok(());
+    };
     if let OperandKind::Address(_) = operand.kind
         && let AddrBase::Reg(base) = t.resolve_address(operand)?.base
         && let OperandKind::Name(name) = base.kind
@@ -107,19 +178,31 @@ pub(super) fn check_tensor_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, 
     {
         return Ok(());
     }
-    Err(inst.operand_error(n, "an address of tensor memory is expected here: a `.b32` register in brackets"))
+    Err(inst.operand_error(
+        n,
+        "an address of tensor memory is expected here: a `.b32` register in brackets",
+    ))
 }
 
 /// 32 columns or a power of two of them, up to 512.
 fn check_alloc<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     check_group(t, inst)?;
     if inst.has(Mod::Alloc) {
-        check_memory_in(t, inst, 0, inst.pick(&[Mod::SharedCta]).map(|_| ptxjit_ir::Space::Shared))?;
+        check_memory_in(
+            t,
+            inst,
+            0,
+            inst.pick(&[Mod::SharedCta])
+                .map(|_| ptxjit_ir::Space::Shared),
+        )?;
     }
     if let Some(OperandKind::Constant(_)) = inst.operand(1).map(|operand| &operand.kind) {
         let columns = t.src_const(inst, 1)?;
         if !matches!(columns, 32 | 64 | 128 | 256 | 512) {
-            return Err(inst.operand_error(1, format!("{columns} columns: a power of two from 32 to 512 is needed")));
+            return Err(inst.operand_error(
+                1,
+                format!("{columns} columns: a power of two from 32 to 512 is needed"),
+            ));
         }
     }
     Ok(())
@@ -138,7 +221,10 @@ fn registers(inst: &Inst<'_>) -> usize {
 fn check_fragment<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let expected = registers(inst);
     if expected > 128 {
-        return Err(inst.error(format!("`{}` would need {expected} registers, and there are at most 128", inst.name)));
+        return Err(inst.error(format!(
+            "`{}` would need {expected} registers, and there are at most 128",
+            inst.name
+        )));
     }
     if inst.has(Mod::Red) && inst.has(Mod::X1) {
         return Err(inst.error("`tcgen05.ld.red` needs at least two words: `.x2`"));
@@ -152,7 +238,10 @@ fn check_fragment<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
             _ => None,
         };
         if opd.elems == Elems::Any && found != Some(expected) {
-            return Err(inst.operand_error(n, format!("`{}` takes a list of {expected} registers here", inst.name)));
+            return Err(inst.operand_error(
+                n,
+                format!("`{}` takes a list of {expected} registers here", inst.name),
+            ));
         }
     }
     if inst.has(Mod::Ld) {
@@ -167,10 +256,16 @@ fn check_copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnos
     check_tensor_address(t, inst, 0)?;
     let multicast = inst.pick(MULTICAST);
     let (shape, is_right, needs) = match inst.pick(COPY_SHAPE) {
-        Some(Mod::N64x128b) => {
-            (".64x128b", multicast.is_some_and(|m| m != Mod::Warpx4), "needs `.warpx2::02_13` or `.warpx2::01_23`")
-        }
-        Some(Mod::N32x128b) => (".32x128b", multicast == Some(Mod::Warpx4), "needs `.warpx4`"),
+        Some(Mod::N64x128b) => (
+            ".64x128b",
+            multicast.is_some_and(|m| m != Mod::Warpx4),
+            "needs `.warpx2::02_13` or `.warpx2::01_23`",
+        ),
+        Some(Mod::N32x128b) => (
+            ".32x128b",
+            multicast == Some(Mod::Warpx4),
+            "needs `.warpx4`",
+        ),
         Some(other) => (other.name(), multicast.is_none(), "takes no multicast"),
         None => return Ok(()),
     };
@@ -190,5 +285,11 @@ fn check_shift<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagno
 
 fn check_commit<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     check_group(t, inst)?;
-    check_memory_in(t, inst, 0, inst.pick(&[Mod::SharedCluster]).map(|_| ptxjit_ir::Space::Shared))
+    check_memory_in(
+        t,
+        inst,
+        0,
+        inst.pick(&[Mod::SharedCluster])
+            .map(|_| ptxjit_ir::Space::Shared),
+    )
 }

@@ -17,7 +17,9 @@ const SCALED: &[Gate] = &[since(8, 6, 100).only(ARCHS), SCALE_VEC, BLOCK];
 const SCALED_SPECIFIC: &[Gate] = &[since(8, 6, 100).only(SPECIFIC), SCALE_VEC, BLOCK];
 const NVF4: &[Gate] = &[since(8, 7, 100).only(ARCHS), SCALE_VEC, BLOCK];
 const NVF4_SPECIFIC: &[Gate] = &[since(8, 7, 100).only(SPECIFIC), SCALE_VEC, BLOCK];
-const SCALE_VEC: Gate = since(8, 6, 100).mods(&[Mod::ScaleVec1X, Mod::ScaleVec2X, Mod::ScaleVec4X]).only(SPECIFIC);
+const SCALE_VEC: Gate = since(8, 6, 100)
+    .mods(&[Mod::ScaleVec1X, Mod::ScaleVec2X, Mod::ScaleVec4X])
+    .only(SPECIFIC);
 const BLOCK: Gate = since(8, 8, 100).mods(&[Mod::Block16, Mod::Block32]);
 
 const DESC: Opd = A.is(T::U64);
@@ -28,7 +30,12 @@ const ENABLE: Opd = A.is(T::Pred).negatable();
 /// Words of the lanes of D that are kept.
 const LANE_MASK: Opd = A.is(T::B32).vec(Elems::Any);
 
-const COLLECTOR_A: &[Mod] = &[Mod::CollectorAFill, Mod::CollectorAUse, Mod::CollectorALastuse, Mod::CollectorADiscard];
+const COLLECTOR_A: &[Mod] = &[
+    Mod::CollectorAFill,
+    Mod::CollectorAUse,
+    Mod::CollectorALastuse,
+    Mod::CollectorADiscard,
+];
 const COLLECTOR_B: &[Mod] = &[
     Mod::CollectorB0Fill,
     Mod::CollectorB0Use,
@@ -58,7 +65,11 @@ const SCALE_SPARSE: &[Opd] = &[ADDR, ANY, DESC, ADDR, IDESC, ADDR, ADDR, ENABLE]
 const WEIGHT: &[Opd] = &[ADDR, ANY, DESC, IDESC, ENABLE, DESC.opt()];
 const WEIGHT_SPARSE: &[Opd] = &[ADDR, ANY, DESC, ADDR, IDESC, ENABLE, DESC.opt()];
 
-const fn plain(required: &'static [Mod], operands: &'static [Opd], kinds: &'static [&'static [Mod]]) -> InstDesc {
+const fn plain(
+    required: &'static [Mod],
+    operands: &'static [Opd],
+    kinds: &'static [&'static [Mod]],
+) -> InstDesc {
     unsupported("tcgen05", operands)
         .with(required)
         .choose(kinds)
@@ -74,11 +85,20 @@ const fn scaled(
     kinds: &'static [&'static [Mod]],
     options: &'static [&'static [Mod]],
 ) -> InstDesc {
-    unsupported("tcgen05", operands).with(required).choose(kinds).optional(options).gates(SCALED).check(check_common)
+    unsupported("tcgen05", operands)
+        .with(required)
+        .choose(kinds)
+        .optional(options)
+        .gates(SCALED)
+        .check(check_common)
 }
 
 /// Products with stationary weights, of a single CTA.
-const fn weight(required: &'static [Mod], operands: &'static [Opd], kinds: &'static [&'static [Mod]]) -> InstDesc {
+const fn weight(
+    required: &'static [Mod],
+    operands: &'static [Opd],
+    kinds: &'static [&'static [Mod]],
+) -> InstDesc {
     unsupported("tcgen05", operands)
         .with(required)
         .choose(kinds)
@@ -116,9 +136,17 @@ pub const TABLE: &[InstDesc] = &[
     scaled(MMA_SP, SCALE_SPARSE, MXF8, BLOCK_1),
     scaled(MMA_SP, SCALE_SPARSE, MXF4, BLOCK_2).gates(SCALED_SPECIFIC),
     scaled(MMA_SP, SCALE_SPARSE, MXF4NVF4, BLOCK_CHOSEN).gates(NVF4_SPECIFIC),
-    weight(MMA_WS, WEIGHT, &[&[Mod::KindF16, Mod::KindTf32, Mod::KindF8f6f4]]),
+    weight(
+        MMA_WS,
+        WEIGHT,
+        &[&[Mod::KindF16, Mod::KindTf32, Mod::KindF8f6f4]],
+    ),
     weight(MMA_WS, WEIGHT, &[&[Mod::KindI8]]).gates(I8),
-    weight(MMA_WS_SP, WEIGHT_SPARSE, &[&[Mod::KindF16, Mod::KindTf32, Mod::KindF8f6f4]]),
+    weight(
+        MMA_WS_SP,
+        WEIGHT_SPARSE,
+        &[&[Mod::KindF16, Mod::KindTf32, Mod::KindF8f6f4]],
+    ),
     weight(MMA_WS_SP, WEIGHT_SPARSE, &[&[Mod::KindI8]]).gates(I8),
 ];
 
@@ -130,7 +158,9 @@ fn check_common<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagn
             check_tensor_address(t, inst, n)?;
         }
     }
-    let Some(a) = inst.operand(1) else { return Ok(()) };
+    let Some(a) = inst.operand(1) else {
+        return Ok(());
+    };
     match a.kind {
         OperandKind::Address(_) => check_tensor_address(t, inst, 1)?,
         _ => check_src_operand(t, inst, a, &DESC, T::U64)?,
@@ -140,7 +170,10 @@ fn check_common<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagn
 
 fn check_plain<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     check_common(t, inst)?;
-    let in_tensor_memory = matches!(inst.operand(1).map(|a| &a.kind), Some(OperandKind::Address(_)));
+    let in_tensor_memory = matches!(
+        inst.operand(1).map(|a| &a.kind),
+        Some(OperandKind::Address(_))
+    );
     if inst.has(Mod::Ashift) {
         if !in_tensor_memory {
             return Err(inst.error("`.ashift` needs A in tensor memory"));
@@ -160,17 +193,25 @@ fn check_tail<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnos
     {
         let expected = if inst.has(Mod::CtaGroup2) { 8 } else { 4 };
         if words.len() != expected {
-            let message = format!("the mask of lanes has {expected} words here, not {}", words.len());
+            let message = format!(
+                "the mask of lanes has {expected} words here, not {}",
+                words.len()
+            );
             return Err(inst.operand_error(n, message));
         }
         check_src_operand(t, inst, operand, &LANE_MASK, T::B32)?;
         n += 1;
     }
     let Some(enable) = inst.operand(n) else {
-        return Err(inst.error(format!("`{}` needs a predicate that tells whether D is added", inst.name)));
+        return Err(inst.error(format!(
+            "`{}` needs a predicate that tells whether D is added",
+            inst.name
+        )));
     };
     check_src_operand(t, inst, enable, &ENABLE, T::Pred)?;
-    let Some(scale) = inst.operand(n + 1) else { return Ok(()) };
+    let Some(scale) = inst.operand(n + 1) else {
+        return Ok(());
+    };
     if inst.operand(n + 2).is_some() {
         return Err(inst.operand_error(n + 2, format!("`{}` has no such operand", inst.name)));
     }
@@ -179,12 +220,23 @@ fn check_tail<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnos
         return check_src_operand(t, inst, scale, &ENABLE, T::Pred);
     }
     if inst.has(Mod::KindF8f6f4) {
-        return Err(Diagnostic::error("D is scaled only by `.kind::f16` and `.kind::tf32`").label(scale.span, ""));
+        return Err(
+            Diagnostic::error("D is scaled only by `.kind::f16` and `.kind::tf32`")
+                .label(scale.span, ""),
+        );
     }
-    super::target::require(t, inst, &since(8, 6, 100).only(&["100a", "100f", "103a", "103f"]), "a scale of D")?;
+    super::target::require(
+        t,
+        inst,
+        &since(8, 6, 100).only(&["100a", "100f", "103a", "103f"]),
+        "a scale of D",
+    )?;
     let value = t.src_const(inst, n + 1)?;
     if (0..=15).contains(&value) {
         return Ok(());
     }
-    Err(inst.operand_error(n + 1, format!("{value} is out of range: the scale of D is 0 to 15")))
+    Err(inst.operand_error(
+        n + 1,
+        format!("{value} is out of range: the scale of D is 0 to 15"),
+    ))
 }

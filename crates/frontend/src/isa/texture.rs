@@ -9,8 +9,17 @@ use super::modifiers::Mod;
 use super::operands::check_src_operand;
 use super::types::PtxType as T;
 
-const GEOMETRY: &[Mod] =
-    &[Mod::N1d, Mod::N2d, Mod::N3d, Mod::A1d, Mod::A2d, Mod::Cube, Mod::Acube, Mod::N2dms, Mod::A2dms];
+const GEOMETRY: &[Mod] = &[
+    Mod::N1d,
+    Mod::N2d,
+    Mod::N3d,
+    Mod::A1d,
+    Mod::A2d,
+    Mod::Cube,
+    Mod::Acube,
+    Mod::N2dms,
+    Mod::A2dms,
+];
 const SURFACE_GEOMETRY: &[Mod] = &[Mod::N1d, Mod::N2d, Mod::N3d, Mod::A1d, Mod::A2d];
 const COLORS: &[T] = &[T::U32, T::S32, T::F32, T::F16];
 const COORDINATES: &[T] = &[T::S32, T::F32];
@@ -31,8 +40,16 @@ const F16X2: &[T] = &[T::F16x2];
 const V4: &[Mod] = &[Mod::V4];
 const V2: &[Mod] = &[Mod::V2];
 
-const fn tex(operands: &'static [Opd], types: &'static [&'static [T]], choices: &'static [&'static [Mod]]) -> InstDesc {
-    unsupported("tex", operands).types(types).choose(choices).gates(TEX).check(check_tex)
+const fn tex(
+    operands: &'static [Opd],
+    types: &'static [&'static [T]],
+    choices: &'static [&'static [Mod]],
+) -> InstDesc {
+    unsupported("tex", operands)
+        .types(types)
+        .choose(choices)
+        .gates(TEX)
+        .check(check_tex)
 }
 
 const FULL: &[&[T]] = &[COLORS, COORDINATES];
@@ -48,16 +65,47 @@ const ADDRESS_MODES: &[Mod] = &[
 pub const TABLE: &[InstDesc] = &[
     tex(&[D4, ANY, ANY.opt(), ANY.opt()], FULL, &[GEOMETRY, V4]),
     tex(&[D2, ANY, ANY.opt(), ANY.opt()], PACKED, &[GEOMETRY, V2]),
-    tex(&[D4, ANY, ANY.opt(), ANY.opt()], FULL, &[&[Mod::Base], GEOMETRY, V4]),
-    tex(&[D2, ANY, ANY.opt(), ANY.opt()], PACKED, &[&[Mod::Base], GEOMETRY, V2]),
-    tex(&[D4, ANY, A.nth(1), ANY.opt(), ANY.opt()], FULL, &[&[Mod::Level], GEOMETRY, V4]),
-    tex(&[D2, ANY, A.nth(1), ANY.opt(), ANY.opt()], PACKED, &[&[Mod::Level], GEOMETRY, V2]),
-    tex(&[D4, ANY, ANY, ANY, ANY.opt(), ANY.opt()], FULL, &[&[Mod::Grad], GEOMETRY, V4]),
-    tex(&[D2, ANY, ANY, ANY, ANY.opt(), ANY.opt()], PACKED, &[&[Mod::Grad], GEOMETRY, V2]),
+    tex(
+        &[D4, ANY, ANY.opt(), ANY.opt()],
+        FULL,
+        &[&[Mod::Base], GEOMETRY, V4],
+    ),
+    tex(
+        &[D2, ANY, ANY.opt(), ANY.opt()],
+        PACKED,
+        &[&[Mod::Base], GEOMETRY, V2],
+    ),
+    tex(
+        &[D4, ANY, A.nth(1), ANY.opt(), ANY.opt()],
+        FULL,
+        &[&[Mod::Level], GEOMETRY, V4],
+    ),
+    tex(
+        &[D2, ANY, A.nth(1), ANY.opt(), ANY.opt()],
+        PACKED,
+        &[&[Mod::Level], GEOMETRY, V2],
+    ),
+    tex(
+        &[D4, ANY, ANY, ANY, ANY.opt(), ANY.opt()],
+        FULL,
+        &[&[Mod::Grad], GEOMETRY, V4],
+    ),
+    tex(
+        &[D2, ANY, ANY, ANY, ANY.opt(), ANY.opt()],
+        PACKED,
+        &[&[Mod::Grad], GEOMETRY, V2],
+    ),
     unsupported("tld4", &[D4, ANY, ANY.opt(), ANY.opt()])
         .types(&[&[T::U32, T::S32, T::F32], &[T::F32]])
-        .choose(&[&[Mod::R, Mod::G, Mod::B, Mod::A], &[Mod::N2d, Mod::A2d, Mod::Cube, Mod::Acube], V4])
-        .gates(&[since(2, 2, 20), since(4, 3, 30).mods(&[Mod::A2d, Mod::Cube, Mod::Acube])])
+        .choose(&[
+            &[Mod::R, Mod::G, Mod::B, Mod::A],
+            &[Mod::N2d, Mod::A2d, Mod::Cube, Mod::Acube],
+            V4,
+        ])
+        .gates(&[
+            since(2, 2, 20),
+            since(4, 3, 30).mods(&[Mod::A2d, Mod::Cube, Mod::Acube]),
+        ])
         .check(check_tex),
     unsupported("txq", &[D, ANY])
         .types(&[&[T::B32]])
@@ -73,9 +121,16 @@ pub const TABLE: &[InstDesc] = &[
             Mod::NumSamples,
             Mod::MemoryLayout,
         ]])
-        .gates(&[since(1, 5, 0), since(4, 1, 0).mods(&[Mod::ArraySize, Mod::NumMipmapLevels, Mod::NumSamples])])
+        .gates(&[
+            since(1, 5, 0),
+            since(4, 1, 0).mods(&[Mod::ArraySize, Mod::NumMipmapLevels, Mod::NumSamples]),
+        ])
         .check(check_query),
-    unsupported("txq", &[D, ANY]).types(&[&[T::B32]]).choose(&[ADDRESS_MODES]).gates(&[since(1, 5, 0)]).check(check_query),
+    unsupported("txq", &[D, ANY])
+        .types(&[&[T::B32]])
+        .choose(&[ADDRESS_MODES])
+        .gates(&[since(1, 5, 0)])
+        .check(check_query),
     unsupported("txq", &[D, ANY, A.is(T::U32)])
         .with(&[Mod::Level])
         .types(&[&[T::B32]])
@@ -106,11 +161,35 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::V2, Mod::V4]])
         .gates(&[since(2, 0, 20)])
         .check(check_surface),
-    sured(&[&[T::U32, T::S32, T::U64]], &[&[Mod::Add], REDUCE_GEOMETRY, CLAMP]).with(&[Mod::B]),
-    sured(&[&[T::U32, T::S32, T::U64, T::S64]], &[&[Mod::Min, Mod::Max], REDUCE_GEOMETRY, CLAMP]).with(&[Mod::B]),
-    sured(&[&[T::B32]], &[&[Mod::And, Mod::Or], REDUCE_GEOMETRY, CLAMP]).with(&[Mod::B]),
-    sured(&[&[T::B32]], &[&[Mod::Add, Mod::Min, Mod::Max, Mod::And, Mod::Or], REDUCE_GEOMETRY, CLAMP]).with(&[Mod::P]),
-    sured(&[&[T::B64]], &[&[Mod::Min, Mod::Max], REDUCE_GEOMETRY, CLAMP]).with(&[Mod::P]),
+    sured(
+        &[&[T::U32, T::S32, T::U64]],
+        &[&[Mod::Add], REDUCE_GEOMETRY, CLAMP],
+    )
+    .with(&[Mod::B]),
+    sured(
+        &[&[T::U32, T::S32, T::U64, T::S64]],
+        &[&[Mod::Min, Mod::Max], REDUCE_GEOMETRY, CLAMP],
+    )
+    .with(&[Mod::B]),
+    sured(
+        &[&[T::B32]],
+        &[&[Mod::And, Mod::Or], REDUCE_GEOMETRY, CLAMP],
+    )
+    .with(&[Mod::B]),
+    sured(
+        &[&[T::B32]],
+        &[
+            &[Mod::Add, Mod::Min, Mod::Max, Mod::And, Mod::Or],
+            REDUCE_GEOMETRY,
+            CLAMP,
+        ],
+    )
+    .with(&[Mod::P]),
+    sured(
+        &[&[T::B64]],
+        &[&[Mod::Min, Mod::Max], REDUCE_GEOMETRY, CLAMP],
+    )
+    .with(&[Mod::P]),
     unsupported("suq", &[D, ANY])
         .types(&[&[T::B32]])
         .choose(&[&[
@@ -135,7 +214,11 @@ const REDUCE_GEOMETRY: &[Mod] = &[Mod::N1d, Mod::N2d, Mod::N3d];
 
 const fn sured(types: &'static [&'static [T]], choices: &'static [&'static [Mod]]) -> InstDesc {
     const GATES: &[Gate] = &[since(2, 0, 20), since(8, 1, 50).types(&[T::S64, T::B64])];
-    unsupported("sured", &[ANY, A]).types(types).choose(choices).gates(GATES).check(check_surface)
+    unsupported("sured", &[ANY, A])
+        .types(types)
+        .choose(choices)
+        .gates(GATES)
+        .check(check_surface)
 }
 
 /// How many coordinates a geometry has. Vectors of three are written with four, the last of which is ignored.
@@ -148,7 +231,11 @@ fn coordinates(inst: &Inst<'_>) -> usize {
 }
 
 /// An opaque variable, an opaque kernel parameter, or a register with a handle.
-fn check_handle<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, operand: &'m Operand) -> Result<(), Diagnostic> {
+fn check_handle<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m Operand,
+) -> Result<(), Diagnostic> {
     let error = |message: &str| Err(Diagnostic::error(message).label(operand.span, ""));
     let OperandKind::Name(name) = operand.kind else {
         return error("a texture, sampler or surface is expected here");
@@ -184,35 +271,60 @@ fn check_coordinates<'m>(
         return Ok(());
     };
     if elems.len() != expected && elems.len() != 4 {
-        let message = format!("`{}` takes {expected} coordinates, not {}", inst.name, elems.len());
+        let message = format!(
+            "`{}` takes {expected} coordinates, not {}",
+            inst.name,
+            elems.len()
+        );
         return Err(Diagnostic::error(message).label(operand.span, ""));
     }
     let used = match inst.pick(GEOMETRY) {
         Some(Mod::N3d | Mod::A2d | Mod::Cube | Mod::N2dms) => 3,
         _ => expected,
     };
-    elems.iter().take(used).enumerate().try_for_each(|(n, elem)| check_src_operand(t, inst, elem, &A, types(n)))
+    elems
+        .iter()
+        .take(used)
+        .enumerate()
+        .try_for_each(|(n, elem)| check_src_operand(t, inst, elem, &A, types(n)))
 }
 
 fn check_tex<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let parts = parts(inst, 1)?;
     let (handles, coords) = parts.split_at(parts.len() - 1);
-    handles.iter().try_for_each(|handle| check_handle(t, inst, handle))?;
+    handles
+        .iter()
+        .try_for_each(|handle| check_handle(t, inst, handle))?;
     check_sampler(t, inst, handles.len())?;
     let geometry = inst.pick(GEOMETRY).unwrap_or(Mod::N1d);
     let ctype = inst.ty(1);
     let is_multisample = matches!(geometry, Mod::N2dms | Mod::A2dms);
-    if is_multisample && ctype != T::S32 || matches!(geometry, Mod::Cube | Mod::Acube) && ctype != T::F32 {
-        return Err(inst.error(format!("`.{}` does not take coordinates of type `.{}`", geometry.name(), ctype.name())));
+    if is_multisample && ctype != T::S32
+        || matches!(geometry, Mod::Cube | Mod::Acube) && ctype != T::F32
+    {
+        return Err(inst.error(format!(
+            "`.{}` does not take coordinates of type `.{}`",
+            geometry.name(),
+            ctype.name()
+        )));
     }
     if is_multisample && inst.pick(&[Mod::Level, Mod::Grad]).is_some() {
         return Err(inst.error(format!("`.{}` has no mipmap levels", geometry.name())));
     }
-    let has_layer = matches!(geometry, Mod::A1d | Mod::A2d | Mod::Acube | Mod::N2dms | Mod::A2dms);
+    let has_layer = matches!(
+        geometry,
+        Mod::A1d | Mod::A2d | Mod::Acube | Mod::N2dms | Mod::A2dms
+    );
     for coords in coords {
-        check_coordinates(t, inst, coords, |n| if has_layer && n == 0 { T::U32 } else { ctype })?;
+        check_coordinates(t, inst, coords, |n| {
+            if has_layer && n == 0 { T::U32 } else { ctype }
+        })?;
     }
-    let first = if inst.has(Mod::Grad) { 4 } else { 2 + usize::from(inst.has(Mod::Level)) };
+    let first = if inst.has(Mod::Grad) {
+        4
+    } else {
+        2 + usize::from(inst.has(Mod::Level))
+    };
     check_extras(t, inst, geometry, first)
 }
 
@@ -222,27 +334,46 @@ fn check_sampler(t: &Translator<'_>, inst: &Inst<'_>, n_handles: usize) -> Resul
     match (is_independent, n_handles) {
         (true, 2) | (false, 1) => Ok(()),
         (true, 1) if inst.desc.opcode == "tld4" => Ok(()),
-        (true, 1) => Err(inst.operand_error(1, "with `texmode_independent` a sampler must be given")),
-        (false, 2) => Err(inst.operand_error(1, "a sampler can be given only with `texmode_independent`")),
-        (_, n) => Err(inst.operand_error(1, format!("a texture and a sampler are expected here, not {n} handles"))),
+        (true, 1) => {
+            Err(inst.operand_error(1, "with `texmode_independent` a sampler must be given"))
+        }
+        (false, 2) => {
+            Err(inst.operand_error(1, "a sampler can be given only with `texmode_independent`"))
+        }
+        (_, n) => Err(inst.operand_error(
+            1,
+            format!("a texture and a sampler are expected here, not {n} handles"),
+        )),
     }
 }
 
 /// Offsets in braces, and a reference value for depth comparison.
-fn check_extras<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, geometry: Mod, first: usize) -> Result<(), Diagnostic> {
+fn check_extras<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    geometry: Mod,
+    first: usize,
+) -> Result<(), Diagnostic> {
     for n in first..inst.n_operands() {
-        let Some(operand) = inst.operand(n) else { continue };
+        let Some(operand) = inst.operand(n) else {
+            continue;
+        };
         match &operand.kind {
             OperandKind::Vector(elems) => {
                 if matches!(geometry, Mod::Cube | Mod::Acube) {
                     return Err(inst.operand_error(n, "cube textures take no offsets"));
                 }
-                elems.iter().try_for_each(|elem| check_src_operand(t, inst, elem, &A, T::S32))?;
+                elems
+                    .iter()
+                    .try_for_each(|elem| check_src_operand(t, inst, elem, &A, T::S32))?;
             }
             _ => {
                 let has_depth = matches!(geometry, Mod::N2d | Mod::A2d | Mod::Cube | Mod::Acube);
                 if !has_depth {
-                    return Err(inst.operand_error(n, format!("`.{}` has no depth comparison", geometry.name())));
+                    return Err(inst.operand_error(
+                        n,
+                        format!("`.{}` has no depth comparison", geometry.name()),
+                    ));
                 }
                 check_src_operand(t, inst, operand, &A, T::F32)?;
             }
@@ -261,7 +392,9 @@ fn check_surface<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
     check_coordinates(t, inst, coords, |_| T::S32)?;
     let width = super::operands::vector_length(inst) as u32 * inst.ty(0).bits();
     if width > 128 {
-        return Err(inst.error(format!("a surface access has at most 128 bits, not {width}")));
+        return Err(inst.error(format!(
+            "a surface access has at most 128 bits, not {width}"
+        )));
     }
     Ok(())
 }
@@ -273,6 +406,9 @@ fn check_query<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagno
             Some(base) => check_handle(t, inst, base),
             None => Err(inst.operand_error(1, "a texture, sampler or surface is expected here")),
         },
-        _ => Err(inst.operand_error(1, "a texture, sampler or surface in brackets is expected here")),
+        _ => Err(inst.operand_error(
+            1,
+            "a texture, sampler or surface in brackets is expected here",
+        )),
     }
 }

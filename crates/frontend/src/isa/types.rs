@@ -209,15 +209,21 @@ impl PtxType {
     /// Whether a register of type `reg` may be an operand of this type.
     pub fn fits(self, reg: PtxType, width: Width) -> bool {
         // A register of type `.f16x2` counts as 32 bits.
-        let is_word = reg == PtxType::F16x2 && matches!(self.class(), Class::Bits | Class::Unsigned | Class::Signed);
+        let is_word = reg == PtxType::F16x2
+            && matches!(self.class(), Class::Bits | Class::Unsigned | Class::Signed);
         let reg = if is_word { PtxType::B32 } else { reg };
         let same = self.bits() == reg.bits();
-        let wider = width == Width::OrWider && reg.bits() > self.bits() && self.bits() < 128 && reg.bits() < 128;
+        let wider = width == Width::OrWider
+            && reg.bits() > self.bits()
+            && self.bits() < 128
+            && reg.bits() < 128;
         match (self.class(), reg.class()) {
             (Class::Pred, other) | (other, Class::Pred) => other == Class::Pred && self == reg,
             (Class::Opaque, _) => same && reg.class() != Class::Float || self == reg,
             (Class::Bits, _) => same || wider,
-            (Class::Unsigned | Class::Signed, Class::Bits | Class::Unsigned | Class::Signed) => same || wider,
+            (Class::Unsigned | Class::Signed, Class::Bits | Class::Unsigned | Class::Signed) => {
+                same || wider
+            }
             (Class::Unsigned | Class::Signed, _) => false,
             (Class::Float, Class::Bits) => same || wider,
             (Class::Float, _) => self == reg,

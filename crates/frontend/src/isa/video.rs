@@ -20,8 +20,18 @@ const TYPES: &[&[PtxType]] = &[INT, INT, INT];
 const SHIFT_TYPES: &[&[PtxType]] = &[INT, INT, &[U32]];
 const SECOND: &[Mod] = &[Add, Min, Max];
 /// The comparisons of `vset`.
-pub const COMPARISONS: &[Mod] =
-    &[Mod::Eq, Mod::Ne, Mod::Lt, Mod::Le, Mod::Gt, Mod::Ge, Mod::Lo, Mod::Ls, Mod::Hi, Mod::Hs];
+pub const COMPARISONS: &[Mod] = &[
+    Mod::Eq,
+    Mod::Ne,
+    Mod::Lt,
+    Mod::Le,
+    Mod::Gt,
+    Mod::Ge,
+    Mod::Lo,
+    Mod::Ls,
+    Mod::Hi,
+    Mod::Hs,
+];
 const GATES: &[Gate] = &[since(2, 0, 20)];
 
 const PART_A: Opd = A.nth(1).select(Selector::Part);
@@ -36,8 +46,16 @@ const SET_B: Opd = B.nth(1).select(Selector::Part);
 
 const fn arithmetic_rows(opcode: &'static str, handler: super::desc::Handler) -> [InstDesc; 2] {
     [
-        inst(opcode, MERGE, handler).types(TYPES).optional(&[&[Sat]]).gates(GATES).check(check_merge),
-        inst(opcode, WITH_C, handler).types(TYPES).choose(&[SECOND]).optional(&[&[Sat]]).gates(GATES),
+        inst(opcode, MERGE, handler)
+            .types(TYPES)
+            .optional(&[&[Sat]])
+            .gates(GATES)
+            .check(check_merge),
+        inst(opcode, WITH_C, handler)
+            .types(TYPES)
+            .choose(&[SECOND])
+            .optional(&[&[Sat]])
+            .gates(GATES),
     ]
 }
 
@@ -81,21 +99,34 @@ pub const TABLE: &[InstDesc] = &[
     VSHL[1],
     VSHR[0],
     VSHR[1],
-    inst("vmad", &[D, PART_A.minus(), PART_B.minus(), C.minus()], vmad)
-        .types(TYPES)
-        .optional(&[&[Sat], &[Shr7, Shr15]])
-        .gates(GATES)
-        .check(check_vmad),
+    inst(
+        "vmad",
+        &[D, PART_A.minus(), PART_B.minus(), C.minus()],
+        vmad,
+    )
+    .types(TYPES)
+    .optional(&[&[Sat], &[Shr7, Shr15]])
+    .gates(GATES)
+    .check(check_vmad),
     inst("vmad", &[D, PART_A, PART_B, C], vmad)
         .types(TYPES)
         .with(&[Po])
         .optional(&[&[Sat], &[Shr7, Shr15]])
         .gates(GATES),
-    inst("vset", &[D.is(U32).select(Selector::Part), SET_A, SET_B, C.is(U32).opt()], vset)
-        .types(&[INT, INT])
-        .choose(&[COMPARISONS])
-        .gates(GATES)
-        .check(check_vset),
+    inst(
+        "vset",
+        &[
+            D.is(U32).select(Selector::Part),
+            SET_A,
+            SET_B,
+            C.is(U32).opt(),
+        ],
+        vset,
+    )
+    .types(&[INT, INT])
+    .choose(&[COMPARISONS])
+    .gates(GATES)
+    .check(check_vset),
     inst("vset", &[D.is(U32), SET_A, SET_B, C.is(U32)], vset)
         .types(&[INT, INT])
         .choose(&[COMPARISONS, SECOND])
@@ -106,7 +137,10 @@ pub const TABLE: &[InstDesc] = &[
 /// A merge into part of `d` needs `c`, which gives the rest.
 fn check_merge<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if t.selector(inst, 0).is_some() && inst.n_operands() < 4 {
-        return Err(inst.operand_error(0, "a destination of which a part is selected needs a fourth operand: the other parts"));
+        return Err(inst.operand_error(
+            0,
+            "a destination of which a part is selected needs a fourth operand: the other parts",
+        ));
     }
     Ok(())
 }
@@ -114,7 +148,9 @@ fn check_merge<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 /// The unsigned comparisons: the second source must be unsigned.
 fn check_comparison<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     match inst.pick(&[Mod::Lo, Mod::Ls, Mod::Hi, Mod::Hs]) {
-        Some(m) if inst.ty(1).is_signed() => Err(inst.error(format!("`.{}` compares unsigned types only", m.name()))),
+        Some(m) if inst.ty(1).is_signed() => {
+            Err(inst.error(format!("`.{}` compares unsigned types only", m.name())))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -128,7 +164,12 @@ fn check_vset<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 fn check_vmad<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     use crate::ast::OperandKind;
     let _ = t;
-    let is_negated = |n| matches!(inst.operand(n).map(|operand| &operand.kind), Some(OperandKind::Neg(_)));
+    let is_negated = |n| {
+        matches!(
+            inst.operand(n).map(|operand| &operand.kind),
+            Some(OperandKind::Neg(_))
+        )
+    };
     if is_negated(3) && is_negated(1) != is_negated(2) {
         return Err(inst.operand_error(3, "the product and the addend cannot both be negated"));
     }
@@ -136,7 +177,12 @@ fn check_vmad<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 }
 
 /// The selected part of a word as a `B64`, extended by its type.
-pub fn extend_part(t: &mut Translator<'_>, word: Value, selector: Option<&str>, is_signed: bool) -> Value {
+pub fn extend_part(
+    t: &mut Translator<'_>,
+    word: Value,
+    selector: Option<&str>,
+    is_signed: bool,
+) -> Value {
     let value = match selector.and_then(part) {
         Some((from, width)) => t.extract(word, from, width),
         None => word,
@@ -156,12 +202,20 @@ fn part(selector: &str) -> Option<(u32, Type)> {
 }
 
 fn widen(t: &mut Translator<'_>, value: Value, is_signed: bool) -> Value {
-    if is_signed { t.sext_or_trunc(value, Type::B64) } else { t.zext_or_trunc(value, Type::B64) }
+    if is_signed {
+        t.sext_or_trunc(value, Type::B64)
+    } else {
+        t.zext_or_trunc(value, Type::B64)
+    }
 }
 
 /// Clamps a `B64` to the range of a type of `bits` bits.
 pub fn clamp(t: &mut Translator<'_>, value: Value, bits: u32, is_signed: bool) -> Value {
-    let (least, greatest) = if is_signed { (-1i64 << (bits - 1), (1i64 << (bits - 1)) - 1) } else { (0, (1i64 << bits) - 1) };
+    let (least, greatest) = if is_signed {
+        (-1i64 << (bits - 1), (1i64 << (bits - 1)) - 1)
+    } else {
+        (0, (1i64 << bits) - 1)
+    };
     let least = t.iconst(Type::B64, least as u64);
     let greatest = t.iconst(Type::B64, greatest as u64);
     let value = t.binary(IntBinaryOp::Smax, value, least);
@@ -181,8 +235,18 @@ fn scalar<'m>(
     finish(t, inst, result, inst.ty(0).is_signed())
 }
 
-fn extend<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, source: Selected<'m>, nth_type: usize) -> Value {
-    extend_part(t, source.word, source.selector, inst.ty(nth_type).is_signed())
+fn extend<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    source: Selected<'m>,
+    nth_type: usize,
+) -> Value {
+    extend_part(
+        t,
+        source.word,
+        source.selector,
+        inst.ty(nth_type).is_signed(),
+    )
 }
 
 /// Clamps the exact result, applies the second operation or the merge with `c`, and writes the low 32 bits.
@@ -190,7 +254,11 @@ fn finish<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, result: Value, is_signed:
     let selector = t.selector(inst, 0);
     let selected = selector.and_then(part);
     let bits = selected.map_or(32, |(_, width)| width.bits());
-    let result = if inst.has(Sat) { clamp(t, result, bits, is_signed) } else { result };
+    let result = if inst.has(Sat) {
+        clamp(t, result, bits, is_signed)
+    } else {
+        result
+    };
     let c = t.src_opt(inst, 3)?;
     let d = match (c, inst.pick(SECOND), selected) {
         (Some(c), Some(second), _) => {
@@ -216,7 +284,13 @@ fn finish<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, result: Value, is_signed:
 pub fn insert(t: &mut Translator<'_>, part: Value, word: Value, from: u32, bits: u32) -> Value {
     let from = t.iconst(Type::B32, u64::from(from));
     let bits = t.iconst(Type::B32, u64::from(bits));
-    t.ins(ptxjit_ir::InstData::Bfi { ty: Type::B32, args: [part, word, from, bits] }, Type::B32)
+    t.ins(
+        ptxjit_ir::InstData::Bfi {
+            ty: Type::B32,
+            args: [part, word, from, bits],
+        },
+        Type::B32,
+    )
 }
 
 /// `d = a + b`
@@ -276,7 +350,15 @@ pub fn compare(t: &mut Translator<'_>, inst: &Inst<'_>, a: Value, b: Value) -> V
         _ => CompareOp::Eq,
     };
     let truth = t.compare(op, a, b);
-    t.ins(ptxjit_ir::InstData::Resize { op: ResizeOp::Uext, from: Type::B1, to: Type::B64, arg: truth }, Type::B64)
+    t.ins(
+        ptxjit_ir::InstData::Resize {
+            op: ResizeOp::Uext,
+            from: Type::B1,
+            to: Type::B64,
+            arg: truth,
+        },
+        Type::B64,
+    )
 }
 
 /// `d = a cmp b ? 1 : 0`
@@ -301,16 +383,28 @@ fn add_wide(t: &mut Translator<'_>, x: Wide, y: Wide) -> Wide {
 
 /// `d = ±(a * b) ± c` or `a * b + c + 1`, scaled and clamped. Products of words need more than 64 bits, so 128 are used.
 fn vmad<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    let (a, b, c) = (t.src_selected(inst, 1)?, t.src_selected(inst, 2)?, t.src_selected(inst, 3)?);
+    let (a, b, c) = (
+        t.src_selected(inst, 1)?,
+        t.src_selected(inst, 2)?,
+        t.src_selected(inst, 3)?,
+    );
     let negates_product = a.is_negated != b.is_negated;
-    let is_signed = inst.ty(1).is_signed() || inst.ty(2).is_signed() || negates_product || c.is_negated;
+    let is_signed =
+        inst.ty(1).is_signed() || inst.ty(2).is_signed() || negates_product || c.is_negated;
     let (x, y) = (extend(t, inst, a, 1), extend(t, inst, b, 2));
-    let mut product = [t.binary(IntBinaryOp::Mul, x, y), t.binary(IntBinaryOp::SmulHi, x, y)];
+    let mut product = [
+        t.binary(IntBinaryOp::Mul, x, y),
+        t.binary(IntBinaryOp::SmulHi, x, y),
+    ];
     if negates_product {
         product = product.map(|half| t.unary(IntUnaryOp::Not, half));
     }
     // The complement, extended; with the one added below that is the negative.
-    let addend = if c.is_negated { t.unary(IntUnaryOp::Not, c.word) } else { c.word };
+    let addend = if c.is_negated {
+        t.unary(IntUnaryOp::Not, c.word)
+    } else {
+        c.word
+    };
     let addend = widen(t, addend, is_signed);
     let count = t.iconst(Type::B32, 63);
     let sign = t.binary(IntBinaryOp::Sshr, addend, count);
@@ -324,7 +418,11 @@ fn vmad<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
         Some(_) => shift_right_wide(t, sum, 15),
         None => sum,
     };
-    let result = if inst.has(Sat) { clamp_wide(t, scaled, is_signed) } else { scaled[0] };
+    let result = if inst.has(Sat) {
+        clamp_wide(t, scaled, is_signed)
+    } else {
+        scaled[0]
+    };
     let d = t.zext_or_trunc(result, Type::B32);
     t.dst(inst, 0, d)
 }
@@ -335,7 +433,10 @@ fn shift_right_wide(t: &mut Translator<'_>, [low, high]: Wide, count: u32) -> Wi
     let left = t.iconst(Type::B32, u64::from(64 - count));
     let low = t.binary(IntBinaryOp::Ushr, low, right);
     let carried = t.binary(IntBinaryOp::Shl, high, left);
-    [t.binary(IntBinaryOp::Or, low, carried), t.binary(IntBinaryOp::Sshr, high, right)]
+    [
+        t.binary(IntBinaryOp::Or, low, carried),
+        t.binary(IntBinaryOp::Sshr, high, right),
+    ]
 }
 
 /// Clamps 128 bits to 32, of which the low 64 are returned.

@@ -61,25 +61,97 @@ const INT: &[&[T]] = &[&[T::S32], BYTES, BYTES];
 const BIT: &[&[T]] = &[&[T::S32], &[T::B1], &[T::B1]];
 
 /// The last operand tells how B is stored; if A has a descriptor, the one before it tells how A is.
-const F16_OPDS: &[Opd] = &[accumulator(T::F16x2), ANY, DESC, SCALE_D, SCALE, SCALE, TRANS, TRANS.opt()];
-const F32_TRANS: &[Opd] = &[accumulator(T::F32), ANY, DESC, SCALE_D, SCALE, SCALE, TRANS, TRANS.opt()];
+const F16_OPDS: &[Opd] = &[
+    accumulator(T::F16x2),
+    ANY,
+    DESC,
+    SCALE_D,
+    SCALE,
+    SCALE,
+    TRANS,
+    TRANS.opt(),
+];
+const F32_TRANS: &[Opd] = &[
+    accumulator(T::F32),
+    ANY,
+    DESC,
+    SCALE_D,
+    SCALE,
+    SCALE,
+    TRANS,
+    TRANS.opt(),
+];
 const HALF_OPDS: &[Opd] = &[accumulator(T::F16x2), ANY, DESC, SCALE_D, SCALE, SCALE];
 const F32_OPDS: &[Opd] = &[accumulator(T::F32), ANY, DESC, SCALE_D, SCALE, SCALE];
 const S32_OPDS: &[Opd] = &[accumulator(T::S32), ANY, DESC, SCALE_D];
-const F16_SPARSE: &[Opd] =
-    &[accumulator(T::F16x2), ANY, DESC, META, SELECTOR_2, SCALE_D, SCALE, SCALE, TRANS, TRANS.opt()];
-const F32_TRANS_SPARSE: &[Opd] =
-    &[accumulator(T::F32), ANY, DESC, META, SELECTOR_2, SCALE_D, SCALE, SCALE, TRANS, TRANS.opt()];
-const TF32_SPARSE: &[Opd] = &[accumulator(T::F32), ANY, DESC, META, SELECTOR_2, SCALE_D, SCALE, SCALE];
-const FP8_F16_SPARSE: &[Opd] = &[accumulator(T::F16x2), ANY, DESC, META, SELECTOR_1, SCALE_D, SCALE, SCALE];
-const FP8_F32_SPARSE: &[Opd] = &[accumulator(T::F32), ANY, DESC, META, SELECTOR_1, SCALE_D, SCALE, SCALE];
+const F16_SPARSE: &[Opd] = &[
+    accumulator(T::F16x2),
+    ANY,
+    DESC,
+    META,
+    SELECTOR_2,
+    SCALE_D,
+    SCALE,
+    SCALE,
+    TRANS,
+    TRANS.opt(),
+];
+const F32_TRANS_SPARSE: &[Opd] = &[
+    accumulator(T::F32),
+    ANY,
+    DESC,
+    META,
+    SELECTOR_2,
+    SCALE_D,
+    SCALE,
+    SCALE,
+    TRANS,
+    TRANS.opt(),
+];
+const TF32_SPARSE: &[Opd] = &[
+    accumulator(T::F32),
+    ANY,
+    DESC,
+    META,
+    SELECTOR_2,
+    SCALE_D,
+    SCALE,
+    SCALE,
+];
+const FP8_F16_SPARSE: &[Opd] = &[
+    accumulator(T::F16x2),
+    ANY,
+    DESC,
+    META,
+    SELECTOR_1,
+    SCALE_D,
+    SCALE,
+    SCALE,
+];
+const FP8_F32_SPARSE: &[Opd] = &[
+    accumulator(T::F32),
+    ANY,
+    DESC,
+    META,
+    SELECTOR_1,
+    SCALE_D,
+    SCALE,
+    SCALE,
+];
 const S32_SPARSE: &[Opd] = &[accumulator(T::S32), ANY, DESC, META, SELECTOR_1, SCALE_D];
 
 pub const TABLE: &[InstDesc] = &[
     // ptxas does not insist on `.aligned` here, though the ISA does.
-    unsupported("wgmma", &[]).with(&[Mod::Fence, Mod::Sync]).optional(&[&[Mod::Aligned]]).gates(DENSE),
-    unsupported("wgmma", &[]).with(&[Mod::CommitGroup, Mod::Sync, Mod::Aligned]).gates(DENSE),
-    unsupported("wgmma", &[imm(0, i64::MAX)]).with(&[Mod::WaitGroup, Mod::Sync, Mod::Aligned]).gates(DENSE),
+    unsupported("wgmma", &[])
+        .with(&[Mod::Fence, Mod::Sync])
+        .optional(&[&[Mod::Aligned]])
+        .gates(DENSE),
+    unsupported("wgmma", &[])
+        .with(&[Mod::CommitGroup, Mod::Sync, Mod::Aligned])
+        .gates(DENSE),
+    unsupported("wgmma", &[imm(0, i64::MAX)])
+        .with(&[Mod::WaitGroup, Mod::Sync, Mod::Aligned])
+        .gates(DENSE),
     dense(F16, F16_OPDS),
     dense(F16_F32, F32_TRANS),
     dense(BF16, F32_TRANS),
@@ -100,7 +172,12 @@ pub const TABLE: &[InstDesc] = &[
 /// N and K of `m64nNkK`.
 fn shape(text: &str) -> Option<(u32, u32)> {
     let (n, k) = text.strip_prefix("m64n")?.split_once('k')?;
-    let number = |digits: &str| digits.parse().ok().filter(|number: &u32| number.to_string() == digits);
+    let number = |digits: &str| {
+        digits
+            .parse()
+            .ok()
+            .filter(|number: &u32| number.to_string() == digits)
+    };
     Some((number(n)?, number(k)?))
 }
 
@@ -120,20 +197,32 @@ fn depth(ty: T) -> u32 {
 
 fn check_shape(inst: &Inst<'_>) -> Result<u32, Diagnostic> {
     let [text] = inst.extra[..] else {
-        return Err(inst.error(format!("`{}` needs one shape, such as `.m64n8k16`", inst.name)));
+        return Err(inst.error(format!(
+            "`{}` needs one shape, such as `.m64n8k16`",
+            inst.name
+        )));
     };
     let (n, k) = shape(text).unwrap_or_default();
     let expected = depth(inst.ty(1)) << u32::from(inst.has(Mod::Sp));
     if k != expected {
-        return Err(inst.error(format!("shape `.{text}` does not go with these types: K must be {expected}")));
+        return Err(inst.error(format!(
+            "shape `.{text}` does not go with these types: K must be {expected}"
+        )));
     }
     let is_integer = inst.ty(0) == T::S32;
-    let is_allowed = n % 8 == 0 && (8..=256).contains(&n) && (!is_integer || n % 16 == 0 || matches!(n, 8 | 24));
+    let is_allowed =
+        n % 8 == 0 && (8..=256).contains(&n) && (!is_integer || n % 16 == 0 || matches!(n, 8 | 24));
     if is_allowed {
         return Ok(n);
     }
-    let rule = if is_integer { "8, 16, 24 or a multiple of 16" } else { "a multiple of 8" };
-    Err(inst.error(format!("shape `.{text}` does not exist: N must be {rule} up to 256")))
+    let rule = if is_integer {
+        "8, 16, 24 or a multiple of 16"
+    } else {
+        "a multiple of 8"
+    };
+    Err(inst.error(format!(
+        "shape `.{text}` does not exist: N must be {rule} up to 256"
+    )))
 }
 
 fn check_product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -143,8 +232,14 @@ fn check_product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
     }
     let expected = if inst.ty(0) == T::F16 { n / 4 } else { n / 2 };
     let is_counted = |operand: &OperandKind| matches!(operand, OperandKind::Vector(elems) if elems.len() == expected as usize);
-    if !inst.operand(0).is_some_and(|operand| is_counted(&operand.kind)) {
-        return Err(inst.operand_error(0, format!("D of this shape is a list of {expected} registers in braces")));
+    if !inst
+        .operand(0)
+        .is_some_and(|operand| is_counted(&operand.kind))
+    {
+        return Err(inst.operand_error(
+            0,
+            format!("D of this shape is a list of {expected} registers in braces"),
+        ));
     }
     check_no_sink(inst)?;
     check_a(t, inst)?;
@@ -157,11 +252,17 @@ fn check_a<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic
     const LIST: Opd = frag(4, T::B32);
     const FLOATS: Opd = frag(4, T::F16x2);
     const WORDS: Opd = frag(4, T::Tf32);
-    let Some(operand) = inst.operand(1) else { return Ok(()) };
+    let Some(operand) = inst.operand(1) else {
+        return Ok(());
+    };
     let is_list = matches!(operand.kind, OperandKind::Vector(_));
     let has_trans = matches!(inst.ty(1), T::F16 | T::Bf16);
     if has_trans && inst.has_optional() == is_list {
-        let n = if is_list { "one operand tells how B is stored, none how A is" } else { "two operands tell how A and B are stored" };
+        let n = if is_list {
+            "one operand tells how B is stored, none how A is"
+        } else {
+            "two operands tell how A and B are stored"
+        };
         return Err(inst.error(format!("`{}`: {n}", inst.name)));
     }
     match (is_list, inst.ty(1)) {

@@ -11,8 +11,8 @@ use crate::isa::types::{Class, PtxType};
 use crate::parse::constexpr;
 use crate::source::Span;
 
-use super::scope::{Entity, Place, PlaceBase};
 use super::Translator;
+use super::scope::{Entity, Place, PlaceBase};
 
 /// A memory operand, resolved.
 #[derive(Clone, Debug)]
@@ -74,7 +74,13 @@ impl<'m> Translator<'m> {
     /// Looks up what a memory operand (or an address as a value) consists of.
     pub fn resolve_address(&mut self, operand: &'m ast::Operand) -> Result<Addr<'m>, Diagnostic> {
         let span = operand.span;
-        let plain = |base, offset| Addr { base, index: None, offset, is_unified: false, span };
+        let plain = |base, offset| Addr {
+            base,
+            index: None,
+            offset,
+            is_unified: false,
+            span,
+        };
         match &operand.kind {
             OperandKind::Address(address) => {
                 let offset = self.offset(address.offset.as_ref())?;
@@ -82,7 +88,10 @@ impl<'m> Translator<'m> {
                     None => AddrBase::Absolute,
                     Some(base) => self.address_base(base)?,
                 };
-                Ok(Addr { is_unified: address.is_unified, ..plain(base, offset) })
+                Ok(Addr {
+                    is_unified: address.is_unified,
+                    ..plain(base, offset)
+                })
             }
             OperandKind::Name(name) => Ok(plain(self.named_base(*name)?, 0)),
             OperandKind::NameOffset(sum) => {
@@ -103,7 +112,10 @@ impl<'m> Translator<'m> {
                         Some((index, place.elem_size))
                     }
                 };
-                Ok(Addr { index, ..plain(AddrBase::Place(place), offset) })
+                Ok(Addr {
+                    index,
+                    ..plain(AddrBase::Place(place), offset)
+                })
             }
             OperandKind::Member { .. } => {
                 self.check_address_register(operand)?;
@@ -116,7 +128,10 @@ impl<'m> Translator<'m> {
             | OperandKind::Pair(_)
             | OperandKind::Not(_)
             | OperandKind::Neg(_)
-            | OperandKind::List(_) => Err(Diagnostic::error("a memory address in brackets is expected here").label(span, "")),
+            | OperandKind::List(_) => Err(Diagnostic::error(
+                "a memory address in brackets is expected here",
+            )
+            .label(span, "")),
         }
     }
 
@@ -155,22 +170,33 @@ impl<'m> Translator<'m> {
     fn check_address_register(&mut self, operand: &ast::Operand) -> Result<(), Diagnostic> {
         let name = match operand.kind {
             OperandKind::Name(name) | OperandKind::Member { base: name, .. } => name,
-            _ => return Err(Diagnostic::error("an address register is expected here").label(operand.span, "")),
+            _ => {
+                return Err(Diagnostic::error("an address register is expected here")
+                    .label(operand.span, ""));
+            }
         };
         match self.lookup(name) {
             Some(Entity::Reg(id)) => {
                 let reg = self.reg(id);
                 let ty = reg.ty;
                 let is_element = matches!(operand.kind, OperandKind::Member { .. });
-                let is_integer = matches!(ty.class(), Class::Bits | Class::Unsigned | Class::Signed);
+                let is_integer =
+                    matches!(ty.class(), Class::Bits | Class::Unsigned | Class::Signed);
                 if is_integer && ty.bits() <= 64 && (reg.elems == 1) != is_element {
                     return Ok(());
                 }
-                let message = format!("`{}` of type `.{}` cannot hold an address", name.text(self.source), ty.name());
-                Err(Diagnostic::error(message).label(operand.span, "").label(reg.decl, "declared here"))
+                let message = format!(
+                    "`{}` of type `.{}` cannot hold an address",
+                    name.text(self.source),
+                    ty.name()
+                );
+                Err(Diagnostic::error(message)
+                    .label(operand.span, "")
+                    .label(reg.decl, "declared here"))
             }
             Some(Entity::Place(_) | Entity::Func(_)) => {
-                Err(Diagnostic::error("an address register is expected here").label(operand.span, ""))
+                Err(Diagnostic::error("an address register is expected here")
+                    .label(operand.span, ""))
             }
             None => Err(self.unknown_name(name)),
         }
@@ -211,7 +237,9 @@ impl<'m> Translator<'m> {
             AddrBase::Func(func) => (self.function_address(func), 0),
             AddrBase::Absolute => (self.iconst(Type::B64, addr.offset as u64), 0),
         };
-        let Some((index, size)) = addr.index else { return Ok((base, offset)) };
+        let Some((index, size)) = addr.index else {
+            return Ok((base, offset));
+        };
         // An index is used as 32 bits, zero-extended, and counts elements.
         let index = self.read_address_register(index)?;
         let index = self.zext_or_trunc(index, Type::B32);
@@ -226,7 +254,9 @@ impl<'m> Translator<'m> {
     fn read_address_register(&mut self, operand: &'m ast::Operand) -> Result<Value, Diagnostic> {
         let values = self.read_elems(operand, PtxType::B128)?;
         let value = values.first().copied().flatten();
-        let value = value.ok_or_else(|| Diagnostic::error("an address register is expected here").label(operand.span, ""))?;
+        let value = value.ok_or_else(|| {
+            Diagnostic::error("an address register is expected here").label(operand.span, "")
+        })?;
         match self.value_ty(value) {
             Type::B32 | Type::B64 => Ok(value),
             Type::B1 | Type::B8 | Type::B16 => Ok(self.zext_or_trunc(value, Type::B32)),
@@ -245,7 +275,10 @@ impl<'m> Translator<'m> {
                 let total = i64::from(start).wrapping_add(offset);
                 (self.iconst(Type::B64, total as u64), 0)
             }
-            PlaceBase::Local(slot) | PlaceBase::CallParam(slot) | PlaceBase::Formal(slot) | PlaceBase::Return(slot) => {
+            PlaceBase::Local(slot)
+            | PlaceBase::CallParam(slot)
+            | PlaceBase::Formal(slot)
+            | PlaceBase::Return(slot) => {
                 let value = self.ins(InstData::StackAddr { slot, offset: 0 }, Type::B64);
                 (self.add_offset(value, base), rest)
             }
@@ -255,14 +288,20 @@ impl<'m> Translator<'m> {
             }
             PlaceBase::Var(var, _) => {
                 self.found.vars.insert(var);
-                (self.ins(InstData::VarAddr { var, offset: base }, Type::B64), rest)
+                (
+                    self.ins(InstData::VarAddr { var, offset: base }, Type::B64),
+                    rest,
+                )
             }
         }
     }
 
     fn function_address(&mut self, func: FuncId) -> Value {
         let func = self.module.resolve_alias(func);
-        self.found.callees.entry(func).or_insert(Span::new(self.at, self.at));
+        self.found
+            .callees
+            .entry(func)
+            .or_insert(Span::new(self.at, self.at));
         self.ins(InstData::FuncAddr { func }, Type::B64)
     }
 

@@ -48,7 +48,8 @@ impl<'m> Translator<'m> {
             Some(Entity::Reg(_)) => self.indirect_call(inst, &call),
             Some(Entity::Place(_)) => {
                 let name = call.callee.text(self.source);
-                Err(Diagnostic::error(format!("`{name}` is not a function")).label(call.callee.span, ""))
+                Err(Diagnostic::error(format!("`{name}` is not a function"))
+                    .label(call.callee.span, ""))
             }
             None => Err(self.unknown_name(call.callee)),
         }
@@ -56,7 +57,10 @@ impl<'m> Translator<'m> {
 
     fn formals_of(&self, func: FuncId) -> Formals<'m> {
         let ast = self.module.func_ast(func);
-        Formals { rets: &ast.returns, params: &ast.params }
+        Formals {
+            rets: &ast.returns,
+            params: &ast.params,
+        }
     }
 
     fn direct_call(&mut self, call: &Call<'m>, func: FuncId) -> Result<(), Diagnostic> {
@@ -64,7 +68,10 @@ impl<'m> Translator<'m> {
         let ast = self.module.func_ast(func);
         let name = self.module.func_name(func);
         if ast.kind == ast::FunctionKind::Entry {
-            return Err(Diagnostic::error(format!("`{name}` is a kernel and cannot be called")).label(call.callee.span, ""));
+            return Err(
+                Diagnostic::error(format!("`{name}` is a kernel and cannot be called"))
+                    .label(call.callee.span, ""),
+            );
         }
         let formals = self.formals_of(func);
         let args = self.arguments(call, formals)?;
@@ -80,12 +87,20 @@ impl<'m> Translator<'m> {
     }
 
     /// Emits the call of a runtime function with operands of the widths that it is defined with.
-    fn call_builtin(&mut self, builtin: Builtin, args: SmallVec<[Value; 4]>, types: &[Type]) -> SmallVec<[Value; 2]> {
+    fn call_builtin(
+        &mut self,
+        builtin: Builtin,
+        args: SmallVec<[Value; 4]>,
+        types: &[Type],
+    ) -> SmallVec<[Value; 2]> {
         let (params, result): (&[Type], &[Type]) = match builtin {
             Builtin::Vprintf => (&[Type::B64, Type::B64], &[Type::B32]),
             Builtin::Malloc => (&[Type::B64], &[Type::B64]),
             Builtin::Free => (&[Type::B64], &[]),
-            Builtin::AssertFail => (&[Type::B64, Type::B64, Type::B32, Type::B64, Type::B64], &[]),
+            Builtin::AssertFail => (
+                &[Type::B64, Type::B64, Type::B32, Type::B64, Type::B64],
+                &[],
+            ),
         };
         let mut widened = SmallVec::new();
         for (n, &ty) in params.iter().enumerate() {
@@ -93,7 +108,13 @@ impl<'m> Translator<'m> {
             let value = value.unwrap_or_else(|| self.iconst(ty, 0));
             widened.push(self.zext_or_trunc(value, ty));
         }
-        let results = self.ins_multi(InstData::CallBuiltin { builtin, args: widened }, result);
+        let results = self.ins_multi(
+            InstData::CallBuiltin {
+                builtin,
+                args: widened,
+            },
+            result,
+        );
         let mut adapted = SmallVec::new();
         for (n, &ty) in types.iter().enumerate() {
             let value = results.get(n).copied();
@@ -110,9 +131,17 @@ impl<'m> Translator<'m> {
         };
         let (formals, targets) = self.call_table(table)?;
         let args = self.arguments(call, formals)?;
-        let n = inst.ast.operands.iter().position(|operand| matches!(operand.kind, OperandKind::Name(_)));
+        let n = inst
+            .ast
+            .operands
+            .iter()
+            .position(|operand| matches!(operand.kind, OperandKind::Name(_)));
         let callee = self.src_as(inst, n.unwrap_or(0), PtxType::U64)?;
-        let params = formals.params.iter().flat_map(|param| Passing::of(param).types()).collect();
+        let params = formals
+            .params
+            .iter()
+            .flat_map(|param| Passing::of(param).types())
+            .collect();
         let rets = result_types(formals.rets).into_iter().collect();
         let sig = self.sigs.intern(Signature { params, rets });
         match &targets {
@@ -127,7 +156,15 @@ impl<'m> Translator<'m> {
         }
         let types = result_types(formals.rets);
         let targets = targets.map(SmallVec::into_boxed_slice);
-        let results = self.ins_multi(InstData::CallIndirect { sig, callee, args, targets }, &types);
+        let results = self.ins_multi(
+            InstData::CallIndirect {
+                sig,
+                callee,
+                args,
+                targets,
+            },
+            &types,
+        );
         self.results(call, formals, &results)
     }
 
@@ -136,7 +173,13 @@ impl<'m> Translator<'m> {
         let text = table.text(self.source);
         match self.find_label(table) {
             Some(LabelKind::CallPrototype(proto)) => {
-                return Ok((Formals { rets: &proto.returns, params: &proto.params }, None));
+                return Ok((
+                    Formals {
+                        rets: &proto.returns,
+                        params: &proto.params,
+                    },
+                    None,
+                ));
             }
             Some(LabelKind::CallTargets(list)) => {
                 let mut targets = SmallVec::new();
@@ -148,15 +191,20 @@ impl<'m> Translator<'m> {
             Some(LabelKind::Code(_) | LabelKind::BranchTargets(_)) | None => {}
         }
         if let Some(Global::Var(id)) = self.module.global(text) {
-            let init = self.module.var_init(id).map_err(|mut found| found.swap_remove(0))?;
+            let init = self
+                .module
+                .var_init(id)
+                .map_err(|mut found| found.swap_remove(0))?;
             let funcs = init.relocs.iter().filter_map(|reloc| match reloc.target {
                 RelocTarget::Func(func) => Some(self.module.resolve_alias(func)),
                 RelocTarget::Var(_) => None,
             });
             return self.with_formals(table, funcs.collect());
         }
-        Err(Diagnostic::error(format!("`{text}` names no `.calltargets` or `.callprototype` before this instruction"))
-            .label(table.span, ""))
+        Err(Diagnostic::error(format!(
+            "`{text}` names no `.calltargets` or `.callprototype` before this instruction"
+        ))
+        .label(table.span, ""))
     }
 
     fn with_formals(
@@ -185,7 +233,10 @@ impl<'m> Translator<'m> {
     }
 
     /// All targets of a `.calltargets` must be functions of one signature.
-    pub(super) fn check_call_targets(&mut self, table: &'m ast::CallTargets) -> Result<(), Diagnostic> {
+    pub(super) fn check_call_targets(
+        &mut self,
+        table: &'m ast::CallTargets,
+    ) -> Result<(), Diagnostic> {
         let mut first: Option<(FuncId, Ident)> = None;
         for &name in &table.targets {
             let func = self.call_target(name)?;
@@ -196,29 +247,53 @@ impl<'m> Translator<'m> {
             let (a, b) = (self.module.func_ast(before), self.module.func_ast(func));
             if !super::linkage::same_signature(self.source, a, b) {
                 let (a, b) = (before_name.text(self.source), name.text(self.source));
-                return Err(Diagnostic::error(format!("`{b}` and `{a}` have different parameters"))
-                    .label(name.span, "")
-                    .note("all functions of a `.calltargets` list must have the same signature"));
+                return Err(Diagnostic::error(format!(
+                    "`{b}` and `{a}` have different parameters"
+                ))
+                .label(name.span, "")
+                .note("all functions of a `.calltargets` list must have the same signature"));
             }
         }
         Ok(())
     }
 
-    fn arguments(&mut self, call: &Call<'m>, formals: Formals<'m>) -> Result<SmallVec<[Value; 4]>, Diagnostic> {
+    fn arguments(
+        &mut self,
+        call: &Call<'m>,
+        formals: Formals<'m>,
+    ) -> Result<SmallVec<[Value; 4]>, Diagnostic> {
         let name = call.callee.text(self.source);
-        let has_open_end = formals.params.last().is_some_and(|param| Layout::of_param(param).is_unsized);
+        let has_open_end = formals
+            .params
+            .last()
+            .is_some_and(|param| Layout::of_param(param).is_unsized);
         let (n, expected) = (call.args.len(), formals.params.len());
         if n != expected && !(has_open_end && n + 1 == expected) {
-            return Err(Diagnostic::error(format!("`{name}` takes {expected} arguments, not {n}")).label(call.span, ""));
+            return Err(
+                Diagnostic::error(format!("`{name}` takes {expected} arguments, not {n}"))
+                    .label(call.span, ""),
+            );
         }
         if call.rets.len() != formals.rets.len() {
             let (n, expected) = (call.rets.len(), formals.rets.len());
-            return Err(Diagnostic::error(format!("`{name}` returns {expected} values, not {n}")).label(call.span, ""));
+            return Err(
+                Diagnostic::error(format!("`{name}` returns {expected} values, not {n}"))
+                    .label(call.span, ""),
+            );
         }
-        let narrow = |param: &&ast::Param| param.space == ast::Space::Reg && PtxType::of(param.ty).bits() < 32;
-        if formals.params.iter().chain(formals.rets).any(|param| narrow(&param)) {
-            return Err(Diagnostic::error(format!("`{name}` has a `.reg` parameter of less than 32 bits and cannot be called"))
-                .label(call.span, ""));
+        let narrow = |param: &&ast::Param| {
+            param.space == ast::Space::Reg && PtxType::of(param.ty).bits() < 32
+        };
+        if formals
+            .params
+            .iter()
+            .chain(formals.rets)
+            .any(|param| narrow(&param))
+        {
+            return Err(Diagnostic::error(format!(
+                "`{name}` has a `.reg` parameter of less than 32 bits and cannot be called"
+            ))
+            .label(call.span, ""));
         }
         let mut values = SmallVec::new();
         for (operand, formal) in call.args.iter().zip(formals.params) {
@@ -231,7 +306,11 @@ impl<'m> Translator<'m> {
         Ok(values)
     }
 
-    fn argument(&mut self, operand: &'m ast::Operand, formal: &'m ast::Param) -> Result<SmallVec<[Value; 4]>, Diagnostic> {
+    fn argument(
+        &mut self,
+        operand: &'m ast::Operand,
+        formal: &'m ast::Param,
+    ) -> Result<SmallVec<[Value; 4]>, Diagnostic> {
         let passing = Passing::of(formal);
         if let Some(place) = self.param_variable(operand)? {
             check_object(operand, place, formal)?;
@@ -240,7 +319,9 @@ impl<'m> Translator<'m> {
                     let pieces = super::layout::pieces_of(Layout::of_param(formal), true);
                     self.deliver(Entity::Place(place), &Passing::Memory(pieces))
                 }
-                Passing::Memory(_) | Passing::Address => self.deliver(Entity::Place(place), &passing),
+                Passing::Memory(_) | Passing::Address => {
+                    self.deliver(Entity::Place(place), &passing)
+                }
             });
         }
         self.check_scalar_actual(operand, formal)?;
@@ -250,16 +331,24 @@ impl<'m> Translator<'m> {
 
     /// The `.param` variable that an actual parameter names, if it names one.
     fn param_variable(&mut self, operand: &'m ast::Operand) -> Result<Option<Place>, Diagnostic> {
-        let OperandKind::Name(name) = operand.kind else { return Ok(None) };
+        let OperandKind::Name(name) = operand.kind else {
+            return Ok(None);
+        };
         match self.lookup(name) {
             Some(Entity::Place(place)) => match place.base {
-                PlaceBase::CallParam(_) | PlaceBase::Formal(_) | PlaceBase::Return(_) | PlaceBase::UnsizedFormal(_) => {
-                    Ok(Some(place))
-                }
+                PlaceBase::CallParam(_)
+                | PlaceBase::Formal(_)
+                | PlaceBase::Return(_)
+                | PlaceBase::UnsizedFormal(_) => Ok(Some(place)),
                 PlaceBase::KernelParam(_) | PlaceBase::Local(_) | PlaceBase::Var(..) => {
                     let text = name.text(self.source);
-                    Err(Diagnostic::error(format!("`{text}` is not a `.param` variable of this function"))
-                        .label(operand.span, "an argument is a register, a constant or a `.param` variable"))
+                    Err(Diagnostic::error(format!(
+                        "`{text}` is not a `.param` variable of this function"
+                    ))
+                    .label(
+                        operand.span,
+                        "an argument is a register, a constant or a `.param` variable",
+                    ))
                 }
             },
             Some(Entity::Reg(_) | Entity::Func(_)) | None => Ok(None),
@@ -267,15 +356,29 @@ impl<'m> Translator<'m> {
     }
 
     /// A register or constant as argument, or a register as result.
-    fn check_scalar_actual(&mut self, operand: &'m ast::Operand, formal: &ast::Param) -> Result<(), Diagnostic> {
+    fn check_scalar_actual(
+        &mut self,
+        operand: &'m ast::Operand,
+        formal: &ast::Param,
+    ) -> Result<(), Diagnostic> {
         let ty = PtxType::of(formal.ty);
         if !formal.dims.is_empty() {
-            return Err(Diagnostic::error("an array parameter takes a `.param` variable of its size").label(operand.span, ""));
+            return Err(Diagnostic::error(
+                "an array parameter takes a `.param` variable of its size",
+            )
+            .label(operand.span, ""));
         }
         let name = match operand.kind {
             OperandKind::Name(name) => name,
-            OperandKind::Constant(_) | OperandKind::Member { .. } | OperandKind::Vector(_) => return Ok(()),
-            _ => return Err(Diagnostic::error("a register, constant or `.param` variable is expected here").label(operand.span, "")),
+            OperandKind::Constant(_) | OperandKind::Member { .. } | OperandKind::Vector(_) => {
+                return Ok(());
+            }
+            _ => {
+                return Err(Diagnostic::error(
+                    "a register, constant or `.param` variable is expected here",
+                )
+                .label(operand.span, ""));
+            }
         };
         match self.lookup(name) {
             Some(Entity::Reg(id)) => {
@@ -284,18 +387,29 @@ impl<'m> Translator<'m> {
                     return Ok(());
                 }
                 let text = name.text(self.source);
-                Err(Diagnostic::error(format!("`{text}` has type `.{}`, but the parameter is `.{}`", reg.ty.name(), ty.name()))
-                    .label(operand.span, "")
-                    .label(reg.decl, "declared here"))
+                Err(Diagnostic::error(format!(
+                    "`{text}` has type `.{}`, but the parameter is `.{}`",
+                    reg.ty.name(),
+                    ty.name()
+                ))
+                .label(operand.span, "")
+                .label(reg.decl, "declared here"))
             }
             Some(Entity::Place(_)) => Ok(()),
-            Some(Entity::Func(_)) => Err(Diagnostic::error("a function cannot be an argument").label(operand.span, "")),
+            Some(Entity::Func(_)) => {
+                Err(Diagnostic::error("a function cannot be an argument").label(operand.span, ""))
+            }
             None if name.text(self.source) == "WARP_SZ" => Ok(()),
             None => Err(self.unknown_name(name)),
         }
     }
 
-    fn results(&mut self, call: &Call<'m>, formals: Formals<'m>, results: &[Value]) -> Result<(), Diagnostic> {
+    fn results(
+        &mut self,
+        call: &Call<'m>,
+        formals: Formals<'m>,
+        results: &[Value],
+    ) -> Result<(), Diagnostic> {
         let mut at = 0;
         for (operand, formal) in call.rets.iter().zip(formals.rets) {
             let passing = Passing::of(formal);
@@ -306,7 +420,10 @@ impl<'m> Translator<'m> {
                 Some(place) => {
                     check_object(operand, place, formal)?;
                     let passing = match passing {
-                        Passing::Reg(_) => Passing::Memory(super::layout::pieces_of(Layout::of_param(formal), true)),
+                        Passing::Reg(_) => Passing::Memory(super::layout::pieces_of(
+                            Layout::of_param(formal),
+                            true,
+                        )),
                         Passing::Memory(_) | Passing::Address => passing,
                     };
                     self.receive(Entity::Place(place), &passing, &values);
@@ -326,19 +443,30 @@ impl<'m> Translator<'m> {
 fn parts<'m>(inst: &Inst<'m>) -> Result<Call<'m>, Diagnostic> {
     let mut operands = &inst.ast.operands[..];
     let rets = match operands {
-        [first, rest @ ..] if !rest.is_empty() && let OperandKind::List(rets) = &first.kind => {
+        [first, rest @ ..]
+            if !rest.is_empty()
+                && let OperandKind::List(rets) = &first.kind =>
+        {
             operands = rest;
             &rets[..]
         }
         _ => &[],
     };
-    let expected = || inst.error("`call` takes `(result), function, (arguments), table`, of which only the function is mandatory");
-    let [callee, rest @ ..] = operands else { return Err(expected()) };
-    let OperandKind::Name(callee) = callee.kind else { return Err(expected()) };
+    let expected = || {
+        inst.error("`call` takes `(result), function, (arguments), table`, of which only the function is mandatory")
+    };
+    let [callee, rest @ ..] = operands else {
+        return Err(expected());
+    };
+    let OperandKind::Name(callee) = callee.kind else {
+        return Err(expected());
+    };
     let (args, rest) = match rest {
         [first, rest @ ..] if let OperandKind::List(args) = &first.kind => (&args[..], rest),
         // `(5)` alone is a constant in parentheses.
-        [first, rest @ ..] if matches!(first.kind, OperandKind::Constant(_)) => (std::slice::from_ref(first), rest),
+        [first, rest @ ..] if matches!(first.kind, OperandKind::Constant(_)) => {
+            (std::slice::from_ref(first), rest)
+        }
         rest => (&[][..], rest),
     };
     let table = match rest {
@@ -346,15 +474,27 @@ fn parts<'m>(inst: &Inst<'m>) -> Result<Call<'m>, Diagnostic> {
         [table] if let OperandKind::Name(name) = table.kind => Some(name),
         _ => return Err(expected()),
     };
-    Ok(Call { rets, callee, args, table, span: inst.span })
+    Ok(Call {
+        rets,
+        callee,
+        args,
+        table,
+        span: inst.span,
+    })
 }
 
 fn result_types(rets: &[ast::Param]) -> SmallVec<[Type; 4]> {
-    rets.iter().flat_map(|param| Passing::of(param).types()).collect()
+    rets.iter()
+        .flat_map(|param| Passing::of(param).types())
+        .collect()
 }
 
 /// A `.param` variable must have the size of the formal parameter it stands for.
-fn check_object(operand: &ast::Operand, place: Place, formal: &ast::Param) -> Result<(), Diagnostic> {
+fn check_object(
+    operand: &ast::Operand,
+    place: Place,
+    formal: &ast::Param,
+) -> Result<(), Diagnostic> {
     let layout = Layout::of_param(formal);
     if layout.is_unsized {
         return Ok(());
@@ -363,15 +503,26 @@ fn check_object(operand: &ast::Operand, place: Place, formal: &ast::Param) -> Re
         if formal.dims.is_empty() || place.align == layout.align {
             return Ok(());
         }
-        let message = format!("this has alignment {}, but the parameter has {}", place.align, layout.align);
-        return Err(Diagnostic::error(message).label(operand.span, "").label(place.decl, "declared here"));
+        let message = format!(
+            "this has alignment {}, but the parameter has {}",
+            place.align, layout.align
+        );
+        return Err(Diagnostic::error(message)
+            .label(operand.span, "")
+            .label(place.decl, "declared here"));
     }
-    Err(Diagnostic::error(format!("this has {} bytes, but the parameter has {}", place.size, layout.size))
-        .label(operand.span, "")
-        .label(place.decl, "declared here"))
+    Err(Diagnostic::error(format!(
+        "this has {} bytes, but the parameter has {}",
+        place.size, layout.size
+    ))
+    .label(operand.span, "")
+    .label(place.decl, "declared here"))
 }
 
 /// The runtime function that an undefined name stands for.
 fn builtin(name: &str) -> Option<Builtin> {
-    Builtin::ALL.iter().copied().find(|builtin| builtin.name() == name)
+    Builtin::ALL
+        .iter()
+        .copied()
+        .find(|builtin| builtin.name() == name)
 }

@@ -26,7 +26,12 @@ impl<'m> Translator<'m> {
 
     /// Declares a register or variable of the body.
     pub(super) fn declare_variable(&mut self, var: &'m ast::Variable) -> Result<(), Diagnostic> {
-        super::linkage::check_type(self.module, var.ty, var.span, var.space == ast::Space::Param)?;
+        super::linkage::check_type(
+            self.module,
+            var.ty,
+            var.span,
+            var.space == ast::Space::Param,
+        )?;
         match var.space {
             ast::Space::Reg => self.declare_reg(var),
             ast::Space::Local => self.declare_slot(var, PlaceBase::Local),
@@ -34,11 +39,14 @@ impl<'m> Translator<'m> {
             ast::Space::Shared => self.declare_static(var, Space::Shared),
             ast::Space::Global => self.declare_static(var, Space::Global),
             ast::Space::Const => self.declare_static(var, Space::Const),
-            ast::Space::Sreg => Err(Diagnostic::error("special registers are predefined and cannot be declared")
-                .label(var.span, "")),
-            ast::Space::Tex => {
-                Err(Diagnostic::error("`.tex` variables can be declared only at module scope").label(var.span, ""))
-            }
+            ast::Space::Sreg => Err(Diagnostic::error(
+                "special registers are predefined and cannot be declared",
+            )
+            .label(var.span, "")),
+            ast::Space::Tex => Err(Diagnostic::error(
+                "`.tex` variables can be declared only at module scope",
+            )
+            .label(var.span, "")),
         }
     }
 
@@ -46,13 +54,22 @@ impl<'m> Translator<'m> {
         let ty = PtxType::of(var.ty);
         let elems = var.vector.max(1);
         if var.ty.is_opaque() {
-            return Err(error(var.span, format!("a register cannot have type `.{}`", ty.name())));
+            return Err(error(
+                var.span,
+                format!("a register cannot have type `.{}`", ty.name()),
+            ));
         }
         if var.is_array() {
             return Err(error(var.span, "a register cannot be an array"));
         }
         if elems > 1 && (ty == PtxType::Pred || ty.bits() * u32::from(elems) > 128) {
-            return Err(error(var.span, format!("`.v{elems} .{}` is no vector: it may have 128 bits", ty.name())));
+            return Err(error(
+                var.span,
+                format!(
+                    "`.v{elems} .{}` is no vector: it may have 128 bits",
+                    ty.name()
+                ),
+            ));
         }
         let text = var.name.text(self.source);
         match var.range {
@@ -61,7 +78,10 @@ impl<'m> Translator<'m> {
                 self.declare(var.name, Entity::Reg(id));
             }
             Some(count) => {
-                if let Err(before) = self.scopes.declare_range(text, (ty, elems), count, var.name.span) {
+                if let Err(before) =
+                    self.scopes
+                        .declare_range(text, (ty, elems), count, var.name.span)
+                {
                     self.report(redefinition(text, var.name.span, before));
                 }
             }
@@ -72,14 +92,26 @@ impl<'m> Translator<'m> {
     fn check_memory_type(&self, var: &ast::Variable) -> Result<(), Diagnostic> {
         let elems = u32::from(var.vector.max(1));
         if var.ty == ast::Type::Pred {
-            return Err(error(var.span, "a predicate cannot lie in memory: `.pred` is for registers"));
+            return Err(error(
+                var.span,
+                "a predicate cannot lie in memory: `.pred` is for registers",
+            ));
         }
         if var.ty.is_opaque() {
-            let message = format!("`.{}` can be declared only at module scope or as a kernel parameter", var.ty.name());
+            let message = format!(
+                "`.{}` can be declared only at module scope or as a kernel parameter",
+                var.ty.name()
+            );
             return Err(error(var.span, message));
         }
         if elems > 1 && var.ty.size() * elems > 16 {
-            return Err(error(var.span, format!("`.v{elems} .{}` is no vector: it may have 128 bits", var.ty.name())));
+            return Err(error(
+                var.span,
+                format!(
+                    "`.v{elems} .{}` is no vector: it may have 128 bits",
+                    var.ty.name()
+                ),
+            ));
         }
         Ok(())
     }
@@ -91,7 +123,10 @@ impl<'m> Translator<'m> {
     ) -> Result<(), Diagnostic> {
         self.check_memory_type(var)?;
         if var.has_init() {
-            return Err(error(var.init, "only `.global` and `.const` variables can be initialized"));
+            return Err(error(
+                var.init,
+                "only `.global` and `.const` variables can be initialized",
+            ));
         }
         let layout = Layout::of_var(var);
         if layout.is_unsized {
@@ -100,17 +135,32 @@ impl<'m> Translator<'m> {
         let count = u64::from(var.range.unwrap_or(1));
         let size = layout.stride().saturating_mul(count);
         let Ok(size) = u32::try_from(size) else {
-            return Err(error(var.span, format!("{size} bytes are more than local memory can have")));
+            return Err(error(
+                var.span,
+                format!("{size} bytes are more than local memory can have"),
+            ));
         };
         let slot = self.builder.stack_slot(size, layout.align);
         self.declare_members(var, layout, base(slot))
     }
 
     /// Declares the name, or the names of a range, of an object in memory.
-    fn declare_members(&mut self, var: &'m ast::Variable, layout: Layout, base: PlaceBase) -> Result<(), Diagnostic> {
+    fn declare_members(
+        &mut self,
+        var: &'m ast::Variable,
+        layout: Layout,
+        base: PlaceBase,
+    ) -> Result<(), Diagnostic> {
         let text = var.name.text(self.source);
         let decl = var.name.span;
-        let place = |start| Place { base, start, elem_size: layout.elem, size: layout.size, align: layout.align, decl };
+        let place = |start| Place {
+            base,
+            start,
+            elem_size: layout.elem,
+            size: layout.size,
+            align: layout.align,
+            decl,
+        };
         let Some(count) = var.range else {
             self.declare(var.name, Entity::Place(place(0)));
             return Ok(());
@@ -120,7 +170,11 @@ impl<'m> Translator<'m> {
         }
         for number in 0..count {
             let start = layout.stride() as i64 * i64::from(number);
-            if let Err(before) = self.scopes.declare_owned(format!("{text}{number}"), Entity::Place(place(start)), decl) {
+            if let Err(before) = self.scopes.declare_owned(
+                format!("{text}{number}"),
+                Entity::Place(place(start)),
+                decl,
+            ) {
                 self.report(redefinition(text, decl, before));
                 break;
             }

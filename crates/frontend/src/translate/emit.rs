@@ -1,8 +1,8 @@
 //! Short ways for instruction handlers to emit IR.
 
 use ptxjit_ir::{
-    CompareOp, Convert, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, IntBinaryOp, IntTernaryOp,
-    IntUnaryOp, ResizeOp, Type, Value,
+    CompareOp, Convert, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, InstData,
+    IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type, Value,
 };
 use smallvec::SmallVec;
 
@@ -61,7 +61,14 @@ impl Translator<'_> {
             },
             _ => ty,
         };
-        self.ins(InstData::IntBinary { op, ty, args: [x, y] }, result)
+        self.ins(
+            InstData::IntBinary {
+                op,
+                ty,
+                args: [x, y],
+            },
+            result,
+        )
     }
 
     /// An op with three operands, at the type of the first.
@@ -73,18 +80,47 @@ impl Translator<'_> {
     /// An integer comparison.
     pub fn compare(&mut self, op: CompareOp, x: Value, y: Value) -> Value {
         let ty = self.value_ty(x);
-        self.ins(InstData::Compare { op, ty, args: [x, y] }, Type::B1)
+        self.ins(
+            InstData::Compare {
+                op,
+                ty,
+                args: [x, y],
+            },
+            Type::B1,
+        )
     }
 
     /// A float comparison.
-    pub fn float_compare(&mut self, op: FloatCompareOp, fmt: FloatFmt, ftz: bool, x: Value, y: Value) -> Value {
-        self.ins(InstData::FloatCompare { op, fmt, ftz, args: [x, y] }, Type::B1)
+    pub fn float_compare(
+        &mut self,
+        op: FloatCompareOp,
+        fmt: FloatFmt,
+        ftz: bool,
+        x: Value,
+        y: Value,
+    ) -> Value {
+        self.ins(
+            InstData::FloatCompare {
+                op,
+                fmt,
+                ftz,
+                args: [x, y],
+            },
+            Type::B1,
+        )
     }
 
     /// `cond ? x : y`
     pub fn select(&mut self, cond: Value, x: Value, y: Value) -> Value {
         let ty = self.value_ty(x);
-        self.ins(InstData::Select { ty, cond, args: [x, y] }, ty)
+        self.ins(
+            InstData::Select {
+                ty,
+                cond,
+                args: [x, y],
+            },
+            ty,
+        )
     }
 
     /// The low bits of a value, its zero-extension, or itself.
@@ -102,23 +138,63 @@ impl Translator<'_> {
         if from == to {
             return value;
         }
-        let op = if to.bits() < from.bits() { ResizeOp::Trunc } else { extend };
-        self.ins(InstData::Resize { op, from, to, arg: value }, to)
+        let op = if to.bits() < from.bits() {
+            ResizeOp::Trunc
+        } else {
+            extend
+        };
+        self.ins(
+            InstData::Resize {
+                op,
+                from,
+                to,
+                arg: value,
+            },
+            to,
+        )
     }
 
     /// A float op with one operand.
-    pub fn float_unary(&mut self, op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, arg: Value) -> Value {
+    pub fn float_unary(
+        &mut self,
+        op: FloatUnaryOp,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        arg: Value,
+    ) -> Value {
         self.ins(InstData::FloatUnary { op, fmt, mode, arg }, fmt.ty())
     }
 
     /// A float op with two operands.
-    pub fn float_binary(&mut self, op: FloatBinaryOp, fmt: FloatFmt, mode: FloatMode, x: Value, y: Value) -> Value {
-        self.ins(InstData::FloatBinary { op, fmt, mode, args: [x, y] }, fmt.ty())
+    pub fn float_binary(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        mode: FloatMode,
+        x: Value,
+        y: Value,
+    ) -> Value {
+        self.ins(
+            InstData::FloatBinary {
+                op,
+                fmt,
+                mode,
+                args: [x, y],
+            },
+            fmt.ty(),
+        )
     }
 
     /// `x * y + z`, rounded once.
     pub fn fma(&mut self, fmt: FloatFmt, mode: FloatMode, x: Value, y: Value, z: Value) -> Value {
-        self.ins(InstData::Fma { fmt, mode, args: [x, y, z] }, fmt.ty())
+        self.ins(
+            InstData::Fma {
+                fmt,
+                mode,
+                args: [x, y, z],
+            },
+            fmt.ty(),
+        )
     }
 
     /// A conversion.
@@ -166,6 +242,9 @@ impl Translator<'_> {
             Type::B32 => Type::B16,
             Type::B16 | Type::B8 | Type::B1 => Type::B8,
         };
-        [self.extract(value, 0, half), self.extract(value, half.bits(), half)]
+        [
+            self.extract(value, 0, half),
+            self.extract(value, half.bits(), half),
+        ]
     }
 }

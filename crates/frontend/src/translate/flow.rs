@@ -45,7 +45,10 @@ pub(super) struct Labels<'m> {
 impl<'m> Labels<'m> {
     /// Gathers the labels of a body. Names declared twice are reported.
     pub(super) fn gather(source: &'m Source, stmts: &'m [Stmt]) -> (Labels<'m>, Vec<Diagnostic>) {
-        let mut labels = Labels { scopes: vec![FxHashMap::default()], ..Labels::default() };
+        let mut labels = Labels {
+            scopes: vec![FxHashMap::default()],
+            ..Labels::default()
+        };
         let mut diagnostics = Vec::new();
         let mut open = vec![0];
         for stmt in stmts {
@@ -59,11 +62,18 @@ impl<'m> Labels<'m> {
                 }
                 StmtKind::Label(name) => {
                     let idx = labels.labels.len();
-                    labels.labels.push(Label { block: None, pending: 0, is_in_table: false, is_placed: false });
+                    labels.labels.push(Label {
+                        block: None,
+                        pending: 0,
+                        is_in_table: false,
+                        is_placed: false,
+                    });
                     let scope = &mut labels.scopes[*open.last().unwrap_or(&0)];
                     let text = name.text(source);
                     match scope.get(text) {
-                        Some(&(_, before)) => diagnostics.push(super::module::redefinition(text, name.span, before)),
+                        Some(&(_, before)) => {
+                            diagnostics.push(super::module::redefinition(text, name.span, before))
+                        }
                         None => {
                             scope.insert(text, (LabelKind::Code(idx), name.span));
                         }
@@ -88,7 +98,8 @@ impl<'m> Labels<'m> {
                 StmtKind::ScopeBegin => self.enter(),
                 StmtKind::ScopeEnd => self.leave(),
                 StmtKind::Inst(inst) if inst.opcode.text(source) == "bra" => {
-                    if let Some(OperandKind::Name(name)) = inst.operands.first().map(|operand| &operand.kind)
+                    if let Some(OperandKind::Name(name)) =
+                        inst.operands.first().map(|operand| &operand.kind)
                         && let Some(LabelKind::Code(idx)) = self.find(name.text(source))
                     {
                         self.labels[idx].pending += 1;
@@ -127,11 +138,18 @@ impl<'m> Labels<'m> {
     }
 
     fn find(&self, name: &str) -> Option<LabelKind<'m>> {
-        self.open.iter().rev().find_map(|&scope| self.scopes[scope].get(name)).map(|&(kind, _)| kind)
+        self.open
+            .iter()
+            .rev()
+            .find_map(|&scope| self.scopes[scope].get(name))
+            .map(|&(kind, _)| kind)
     }
 
     fn names(&self) -> impl Iterator<Item = &'m str> + '_ {
-        self.open.iter().rev().flat_map(|&scope| self.scopes[scope].keys().copied())
+        self.open
+            .iter()
+            .rev()
+            .flat_map(|&scope| self.scopes[scope].keys().copied())
     }
 }
 
@@ -141,7 +159,9 @@ fn target_names(source: &Source, target: &ast::BranchTarget) -> Vec<String> {
     match target.count {
         None => vec![text.to_owned()],
         // The names must all be labels, so there cannot be more than there is text.
-        Some(count) => (0..count.min(1 << 20)).map(|n| format!("{text}{n}")).collect(),
+        Some(count) => (0..count.min(1 << 20))
+            .map(|n| format!("{text}{n}"))
+            .collect(),
     }
 }
 
@@ -165,7 +185,8 @@ impl<'m> Translator<'m> {
 
     fn unknown_label(&self, name: Ident) -> Diagnostic {
         let text = name.text(self.source);
-        let diagnostic = Diagnostic::error(format!("there is no label `{text}` here")).label(name.span, "unknown label");
+        let diagnostic = Diagnostic::error(format!("there is no label `{text}` here"))
+            .label(name.span, "unknown label");
         match crate::isa::nearest(text, self.labels.names()) {
             Some(near) => diagnostic.note(format!("there is `{near}`")),
             None => diagnostic,
@@ -176,9 +197,16 @@ impl<'m> Translator<'m> {
     fn label_idx(&self, name: Ident) -> Result<usize, Diagnostic> {
         match self.find_label(name) {
             Some(LabelKind::Code(idx)) => Ok(idx),
-            Some(LabelKind::BranchTargets(_) | LabelKind::CallTargets(_) | LabelKind::CallPrototype(_)) => {
+            Some(
+                LabelKind::BranchTargets(_)
+                | LabelKind::CallTargets(_)
+                | LabelKind::CallPrototype(_),
+            ) => {
                 let text = name.text(self.source);
-                Err(Diagnostic::error(format!("`{text}` is not a place in the code")).label(name.span, ""))
+                Err(
+                    Diagnostic::error(format!("`{text}` is not a place in the code"))
+                        .label(name.span, ""),
+                )
             }
             None => Err(self.unknown_label(name)),
         }
@@ -218,10 +246,13 @@ impl<'m> Translator<'m> {
     pub fn branch_table(&mut self, index: Value, table: Ident) -> Result<(), Diagnostic> {
         let targets = match self.find_label(table) {
             Some(LabelKind::BranchTargets(targets)) => targets,
-            Some(LabelKind::Code(_) | LabelKind::CallTargets(_) | LabelKind::CallPrototype(_)) | None => {
+            Some(LabelKind::Code(_) | LabelKind::CallTargets(_) | LabelKind::CallPrototype(_))
+            | None => {
                 let text = table.text(self.source);
-                return Err(Diagnostic::error(format!("`{text}` names no `.branchtargets` before this instruction"))
-                    .label(table.span, ""));
+                return Err(Diagnostic::error(format!(
+                    "`{text}` names no `.branchtargets` before this instruction"
+                ))
+                .label(table.span, ""));
             }
         };
         let mut blocks = Vec::new();
@@ -236,16 +267,23 @@ impl<'m> Translator<'m> {
         let default = self.builder.new_block();
         let call = ptxjit_ir::BlockCall::new;
         let targets = blocks.into_iter().map(call).collect();
-        self.builder.terminate(Terminator::Switch { index, targets, default: call(default) });
+        self.builder.terminate(Terminator::Switch {
+            index,
+            targets,
+            default: call(default),
+        });
         self.builder.seal(default);
         self.builder.switch_to(default);
-        self.builder.terminate(Terminator::Trap(ptxjit_ir::TrapKind::Unreachable));
+        self.builder
+            .terminate(Terminator::Trap(ptxjit_ir::TrapKind::Unreachable));
         Ok(())
     }
 
     /// Code goes on at a label.
     pub(super) fn place_label(&mut self, name: Ident) {
-        let Some(LabelKind::Code(idx)) = self.find_label(name) else { return };
+        let Some(LabelKind::Code(idx)) = self.find_label(name) else {
+            return;
+        };
         if self.labels.labels[idx].is_placed {
             // The second of two equal names, reported already.
             return;
@@ -261,7 +299,9 @@ impl<'m> Translator<'m> {
 
     fn seal_if_complete(&mut self, idx: usize) {
         let label = &self.labels.labels[idx];
-        if label.is_placed && label.pending == 0 && !label.is_in_table
+        if label.is_placed
+            && label.pending == 0
+            && !label.is_in_table
             && let Some(block) = label.block
         {
             self.builder.seal(block);

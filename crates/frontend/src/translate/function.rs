@@ -1,6 +1,9 @@
 //! Translation of one function: parameters, statements, return.
 
-use ptxjit_ir::{FuncId, Function, FunctionBuilder, FunctionKind, InstData, MemSem, Scope, Space, SrcLoc, Terminator, TrapKind, Type, Value};
+use ptxjit_ir::{
+    FuncId, Function, FunctionBuilder, FunctionKind, InstData, MemSem, Scope, Space, SrcLoc,
+    Terminator, TrapKind, Type, Value,
+};
 use smallvec::SmallVec;
 
 use crate::ast::{self, Body, Stmt, StmtKind};
@@ -17,11 +20,24 @@ use super::scope::{Entity, Place, PlaceBase, Scopes};
 use super::{Found, Translator};
 
 /// Translates a body; the function is usable only if no error was found.
-pub(super) fn translate(module: &Module, id: FuncId, body: &Body, sigs: &mut SigTable) -> (Function, Found) {
+pub(super) fn translate(
+    module: &Module,
+    id: FuncId,
+    body: &Body,
+    sigs: &mut SigTable,
+) -> (Function, Found) {
     let ast = module.func_ast(id);
     let is_kernel = ast.kind == ast::FunctionKind::Entry;
-    let kind = if is_kernel { FunctionKind::Kernel } else { FunctionKind::Device };
-    let rets = ast.returns.iter().flat_map(|param| Passing::of(param).types()).collect();
+    let kind = if is_kernel {
+        FunctionKind::Kernel
+    } else {
+        FunctionKind::Device
+    };
+    let rets = ast
+        .returns
+        .iter()
+        .flat_map(|param| Passing::of(param).types())
+        .collect();
     let mut func = Function::new(module.func_name(id), kind, rets);
     let (labels, diagnostics) = Labels::gather(&module.source, &body.stmts);
     let builder = FunctionBuilder::new(&mut func);
@@ -38,7 +54,10 @@ pub(super) fn translate(module: &Module, id: FuncId, body: &Body, sigs: &mut Sig
         guard: None,
         cc: None,
         cta_group: None,
-        found: Found { diagnostics, ..Found::default() },
+        found: Found {
+            diagnostics,
+            ..Found::default()
+        },
     };
     t.function(ast, body);
     let found = t.found;
@@ -65,7 +84,8 @@ impl<'m> Translator<'m> {
                 self.report(diagnostic);
             }
         }
-        self.builder.set_loc(SrcLoc(body.span.end.saturating_sub(1)));
+        self.builder
+            .set_loc(SrcLoc(body.span.end.saturating_sub(1)));
         if !self.builder.is_filled() {
             self.end_of_body(ast);
         }
@@ -74,7 +94,8 @@ impl<'m> Translator<'m> {
 
     fn end_of_body(&mut self, ast: &ast::Function) {
         if ast.is_noreturn() {
-            self.builder.terminate(Terminator::Trap(TrapKind::Unreachable));
+            self.builder
+                .terminate(Terminator::Trap(TrapKind::Unreachable));
         } else {
             self.ret();
         }
@@ -93,14 +114,19 @@ impl<'m> Translator<'m> {
     }
 
     fn declare_kernel_params(&mut self, ast: &'m ast::Function) {
-        for (param, place) in ast.params.iter().zip(layout::kernel_params(ast, self.source)) {
+        for (param, place) in ast
+            .params
+            .iter()
+            .zip(layout::kernel_params(ast, self.source))
+        {
             let Some(name) = param.name else { continue };
             let layout = Layout::of_param(param);
             let place = Place {
                 base: PlaceBase::KernelParam(place.offset),
                 start: 0,
                 elem_size: layout.elem,
-                size: layout.size, align: layout.align,
+                size: layout.size,
+                align: layout.align,
                 decl: name.span,
             };
             self.declare(name, Entity::Place(place));
@@ -112,8 +138,11 @@ impl<'m> Translator<'m> {
         let mut incoming = Vec::new();
         for param in &ast.params {
             let passing = Passing::of(param);
-            let values: SmallVec<[Value; 4]> =
-                passing.types().iter().map(|&ty| self.builder.func.add_param(entry, ty)).collect();
+            let values: SmallVec<[Value; 4]> = passing
+                .types()
+                .iter()
+                .map(|&ty| self.builder.func.add_param(entry, ty))
+                .collect();
             incoming.push((param, passing, values));
         }
         for (param, passing, values) in incoming {
@@ -145,12 +174,20 @@ impl<'m> Translator<'m> {
                 }
                 return entity;
             }
-            Passing::Memory(_) => {
-                base(self.builder.stack_slot(u32::try_from(layout.size).unwrap_or(u32::MAX), layout.align.max(8)))
-            }
+            Passing::Memory(_) => base(self.builder.stack_slot(
+                u32::try_from(layout.size).unwrap_or(u32::MAX),
+                layout.align.max(8),
+            )),
             Passing::Address => PlaceBase::UnsizedFormal(self.builder.declare(Type::B64)),
         };
-        let place = Place { base, start: 0, elem_size: layout.elem, size: layout.size, align: layout.align, decl };
+        let place = Place {
+            base,
+            start: 0,
+            elem_size: layout.elem,
+            size: layout.size,
+            align: layout.align,
+            decl,
+        };
         if let Some(name) = param.name {
             self.declare(name, Entity::Place(place));
         }
@@ -168,12 +205,20 @@ impl<'m> Translator<'m> {
                     self.builder.def_var(var, value);
                 }
             }
-            (Entity::Place(Place { base: PlaceBase::UnsizedFormal(var), .. }), _) => {
+            (
+                Entity::Place(Place {
+                    base: PlaceBase::UnsizedFormal(var),
+                    ..
+                }),
+                _,
+            ) => {
                 for &value in values.iter().take(1) {
                     self.builder.def_var(var, value);
                 }
             }
-            (Entity::Place(place), Passing::Memory(pieces)) => self.store_pieces(place, pieces, values),
+            (Entity::Place(place), Passing::Memory(pieces)) => {
+                self.store_pieces(place, pieces, values)
+            }
             (Entity::Place(_) | Entity::Func(_), _) => {}
         }
     }
@@ -183,12 +228,19 @@ impl<'m> Translator<'m> {
         match (entity, passing) {
             (Entity::Reg(id), _) => {
                 let vars = self.scopes.reg(id).vars.clone();
-                let values: SmallVec<[Value; 4]> = vars.iter().map(|&var| self.builder.use_var(var)).collect();
+                let values: SmallVec<[Value; 4]> =
+                    vars.iter().map(|&var| self.builder.use_var(var)).collect();
                 let types = passing.types();
-                values.into_iter().zip(types).map(|(value, ty)| self.zext_or_trunc(value, ty)).collect()
+                values
+                    .into_iter()
+                    .zip(types)
+                    .map(|(value, ty)| self.zext_or_trunc(value, ty))
+                    .collect()
             }
             (Entity::Place(place), Passing::Memory(pieces)) => self.load_pieces(place, pieces),
-            (Entity::Place(_) | Entity::Func(_), _) => SmallVec::from_slice(&[self.entity_address(entity, 0)]),
+            (Entity::Place(_) | Entity::Func(_), _) => {
+                SmallVec::from_slice(&[self.entity_address(entity, 0)])
+            }
         }
     }
 
@@ -197,7 +249,15 @@ impl<'m> Translator<'m> {
             let (addr, offset) = self.piece_address(place, piece);
             let (space, sem, scope) = (Space::Local, MemSem::Weak, Scope::Cta);
             let args = SmallVec::from_slice(&[value]);
-            self.ins_void(InstData::Store { space, sem, scope, ty: piece.ty, addr, offset, args });
+            self.ins_void(InstData::Store {
+                space,
+                sem,
+                scope,
+                ty: piece.ty,
+                addr,
+                offset,
+                args,
+            });
         }
     }
 
@@ -206,7 +266,18 @@ impl<'m> Translator<'m> {
         for piece in pieces {
             let (addr, offset) = self.piece_address(place, piece);
             let (space, sem, scope) = (place.space(), MemSem::Weak, Scope::Cta);
-            values.push(self.ins(InstData::Load { space, sem, scope, ty: piece.ty, n: 1, addr, offset }, piece.ty));
+            values.push(self.ins(
+                InstData::Load {
+                    space,
+                    sem,
+                    scope,
+                    ty: piece.ty,
+                    n: 1,
+                    addr,
+                    offset,
+                },
+                piece.ty,
+            ));
         }
         values
     }
@@ -222,7 +293,10 @@ impl<'m> Translator<'m> {
             return;
         }
         let returns = std::mem::take(&mut self.returns);
-        let values = returns.iter().flat_map(|(entity, passing)| self.deliver(*entity, passing)).collect();
+        let values = returns
+            .iter()
+            .flat_map(|(entity, passing)| self.deliver(*entity, passing))
+            .collect();
         self.returns = returns;
         self.builder.terminate(Terminator::Ret(values));
     }
@@ -266,16 +340,24 @@ impl<'m> Translator<'m> {
             StmtKind::CallPrototype(proto) => {
                 self.declare_label(proto.label, LabelKind::CallPrototype(proto));
                 let module = self.module;
-                proto.directives.iter().find_map(|directive| linkage::check_directive(module, directive)).map_or(Ok(()), Err)
+                proto
+                    .directives
+                    .iter()
+                    .find_map(|directive| linkage::check_directive(module, directive))
+                    .map_or(Ok(()), Err)
             }
-            StmtKind::Pragma(pragma) => linkage::check_pragma(self.module, pragma, true).map_or(Ok(()), Err),
+            StmtKind::Pragma(pragma) => {
+                linkage::check_pragma(self.module, pragma, true).map_or(Ok(()), Err)
+            }
         }
     }
 
     fn instruction(&mut self, ast: &'m ast::Inst, stmt: &'m Stmt) -> Result<(), Diagnostic> {
         self.ensure_block();
         let inst = isa::check::resolve(self, ast, stmt.span)?;
-        let Some(guard) = ast.guard else { return (inst.desc.handler)(self, &inst) };
+        let Some(guard) = ast.guard else {
+            return (inst.desc.handler)(self, &inst);
+        };
         let cond = self.read_guard(guard)?;
         if inst.desc.is_effect && !inst.desc.owns_guard {
             return self.guarded(cond, |t| (inst.desc.handler)(t, &inst));
@@ -292,18 +374,27 @@ impl<'m> Translator<'m> {
             Some(Entity::Reg(id)) if self.reg(id).ty == PtxType::Pred => id,
             Some(Entity::Reg(id)) => {
                 let ty = self.reg(id).ty.name();
-                return Err(Diagnostic::error(format!("guard `{name}` has type `.{ty}`, but must be a `.pred`"))
-                    .label(guard.span, "")
-                    .label(self.reg(id).decl, "declared here"));
+                return Err(Diagnostic::error(format!(
+                    "guard `{name}` has type `.{ty}`, but must be a `.pred`"
+                ))
+                .label(guard.span, "")
+                .label(self.reg(id).decl, "declared here"));
             }
             Some(Entity::Place(_) | Entity::Func(_)) => {
-                return Err(Diagnostic::error(format!("guard `{name}` is not a predicate register")).label(guard.span, ""));
+                return Err(Diagnostic::error(format!(
+                    "guard `{name}` is not a predicate register"
+                ))
+                .label(guard.span, ""));
             }
             None => return Err(self.unknown_name(guard.pred)),
         };
         let var = self.reg(id).vars[0];
         let value = self.builder.use_var(var);
-        Ok(if guard.is_negated { self.unary(ptxjit_ir::IntUnaryOp::Not, value) } else { value })
+        Ok(if guard.is_negated {
+            self.unary(ptxjit_ir::IntUnaryOp::Not, value)
+        } else {
+            value
+        })
     }
 
     /// Emits what `body` emits in a block that only threads with `cond` enter.

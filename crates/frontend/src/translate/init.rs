@@ -17,8 +17,15 @@ pub(super) fn var_init(module: &Module, var: &ast::Variable) -> Result<VarInit, 
         return Ok(VarInit::default());
     }
     let initializer = parse::initializer(&module.source, var.init)?;
-    let mut filler = Filler { module, var, init: VarInit::default() };
-    filler.check_var().and_then(|()| filler.fill(&initializer)).map_err(|diagnostic| vec![diagnostic])?;
+    let mut filler = Filler {
+        module,
+        var,
+        init: VarInit::default(),
+    };
+    filler
+        .check_var()
+        .and_then(|()| filler.fill(&initializer))
+        .map_err(|diagnostic| vec![diagnostic])?;
     Ok(filler.init)
 }
 
@@ -35,8 +42,15 @@ pub(super) fn size_of_unsized(module: &Module, var: &ast::Variable) -> u64 {
         )
         | Err(_) => 1,
     };
-    let inner: u64 = var.dims.iter().skip(1).map(|dim| dim_size(dim).unwrap_or(1)).product();
-    count.saturating_mul(inner).saturating_mul(u64::from(Layout::of_var(var).elem))
+    let inner: u64 = var
+        .dims
+        .iter()
+        .skip(1)
+        .map(|dim| dim_size(dim).unwrap_or(1))
+        .product();
+    count
+        .saturating_mul(inner)
+        .saturating_mul(u64::from(Layout::of_var(var).elem))
 }
 
 fn dim_size(dim: &Dim) -> Option<u64> {
@@ -56,16 +70,28 @@ impl Filler<'_> {
     fn check_var(&self) -> Result<(), Diagnostic> {
         let var = self.var;
         if !matches!(var.space, ast::Space::Global | ast::Space::Const) {
-            return Err(error(var.init, "only `.global` and `.const` variables can be initialized"));
+            return Err(error(
+                var.init,
+                "only `.global` and `.const` variables can be initialized",
+            ));
         }
         if var.linkage == ast::Linkage::Extern {
-            return Err(error(var.init, "an `.extern` variable cannot be initialized"));
+            return Err(error(
+                var.init,
+                "an `.extern` variable cannot be initialized",
+            ));
         }
         if var.range.is_some() {
             return Err(error(var.init, "`name<N>` cannot be initialized"));
         }
         if matches!(var.ty, ast::Type::F16 | ast::Type::F16x2 | ast::Type::Pred) {
-            return Err(error(var.init, format!("a variable of type `.{}` cannot be initialized", var.ty.name())));
+            return Err(error(
+                var.init,
+                format!(
+                    "a variable of type `.{}` cannot be initialized",
+                    var.ty.name()
+                ),
+            ));
         }
         Ok(())
     }
@@ -75,7 +101,13 @@ impl Filler<'_> {
             return match &init.kind {
                 // Texture, sampler and surface objects get their state from the host.
                 InitializerKind::Fields(_) => Ok(()),
-                _ => Err(error(init.span, format!("a `.{}` is initialized with `name = value`", self.var.ty.name()))),
+                _ => Err(error(
+                    init.span,
+                    format!(
+                        "a `.{}` is initialized with `name = value`",
+                        self.var.ty.name()
+                    ),
+                )),
             };
         }
         let mut shape: Vec<Option<u64>> = self.var.dims.iter().map(dim_size).collect();
@@ -87,8 +119,16 @@ impl Filler<'_> {
     }
 
     /// Fills one level of braces; the first `n_dims` levels are array dimensions, one more is a vector.
-    fn level(&mut self, init: &Initializer, shape: &[Option<u64>], n_dims: usize, offset: u64) -> Result<(), Diagnostic> {
-        let Some((&limit, inner)) = shape.split_first() else { return self.scalar(init, offset) };
+    fn level(
+        &mut self,
+        init: &Initializer,
+        shape: &[Option<u64>],
+        n_dims: usize,
+        offset: u64,
+    ) -> Result<(), Diagnostic> {
+        let Some((&limit, inner)) = shape.split_first() else {
+            return self.scalar(init, offset);
+        };
         let inner_count: u64 = inner.iter().map(|n| n.unwrap_or(1)).product();
         let step = inner_count.saturating_mul(u64::from(self.var.ty.size()));
         let is_vector = n_dims == 0;
@@ -99,17 +139,28 @@ impl Filler<'_> {
             | InitializerKind::Constant(_)
             | InitializerKind::Address(_)
             | InitializerKind::Mask(_) => {
-                return Err(error(init.span, "braces are missing around the elements of an array or vector"));
+                return Err(error(
+                    init.span,
+                    "braces are missing around the elements of an array or vector",
+                ));
             }
         };
-        if let Some(limit) = limit.filter(|&limit| count as u64 > limit || is_vector && count as u64 != limit) {
+        if let Some(limit) =
+            limit.filter(|&limit| count as u64 > limit || is_vector && count as u64 != limit)
+        {
             let what = if is_vector { "a vector" } else { "the array" };
-            return Err(error(init.span, format!("{count} values are given, but {what} has {limit} elements")));
+            return Err(error(
+                init.span,
+                format!("{count} values are given, but {what} has {limit} elements"),
+            ));
         }
         match &init.kind {
             InitializerKind::Integers(items) => {
                 if !inner.is_empty() {
-                    return Err(error(init.span, "braces are missing around the elements of an inner dimension"));
+                    return Err(error(
+                        init.span,
+                        "braces are missing around the elements of an inner dimension",
+                    ));
                 }
                 for (i, &item) in items.iter().enumerate() {
                     self.constant(Value::S64(item as i64), offset + step * i as u64, init.span)?;
@@ -117,7 +168,12 @@ impl Filler<'_> {
             }
             InitializerKind::List(items) => {
                 for (i, item) in items.iter().enumerate() {
-                    self.level(item, inner, n_dims.saturating_sub(1), offset + step * i as u64)?;
+                    self.level(
+                        item,
+                        inner,
+                        n_dims.saturating_sub(1),
+                        offset + step * i as u64,
+                    )?;
                 }
             }
             InitializerKind::Fields(_)
@@ -130,16 +186,21 @@ impl Filler<'_> {
 
     fn scalar(&mut self, init: &Initializer, offset: u64) -> Result<(), Diagnostic> {
         match &init.kind {
-            InitializerKind::Constant(expr) => self.constant(constexpr::evaluate(expr)?, offset, expr.span),
+            InitializerKind::Constant(expr) => {
+                self.constant(constexpr::evaluate(expr)?, offset, expr.span)
+            }
             InitializerKind::Address(address) => {
                 let size = self.holder_size(init.span)?;
                 self.address(address, offset, size, 0)
             }
             InitializerKind::Mask(mask) => self.mask(mask, offset, init.span),
-            InitializerKind::List(_) | InitializerKind::Integers(_) => {
-                Err(error(init.span, "a single value is expected here, not a list"))
+            InitializerKind::List(_) | InitializerKind::Integers(_) => Err(error(
+                init.span,
+                "a single value is expected here, not a list",
+            )),
+            InitializerKind::Fields(_) => {
+                Err(error(init.span, "only `.texref` and its kin have fields"))
             }
-            InitializerKind::Fields(_) => Err(error(init.span, "only `.texref` and its kin have fields")),
         }
     }
 
@@ -148,7 +209,10 @@ impl Filler<'_> {
         let is_float = matches!(self.var.ty, ast::Type::F32 | ast::Type::F64);
         let bits = match value {
             Value::S64(_) | Value::U64(_) if is_float => {
-                return Err(error(span, format!("an integer cannot initialize a `.{}`", self.var.ty.name())));
+                return Err(error(
+                    span,
+                    format!("an integer cannot initialize a `.{}`", self.var.ty.name()),
+                ));
             }
             Value::S64(value) => value as u64,
             Value::U64(value) => value,
@@ -158,12 +222,20 @@ impl Filler<'_> {
             Value::F32Bits(bits) if size == 4 => u64::from(bits),
             Value::F32Bits(bits) if size == 8 => f64::from(f32::from_bits(bits)).to_bits(),
             Value::F64(_) | Value::F32Bits(_) => {
-                return Err(error(span, format!("a float cannot initialize a `.{}`", self.var.ty.name())));
+                return Err(error(
+                    span,
+                    format!("a float cannot initialize a `.{}`", self.var.ty.name()),
+                ));
             }
         };
-        if matches!(value, Value::F64(_) | Value::F32Bits(_)) && !is_float && !matches!(self.var.ty, ast::Type::B32 | ast::Type::B64)
+        if matches!(value, Value::F64(_) | Value::F32Bits(_))
+            && !is_float
+            && !matches!(self.var.ty, ast::Type::B32 | ast::Type::B64)
         {
-            return Err(error(span, format!("a float cannot initialize a `.{}`", self.var.ty.name())));
+            return Err(error(
+                span,
+                format!("a float cannot initialize a `.{}`", self.var.ty.name()),
+            ));
         }
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&bits.to_le_bytes());
@@ -193,11 +265,23 @@ impl Filler<'_> {
         match self.var.ty {
             ast::Type::U32 => Ok(4),
             ast::Type::U64 => Ok(8),
-            other => Err(error(span, format!("an address needs a `.u32` or `.u64`, and this is a `.{}`", other.name()))),
+            other => Err(error(
+                span,
+                format!(
+                    "an address needs a `.u32` or `.u64`, and this is a `.{}`",
+                    other.name()
+                ),
+            )),
         }
     }
 
-    fn address(&mut self, address: &ast::SymbolAddress, offset: u64, size: u8, shift: u8) -> Result<(), Diagnostic> {
+    fn address(
+        &mut self,
+        address: &ast::SymbolAddress,
+        offset: u64,
+        size: u8,
+        shift: u8,
+    ) -> Result<(), Diagnostic> {
         let addend = match &address.offset {
             None => 0,
             Some(expr) => match constexpr::evaluate(expr)?.as_int() {
@@ -208,36 +292,61 @@ impl Filler<'_> {
         let text = address.symbol.text(&self.module.source);
         let span = address.symbol.span;
         let (target, declared) = match self.module.global(text) {
-            Some(Global::Func(func)) => {
-                (RelocTarget::Func(self.module.resolve_alias(func)), self.module.first_decl(func))
-            }
+            Some(Global::Func(func)) => (
+                RelocTarget::Func(self.module.resolve_alias(func)),
+                self.module.first_decl(func),
+            ),
             Some(Global::Var(var)) => {
-                let ast = self.module.module_var(var).and_then(|var| self.module.var_ast(var.decls[0]));
-                let Some(ast) = ast else { return Err(error(span, format!("`{text}` is not declared"))) };
+                let ast = self
+                    .module
+                    .module_var(var)
+                    .and_then(|var| self.module.var_ast(var.decls[0]));
+                let Some(ast) = ast else {
+                    return Err(error(span, format!("`{text}` is not declared")));
+                };
                 if !matches!(ast.space, ast::Space::Global | ast::Space::Const) {
-                    let message = format!("`{text}` is neither `.global` nor `.const`, so its address is no constant");
+                    let message = format!(
+                        "`{text}` is neither `.global` nor `.const`, so its address is no constant"
+                    );
                     return Err(error(span, message));
                 }
                 (RelocTarget::Var(var), ast.name.span)
             }
-            Some(Global::Old(_)) | None => return Err(error(span, format!("`{text}` is not declared"))),
+            Some(Global::Old(_)) | None => {
+                return Err(error(span, format!("`{text}` is not declared")));
+            }
         };
         // A variable may refer to itself.
         if declared.start > span.start {
-            return Err(error(span, format!("`{text}` is not declared"))
-                .label(declared, "it is declared only here; PTX wants it before its first use"));
+            return Err(error(span, format!("`{text}` is not declared")).label(
+                declared,
+                "it is declared only here; PTX wants it before its first use",
+            ));
         }
         self.put(offset, &[0; 8][..usize::from(size)], span)?;
         let is_old = !self.module.ast.version.at_least(3, 1);
         let generic = address.is_generic || is_old;
-        self.init.relocs.push(Reloc { offset, size, shift, target, addend, generic });
+        self.init.relocs.push(Reloc {
+            offset,
+            size,
+            shift,
+            target,
+            addend,
+            generic,
+        });
         Ok(())
     }
 
     /// `0xff00(symbol)`: one byte of an address or integer.
     fn mask(&mut self, mask: &ast::Mask, offset: u64, span: Span) -> Result<(), Diagnostic> {
         if self.var.ty != ast::Type::U8 {
-            return Err(error(span, format!("a byte of an address needs a `.u8`, and this is a `.{}`", self.var.ty.name())));
+            return Err(error(
+                span,
+                format!(
+                    "a byte of an address needs a `.u8`, and this is a `.{}`",
+                    self.var.ty.name()
+                ),
+            ));
         }
         let shift = mask.mask.trailing_zeros() & !7;
         match &mask.of.kind {
@@ -249,7 +358,10 @@ impl Filler<'_> {
             InitializerKind::List(_)
             | InitializerKind::Integers(_)
             | InitializerKind::Fields(_)
-            | InitializerKind::Mask(_) => Err(error(mask.of.span, "an address or integer is expected here")),
+            | InitializerKind::Mask(_) => Err(error(
+                mask.of.span,
+                "an address or integer is expected here",
+            )),
         }
     }
 }

@@ -95,12 +95,18 @@ impl<'m> Inst<'m> {
             (Mod::Rmi, Round::Rm),
             (Mod::Rpi, Round::Rp),
         ];
-        TABLE.iter().find(|&&(m, _)| self.has(m)).map(|&(_, round)| round)
+        TABLE
+            .iter()
+            .find(|&&(m, _)| self.has(m))
+            .map(|&(_, round)| round)
     }
 
     /// Rounding (to nearest even if none is written) and `.ftz`.
     pub fn mode(&self) -> FloatMode {
-        FloatMode { round: self.round().unwrap_or(Round::Rn), ftz: self.ftz() }
+        FloatMode {
+            round: self.round().unwrap_or(Round::Rn),
+            ftz: self.ftz(),
+        }
     }
 
     /// An error about the whole instruction.

@@ -104,7 +104,12 @@ pub(crate) fn reg_types(ty: PtxType, elems: u8) -> SmallVec<[ir::Type; 2]> {
 /// Cuts an object into values: a scalar into itself, an array into words of its alignment (at most 8 bytes) and a tail of
 /// smaller ones. Caller and callee agree because both start from size and alignment of the formal parameter.
 pub(crate) fn pieces_of(layout: Layout, is_scalar: bool) -> Vec<Piece> {
-    let word = if is_scalar { layout.elem.next_power_of_two() } else { layout.align }.clamp(1, 8);
+    let word = if is_scalar {
+        layout.elem.next_power_of_two()
+    } else {
+        layout.align
+    }
+    .clamp(1, 8);
     let size = u32::try_from(layout.size).unwrap_or(u32::MAX);
     let mut pieces = Vec::new();
     let mut offset = 0;
@@ -113,7 +118,9 @@ pub(crate) fn pieces_of(layout: Layout, is_scalar: bool) -> Vec<Piece> {
         while bytes > size - offset {
             bytes /= 2;
         }
-        let Some(ty) = ir::Type::from_bytes(bytes) else { break };
+        let Some(ty) = ir::Type::from_bytes(bytes) else {
+            break;
+        };
         pieces.push(Piece { offset, ty });
         offset += bytes;
     }

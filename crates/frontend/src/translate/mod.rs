@@ -8,28 +8,28 @@
 //! After translation nothing looks at PTX text again. What is wrong in a body does not stop its translation: the statement is
 //! left out, and all findings are reported together.
 
-mod module;
-mod linkage;
-mod layout;
-mod init;
-mod program;
-mod function;
-mod declare;
-mod flow;
-mod scope;
-mod inst;
-mod operand;
 mod address;
-mod selected;
 mod call;
+mod declare;
 mod emit;
+mod flow;
+mod function;
+mod init;
+mod inst;
+mod layout;
+mod linkage;
+mod module;
+mod operand;
+mod program;
+mod scope;
+mod selected;
 
 pub use address::{Addr, AddrBase};
 pub use inst::Inst;
 pub use module::{DeviceFunction, Kernel, Module, SourceLine};
 pub use operand::{Values, const_bits, element_index, pieces};
-pub use selected::Selected;
 pub use scope::{Entity, Place, PlaceBase, Reg, RegId};
+pub use selected::Selected;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +96,10 @@ impl<'m> Translator<'m> {
 
     /// Whether the module says `.address_size 64`.
     pub(crate) fn has_wide_addresses(&self) -> bool {
-        self.module.ast.address_size.is_some_and(|size| size.bits == 64)
+        self.module
+            .ast
+            .address_size
+            .is_some_and(|size| size.bits == 64)
     }
 
     /// Whether the body is that of a kernel.

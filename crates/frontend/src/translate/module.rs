@@ -4,6 +4,8 @@
 //! is kept. Functions and variables have module-wide numbers: functions in order of their first declaration, variables likewise;
 //! a static variable inside a function has the number of module variables plus the byte offset of its name, so that its number
 //! is known without looking at any other body.
+//!
+//! The file is long because it is the crate's face: one method for each thing that callers ask.
 
 use std::sync::OnceLock;
 
@@ -110,7 +112,11 @@ impl Module {
         };
         let mut diagnostics = module.collect_names();
         diagnostics.extend(linkage::check(&module));
-        if diagnostics.iter().any(|d| d.severity == Severity::Error) { Err(diagnostics) } else { Ok(module) }
+        if diagnostics.iter().any(|d| d.severity == Severity::Error) {
+            Err(diagnostics)
+        } else {
+            Ok(module)
+        }
     }
 
     /// The text.
@@ -130,7 +136,9 @@ impl Module {
 
     /// All kernels, in order.
     pub fn kernels(&self) -> Vec<Kernel> {
-        self.func_ids().filter_map(|func| self.kernel_of(func)).collect()
+        self.func_ids()
+            .filter_map(|func| self.kernel_of(func))
+            .collect()
     }
 
     /// The kernel named `name`.
@@ -153,7 +161,9 @@ impl Module {
 
     /// All device functions, in order.
     pub fn functions(&self) -> Vec<DeviceFunction> {
-        let device = self.func_ids().filter(|&func| self.func_ast(func).kind == ast::FunctionKind::Func);
+        let device = self
+            .func_ids()
+            .filter(|&func| self.func_ast(func).kind == ast::FunctionKind::Func);
         device
             .map(|func| DeviceFunction {
                 name: self.func_name(func).to_owned(),
@@ -165,7 +175,10 @@ impl Module {
 
     /// All module-scope variables in `.global`, `.const` and `.shared`.
     pub fn vars(&self) -> Vec<(VarId, Var)> {
-        (0..self.vars.len()).map(VarId::new).filter_map(|id| Some((id, self.var(id)?))).collect()
+        (0..self.vars.len())
+            .map(VarId::new)
+            .filter_map(|id| Some((id, self.var(id)?)))
+            .collect()
     }
 
     /// The module-scope variable named `name`.
@@ -240,11 +253,21 @@ impl Module {
 
     /// The line of the original program, where a `.loc` tells it.
     pub fn source_line(&self, loc: SrcLoc) -> Option<SourceLine> {
-        let func = self.ast.functions().find(|func| contains(func.body, loc.0))?;
+        let func = self
+            .ast
+            .functions()
+            .find(|func| contains(func.body, loc.0))?;
         let body = parse::body(&self.source, func.body?).ok()?;
         let line = body.loc(loc.0)?;
-        let file = self.ast.file(line.file).map_or("", |file| self.source.slice(file.name));
-        Some(SourceLine { file: file.to_owned(), line: line.line, column: line.column })
+        let file = self
+            .ast
+            .file(line.file)
+            .map_or("", |file| self.source.slice(file.name));
+        Some(SourceLine {
+            file: file.to_owned(),
+            line: line.line,
+            column: line.column,
+        })
     }
 
     // ---- names ----
@@ -283,13 +306,17 @@ impl Module {
     }
 
     pub(crate) fn func_name(&self, id: FuncId) -> &str {
-        self.item_func(self.func(id).decls[0]).name.text(&self.source)
+        self.item_func(self.func(id).decls[0])
+            .name
+            .text(&self.source)
     }
 
     pub(crate) fn item_func(&self, item: usize) -> &ast::Function {
         match &self.ast.items[item] {
             Item::Function(func) => func,
-            Item::Variable(_) | Item::Alias(_) => unreachable!("declarations of functions are function items"),
+            Item::Variable(_) | Item::Alias(_) => {
+                unreachable!("declarations of functions are function items")
+            }
         }
     }
 
@@ -311,7 +338,10 @@ impl Module {
 
     fn static_var(&self, id: VarId) -> Option<ast::Variable> {
         let offset = u32::try_from(id.index().checked_sub(self.vars.len())?).ok()?;
-        let func = self.ast.functions().find(|func| contains(func.body, offset))?;
+        let func = self
+            .ast
+            .functions()
+            .find(|func| contains(func.body, offset))?;
         let body = parse::body(&self.source, func.body?).ok()?;
         body.stmts.into_iter().find_map(|stmt| match stmt.kind {
             ast::StmtKind::Variable(var) if var.name.span.start == offset => Some(*var),
@@ -343,13 +373,18 @@ impl Module {
     pub(crate) fn describe_static(&self, ast: &ast::Variable) -> Option<Var> {
         let mut var = self.describe_var(ast)?;
         if let Some(count) = ast.range {
-            var.size = Layout::of_var(ast).stride().saturating_mul(u64::from(count));
+            var.size = Layout::of_var(ast)
+                .stride()
+                .saturating_mul(u64::from(count));
         }
         Some(var)
     }
 
     fn collect_names(&mut self) -> Vec<Diagnostic> {
-        let mut names = Names { module: self, diagnostics: Vec::new() };
+        let mut names = Names {
+            module: self,
+            diagnostics: Vec::new(),
+        };
         names.run();
         names.diagnostics
     }
@@ -410,13 +445,19 @@ impl Names<'_> {
             None => {
                 let id = FuncId::new(self.module.funcs.len());
                 self.module.names.insert(text.into(), Global::Func(id));
-                self.module.funcs.push(Func { decls: vec![item], def: has_body.then_some(item), alias: None });
+                self.module.funcs.push(Func {
+                    decls: vec![item],
+                    def: has_body.then_some(item),
+                    alias: None,
+                });
             }
         }
     }
 
     fn variable(&mut self, item: usize) {
-        let Some(var) = self.module.var_ast(item) else { return };
+        let Some(var) = self.module.var_ast(item) else {
+            return;
+        };
         let (name, range, space) = (var.name, var.range, var.space);
         let text = name.text(&self.module.source).to_owned();
         if var_space(space).is_none() {
@@ -437,13 +478,21 @@ impl Names<'_> {
     fn one_variable(&mut self, item: usize, name: ast::Ident, text: String, number: Option<u32>) {
         match self.module.global(&text) {
             Some(Global::Var(id)) => {
-                let is_definition =
-                    |item: usize| self.module.var_ast(item).is_some_and(|var| var.linkage != ast::Linkage::Extern);
+                let is_definition = |item: usize| {
+                    self.module
+                        .var_ast(item)
+                        .is_some_and(|var| var.linkage != ast::Linkage::Extern)
+                };
                 let before = self.module.vars[id.index()].decl;
                 let is_common = |item: usize| {
-                    self.module.var_ast(item).is_some_and(|var| var.linkage == ast::Linkage::Common)
+                    self.module
+                        .var_ast(item)
+                        .is_some_and(|var| var.linkage == ast::Linkage::Common)
                 };
-                if is_definition(before) && is_definition(item) && !(is_common(before) && is_common(item)) {
+                if is_definition(before)
+                    && is_definition(item)
+                    && !(is_common(before) && is_common(item))
+                {
                     let before = self.span_of(Global::Var(id));
                     self.redefined(name, before);
                     return;
@@ -462,7 +511,11 @@ impl Names<'_> {
             None => {
                 let id = VarId::new(self.module.vars.len());
                 self.module.names.insert(text.into(), Global::Var(id));
-                self.module.vars.push(ModuleVar { decls: vec![item], decl: item, number });
+                self.module.vars.push(ModuleVar {
+                    decls: vec![item],
+                    decl: item,
+                    number,
+                });
             }
         }
     }
@@ -478,7 +531,8 @@ impl Names<'_> {
         match (func(name), func(target)) {
             (Some(from), Some(to)) => {
                 if let Some(message) = self.alias_error(from, to) {
-                    self.diagnostics.push(Diagnostic::error(message).label(alias.span, ""));
+                    self.diagnostics
+                        .push(Diagnostic::error(message).label(alias.span, ""));
                 } else {
                     self.module.funcs[from.index()].alias = Some(to);
                 }
@@ -496,39 +550,67 @@ impl Names<'_> {
             return Some(format!("alias `{}` has a body of its own", name(from)));
         }
         if target.def.is_none() {
-            return Some(format!("`{}`, which `{}` stands for, is not defined in this module", name(to), name(from)));
+            return Some(format!(
+                "`{}`, which `{}` stands for, is not defined in this module",
+                name(to),
+                name(from)
+            ));
         }
         if target_ast.kind == ast::FunctionKind::Entry {
-            return Some(format!("`{}` is a kernel, and an alias cannot stand for one", name(to)));
+            return Some(format!(
+                "`{}` is a kernel, and an alias cannot stand for one",
+                name(to)
+            ));
         }
         if target_ast.linkage == ast::Linkage::Weak {
-            return Some(format!("`{}` is `.weak`, and an alias cannot stand for that", name(to)));
+            return Some(format!(
+                "`{}` is `.weak`, and an alias cannot stand for that",
+                name(to)
+            ));
         }
         if !linkage::same_signature(&self.module.source, self.module.func_ast(from), target_ast) {
-            return Some(format!("alias `{}` and `{}` have different parameters", name(from), name(to)));
+            return Some(format!(
+                "alias `{}` and `{}` have different parameters",
+                name(from),
+                name(to)
+            ));
         }
         None
     }
 
     fn not_a_function(&mut self, name: ast::Ident) {
         let text = name.text(&self.module.source);
-        self.diagnostics.push(Diagnostic::error(format!("`{text}` is not a declared function")).label(name.span, ""));
+        self.diagnostics.push(
+            Diagnostic::error(format!("`{text}` is not a declared function")).label(name.span, ""),
+        );
     }
 
     fn span_of(&self, global: Global) -> Span {
         match global {
             Global::Func(id) => self.module.first_decl(id),
-            Global::Var(id) => self.module.var_ast(self.module.vars[id.index()].decl).map_or(Span::default(), |v| v.name.span),
-            Global::Old(item) => self.module.var_ast(item).map_or(Span::default(), |v| v.name.span),
+            Global::Var(id) => self
+                .module
+                .var_ast(self.module.vars[id.index()].decl)
+                .map_or(Span::default(), |v| v.name.span),
+            Global::Old(item) => self
+                .module
+                .var_ast(item)
+                .map_or(Span::default(), |v| v.name.span),
         }
     }
 
     fn redefined(&mut self, name: ast::Ident, before: Span) {
-        self.diagnostics.push(redefinition(name.text(&self.module.source), name.span, before));
+        self.diagnostics.push(redefinition(
+            name.text(&self.module.source),
+            name.span,
+            before,
+        ));
     }
 }
 
 /// `name` is declared a second time.
 pub(crate) fn redefinition(name: &str, span: Span, before: Span) -> Diagnostic {
-    Diagnostic::error(format!("`{name}` is already declared")).label(span, "").label(before, "declared here before")
+    Diagnostic::error(format!("`{name}` is already declared"))
+        .label(span, "")
+        .label(before, "declared here before")
 }

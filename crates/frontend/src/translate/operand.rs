@@ -57,7 +57,11 @@ impl<'m> Translator<'m> {
 
     /// Reads the elements of operand `n`: a brace list, a vector register, or a single operand. An element of 128 bits gives two
     /// values, the low half first. A sink `_` gives `None`.
-    pub fn src_elems(&mut self, inst: &Inst<'m>, n: usize) -> Result<SmallVec<[Option<Value>; 4]>, Diagnostic> {
+    pub fn src_elems(
+        &mut self,
+        inst: &Inst<'m>,
+        n: usize,
+    ) -> Result<SmallVec<[Option<Value>; 4]>, Diagnostic> {
         let ty = inst.opd_type(n);
         let Some(operand) = inst.operand(n) else {
             return Err(inst.error(format!("`{}` lacks operand {}", inst.name, n + 1)));
@@ -82,7 +86,11 @@ impl<'m> Translator<'m> {
                 }
                 Ok(values)
             }
-            _ => Ok(self.read_pieces(operand, ty)?.into_iter().map(Some).collect()),
+            _ => Ok(self
+                .read_pieces(operand, ty)?
+                .into_iter()
+                .map(Some)
+                .collect()),
         }
     }
 
@@ -91,11 +99,18 @@ impl<'m> Translator<'m> {
         let pieces = self.read_pieces(operand, ty)?;
         match pieces[..] {
             [value] => Ok(value),
-            _ => Err(Diagnostic::error(format!("a scalar `.{}` is expected here", ty.name())).label(operand.span, "")),
+            _ => Err(
+                Diagnostic::error(format!("a scalar `.{}` is expected here", ty.name()))
+                    .label(operand.span, ""),
+            ),
         }
     }
 
-    fn read_pieces(&mut self, operand: &'m ast::Operand, ty: PtxType) -> Result<Values, Diagnostic> {
+    fn read_pieces(
+        &mut self,
+        operand: &'m ast::Operand,
+        ty: PtxType,
+    ) -> Result<Values, Diagnostic> {
         let one = |value| SmallVec::from_slice(&[value]);
         match &operand.kind {
             OperandKind::Name(name) => self.read_name(*name, ty),
@@ -109,8 +124,13 @@ impl<'m> Translator<'m> {
                 let values = self.read_name(*name, PtxType::Pred)?;
                 Ok(one(self.unary(ptxjit_ir::IntUnaryOp::Not, values[0])))
             }
-            OperandKind::NameOffset(sum) if matches!(self.lookup(sum.name), Some(Entity::Reg(_))) => {
-                Err(Diagnostic::unsupported("a register plus a constant as an operand").label(operand.span, ""))
+            OperandKind::NameOffset(sum)
+                if matches!(self.lookup(sum.name), Some(Entity::Reg(_))) =>
+            {
+                Err(
+                    Diagnostic::unsupported("a register plus a constant as an operand")
+                        .label(operand.span, ""),
+                )
             }
             OperandKind::NameOffset(_) | OperandKind::Element(_) => {
                 let addr = self.address_value(operand)?;
@@ -122,10 +142,11 @@ impl<'m> Translator<'m> {
             | OperandKind::Sink
             | OperandKind::Pair(_)
             | OperandKind::Neg(_)
-            | OperandKind::List(_) => {
-                Err(Diagnostic::error(format!("a register or constant of type `.{}` is expected here", ty.name()))
-                    .label(operand.span, ""))
-            }
+            | OperandKind::List(_) => Err(Diagnostic::error(format!(
+                "a register or constant of type `.{}` is expected here",
+                ty.name()
+            ))
+            .label(operand.span, "")),
         }
     }
 
@@ -160,15 +181,27 @@ impl<'m> Translator<'m> {
         }
     }
 
-    fn read_member(&mut self, base: Ident, selector: Ident, ty: PtxType) -> Result<Values, Diagnostic> {
+    fn read_member(
+        &mut self,
+        base: Ident,
+        selector: Ident,
+        ty: PtxType,
+    ) -> Result<Values, Diagnostic> {
         let text = selector.text(self.source);
         let Some(idx) = element_index(text) else {
-            return Err(Diagnostic::error(format!("`.{text}` does not select an element of a vector"))
-                .label(selector.span, "one of `.x .y .z .w .r .g .b .a` can stand here"));
+            return Err(Diagnostic::error(format!(
+                "`.{text}` does not select an element of a vector"
+            ))
+            .label(
+                selector.span,
+                "one of `.x .y .z .w .r .g .b .a` can stand here",
+            ));
         };
         match self.lookup(base) {
             Some(Entity::Reg(id)) => {
-                let Reg { ty: reg_ty, vars, .. } = self.scopes.reg(id);
+                let Reg {
+                    ty: reg_ty, vars, ..
+                } = self.scopes.reg(id);
                 let n = pieces(*reg_ty);
                 let vars: SmallVec<[_; 2]> = vars.iter().skip(idx * n).take(n).copied().collect();
                 if vars.is_empty() {
@@ -200,7 +233,10 @@ impl<'m> Translator<'m> {
 
     fn read_sreg(&mut self, sreg: &sregs::Sreg, ty: PtxType) -> Values {
         let regs: SmallVec<[SpecialReg; 3]> = SmallVec::from_slice(sreg.regs);
-        let mut values: Values = regs.iter().map(|&reg| self.ins(InstData::Sreg { sreg: reg }, reg.ty())).collect();
+        let mut values: Values = regs
+            .iter()
+            .map(|&reg| self.ins(InstData::Sreg { sreg: reg }, reg.ty()))
+            .collect();
         if values.len() == 3 {
             values.push(self.iconst(Type::B32, 0));
         }
@@ -208,7 +244,10 @@ impl<'m> Translator<'m> {
     }
 
     fn fit_sources(&mut self, values: Values, ty: PtxType) -> Values {
-        values.into_iter().map(|value| self.fit_source(value, ty)).collect()
+        values
+            .into_iter()
+            .map(|value| self.fit_source(value, ty))
+            .collect()
     }
 
     /// Chops a register's value to the type of the instruction. (A narrower one only occurs where `check` has complained.)
@@ -225,7 +264,13 @@ impl<'m> Translator<'m> {
     }
 
     /// Writes `value`, of type `ty`, to operand `n`.
-    pub fn dst_as(&mut self, inst: &Inst<'m>, n: usize, ty: PtxType, value: Value) -> Result<(), Diagnostic> {
+    pub fn dst_as(
+        &mut self,
+        inst: &Inst<'m>,
+        n: usize,
+        ty: PtxType,
+        value: Value,
+    ) -> Result<(), Diagnostic> {
         match inst.operand(n) {
             Some(operand) => self.write(operand, ty, &[value]),
             None => Err(inst.error(format!("`{}` lacks operand {}", inst.name, n + 1))),
@@ -233,7 +278,13 @@ impl<'m> Translator<'m> {
     }
 
     /// Writes `d` and `p` to operand `n`, which is `d` or `d|p`.
-    pub fn dst_pair(&mut self, inst: &Inst<'m>, n: usize, d: Value, p: Value) -> Result<(), Diagnostic> {
+    pub fn dst_pair(
+        &mut self,
+        inst: &Inst<'m>,
+        n: usize,
+        d: Value,
+        p: Value,
+    ) -> Result<(), Diagnostic> {
         match inst.operand(n).map(|operand| &operand.kind) {
             Some(OperandKind::Pair(pair)) => {
                 self.write(&pair[0], inst.opd_type(n), &[d])?;
@@ -245,7 +296,12 @@ impl<'m> Translator<'m> {
 
     /// Writes the elements of operand `n`: a brace list, a vector register, or a single register. 128-bit elements take two
     /// values each, the low half first.
-    pub fn dst_elems(&mut self, inst: &Inst<'m>, n: usize, values: &[Value]) -> Result<(), Diagnostic> {
+    pub fn dst_elems(
+        &mut self,
+        inst: &Inst<'m>,
+        n: usize,
+        values: &[Value],
+    ) -> Result<(), Diagnostic> {
         match inst.operand(n) {
             Some(operand) => self.write_elems(operand, inst.opd_type(n), values),
             None => Err(inst.error(format!("`{}` lacks operand {}", inst.name, n + 1))),
@@ -253,7 +309,12 @@ impl<'m> Translator<'m> {
     }
 
     /// As [`Translator::dst_elems`], for an operand that is not the instruction's own.
-    pub fn write_elems(&mut self, operand: &'m ast::Operand, ty: PtxType, values: &[Value]) -> Result<(), Diagnostic> {
+    pub fn write_elems(
+        &mut self,
+        operand: &'m ast::Operand,
+        ty: PtxType,
+        values: &[Value],
+    ) -> Result<(), Diagnostic> {
         match &operand.kind {
             OperandKind::Vector(elems) => {
                 for (elem, chunk) in elems.iter().zip(values.chunks(pieces(ty))) {
@@ -266,22 +327,38 @@ impl<'m> Translator<'m> {
     }
 
     /// Writes values of type `ty` to a register, an element of one, or nowhere (`_`).
-    pub fn write(&mut self, operand: &'m ast::Operand, ty: PtxType, values: &[Value]) -> Result<(), Diagnostic> {
+    pub fn write(
+        &mut self,
+        operand: &'m ast::Operand,
+        ty: PtxType,
+        values: &[Value],
+    ) -> Result<(), Diagnostic> {
         let (base, first) = match operand.kind {
             OperandKind::Sink => return Ok(()),
             OperandKind::Name(name) => (name, 0),
-            OperandKind::Member { base, selector } => match element_index(selector.text(self.source)) {
-                Some(idx) => (base, idx),
-                None => return Err(self.no_such_element(base, selector)),
-            },
-            _ => return Err(Diagnostic::error("a register is expected here").label(operand.span, "")),
+            OperandKind::Member { base, selector } => {
+                match element_index(selector.text(self.source)) {
+                    Some(idx) => (base, idx),
+                    None => return Err(self.no_such_element(base, selector)),
+                }
+            }
+            _ => {
+                return Err(
+                    Diagnostic::error("a register is expected here").label(operand.span, "")
+                );
+            }
         };
         let id = match self.lookup(base) {
             Some(Entity::Reg(id)) => id,
-            Some(Entity::Place(_) | Entity::Func(_)) => return Err(not_a_register(base.text(self.source), base.span)),
+            Some(Entity::Place(_) | Entity::Func(_)) => {
+                return Err(not_a_register(base.text(self.source), base.span));
+            }
             None if sregs::find(base.text(self.source)).is_some() => {
-                return Err(Diagnostic::error(format!("special register `{}` is read-only", base.text(self.source)))
-                    .label(base.span, ""));
+                return Err(Diagnostic::error(format!(
+                    "special register `{}` is read-only",
+                    base.text(self.source)
+                ))
+                .label(base.span, ""));
             }
             None => return Err(self.unknown_name(base)),
         };
@@ -295,7 +372,11 @@ impl<'m> Translator<'m> {
         let vars: SmallVec<[_; 4]> = reg.vars.iter().skip(first * n).copied().collect();
         for (&var, &value) in vars.iter().zip(values) {
             let to = self.builder.var_ty(var);
-            let value = if ty.is_signed() { self.sext_or_trunc(value, to) } else { self.zext_or_trunc(value, to) };
+            let value = if ty.is_signed() {
+                self.sext_or_trunc(value, to)
+            } else {
+                self.zext_or_trunc(value, to)
+            };
             self.assign(var, value);
         }
     }
@@ -306,7 +387,11 @@ impl<'m> Translator<'m> {
         match self.scopes.find(text) {
             None => self.lookup_global(text),
             Some(Found::Entity(entity)) => Some(entity),
-            Some(Found::NewReg { scope, prefix_len, number }) => {
+            Some(Found::NewReg {
+                scope,
+                prefix_len,
+                number,
+            }) => {
                 let prefix = &text[..prefix_len];
                 let (ty, elems, decl) = self.scopes.range_of(scope, prefix)?;
                 let id = self.new_reg(ty, elems, decl);
@@ -319,15 +404,21 @@ impl<'m> Translator<'m> {
     /// What a name stands for at module scope, if it is declared before the statement at hand.
     fn lookup_global(&mut self, text: &'m str) -> Option<Entity> {
         match self.module.global(text)? {
-            Global::Func(func) => (self.module.first_decl(func).start < self.at).then_some(Entity::Func(func)),
+            Global::Func(func) => {
+                (self.module.first_decl(func).start < self.at).then_some(Entity::Func(func))
+            }
             Global::Var(var) => {
-                let ast = self.module.module_var(var).and_then(|var| self.module.var_ast(var.decls[0]))?;
+                let ast = self
+                    .module
+                    .module_var(var)
+                    .and_then(|var| self.module.var_ast(var.decls[0]))?;
                 let layout = Layout::of_var(ast);
                 let place = Place {
                     base: PlaceBase::Var(var, var_space(ast.space)?),
                     start: 0,
                     elem_size: layout.elem,
-                    size: layout.size, align: layout.align,
+                    size: layout.size,
+                    align: layout.align,
                     decl: ast.name.span,
                 };
                 (ast.name.span.start < self.at).then_some(Entity::Place(place))
@@ -340,8 +431,15 @@ impl<'m> Translator<'m> {
     /// Makes a register and its SSA variables.
     pub(super) fn new_reg(&mut self, ty: PtxType, elems: u8, decl: Span) -> RegId {
         let ir = ty.ir().unwrap_or(Type::B64);
-        let vars = (0..usize::from(elems) * pieces(ty)).map(|_| self.builder.declare(ir)).collect();
-        self.scopes.add_reg(Reg { ty, elems, vars, decl })
+        let vars = (0..usize::from(elems) * pieces(ty))
+            .map(|_| self.builder.declare(ir))
+            .collect();
+        self.scopes.add_reg(Reg {
+            ty,
+            elems,
+            vars,
+            decl,
+        })
     }
 
     /// A register's description.
@@ -353,12 +451,17 @@ impl<'m> Translator<'m> {
     pub fn unknown_name(&self, name: Ident) -> Diagnostic {
         let text = name.text(self.source);
         if let Some(Global::Old(_)) = self.module.global(text) {
-            return Diagnostic::unsupported(format!("`{text}`, declared at module scope, in a device function"))
-                .label(name.span, "");
+            return Diagnostic::unsupported(format!(
+                "`{text}`, declared at module scope, in a device function"
+            ))
+            .label(name.span, "");
         }
-        let diagnostic = Diagnostic::error(format!("`{text}` is not declared")).label(name.span, "unknown name");
+        let diagnostic =
+            Diagnostic::error(format!("`{text}` is not declared")).label(name.span, "unknown name");
         if self.module.global(text).is_some() {
-            return diagnostic.note(format!("`{text}` is declared further down; PTX wants it before its first use"));
+            return diagnostic.note(format!(
+                "`{text}` is declared further down; PTX wants it before its first use"
+            ));
         }
         match crate::isa::nearest(text, self.scopes.names().chain(self.module.global_names())) {
             Some(near) => diagnostic.note(format!("`{near}` is declared")),
@@ -368,7 +471,8 @@ impl<'m> Translator<'m> {
 }
 
 fn not_a_register(name: &str, span: Span) -> Diagnostic {
-    Diagnostic::error(format!("`{name}` is not a register")).label(span, "a register is expected here")
+    Diagnostic::error(format!("`{name}` is not a register"))
+        .label(span, "a register is expected here")
 }
 
 /// Number of IR values that hold one element.
@@ -393,20 +497,31 @@ pub fn const_bits(value: constexpr::Value, ty: PtxType) -> Result<u64, String> {
     use constexpr::Value as V;
     match (ty.class(), value) {
         (Class::Pred, V::S64(_) | V::U64(_)) => Ok(u64::from(value.as_int() != Some(0))),
-        (Class::Bits | Class::Unsigned | Class::Signed, V::S64(_) | V::U64(_)) => Ok(value.as_int().unwrap_or(0)),
+        (Class::Bits | Class::Unsigned | Class::Signed, V::S64(_) | V::U64(_)) => {
+            Ok(value.as_int().unwrap_or(0))
+        }
         // The hexadecimal forms are bit patterns; ptxas takes them where bits of their size are wanted.
         (Class::Bits, V::F32Bits(bits)) if ty.bits() == 32 => Ok(u64::from(bits)),
         (Class::Bits, V::F64(value)) if ty.bits() == 64 => Ok(value.to_bits()),
         (Class::Float, V::F32Bits(bits)) if ty == PtxType::F32 => Ok(u64::from(bits)),
-        (Class::Float, V::F32Bits(bits)) if ty == PtxType::F64 => Ok(f64::from(f32::from_bits(bits)).to_bits()),
-        (Class::Float, V::F64(value)) if ty == PtxType::F32 => Ok(u64::from((value as f32).to_bits())),
+        (Class::Float, V::F32Bits(bits)) if ty == PtxType::F64 => {
+            Ok(f64::from(f32::from_bits(bits)).to_bits())
+        }
+        (Class::Float, V::F64(value)) if ty == PtxType::F32 => {
+            Ok(u64::from((value as f32).to_bits()))
+        }
         (Class::Float, V::F64(value)) if ty == PtxType::F64 => Ok(value.to_bits()),
-        (Class::Float, V::S64(_) | V::U64(_)) => {
-            Err(format!("an integer constant cannot be an operand of type `.{}`", ty.name()))
-        }
-        (_, V::F32Bits(_) | V::F64(_)) => Err(format!("a float constant cannot be an operand of type `.{}`", ty.name())),
-        (Class::Format | Class::Opaque, V::S64(_) | V::U64(_)) => {
-            Err(format!("a constant cannot be an operand of type `.{}`", ty.name()))
-        }
+        (Class::Float, V::S64(_) | V::U64(_)) => Err(format!(
+            "an integer constant cannot be an operand of type `.{}`",
+            ty.name()
+        )),
+        (_, V::F32Bits(_) | V::F64(_)) => Err(format!(
+            "a float constant cannot be an operand of type `.{}`",
+            ty.name()
+        )),
+        (Class::Format | Class::Opaque, V::S64(_) | V::U64(_)) => Err(format!(
+            "a constant cannot be an operand of type `.{}`",
+            ty.name()
+        )),
     }
 }

@@ -62,7 +62,9 @@ pub(super) fn build(module: &Module, kernel: &Kernel) -> Result<Program, Vec<Dia
         diagnostics: Vec::new(),
     };
     if let Some(size) = linkage::narrow_addresses(module) {
-        build.diagnostics.push(Diagnostic::unsupported("addressing with 32 bits").label(size.span, ""));
+        build
+            .diagnostics
+            .push(Diagnostic::unsupported("addressing with 32 bits").label(size.span, ""));
     }
     build.want(kernel.func, None);
     build.drain();
@@ -110,7 +112,12 @@ impl Build<'_> {
             self.want(callee, Some(span));
         }
         for id in found.vars {
-            if let Some(var) = found.statics.get(&id).cloned().or_else(|| self.module.var(id)) {
+            if let Some(var) = found
+                .statics
+                .get(&id)
+                .cloned()
+                .or_else(|| self.module.var(id))
+            {
                 self.vars.insert(id, var);
             }
         }
@@ -121,8 +128,15 @@ impl Build<'_> {
 
     /// The functions whose address is taken and that an open indirect call may mean.
     fn reachable_by_address(&self) -> Vec<FuncId> {
-        let sigs: Vec<&Signature> = self.open_calls.iter().map(|&sig| &self.sigs.sigs[sig]).collect();
-        let all = self.module.address_taken.get_or_init(|| address_taken(self.module));
+        let sigs: Vec<&Signature> = self
+            .open_calls
+            .iter()
+            .map(|&sig| &self.sigs.sigs[sig])
+            .collect();
+        let all = self
+            .module
+            .address_taken
+            .get_or_init(|| address_taken(self.module));
         let fits = |func: FuncId| {
             let ast = self.module.func_ast(func);
             ast.body.is_some() && sigs.contains(&&signature(ast))
@@ -130,8 +144,16 @@ impl Build<'_> {
         all.iter().copied().filter(|&func| fits(func)).collect()
     }
 
-    fn finish(self, kernel: &Kernel, address_taken: Vec<FuncId>) -> Result<Program, Vec<Diagnostic>> {
-        if self.diagnostics.iter().any(|d| d.severity == Severity::Error) {
+    fn finish(
+        self,
+        kernel: &Kernel,
+        address_taken: Vec<FuncId>,
+    ) -> Result<Program, Vec<Diagnostic>> {
+        if self
+            .diagnostics
+            .iter()
+            .any(|d| d.severity == Severity::Error)
+        {
             return Err(sorted(self.diagnostics));
         }
         Ok(Program {
@@ -149,7 +171,8 @@ impl Build<'_> {
 
 /// A call of what is declared but nowhere defined. What the device runtime of CUDA would provide is unsupported, not wrong.
 fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
-    let is_runtime = name.starts_with("cuda") || name.starts_with("__cuda") || name.starts_with("__nv");
+    let is_runtime =
+        name.starts_with("cuda") || name.starts_with("__cuda") || name.starts_with("__nv");
     let diagnostic = if is_runtime {
         Diagnostic::unsupported(format!("a call of `{name}`"))
     } else {
@@ -162,8 +185,16 @@ fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
 }
 
 fn signature(func: &ast::Function) -> Signature {
-    let types = |params: &[ast::Param]| params.iter().flat_map(|param| Passing::of(param).types()).collect();
-    Signature { params: types(&func.params), rets: types(&func.returns) }
+    let types = |params: &[ast::Param]| {
+        params
+            .iter()
+            .flat_map(|param| Passing::of(param).types())
+            .collect()
+    };
+    Signature {
+        params: types(&func.params),
+        rets: types(&func.returns),
+    }
 }
 
 /// Findings in the order of the text.
@@ -177,7 +208,10 @@ fn sorted(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
 fn address_taken(module: &Module) -> Vec<FuncId> {
     let mut taken = BTreeSet::new();
     for (id, var) in module.vars() {
-        if !var.is_extern && module.has_init(id) && let Ok(init) = module.var_init(id) {
+        if !var.is_extern
+            && module.has_init(id)
+            && let Ok(init) = module.var_init(id)
+        {
             taken.extend(init.relocs.iter().filter_map(|reloc| match reloc.target {
                 RelocTarget::Func(func) => Some(module.resolve_alias(func)),
                 RelocTarget::Var(_) => None,
@@ -185,7 +219,9 @@ fn address_taken(module: &Module) -> Vec<FuncId> {
         }
     }
     for func in module.ast.functions() {
-        if let Some(range) = func.body && let Ok(body) = parse::body(&module.source, range) {
+        if let Some(range) = func.body
+            && let Ok(body) = parse::body(&module.source, range)
+        {
             taken.extend(taken_in(module, &body));
         }
     }
@@ -239,11 +275,21 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
             diagnostics.extend(found);
         }
     }
-    for id in module.func_ids().filter(|&id| module.func(id).alias.is_none()) {
-        let Some(range) = module.func_ast(id).body else { continue };
+    for id in module
+        .func_ids()
+        .filter(|&id| module.func(id).alias.is_none())
+    {
+        let Some(range) = module.func_ast(id).body else {
+            continue;
+        };
         match parse::body(&module.source, range) {
             Ok(body) => {
-                let (_, Found { diagnostics: found, .. }) = function::translate(module, id, &body, &mut SigTable::default());
+                let (
+                    _,
+                    Found {
+                        diagnostics: found, ..
+                    },
+                ) = function::translate(module, id, &body, &mut SigTable::default());
                 diagnostics.extend(found.into_iter().filter(|d| d.kind == Kind::Wrong));
             }
             Err(found) => diagnostics.extend(found),

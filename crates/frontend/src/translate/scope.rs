@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use ptxjit_ir::{FuncId, StackSlot, Variable, VarId};
+use ptxjit_ir::{FuncId, StackSlot, VarId, Variable};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -101,12 +101,19 @@ pub(super) struct Scopes<'m> {
 pub(super) enum Found {
     Entity(Entity),
     /// A register of a range that has not been used yet; `scope` and `prefix_len` say which.
-    NewReg { scope: usize, prefix_len: usize, number: u32 },
+    NewReg {
+        scope: usize,
+        prefix_len: usize,
+        number: u32,
+    },
 }
 
 impl<'m> Scopes<'m> {
     pub(super) fn new() -> Scopes<'m> {
-        Scopes { scopes: vec![Scope::default()], regs: Vec::new() }
+        Scopes {
+            scopes: vec![Scope::default()],
+            regs: Vec::new(),
+        }
     }
 
     pub(super) fn open(&mut self) {
@@ -118,17 +125,29 @@ impl<'m> Scopes<'m> {
     }
 
     /// Declares a name in the innermost scope; on conflict returns where it was declared before.
-    pub(super) fn declare(&mut self, name: &'m str, entity: Entity, decl: Span) -> Result<(), Span> {
+    pub(super) fn declare(
+        &mut self,
+        name: &'m str,
+        entity: Entity,
+        decl: Span,
+    ) -> Result<(), Span> {
         self.insert(Cow::Borrowed(name), entity, decl)
     }
 
     /// As [`Scopes::declare`], for a name that is not written out.
-    pub(super) fn declare_owned(&mut self, name: String, entity: Entity, decl: Span) -> Result<(), Span> {
+    pub(super) fn declare_owned(
+        &mut self,
+        name: String,
+        entity: Entity,
+        decl: Span,
+    ) -> Result<(), Span> {
         self.insert(Cow::Owned(name), entity, decl)
     }
 
     fn insert(&mut self, name: Cow<'m, str>, entity: Entity, decl: Span) -> Result<(), Span> {
-        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
+        let Some(scope) = self.scopes.last_mut() else {
+            return Ok(());
+        };
         if let Some(&(_, before)) = scope.names.get(&name) {
             return Err(before);
         }
@@ -144,22 +163,37 @@ impl<'m> Scopes<'m> {
         count: u32,
         decl: Span,
     ) -> Result<(), Span> {
-        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
+        let Some(scope) = self.scopes.last_mut() else {
+            return Ok(());
+        };
         if let Some(before) = scope.ranges.get(prefix) {
             return Err(before.decl);
         }
-        scope.ranges.insert(prefix, Range { ty, elems, count, decl, regs: FxHashMap::default() });
+        scope.ranges.insert(
+            prefix,
+            Range {
+                ty,
+                elems,
+                count,
+                decl,
+                regs: FxHashMap::default(),
+            },
+        );
         Ok(())
     }
 
     /// Looks a name up from the innermost scope outwards.
     pub(super) fn find(&self, name: &str) -> Option<Found> {
-        self.scopes.iter().enumerate().rev().find_map(|(idx, scope)| {
-            if let Some(&(entity, _)) = scope.names.get(name) {
-                return Some(Found::Entity(entity));
-            }
-            scope.find_in_range(idx, name)
-        })
+        self.scopes
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(idx, scope)| {
+                if let Some(&(entity, _)) = scope.names.get(name) {
+                    return Some(Found::Entity(entity));
+                }
+                scope.find_in_range(idx, name)
+            })
     }
 
     /// Type, elements and declaration of the range that a new register belongs to.
@@ -170,7 +204,11 @@ impl<'m> Scopes<'m> {
 
     /// Remembers the register made for a number of a range.
     pub(super) fn add_to_range(&mut self, scope: usize, prefix: &str, number: u32, reg: RegId) {
-        if let Some(range) = self.scopes.get_mut(scope).and_then(|scope| scope.ranges.get_mut(prefix)) {
+        if let Some(range) = self
+            .scopes
+            .get_mut(scope)
+            .and_then(|scope| scope.ranges.get_mut(prefix))
+        {
             range.regs.insert(number, reg);
         }
     }
@@ -188,7 +226,10 @@ impl<'m> Scopes<'m> {
 
     /// All names of the open scopes, for suggestions.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.scopes.iter().rev().flat_map(|scope| scope.names.keys().map(|name| &**name))
+        self.scopes
+            .iter()
+            .rev()
+            .flat_map(|scope| scope.names.keys().map(|name| &**name))
     }
 }
 
@@ -201,10 +242,17 @@ impl Scope<'_> {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         (name.len() - digits..name.len()).find_map(|prefix_len| {
             let range = self.ranges.get(&name[..prefix_len])?;
-            let number: u32 = name[prefix_len..].parse().ok().filter(|&n| n < range.count)?;
+            let number: u32 = name[prefix_len..]
+                .parse()
+                .ok()
+                .filter(|&n| n < range.count)?;
             Some(match range.regs.get(&number) {
                 Some(&reg) => Found::Entity(Entity::Reg(reg)),
-                None => Found::NewReg { scope, prefix_len, number },
+                None => Found::NewReg {
+                    scope,
+                    prefix_len,
+                    number,
+                },
             })
         })
     }

@@ -50,11 +50,20 @@ impl<'m> Translator<'m> {
             }
             _ => self.read(operand, PtxType::B32)?,
         };
-        Ok(Selected { word, selector, is_negated })
+        Ok(Selected {
+            word,
+            selector,
+            is_negated,
+        })
     }
 
     /// Writes a whole word to operand `n`, whatever part of it is named there.
-    pub fn dst_selected(&mut self, inst: &Inst<'m>, n: usize, value: Value) -> Result<(), Diagnostic> {
+    pub fn dst_selected(
+        &mut self,
+        inst: &Inst<'m>,
+        n: usize,
+        value: Value,
+    ) -> Result<(), Diagnostic> {
         match inst.operand(n).map(|operand| &operand.kind) {
             Some(&OperandKind::Member { base, .. }) => {
                 let var = self.whole_register(base)?;

@@ -22,9 +22,22 @@ fn bad_address_names_the_thread() {
         });
     });
     let fault = run(&program, 2, 8, &[0]).unwrap_err();
-    assert!(matches!(fault.kind, FaultKind::BadAddress { addr: 24, size: 8, .. }), "{fault}");
+    assert!(
+        matches!(
+            fault.kind,
+            FaultKind::BadAddress {
+                addr: 24,
+                size: 8,
+                ..
+            }
+        ),
+        "{fault}"
+    );
     assert_eq!((fault.ctaid, fault.tid), ([1, 0, 0], Some([3, 0, 0])));
-    assert_eq!((fault.function.as_str(), fault.loc), ("kernel", SrcLoc(4711)));
+    assert_eq!(
+        (fault.function.as_str(), fault.loc),
+        ("kernel", SrcLoc(4711))
+    );
 }
 
 #[test]
@@ -33,7 +46,10 @@ fn misaligned_access() {
         let base = k.buffer();
         k.load(Space::Global, Type::B32, base, 2);
     });
-    assert!(matches!(run(&program, 1, 1, &[0]).unwrap_err().kind, FaultKind::Misaligned { size: 4, .. }));
+    assert!(matches!(
+        run(&program, 1, 1, &[0]).unwrap_err().kind,
+        FaultKind::Misaligned { size: 4, .. }
+    ));
 }
 
 #[test]
@@ -42,12 +58,18 @@ fn shared_memory_has_bounds() {
         let zero = k.long(0);
         k.load(Space::Shared, Type::B32, zero, 0);
     });
-    assert!(matches!(run(&program, 1, 1, &[0]).unwrap_err().kind, FaultKind::BadAddress { .. }));
+    assert!(matches!(
+        run(&program, 1, 1, &[0]).unwrap_err().kind,
+        FaultKind::BadAddress { .. }
+    ));
 }
 
 #[test]
 fn traps() {
-    for (trap, want) in [(TrapKind::Trap, FaultKind::Trap), (TrapKind::Unreachable, FaultKind::Unreachable)] {
+    for (trap, want) in [
+        (TrapKind::Trap, FaultKind::Trap),
+        (TrapKind::Unreachable, FaultKind::Unreachable),
+    ] {
         let program = kernel(|k| k.end(Terminator::Trap(trap)));
         assert_eq!(run(&program, 1, 1, &[0]).unwrap_err().kind, want);
     }
@@ -57,6 +79,9 @@ fn traps() {
 fn empty_and_oversized_launches_are_refused() {
     let program = kernel(|_| {});
     for (grid, block) in [(0, 1), (1, 0), (1, 1025)] {
-        assert!(matches!(run(&program, grid, block, &[0]).unwrap_err().kind, FaultKind::Launch(_)));
+        assert!(matches!(
+            run(&program, grid, block, &[0]).unwrap_err().kind,
+            FaultKind::Launch(_)
+        ));
     }
 }

@@ -26,8 +26,15 @@ fn reduction_without_barriers() {
     });
     program.lockstep = true;
     let words: Vec<u32> = (1..=32).collect();
-    let out =
-        run_with(&program, 1, 32, &words, &mut SilentHost::default(), |launch| launch.dynamic_shared = 256).unwrap();
+    let out = run_with(
+        &program,
+        1,
+        32,
+        &words,
+        &mut SilentHost::default(),
+        |launch| launch.dynamic_shared = 256,
+    )
+    .unwrap();
     assert_eq!(out, vec![528; 32]);
 }
 
@@ -55,7 +62,9 @@ fn reconvergence_after_a_branch() {
     });
     program.lockstep = true;
     let out = run(&program, 1, 32, &[0; 32]).unwrap();
-    assert!(out[..12].iter().all(|&x| x == 0xffff_f000) && out[12..].iter().all(|&x| x == 0x0000_0fff));
+    assert!(
+        out[..12].iter().all(|&x| x == 0xffff_f000) && out[12..].iter().all(|&x| x == 0x0000_0fff)
+    );
 }
 
 /// Lanes leave a loop after different numbers of turns and wait behind it.
@@ -82,7 +91,9 @@ fn reconvergence_after_a_loop() {
         k.put_mine(sum);
     });
     program.lockstep = true;
-    let want: Vec<u32> = (0..32u32).map(|tid| u32::MAX.wrapping_add(tid + 1)).collect();
+    let want: Vec<u32> = (0..32u32)
+        .map(|tid| u32::MAX.wrapping_add(tid + 1))
+        .collect();
     assert_eq!(run(&program, 1, 32, &[0; 32]).unwrap(), want);
 }
 
@@ -105,25 +116,37 @@ fn barrier_by_part_of_a_warp() {
         k.put_mine(tid);
     });
     program.lockstep = true;
-    assert_eq!(run(&program, 1, 64, &[0; 64]).unwrap(), (0..64).collect::<Vec<u32>>());
+    assert_eq!(
+        run(&program, 1, 64, &[0; 64]).unwrap(),
+        (0..64).collect::<Vec<u32>>()
+    );
 }
 
 /// A trap on one side does not keep the other lanes from meeting.
 #[test]
 fn post_dominators_ignore_traps() {
-    let func = function("f", FunctionKind::Device, &[Type::B1, Type::B1], &[], |k, params| {
-        let (inner, join) = k.branch(params[0]);
-        k.b.switch_to(inner);
-        let (bad, good) = k.branch(params[1]);
-        k.b.switch_to(bad);
-        k.end(Terminator::Trap(ptxjit_ir::TrapKind::Trap));
-        k.b.switch_to(good);
-        k.b.jump(join);
-        k.b.switch_to(join);
-        k.end(Terminator::Ret(Default::default()));
-    });
+    let func = function(
+        "f",
+        FunctionKind::Device,
+        &[Type::B1, Type::B1],
+        &[],
+        |k, params| {
+            let (inner, join) = k.branch(params[0]);
+            k.b.switch_to(inner);
+            let (bad, good) = k.branch(params[1]);
+            k.b.switch_to(bad);
+            k.end(Terminator::Trap(ptxjit_ir::TrapKind::Trap));
+            k.b.switch_to(good);
+            k.b.jump(join);
+            k.b.switch_to(join);
+            k.end(Terminator::Ret(Default::default()));
+        },
+    );
     // Blocks: entry 0, inner 1, join 2, bad 3, good 4.
     let of = postdom::compute(&func);
     let number = |block: usize| of[block].map(|block| block.as_u32());
-    assert_eq!([0, 1, 2, 3, 4].map(number), [Some(2), Some(4), None, None, Some(2)]);
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(number),
+        [Some(2), Some(4), None, None, Some(2)]
+    );
 }

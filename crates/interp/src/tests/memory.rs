@@ -9,16 +9,34 @@ use crate::{FaultKind, SilentHost};
 /// Each window's generic addresses are known as its own and as no other's.
 #[test]
 fn windows_know_their_addresses() {
-    const SPACES: [Space; 5] = [Space::Global, Space::Shared, Space::Local, Space::Param, Space::Const];
+    const SPACES: [Space; 5] = [
+        Space::Global,
+        Space::Shared,
+        Space::Local,
+        Space::Param,
+        Space::Const,
+    ];
     let program = kernel(|k| {
         let buffer = k.buffer();
         let zero = k.long(0);
         let mut row = k.word(0);
         for (i, from) in SPACES.into_iter().enumerate() {
             let offset = if from == Space::Global { buffer } else { zero };
-            let generic = k.b.ins(InstData::ToGeneric { space: from, arg: offset }, Type::B64);
+            let generic = k.b.ins(
+                InstData::ToGeneric {
+                    space: from,
+                    arg: offset,
+                },
+                Type::B64,
+            );
             for (j, space) in SPACES.into_iter().enumerate() {
-                let is = k.b.ins(InstData::IsSpace { space, arg: generic }, Type::B1);
+                let is = k.b.ins(
+                    InstData::IsSpace {
+                        space,
+                        arg: generic,
+                    },
+                    Type::B1,
+                );
                 let is = k.pred_word(is);
                 let bit = k.word(5 * i as u64 + j as u64);
                 let bit = k.binary(ptxjit_ir::IntBinaryOp::Shl, is, bit);
@@ -43,16 +61,30 @@ fn shared_memory_three_ways() {
         let at = k.word(u64::from(-8i32 as u32));
         k.store(Space::Shared, value, at, 12);
         let four = k.long(4);
-        let generic = k.b.ins(InstData::ToGeneric { space: Space::Shared, arg: four }, Type::B64);
+        let generic = k.b.ins(
+            InstData::ToGeneric {
+                space: Space::Shared,
+                arg: four,
+            },
+            Type::B64,
+        );
         let x = k.load(Space::Generic, Type::B32, generic, 0);
-        let back = k.b.ins(InstData::FromGeneric { space: Space::Shared, arg: generic }, Type::B64);
+        let back = k.b.ins(
+            InstData::FromGeneric {
+                space: Space::Shared,
+                arg: generic,
+            },
+            Type::B64,
+        );
         let y = k.load(Space::Shared, Type::B16, back, 0);
         let y = k.widen(y);
         let y = k.narrow(y, Type::B32);
         let sum = k.add(x, y);
         k.put_mine(sum);
     });
-    let out = run_with(&program, 1, 1, &[0], &mut SilentHost::default(), |launch| launch.dynamic_shared = 8);
+    let out = run_with(&program, 1, 1, &[0], &mut SilentHost::default(), |launch| {
+        launch.dynamic_shared = 8
+    });
     assert_eq!(out.unwrap(), [0x2468]);
 }
 
@@ -61,11 +93,30 @@ fn vector_access() {
     let program = kernel(|k| {
         let base = k.buffer();
         let (sem, scope) = (MemSem::Weak, Scope::Cta);
-        let load = InstData::Load { space: Space::Global, sem, scope, ty: Type::B16, n: 4, addr: base, offset: 0 };
+        let load = InstData::Load {
+            space: Space::Global,
+            sem,
+            scope,
+            ty: Type::B16,
+            n: 4,
+            addr: base,
+            offset: 0,
+        };
         let inst = k.b.inst(load, &[Type::B16; 4]);
         let x = k.b.func.insts[inst].results.clone();
         let args = smallvec![x[3], x[2], x[1], x[0]];
-        k.b.inst(InstData::Store { space: Space::Global, sem, scope, ty: Type::B16, addr: base, offset: 8, args }, &[]);
+        k.b.inst(
+            InstData::Store {
+                space: Space::Global,
+                sem,
+                scope,
+                ty: Type::B16,
+                addr: base,
+                offset: 8,
+                args,
+            },
+            &[],
+        );
     });
     let out = run(&program, 1, 1, &[0x0002_0001, 0x0004_0003, 0, 0]).unwrap();
     assert_eq!(out[2..], [0x0003_0004, 0x0001_0002]);
@@ -77,8 +128,14 @@ fn copy_to_shared_fills_with_zeros() {
         let base = k.buffer();
         let zero = k.long(0);
         let six = k.word(6);
-        let copy =
-            InstData::CopyAsync { size: 8, dst: zero, dst_offset: 0, src: base, src_offset: 0, src_size: Some(six) };
+        let copy = InstData::CopyAsync {
+            size: 8,
+            dst: zero,
+            dst_offset: 0,
+            src: base,
+            src_offset: 0,
+            src_size: Some(six),
+        };
         k.b.inst(copy, &[]);
         let x = k.load(Space::Shared, Type::B32, zero, 0);
         let y = k.load(Space::Shared, Type::B32, zero, 4);
@@ -86,7 +143,15 @@ fn copy_to_shared_fills_with_zeros() {
         k.store(Space::Global, y, base, 12);
     });
     let words = [0x1111_1111, 0x2222_2222, 9, 9];
-    let out = run_with(&program, 1, 1, &words, &mut SilentHost::default(), |launch| launch.dynamic_shared = 8).unwrap();
+    let out = run_with(
+        &program,
+        1,
+        1,
+        &words,
+        &mut SilentHost::default(),
+        |launch| launch.dynamic_shared = 8,
+    )
+    .unwrap();
     assert_eq!(out[2..], [0x1111_1111, 0x2222]);
 }
 
@@ -109,12 +174,25 @@ fn float_atomics_flush_by_place() {
         };
         k.b.ins(add(Space::Global, base), Type::B32);
         k.b.ins(add(Space::Shared, zero), Type::B32);
-        let generic = k.b.ins(InstData::ToGeneric { space: Space::Shared, arg: zero }, Type::B64);
+        let generic = k.b.ins(
+            InstData::ToGeneric {
+                space: Space::Shared,
+                arg: zero,
+            },
+            Type::B64,
+        );
         k.b.ins(add(Space::Generic, generic), Type::B32);
         let kept = k.load(Space::Shared, Type::B32, zero, 0);
         k.store(Space::Global, kept, base, 4);
     });
-    let out = run_with(&program, 1, 1, &[5, 0], &mut SilentHost::default(), |launch| launch.dynamic_shared = 4);
+    let out = run_with(
+        &program,
+        1,
+        1,
+        &[5, 0],
+        &mut SilentHost::default(),
+        |launch| launch.dynamic_shared = 4,
+    );
     assert_eq!(out.unwrap(), [0, 6]);
 }
 
@@ -130,7 +208,14 @@ fn ctas_have_their_own_shared_memory() {
         let cta = k.sreg(SpecialReg::CtaidX);
         k.put(cta, after);
     });
-    let out = run_with(&program, 3, 1, &[0; 3], &mut SilentHost::default(), |launch| launch.dynamic_shared = 4);
+    let out = run_with(
+        &program,
+        3,
+        1,
+        &[0; 3],
+        &mut SilentHost::default(),
+        |launch| launch.dynamic_shared = 4,
+    );
     assert_eq!(out.unwrap(), [1, 1, 1]);
 }
 
@@ -138,8 +223,17 @@ fn ctas_have_their_own_shared_memory() {
 fn parameters_are_read_only() {
     let program = kernel(|k| {
         let zero = k.long(0);
-        let generic = k.b.ins(InstData::ToGeneric { space: Space::Param, arg: zero }, Type::B64);
+        let generic = k.b.ins(
+            InstData::ToGeneric {
+                space: Space::Param,
+                arg: zero,
+            },
+            Type::B64,
+        );
         k.store(Space::Generic, zero, generic, 0);
     });
-    assert!(matches!(run(&program, 1, 1, &[0]).unwrap_err().kind, FaultKind::BadAddress { .. }));
+    assert!(matches!(
+        run(&program, 1, 1, &[0]).unwrap_err().kind,
+        FaultKind::BadAddress { .. }
+    ));
 }

@@ -13,8 +13,9 @@ mod warp_ops;
 use std::collections::BTreeMap;
 
 use ptxjit_ir::{
-    BarrierOp, Block, CompareOp, FuncId, Function, FunctionBuilder, FunctionKind, InstData, IntBinaryOp, KernelAttrs,
-    KernelParam, MemSem, Program, RelocTarget, ResizeOp, Scope, Space, SpecialReg, Terminator, Type, Value, WarpOp,
+    BarrierOp, Block, CompareOp, FuncId, Function, FunctionBuilder, FunctionKind, InstData,
+    IntBinaryOp, KernelAttrs, KernelParam, MemSem, Program, RelocTarget, ResizeOp, Scope, Space,
+    SpecialReg, Terminator, Type, Value, WarpOp,
 };
 use smallvec::SmallVec;
 
@@ -44,7 +45,14 @@ impl Code<'_> {
 
     fn binary(&mut self, op: IntBinaryOp, a: Value, b: Value) -> Value {
         let ty = self.b.func.ty(a);
-        self.b.ins(InstData::IntBinary { op, ty, args: [a, b] }, ty)
+        self.b.ins(
+            InstData::IntBinary {
+                op,
+                ty,
+                args: [a, b],
+            },
+            ty,
+        )
     }
 
     fn add(&mut self, a: Value, b: Value) -> Value {
@@ -53,7 +61,14 @@ impl Code<'_> {
 
     fn compare(&mut self, op: CompareOp, a: Value, b: Value) -> Value {
         let ty = self.b.func.ty(a);
-        self.b.ins(InstData::Compare { op, ty, args: [a, b] }, Type::B1)
+        self.b.ins(
+            InstData::Compare {
+                op,
+                ty,
+                args: [a, b],
+            },
+            Type::B1,
+        )
     }
 
     fn below(&mut self, a: Value, limit: u64) -> Value {
@@ -63,27 +78,73 @@ impl Code<'_> {
 
     fn widen(&mut self, a: Value) -> Value {
         let from = self.b.func.ty(a);
-        self.b.ins(InstData::Resize { op: ResizeOp::Uext, from, to: Type::B64, arg: a }, Type::B64)
+        self.b.ins(
+            InstData::Resize {
+                op: ResizeOp::Uext,
+                from,
+                to: Type::B64,
+                arg: a,
+            },
+            Type::B64,
+        )
     }
 
     fn narrow(&mut self, a: Value, to: Type) -> Value {
         let from = self.b.func.ty(a);
-        self.b.ins(InstData::Resize { op: ResizeOp::Trunc, from, to, arg: a }, to)
+        self.b.ins(
+            InstData::Resize {
+                op: ResizeOp::Trunc,
+                from,
+                to,
+                arg: a,
+            },
+            to,
+        )
     }
 
     fn pred_word(&mut self, pred: Value) -> Value {
-        self.b.ins(InstData::Resize { op: ResizeOp::Uext, from: Type::B1, to: Type::B32, arg: pred }, Type::B32)
+        self.b.ins(
+            InstData::Resize {
+                op: ResizeOp::Uext,
+                from: Type::B1,
+                to: Type::B32,
+                arg: pred,
+            },
+            Type::B32,
+        )
     }
 
     fn load(&mut self, space: Space, ty: Type, addr: Value, offset: i32) -> Value {
         let (sem, scope) = (MemSem::Weak, Scope::Cta);
-        self.b.ins(InstData::Load { space, sem, scope, ty, n: 1, addr, offset }, ty)
+        self.b.ins(
+            InstData::Load {
+                space,
+                sem,
+                scope,
+                ty,
+                n: 1,
+                addr,
+                offset,
+            },
+            ty,
+        )
     }
 
     fn store(&mut self, space: Space, value: Value, addr: Value, offset: i32) {
         let ty = self.b.func.ty(value);
         let args = SmallVec::from_slice(&[value]);
-        self.b.inst(InstData::Store { space, sem: MemSem::Weak, scope: Scope::Cta, ty, addr, offset, args }, &[]);
+        self.b.inst(
+            InstData::Store {
+                space,
+                sem: MemSem::Weak,
+                scope: Scope::Cta,
+                ty,
+                addr,
+                offset,
+                args,
+            },
+            &[],
+        );
     }
 
     /// The buffer's address.
@@ -119,7 +180,13 @@ impl Code<'_> {
         self.load(Space::Global, Type::B32, addr, 0)
     }
 
-    fn barrier(&mut self, op: BarrierOp, id: u64, count: Option<u64>, pred: Option<Value>) -> Option<Value> {
+    fn barrier(
+        &mut self,
+        op: BarrierOp,
+        id: u64,
+        count: Option<u64>,
+        pred: Option<Value>,
+    ) -> Option<Value> {
         let id = self.word(id);
         let count = count.map(|count| self.word(count));
         let ty = match op {
@@ -127,7 +194,16 @@ impl Code<'_> {
             BarrierOp::RedPopc => Some(Type::B32),
             BarrierOp::RedAnd | BarrierOp::RedOr => Some(Type::B1),
         };
-        let inst = self.b.inst(InstData::Barrier { op, aligned: false, id, count, pred }, ty.as_slice());
+        let inst = self.b.inst(
+            InstData::Barrier {
+                op,
+                aligned: false,
+                id,
+                count,
+                pred,
+            },
+            ty.as_slice(),
+        );
         self.b.func.insts[inst].results.first().copied()
     }
 
@@ -136,13 +212,27 @@ impl Code<'_> {
     }
 
     /// A warp operation; with a member mask the `.sync` form.
-    fn warp(&mut self, op: WarpOp, args: &[Value], mask: Option<u64>, results: &[Type]) -> SmallVec<[Value; 2]> {
+    fn warp(
+        &mut self,
+        op: WarpOp,
+        args: &[Value],
+        mask: Option<u64>,
+        results: &[Type],
+    ) -> SmallVec<[Value; 2]> {
         let ty = args.first().map_or(Type::B32, |&arg| self.b.func.ty(arg));
         let mut operands: SmallVec<[Value; 4]> = args.iter().copied().collect();
         if let Some(mask) = mask {
             operands.push(self.word(mask));
         }
-        let inst = self.b.inst(InstData::Warp { op, sync: mask.is_some(), ty, args: operands }, results);
+        let inst = self.b.inst(
+            InstData::Warp {
+                op,
+                sync: mask.is_some(),
+                ty,
+                args: operands,
+            },
+            results,
+        );
         self.b.func.insts[inst].results.clone()
     }
 
@@ -176,8 +266,13 @@ fn function(
     build: impl FnOnce(&mut Code<'_>, &[Value]),
 ) -> Function {
     let mut func = Function::new(name, kind, rets.to_vec());
-    let params: Vec<Value> = params.iter().map(|&ty| func.add_param(func.entry, ty)).collect();
-    let mut code = Code { b: FunctionBuilder::new(&mut func) };
+    let params: Vec<Value> = params
+        .iter()
+        .map(|&ty| func.add_param(func.entry, ty))
+        .collect();
+    let mut code = Code {
+        b: FunctionBuilder::new(&mut func),
+    };
     build(&mut code, &params);
     code.b.seal_all();
     func
@@ -191,7 +286,12 @@ fn kernel(build: impl FnOnce(&mut Code<'_>)) -> Program {
             code.end(Terminator::Exit);
         }
     });
-    let param = KernelParam { name: "buffer".to_owned(), offset: 0, size: 8, align: 8 };
+    let param = KernelParam {
+        name: "buffer".to_owned(),
+        offset: 0,
+        size: 8,
+        align: 8,
+    };
     Program {
         entry: FuncId::from_u32(0),
         functions: BTreeMap::from([(FuncId::from_u32(0), func)]),
@@ -206,7 +306,14 @@ fn kernel(build: impl FnOnce(&mut Code<'_>)) -> Program {
 
 /// Launches on a buffer of words; gives what it holds afterwards.
 fn run(program: &Program, grid: u32, block: u32, words: &[u32]) -> Result<Vec<u32>, Fault> {
-    run_with(program, grid, block, words, &mut SilentHost::default(), |_| {})
+    run_with(
+        program,
+        grid,
+        block,
+        words,
+        &mut SilentHost::default(),
+        |_| {},
+    )
 }
 
 /// The same with a host, and a launch that may be adjusted.
@@ -221,7 +328,12 @@ fn run_with(
     ptxjit_ir::verify::program(program).expect("the test's program is well-formed");
     let mut memory = VecMemory::new();
     // Descriptors of functions 0 to 3, 16 bytes each.
-    let descriptors = memory.alloc((1u64..5).flat_map(|n| [n.to_le_bytes(), [0; 8]]).flatten().collect());
+    let descriptors = memory.alloc(
+        (1u64..5)
+            .flat_map(|n| [n.to_le_bytes(), [0; 8]])
+            .flatten()
+            .collect(),
+    );
     let buffer = memory.alloc(words.iter().flat_map(|word| word.to_le_bytes()).collect());
     let symbols = move |target: RelocTarget| match target {
         RelocTarget::Func(func) => descriptors + 16 * u64::from(func.as_u32()),
@@ -232,5 +344,9 @@ fn run_with(
     description.symbols = &symbols;
     adjust(&mut description);
     launch(&description, &mut memory, host)?;
-    Ok(memory.bytes(buffer).chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
+    Ok(memory
+        .bytes(buffer)
+        .chunks_exact(4)
+        .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+        .collect())
 }

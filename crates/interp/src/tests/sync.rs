@@ -1,7 +1,8 @@
 //! Barriers and threads that wait for each other through memory.
 
 use ptxjit_ir::{
-    AtomicFmt, AtomicOp, BarrierOp, CompareOp, InstData, MemSem, Scope, Space, SpecialReg, Terminator, Type,
+    AtomicFmt, AtomicOp, BarrierOp, CompareOp, InstData, MemSem, Scope, Space, SpecialReg,
+    Terminator, Type,
 };
 use smallvec::SmallVec;
 
@@ -28,8 +29,15 @@ fn reverse_through_shared_memory() {
         k.put_mine(y);
     });
     let words: Vec<u32> = (0..100).collect();
-    let out =
-        run_with(&program, 1, 100, &words, &mut SilentHost::default(), |launch| launch.dynamic_shared = 400).unwrap();
+    let out = run_with(
+        &program,
+        1,
+        100,
+        &words,
+        &mut SilentHost::default(),
+        |launch| launch.dynamic_shared = 400,
+    )
+    .unwrap();
     assert_eq!(out, words.into_iter().rev().collect::<Vec<_>>());
 }
 
@@ -67,7 +75,10 @@ fn barrier_from_both_sides_of_a_branch() {
         k.b.switch_to(after);
         k.put_mine(tid);
     });
-    assert_eq!(run(&program, 1, 64, &[9; 64]).unwrap(), (0..64).collect::<Vec<u32>>());
+    assert_eq!(
+        run(&program, 1, 64, &[9; 64]).unwrap(),
+        (0..64).collect::<Vec<u32>>()
+    );
 }
 
 /// One warp arrives and goes on, the other waits for it; the first ends without waiting.
@@ -113,7 +124,10 @@ fn reductions() {
         k.put_mine(sum);
     });
     // 0, 3, … 48: 17 of 50 threads.
-    assert_eq!(run(&program, 1, 50, &[0; 50]).unwrap(), vec![17 | 1 << 8; 50]);
+    assert_eq!(
+        run(&program, 1, 50, &[0; 50]).unwrap(),
+        vec![17 | 1 << 8; 50]
+    );
 }
 
 /// Every thread adds under a lock that it takes by compare-and-swap, spinning.
@@ -142,10 +156,27 @@ fn spin_lock_among_lanes() {
     assert_eq!(run(&program, 3, 70, &[0, 0]).unwrap(), [0, 210]);
 }
 
-fn atomic(k: &mut Code<'_>, op: AtomicOp, addr: ptxjit_ir::Value, args: &[ptxjit_ir::Value]) -> ptxjit_ir::Value {
+fn atomic(
+    k: &mut Code<'_>,
+    op: AtomicOp,
+    addr: ptxjit_ir::Value,
+    args: &[ptxjit_ir::Value],
+) -> ptxjit_ir::Value {
     let args: SmallVec<[ptxjit_ir::Value; 2]> = args.iter().copied().collect();
     let (fmt, space, sem, scope) = (AtomicFmt::U32, Space::Global, MemSem::Relaxed, Scope::Gpu);
-    k.b.ins(InstData::Atomic { op, fmt, space, sem, scope, addr, offset: 0, args }, Type::B32)
+    k.b.ins(
+        InstData::Atomic {
+            op,
+            fmt,
+            space,
+            sem,
+            scope,
+            addr,
+            offset: 0,
+            args,
+        },
+        Type::B32,
+    )
 }
 
 /// Every CTA waits until all have counted themselves: needs all of them live.
@@ -168,14 +199,18 @@ fn wait_for_all_ctas() -> ptxjit_ir::Program {
 #[test]
 fn cooperative_ctas_wait_for_each_other() {
     let program = wait_for_all_ctas();
-    let out = run_with(&program, 5, 1, &[0], &mut SilentHost::default(), |launch| launch.cooperative = true);
+    let out = run_with(&program, 5, 1, &[0], &mut SilentHost::default(), |launch| {
+        launch.cooperative = true
+    });
     assert_eq!(out.unwrap(), [5]);
 }
 
 #[test]
 fn later_ctas_start_when_earlier_ones_spin() {
     let program = wait_for_all_ctas();
-    let out = run_with(&program, 5, 1, &[0], &mut SilentHost::default(), |launch| launch.limits.patience = 10_000);
+    let out = run_with(&program, 5, 1, &[0], &mut SilentHost::default(), |launch| {
+        launch.limits.patience = 10_000
+    });
     assert_eq!(out.unwrap(), [5]);
 }
 
@@ -192,9 +227,17 @@ fn deadlock_names_each_group() {
         k.barrier(BarrierOp::Sync, 2, Some(96), None);
     });
     let fault = run(&program, 1, 64, &[0]).unwrap_err();
-    let FaultKind::Deadlock(groups) = fault.kind else { panic!("{fault}") };
+    let FaultKind::Deadlock(groups) = fault.kind else {
+        panic!("{fault}")
+    };
     let texts: Vec<&str> = groups.iter().map(|group| group.what.as_str()).collect();
-    assert_eq!(texts, ["barrier 1: 32 of 64 threads arrived", "barrier 2: 32 of 96 threads arrived"]);
+    assert_eq!(
+        texts,
+        [
+            "barrier 1: 32 of 64 threads arrived",
+            "barrier 2: 32 of 96 threads arrived"
+        ]
+    );
     assert_eq!(groups[0].threads, (0..32).collect::<Vec<_>>());
     assert_eq!(groups[1].threads, (32..64).collect::<Vec<_>>());
 }
@@ -204,11 +247,19 @@ fn there_are_sixteen_barriers() {
     let program = kernel(|k| {
         k.barrier(BarrierOp::Sync, 16, None, None);
     });
-    assert!(matches!(run(&program, 1, 1, &[0]).unwrap_err().kind, FaultKind::Host(_)));
+    assert!(matches!(
+        run(&program, 1, 1, &[0]).unwrap_err().kind,
+        FaultKind::Host(_)
+    ));
 }
 
 fn arrival(thread: u32, op: BarrierOp, count: u64) -> Arrival {
-    Arrival { thread, op, count, pred: thread.is_multiple_of(2) }
+    Arrival {
+        thread,
+        op,
+        count,
+        pred: thread.is_multiple_of(2),
+    }
 }
 
 /// A warp counts once all of its lanes that have not ended have arrived.

@@ -38,7 +38,11 @@ fn shuffle_sources() {
         (WarpOp::ShflIdx, 10, 3, 0x1802, (10, false)),
     ];
     for (op, lane, b, c, want) in cases {
-        assert_eq!(shuffle_source(op, lane, b, c), want, "{op} lane {lane} b {b} c {c:#x}");
+        assert_eq!(
+            shuffle_source(op, lane, b, c),
+            want,
+            "{op} lane {lane} b {b} c {c:#x}"
+        );
     }
 }
 
@@ -51,7 +55,10 @@ fn votes_and_matches() {
     assert_eq!(result(WarpOp::VoteUni), [0, 0]);
     assert_eq!(result(WarpOp::Ballot), [0xd0, 0]);
     assert_eq!(result(WarpOp::MatchAny), [0xd0, 0]);
-    assert_eq!(evaluate(WarpOp::MatchAny, Type::B32, &operands)[5], [0x20, 0]);
+    assert_eq!(
+        evaluate(WarpOp::MatchAny, Type::B32, &operands)[5],
+        [0x20, 0]
+    );
     assert_eq!(result(WarpOp::MatchAll), [0, 0]);
     assert_eq!(result(WarpOp::Elect), [4, 0]);
     assert_eq!(evaluate(WarpOp::Elect, Type::B32, &operands)[4], [4, 1]);
@@ -65,7 +72,9 @@ fn votes_and_matches() {
 
 #[test]
 fn reductions() {
-    let operands = lanes(0b1011, |lane| [[3, 0xffff_fffe, 0, 10][lane as usize], 0, 0]);
+    let operands = lanes(0b1011, |lane| {
+        [[3, 0xffff_fffe, 0, 10][lane as usize], 0, 0]
+    });
     let result = |op| evaluate(op, Type::B32, &operands)[3][0];
     assert_eq!(result(WarpOp::ReduxAdd), 11);
     assert_eq!(result(WarpOp::ReduxUmin), 3);
@@ -76,7 +85,9 @@ fn reductions() {
     assert_eq!(result(WarpOp::ReduxOr), 0xffff_ffff);
     assert_eq!(result(WarpOp::ReduxXor), 0xffff_fff7);
     let bits = |x: f32| u64::from(x.to_bits());
-    let floats = lanes(0b111, |lane| [[bits(f32::NAN), bits(-0.0), bits(0.0)][lane as usize], 0, 0]);
+    let floats = lanes(0b111, |lane| {
+        [[bits(f32::NAN), bits(-0.0), bits(0.0)][lane as usize], 0, 0]
+    });
     let result = |op, operands| evaluate(op, Type::B32, operands)[0][0];
     assert_eq!(result(WarpOp::ReduxFmin, &floats), bits(-0.0));
     assert_eq!(result(WarpOp::ReduxFmax, &floats), 0);
@@ -106,7 +117,12 @@ fn sync_operations_meet_across_a_branch() {
             let bias = k.word(bias);
             let value = k.add(tid, bias);
             let (b, c) = (k.word(16), k.word(31));
-            let out = k.warp(WarpOp::ShflBfly, &[value, b, c], Some(0xffff_ffff), &[Type::B32, Type::B1]);
+            let out = k.warp(
+                WarpOp::ShflBfly,
+                &[value, b, c],
+                Some(0xffff_ffff),
+                &[Type::B32, Type::B1],
+            );
             k.b.def_var(result, out[0]);
             k.b.jump(after);
         }
@@ -114,7 +130,9 @@ fn sync_operations_meet_across_a_branch() {
         let out = k.b.use_var(result);
         k.put_mine(out);
     });
-    let want: Vec<u32> = (0..32).map(|lane| (lane ^ 16) + if lane < 16 { 200 } else { 100 }).collect();
+    let want: Vec<u32> = (0..32)
+        .map(|lane| (lane ^ 16) + if lane < 16 { 200 } else { 100 })
+        .collect();
     assert_eq!(run(&program, 1, 32, &[0; 32]).unwrap(), want);
 }
 
@@ -172,7 +190,12 @@ fn missing_member_is_a_deadlock() {
         k.sync();
     });
     let fault = run(&program, 1, 32, &[0]).unwrap_err();
-    let FaultKind::Deadlock(groups) = fault.kind else { panic!("{fault}") };
+    let FaultKind::Deadlock(groups) = fault.kind else {
+        panic!("{fault}")
+    };
     assert_eq!(groups.len(), 2);
-    assert_eq!(groups[0].what, "`bar.warp.sync` with member mask 0xffffffff in warp 0");
+    assert_eq!(
+        groups[0].what,
+        "`bar.warp.sync` with member mask 0xffffffff in warp 0"
+    );
 }

@@ -41,7 +41,16 @@ pub fn atomic(op: AtomicOp, fmt: AtomicFmt, old: u64, args: &[u64], flush_f32: b
 
 /// Sum of two floats as `atom.add` computes it.
 pub fn atomic_float_add(fmt: FloatFmt, old: u64, a: u64, flush: bool) -> u64 {
-    float_binary(FloatBinaryOp::Add, fmt, FloatMode { ftz: flush, ..FloatMode::RN }, old, a)
+    float_binary(
+        FloatBinaryOp::Add,
+        fmt,
+        FloatMode {
+            ftz: flush,
+            ..FloatMode::RN
+        },
+        old,
+        a,
+    )
 }
 
 /// The operations whose meaning depends on the format.
@@ -78,7 +87,15 @@ fn integer(op: Arithmetic, ty: Type, less: CompareOp, old: u64, a: u64) -> u64 {
 
 fn float(op: Arithmetic, fmt: FloatFmt, old: u64, a: u64, flush: bool) -> u64 {
     let layout = Layout::of(fmt);
-    let binary = |op| float_binary(op, fmt, FloatMode::RN, input(layout, flush, old), input(layout, flush, a));
+    let binary = |op| {
+        float_binary(
+            op,
+            fmt,
+            FloatMode::RN,
+            input(layout, flush, old),
+            input(layout, flush, a),
+        )
+    };
     match op {
         Arithmetic::Add => atomic_float_add(fmt, old, a, flush),
         Arithmetic::Min => binary(FloatBinaryOp::Min),
@@ -87,5 +104,6 @@ fn float(op: Arithmetic, fmt: FloatFmt, old: u64, a: u64, flush: bool) -> u64 {
 }
 
 fn halves(op: Arithmetic, fmt: FloatFmt, old: u64, a: u64) -> u64 {
-    float(op, fmt, old & 0xffff, a & 0xffff, false) | (float(op, fmt, old >> 16, a >> 16, false) << 16)
+    float(op, fmt, old & 0xffff, a & 0xffff, false)
+        | (float(op, fmt, old >> 16, a >> 16, false) << 16)
 }

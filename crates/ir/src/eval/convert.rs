@@ -21,22 +21,38 @@ pub fn convert(cvt: &Convert, a: u64) -> u64 {
 
 /// A conversion from f32 with stochastic rounding; `bits` are the random bits, left-aligned in a `B32`.
 pub fn convert_rs(cvt: &Convert, a: u64, bits: u64) -> u64 {
-    from_num(cvt, Direction::Stochastic(bits as u32), float_num(cvt, a & cvt.from.ty().mask()))
+    from_num(
+        cvt,
+        Direction::Stochastic(bits as u32),
+        float_num(cvt, a & cvt.from.ty().mask()),
+    )
 }
 
 fn int_to_int(cvt: &Convert, a: u64) -> u64 {
     let value = int_value(cvt.from, a);
-    let value = if cvt.sat { value.clamp(int_min(cvt.to), int_max(cvt.to)) } else { value };
+    let value = if cvt.sat {
+        value.clamp(int_min(cvt.to), int_max(cvt.to))
+    } else {
+        value
+    };
     value as u64 & cvt.to.ty().mask()
 }
 
 /// The value of an integer encoding.
 fn int_value(fmt: NumFmt, a: u64) -> i128 {
-    if fmt.is_signed_int() { int::signed(fmt.ty(), a).into() } else { a.into() }
+    if fmt.is_signed_int() {
+        int::signed(fmt.ty(), a).into()
+    } else {
+        a.into()
+    }
 }
 
 fn int_min(fmt: NumFmt) -> i128 {
-    if fmt.is_signed_int() { -(1 << (fmt.ty().bits() - 1)) } else { 0 }
+    if fmt.is_signed_int() {
+        -(1 << (fmt.ty().bits() - 1))
+    } else {
+        0
+    }
 }
 
 fn int_max(fmt: NumFmt) -> i128 {
@@ -46,7 +62,11 @@ fn int_max(fmt: NumFmt) -> i128 {
 fn int_num(fmt: NumFmt, a: u64) -> Num {
     let value = int_value(fmt, a);
     let (neg, sig) = (value < 0, value.unsigned_abs() as u64);
-    if sig == 0 { Num::Zero { neg: false } } else { Num::Finite(Finite { neg, exp: 0, sig }) }
+    if sig == 0 {
+        Num::Zero { neg: false }
+    } else {
+        Num::Finite(Finite { neg, exp: 0, sig })
+    }
 }
 
 /// Float to integer: rounds to an integral value and clamps.
@@ -56,9 +76,20 @@ fn float_to_int(cvt: &Convert, a: u64) -> u64 {
         Num::Zero { .. } => 0,
         Num::Nan => {
             let indefinite = cvt.from == NumFmt::F64 || matches!(cvt.to, NumFmt::S64 | NumFmt::U64);
-            if indefinite { 1 << (cvt.to.ty().bits() - 1) } else { 0 }
+            if indefinite {
+                1 << (cvt.to.ty().bits() - 1)
+            } else {
+                0
+            }
         }
-        Num::Inf { neg } => (if neg { int_min(cvt.to) } else { int_max(cvt.to) }) as u64 & mask,
+        Num::Inf { neg } => {
+            (if neg {
+                int_min(cvt.to)
+            } else {
+                int_max(cvt.to)
+            }) as u64
+                & mask
+        }
         Num::Finite(x) => {
             // Every format's numbers are exact in f64.
             let magnitude = Layout::F64.pack(Rounding::to(Round::Rz), x);
@@ -79,9 +110,21 @@ fn float_to_float(cvt: &Convert, a: u64) -> u64 {
 fn same_format(cvt: &Convert, fmt: FloatFmt, a: u64) -> u64 {
     let layout = Layout::of(fmt);
     let a = input(layout, flushes(cvt, cvt.from), a);
-    let a = if cvt.integral { super::float::round_int(fmt, cvt.round, a) } else { a };
-    let a = if cvt.relu { super::float::relu(layout, a) } else { a };
-    let a = if cvt.satfinite && layout.is_inf(a) { layout.with_sign(layout.is_neg(a), layout.max_finite()) } else { a };
+    let a = if cvt.integral {
+        super::float::round_int(fmt, cvt.round, a)
+    } else {
+        a
+    };
+    let a = if cvt.relu {
+        super::float::relu(layout, a)
+    } else {
+        a
+    };
+    let a = if cvt.satfinite && layout.is_inf(a) {
+        layout.with_sign(layout.is_neg(a), layout.max_finite())
+    } else {
+        a
+    };
     if cvt.sat { saturate(fmt, a) } else { a }
 }
 
@@ -91,7 +134,9 @@ fn flushes(cvt: &Convert, fmt: NumFmt) -> bool {
 }
 
 fn arithmetic_fmt(fmt: NumFmt) -> Option<FloatFmt> {
-    [FloatFmt::F16, FloatFmt::Bf16, FloatFmt::F32, FloatFmt::F64].into_iter().find(|float| float.num() == fmt)
+    [FloatFmt::F16, FloatFmt::Bf16, FloatFmt::F32, FloatFmt::F64]
+        .into_iter()
+        .find(|float| float.num() == fmt)
 }
 
 /// The number that float encoding `a` of the source format stands for, after flushing.
@@ -99,12 +144,18 @@ fn float_num(cvt: &Convert, a: u64) -> Num {
     match Layout::of_num(cvt.from) {
         Some(layout) => {
             // A tf32 lies in the high bits of its register.
-            let a = if cvt.from == NumFmt::Tf32 { a >> TF32_SHIFT } else { a };
+            let a = if cvt.from == NumFmt::Tf32 {
+                a >> TF32_SHIFT
+            } else {
+                a
+            };
             layout.unpack(input(layout, flushes(cvt, cvt.from), a))
         }
-        None if cvt.from == NumFmt::Ue8m0 && a != UE8M0_NAN => {
-            Num::Finite(Finite { neg: false, exp: a as i32 - UE8M0_BIAS, sig: 1 })
-        }
+        None if cvt.from == NumFmt::Ue8m0 && a != UE8M0_NAN => Num::Finite(Finite {
+            neg: false,
+            exp: a as i32 - UE8M0_BIAS,
+            sig: 1,
+        }),
         None if cvt.from.is_int() => int_num(cvt.from, a),
         None => Num::Nan,
     }
@@ -123,12 +174,22 @@ fn from_num(cvt: &Convert, direction: Direction, num: Num) -> u64 {
         // `.relu` makes no difference: formats without NaN have no other positive maximum to offer.
         Num::Nan if layout.canonical_nan() > layout.max_finite() => layout.canonical_nan(),
         Num::Nan => layout.max_finite(),
-        Num::Zero { neg } | Num::Inf { neg } | Num::Finite(Finite { neg, .. }) if neg && cvt.relu => 0,
+        Num::Zero { neg } | Num::Inf { neg } | Num::Finite(Finite { neg, .. })
+            if neg && cvt.relu =>
+        {
+            0
+        }
         Num::Zero { neg } => layout.with_sign(neg, 0),
         Num::Inf { neg } if cvt.satfinite => layout.with_sign(neg, layout.max_finite()),
         Num::Inf { neg } => layout.with_sign(neg, layout.infinity()),
         Num::Finite(x) => {
-            let magnitude = layout.pack_magnitude(Rounding { direction, ftz: flushes(cvt, cvt.to) }, x);
+            let magnitude = layout.pack_magnitude(
+                Rounding {
+                    direction,
+                    ftz: flushes(cvt, cvt.to),
+                },
+                x,
+            );
             let magnitude = match magnitude > layout.max_finite() {
                 true if cvt.satfinite => layout.max_finite(),
                 true => layout.overflow(direction, x.neg),

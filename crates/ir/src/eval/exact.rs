@@ -15,12 +15,16 @@ pub(super) fn add(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64) -> u64 {
         return bits;
     }
     match fmt {
-        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
-            narrow(fmt, mode, odd_sum(mode.round, to_f64(fmt, a), to_f64(fmt, b)))
-        }
+        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(
+            fmt,
+            mode,
+            odd_sum(mode.round, to_f64(fmt, a), to_f64(fmt, b)),
+        ),
         FloatFmt::F64 => {
             let native = f64::from_bits(a) + f64::from_bits(b);
-            finish_f64(mode.round, native, [a, b], || Some(soft_sum(mode.round, wide(a), wide(b), [a, b])))
+            finish_f64(mode.round, native, [a, b], || {
+                Some(soft_sum(mode.round, wide(a), wide(b), [a, b]))
+            })
         }
     }
 }
@@ -32,10 +36,14 @@ pub(super) fn mul(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64) -> u64 {
     }
     match fmt {
         // A product of two 24-bit significands is exact in f64.
-        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(fmt, mode, to_f64(fmt, a) * to_f64(fmt, b)),
+        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
+            narrow(fmt, mode, to_f64(fmt, a) * to_f64(fmt, b))
+        }
         FloatFmt::F64 => {
             let native = f64::from_bits(a) * f64::from_bits(b);
-            finish_f64(mode.round, native, [a, b], || Some(wide(a)?.times(wide(b)?).pack(mode.round)))
+            finish_f64(mode.round, native, [a, b], || {
+                Some(wide(a)?.times(wide(b)?).pack(mode.round))
+            })
         }
     }
 }
@@ -51,7 +59,9 @@ pub(super) fn div(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64) -> u64 {
         }
         FloatFmt::F64 => {
             let native = f64::from_bits(a) / f64::from_bits(b);
-            finish_f64(mode.round, native, [a, b], || Some(wide(a)?.over(wide(b)?).pack(mode.round)))
+            finish_f64(mode.round, native, [a, b], || {
+                Some(wide(a)?.over(wide(b)?).pack(mode.round))
+            })
         }
     }
 }
@@ -62,10 +72,14 @@ pub(super) fn sqrt(fmt: FloatFmt, mode: FloatMode, a: u64) -> u64 {
         return bits;
     }
     match fmt {
-        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => narrow(fmt, mode, odd_sqrt(to_f64(fmt, a))),
+        FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
+            narrow(fmt, mode, odd_sqrt(to_f64(fmt, a)))
+        }
         FloatFmt::F64 => {
             let native = f64::from_bits(a).sqrt();
-            finish_f64(mode.round, native, [a, a], || Some(wide(a)?.sqrt().pack(mode.round)))
+            finish_f64(mode.round, native, [a, a], || {
+                Some(wide(a)?.sqrt().pack(mode.round))
+            })
         }
     }
 }
@@ -133,12 +147,22 @@ fn native_f32(fmt: FloatFmt, mode: FloatMode, operation: impl FnOnce() -> f32) -
     }
     let result = operation();
     let is_clear = !mode.ftz || result.abs() != f32::MIN_POSITIVE;
-    is_clear.then(|| if mode.ftz { Layout::F32.flush(from_f32(result)) } else { from_f32(result) })
+    is_clear.then(|| {
+        if mode.ftz {
+            Layout::F32.flush(from_f32(result))
+        } else {
+            from_f32(result)
+        }
+    })
 }
 
 /// The bits of an f32, NaNs made canonical.
 pub(super) fn from_f32(x: f32) -> u64 {
-    if x.is_nan() { Layout::F32.canonical_nan() } else { x.to_bits().into() }
+    if x.is_nan() {
+        Layout::F32.canonical_nan()
+    } else {
+        x.to_bits().into()
+    }
 }
 
 /// The NaN that an f64 operation on `args` gives: the first NaN among them made quiet, else the default one.
@@ -171,7 +195,11 @@ fn to_odd(x: f64, error: f64) -> f64 {
     }
     // Adding one moves away from zero. The even `x` cannot be zero or the last finite number here, so neither end is passed.
     let grow = (error > 0.0) == (x > 0.0);
-    f64::from_bits(if grow { bits.wrapping_add(1) } else { bits.wrapping_sub(1) })
+    f64::from_bits(if grow {
+        bits.wrapping_add(1)
+    } else {
+        bits.wrapping_sub(1)
+    })
 }
 
 /// `a + b` rounded to odd; an exact zero gets the sign that the final direction asks for. No operand is so large that the sum
@@ -189,7 +217,11 @@ fn odd_sum(round: Round, a: f64, b: f64) -> f64 {
 
 /// The sign of a sum that is exactly zero.
 fn zero_sum(round: Round, a_neg: bool, b_neg: bool) -> f64 {
-    let neg = if a_neg == b_neg { a_neg } else { round == Round::Rm };
+    let neg = if a_neg == b_neg {
+        a_neg
+    } else {
+        round == Round::Rm
+    };
     if neg { -0.0 } else { 0.0 }
 }
 
@@ -214,7 +246,12 @@ fn odd_sqrt(a: f64) -> f64 {
 
 /// The result of an f64 operation, given the host's, to nearest: it stands for nearest, for operands that are not finite and
 /// where `exact` (another direction) gives none.
-fn finish_f64<const N: usize>(round: Round, native: f64, args: [u64; N], exact: impl FnOnce() -> Option<u64>) -> u64 {
+fn finish_f64<const N: usize>(
+    round: Round,
+    native: f64,
+    args: [u64; N],
+    exact: impl FnOnce() -> Option<u64>,
+) -> u64 {
     if native.is_nan() {
         return nan_f64(&args);
     }
@@ -233,7 +270,10 @@ fn soft_sum(round: Round, x: Option<Wide>, y: Option<Wide>, sides: [u64; 2]) -> 
         (Some(x), None) | (None, Some(x)) => Some(x),
         (Some(x), Some(y)) => x.plus(y),
     };
-    sum.map_or_else(|| zero_sum(round, neg[0], neg[1]).to_bits(), |sum| sum.pack(round))
+    sum.map_or_else(
+        || zero_sum(round, neg[0], neg[1]).to_bits(),
+        |sum| sum.pack(round),
+    )
 }
 
 /// `±sig * 2^exp`, `sig` not zero; inexact ones have a sticky lowest bit below at least 60 others.
@@ -247,7 +287,11 @@ struct Wide {
 /// The value of a finite f64 that is not zero.
 fn wide(bits: u64) -> Option<Wide> {
     match Layout::F64.unpack(bits) {
-        Num::Finite(x) => Some(Wide { neg: x.neg, exp: x.exp, sig: x.sig.into() }),
+        Num::Finite(x) => Some(Wide {
+            neg: x.neg,
+            exp: x.exp,
+            sig: x.sig.into(),
+        }),
         Num::Nan | Num::Inf { .. } | Num::Zero { .. } => None,
     }
 }
@@ -256,38 +300,70 @@ impl Wide {
     /// The same value with its leading bit at `bit`, which is not below its place now.
     fn lead_at(self, bit: u32) -> Wide {
         let shift = (self.sig.leading_zeros() + bit).saturating_sub(127);
-        Wide { sig: self.sig << shift, exp: self.exp - shift as i32, ..self }
+        Wide {
+            sig: self.sig << shift,
+            exp: self.exp - shift as i32,
+            ..self
+        }
     }
 
     fn times(self, other: Wide) -> Wide {
-        Wide { neg: self.neg != other.neg, exp: self.exp + other.exp, sig: self.sig * other.sig }
+        Wide {
+            neg: self.neg != other.neg,
+            exp: self.exp + other.exp,
+            sig: self.sig * other.sig,
+        }
     }
 
     /// Quotient of two 53-bit numbers: 64 bits and a sticky one.
     fn over(self, other: Wide) -> Wide {
         let (x, y) = (self.lead_at(126), other.lead_at(62));
         let (quotient, remainder) = (x.sig / y.sig, x.sig % y.sig);
-        Wide { neg: x.neg != y.neg, exp: x.exp - y.exp, sig: quotient | u128::from(remainder != 0) }
+        Wide {
+            neg: x.neg != y.neg,
+            exp: x.exp - y.exp,
+            sig: quotient | u128::from(remainder != 0),
+        }
     }
 
     fn sqrt(self) -> Wide {
         let x = self.lead_at(125);
         // An even exponent halves.
-        let x = if x.exp & 1 == 0 { x } else { Wide { sig: x.sig << 1, exp: x.exp - 1, ..x } };
+        let x = if x.exp & 1 == 0 {
+            x
+        } else {
+            Wide {
+                sig: x.sig << 1,
+                exp: x.exp - 1,
+                ..x
+            }
+        };
         let root = x.sig.isqrt();
-        Wide { neg: false, exp: x.exp / 2, sig: root | u128::from(root * root != x.sig) }
+        Wide {
+            neg: false,
+            exp: x.exp / 2,
+            sig: root | u128::from(root * root != x.sig),
+        }
     }
 
     /// The sum, none if it is zero. Operands have at most 107 bits, so the 18 and more bits below them lose a bit only where
     /// the operands are too far apart to cancel more than one leading bit; the sticky bit then stays below what is kept.
     fn plus(self, other: Wide) -> Option<Wide> {
         let (x, y) = (self.lead_at(124), other.lead_at(124));
-        let (big, small) = if (x.exp, x.sig) >= (y.exp, y.sig) { (x, y) } else { (y, x) };
+        let (big, small) = if (x.exp, x.sig) >= (y.exp, y.sig) {
+            (x, y)
+        } else {
+            (y, x)
+        };
         let distance = (big.exp - small.exp) as u32;
         let shifted = small.sig.unbounded_shr(distance);
         let lost = shifted.unbounded_shl(distance) != small.sig;
         let addend = shifted | u128::from(lost);
-        let sig = if big.neg == small.neg { big.sig + addend } else { big.sig - addend };
+        let sig = if big.neg == small.neg {
+            big.sig + addend
+        } else {
+            big.sig - addend
+        };
         (sig != 0).then_some(Wide { sig, ..big })
     }
 
@@ -296,7 +372,11 @@ impl Wide {
         let excess = 64u32.saturating_sub(self.sig.leading_zeros());
         let kept = (self.sig >> excess) as u64;
         let lost = u128::from(kept) << excess != self.sig;
-        let x = Finite { neg: self.neg, exp: self.exp + excess as i32, sig: kept | u64::from(lost) };
+        let x = Finite {
+            neg: self.neg,
+            exp: self.exp + excess as i32,
+            sig: kept | u64::from(lost),
+        };
         Layout::F64.pack(Rounding::to(round), x)
     }
 }

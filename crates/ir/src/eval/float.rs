@@ -42,9 +42,23 @@ pub fn float_binary(op: FloatBinaryOp, fmt: FloatFmt, mode: FloatMode, a: u64, b
         FloatBinaryOp::Div => exact::div(fmt, mode, a, b),
         FloatBinaryOp::DivApprox => approx::div_approx(fmt, mode.ftz, a, b),
         FloatBinaryOp::DivFull => approx::div_full(fmt, mode.ftz, a, b),
-        FloatBinaryOp::Min => number(layout, a, b, |a, b| if layout.order(b) < layout.order(a) { b } else { a }),
-        FloatBinaryOp::Max => number(layout, a, b, |a, b| if layout.order(b) > layout.order(a) { b } else { a }),
-        FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan if layout.is_nan(a) || layout.is_nan(b) => layout.canonical_nan(),
+        FloatBinaryOp::Min => number(layout, a, b, |a, b| {
+            if layout.order(b) < layout.order(a) {
+                b
+            } else {
+                a
+            }
+        }),
+        FloatBinaryOp::Max => number(layout, a, b, |a, b| {
+            if layout.order(b) > layout.order(a) {
+                b
+            } else {
+                a
+            }
+        }),
+        FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan if layout.is_nan(a) || layout.is_nan(b) => {
+            layout.canonical_nan()
+        }
         FloatBinaryOp::MinNan => {
             if layout.order(b) < layout.order(a) {
                 b
@@ -74,7 +88,10 @@ pub fn fma(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64, c: u64) -> u64 {
 pub fn float_compare(op: FloatCompareOp, fmt: FloatFmt, ftz: bool, a: u64, b: u64) -> bool {
     let layout = Layout::of(fmt);
     // Exact in all formats, so the host's comparison serves.
-    let (a, b) = (exact::to_f64(fmt, input(layout, ftz, a)), exact::to_f64(fmt, input(layout, ftz, b)));
+    let (a, b) = (
+        exact::to_f64(fmt, input(layout, ftz, a)),
+        exact::to_f64(fmt, input(layout, ftz, b)),
+    );
     let unordered = a.is_nan() || b.is_nan();
     match op {
         FloatCompareOp::Eq => a == b,
@@ -140,7 +157,11 @@ pub(super) fn relu(layout: Layout, a: u64) -> u64 {
 
 /// An operand's own bits, flushed under `.ftz`.
 pub(super) fn input(layout: Layout, ftz: bool, a: u64) -> u64 {
-    if ftz { layout.flush(a) } else { a & (layout.sign() | layout.magnitude()) }
+    if ftz {
+        layout.flush(a)
+    } else {
+        a & (layout.sign() | layout.magnitude())
+    }
 }
 
 fn output(layout: Layout, ftz: bool, a: u64) -> u64 {

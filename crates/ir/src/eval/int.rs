@@ -85,7 +85,11 @@ pub fn int_ternary(op: IntTernaryOp, ty: Type, a: u64, b: u64, c: u64) -> u64 {
 pub fn lop3(lut: u8, a: u64, b: u64, c: u64) -> u64 {
     let minterm = |idx: u8| {
         let pick = |bit: u8, x: u64| if idx & bit != 0 { x } else { !x };
-        if lut >> idx & 1 != 0 { pick(4, a) & pick(2, b) & pick(1, c) } else { 0 }
+        if lut >> idx & 1 != 0 {
+            pick(4, a) & pick(2, b) & pick(1, c)
+        } else {
+            0
+        }
     };
     (0..8).fold(0, |acc, idx| acc | minterm(idx)) & Type::B32.mask()
 }
@@ -166,7 +170,11 @@ fn prmt(a: u64, b: u64, selectors: u64) -> u64 {
     (0..4).fold(0, |acc, i| {
         let sel = selectors >> (4 * i) & 0xf;
         let byte = bytes >> (8 * (sel & 7)) & 0xff;
-        let byte = if sel & 8 == 0 { byte } else { (byte >> 7) * 0xff };
+        let byte = if sel & 8 == 0 {
+            byte
+        } else {
+            (byte >> 7) * 0xff
+        };
         acc | byte << (8 * i)
     })
 }
@@ -178,9 +186,16 @@ fn bfe(ty: Type, a: u64, pos: u64, len: u64, is_signed: bool) -> u64 {
         return 0;
     }
     let sign_bit = (a & ty.mask()) >> (pos + len - 1).min(msb) & 1;
-    let fill = if is_signed && sign_bit != 0 { u64::MAX } else { 0 };
-    let field =
-        if pos > msb { fill } else { (a & ty.mask()) >> pos | if pos == 0 { 0 } else { fill << (msb + 1 - pos) } };
+    let fill = if is_signed && sign_bit != 0 {
+        u64::MAX
+    } else {
+        0
+    };
+    let field = if pos > msb {
+        fill
+    } else {
+        (a & ty.mask()) >> pos | if pos == 0 { 0 } else { fill << (msb + 1 - pos) }
+    };
     // Bits past the end of the source are fill already; those past the length are not.
     ((field & low_bits(len)) | (fill & !low_bits(len))) & ty.mask()
 }
@@ -192,11 +207,19 @@ fn fns(mask: u32, base: u32, offset: i32) -> u32 {
         return NOT_FOUND;
     }
     if offset == 0 {
-        return if mask >> base & 1 != 0 { base } else { NOT_FOUND };
+        return if mask >> base & 1 != 0 {
+            base
+        } else {
+            NOT_FOUND
+        };
     }
     let nth = (offset.unsigned_abs() - 1) as usize;
     let is_set = |pos: &u32| mask >> pos & 1 != 0;
-    let found = if offset > 0 { (base..32).filter(is_set).nth(nth) } else { (0..=base).rev().filter(is_set).nth(nth) };
+    let found = if offset > 0 {
+        (base..32).filter(is_set).nth(nth)
+    } else {
+        (0..=base).rev().filter(is_set).nth(nth)
+    };
     found.unwrap_or(NOT_FOUND)
 }
 
@@ -216,11 +239,15 @@ fn part(sign: Sign, ty: Type, word: u64, idx: u32) -> i64 {
 }
 
 fn dp4a(a_sign: Sign, b_sign: Sign, a: u64, b: u64, c: u64) -> u64 {
-    let sum: i64 = (0..4).map(|i| part(a_sign, Type::B8, a, i) * part(b_sign, Type::B8, b, i)).sum();
+    let sum: i64 = (0..4)
+        .map(|i| part(a_sign, Type::B8, a, i) * part(b_sign, Type::B8, b, i))
+        .sum();
     c.wrapping_add(sum as u64) & Type::B32.mask()
 }
 
 fn dp2a(a_sign: Sign, b_sign: Sign, a: u64, b: u64, c: u64) -> u64 {
-    let sum: i64 = (0..2).map(|i| part(a_sign, Type::B16, a, i) * part(b_sign, Type::B8, b, i)).sum();
+    let sum: i64 = (0..2)
+        .map(|i| part(a_sign, Type::B16, a, i) * part(b_sign, Type::B8, b, i))
+        .sum();
     c.wrapping_add(sum as u64) & Type::B32.mask()
 }

@@ -45,9 +45,13 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         InstData::Resize { op, from, to, .. } => resize(op, from, to, arg(0)?),
         InstData::Compare { op, ty, .. } => compare(op, ty, arg(0)?, arg(1)?).into(),
         InstData::FloatUnary { op, fmt, mode, .. } => float_unary(op, fmt, mode, arg(0)?),
-        InstData::FloatBinary { op, fmt, mode, .. } => float_binary(op, fmt, mode, arg(0)?, arg(1)?),
+        InstData::FloatBinary { op, fmt, mode, .. } => {
+            float_binary(op, fmt, mode, arg(0)?, arg(1)?)
+        }
         InstData::Fma { fmt, mode, .. } => fma(fmt, mode, arg(0)?, arg(1)?, arg(2)?),
-        InstData::FloatCompare { op, fmt, ftz, .. } => float_compare(op, fmt, ftz, arg(0)?, arg(1)?).into(),
+        InstData::FloatCompare { op, fmt, ftz, .. } => {
+            float_compare(op, fmt, ftz, arg(0)?, arg(1)?).into()
+        }
         InstData::Convert { cvt, .. } => convert(&cvt, arg(0)?),
         InstData::ConvertRs { cvt, .. } => convert_rs(&cvt, arg(0)?, arg(1)?),
         InstData::Select { ty, .. } => select(arg(0)?, arg(1)?, arg(2)?) & ty.mask(),

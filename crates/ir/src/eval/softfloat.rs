@@ -61,26 +61,72 @@ pub(super) enum Direction {
 impl Rounding {
     /// Rounding that keeps subnormals.
     pub(super) const fn to(round: Round) -> Rounding {
-        Rounding { direction: Direction::To(round), ftz: false }
+        Rounding {
+            direction: Direction::To(round),
+            ftz: false,
+        }
     }
 
     /// Rounding as the mode of an operation says.
     pub(super) const fn of(mode: FloatMode) -> Rounding {
-        Rounding { direction: Direction::To(mode.round), ftz: mode.ftz }
+        Rounding {
+            direction: Direction::To(mode.round),
+            ftz: mode.ftz,
+        }
     }
 }
 
 impl Layout {
-    pub(super) const F16: Layout = Layout { exp_bits: 5, man_bits: 10, specials: Specials::Ieee };
-    pub(super) const BF16: Layout = Layout { exp_bits: 8, man_bits: 7, specials: Specials::Ieee };
-    pub(super) const TF32: Layout = Layout { exp_bits: 8, man_bits: 10, specials: Specials::Ieee };
-    pub(super) const F32: Layout = Layout { exp_bits: 8, man_bits: 23, specials: Specials::Ieee };
-    pub(super) const F64: Layout = Layout { exp_bits: 11, man_bits: 52, specials: Specials::Ieee };
-    pub(super) const E4M3: Layout = Layout { exp_bits: 4, man_bits: 3, specials: Specials::NanOnly };
-    pub(super) const E5M2: Layout = Layout { exp_bits: 5, man_bits: 2, specials: Specials::Ieee };
-    pub(super) const E2M3: Layout = Layout { exp_bits: 2, man_bits: 3, specials: Specials::None };
-    pub(super) const E3M2: Layout = Layout { exp_bits: 3, man_bits: 2, specials: Specials::None };
-    pub(super) const E2M1: Layout = Layout { exp_bits: 2, man_bits: 1, specials: Specials::None };
+    pub(super) const F16: Layout = Layout {
+        exp_bits: 5,
+        man_bits: 10,
+        specials: Specials::Ieee,
+    };
+    pub(super) const BF16: Layout = Layout {
+        exp_bits: 8,
+        man_bits: 7,
+        specials: Specials::Ieee,
+    };
+    pub(super) const TF32: Layout = Layout {
+        exp_bits: 8,
+        man_bits: 10,
+        specials: Specials::Ieee,
+    };
+    pub(super) const F32: Layout = Layout {
+        exp_bits: 8,
+        man_bits: 23,
+        specials: Specials::Ieee,
+    };
+    pub(super) const F64: Layout = Layout {
+        exp_bits: 11,
+        man_bits: 52,
+        specials: Specials::Ieee,
+    };
+    pub(super) const E4M3: Layout = Layout {
+        exp_bits: 4,
+        man_bits: 3,
+        specials: Specials::NanOnly,
+    };
+    pub(super) const E5M2: Layout = Layout {
+        exp_bits: 5,
+        man_bits: 2,
+        specials: Specials::Ieee,
+    };
+    pub(super) const E2M3: Layout = Layout {
+        exp_bits: 2,
+        man_bits: 3,
+        specials: Specials::None,
+    };
+    pub(super) const E3M2: Layout = Layout {
+        exp_bits: 3,
+        man_bits: 2,
+        specials: Specials::None,
+    };
+    pub(super) const E2M1: Layout = Layout {
+        exp_bits: 2,
+        man_bits: 1,
+        specials: Specials::None,
+    };
 
     pub(super) const fn of(fmt: FloatFmt) -> Layout {
         match fmt {
@@ -141,7 +187,11 @@ impl Layout {
     /// What the ISA calls the canonical NaN: all ones but the sign (a quiet NaN in every format that has NaNs); in f64, where
     /// the ISA names none, the IEEE default.
     pub(super) const fn canonical_nan(self) -> u64 {
-        if self.man_bits == 52 { self.exponent() | 1 << 51 } else { self.magnitude() }
+        if self.man_bits == 52 {
+            self.exponent() | 1 << 51
+        } else {
+            self.magnitude()
+        }
     }
 
     pub(super) const fn is_nan(self, bits: u64) -> bool {
@@ -163,13 +213,21 @@ impl Layout {
 
     /// The bits, subnormals replaced by a zero of the same sign.
     pub(super) const fn flush(self, bits: u64) -> u64 {
-        if bits & self.exponent() == 0 { bits & self.sign() } else { bits & (self.sign() | self.magnitude()) }
+        if bits & self.exponent() == 0 {
+            bits & self.sign()
+        } else {
+            bits & (self.sign() | self.magnitude())
+        }
     }
 
     /// A number that orders encodings as their values, -0 below +0. NaNs lie outside.
     pub(super) const fn order(self, bits: u64) -> i64 {
         let magnitude = (bits & self.magnitude()) as i64;
-        if self.is_neg(bits) { -magnitude - 1 } else { magnitude }
+        if self.is_neg(bits) {
+            -magnitude - 1
+        } else {
+            magnitude
+        }
     }
 
     /// Takes an encoding apart.
@@ -188,8 +246,16 @@ impl Layout {
         }
         let field = (magnitude >> self.man_bits) as i32;
         let man = magnitude & ((1 << self.man_bits) - 1);
-        let (sig, field) = if field == 0 { (man, 1) } else { (man | 1 << self.man_bits, field) };
-        Num::Finite(Finite { neg, exp: field - self.bias() - self.man_bits as i32, sig })
+        let (sig, field) = if field == 0 {
+            (man, 1)
+        } else {
+            (man | 1 << self.man_bits, field)
+        };
+        Num::Finite(Finite {
+            neg,
+            exp: field - self.bias() - self.man_bits as i32,
+            sig,
+        })
     }
 
     /// The magnitude that `x` rounds to. Above [`Layout::max_finite`] stands for overflow.
@@ -202,7 +268,11 @@ impl Layout {
         if exp > self.bias() + 1 {
             return self.max_finite() + 1;
         }
-        let below = if rounding.ftz { 0 } else { (min_exp - exp).max(0) as u32 };
+        let below = if rounding.ftz {
+            0
+        } else {
+            (min_exp - exp).max(0) as u32
+        };
         let discard = 63 - self.man_bits + below;
         // Left-aligned: the top bit is worth half a unit of the last place kept.
         let (kept, rest) = if discard < 64 {
@@ -228,7 +298,11 @@ impl Layout {
     pub(super) fn pack(self, rounding: Rounding, x: Finite) -> u64 {
         let magnitude = self.pack_magnitude(rounding, x);
         let overflows = magnitude > self.max_finite();
-        let magnitude = if overflows { self.overflow(rounding.direction, x.neg) } else { magnitude };
+        let magnitude = if overflows {
+            self.overflow(rounding.direction, x.neg)
+        } else {
+            magnitude
+        };
         self.with_sign(x.neg, magnitude)
     }
 
@@ -240,7 +314,11 @@ impl Layout {
             Direction::To(Round::Rm) => neg,
             Direction::To(Round::Rp) => !neg,
         };
-        if away { self.infinity() } else { self.max_finite() }
+        if away {
+            self.infinity()
+        } else {
+            self.max_finite()
+        }
     }
 
     /// The magnitude of infinity, or what stands for it: the NaN of e4m3, the maximum where there is neither.
@@ -252,7 +330,11 @@ impl Layout {
     }
 
     pub(super) const fn with_sign(self, neg: bool, magnitude: u64) -> u64 {
-        if neg { magnitude | self.sign() } else { magnitude }
+        if neg {
+            magnitude | self.sign()
+        } else {
+            magnitude
+        }
     }
 }
 

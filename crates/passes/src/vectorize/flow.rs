@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Terminator, Value};
 
+use super::PlanFacts;
 use super::order::{Node, Order};
 use super::shapes::{Because, Shape, Shapes};
-use super::PlanFacts;
 
 /// The solution.
 pub(super) struct Flow {
@@ -29,8 +29,13 @@ pub(super) fn run(
     gang: u32,
     facts: PlanFacts,
 ) -> Flow {
-    let mut shapes =
-        Shapes { shapes: SecondaryMap::new(), because: SecondaryMap::new(), facts, gang, merged: SecondaryMap::new() };
+    let mut shapes = Shapes {
+        shapes: SecondaryMap::new(),
+        because: SecondaryMap::new(),
+        facts,
+        gang,
+        merged: SecondaryMap::new(),
+    };
     loop {
         shapes.propagate(func, order);
         let divergent = divergent(func, order, &shapes, gang);
@@ -40,7 +45,11 @@ pub(super) fn run(
             for value in func.values.keys() {
                 out[value] = shapes.shapes[value].unwrap_or(Shape::Uniform);
             }
-            let sorted = |sets: Vec<BTreeSet<usize>>| sets.into_iter().map(|set| set.into_iter().collect()).collect();
+            let sorted = |sets: Vec<BTreeSet<usize>>| {
+                sets.into_iter()
+                    .map(|set| set.into_iter().collect())
+                    .collect()
+            };
             return Flow {
                 shapes: out,
                 because: shapes.because,
@@ -54,16 +63,26 @@ pub(super) fn run(
     }
 }
 
-fn divergent(func: &Function, order: &Order, shapes: &Shapes, gang: u32) -> SecondaryMap<Block, bool> {
+fn divergent(
+    func: &Function,
+    order: &Order,
+    shapes: &Shapes,
+    gang: u32,
+) -> SecondaryMap<Block, bool> {
     let mut out = SecondaryMap::new();
     for node in &order.nodes {
         if let Node::Block(block) = *node {
             out[block] = gang > 1
                 && match func.blocks[block].term {
-                    Terminator::Brif { cond: value, .. } | Terminator::Switch { index: value, .. } | Terminator::Dispatch(value) => {
+                    Terminator::Brif { cond: value, .. }
+                    | Terminator::Switch { index: value, .. }
+                    | Terminator::Dispatch(value) => {
                         shapes.shapes[value].is_some_and(|shape| shape != Shape::Uniform)
                     }
-                    Terminator::Jump(_) | Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) => false,
+                    Terminator::Jump(_)
+                    | Terminator::Ret(_)
+                    | Terminator::Exit
+                    | Terminator::Trap(_) => false,
                 };
         }
     }
@@ -83,10 +102,22 @@ fn mark_merged(
     let mut differ: SecondaryMap<Value, bool> = SecondaryMap::new();
     for (pos, node) in order.nodes.iter().enumerate() {
         let Node::Block(block) = *node else { continue };
-        let targets: Vec<usize> = func.blocks[block].term.targets().iter().map(|call| order.target(pos, call.block)).collect();
+        let targets: Vec<usize> = func.blocks[block]
+            .term
+            .targets()
+            .iter()
+            .map(|call| order.target(pos, call.block))
+            .collect();
         for (idx, call) in func.blocks[block].term.targets().into_iter().enumerate() {
-            let others = targets.iter().enumerate().filter(|&(other, _)| divergent[block] && other != idx).map(|(_, &node)| node);
-            blended[call.block] |= order.must_blend(targets[idx], pending.body[pos].iter().copied().chain(others));
+            let others = targets
+                .iter()
+                .enumerate()
+                .filter(|&(other, _)| divergent[block] && other != idx)
+                .map(|(_, &node)| node);
+            blended[call.block] |= order.must_blend(
+                targets[idx],
+                pending.body[pos].iter().copied().chain(others),
+            );
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
                 match first_args[param] {
                     None => first_args[param] = Some(arg),
@@ -100,7 +131,10 @@ fn mark_merged(
         let Node::Block(block) = *node else { continue };
         for &param in &func.blocks[block].params {
             // One and the same argument from everywhere still changes from turn to turn if a loop is left with it.
-            if blended[block] && !shapes.merged[param] && (differ[param] || !is_fixed(func, first_args[param])) {
+            if blended[block]
+                && !shapes.merged[param]
+                && (differ[param] || !is_fixed(func, first_args[param]))
+            {
                 shapes.merged[param] = true;
                 shapes.shapes[param] = Some(Shape::Varying);
                 shapes.because[param] = Because::Merge(block);
@@ -131,7 +165,11 @@ impl Pending {
         divergent: &SecondaryMap<Block, bool>,
     ) -> Pending {
         let n = order.nodes.len();
-        let mut out = Pending { arrive: vec![BTreeSet::new(); n], body: vec![BTreeSet::new(); n], maybe_empty: vec![false; n] };
+        let mut out = Pending {
+            arrive: vec![BTreeSet::new(); n],
+            body: vec![BTreeSet::new(); n],
+            maybe_empty: vec![false; n],
+        };
         loop {
             let mut changed = false;
             for pos in 0..n {
@@ -156,7 +194,11 @@ impl Pending {
         block: Block,
     ) -> bool {
         let mut changed = false;
-        let always_waits = waits[block] && !matches!(func.insts[func.blocks[block].insts[0]].data, InstData::Warp { .. });
+        let always_waits = waits[block]
+            && !matches!(
+                func.insts[func.blocks[block].insts[0]].data,
+                InstData::Warp { .. }
+            );
         let arrived = self.arrive[pos].clone();
         if always_waits {
             // All lanes stop here; whoever goes on comes from the runtime, and nobody is pending then.
@@ -170,8 +212,12 @@ impl Pending {
             changed |= self.body[pos].len() != before;
         }
         let pending = self.body[pos].clone();
-        let targets: Vec<usize> =
-            func.blocks[block].term.targets().iter().map(|call| order.target(pos, call.block)).collect();
+        let targets: Vec<usize> = func.blocks[block]
+            .term
+            .targets()
+            .iter()
+            .map(|call| order.target(pos, call.block))
+            .collect();
         if divergent[block] || targets.is_empty() {
             changed |= self.go(&targets, &pending);
         } else {
@@ -182,7 +228,13 @@ impl Pending {
         changed
     }
 
-    fn loop_end(&mut self, order: &Order, yields: &SecondaryMap<Block, Option<u32>>, pos: usize, header: Block) -> bool {
+    fn loop_end(
+        &mut self,
+        order: &Order,
+        yields: &SecondaryMap<Block, Option<u32>>,
+        pos: usize,
+        header: Block,
+    ) -> bool {
         let pending = self.arrive[pos].clone();
         self.body[pos] = pending.clone();
         let start = order.block_pos[header].expect("headers are in the order") as usize;
@@ -197,7 +249,9 @@ impl Pending {
     fn go(&mut self, targets: &[usize], pending: &BTreeSet<usize>) -> bool {
         let mut all = pending.clone();
         all.extend(targets);
-        let Some(next) = all.pop_first() else { return false };
+        let Some(next) = all.pop_first() else {
+            return false;
+        };
         let mut changed = self.add(next, &all);
         if targets != [next] && !std::mem::replace(&mut self.maybe_empty[next], true) {
             changed = true;

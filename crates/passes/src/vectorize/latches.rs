@@ -33,7 +33,15 @@ fn merge(func: &mut Function, order: &Order, header: Block) {
         .collect();
     let back: Vec<Vec<Value>> = members
         .iter()
-        .flat_map(|&block| func.blocks[block].term.targets().into_iter().filter(|call| call.block == header).cloned().collect::<Vec<_>>())
+        .flat_map(|&block| {
+            func.blocks[block]
+                .term
+                .targets()
+                .into_iter()
+                .filter(|call| call.block == header)
+                .cloned()
+                .collect::<Vec<_>>()
+        })
         .map(|call| call.args.to_vec())
         .collect();
     if back.len() < 2 {
@@ -41,7 +49,9 @@ fn merge(func: &mut Function, order: &Order, header: Block) {
     }
     let latch = func.new_block();
     let n_params = func.blocks[header].params.len();
-    let same: Vec<bool> = (0..n_params).map(|idx| back.iter().all(|args| args[idx] == back[0][idx])).collect();
+    let same: Vec<bool> = (0..n_params)
+        .map(|idx| back.iter().all(|args| args[idx] == back[0][idx]))
+        .collect();
     let mut args = smallvec::SmallVec::new();
     for idx in 0..n_params {
         args.push(if same[idx] {
@@ -51,14 +61,18 @@ fn merge(func: &mut Function, order: &Order, header: Block) {
             func.add_param(latch, ty)
         });
     }
-    func.blocks[latch].term = Terminator::Jump(BlockCall { block: header, args });
+    func.blocks[latch].term = Terminator::Jump(BlockCall {
+        block: header,
+        args,
+    });
     func.blocks[latch].term_loc = func.blocks[header].term_loc;
     for &block in &members {
         for call in func.blocks[block].term.targets_mut() {
             if call.block == header {
                 call.block = latch;
                 let mut keep = same.iter();
-                call.args.retain(|_| !*keep.next().expect("one argument per parameter"));
+                call.args
+                    .retain(|_| !*keep.next().expect("one argument per parameter"));
             }
         }
     }

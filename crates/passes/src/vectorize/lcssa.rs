@@ -30,9 +30,15 @@ pub(super) fn run(func: &mut Function, order: &Order) {
     }
 }
 
-fn close(func: &mut Function, order: &Order, header: Block, preds: &SecondaryMap<Block, Vec<Block>>) {
+fn close(
+    func: &mut Function,
+    order: &Order,
+    header: Block,
+    preds: &SecondaryMap<Block, Vec<Block>>,
+) {
     let range = order.loop_range(header).expect("the header has a loop end");
-    let inside = |block: Block| order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
+    let inside =
+        |block: Block| order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
     let members: Vec<Block> = order.nodes[range.clone()]
         .iter()
         .filter_map(|node| match *node {
@@ -42,7 +48,14 @@ fn close(func: &mut Function, order: &Order, header: Block, preds: &SecondaryMap
         .collect();
     let mut exits: Vec<Block> = members
         .iter()
-        .flat_map(|&block| func.blocks[block].term.targets().iter().map(|call| call.block).collect::<Vec<_>>())
+        .flat_map(|&block| {
+            func.blocks[block]
+                .term
+                .targets()
+                .iter()
+                .map(|call| call.block)
+                .collect::<Vec<_>>()
+        })
         .filter(|&block| !inside(block))
         .collect();
     exits.sort_unstable();
@@ -54,10 +67,16 @@ fn close(func: &mut Function, order: &Order, header: Block, preds: &SecondaryMap
     let mut escaping: Vec<Value> = Vec::new();
     let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     for &block in &members {
-        let results = func.blocks[block].insts.iter().flat_map(|&inst| func.insts[inst].results.iter());
+        let results = func.blocks[block]
+            .insts
+            .iter()
+            .flat_map(|&inst| func.insts[inst].results.iter());
         for &value in func.blocks[block].params.iter().chain(results) {
             home[value] = Some(block);
-            if exits.iter().any(|&exit| live.live_in[exit].binary_search(&value).is_ok()) {
+            if exits
+                .iter()
+                .any(|&exit| live.live_in[exit].binary_search(&value).is_ok())
+            {
                 escaping.push(value);
             }
         }
@@ -87,7 +106,10 @@ fn close_value(
         if live.live_in[exit].binary_search(&value).is_ok() {
             // The definition dominates the exit, and so the blocks that leave to it: the value itself is there, whatever lies
             // in between.
-            preds[exit].iter().filter(|&&pred| inside(pred)).for_each(|&pred| repair.define(pred, value));
+            preds[exit]
+                .iter()
+                .filter(|&&pred| inside(pred))
+                .for_each(|&pred| repair.define(pred, value));
         }
     }
     for &exit in exits {
@@ -101,9 +123,13 @@ fn close_value(
             continue;
         }
         let insts: Vec<Inst> = func.blocks[block].insts.clone();
-        let in_insts = insts.iter().any(|&inst| func.insts[inst].data.args().contains(&value));
+        let in_insts = insts
+            .iter()
+            .any(|&inst| func.insts[inst].data.args().contains(&value));
         let mut in_term = false;
-        func.blocks[block].term.for_each_arg(|arg| in_term |= arg == value);
+        func.blocks[block]
+            .term
+            .for_each_arg(|arg| in_term |= arg == value);
         if !in_insts && !in_term {
             continue;
         }

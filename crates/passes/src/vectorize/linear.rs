@@ -17,7 +17,11 @@ pub(super) fn run(
     shapes: &SecondaryMap<Value, Shape>,
     merged: &SecondaryMap<Value, bool>,
 ) -> SecondaryMap<Value, Option<i64>> {
-    let mut ctx = Ctx { func, shapes, linear: SecondaryMap::new() };
+    let mut ctx = Ctx {
+        func,
+        shapes,
+        linear: SecondaryMap::new(),
+    };
     // A parameter is taken for linear as soon as one argument is; those with other arguments are withdrawn afterwards.
     loop {
         let mut changed = false;
@@ -34,7 +38,9 @@ pub(super) fn run(
             }
             for call in func.blocks[block].term.targets() {
                 for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                    let open = shapes[param] == Shape::Varying && !merged[param] && ctx.linear[param].is_none();
+                    let open = shapes[param] == Shape::Varying
+                        && !merged[param]
+                        && ctx.linear[param].is_none();
                     if open && ctx.linear[arg].is_some() {
                         ctx.linear[param] = ctx.linear[arg];
                         changed = true;
@@ -59,31 +65,56 @@ struct Ctx<'a> {
 impl Ctx<'_> {
     fn result(&self, data: &InstData) -> Option<i64> {
         match *data {
-            InstData::Resize { op: ResizeOp::Sext | ResizeOp::Uext, from: Type::B32, to: Type::B64, arg } => match self.shapes[arg] {
+            InstData::Resize {
+                op: ResizeOp::Sext | ResizeOp::Uext,
+                from: Type::B32,
+                to: Type::B64,
+                arg,
+            } => match self.shapes[arg] {
                 Shape::Affine { stride, .. } if stride.unsigned_abs() < 1 << 24 => Some(stride),
                 _ => None,
             },
-            InstData::IntBinary { op: IntBinaryOp::SmulWide | IntBinaryOp::UmulWide, ty: Type::B32, args: [a, b] } => {
+            InstData::IntBinary {
+                op: IntBinaryOp::SmulWide | IntBinaryOp::UmulWide,
+                ty: Type::B32,
+                args: [a, b],
+            } => {
                 let factor = self.func.as_const(b).filter(|&factor| factor < 1 << 24)?;
                 match self.shapes[a] {
-                    Shape::Affine { stride, .. } if stride.unsigned_abs() < 1 << 24 => Some(stride * factor as i64),
+                    Shape::Affine { stride, .. } if stride.unsigned_abs() < 1 << 24 => {
+                        Some(stride * factor as i64)
+                    }
                     _ => None,
                 }
             }
-            InstData::IntBinary { op: IntBinaryOp::Add, ty: Type::B64, args: [a, b] } => {
-                match (self.linear[a], self.fixed(b), self.linear[b], self.fixed(a)) {
-                    (Some(linear), Some(fixed), _, _) | (_, _, Some(linear), Some(fixed)) => Some(linear.wrapping_add(fixed)),
-                    _ => None,
+            InstData::IntBinary {
+                op: IntBinaryOp::Add,
+                ty: Type::B64,
+                args: [a, b],
+            } => match (self.linear[a], self.fixed(b), self.linear[b], self.fixed(a)) {
+                (Some(linear), Some(fixed), _, _) | (_, _, Some(linear), Some(fixed)) => {
+                    Some(linear.wrapping_add(fixed))
                 }
-            }
-            InstData::IntBinary { op: IntBinaryOp::Sub, ty: Type::B64, args: [a, b] } => {
-                Some(self.linear[a]?.wrapping_sub(self.fixed(b)?))
-            }
-            InstData::IntBinary { op: IntBinaryOp::Shl, ty: Type::B64, args: [a, b] } => {
+                _ => None,
+            },
+            InstData::IntBinary {
+                op: IntBinaryOp::Sub,
+                ty: Type::B64,
+                args: [a, b],
+            } => Some(self.linear[a]?.wrapping_sub(self.fixed(b)?)),
+            InstData::IntBinary {
+                op: IntBinaryOp::Shl,
+                ty: Type::B64,
+                args: [a, b],
+            } => {
                 let count = self.func.as_const(b).filter(|&count| count < 16)?;
                 Some(self.linear[a]? << count)
             }
-            InstData::IntBinary { op: IntBinaryOp::Mul, ty: Type::B64, args: [a, b] } => {
+            InstData::IntBinary {
+                op: IntBinaryOp::Mul,
+                ty: Type::B64,
+                args: [a, b],
+            } => {
                 let factor = self.func.as_const(b).filter(|&factor| factor < 1 << 16)?;
                 Some(self.linear[a]? * factor as i64)
             }
@@ -116,7 +147,8 @@ impl Ctx<'_> {
                     }
                 }
                 for call in self.func.blocks[block].term.targets() {
-                    for (&param, &arg) in self.func.blocks[call.block].params.iter().zip(&call.args) {
+                    for (&param, &arg) in self.func.blocks[call.block].params.iter().zip(&call.args)
+                    {
                         if self.linear[param].is_some() && self.linear[arg] != self.linear[param] {
                             self.linear[param] = None;
                             changed = true;

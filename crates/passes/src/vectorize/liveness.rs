@@ -27,7 +27,13 @@ pub(super) fn run(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> L
     let mut uses: Vec<(Value, Block)> = Vec::new();
     for (block, data) in func.blocks.iter() {
         for &inst in &data.insts {
-            uses.extend(func.insts[inst].data.args().iter().map(|&value| (value, block)));
+            uses.extend(
+                func.insts[inst]
+                    .data
+                    .args()
+                    .iter()
+                    .map(|&value| (value, block)),
+            );
         }
         data.term.for_each_arg(|value| uses.push((value, block)));
     }

@@ -13,14 +13,14 @@
 //! code needs nothing special. Uniform branches stay branches. With `G` = 1 everything is uniform, and the result is ordinary
 //! scalar code.
 
-pub mod order;
-mod latches;
-mod linear;
-mod lcssa;
-mod liveness;
-mod repair;
-mod range;
 mod flow;
+mod latches;
+mod lcssa;
+mod linear;
+mod liveness;
+pub mod order;
+mod range;
+mod repair;
 mod shapes;
 mod spin;
 mod waits;
@@ -116,7 +116,13 @@ fn drop_unreachable(func: &mut Function, entries: &[Block]) {
     work.extend(entries);
     while let Some(block) = work.pop() {
         if !std::mem::replace(&mut seen[block], true) {
-            work.extend(func.blocks[block].term.targets().iter().map(|call| call.block));
+            work.extend(
+                func.blocks[block]
+                    .term
+                    .targets()
+                    .iter()
+                    .map(|call| call.block),
+            );
         }
     }
     for (block, data) in func.blocks.iter_mut() {
@@ -135,18 +141,26 @@ fn escapes(func: &Function) -> SecondaryMap<Value, bool> {
     for (block, data) in func.blocks.iter() {
         data.params.iter().for_each(|&param| escapes[param] = true);
         for &inst in &data.insts {
-            func.insts[inst].results.iter().for_each(|&result| home[result] = Some(block));
+            func.insts[inst]
+                .results
+                .iter()
+                .for_each(|&result| home[result] = Some(block));
         }
     }
     for (block, data) in func.blocks.iter() {
         let mut mark = |value: Value| escapes[value] |= home[value] != Some(block);
-        data.insts.iter().for_each(|&inst| func.insts[inst].data.args().into_iter().for_each(&mut mark));
+        data.insts
+            .iter()
+            .for_each(|&inst| func.insts[inst].data.args().into_iter().for_each(&mut mark));
         data.term.for_each_arg(&mut mark);
     }
     escapes
 }
 
 /// Values live at the start of each block, its own parameters excluded; each list is sorted.
-pub fn live_in(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> SecondaryMap<Block, Vec<Value>> {
+pub fn live_in(
+    func: &Function,
+    preds: &SecondaryMap<Block, Vec<Block>>,
+) -> SecondaryMap<Block, Vec<Value>> {
     liveness::run(func, preds).live_in
 }

@@ -33,7 +33,11 @@ impl Order {
     /// The node where lanes go that branch from position `from` to `to`.
     pub fn target(&self, from: usize, to: Block) -> usize {
         let pos = self.block_pos[to].expect("branch target is reachable") as usize;
-        if pos > from { pos } else { self.end_pos[to].expect("a backward edge leads to a loop header") as usize }
+        if pos > from {
+            pos
+        } else {
+            self.end_pos[to].expect("a backward edge leads to a loop header") as usize
+        }
     }
 
     /// Whether lanes that go to `target` must leave the parameters of its block alone for others: because lanes may be there
@@ -44,7 +48,9 @@ impl Order {
             Node::LoopEnd(header) => self.loop_range(header),
             Node::Block(_) => None,
         };
-        elsewhere.into_iter().any(|node| node == target || inside.as_ref().is_some_and(|range| range.contains(&node)))
+        elsewhere.into_iter().any(|node| {
+            node == target || inside.as_ref().is_some_and(|range| range.contains(&node))
+        })
     }
 
     /// The members of the loop with this header, as positions.
@@ -56,9 +62,15 @@ impl Order {
 
 /// Orders the blocks reachable from the entry and from `extra_entries`.
 pub fn run(func: &Function, extra_entries: &[Block]) -> Order {
-    let roots: Vec<Block> = std::iter::once(func.entry).chain(extra_entries.iter().copied()).collect();
+    let roots: Vec<Block> = std::iter::once(func.entry)
+        .chain(extra_entries.iter().copied())
+        .collect();
     let reachable = reachable(func, &roots);
-    let mut ctx = Ctx { func, level: SecondaryMap::new(), order: Order::default() };
+    let mut ctx = Ctx {
+        func,
+        level: SecondaryMap::new(),
+        order: Order::default(),
+    };
     for &block in &reachable {
         ctx.level[block] = 1;
     }
@@ -81,7 +93,14 @@ fn reachable(func: &Function, roots: &[Block]) -> Vec<Block> {
             continue;
         }
         out.push(block);
-        work.extend(func.blocks[block].term.targets().iter().rev().map(|call| call.block));
+        work.extend(
+            func.blocks[block]
+                .term
+                .targets()
+                .iter()
+                .rev()
+                .map(|call| call.block),
+        );
     }
     out
 }
@@ -109,7 +128,11 @@ impl Ctx<'_> {
                 self.level[block] = level + 1;
             }
             self.level[header] = 0;
-            let rest: Vec<Block> = component.iter().copied().filter(|&block| block != header).collect();
+            let rest: Vec<Block> = component
+                .iter()
+                .copied()
+                .filter(|&block| block != header)
+                .collect();
             let starts = self.successors(header);
             self.region(&starts, &rest, level + 1);
             self.order.nodes.push(Node::LoopEnd(header));
@@ -117,7 +140,12 @@ impl Ctx<'_> {
     }
 
     fn successors(&self, block: Block) -> Vec<Block> {
-        self.func.blocks[block].term.targets().iter().map(|call| call.block).collect()
+        self.func.blocks[block]
+            .term
+            .targets()
+            .iter()
+            .map(|call| call.block)
+            .collect()
     }
 
     /// Tarjan's algorithm with an explicit stack; components in topological order.
@@ -143,7 +171,9 @@ impl Ctx<'_> {
                     // visited last and comes first in the result.
                     frames.push((block, self.successors(block)));
                 }
-                let Some((block, succs)) = frames.last_mut() else { break };
+                let Some((block, succs)) = frames.last_mut() else {
+                    break;
+                };
                 let block = *block;
                 match succs.pop() {
                     Some(succ) if self.level[succ] != level => {}
@@ -159,7 +189,10 @@ impl Ctx<'_> {
                             low[*parent] = low[*parent].min(low[block]);
                         }
                         if low[block] == index[block] {
-                            let at = stack.iter().rposition(|&b| b == block).expect("a component's root is on the stack");
+                            let at = stack
+                                .iter()
+                                .rposition(|&b| b == block)
+                                .expect("a component's root is on the stack");
                             let component: Vec<Block> = stack.drain(at..).collect();
                             component.iter().for_each(|&b| on_stack[b] = false);
                             out.push(component);
@@ -181,9 +214,19 @@ impl Ctx<'_> {
             .blocks
             .iter()
             .filter(|&(block, _)| !member[block])
-            .flat_map(|(_, data)| data.term.targets().iter().map(|call| call.block).collect::<Vec<_>>())
+            .flat_map(|(_, data)| {
+                data.term
+                    .targets()
+                    .iter()
+                    .map(|call| call.block)
+                    .collect::<Vec<_>>()
+            })
             .filter(|&block| member[block])
             .collect();
-        component.iter().copied().find(|block| entered.contains(block)).unwrap_or(component[0])
+        component
+            .iter()
+            .copied()
+            .find(|block| entered.contains(block))
+            .unwrap_or(component[0])
     }
 }

@@ -22,10 +22,27 @@ fn bounds(func: &Function, facts: PlanFacts, value: Value, depth: u32) -> Option
             Some((signed, signed))
         }
         InstData::Sreg { sreg } => sreg_bounds(facts, sreg),
-        InstData::Resize { op: ResizeOp::Sext, from: Type::B32, arg, .. } => of(arg),
-        InstData::Resize { op: ResizeOp::Uext, from: Type::B32, arg, .. } => of(arg).filter(|&(lo, _)| lo >= 0),
-        InstData::IntBinary { op, ty, args: [a, b] } => {
-            if op == IntBinaryOp::Add && facts.small_grid && (is_global_id(func, a, b) || is_global_id(func, b, a)) {
+        InstData::Resize {
+            op: ResizeOp::Sext,
+            from: Type::B32,
+            arg,
+            ..
+        } => of(arg),
+        InstData::Resize {
+            op: ResizeOp::Uext,
+            from: Type::B32,
+            arg,
+            ..
+        } => of(arg).filter(|&(lo, _)| lo >= 0),
+        InstData::IntBinary {
+            op,
+            ty,
+            args: [a, b],
+        } => {
+            if op == IntBinaryOp::Add
+                && facts.small_grid
+                && (is_global_id(func, a, b) || is_global_id(func, b, a))
+            {
                 return Some((0, i64::from(i32::MAX)));
             }
             binary(op, of(a), of(b)).filter(|&(lo, hi)| fits(ty, lo, hi))
@@ -37,7 +54,14 @@ fn bounds(func: &Function, facts: PlanFacts, value: Value, depth: u32) -> Option
 /// `a` is `%ctaid.x * %ntid.x` and `b` is `%tid.x`.
 fn is_global_id(func: &Function, a: Value, b: Value) -> bool {
     let sreg = |value: Value, want: SpecialReg| matches!(func.def_inst(value), Some(&InstData::Sreg { sreg }) if sreg == want);
-    let Some(&InstData::IntBinary { op: IntBinaryOp::Mul, args: [x, y], .. }) = func.def_inst(a) else { return false };
+    let Some(&InstData::IntBinary {
+        op: IntBinaryOp::Mul,
+        args: [x, y],
+        ..
+    }) = func.def_inst(a)
+    else {
+        return false;
+    };
     let product = |x, y| sreg(x, SpecialReg::CtaidX) && sreg(y, SpecialReg::NtidX);
     sreg(b, SpecialReg::TidX) && (product(x, y) || product(y, x))
 }
@@ -53,7 +77,12 @@ fn fits(ty: Type, lo: i64, hi: i64) -> bool {
 fn binary(op: IntBinaryOp, a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     if op == IntBinaryOp::And {
         // Masking with a number that is not negative bounds the result, whatever the other operand is.
-        let hi = [a, b].into_iter().flatten().filter(|&(lo, _)| lo >= 0).map(|(_, hi)| hi).min()?;
+        let hi = [a, b]
+            .into_iter()
+            .flatten()
+            .filter(|&(lo, _)| lo >= 0)
+            .map(|(_, hi)| hi)
+            .min()?;
         return Some((0, hi));
     }
     let ((alo, ahi), (blo, bhi)) = (a?, b?);
@@ -61,21 +90,35 @@ fn binary(op: IntBinaryOp, a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Opti
         IntBinaryOp::Add => Some((alo.checked_add(blo)?, ahi.checked_add(bhi)?)),
         IntBinaryOp::Sub => Some((alo.checked_sub(bhi)?, ahi.checked_sub(blo)?)),
         IntBinaryOp::Mul | IntBinaryOp::SmulWide => {
-            let products = [alo.checked_mul(blo)?, alo.checked_mul(bhi)?, ahi.checked_mul(blo)?, ahi.checked_mul(bhi)?];
+            let products = [
+                alo.checked_mul(blo)?,
+                alo.checked_mul(bhi)?,
+                ahi.checked_mul(blo)?,
+                ahi.checked_mul(bhi)?,
+            ];
             Some((*products.iter().min()?, *products.iter().max()?))
         }
-        IntBinaryOp::Shl if blo == bhi && (0..32).contains(&blo) => Some((alo.checked_mul(1 << blo)?, ahi.checked_mul(1 << blo)?)),
-        IntBinaryOp::Ushr if blo == bhi && alo >= 0 && (0..64).contains(&blo) => Some((alo >> blo, ahi >> blo)),
-        IntBinaryOp::Sshr if blo == bhi && (0..64).contains(&blo) => Some((alo >> blo, ahi >> blo)),
-        IntBinaryOp::Or | IntBinaryOp::Xor if alo >= 0 && blo >= 0 => {
-            Some((0, i64::try_from((ahi.max(bhi) as u64 + 1).checked_next_power_of_two()?).ok()? - 1))
+        IntBinaryOp::Shl if blo == bhi && (0..32).contains(&blo) => {
+            Some((alo.checked_mul(1 << blo)?, ahi.checked_mul(1 << blo)?))
         }
+        IntBinaryOp::Ushr if blo == bhi && alo >= 0 && (0..64).contains(&blo) => {
+            Some((alo >> blo, ahi >> blo))
+        }
+        IntBinaryOp::Sshr if blo == bhi && (0..64).contains(&blo) => Some((alo >> blo, ahi >> blo)),
+        IntBinaryOp::Or | IntBinaryOp::Xor if alo >= 0 && blo >= 0 => Some((
+            0,
+            i64::try_from((ahi.max(bhi) as u64 + 1).checked_next_power_of_two()?).ok()? - 1,
+        )),
         _ => None,
     }
 }
 
 fn sreg_bounds(facts: PlanFacts, sreg: SpecialReg) -> Option<(i64, i64)> {
-    let ctaid = if facts.small_ctaid { 0xffff } else { i64::from(i32::MAX) - 1 };
+    let ctaid = if facts.small_ctaid {
+        0xffff
+    } else {
+        i64::from(i32::MAX) - 1
+    };
     Some(match sreg {
         SpecialReg::TidX | SpecialReg::TidY => (0, 1023),
         SpecialReg::TidZ => (0, 63),

@@ -18,7 +18,13 @@ pub struct Repair<'p> {
 impl<'p> Repair<'p> {
     /// Starts with no definitions.
     pub fn new(preds: &'p SecondaryMap<Block, Vec<Block>>, ty: Type) -> Repair<'p> {
-        Repair { preds, ty, at_end: FxHashMap::default(), at_start: FxHashMap::default(), work: Vec::new() }
+        Repair {
+            preds,
+            ty,
+            at_end: FxHashMap::default(),
+            at_start: FxHashMap::default(),
+            work: Vec::new(),
+        }
     }
 
     /// The variable has `value` at the end of `block`.

@@ -2,12 +2,13 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg, Type, Value, ValueDef, WarpOp,
+    Block, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg, Type, Value,
+    ValueDef, WarpOp,
 };
 
+use super::order::Node;
 use super::range;
 use super::{Order, PlanFacts};
-use super::order::Node;
 
 /// How a value is held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -80,7 +81,9 @@ impl Shapes {
         }
         for call in func.blocks[block].term.targets() {
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                let Some(arg_shape) = self.shapes[arg] else { continue };
+                let Some(arg_shape) = self.shapes[arg] else {
+                    continue;
+                };
                 let (shape, because) = self.join(param, arg, arg_shape, call.block);
                 changed |= self.set(param, shape, because);
             }
@@ -97,9 +100,22 @@ impl Shapes {
             (_, Shape::Varying) => (Shape::Varying, Because::Operand(arg)),
             (None, shape) => (shape, Because::NotVarying),
             (Some(Shape::Uniform), Shape::Uniform) => (Shape::Uniform, Because::NotVarying),
-            (Some(Shape::Affine { stride: s, align: a }), Shape::Affine { stride: t, align: b }) if s == t => {
-                (Shape::Affine { stride: s, align: a.min(b) }, Because::NotVarying)
-            }
+            (
+                Some(Shape::Affine {
+                    stride: s,
+                    align: a,
+                }),
+                Shape::Affine {
+                    stride: t,
+                    align: b,
+                },
+            ) if s == t => (
+                Shape::Affine {
+                    stride: s,
+                    align: a.min(b),
+                },
+                Because::NotVarying,
+            ),
             _ => (Shape::Varying, Because::Operand(arg)),
         }
     }
@@ -111,8 +127,18 @@ impl Shapes {
             return false;
         }
         let shape = match (old, shape) {
-            (Some(Shape::Affine { .. }), Shape::Uniform) | (Some(Shape::Uniform), Shape::Affine { .. }) => Shape::Varying,
-            (Some(Shape::Affine { stride: s, align: a }), Shape::Affine { stride: t, align: b }) => {
+            (Some(Shape::Affine { .. }), Shape::Uniform)
+            | (Some(Shape::Uniform), Shape::Affine { .. }) => Shape::Varying,
+            (
+                Some(Shape::Affine {
+                    stride: s,
+                    align: a,
+                }),
+                Shape::Affine {
+                    stride: t,
+                    align: b,
+                },
+            ) => {
                 if s != t {
                     Shape::Varying
                 } else if b >= a {
@@ -124,7 +150,11 @@ impl Shapes {
             _ => shape,
         };
         self.shapes[value] = Some(shape);
-        self.because[value] = if shape == Shape::Varying { because } else { Because::NotVarying };
+        self.because[value] = if shape == Shape::Varying {
+            because
+        } else {
+            Because::NotVarying
+        };
         true
     }
 
@@ -137,7 +167,10 @@ impl Shapes {
             return (Shape::Uniform, Because::NotVarying);
         }
         let args = data.args();
-        let varying_arg = args.iter().copied().find(|&arg| self.shape(arg) != Shape::Uniform);
+        let varying_arg = args
+            .iter()
+            .copied()
+            .find(|&arg| self.shape(arg) != Shape::Uniform);
         let from_args = || match varying_arg {
             None => (Shape::Uniform, Because::NotVarying),
             Some(arg) => (Shape::Varying, Because::Operand(arg)),
@@ -149,23 +182,52 @@ impl Shapes {
         };
         match *data {
             InstData::Sreg { sreg } => ok(self.sreg(sreg)),
-            InstData::IntBinary { op, ty, args: [a, b] } => ok(self.int_binary(func, op, ty, a, b)),
-            InstData::IntUnary { op: IntUnaryOp::Neg, arg, .. } => match self.shape(arg) {
-                Shape::Affine { stride, align } => ok(Shape::Affine { stride: -stride, align }),
+            InstData::IntBinary {
+                op,
+                ty,
+                args: [a, b],
+            } => ok(self.int_binary(func, op, ty, a, b)),
+            InstData::IntUnary {
+                op: IntUnaryOp::Neg,
+                arg,
+                ..
+            } => match self.shape(arg) {
+                Shape::Affine { stride, align } => ok(Shape::Affine {
+                    stride: -stride,
+                    align,
+                }),
                 shape => ok(shape),
             },
             InstData::Resize { op, from, to, arg } => ok(self.resize(func, op, from, to, arg)),
-            InstData::Select { cond, args: [a, b], .. } => match (self.shape(cond), self.shape(a), self.shape(b)) {
-                (Shape::Uniform, Shape::Affine { stride: s, align: x }, Shape::Affine { stride: t, align: y }) if s == t => {
-                    ok(Shape::Affine { stride: s, align: x.min(y) })
-                }
+            InstData::Select {
+                cond, args: [a, b], ..
+            } => match (self.shape(cond), self.shape(a), self.shape(b)) {
+                (
+                    Shape::Uniform,
+                    Shape::Affine {
+                        stride: s,
+                        align: x,
+                    },
+                    Shape::Affine {
+                        stride: t,
+                        align: y,
+                    },
+                ) if s == t => ok(Shape::Affine {
+                    stride: s,
+                    align: x.min(y),
+                }),
                 _ => from_args(),
             },
-            InstData::ToGeneric { space, arg } | InstData::FromGeneric { space, arg } => match (space, self.shape(arg)) {
-                (Space::Local, _) => (Shape::Varying, Because::Source),
-                (_, shape) => ok(shape),
-            },
-            InstData::Load { space: Space::Local, .. }
+            InstData::ToGeneric { space, arg } | InstData::FromGeneric { space, arg } => {
+                match (space, self.shape(arg)) {
+                    (Space::Local, _) => (Shape::Varying, Because::Source),
+                    (_, shape) => ok(shape),
+                }
+            }
+            InstData::Load {
+                space: Space::Local,
+                ..
+            }
             | InstData::Atomic { .. }
             | InstData::StackSave
             | InstData::Alloca { .. }
@@ -179,10 +241,22 @@ impl Shapes {
     fn sreg(&self, sreg: SpecialReg) -> Shape {
         let gang_align = self.gang.trailing_zeros() as u8;
         match sreg {
-            SpecialReg::TidX if self.facts.one_dimensional || self.facts.whole_rows => Shape::Affine { stride: 1, align: gang_align },
-            SpecialReg::TidY | SpecialReg::TidZ if self.facts.one_dimensional || self.facts.whole_rows => Shape::Uniform,
+            SpecialReg::TidX if self.facts.one_dimensional || self.facts.whole_rows => {
+                Shape::Affine {
+                    stride: 1,
+                    align: gang_align,
+                }
+            }
+            SpecialReg::TidY | SpecialReg::TidZ
+                if self.facts.one_dimensional || self.facts.whole_rows =>
+            {
+                Shape::Uniform
+            }
             SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ => Shape::Varying,
-            SpecialReg::LaneId => Shape::Affine { stride: 1, align: gang_align },
+            SpecialReg::LaneId => Shape::Affine {
+                stride: 1,
+                align: gang_align,
+            },
             SpecialReg::LanemaskEq
             | SpecialReg::LanemaskLe
             | SpecialReg::LanemaskLt
@@ -194,9 +268,15 @@ impl Shapes {
 
     /// A warp operation's result is the same for all lanes that took part with the same member mask.
     fn warp(&self, op: WarpOp, args: &[Value], idx: usize) -> (Shape, Because) {
-        let mask_uniform = args[op.n_args().min(args.len())..].iter().all(|&arg| self.shape(arg) == Shape::Uniform);
+        let mask_uniform = args[op.n_args().min(args.len())..]
+            .iter()
+            .all(|&arg| self.shape(arg) == Shape::Uniform);
         let shared = match op {
-            WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx | WarpOp::MatchAny => false,
+            WarpOp::ShflUp
+            | WarpOp::ShflDown
+            | WarpOp::ShflBfly
+            | WarpOp::ShflIdx
+            | WarpOp::MatchAny => false,
             WarpOp::Elect => idx == 0,
             WarpOp::VoteAll
             | WarpOp::VoteAny
@@ -218,17 +298,26 @@ impl Shapes {
             | WarpOp::Sync
             | WarpOp::ActiveMask => true,
         };
-        if shared && mask_uniform { (Shape::Uniform, Because::NotVarying) } else { (Shape::Varying, Because::Source) }
+        if shared && mask_uniform {
+            (Shape::Uniform, Because::NotVarying)
+        } else {
+            (Shape::Varying, Because::Source)
+        }
     }
 
     fn resize(&self, func: &Function, op: ResizeOp, from: Type, to: Type, arg: Value) -> Shape {
         let shape = self.shape(arg);
-        let Shape::Affine { stride, align } = shape else { return shape };
+        let Shape::Affine { stride, align } = shape else {
+            return shape;
+        };
         if from == Type::B1 || !matches!(to, Type::B32 | Type::B64) {
             return Shape::Varying;
         }
         match (op, range::signed(func, self.facts, arg)) {
-            (ResizeOp::Trunc, _) => Shape::Affine { stride: i64::from(stride as i32), align },
+            (ResizeOp::Trunc, _) => Shape::Affine {
+                stride: i64::from(stride as i32),
+                align,
+            },
             (ResizeOp::Sext, Some(_)) if from == Type::B32 => shape,
             (ResizeOp::Uext, Some((lo, _))) if lo >= 0 && from == Type::B32 => shape,
             _ => Shape::Varying,
@@ -248,37 +337,72 @@ impl Shapes {
             Shape::Affine { stride, align } => Some((stride, align)),
             Shape::Varying => None,
         };
-        let (Some((sta, ala)), Some((stb, alb))) = (parts(a, sa), parts(b, sb)) else { return Shape::Varying };
-        let affine = |stride: i64, align: u8| {
-            let stride = if ty == Type::B32 { i64::from(stride as i32) } else { stride };
-            if stride == 0 { Shape::Uniform } else { Shape::Affine { stride, align } }
+        let (Some((sta, ala)), Some((stb, alb))) = (parts(a, sa), parts(b, sb)) else {
+            return Shape::Varying;
         };
-        let constant = func.as_const(b).map(|bits| (bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()));
+        let affine = |stride: i64, align: u8| {
+            let stride = if ty == Type::B32 {
+                i64::from(stride as i32)
+            } else {
+                stride
+            };
+            if stride == 0 {
+                Shape::Uniform
+            } else {
+                Shape::Affine { stride, align }
+            }
+        };
+        let constant = func
+            .as_const(b)
+            .map(|bits| (bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()));
         match op {
             IntBinaryOp::Add => affine(sta.wrapping_add(stb), ala.min(alb)),
             IntBinaryOp::Sub => affine(sta.wrapping_sub(stb), ala.min(alb)),
             IntBinaryOp::Mul => match (constant, func.as_const(a)) {
-                (Some(c), _) => affine(sta.wrapping_mul(c), (ala + c.trailing_zeros() as u8).min(31)),
-                (_, Some(c)) => affine(stb.wrapping_mul(c as i64), (alb + c.trailing_zeros() as u8).min(31)),
+                (Some(c), _) => affine(
+                    sta.wrapping_mul(c),
+                    (ala + c.trailing_zeros() as u8).min(31),
+                ),
+                (_, Some(c)) => affine(
+                    stb.wrapping_mul(c as i64),
+                    (alb + c.trailing_zeros() as u8).min(31),
+                ),
                 _ => Shape::Varying,
             },
             IntBinaryOp::Shl => match constant {
-                Some(c) if (0..i64::from(ty.bits())).contains(&c) => affine(sta.wrapping_shl(c as u32), (ala + c as u8).min(31)),
+                Some(c) if (0..i64::from(ty.bits())).contains(&c) => {
+                    affine(sta.wrapping_shl(c as u32), (ala + c as u8).min(31))
+                }
                 _ => Shape::Varying,
             },
-            IntBinaryOp::SmulWide | IntBinaryOp::UmulWide => self.wide(func, op, ty, (a, sta, ala), (b, stb)),
+            IntBinaryOp::SmulWide | IntBinaryOp::UmulWide => {
+                self.wide(func, op, ty, (a, sta, ala), (b, stb))
+            }
             IntBinaryOp::And => match constant {
                 Some(c) => self.low_bits(sta, ala, c),
                 None => Shape::Varying,
             },
             IntBinaryOp::Ushr | IntBinaryOp::Sshr => match constant {
                 // All lanes have the same bits above those that the lane number reaches.
-                Some(c) if self.lanes_fit(sta, ala.min(c as u8)) && c >= 0 && c < i64::from(ty.bits()) => Shape::Uniform,
+                Some(c)
+                    if self.lanes_fit(sta, ala.min(c as u8))
+                        && c >= 0
+                        && c < i64::from(ty.bits()) =>
+                {
+                    Shape::Uniform
+                }
                 _ => Shape::Varying,
             },
             IntBinaryOp::Or => match constant {
                 // Setting bits that are zero in every lane is an addition.
-                Some(c) if c > 0 && ala > 0 && self.lanes_fit(sta, ala) && c.trailing_zeros() as u8 >= ala => Shape::Varying,
+                Some(c)
+                    if c > 0
+                        && ala > 0
+                        && self.lanes_fit(sta, ala)
+                        && c.trailing_zeros() as u8 >= ala =>
+                {
+                    Shape::Varying
+                }
                 _ => Shape::Varying,
             },
             _ => Shape::Varying,
@@ -298,23 +422,39 @@ impl Shapes {
             return Shape::Affine { stride, align };
         }
         // Clearing just those bits that the lane number reaches leaves the base.
-        if mask.trailing_zeros() as u8 <= align && self.lanes_fit(stride, mask.trailing_zeros() as u8) {
+        if mask.trailing_zeros() as u8 <= align
+            && self.lanes_fit(stride, mask.trailing_zeros() as u8)
+        {
             return Shape::Uniform;
         }
         Shape::Varying
     }
 
-    fn wide(&self, func: &Function, op: IntBinaryOp, ty: Type, (a, stride, align): (Value, i64, u8), (b, stb): (Value, i64)) -> Shape {
-        let Some(bits) = func.as_const(b) else { return Shape::Varying };
+    fn wide(
+        &self,
+        func: &Function,
+        op: IntBinaryOp,
+        ty: Type,
+        (a, stride, align): (Value, i64, u8),
+        (b, stb): (Value, i64),
+    ) -> Shape {
+        let Some(bits) = func.as_const(b) else {
+            return Shape::Varying;
+        };
         if stb != 0 || ty != Type::B32 {
             return Shape::Varying;
         }
         let signed = op == IntBinaryOp::SmulWide;
-        let factor = if signed { i64::from(bits as i32) } else { bits as i64 };
+        let factor = if signed {
+            i64::from(bits as i32)
+        } else {
+            bits as i64
+        };
         match range::signed(func, self.facts, a) {
-            Some((lo, _)) if signed || lo >= 0 => {
-                Shape::Affine { stride: stride * factor, align: (align + factor.trailing_zeros() as u8).min(31) }
-            }
+            Some((lo, _)) if signed || lo >= 0 => Shape::Affine {
+                stride: stride * factor,
+                align: (align + factor.trailing_zeros() as u8).min(31),
+            },
             _ => Shape::Varying,
         }
     }
@@ -322,17 +462,29 @@ impl Shapes {
 
 /// What a uniform value is known to be a multiple of, as log2.
 fn known_align(func: &Function, value: Value) -> u8 {
-    let ValueDef::Result(inst, _) = func.values[value].def else { return 0 };
+    let ValueDef::Result(inst, _) = func.values[value].def else {
+        return 0;
+    };
     match func.insts[inst].data {
         InstData::Const { bits, .. } => bits.trailing_zeros().min(31) as u8,
-        InstData::IntBinary { op: IntBinaryOp::Shl, args: [a, b], .. } => match func.as_const(b) {
+        InstData::IntBinary {
+            op: IntBinaryOp::Shl,
+            args: [a, b],
+            ..
+        } => match func.as_const(b) {
             Some(c) if c < 32 => (known_align(func, a) + c as u8).min(31),
             _ => 0,
         },
-        InstData::IntBinary { op: IntBinaryOp::Mul, args: [a, b], .. } => (known_align(func, a) + known_align(func, b)).min(31),
-        InstData::IntBinary { op: IntBinaryOp::Add | IntBinaryOp::Sub | IntBinaryOp::Or, args: [a, b], .. } => {
-            known_align(func, a).min(known_align(func, b))
-        }
+        InstData::IntBinary {
+            op: IntBinaryOp::Mul,
+            args: [a, b],
+            ..
+        } => (known_align(func, a) + known_align(func, b)).min(31),
+        InstData::IntBinary {
+            op: IntBinaryOp::Add | IntBinaryOp::Sub | IntBinaryOp::Or,
+            args: [a, b],
+            ..
+        } => known_align(func, a).min(known_align(func, b)),
         _ => 0,
     }
 }

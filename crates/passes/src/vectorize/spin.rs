@@ -31,7 +31,12 @@ fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
             Node::LoopEnd(_) => None,
         })
         .collect();
-    let insts = || members.iter().flat_map(|&block| func.blocks[block].insts.iter()).map(|&inst| &func.insts[inst].data);
+    let insts = || {
+        members
+            .iter()
+            .flat_map(|&block| func.blocks[block].insts.iter())
+            .map(|&inst| &func.insts[inst].data)
+    };
     if insts().any(synchronises) {
         return Some(SPIN_COST);
     }
@@ -54,21 +59,39 @@ fn reads_memory(data: &InstData) -> bool {
     matches!(data, InstData::Load { space, sem, .. } if !space.is_read_only() && *sem != MemSem::NonCoherent)
 }
 
-fn exit_depends_on_memory(func: &Function, order: &Order, range: &std::ops::RangeInclusive<usize>, members: &[Block]) -> bool {
-    let inside = |block: Block| order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
+fn exit_depends_on_memory(
+    func: &Function,
+    order: &Order,
+    range: &std::ops::RangeInclusive<usize>,
+    members: &[Block],
+) -> bool {
+    let inside =
+        |block: Block| order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
     let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     for &block in members {
-        func.blocks[block].params.iter().for_each(|&param| home[param] = Some(block));
+        func.blocks[block]
+            .params
+            .iter()
+            .for_each(|&param| home[param] = Some(block));
         for &inst in &func.blocks[block].insts {
-            func.insts[inst].results.iter().for_each(|&result| home[result] = Some(block));
+            func.insts[inst]
+                .results
+                .iter()
+                .for_each(|&result| home[result] = Some(block));
         }
     }
     // Any branch in the loop can decide which exit is reached; all of them count.
     let mut work: Vec<Value> = Vec::new();
     for &block in members {
         match func.blocks[block].term {
-            Terminator::Brif { cond: value, .. } | Terminator::Switch { index: value, .. } => work.push(value),
-            Terminator::Jump(_) | Terminator::Ret(_) | Terminator::Exit | Terminator::Trap(_) | Terminator::Dispatch(_) => {}
+            Terminator::Brif { cond: value, .. } | Terminator::Switch { index: value, .. } => {
+                work.push(value)
+            }
+            Terminator::Jump(_)
+            | Terminator::Ret(_)
+            | Terminator::Exit
+            | Terminator::Trap(_)
+            | Terminator::Dispatch(_) => {}
         }
     }
     let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();

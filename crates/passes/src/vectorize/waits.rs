@@ -41,7 +41,9 @@ pub(super) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool>
         let found = func.blocks[block].insts[first.min(func.blocks[block].insts.len())..]
             .iter()
             .position(|&inst| can_wait(&func.insts[inst].data, gang));
-        let Some(at) = found.map(|at| at + first) else { continue };
+        let Some(at) = found.map(|at| at + first) else {
+            continue;
+        };
         let tail = func.new_block();
         let data = &mut func.blocks[block];
         let insts = data.insts.split_off(at);
@@ -60,7 +62,11 @@ pub(super) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool>
 pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
     match data {
         InstData::Barrier { op, .. } => match op {
-            BarrierOp::Sync | BarrierOp::Arrive | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => true,
+            BarrierOp::Sync
+            | BarrierOp::Arrive
+            | BarrierOp::RedPopc
+            | BarrierOp::RedAnd
+            | BarrierOp::RedOr => true,
         },
         // Programs expect the whole warp to be active where it did not part: gangs narrower than a warp meet for it.
         InstData::Warp { op, .. } => *op != WarpOp::ActiveMask || gang < 32,
@@ -70,8 +76,18 @@ pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
 }
 
 /// Numbers the waits: the entry, the extra entries, then the others in layout order.
-pub(super) fn number(func: &Function, plan: &mut Plan, entries: &[Block], inst_waits: &SecondaryMap<Block, bool>, live: &Liveness) {
-    plan.waits.push(Wait { block: func.entry, kind: WaitKind::Entry, live: Vec::new() });
+pub(super) fn number(
+    func: &Function,
+    plan: &mut Plan,
+    entries: &[Block],
+    inst_waits: &SecondaryMap<Block, bool>,
+    live: &Liveness,
+) {
+    plan.waits.push(Wait {
+        block: func.entry,
+        kind: WaitKind::Entry,
+        live: Vec::new(),
+    });
     for &block in entries {
         push(func, plan, block, WaitKind::Ready, live);
     }
@@ -79,9 +95,17 @@ pub(super) fn number(func: &Function, plan: &mut Plan, entries: &[Block], inst_w
     for node in nodes {
         match node {
             Node::Block(block) if inst_waits[block] => {
-                push(func, plan, block, WaitKind::Inst(func.blocks[block].insts[0]), live);
+                push(
+                    func,
+                    plan,
+                    block,
+                    WaitKind::Inst(func.blocks[block].insts[0]),
+                    live,
+                );
             }
-            Node::LoopEnd(header) if plan.yields[header].is_some() => push(func, plan, header, WaitKind::Yield, live),
+            Node::LoopEnd(header) if plan.yields[header].is_some() => {
+                push(func, plan, header, WaitKind::Yield, live)
+            }
             Node::Block(_) | Node::LoopEnd(_) => {}
         }
     }
@@ -89,6 +113,15 @@ pub(super) fn number(func: &Function, plan: &mut Plan, entries: &[Block], inst_w
 
 fn push(func: &Function, plan: &mut Plan, block: Block, kind: WaitKind, live: &Liveness) {
     plan.wait_of[block] = Some(plan.waits.len() as u32);
-    let values = func.blocks[block].params.iter().chain(&live.live_in[block]).copied().collect();
-    plan.waits.push(Wait { block, kind, live: values });
+    let values = func.blocks[block]
+        .params
+        .iter()
+        .chain(&live.live_in[block])
+        .copied()
+        .collect();
+    plan.waits.push(Wait {
+        block,
+        kind,
+        live: values,
+    });
 }

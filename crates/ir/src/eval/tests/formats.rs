@@ -9,9 +9,17 @@ use crate::{Convert, NumFmt, Round};
 fn value(exp_bits: i32, man_bits: i32, bias: i32, bits: u64) -> f64 {
     let man = bits & ((1 << man_bits) - 1);
     let exp = (bits >> man_bits & ((1 << exp_bits) - 1)) as i32;
-    let sign = if bits >> (exp_bits + man_bits) & 1 != 0 { -1.0 } else { 1.0 };
+    let sign = if bits >> (exp_bits + man_bits) & 1 != 0 {
+        -1.0
+    } else {
+        1.0
+    };
     let fraction = man as f64 / 2f64.powi(man_bits);
-    sign * if exp == 0 { fraction * 2f64.powi(1 - bias) } else { (1.0 + fraction) * 2f64.powi(exp - bias) }
+    sign * if exp == 0 {
+        fraction * 2f64.powi(1 - bias)
+    } else {
+        (1.0 + fraction) * 2f64.powi(exp - bias)
+    }
 }
 
 /// (format, exponent bits, mantissa bits, bias, greatest finite magnitude), from the ISA's "Alternate Floating-Point Data Formats"
@@ -37,13 +45,25 @@ fn every_encoding_decodes() {
         for magnitude in 0..=max {
             for bits in [magnitude, magnitude | sign] {
                 let (got, want) = (f32_of(fmt, bits), value(exp_bits, man_bits, bias, bits));
-                assert_eq!(f64::from(got).to_bits(), want.to_bits(), "{fmt:?} {bits:#x}");
+                assert_eq!(
+                    f64::from(got).to_bits(),
+                    want.to_bits(),
+                    "{fmt:?} {bits:#x}"
+                );
             }
         }
         for magnitude in max + 1..sign {
             let got = f32_of(fmt, magnitude);
-            let is_inf = matches!(fmt, NumFmt::E5m2 | NumFmt::F16 | NumFmt::Bf16) && magnitude == max + 1;
-            assert!(if is_inf { got == f32::INFINITY } else { got.is_nan() }, "{fmt:?} {magnitude:#x}");
+            let is_inf =
+                matches!(fmt, NumFmt::E5m2 | NumFmt::F16 | NumFmt::Bf16) && magnitude == max + 1;
+            assert!(
+                if is_inf {
+                    got == f32::INFINITY
+                } else {
+                    got.is_nan()
+                },
+                "{fmt:?} {magnitude:#x}"
+            );
         }
     }
     assert_eq!(f32_of(NumFmt::E4m3, 0x7e), 448.0);
@@ -59,7 +79,10 @@ fn every_interval_rounds() {
     for (fmt, exp_bits, man_bits, bias, max) in FORMATS {
         let sign = 1u64 << (exp_bits + man_bits);
         for low in 0..max {
-            let (a, b) = (value(exp_bits, man_bits, bias, low), value(exp_bits, man_bits, bias, low + 1));
+            let (a, b) = (
+                value(exp_bits, man_bits, bias, low),
+                value(exp_bits, man_bits, bias, low + 1),
+            );
             let middle = (a + b) / 2.0;
             let even = if low % 2 == 0 { low } else { low + 1 };
             let below = |x: f64| f64::from_bits(x.to_bits() - 1);
@@ -76,14 +99,27 @@ fn every_interval_rounds() {
             for (x, nearest, away) in points {
                 let exact = x == a;
                 let up = if exact { low } else { low + 1 };
-                let want =
-                    [(Round::Rn, nearest), (Round::Rna, away), (Round::Rz, low), (Round::Rm, low), (Round::Rp, up)];
+                let want = [
+                    (Round::Rn, nearest),
+                    (Round::Rna, away),
+                    (Round::Rz, low),
+                    (Round::Rm, low),
+                    (Round::Rp, up),
+                ];
                 for (round, want) in want {
-                    let cvt = Convert { round, satfinite: true, ..Convert::new(NumFmt::F64, fmt) };
+                    let cvt = Convert {
+                        round,
+                        satfinite: true,
+                        ..Convert::new(NumFmt::F64, fmt)
+                    };
                     assert_eq!(convert(&cvt, x.to_bits()), want, "{fmt:?} {x:e} {round:?}");
                 }
                 // Mirrored: downward for negative numbers is upward for positive ones.
-                let cvt = Convert { round: Round::Rm, satfinite: true, ..Convert::new(NumFmt::F64, fmt) };
+                let cvt = Convert {
+                    round: Round::Rm,
+                    satfinite: true,
+                    ..Convert::new(NumFmt::F64, fmt)
+                };
                 assert_eq!(convert(&cvt, (-x).to_bits()), up | sign, "{fmt:?} {:e}", -x);
             }
         }
@@ -97,13 +133,25 @@ fn beyond_the_greatest_number() {
         let sign = 1u64 << (exp_bits + man_bits);
         let huge = if fmt == NumFmt::Bf16 { 1e39 } else { huge };
         for x in [huge, f64::INFINITY] {
-            let finite = Convert { satfinite: true, ..Convert::new(NumFmt::F64, fmt) };
+            let finite = Convert {
+                satfinite: true,
+                ..Convert::new(NumFmt::F64, fmt)
+            };
             assert_eq!(convert(&finite, x.to_bits()), max, "{fmt:?}");
             assert_eq!(convert(&finite, (-x).to_bits()), max | sign, "{fmt:?}");
-            let relu = Convert { relu: true, ..finite };
+            let relu = Convert {
+                relu: true,
+                ..finite
+            };
             assert_eq!(convert(&relu, (-x).to_bits()), 0, "{fmt:?}");
         }
-        let nan = convert(&Convert { satfinite: true, ..Convert::new(NumFmt::F64, fmt) }, f64::NAN.to_bits());
+        let nan = convert(
+            &Convert {
+                satfinite: true,
+                ..Convert::new(NumFmt::F64, fmt)
+            },
+            f64::NAN.to_bits(),
+        );
         let want = match fmt {
             NumFmt::E2m3 | NumFmt::E3m2 | NumFmt::E2m1 => max,
             NumFmt::F16 | NumFmt::Bf16 => 0x7fff,
@@ -115,7 +163,11 @@ fn beyond_the_greatest_number() {
 
 #[test]
 fn powers_of_two_in_ue8m0() {
-    let cvt = |round, satfinite| Convert { round, satfinite, ..Convert::new(NumFmt::F32, NumFmt::Ue8m0) };
+    let cvt = |round, satfinite| Convert {
+        round,
+        satfinite,
+        ..Convert::new(NumFmt::F32, NumFmt::Ue8m0)
+    };
     let cases = [
         (1.0f32, 127, 127),
         (-1.0, 127, 127),
@@ -139,17 +191,26 @@ fn powers_of_two_in_ue8m0() {
         assert_eq!(convert(&cvt(Round::Rp, true), bits), finite, "{x:e}");
     }
     let back = Convert::new(NumFmt::Ue8m0, NumFmt::Bf16);
-    assert_eq!([0, 1, 127, 254, 255].map(|bits| convert(&back, bits)), [0x0040, 0x0080, 0x3f80, 0x7f00, 0x7fff]);
+    assert_eq!(
+        [0, 1, 127, 254, 255].map(|bits| convert(&back, bits)),
+        [0x0040, 0x0080, 0x3f80, 0x7f00, 0x7fff]
+    );
 }
 
 #[test]
 fn tf32_keeps_ten_bits() {
-    let cvt = |round| Convert { round, ..Convert::new(NumFmt::F32, NumFmt::Tf32) };
+    let cvt = |round| Convert {
+        round,
+        ..Convert::new(NumFmt::F32, NumFmt::Tf32)
+    };
     assert_eq!(convert(&cvt(Round::Rna), 0x3f80_1000), 0x3f80_2000);
     assert_eq!(convert(&cvt(Round::Rn), 0x3f80_1000), 0x3f80_0000);
     assert_eq!(convert(&cvt(Round::Rz), 0x3f80_1fff), 0x3f80_0000);
     assert_eq!(convert(&cvt(Round::Rna), 0x7f7f_ffff), 0x7f80_0000);
-    let finite = Convert { satfinite: true, ..cvt(Round::Rna) };
+    let finite = Convert {
+        satfinite: true,
+        ..cvt(Round::Rna)
+    };
     assert_eq!(convert(&finite, 0x7f7f_ffff), 0x7f7f_e000);
     assert!(Layout::F32.is_nan(convert(&cvt(Round::Rna), 0x7f80_0001)));
 }
@@ -157,7 +218,11 @@ fn tf32_keeps_ten_bits() {
 /// No random bits truncate; all ones go away from zero unless the number is exact; half the range does so for half of it.
 #[test]
 fn stochastic_rounding() {
-    let cvt = Convert { relu: false, satfinite: true, ..Convert::new(NumFmt::F32, NumFmt::F16) };
+    let cvt = Convert {
+        relu: false,
+        satfinite: true,
+        ..Convert::new(NumFmt::F32, NumFmt::F16)
+    };
     let one_and = |tail: u64| 0x3f80_0000 | tail;
     assert_eq!(convert_rs(&cvt, one_and(0x1fff), 0), 0x3c00);
     assert_eq!(convert_rs(&cvt, one_and(0x0001), 0xffff_ffff), 0x3c01);
@@ -165,6 +230,9 @@ fn stochastic_rounding() {
     // 0x1000 of 0x2000 discarded: carries with 0x80000000 and not with anything less.
     assert_eq!(convert_rs(&cvt, one_and(0x1000), 0x8000_0000), 0x3c01);
     assert_eq!(convert_rs(&cvt, one_and(0x1000), 0x7fff_ffff), 0x3c00);
-    assert_eq!(convert_rs(&cvt, 0x8000_0000 | one_and(0x1000), 0x8000_0000), 0xbc01);
+    assert_eq!(
+        convert_rs(&cvt, 0x8000_0000 | one_and(0x1000), 0x8000_0000),
+        0xbc01
+    );
     assert_eq!(convert_rs(&cvt, 0x7f7f_ffff, 0), 0x7bff);
 }

@@ -20,7 +20,12 @@ fn unary() {
         (U::Clz, Type::B16, 0x0100, 7),
         (U::Brev, Type::B32, 1, 0x8000_0000),
         (U::Brev, Type::B8, 0b0000_0110, 0b0110_0000),
-        (U::Brev, Type::B64, 0x8000_0000_0000_0001, 0x8000_0000_0000_0001),
+        (
+            U::Brev,
+            Type::B64,
+            0x8000_0000_0000_0001,
+            0x8000_0000_0000_0001,
+        ),
     ];
     for (op, ty, a, want) in cases {
         assert_eq!(int_unary(op, ty, a), want, "{op} {ty} {a:#x}");
@@ -99,16 +104,30 @@ fn check_binary(cases: &[(B, Type, u64, u64, u64)]) {
 /// High halves against a 128-bit product by schoolbook parts.
 #[test]
 fn high_products() {
-    let numbers =
-        [0, 1, 2, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0x1234_5678_9abc_def0, 1 << 63, (1 << 63) - 1, u64::MAX];
+    let numbers = [
+        0,
+        1,
+        2,
+        0x7fff_ffff,
+        0x8000_0000,
+        0xffff_ffff,
+        0x1234_5678_9abc_def0,
+        1 << 63,
+        (1 << 63) - 1,
+        u64::MAX,
+    ];
     for a in numbers {
         for b in numbers {
             let (ah, al, bh, bl) = (a >> 32, a & 0xffff_ffff, b >> 32, b & 0xffff_ffff);
             let mid = ah * bl + ((al * bl) >> 32);
             let high = ah * bh + (mid >> 32) + (((mid & 0xffff_ffff) + al * bh) >> 32);
             assert_eq!(int_binary(B::UmulHi, Type::B64, a, b), high);
-            let correction = if a >> 63 != 0 { b } else { 0 }.wrapping_add(if b >> 63 != 0 { a } else { 0 });
-            assert_eq!(int_binary(B::SmulHi, Type::B64, a, b), high.wrapping_sub(correction));
+            let correction =
+                if a >> 63 != 0 { b } else { 0 }.wrapping_add(if b >> 63 != 0 { a } else { 0 });
+            assert_eq!(
+                int_binary(B::SmulHi, Type::B64, a, b),
+                high.wrapping_sub(correction)
+            );
         }
     }
 }
@@ -143,21 +162,79 @@ fn ternary() {
         (T::Fns, 0x8000_0001, 1, 1, 31),
         (T::Fns, 0x8000_0001, 1, 2, 0xffff_ffff),
         (T::Fns, 0xffff_ffff, 31, 0x8000_0000, 0xffff_ffff),
-        (T::Dp4aUU, 0x01ff_0203, 0x02ff_0401, 10, 2 + 255 * 255 + 8 + 3 + 10),
+        (
+            T::Dp4aUU,
+            0x01ff_0203,
+            0x02ff_0401,
+            10,
+            2 + 255 * 255 + 8 + 3 + 10,
+        ),
         (T::Dp4aSS, 0x01ff_0203, 0x02ff_0401, 10, 2 + 1 + 8 + 3 + 10),
-        (T::Dp4aUS, 0x00ff_0000, 0x00ff_0000, 0, (-255i32) as u32 as u64),
-        (T::Dp4aSU, 0x00ff_0000, 0x00ff_0000, 0xffff_ffff, (-256i32) as u32 as u64),
-        (T::Dp2aLoUU, 0xffff_0002, 0x0705_ff03, 1, 6 + 0xffff * 255 + 1),
+        (
+            T::Dp4aUS,
+            0x00ff_0000,
+            0x00ff_0000,
+            0,
+            (-255i32) as u32 as u64,
+        ),
+        (
+            T::Dp4aSU,
+            0x00ff_0000,
+            0x00ff_0000,
+            0xffff_ffff,
+            (-256i32) as u32 as u64,
+        ),
+        (
+            T::Dp2aLoUU,
+            0xffff_0002,
+            0x0705_ff03,
+            1,
+            6 + 0xffff * 255 + 1,
+        ),
         (T::Dp2aLoSS, 0xffff_0002, 0x0705_ff03, 1, 6 + 1 + 1),
-        (T::Dp2aLoSU, 0xffff_0002, 0x0705_ff03, 1, (6 - 255 + 1i32) as u32 as u64),
-        (T::Dp2aLoUS, 0xffff_0002, 0x0705_ff03, 1, (6 - 65535 + 1i32) as u32 as u64),
-        (T::Dp2aHiUU, 0xffff_0002, 0x0705_ff03, 1, 10 + 0xffff * 7 + 1),
+        (
+            T::Dp2aLoSU,
+            0xffff_0002,
+            0x0705_ff03,
+            1,
+            (6 - 255 + 1i32) as u32 as u64,
+        ),
+        (
+            T::Dp2aLoUS,
+            0xffff_0002,
+            0x0705_ff03,
+            1,
+            (6 - 65535 + 1i32) as u32 as u64,
+        ),
+        (
+            T::Dp2aHiUU,
+            0xffff_0002,
+            0x0705_ff03,
+            1,
+            10 + 0xffff * 7 + 1,
+        ),
         (T::Dp2aHiSS, 0xffff_0002, 0xff05_ff03, 0, 10 + 1),
-        (T::Dp2aHiSU, 0xffff_0002, 0xff05_ff03, 0, (10 - 255i32) as u32 as u64),
-        (T::Dp2aHiUS, 0xffff_0002, 0xff05_ff03, 0, (10 - 65535i32) as u32 as u64),
+        (
+            T::Dp2aHiSU,
+            0xffff_0002,
+            0xff05_ff03,
+            0,
+            (10 - 255i32) as u32 as u64,
+        ),
+        (
+            T::Dp2aHiUS,
+            0xffff_0002,
+            0xff05_ff03,
+            0,
+            (10 - 65535i32) as u32 as u64,
+        ),
     ];
     for (op, a, b, c, want) in cases {
-        assert_eq!(int_ternary(op, Type::B32, a, b, c), want, "{op} {a:#x} {b:#x} {c:#x}");
+        assert_eq!(
+            int_ternary(op, Type::B32, a, b, c),
+            want,
+            "{op} {a:#x} {b:#x} {c:#x}"
+        );
     }
     assert_eq!(int_ternary(T::UBfe, Type::B64, u64::MAX, 60, 8), 0xf);
     assert_eq!(int_ternary(T::SBfe, Type::B64, 1 << 63, 60, 8), !0x7);
@@ -179,7 +256,11 @@ fn bit_field_insert() {
         (Type::B64, u64::MAX, 5, 0, 64, u64::MAX),
     ];
     for (ty, a, b, pos, len, want) in cases {
-        assert_eq!(bfi(ty, a, b, pos, len), want, "{ty} {a:#x} {b:#x} {pos} {len}");
+        assert_eq!(
+            bfi(ty, a, b, pos, len),
+            want,
+            "{ty} {a:#x} {b:#x} {pos} {len}"
+        );
     }
 }
 
@@ -196,12 +277,29 @@ fn lookup_tables_reproduce_themselves() {
 fn widths_and_comparisons() {
     assert_eq!(resize(ResizeOp::Trunc, Type::B64, Type::B8, 0x1ff), 0xff);
     assert_eq!(resize(ResizeOp::Uext, Type::B8, Type::B64, 0xfff), 0xff);
-    assert_eq!(resize(ResizeOp::Sext, Type::B8, Type::B32, 0x80), 0xffff_ff80);
+    assert_eq!(
+        resize(ResizeOp::Sext, Type::B8, Type::B32, 0x80),
+        0xffff_ff80
+    );
     assert_eq!(resize(ResizeOp::Sext, Type::B1, Type::B16, 1), 0xffff);
     assert_eq!(resize(ResizeOp::Uext, Type::B1, Type::B32, 1), 1);
     let (minus_one, one) = (0xffff_ffff, 1);
     let holds = |op| compare(op, Type::B32, minus_one, one);
-    let want = [false, true, true, true, false, false, false, false, true, true];
-    assert_eq!(CompareOp::ALL.iter().map(|&op| holds(op)).collect::<Vec<_>>(), want);
-    assert!(CompareOp::ALL.iter().filter(|&&op| compare(op, Type::B64, 7, 7)).count() == 5);
+    let want = [
+        false, true, true, true, false, false, false, false, true, true,
+    ];
+    assert_eq!(
+        CompareOp::ALL
+            .iter()
+            .map(|&op| holds(op))
+            .collect::<Vec<_>>(),
+        want
+    );
+    assert!(
+        CompareOp::ALL
+            .iter()
+            .filter(|&&op| compare(op, Type::B64, 7, 7))
+            .count()
+            == 5
+    );
 }

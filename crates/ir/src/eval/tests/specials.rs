@@ -2,15 +2,18 @@
 
 use crate::eval::{atomic, convert, float_binary, float_compare, float_unary, fma};
 use crate::{
-    AtomicFmt, AtomicOp, Convert, FloatBinaryOp as B, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp as U, NumFmt,
-    Round,
+    AtomicFmt, AtomicOp, Convert, FloatBinaryOp as B, FloatCompareOp, FloatFmt, FloatMode,
+    FloatUnaryOp as U, NumFmt, Round,
 };
 
 const NAN: u64 = 0x7fff_ffff;
 const INF: u64 = 0x7f80_0000;
 const NEG: u64 = 0x8000_0000;
 const ONE: u64 = 0x3f80_0000;
-const FTZ: FloatMode = FloatMode { round: Round::Rn, ftz: true };
+const FTZ: FloatMode = FloatMode {
+    round: Round::Rn,
+    ftz: true,
+};
 const RN: FloatMode = FloatMode::RN;
 
 #[test]
@@ -70,7 +73,10 @@ fn approximations_of_subnormals_under_ftz() {
     for (op, a, want) in cases {
         assert_eq!(float_unary(op, FloatFmt::F32, FTZ, a), want, "{op} {a:#x}");
     }
-    assert_eq!(float_unary(U::RcpApprox, FloatFmt::F32, RN, 0x7f00_0000), 0x0040_0000);
+    assert_eq!(
+        float_unary(U::RcpApprox, FloatFmt::F32, RN, 0x7f00_0000),
+        0x0040_0000
+    );
 }
 
 /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64` see and write the high word only.
@@ -128,18 +134,31 @@ fn minimum_and_maximum() {
         (B::MinNan, NEG | INF, ONE, NEG | INF),
     ];
     for (op, a, b, want) in cases {
-        assert_eq!(float_binary(op, FloatFmt::F32, RN, a, b), want, "{op} {a:#x} {b:#x}");
+        assert_eq!(
+            float_binary(op, FloatFmt::F32, RN, a, b),
+            want,
+            "{op} {a:#x} {b:#x}"
+        );
     }
     // Flushed operands are zeros with their signs.
     assert_eq!(float_binary(B::Max, FloatFmt::F32, FTZ, 5, NEG | 7), 0);
-    assert_eq!(float_binary(B::MinNan, FloatFmt::Bf16, RN, 0x3f80, 0x7f81), 0x7fff);
+    assert_eq!(
+        float_binary(B::MinNan, FloatFmt::Bf16, RN, 0x3f80, 0x7f81),
+        0x7fff
+    );
     assert_eq!(float_binary(B::Max, FloatFmt::F16, RN, 0x8000, 0x0000), 0);
 }
 
 #[test]
 fn sign_bit_ops_keep_payloads() {
-    assert_eq!(float_unary(U::Neg, FloatFmt::F32, RN, 0x7fa1_2345), 0xffa1_2345);
-    assert_eq!(float_unary(U::Abs, FloatFmt::F64, RN, 0xfff0_0000_0000_0001), 0x7ff0_0000_0000_0001);
+    assert_eq!(
+        float_unary(U::Neg, FloatFmt::F32, RN, 0x7fa1_2345),
+        0xffa1_2345
+    );
+    assert_eq!(
+        float_unary(U::Abs, FloatFmt::F64, RN, 0xfff0_0000_0000_0001),
+        0x7ff0_0000_0000_0001
+    );
     assert_eq!(float_unary(U::Neg, FloatFmt::F32, FTZ, 1), NEG);
     assert_eq!(float_unary(U::Copy, FloatFmt::F32, FTZ, NEG | 1), NEG);
     assert_eq!(float_unary(U::Copy, FloatFmt::F16, RN, 0x7c01), 0x7c01);
@@ -148,9 +167,15 @@ fn sign_bit_ops_keep_payloads() {
 #[test]
 fn saturation_and_relu() {
     let sat = |a| float_unary(U::Sat, FloatFmt::F32, RN, a);
-    assert_eq!([NAN, NEG, NEG | ONE, INF, 0x4000_0000, 0x3f00_0000, 1].map(sat), [0, 0, 0, ONE, ONE, 0x3f00_0000, 1]);
+    assert_eq!(
+        [NAN, NEG, NEG | ONE, INF, 0x4000_0000, 0x3f00_0000, 1].map(sat),
+        [0, 0, 0, ONE, ONE, 0x3f00_0000, 1]
+    );
     let relu = |a| float_unary(U::Relu, FloatFmt::F16, RN, a);
-    assert_eq!([0xfe01, 0x7e01, 0x8000, 0xfc00, 0x3c00].map(relu), [0x7fff, 0x7fff, 0, 0, 0x3c00]);
+    assert_eq!(
+        [0xfe01, 0x7e01, 0x8000, 0xfc00, 0x3c00].map(relu),
+        [0x7fff, 0x7fff, 0, 0, 0x3c00]
+    );
 }
 
 #[test]
@@ -165,7 +190,12 @@ fn rounding_to_integers_in_place() {
         (Round::Rp, 8_388_609.0, 8_388_609.0),
     ];
     for (round, x, want) in cases {
-        let got = float_unary(U::RoundInt, FloatFmt::F32, FloatMode { round, ftz: false }, x.to_bits().into());
+        let got = float_unary(
+            U::RoundInt,
+            FloatFmt::F32,
+            FloatMode { round, ftz: false },
+            x.to_bits().into(),
+        );
         assert_eq!(got, u64::from(f32::to_bits(want)), "{round:?} {x}");
     }
     assert_eq!(float_unary(U::RoundInt, FloatFmt::F16, RN, 0x3e00), 0x4000);
@@ -176,23 +206,46 @@ fn rounding_to_integers_in_place() {
 fn nan_results() {
     let (first, second) = (0x7ff0_0000_0000_0123, 0xfff8_0000_0000_0456);
     let one = 1f64.to_bits();
-    assert_eq!(float_binary(B::Add, FloatFmt::F64, RN, first, second), 0x7ff8_0000_0000_0123);
+    assert_eq!(
+        float_binary(B::Add, FloatFmt::F64, RN, first, second),
+        0x7ff8_0000_0000_0123
+    );
     assert_eq!(fma(FloatFmt::F64, RN, one, one, second), second);
     let inf = f64::INFINITY.to_bits();
-    assert_eq!(float_binary(B::Sub, FloatFmt::F64, RN, inf, inf), 0x7ff8_0000_0000_0000);
+    assert_eq!(
+        float_binary(B::Sub, FloatFmt::F64, RN, inf, inf),
+        0x7ff8_0000_0000_0000
+    );
     assert_eq!(float_binary(B::Mul, FloatFmt::F32, RN, 0, INF), NAN);
-    assert_eq!(float_binary(B::Add, FloatFmt::F32, RN, 0xffc0_1234, ONE), NAN);
+    assert_eq!(
+        float_binary(B::Add, FloatFmt::F32, RN, 0xffc0_1234, ONE),
+        NAN
+    );
     assert_eq!(fma(FloatFmt::Bf16, RN, 0x7f80, 0, 0x3f80), 0x7fff);
 }
 
 #[test]
 fn comparisons() {
     use FloatCompareOp as C;
-    let holds =
-        |a, b| C::ALL.iter().copied().filter(|&op| float_compare(op, FloatFmt::F32, false, a, b)).collect::<Vec<_>>();
-    assert_eq!(holds(ONE, 0), [C::Ne, C::Gt, C::Ge, C::Neu, C::Gtu, C::Geu, C::Num]);
-    assert_eq!(holds(NEG, 0), [C::Eq, C::Le, C::Ge, C::Equ, C::Leu, C::Geu, C::Num]);
-    assert_eq!(holds(NAN, ONE), [C::Equ, C::Neu, C::Ltu, C::Leu, C::Gtu, C::Geu, C::Nan]);
+    let holds = |a, b| {
+        C::ALL
+            .iter()
+            .copied()
+            .filter(|&op| float_compare(op, FloatFmt::F32, false, a, b))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        holds(ONE, 0),
+        [C::Ne, C::Gt, C::Ge, C::Neu, C::Gtu, C::Geu, C::Num]
+    );
+    assert_eq!(
+        holds(NEG, 0),
+        [C::Eq, C::Le, C::Ge, C::Equ, C::Leu, C::Geu, C::Num]
+    );
+    assert_eq!(
+        holds(NAN, ONE),
+        [C::Equ, C::Neu, C::Ltu, C::Leu, C::Gtu, C::Geu, C::Nan]
+    );
     assert!(!float_compare(C::Eq, FloatFmt::F32, false, 1, 2));
     assert!(float_compare(C::Eq, FloatFmt::F32, true, 1, NEG | 2));
     assert!(float_compare(C::Lt, FloatFmt::Bf16, false, 0x3f80, 0x4000));
@@ -200,7 +253,15 @@ fn comparisons() {
 
 #[test]
 fn conversions_to_integers_clamp() {
-    let to = |from, to, a| convert(&Convert { round: Round::Rz, ..Convert::new(from, to) }, a);
+    let to = |from, to, a| {
+        convert(
+            &Convert {
+                round: Round::Rz,
+                ..Convert::new(from, to)
+            },
+            a,
+        )
+    };
     let f32s = |x: f32| u64::from(x.to_bits());
     assert_eq!(to(NumFmt::F32, NumFmt::S32, f32s(3e9)), 0x7fff_ffff);
     assert_eq!(to(NumFmt::F32, NumFmt::U8, f32s(-1.0)), 0);
@@ -209,23 +270,47 @@ fn conversions_to_integers_clamp() {
     // NaN: zero, or the indefinite integer where f64 or 64 bits are involved.
     assert_eq!(to(NumFmt::F32, NumFmt::S32, NAN), 0);
     assert_eq!(to(NumFmt::F32, NumFmt::U64, NAN), 1 << 63);
-    assert_eq!(to(NumFmt::F64, NumFmt::S32, f64::NAN.to_bits()), 0x8000_0000);
+    assert_eq!(
+        to(NumFmt::F64, NumFmt::S32, f64::NAN.to_bits()),
+        0x8000_0000
+    );
     assert_eq!(to(NumFmt::F64, NumFmt::U8, f64::NAN.to_bits()), 0x80);
     assert_eq!(to(NumFmt::F16, NumFmt::S16, 0x7e00), 0);
     // Flushed before rounding up.
-    let up = Convert { round: Round::Rp, ftz: true, ..Convert::new(NumFmt::F32, NumFmt::S32) };
-    assert_eq!((convert(&up, 1), convert(&Convert { ftz: false, ..up }, 1)), (0, 1));
+    let up = Convert {
+        round: Round::Rp,
+        ftz: true,
+        ..Convert::new(NumFmt::F32, NumFmt::S32)
+    };
+    assert_eq!(
+        (convert(&up, 1), convert(&Convert { ftz: false, ..up }, 1)),
+        (0, 1)
+    );
 }
 
 #[test]
 fn conversions_between_integers() {
-    let sat = |from, to, a| convert(&Convert { sat: true, ..Convert::new(from, to) }, a);
+    let sat = |from, to, a| {
+        convert(
+            &Convert {
+                sat: true,
+                ..Convert::new(from, to)
+            },
+            a,
+        )
+    };
     assert_eq!(sat(NumFmt::S32, NumFmt::U8, 0xffff_ffff), 0);
     assert_eq!(sat(NumFmt::S32, NumFmt::S8, 200), 127);
     assert_eq!(sat(NumFmt::U64, NumFmt::S64, u64::MAX), i64::MAX as u64);
     assert_eq!(sat(NumFmt::S64, NumFmt::U64, u64::MAX), 0);
-    assert_eq!(convert(&Convert::new(NumFmt::S8, NumFmt::U32), 0x80), 0xffff_ff80);
-    assert_eq!(convert(&Convert::new(NumFmt::U64, NumFmt::S16), 0x1_8000), 0x8000);
+    assert_eq!(
+        convert(&Convert::new(NumFmt::S8, NumFmt::U32), 0x80),
+        0xffff_ff80
+    );
+    assert_eq!(
+        convert(&Convert::new(NumFmt::U64, NumFmt::S16), 0x1_8000),
+        0x8000
+    );
 }
 
 #[test]
@@ -233,15 +318,61 @@ fn conversions_between_floats() {
     let to = |cvt: Convert, a| convert(&cvt, a);
     let narrow = Convert::new(NumFmt::F64, NumFmt::F32);
     assert_eq!(to(narrow, f64::NAN.to_bits()), NAN);
-    assert_eq!(to(Convert { sat: true, ..narrow }, (-0.0f64).to_bits()), 0);
-    assert_eq!(to(Convert { sat: true, ..narrow }, 1.5f64.to_bits()), ONE);
-    assert_eq!(to(Convert { ftz: true, ..narrow }, (-1e-40f64).to_bits()), NEG);
-    assert_eq!(to(Convert { round: Round::Rz, ..narrow }, 1e300f64.to_bits()), INF - 1);
+    assert_eq!(
+        to(
+            Convert {
+                sat: true,
+                ..narrow
+            },
+            (-0.0f64).to_bits()
+        ),
+        0
+    );
+    assert_eq!(
+        to(
+            Convert {
+                sat: true,
+                ..narrow
+            },
+            1.5f64.to_bits()
+        ),
+        ONE
+    );
+    assert_eq!(
+        to(
+            Convert {
+                ftz: true,
+                ..narrow
+            },
+            (-1e-40f64).to_bits()
+        ),
+        NEG
+    );
+    assert_eq!(
+        to(
+            Convert {
+                round: Round::Rz,
+                ..narrow
+            },
+            1e300f64.to_bits()
+        ),
+        INF - 1
+    );
     // A copy keeps the payload, and flushes where told to.
     let copy = Convert::new(NumFmt::F32, NumFmt::F32);
     assert_eq!(to(copy, 0x7f80_0001), 0x7f80_0001);
     assert_eq!(to(Convert { ftz: true, ..copy }, 1), 0);
-    assert_eq!(to(Convert { integral: true, round: Round::Rp, ..copy }, 1), ONE);
+    assert_eq!(
+        to(
+            Convert {
+                integral: true,
+                round: Round::Rp,
+                ..copy
+            },
+            1
+        ),
+        ONE
+    );
 }
 
 #[test]
@@ -267,11 +398,27 @@ fn atomics() {
         (AtomicOp::Or, F::B32, 0b1100, &[0b1010], 0b1110),
         (AtomicOp::Xor, F::B32, 0b1100, &[0b1010], 0b0110),
         // 1 + 2 and 0.5 + 0.5 in the halves.
-        (AtomicOp::Add, F::F16x2, 0x3800_3c00, &[0x3800_4000], 0x3c00_4200),
-        (AtomicOp::Max, F::Bf16x2, 0x3f80_7fc0, &[0x4000_3f80], 0x4000_3f80),
+        (
+            AtomicOp::Add,
+            F::F16x2,
+            0x3800_3c00,
+            &[0x3800_4000],
+            0x3c00_4200,
+        ),
+        (
+            AtomicOp::Max,
+            F::Bf16x2,
+            0x3f80_7fc0,
+            &[0x4000_3f80],
+            0x4000_3f80,
+        ),
     ];
     for (op, fmt, old, args, want) in cases {
-        assert_eq!(atomic(op, fmt, old, args, false), want, "{op} {fmt:?} {old:#x}");
+        assert_eq!(
+            atomic(op, fmt, old, args, false),
+            want,
+            "{op} {fmt:?} {old:#x}"
+        );
     }
     assert_eq!(atomic(AtomicOp::Add, F::F32, 1, &[1], true), 0);
     assert_eq!(atomic(AtomicOp::Add, F::F32, 1, &[1], false), 2);

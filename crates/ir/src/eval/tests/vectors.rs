@@ -32,9 +32,17 @@ fn check_convert(line: &str, left: &[&str], want: &[u64]) {
     let (from, to, flags) = (num_fmt(left[1]), num_fmt(left[2]), left[3]);
     for (&round, &want) in MODES.iter().zip(want) {
         let (satfinite, relu) = (flags.contains("satfinite"), flags.contains("relu"));
-        let cvt = Convert { round, satfinite, relu, ..Convert::new(from, to) };
+        let cvt = Convert {
+            round,
+            satfinite,
+            relu,
+            ..Convert::new(from, to)
+        };
         let got = convert(&cvt, number(left[4]));
-        assert!(same(Layout::of_num(to), got, want), "{line}\n{round:?}: got {got:#x}, want {want:#x}");
+        assert!(
+            same(Layout::of_num(to), got, want),
+            "{line}\n{round:?}: got {got:#x}, want {want:#x}"
+        );
     }
 }
 
@@ -43,12 +51,17 @@ fn check_arithmetic(line: &str, op: &str, left: &[&str], want: &[u64]) {
     let args: Vec<u64> = left[2..].iter().map(|text| number(text)).collect();
     for (&round, &want) in MODES.iter().zip(want) {
         let got = arithmetic(op, fmt, round, &args);
-        assert!(same(Some(Layout::of(fmt)), got, want), "{line}\n{round:?}: got {got:#x}, want {want:#x}");
+        assert!(
+            same(Some(Layout::of(fmt)), got, want),
+            "{line}\n{round:?}: got {got:#x}, want {want:#x}"
+        );
     }
 }
 
 fn arithmetic(op: &str, fmt: FloatFmt, round: Round, args: &[u64]) -> u64 {
-    let (name, ftz) = op.strip_suffix(".ftz").map_or((op, false), |name| (name, true));
+    let (name, ftz) = op
+        .strip_suffix(".ftz")
+        .map_or((op, false), |name| (name, true));
     let mode = FloatMode { round, ftz };
     let binary = |op| float_binary(op, fmt, mode, args[0], args[1]);
     match name {
@@ -78,12 +91,18 @@ fn check_approx(line: &str, left: &[&str], want: u64) {
     let fmt = float_fmt(left[2]);
     let layout = Layout::of(fmt);
     let got = float_unary(op, fmt, FloatMode::RN, number(left[3]));
-    assert!(layout.order(got).abs_diff(layout.order(want)) <= 1, "{line}\ngot {got:#x}");
+    assert!(
+        layout.order(got).abs_diff(layout.order(want)) <= 1,
+        "{line}\ngot {got:#x}"
+    );
 }
 
 /// Equal bits; of f64 NaNs only that they are NaNs, since payloads are kept.
 fn same(layout: Option<Layout>, got: u64, want: u64) -> bool {
-    got == want || layout.is_some_and(|layout| layout.man_bits == 52 && layout.is_nan(got) && layout.is_nan(want))
+    got == want
+        || layout.is_some_and(|layout| {
+            layout.man_bits == 52 && layout.is_nan(got) && layout.is_nan(want)
+        })
 }
 
 fn number(text: &str) -> u64 {
