@@ -306,7 +306,8 @@ impl Lower<'_, '_> {
     }
 
     fn sin_cos_near(&mut self, cos: bool, x: cl::Value) -> cl::Value {
-        const PI_HIGH: f32 = core::f32::consts::PI;
+        // π cut off, not rounded: both parts are positive, and zeros keep their sign through the reduction.
+        const PI_HIGH: f32 = f32::from_bits(0x4049_0fda);
         const PI_LOW: f64 = core::f64::consts::PI - PI_HIGH as f64;
         let per_turn = self.float_like(F32, x, core::f64::consts::FRAC_1_PI);
         let big = self.float_like(F32, x, ROUND_TO_INT);

@@ -170,9 +170,11 @@ impl Lower<'_, '_> {
                 self.scalar_int_binary(op, ty, x, y)
                     .unwrap_or_else(|| self.by_call(data, args))
             }
-            InstData::IntTernary { op, ty, .. } => self
-                .scalar_int_ternary(op, ty, args)
-                .unwrap_or_else(|| self.by_call(data, args)),
+            InstData::IntTernary { op, ty, .. } => {
+                let ints = self.in_int_registers(args);
+                self.scalar_int_ternary(op, ty, &ints)
+                    .unwrap_or_else(|| self.by_call(data, args))
+            }
             InstData::Lop3 { lut, .. } => {
                 let x: SmallVec<[cl::Value; 3]> = args
                     .iter()
@@ -225,10 +227,24 @@ impl Lower<'_, '_> {
                     self.b.ins().isub(x, base)
                 }
             }
-            InstData::Bfi { ty, .. } => self.scalar_bfi(ty, args),
+            InstData::Bfi { ty, .. } => {
+                let ints = self.in_int_registers(args);
+                self.scalar_bfi(ty, &ints)
+            }
             InstData::ConvertRs { .. } => self.by_call(data, args),
             _ => unreachable!("not a pure instruction: {data:?}"),
         }
+    }
+
+    /// Scalars that may be kept in float registers, for an instruction on integers.
+    fn in_int_registers(&mut self, args: &[cl::Value]) -> SmallVec<[cl::Value; 4]> {
+        args.iter()
+            .map(|&arg| match self.b.func.dfg.value_type(arg) {
+                types::F32 => self.cast_scalar(arg, types::I32),
+                types::F64 => self.cast_scalar(arg, types::I64),
+                _ => arg,
+            })
+            .collect()
     }
 
     /// Evaluates an instruction by a call to `ptxjit_ir::eval`.
