@@ -173,7 +173,14 @@ fn cases() -> Vec<Case> {
             Bound::Relative(two_to(-22.9)),
         ));
     }
-    cases.push(case("cos.one", "abs.f32 %f1, %f1; min.f32 %f1, %f1, 0f47FFFFFF; cos.approx.f32 %f2, %f1; mul.f32 %f2, %f2, %f2; sub.f32 %f2, 0f3F800000, %f2; sqrt.rn.f32 %f2, %f2;", |_| 0.0, all, Bound::Absolute(1.0)));
+    cases.push(case(
+        "cos.one",
+        "abs.f32 %f1, %f1; min.f32 %f1, %f1, 0f47FFFFFF; cos.approx.f32 %f2, %f1; \
+         mul.f32 %f2, %f2, %f2; sub.f32 %f2, 0f3F800000, %f2; sqrt.rn.f32 %f2, %f2;",
+        |_| 0.0,
+        all,
+        Bound::Absolute(1.0),
+    ));
     cases.push(case(
         "sqrt.rn",
         "sqrt.rn.f32 %f2, %f1;",

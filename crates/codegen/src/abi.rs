@@ -167,7 +167,8 @@ pub enum FaultKind {
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct RuntimeFns {
-    /// A [`Builtin`] (by its position in `Builtin::ALL`) for one thread (linear index): arguments in, result out in `args[0]`. Returns 0, or 1 to stop
+    /// A [`Builtin`] (by its position in `Builtin::ALL`) for one thread (linear index): arguments in,
+    /// result out in `args[0]`. Returns 0, or 1 to stop
     /// with `FaultKind::Runtime`.
     pub builtin: unsafe extern "C" fn(
         cta: *mut CtaContext,
