@@ -17,7 +17,7 @@ fn random_kernels_do_the_same_everywhere() {
     let device = Device::new().expect("a device");
     let findings: Vec<String> = (0..PROGRAMS)
         .filter_map(|seed| {
-            let (_, case, finding) = drive::seed(&device, seed)?;
+            let (case, finding) = drive::seed_quickly(&device, seed)?;
             Some(format!(
                 "seed {seed}, {}: {:?} at {}: {}",
                 case.line(),
