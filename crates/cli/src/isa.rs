@@ -12,7 +12,14 @@ use crate::term;
 pub(crate) fn run(args: &IsaArgs) -> ExitCode {
     let forms = instructions();
     if args.json {
-        let value = |form: &InstructionForm| json!({"opcode": form.opcode, "syntax": form.syntax, "supported": form.is_supported, "needs": form.needs});
+        let value = |form: &InstructionForm| {
+            json!({
+                "opcode": form.opcode,
+                "syntax": form.syntax,
+                "supported": form.is_supported,
+                "needs": form.needs
+            })
+        };
         let forms: Vec<_> = forms.iter().map(value).collect();
         let document = json!({"instructions": forms, "special_registers": special_registers()});
         term::out(&format!("{document}\n"));
