@@ -366,6 +366,13 @@ impl CompiledKernel {
         }
     }
 
+    /// Whether the code looks at lane states to see which lanes have ended: then no lane that has not ended may have that
+    /// state, from the start of a CTA on.
+    pub fn looks_at_ended_lanes(&self) -> bool {
+        let is_warp_op = |point: &ResumePoint| matches!(point.kind, ResumeKind::Warp { .. });
+        self.gang == 32 && self.resume_points.iter().any(is_warp_op)
+    }
+
     /// The source location of a pc inside `code`.
     pub fn loc_of(&self, pc: usize) -> Option<SrcLoc> {
         let offset = u32::try_from(pc.checked_sub(self.code.start)?).ok()?;

@@ -126,6 +126,10 @@ pub fn choose_gang(program: &Program, block: [u32; 3]) -> u32 {
     if threads == 1 {
         return 1;
     }
+    // A warp operation costs a hundred times as much where it must wait for other gangs.
+    if meets_in_warps(program) && threads >= 32 {
+        return 32;
+    }
     let most = widest(program);
     // Gangs that stay within a row have one `%tid.y`, and lanes side by side.
     [16, 8, 4]
@@ -133,6 +137,18 @@ pub fn choose_gang(program: &Program, block: [u32; 3]) -> u32 {
         .filter(|&gang| gang <= most)
         .find(|&gang| block[0].is_multiple_of(gang))
         .unwrap_or(most.min(8))
+}
+
+/// Whether a kernel of moderate size has warp operations that exchange values.
+fn meets_in_warps(program: &Program) -> bool {
+    let (mut n_insts, mut exchanges) = (0, false);
+    for func in program.functions.values() {
+        for &inst in func.blocks.values().flat_map(|block| &block.insts) {
+            n_insts += 1;
+            exchanges |= matches!(func.insts[inst].data, InstData::Warp { op, .. } if op != ir::WarpOp::ActiveMask);
+        }
+    }
+    exchanges && n_insts < 1200
 }
 
 /// Long kernels take long to compile in many parts and do not keep them in registers; 64-bit floats take twice the registers.

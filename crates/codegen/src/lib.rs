@@ -15,6 +15,7 @@ mod helpers;
 mod lower;
 mod notes;
 mod schedule;
+pub mod warp_ops;
 
 pub use abi::{
     CompileOptions, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState, Operand,

@@ -231,7 +231,7 @@ unsafe extern "C" fn check_access(
     let _callback = CallbackGuard::new();
     // SAFETY: called by compiled code with its own context.
     let call = unsafe { Call::new(cta) };
-    for lane in crate::sched::warp::lanes(mask) {
+    for lane in ptxjit_codegen::warp_ops::lanes(mask) {
         // SAFETY: compiled code passes an address for each lane of the mask.
         let addr = unsafe { *addrs.add(lane as usize) };
         let thread = gang * call.grid.kernel.gang + lane;

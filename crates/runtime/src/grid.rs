@@ -70,6 +70,8 @@ pub(crate) struct Grid {
     pub(crate) schedule: Schedule,
     pub(crate) cooperative: bool,
     pub(crate) shortcuts: Vec<Shortcut>,
+    /// Compiled code looks at lane states to see which lanes have ended.
+    pub(crate) looks_at_ended_lanes: bool,
     pub(crate) output: Option<Arc<OutputFn>>,
     /// CTAs that no worker has taken yet start here.
     next: AtomicU64,
@@ -126,6 +128,7 @@ impl Grid {
             schedule: launch.schedule,
             cooperative: launch.cooperative,
             shortcuts,
+            looks_at_ended_lanes: launch.kernel.looks_at_ended_lanes(),
             output: launch.output.clone(),
             next: AtomicU64::new(0),
             stop: AtomicU32::new(0),

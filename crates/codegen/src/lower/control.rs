@@ -199,7 +199,7 @@ impl Lower<'_, '_> {
         self.mask_full
     }
 
-    fn fold_and(&mut self, parts: &[cl::Value]) -> cl::Value {
+    pub(super) fn fold_and(&mut self, parts: &[cl::Value]) -> cl::Value {
         let mut all = parts[0];
         for &part in &parts[1..] {
             all = self.b.ins().band(all, part);
@@ -207,7 +207,7 @@ impl Lower<'_, '_> {
         all
     }
 
-    fn any(&mut self, parts: &[cl::Value]) -> cl::Value {
+    pub(super) fn any(&mut self, parts: &[cl::Value]) -> cl::Value {
         let mut any = parts[0];
         for &part in &parts[1..] {
             any = self.b.ins().bor(any, part);

@@ -137,6 +137,8 @@ struct Lower<'a, 'b> {
     fields: FxHashMap<usize, cl::Value>,
     prologue: cl::Block,
     buffers: Vec<cl::StackSlot>,
+    /// For warp operations.
+    warp_slot: Option<cl::StackSlot>,
 }
 
 /// Builds the body of `enter` in `b`.
@@ -197,6 +199,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             fields: FxHashMap::default(),
             prologue,
             buffers: Vec::new(),
+            warp_slot: None,
         };
         lower.place_slots();
         lower.classify_masks();

@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{self as ir, Block, Function, Inst, InstData, Type, Value};
+use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
 use ptxjit_passes::vectorize::{Plan, Shape, WaitKind};
 
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
@@ -476,19 +476,6 @@ impl Lower<'_, '_> {
             .ins()
             .ishl_imm_s(first, i64::from(lane_bytes.trailing_zeros()));
         self.b.ins().iadd(frame, at)
-    }
-
-    /// Assigns the results of a wait's instruction on its fast path.
-    #[expect(dead_code, reason = "fast paths of warp operations use it")]
-    pub(super) fn define_results(&mut self, inst: Inst, vals: &[Val]) {
-        let results = self.func.insts[inst].results.clone();
-        for (&result, val) in results.iter().zip(vals) {
-            let val = match val {
-                Val::Uniform(x) => Val::Uniform(self.cast_scalar(*x, self.scalar_type(result))),
-                other => other.clone(),
-            };
-            self.define_variables(result, &val);
-        }
     }
 }
 

@@ -181,6 +181,9 @@ impl Cta {
             self.phase = Phase::LaneWise;
         } else {
             let (n, gang) = (self.n_threads, self.layout.gang);
+            if grid.looks_at_ended_lanes {
+                self.lane_states.slice_mut()[..n as usize].fill(LaneState::ENTRY);
+            }
             if !std::mem::replace(&mut self.masks_are_full, true) {
                 for (idx, mask) in self.masks.slice_mut()[..self.n_gangs as usize]
                     .iter_mut()

@@ -7,9 +7,9 @@ use super::barrier::{MAX_WARPS, N_BARRIERS, WarpMasks};
 use super::cta::{Cta, Phase};
 use super::lanes::Lanes;
 use super::together::agreeing;
-use super::warp::{self, WARP, lanes};
 use super::{Progress, Runner, barrier_operands, point_number, report};
 use crate::error::LaunchError;
+use ptxjit_codegen::warp_ops::{self as warp, WARP, lanes};
 
 /// What makes lanes meet in one `.sync` warp operation, wherever in the program they are.
 #[derive(Copy, Clone, PartialEq, Eq)]

@@ -21,7 +21,6 @@ pub(crate) mod cta;
 pub(crate) mod lanes;
 pub(crate) mod report;
 pub(crate) mod slots;
-pub(crate) mod warp;
 
 mod lane_wise;
 mod together;

@@ -104,7 +104,10 @@ fn bad_address(grid: &Grid, cta: &Cta, addr: Option<u64>) -> TrapCause {
 
 fn gang_threads(cta: &Cta, gang: u32, mask: u32) -> Threads {
     let first = gang * cta.layout.gang;
-    named(super::warp::lanes(mask).map(|lane| first + lane), cta)
+    named(
+        ptxjit_codegen::warp_ops::lanes(mask).map(|lane| first + lane),
+        cta,
+    )
 }
 
 fn named(threads: impl Iterator<Item = u32> + Clone, cta: &Cta) -> Threads {

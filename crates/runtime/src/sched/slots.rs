@@ -3,7 +3,7 @@
 use ptxjit_codegen::Operand;
 use ptxjit_ir::Type;
 
-use super::warp::{Lanes, WARP};
+use ptxjit_codegen::warp_ops::{Lanes, WARP};
 
 /// Where slots lie.
 #[derive(Copy, Clone, Debug)]
@@ -119,7 +119,7 @@ impl SlotLayout {
         values: &Lanes,
     ) {
         if group != u32::MAX || ty == Type::B64 {
-            for lane in super::warp::lanes(group) {
+            for lane in ptxjit_codegen::warp_ops::lanes(group) {
                 self.write(
                     slots,
                     (warp * WARP) as u32 + lane,
@@ -179,7 +179,7 @@ mod tests {
                 });
                 let (mut whole, mut single) = (vec![0x55; 64 * 16], vec![0x55; 64 * 16]);
                 layout.scatter(&mut whole, 1, group, (gang * 4, ty), &values);
-                for lane in super::super::warp::lanes(group) {
+                for lane in ptxjit_codegen::warp_ops::lanes(group) {
                     layout.write(&mut single, 32 + lane, gang * 4, ty, values[lane as usize]);
                 }
                 assert_eq!(whole, single, "gang {gang} {ty}");

@@ -110,7 +110,7 @@ unsafe extern "C" fn enter<P: Program>(
         let mask = unsafe { *ctx.masks.add(gang as usize) };
         (ctx.current_gang, ctx.current_mask) = (gang, mask);
         let mut stops = Vec::new();
-        for lane in super::warp::lanes(mask) {
+        for lane in ptxjit_codegen::warp_ops::lanes(mask) {
             let thread = Thread {
                 ctx,
                 gang: P::GANG,

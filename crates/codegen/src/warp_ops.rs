@@ -1,42 +1,30 @@
-//! What warp operations compute, from operands captured when the lanes arrived.
+//! What warp operations compute, from operands captured when the lanes arrived. The runtime uses it for lanes that had to wait,
+//! compiled code for lanes that meet in one gang.
 
-use ptxjit_ir::{Type, WarpOp};
+#![expect(
+    unsafe_code,
+    reason = "compiled code passes addresses of its own instructions and buffers"
+)]
+
+use ptxjit_ir::{InstData, Type, WarpOp};
 
 /// Lanes of a warp.
-pub(crate) const WARP: usize = 32;
+pub const WARP: usize = 32;
 
 /// One value per lane.
-pub(crate) type Lanes = [u64; WARP];
+pub type Lanes = [u64; WARP];
 
 /// Results of an operation: up to two values per lane.
-pub(crate) type Results = [Lanes; 2];
+pub type Results = [Lanes; 2];
 
 /// Computes `op` over the lanes in `group`, which all have arrived; lanes outside it are ignored. Operands are in the
 /// op's order, without the member mask. What `out` holds for other lanes, or beyond the op's results, is arbitrary.
-pub(crate) fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut Results) {
+pub fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut Results) {
     const ZEROS: Lanes = [0; WARP];
     let a = args.first().unwrap_or(&ZEROS);
     let value = match op {
-        WarpOp::ShflUp => {
-            return shuffle(group, args, out, |s| {
-                (
-                    s.lane.wrapping_sub(s.amount),
-                    s.lane >= s.amount + s.max_lane,
-                )
-            });
-        }
-        WarpOp::ShflDown => {
-            return shuffle(group, args, out, |s| {
-                (s.lane + s.amount, s.lane + s.amount <= s.max_lane)
-            });
-        }
-        WarpOp::ShflBfly => {
-            return shuffle(group, args, out, |s| {
-                (s.lane ^ s.amount, s.lane ^ s.amount <= s.max_lane)
-            });
-        }
-        WarpOp::ShflIdx => {
-            return shuffle(group, args, out, |s| (s.indexed, s.indexed <= s.max_lane));
+        WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => {
+            return shuffle(op, group, args, out);
         }
         WarpOp::VoteAll => u32::from(ballot(a, group) == group),
         WarpOp::VoteAny => u32::from(ballot(a, group) != 0),
@@ -68,7 +56,7 @@ pub(crate) fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mu
 }
 
 /// The lanes of `mask`, ascending.
-pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = u32> + Clone {
+pub fn lanes(mask: u32) -> impl Iterator<Item = u32> + Clone {
     let mut rest = mask;
     std::iter::from_fn(move || {
         let lane = rest.trailing_zeros();
@@ -83,38 +71,35 @@ fn ballot(a: &Lanes, group: u32) -> u32 {
         .fold(0, |mask, lane| mask | 1 << lane)
 }
 
-/// The terms of `shfl`'s rule for one lane, named as in the ISA.
-struct Shuffle {
-    lane: u32,
-    amount: u32,
-    max_lane: u32,
-    /// Source lane of the `idx` form.
-    indexed: u32,
+/// The lane that `shfl` reads for lane `lane`, and whether that is one in range: if not, it is the lane itself. `b` and `c` are
+/// the instruction's operands.
+pub fn shuffle_source(op: WarpOp, lane: u32, b: u32, c: u32) -> (u32, bool) {
+    let (amount, clamp, segment) = (b & 31, c & 31, (c >> 8) & 31);
+    let max_lane = (lane & segment) | (clamp & !segment);
+    let (source, in_range) = match op {
+        WarpOp::ShflUp => (lane.wrapping_sub(amount), lane >= amount + max_lane),
+        WarpOp::ShflDown => (lane + amount, lane + amount <= max_lane),
+        WarpOp::ShflBfly => (lane ^ amount, lane ^ amount <= max_lane),
+        _ => {
+            let indexed = (lane & segment) | (amount & !segment);
+            (indexed, indexed <= max_lane)
+        }
+    };
+    (if in_range { source } else { lane } % WARP as u32, in_range)
 }
 
-/// `shfl`: operands a, b, c; results the value and whether the source lane is in range. `source` gives the source lane
-/// and whether it is in range. A source lane that takes no part gives zero.
-fn shuffle(group: u32, args: &[Lanes], out: &mut Results, source: impl Fn(Shuffle) -> (u32, bool)) {
+/// `shfl`: operands a, b, c; results the value and whether the source lane is in range. A source lane that takes no part
+/// gives zero.
+fn shuffle(op: WarpOp, group: u32, args: &[Lanes], out: &mut Results) {
     let ([a, b, c], [value, in_range]) = (args, out) else {
         return;
     };
     // All lanes, whether in the group or not: there is nothing to decide.
-    for lane in 0..WARP as u32 {
-        let i = lane as usize;
-        let (amount, clamp, segment) =
-            (b[i] as u32 & 31, c[i] as u32 & 31, (c[i] as u32 >> 8) & 31);
-        let max_lane = (lane & segment) | (clamp & !segment);
-        let indexed = (lane & segment) | (amount & !segment);
-        let (source, ok) = source(Shuffle {
-            lane,
-            amount,
-            max_lane,
-            indexed,
-        });
-        let source = if ok { source } else { lane } % WARP as u32;
+    for lane in 0..WARP {
+        let (source, ok) = shuffle_source(op, lane as u32, b[lane] as u32, c[lane] as u32);
         let takes_part = u64::from((group >> source) & 1).wrapping_neg();
-        value[i] = a[source as usize] & takes_part;
-        in_range[i] = u64::from(ok);
+        value[lane] = a[source as usize] & takes_part;
+        in_range[lane] = u64::from(ok);
     }
 }
 
@@ -158,6 +143,59 @@ fn elect(group: u32, out: &mut Results) -> u32 {
     out[1].fill(0);
     out[1][leader as usize % WARP] = 1;
     leader
+}
+
+/// Operands and results of one operation as compiled code keeps them: an element per lane, of 4 bytes or, for `match` of 64-bit
+/// values, of 8; a predicate is 0 or all ones.
+#[repr(C)]
+pub(crate) struct WarpBuffer {
+    pub args: [[u8; 8 * WARP]; 3],
+    pub results: [[u32; 2 * WARP]; 2],
+}
+
+/// Computes a warp operation for the lanes of `group`, which are all that take part in it.
+///
+/// # Safety
+///
+/// `data` points to a warp operation that the running kernel keeps; `buffer` to a buffer that nobody else uses.
+pub(crate) unsafe extern "C" fn warp_op(
+    data: *const InstData,
+    group: u64,
+    buffer: *mut WarpBuffer,
+) {
+    // SAFETY: the caller's promise.
+    let (data, buffer) = unsafe { (&*data, &mut *buffer) };
+    let InstData::Warp { op, ty, .. } = *data else {
+        return;
+    };
+    let mut args = [[0; WARP]; 3];
+    let args = &mut args[..op.n_args()];
+    let is_match = matches!(op, WarpOp::MatchAny | WarpOp::MatchAll);
+    for (lanes, bytes) in args.iter_mut().zip(&buffer.args) {
+        let word = |at: usize| {
+            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        for (lane, value) in lanes.iter_mut().enumerate() {
+            *value = if is_match && ty == Type::B64 {
+                u64::from(word(8 * lane)) | u64::from(word(8 * lane + 4)) << 32
+            } else {
+                u64::from(word(4 * lane))
+            };
+        }
+    }
+    let mut results = [[0; WARP]; 2];
+    compute(op, ty, group as u32, args, &mut results);
+    let votes = matches!(op, WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteUni);
+    for (idx, (values, words)) in results.iter().zip(&mut buffer.results).enumerate() {
+        let is_predicate = votes || idx == 1;
+        for (&value, word) in values.iter().zip(words) {
+            *word = if is_predicate {
+                (value as u32 & 1).wrapping_neg()
+            } else {
+                value as u32
+            };
+        }
+    }
 }
 
 #[cfg(test)]
