@@ -303,6 +303,24 @@ pub enum SymbolRef {
     Func(FuncId),
 }
 
+/// How code does an instruction that has no vector form.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SlowForm {
+    /// The lanes one after the other.
+    Lanes,
+    /// By a call to a function of ours, for each lane.
+    Call,
+}
+
+impl fmt::Display for SlowForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SlowForm::Lanes => "done lane by lane",
+            SlowForm::Call => "evaluated by a call",
+        })
+    }
+}
+
 /// A kernel variant in executable memory.
 pub struct CompiledKernel {
     /// Gang width.
@@ -332,6 +350,8 @@ pub struct CompiledKernel {
     pub flush_denormals: bool,
     /// Remarks for `dump`: why this width, what is varying and why.
     pub notes: Vec<String>,
+    /// Instructions without a vector form, in the order of the text.
+    pub slow: Vec<(SrcLoc, SlowForm)>,
     /// CLIF and machine code text, if asked for.
     pub listings: BTreeMap<&'static str, String>,
     /// Keeps the code alive.
@@ -361,6 +381,7 @@ impl CompiledKernel {
             uses_stack: false,
             flush_denormals: false,
             notes: Vec::new(),
+            slow: Vec::new(),
             listings: BTreeMap::new(),
             _module: Box::new(()),
         }

@@ -408,6 +408,7 @@ fn finish(
         uses_stack: out.uses_stack,
         flush_denormals: inputs.flush_denormals,
         notes: crate::notes::of(inputs.func, plan),
+        slow: out.slow.into_iter().collect(),
         listings,
         _module: Box::new(Code {
             module: Some(module),

@@ -19,6 +19,6 @@ pub mod warp_ops;
 
 pub use abi::{
     CompileOptions, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState, Operand,
-    ResumeKind, ResumePoint, RuntimeFns, SymbolRef,
+    ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
 };
 pub use compile::{CompileError, choose_gang, compile, compile_listing};

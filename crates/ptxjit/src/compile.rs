@@ -109,11 +109,7 @@ pub(crate) fn dump(
             message: err.to_string(),
         })?;
         match stage {
-            "notes" => Ok(compiled
-                .notes
-                .iter()
-                .map(|note| format!("{note}\n"))
-                .collect()),
+            "notes" => Ok(notes(front.source().text(), &compiled)),
             _ => Ok(compiled.listings.get(stage).cloned().unwrap_or_default()),
         }
     };
@@ -128,6 +124,23 @@ pub(crate) fn dump(
             dump_stages().join(", ")
         ))),
     }
+}
+
+/// What there is to say about a plan and the code made from it.
+fn notes(text: &str, compiled: &ptxjit_codegen::CompiledKernel) -> String {
+    let slow = compiled.slow.iter().map(|(loc, form)| {
+        let (before, rest) = text.split_at_checked(loc.0 as usize).unwrap_or((text, ""));
+        let line = before.matches('\n').count() + 1;
+        let statement = rest.split([';', '\n']).next().unwrap_or_default();
+        format!("line {line}: `{statement}` is {form}")
+    });
+    compiled
+        .notes
+        .iter()
+        .cloned()
+        .chain(slow)
+        .map(|note| note + "\n")
+        .collect()
 }
 
 /// All functions as `pass` left them the first time.

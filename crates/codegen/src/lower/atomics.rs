@@ -6,7 +6,7 @@ use ptxjit_ir::{AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
 
 use super::Lower;
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
-use crate::abi::CtaContext;
+use crate::abi::{CtaContext, SlowForm};
 
 /// An atomic without its operands.
 #[derive(Copy, Clone)]
@@ -205,6 +205,7 @@ impl Lower<'_, '_> {
     }
 
     fn rmw_by_call(&mut self, rmw: Rmw, at: cl::Value, args: &[cl::Value]) -> cl::Value {
+        self.note_slow(SlowForm::Call);
         let ty = int_type(rmw.fmt.ty());
         // The call must not fault: this does, if anything.
         self.b.ins().load(types::I8, MemFlagsData::new(), at, 0);

@@ -5,7 +5,9 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Convert, FloatFmt, FloatMode, FloatUnaryOp, NumFmt, ResizeOp, Round, Type};
 
 use super::Lower;
+use super::divide::SHOW_INT;
 use super::pure::Quad;
+use super::rounding::{Exact, Rest};
 use super::values::int_type;
 
 /// The float format, for the two that arithmetic is done in.
@@ -43,6 +45,17 @@ fn int_resize(cvt: &Convert) -> Option<ResizeOp> {
     })
 }
 
+fn unsaturated(cvt: &Convert) -> Convert {
+    Convert { sat: false, ..*cvt }
+}
+
+fn mode_of(cvt: &Convert) -> FloatMode {
+    FloatMode {
+        round: cvt.round,
+        ftz: cvt.ftz,
+    }
+}
+
 impl Lower<'_, '_> {
     pub(super) fn scalar_convert(&mut self, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
         if let Some(fmt) = half(cvt.to) {
@@ -72,10 +85,12 @@ impl Lower<'_, '_> {
             });
         }
         match (native(cvt.from), native(cvt.to)) {
-            (Some(from), Some(to)) => self.float_to_float(cvt, from, to, x),
-            (None, Some(to)) if cvt.from.is_int() && cvt.round == Round::Rn && !cvt.sat => {
-                Some(self.scalar_from_int(cvt, to, x))
+            (_, Some(to)) if cvt.sat => {
+                let x = self.scalar_convert(&unsaturated(cvt), x)?;
+                self.float_unary(FloatUnaryOp::Sat, to, FloatMode::RN, x)
             }
+            (Some(from), Some(to)) => self.float_to_float(cvt, from, to, x),
+            (None, Some(to)) if cvt.from.is_int() => self.scalar_from_int(cvt, to, x),
             (Some(from), None) if cvt.to.is_int() => self.scalar_to_int(cvt, from, x),
             _ => None,
         }
@@ -169,11 +184,11 @@ impl Lower<'_, '_> {
                 self.finish_half(cvt, fmt, x)
             }
             (from, _) if from.is_int() && Self::by_f32(from, fmt) => {
-                let x = self.scalar_from_int(cvt, FloatFmt::F32, x);
+                let x = self.int_to_float_scalar(from, FloatFmt::F32, x);
                 self.finish_half(cvt, fmt, x)
             }
             (from, _) if from.is_int() && from.ty() == Type::B32 => {
-                let x = self.scalar_from_int(cvt, FloatFmt::F64, x);
+                let x = self.int_to_float_scalar(from, FloatFmt::F64, x);
                 let x = self.demote_odd(Quad::from_elem(x, 1));
                 self.finish_half(cvt, fmt, x)
             }
@@ -189,9 +204,6 @@ impl Lower<'_, '_> {
         to: FloatFmt,
         x: cl::Value,
     ) -> Option<cl::Value> {
-        if cvt.sat {
-            return None;
-        }
         match (from, to) {
             _ if from == to => {
                 let op = if cvt.integral {
@@ -214,17 +226,32 @@ impl Lower<'_, '_> {
                 let x = self.flush(from, cvt.ftz, x);
                 Some(self.b.ins().fpromote(types::F64, x))
             }
-            _ if cvt.round != Round::Rn => None,
-            _ => {
-                let x = self.as_float(from, x);
-                let x = if cvt.ftz {
+            _ => self.f64_to_f32(cvt, &Quad::from_elem(x, 1)),
+        }
+    }
+
+    /// f64 to f32, one scalar or the two vectors of a quad.
+    fn f64_to_f32(&mut self, cvt: &Convert, x: &Quad) -> Option<cl::Value> {
+        let nearest = cvt.round == Round::Rn;
+        let near: Quad = x
+            .iter()
+            .map(|&x| {
+                let x = self.as_float(FloatFmt::F64, x);
+                if cvt.ftz && nearest {
                     self.flush_before_demotion(x)
                 } else {
                     x
-                };
-                Some(self.b.ins().fdemote(types::F32, x))
-            }
+                }
+            })
+            .collect();
+        if nearest {
+            return Some(self.demote(&near));
         }
+        let exact = Exact {
+            near,
+            rest: Rest::Nothing,
+        };
+        self.exact_to_f32(mode_of(cvt), exact)
     }
 
     /// f64 numbers whose f32 is flushed to zeros of their sign: those below the least normal f32 once rounded to 24 bits.
@@ -241,9 +268,27 @@ impl Lower<'_, '_> {
         self.as_float(fmt, kept)
     }
 
-    fn scalar_from_int(&mut self, cvt: &Convert, to: FloatFmt, x: cl::Value) -> cl::Value {
-        let signed = cvt.from.is_signed_int();
-        let x = self.cast_scalar(x, int_type(cvt.from.ty()));
+    fn scalar_from_int(&mut self, cvt: &Convert, to: FloatFmt, x: cl::Value) -> Option<cl::Value> {
+        let is_exact = to == FloatFmt::F64 && cvt.from.ty() <= Type::B32;
+        if cvt.round == Round::Rn || is_exact {
+            return Some(self.int_to_float_scalar(cvt.from, to, x));
+        }
+        if to == FloatFmt::F64 {
+            return None;
+        }
+        let exact = self.exact_from_int(cvt.from, &Quad::from_elem(x, 1));
+        self.exact_to_f32(mode_of(cvt), exact)
+    }
+
+    /// A scalar integer to the nearest f32 or f64.
+    pub(super) fn int_to_float_scalar(
+        &mut self,
+        from: NumFmt,
+        to: FloatFmt,
+        x: cl::Value,
+    ) -> cl::Value {
+        let signed = from.is_signed_int();
+        let x = self.cast_scalar(x, int_type(from.ty()));
         let x = match self.b.func.dfg.value_type(x) {
             types::I32 | types::I64 => x,
             _ if signed => self.b.ins().sextend(types::I32, x),
@@ -353,6 +398,13 @@ impl Lower<'_, '_> {
             });
         }
         match (cvt.from, cvt.to) {
+            (_, NumFmt::F32 | NumFmt::F64) if cvt.sat => {
+                let fmt = native(cvt.to)?;
+                let x = self.vector_convert(&unsaturated(cvt), x)?;
+                x.into_iter()
+                    .map(|x| self.float_unary(FloatUnaryOp::Sat, fmt, FloatMode::RN, x))
+                    .collect()
+            }
             (NumFmt::F32, NumFmt::F32) => Some(Quad::from_elem(
                 self.float_to_float(cvt, FloatFmt::F32, FloatFmt::F32, x[0])?,
                 1,
@@ -361,16 +413,20 @@ impl Lower<'_, '_> {
                 .into_iter()
                 .map(|x| self.float_to_float(cvt, FloatFmt::F64, FloatFmt::F64, x))
                 .collect(),
-            (from, NumFmt::F32)
-                if from.is_int()
-                    && from.ty() <= Type::B32
-                    && cvt.round == Round::Rn
-                    && !cvt.sat =>
-            {
-                Some(Quad::from_elem(self.vector_to_f32(from, x[0]), 1))
+            (from, NumFmt::F32) if from.is_int() => {
+                if from.ty() <= Type::B32 && cvt.round == Round::Rn {
+                    return Some(Quad::from_elem(self.vector_to_f32(from, x[0]), 1));
+                }
+                let exact = self.exact_from_int(from, &x);
+                let rounded = self.exact_to_f32(mode_of(cvt), exact)?;
+                Some(Quad::from_elem(rounded, 1))
             }
-            (from, NumFmt::F64) if from.is_int() && from.ty() <= Type::B32 && !cvt.sat => {
-                Some(self.vector_to_f64(from, x[0]))
+            (from, NumFmt::F64) if from.is_int() => {
+                let is_nearest = from.ty() <= Type::B32 || cvt.round == Round::Rn;
+                is_nearest.then(|| self.exact_from_int(from, &x).near)
+            }
+            (NumFmt::F64, to) if to.is_int() && to.ty() <= Type::B32 => {
+                Some(Quad::from_elem(self.f64_to_words(cvt, x)?, 1))
             }
             (NumFmt::F32, to) if to.is_int() && to.ty() <= Type::B32 => {
                 let x = self.rounded(FloatFmt::F32, cvt, x[0])?;
@@ -383,42 +439,54 @@ impl Lower<'_, '_> {
                 };
                 Some(Quad::from_elem(self.clamp_signed_lanes(to, n), 1))
             }
-            (NumFmt::F32, NumFmt::F64) if !cvt.sat => {
+            (NumFmt::F32, NumFmt::F64) => {
                 let x = self.as_float(FloatFmt::F32, x[0]);
                 let x = self.flush(FloatFmt::F32, cvt.ftz, x);
-                let lo = self.b.ins().fvpromote_low(x);
-                let high = self.shuffle(
-                    x,
-                    x,
-                    [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15],
-                );
-                let high = self.cast_vector(high, types::F32X4);
-                let hi = self.b.ins().fvpromote_low(high);
-                Some([lo, hi].into_iter().collect())
+                Some(self.promote(x))
             }
-            (NumFmt::F64, NumFmt::F32) if cvt.round == Round::Rn && !cvt.sat => {
-                let halves: Quad = x
-                    .into_iter()
-                    .map(|x| {
-                        let x = self.as_float(FloatFmt::F64, x);
-                        let x = if cvt.ftz {
-                            self.flush_before_demotion(x)
-                        } else {
-                            x
-                        };
-                        self.b.ins().fvdemote(x)
-                    })
-                    .collect();
-                let both = self.shuffle(
-                    halves[0],
-                    halves[1],
-                    [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23],
-                );
-                let both = self.cast_vector(both, types::F32X4);
-                Some(Quad::from_elem(both, 1))
-            }
+            (NumFmt::F64, NumFmt::F32) => Some(Quad::from_elem(self.f64_to_f32(cvt, &x)?, 1)),
             _ => None,
         }
+    }
+
+    /// f64 lanes to integers of up to 32 bits.
+    fn f64_to_words(&mut self, cvt: &Convert, x: Quad) -> Option<cl::Value> {
+        const F64: FloatFmt = FloatFmt::F64;
+        let ty = cvt.to.ty();
+        let (least, most) = if cvt.to.is_signed_int() {
+            let most = (1u64 << (ty.bits() - 1)) as f64;
+            (-most, most - 1.0)
+        } else {
+            (0.0, ty.mask() as f64)
+        };
+        let mut words = Quad::new();
+        let mut nans = Quad::new();
+        for x in x {
+            let x = self.rounded(F64, cvt, x)?;
+            nans.push(self.b.ins().fcmp(FloatCC::Unordered, x, x));
+            let (least, most) = (
+                self.float_like(F64, x, least),
+                self.float_like(F64, x, most),
+            );
+            let show = self.float_like(F64, x, SHOW_INT);
+            // A NaN becomes the least.
+            let x = self.greater(x, least);
+            let x = self.lesser(x, most);
+            let x = if cvt.round == Round::Rz {
+                self.b.ins().trunc(x)
+            } else {
+                x
+            };
+            words.push(self.b.ins().fadd(x, show));
+        }
+        let words = self.narrow(words[0], words[1]);
+        if cvt.to.is_signed_int() {
+            return Some(self.lanes_masked(ty, words));
+        }
+        // Of a NaN the ISA wants the top bit in either case.
+        let nan = self.narrow(nans[0], nans[1]);
+        let top = self.vconst(Type::B32, 1 << (ty.bits() - 1));
+        Some(self.pick(nan, top, words))
     }
 
     /// Lanes of an integer format of up to 32 bits as 32-bit integers; unsigned ones below 2^31 count as signed.

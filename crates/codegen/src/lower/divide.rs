@@ -17,7 +17,7 @@ use super::values::int_type;
 const F32: FloatFmt = FloatFmt::F32;
 
 /// Added to a number below 2^51, shows it as an integer in the low bits of the sum.
-const SHOW_INT: f64 = 6_755_399_441_055_744.0;
+pub(super) const SHOW_INT: f64 = 6_755_399_441_055_744.0;
 
 /// `n / d == mulhi(n, multiplier) >> shift` for all 32-bit `n`; with `add`, `(t + ((n - t) >> 1)) >> (shift - 1)` for
 /// `t = mulhi(n, multiplier)`.
@@ -204,12 +204,7 @@ impl Lower<'_, '_> {
 
     fn mul_hi_words(&mut self, signed: bool, x: cl::Value, y: cl::Value) -> cl::Value {
         let [low, high] = self.wide_products(signed, x, y);
-        let words = self.shuffle(
-            low,
-            high,
-            [4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31],
-        );
-        self.cast_vector(words, types::I32X4)
+        self.high_words(low, high)
     }
 
     /// High halves of products.

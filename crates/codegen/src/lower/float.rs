@@ -156,7 +156,9 @@ impl Lower<'_, '_> {
                     Round::Rna => None,
                 }
             }
-            FloatUnaryOp::Sqrt if mode.round != Round::Rn => None,
+            FloatUnaryOp::Sqrt if mode.round != Round::Rn => {
+                (fmt == FloatFmt::F32).then(|| self.directed_sqrt(mode, x))
+            }
             FloatUnaryOp::Sqrt | FloatUnaryOp::SqrtApprox => {
                 let x = self.flush(fmt, mode.ftz, x);
                 Some(self.b.ins().sqrt(x))
@@ -328,7 +330,13 @@ impl Lower<'_, '_> {
             | FloatBinaryOp::Max
             | FloatBinaryOp::MinNan
             | FloatBinaryOp::MaxNan => Some(self.min_max(op, fmt, mode.ftz, x, y)),
-            _ if mode.round != Round::Rn => None,
+            _ if mode.round != Round::Rn => {
+                if fmt == FloatFmt::F32 {
+                    self.directed_binary(op, mode, x, y)
+                } else {
+                    None
+                }
+            }
             FloatBinaryOp::DivApprox if fmt != FloatFmt::F32 => None,
             _ => {
                 let (x, y) = (self.flush(fmt, mode.ftz, x), self.flush(fmt, mode.ftz, y));
@@ -367,16 +375,19 @@ impl Lower<'_, '_> {
         fmt: FloatFmt,
         mode: FloatMode,
         args: [cl::Value; 3],
-    ) -> cl::Value {
+    ) -> Option<cl::Value> {
         if matches!(fmt, FloatFmt::F16 | FloatFmt::Bf16) {
-            return self.half_fma(fmt, mode, args);
+            return (mode.round == Round::Rn).then(|| self.half_fma(fmt, mode, args));
         }
         let [x, y, z] = args.map(|arg| self.as_float(fmt, arg));
+        if mode.round != Round::Rn {
+            return (fmt == FloatFmt::F32).then(|| self.directed_fma(mode, [x, y, z]));
+        }
         let [x, y, z] = [x, y, z].map(|x| self.flush(fmt, mode.ftz, x));
         if self.flushes_itself(fmt, mode.ftz) {
-            return self.flushed_product(x, y, Some(z));
+            return Some(self.flushed_product(x, y, Some(z)));
         }
-        self.b.ins().fma(x, y, z)
+        Some(self.b.ins().fma(x, y, z))
     }
 
     /// PTX's minimum and maximum: a NaN loses, -0 is less than +0.

@@ -365,7 +365,7 @@ impl Lower<'_, '_> {
     }
 
     /// `x + y` and its error, both exact together (Knuth's TwoSum).
-    fn two_sum(&mut self, x: cl::Value, y: cl::Value) -> (cl::Value, cl::Value) {
+    pub(super) fn two_sum(&mut self, x: cl::Value, y: cl::Value) -> (cl::Value, cl::Value) {
         let sum = self.b.ins().fadd(x, y);
         let y_part = self.b.ins().fsub(sum, x);
         let x_part = self.b.ins().fsub(sum, y_part);
@@ -405,15 +405,22 @@ impl Lower<'_, '_> {
     }
 
     fn odd_sum_f64(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
-        let fmt = FloatFmt::F64;
         let (sum, error) = self.two_sum(x, y);
+        self.to_odd(sum, error)
+    }
+
+    /// An f64 sum rounded to odd instead of to nearest, given its error. The product of both must neither over- nor underflow.
+    pub(super) fn to_odd(&mut self, sum: cl::Value, error: cl::Value) -> cl::Value {
+        let fmt = FloatFmt::F64;
         let bits = self.as_int(fmt, sum);
-        // Far from under- and overflow: the operands were bf16.
         let sides = self.b.ins().fmul(sum, error);
-        let zero = self.float_like(fmt, x, 0.0);
+        let zero = self.float_like(fmt, sum, 0.0);
         let below = self.b.ins().fcmp(FloatCC::LessThan, sides, zero);
         let above = self.b.ins().fcmp(FloatCC::GreaterThan, sides, zero);
-        let (last, back) = (self.bits_like(fmt, x, 1), self.bits_like(fmt, x, u64::MAX));
+        let (last, back) = (
+            self.bits_like(fmt, sum, 1),
+            self.bits_like(fmt, sum, u64::MAX),
+        );
         let lower = self.b.ins().iadd(bits, back);
         let toward_zero = self.pick(below, lower, bits);
         let odd = self.b.ins().bor(toward_zero, last);
@@ -423,7 +430,7 @@ impl Lower<'_, '_> {
     }
 
     /// f32 to f64: one scalar, or the two vectors of a quad.
-    fn promote(&mut self, x: cl::Value) -> Quad {
+    pub(super) fn promote(&mut self, x: cl::Value) -> Quad {
         let x = self.as_float(F32, x);
         if !self.is_vector(x) {
             return Quad::from_elem(self.b.ins().fpromote(types::F64, x), 1);
@@ -457,15 +464,6 @@ impl Lower<'_, '_> {
                 self.as_float(fmt, kept)
             })
             .collect();
-        if kept.len() == 1 {
-            return self.b.ins().fdemote(types::F32, kept[0]);
-        }
-        let [low, high] = [kept[0], kept[1]].map(|x| self.b.ins().fvdemote(x));
-        let both = self.shuffle(
-            low,
-            high,
-            [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23],
-        );
-        self.cast_vector(both, types::F32X4)
+        self.demote(&kept)
     }
 }

@@ -291,14 +291,14 @@ impl Lower<'_, '_> {
             arg: ir::Value::from_u32(0),
         };
         if !self.is_vector(x) {
-            let y = self.by_call(&data, &[x]);
+            let y = self.evaluated(&data, &[x]);
             return self.as_float(F32, y);
         }
         let bits = self.as_int(F32, x);
         let lanes: SmallVec<[cl::Value; 4]> = (0..4)
             .map(|lane| {
                 let lane = self.b.ins().extractlane(bits, lane);
-                self.by_call(&data, &[lane])
+                self.evaluated(&data, &[lane])
             })
             .collect();
         let y = self.collect(Type::B32, &lanes);

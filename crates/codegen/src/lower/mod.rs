@@ -4,7 +4,7 @@
 //! kernel's nodes in layout order. Each file holds one concern:
 //!
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
-//! * `pure`, `int`, `divide`, `float`, `math`, `halves`, `convert`: instructions without effects
+//! * `pure`, `int`, `lanes`, `divide`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
 //! * `control`: masks and edges; `waits`: suspending and resuming; `warp`: warp operations
 
@@ -22,12 +22,15 @@ mod lanes;
 mod math;
 mod memory;
 mod pure;
+mod rounding;
 mod special;
 mod stores;
 mod stubs;
 mod values;
 mod waits;
 mod warp;
+
+use std::collections::BTreeMap;
 
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, SourceLoc, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
@@ -42,7 +45,7 @@ pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
 
-use crate::abi::{CtaContext, FaultKind, SymbolRef};
+use crate::abi::{CtaContext, FaultKind, SlowForm, SymbolRef};
 
 /// Nodes with more instructions, times quads, than this are emitted only once.
 const MOST_TWICE: usize = 1000;
@@ -65,6 +68,8 @@ pub(crate) struct Outputs {
     #[expect(clippy::vec_box, reason = "compiled code holds their addresses")]
     pub kept: Vec<Box<InstData>>,
     pub stubs: Vec<Stub>,
+    /// Instructions without a vector form.
+    pub slow: BTreeMap<ir::SrcLoc, SlowForm>,
     pub frame: Frame,
     pub local_static: u32,
     pub uses_stack: bool,
@@ -440,6 +445,12 @@ impl<'a, 'b> Lower<'a, 'b> {
     fn loc(&mut self, loc: ir::SrcLoc) {
         self.loc = loc;
         self.b.set_srcloc(SourceLoc::new(loc.0));
+    }
+
+    /// Notes that the instruction being emitted has no vector form.
+    fn note_slow(&mut self, form: SlowForm) {
+        let worst = self.out.slow.entry(self.loc).or_insert(form);
+        *worst = form.max(*worst);
     }
 
     /// Instructions with effects, and those that read what is not an operand.

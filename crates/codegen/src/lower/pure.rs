@@ -2,12 +2,13 @@
 //! vector form, lane by lane; where there is no inline form at all, by a call to the IR's own evaluation.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Round, Space, Type};
+use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Space, Type};
 use ptxjit_passes::vectorize::Shape;
 use smallvec::SmallVec;
 
 use super::Lower;
 use super::values::{Parts, Val, int_type, vector_type};
+use crate::abi::SlowForm;
 
 /// One quad of a value: one vector, or two at 64 bits.
 pub(super) type Quad = SmallVec<[cl::Value; 2]>;
@@ -117,6 +118,7 @@ impl Lower<'_, '_> {
 
     /// Emits an instruction for the four lanes of a quad one after the other.
     fn by_lane(&mut self, data: &InstData, ty: Type, q: usize) -> Quad {
+        self.note_slow(SlowForm::Lanes);
         let args: SmallVec<[(Type, Quad); 4]> = data
             .args()
             .iter()
@@ -208,10 +210,9 @@ impl Lower<'_, '_> {
             InstData::FloatBinary { op, fmt, mode, .. } => self
                 .float_binary(op, fmt, mode, args[0], args[1])
                 .unwrap_or_else(|| self.by_call(data, args)),
-            InstData::Fma { fmt, mode, .. } if mode.round == Round::Rn => {
-                self.fma(fmt, mode, [args[0], args[1], args[2]])
-            }
-            InstData::Fma { .. } => self.by_call(data, args),
+            InstData::Fma { fmt, mode, .. } => self
+                .fma(fmt, mode, [args[0], args[1], args[2]])
+                .unwrap_or_else(|| self.by_call(data, args)),
             InstData::FloatCompare { op, fmt, ftz, .. } => {
                 self.float_compare(op, fmt, ftz, args[0], args[1])
             }
@@ -247,8 +248,14 @@ impl Lower<'_, '_> {
             .collect()
     }
 
+    /// Evaluates an instruction that has no inline form.
+    fn by_call(&mut self, data: &InstData, args: &[cl::Value]) -> cl::Value {
+        self.note_slow(SlowForm::Call);
+        self.evaluated(data, args)
+    }
+
     /// Evaluates an instruction by a call to `ptxjit_ir::eval`.
-    pub(super) fn by_call(&mut self, data: &InstData, args: &[cl::Value]) -> cl::Value {
+    pub(super) fn evaluated(&mut self, data: &InstData, args: &[cl::Value]) -> cl::Value {
         let address = self.kept_inst(data);
         let mut call_args = vec![self.b.ins().iconst(types::I64, address)];
         for idx in 0..4 {
@@ -351,15 +358,10 @@ impl Lower<'_, '_> {
                     .collect()
             }
             InstData::Fma { fmt, mode, args } => {
-                if mode.round != Round::Rn {
-                    return None;
-                }
                 let [x, y, z] = args.map(|arg| self.quad(arg, q));
-                Some(
-                    (0..x.len())
-                        .map(|i| self.fma(fmt, mode, [x[i], y[i], z[i]]))
-                        .collect(),
-                )
+                (0..x.len())
+                    .map(|i| self.fma(fmt, mode, [x[i], y[i], z[i]]))
+                    .collect()
             }
             InstData::FloatCompare {
                 op,

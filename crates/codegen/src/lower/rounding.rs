@@ -1,0 +1,371 @@
+//! f32 results rounded toward zero, down or up: sums, products, quotients, roots and conversions.
+//!
+//! The host rounds to nearest only, so the exact result is held as the f64 nearest to it and the sign of the rest. Rounded to
+//! f32, that is at most one step off; comparing the two tells whether. Rounding down is rounding up of the negated operands,
+//! with the sign of a sum that is zero as well.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatMode, NumFmt, Round, Type};
+
+use super::Lower;
+use super::pure::Quad;
+
+const F32: FloatFmt = FloatFmt::F32;
+const F64: FloatFmt = FloatFmt::F64;
+
+/// The least normal f32, as bits.
+const LEAST: u64 = 0x0080_0000;
+
+/// What the nearest f64 leaves of an exact number.
+pub(super) enum Rest {
+    Nothing,
+    /// The difference itself.
+    Error(Quad),
+    /// A number with the sign of the difference, or zero.
+    Sign(Quad),
+}
+
+/// An exact number: the f64 nearest to it, one scalar or the two vectors of a quad, and the rest.
+pub(super) struct Exact {
+    pub near: Quad,
+    pub rest: Rest,
+}
+
+impl Lower<'_, '_> {
+    /// `add`, `sub`, `mul` or `div` in f32 in a direction other than to nearest.
+    pub(super) fn directed_binary(
+        &mut self,
+        op: FloatBinaryOp,
+        mode: FloatMode,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> Option<cl::Value> {
+        let (x, y) = (self.flush(F32, mode.ftz, x), self.flush(F32, mode.ftz, y));
+        let down = mode.round == Round::Rm;
+        let negate_y = match op {
+            FloatBinaryOp::Add => down,
+            FloatBinaryOp::Sub => !down,
+            _ => false,
+        };
+        let (x, y) = (self.negated_if(down, x), self.negated_if(negate_y, y));
+        let (x, y) = (self.promote(x), self.promote(y));
+        let exact = match op {
+            FloatBinaryOp::Add | FloatBinaryOp::Sub => self.exact_sum(&x, &y),
+            FloatBinaryOp::Mul => self.exact_product(&x, &y),
+            FloatBinaryOp::Div => self.exact_quotient(&x, &y),
+            FloatBinaryOp::DivApprox
+            | FloatBinaryOp::DivFull
+            | FloatBinaryOp::Min
+            | FloatBinaryOp::Max
+            | FloatBinaryOp::MinNan
+            | FloatBinaryOp::MaxNan => return None,
+        };
+        let rounded = self.round_up_or_to_zero(mode, &exact);
+        Some(self.negated_if(down, rounded))
+    }
+
+    /// `fma` in f32 in a direction other than to nearest.
+    pub(super) fn directed_fma(&mut self, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
+        let [x, y, z] = args.map(|arg| self.flush(F32, mode.ftz, arg));
+        let down = mode.round == Round::Rm;
+        let (x, z) = (self.negated_if(down, x), self.negated_if(down, z));
+        let [x, y, z] = [x, y, z].map(|arg| self.promote(arg));
+        let product = self.exact_product(&x, &y);
+        let exact = self.exact_sum(&product.near, &z);
+        let rounded = self.round_up_or_to_zero(mode, &exact);
+        self.negated_if(down, rounded)
+    }
+
+    /// `sqrt` in f32 in a direction other than to nearest.
+    pub(super) fn directed_sqrt(&mut self, mode: FloatMode, x: cl::Value) -> cl::Value {
+        let x = self.flush(F32, mode.ftz, x);
+        let x = self.promote(x);
+        let mut exact = Exact {
+            near: Quad::new(),
+            rest: Rest::Nothing,
+        };
+        let mut rest = Quad::new();
+        for x in x {
+            let root = self.b.ins().sqrt(x);
+            let minus = self.b.ins().fneg(root);
+            rest.push(self.b.ins().fma(minus, root, x));
+            exact.near.push(root);
+        }
+        exact.rest = Rest::Sign(rest);
+        // Roots are not negative: down is toward zero.
+        let round = match mode.round {
+            Round::Rm => Round::Rz,
+            round => round,
+        };
+        self.round_up_or_to_zero(FloatMode { round, ..mode }, &exact)
+    }
+
+    /// An exact number in f32, in a direction other than to nearest.
+    pub(super) fn directed_f32(&mut self, mode: FloatMode, exact: Exact) -> cl::Value {
+        if mode.round != Round::Rm {
+            return self.round_up_or_to_zero(mode, &exact);
+        }
+        let mut negated =
+            |quad: Quad| -> Quad { quad.into_iter().map(|x| self.b.ins().fneg(x)).collect() };
+        let exact = Exact {
+            near: negated(exact.near),
+            rest: match exact.rest {
+                Rest::Nothing => Rest::Nothing,
+                Rest::Error(error) => Rest::Error(negated(error)),
+                Rest::Sign(sign) => Rest::Sign(negated(sign)),
+            },
+        };
+        let rounded = self.round_up_or_to_zero(mode, &exact);
+        self.b.ins().fneg(rounded)
+    }
+
+    fn negated_if(&mut self, negate: bool, x: cl::Value) -> cl::Value {
+        if negate { self.b.ins().fneg(x) } else { x }
+    }
+
+    /// Knuth's TwoSum.
+    fn exact_sum(&mut self, x: &Quad, y: &Quad) -> Exact {
+        let (near, error) = x.iter().zip(y).map(|(&x, &y)| self.two_sum(x, y)).unzip();
+        Exact {
+            near,
+            rest: Rest::Error(error),
+        }
+    }
+
+    /// A product of f32 numbers is an f64 number.
+    fn exact_product(&mut self, x: &Quad, y: &Quad) -> Exact {
+        Exact {
+            near: x
+                .iter()
+                .zip(y)
+                .map(|(&x, &y)| self.b.ins().fmul(x, y))
+                .collect(),
+            rest: Rest::Nothing,
+        }
+    }
+
+    /// A quotient of f32 numbers, whose remainder is an f64 number.
+    fn exact_quotient(&mut self, x: &Quad, y: &Quad) -> Exact {
+        let (near, sign) = x
+            .iter()
+            .zip(y)
+            .map(|(&x, &y)| {
+                let quotient = self.b.ins().fdiv(x, y);
+                let minus = self.b.ins().fneg(quotient);
+                let remainder = self.b.ins().fma(minus, y, x);
+                (quotient, self.b.ins().fmul(remainder, y))
+            })
+            .unzip();
+        Exact {
+            near,
+            rest: Rest::Sign(sign),
+        }
+    }
+
+    /// The exact values of 64-bit integers: one scalar, or the two vectors of a quad.
+    pub(super) fn exact_integer(&mut self, signed: bool, x: &Quad) -> Exact {
+        let (high, low) = self.integer_halves(signed, x);
+        // The high part is zero or the greater one, and so this error is exact.
+        let (near, error) = high
+            .into_iter()
+            .zip(low)
+            .map(|(high, low)| {
+                let sum = self.b.ins().fadd(high, low);
+                let part = self.b.ins().fsub(sum, high);
+                (sum, self.b.ins().fsub(low, part))
+            })
+            .unzip();
+        Exact {
+            near,
+            rest: Rest::Error(error),
+        }
+    }
+
+    /// High and low words of 64-bit integers by their values, in f64.
+    fn integer_halves(&mut self, signed: bool, x: &Quad) -> (Quad, Quad) {
+        let word = if signed { NumFmt::S32 } else { NumFmt::U32 };
+        let (high, low) = if self.is_vector(x[0]) {
+            let low = self.narrow(x[0], x[1]);
+            let high = self.high_words(x[0], x[1]);
+            (
+                self.vector_to_f64(word, high),
+                self.vector_to_f64(NumFmt::U32, low),
+            )
+        } else {
+            let x = self.cast_scalar(x[0], types::I64);
+            let high = if signed {
+                self.b.ins().sshr_imm_s(x, 32)
+            } else {
+                self.b.ins().ushr_imm_s(x, 32)
+            };
+            let mask = self.b.ins().iconst(types::I64, 0xffff_ffff);
+            let low = self.b.ins().band(x, mask);
+            let halves = [high, low].map(|half| self.b.ins().fcvt_from_sint(types::F64, half));
+            (Quad::from_elem(halves[0], 1), Quad::from_elem(halves[1], 1))
+        };
+        let high = high
+            .into_iter()
+            .map(|high| {
+                let unit = self.float_like(F64, high, 4_294_967_296.0);
+                self.b.ins().fmul(high, unit)
+            })
+            .collect();
+        (high, low)
+    }
+
+    /// The nearest f32.
+    pub(super) fn nearest_f32(&mut self, exact: Exact) -> cl::Value {
+        let near = match exact.rest {
+            Rest::Nothing => exact.near,
+            Rest::Error(rest) | Rest::Sign(rest) => exact
+                .near
+                .into_iter()
+                .zip(rest)
+                .map(|(near, rest)| self.to_odd(near, rest))
+                .collect(),
+        };
+        self.demote(&near)
+    }
+
+    /// f64 to the nearest f32: one scalar, or the two vectors of a quad.
+    pub(super) fn demote(&mut self, x: &Quad) -> cl::Value {
+        if !self.is_vector(x[0]) {
+            return self.b.ins().fdemote(types::F32, x[0]);
+        }
+        let [low, high] = [x[0], x[1]].map(|x| self.b.ins().fvdemote(x));
+        let both = self.shuffle(
+            low,
+            high,
+            [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23],
+        );
+        self.cast_vector(both, types::F32X4)
+    }
+
+    /// The exact number minus `from`, as far as its sign goes.
+    fn minus(&mut self, exact: &Exact, from: &Quad) -> Quad {
+        (0..from.len())
+            .map(|i| {
+                let difference = self.b.ins().fsub(exact.near[i], from[i]);
+                match &exact.rest {
+                    Rest::Nothing => difference,
+                    // A difference that is not zero is greater than the error.
+                    Rest::Error(error) => self.b.ins().fadd(difference, error[i]),
+                    Rest::Sign(sign) => {
+                        let zero = self.float_like(F64, difference, 0.0);
+                        let equal = self.b.ins().fcmp(FloatCC::Equal, difference, zero);
+                        self.pick(equal, sign[i], difference)
+                    }
+                }
+            })
+            .collect()
+    }
+
+    /// All ones where `x` compares with zero so; one mask of 32 bits per lane.
+    fn mask_of(&mut self, cc: FloatCC, x: &Quad) -> cl::Value {
+        let masks: Quad = x
+            .iter()
+            .map(|&x| {
+                let zero = self.float_like(F64, x, 0.0);
+                self.b.ins().fcmp(cc, x, zero)
+            })
+            .collect();
+        if masks.len() == 2 {
+            return self.narrow(masks[0], masks[1]);
+        }
+        let word = self.b.ins().uextend(types::I32, masks[0]);
+        self.b.ins().ineg(word)
+    }
+
+    /// Toward zero if that is the mode's direction, else up.
+    fn round_up_or_to_zero(&mut self, mode: FloatMode, exact: &Exact) -> cl::Value {
+        let nearest = self.demote(&exact.near);
+        let back = self.promote(nearest);
+        // NaN at infinities and NaNs, unless the number is finite and too large for f32: then it leads back to that.
+        let beyond = self.minus(exact, &back);
+        let bits = self.as_int(F32, nearest);
+        if mode.round == Round::Rz {
+            // Beyond is on the side of zero.
+            let sides: Quad = (0..back.len())
+                .map(|i| self.b.ins().fmul(beyond[i], back[i]))
+                .collect();
+            let step = self.mask_of(FloatCC::LessThan, &sides);
+            let rounded = self.b.ins().iadd(bits, step);
+            let rounded = self.as_float(F32, rounded);
+            return if mode.ftz {
+                self.flush_bits(rounded)
+            } else {
+                rounded
+            };
+        }
+        let above = self.mask_of(FloatCC::GreaterThan, &beyond);
+        let sign = self.b.ins().sshr_imm_s(bits, 31);
+        let one = self.bits_like(F32, bits, 1);
+        let up = self.b.ins().bor(sign, one);
+        let step = self.b.ins().band(above, up);
+        let rounded = self.b.ins().iadd(bits, step);
+        let rounded = self.as_float(F32, rounded);
+        if mode.ftz {
+            self.flush_rounded_up(exact, rounded)
+        } else {
+            rounded
+        }
+    }
+
+    /// Flushes by what rounding up to 24 bits gives: the least normal number comes from all numbers above the one before it
+    /// that has as many bits.
+    fn flush_rounded_up(&mut self, exact: &Exact, rounded: cl::Value) -> cl::Value {
+        const BEFORE: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 16_777_216.0);
+        let before: Quad = exact
+            .near
+            .iter()
+            .map(|&near| self.float_like(F64, near, BEFORE))
+            .collect();
+        let beyond = self.minus(exact, &before);
+        let above = self.mask_of(FloatCC::GreaterThan, &beyond);
+        let flushed = self.flush_bits(rounded);
+        let bits = self.as_int(F32, flushed);
+        let least = self.bits_like(F32, bits, LEAST);
+        // Positive, and no more than the least normal number.
+        let lesser = self.b.ins().umin(bits, least);
+        let small = self.b.ins().icmp(IntCC::Equal, lesser, bits);
+        let kept = self.b.ins().band(above, least);
+        let result = self.pick(small, kept, bits);
+        self.as_float(F32, result)
+    }
+
+    /// The high words of four 64-bit lanes.
+    pub(super) fn high_words(&mut self, lo: cl::Value, hi: cl::Value) -> cl::Value {
+        let words = self.shuffle(
+            lo,
+            hi,
+            [4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31],
+        );
+        self.cast_vector(words, types::I32X4)
+    }
+
+    /// The result of a conversion to f32 in any direction, of f64 numbers or 64-bit integers.
+    pub(super) fn exact_to_f32(&mut self, mode: FloatMode, exact: Exact) -> Option<cl::Value> {
+        match mode.round {
+            Round::Rn => Some(self.nearest_f32(exact)),
+            Round::Rz | Round::Rm | Round::Rp => Some(self.directed_f32(mode, exact)),
+            Round::Rna => None,
+        }
+    }
+
+    /// Integers of up to 32 bits, of which each is an f64 number, or of 64 bits; scalars as they are.
+    pub(super) fn exact_from_int(&mut self, from: NumFmt, x: &Quad) -> Exact {
+        if from.ty() == Type::B64 {
+            return self.exact_integer(from.is_signed_int(), x);
+        }
+        let near = if self.is_vector(x[0]) {
+            self.vector_to_f64(from, x[0])
+        } else {
+            Quad::from_elem(self.int_to_float_scalar(from, F64, x[0]), 1)
+        };
+        Exact {
+            near,
+            rest: Rest::Nothing,
+        }
+    }
+}
