@@ -566,6 +566,77 @@ fn two_operands() -> impl Iterator<Item = (&'static str, u32, String)> {
     .into_iter()
 }
 
+/// Makes `%f1`, `%f3` and `%f4` of a number's bits: of all sizes; of similar size, so that digits cancel; around the least normal
+/// number; zeros, infinities, small powers of two and their neighbors.
+const OPERANDS: [(&str, &str); 4] = [
+    (
+        "any",
+        "mov.b32 %f1, %r1; mov.b32 %f3, %r6; mul.lo.u32 %r5, %r6, 0xC2B2AE35; xor.b32 %r5, %r5, %r7; mov.b32 %f4, %r5;",
+    ),
+    (
+        "near",
+        "and.b32 %r5, %r1, 0x80ffffff; or.b32 %r5, %r5, 0x3f000000; mov.b32 %f1, %r5; and.b32 %r5, %r6, 0x80ffffff; \
+         or.b32 %r5, %r5, 0x3f000000; mov.b32 %f3, %r5; mul.lo.u32 %r5, %r6, 0xC2B2AE35; and.b32 %r5, %r5, 0x80ffffff; \
+         or.b32 %r5, %r5, 0x3e000000; mov.b32 %f4, %r5;",
+    ),
+    (
+        "small",
+        "and.b32 %r5, %r1, 0x80ffffff; or.b32 %r5, %r5, 0x1f000000; mov.b32 %f1, %r5; and.b32 %r5, %r6, 0x80ffffff; \
+         or.b32 %r5, %r5, 0x1f800000; mov.b32 %f3, %r5; and.b32 %r5, %r7, 0x81ffffff; mov.b32 %f4, %r5;",
+    ),
+    (
+        "special",
+        "and.b32 %r5, %r1, 7; setp.eq.u32 %p1, %r5, 0; and.b32 %r5, %r1, 0xff800001; @%p1 or.b32 %r5, %r5, 0x7f800000; \
+         mov.b32 %f1, %r5; and.b32 %r5, %r6, 48; setp.eq.u32 %p1, %r5, 0; and.b32 %r5, %r6, 0xff800001; \
+         @%p1 and.b32 %r5, %r5, 0x80000001; mov.b32 %f3, %r5; and.b32 %r5, %r7, 0xc0000001; mov.b32 %f4, %r5;",
+    ),
+];
+
+/// Ops in f32 in the directions other than to nearest: the bits of all three results put together.
+fn directed() -> impl Iterator<Item = (String, u32, String)> {
+    const OTHERS: &str = "mul.lo.u32 %r6, %r1, 0x9E3779B1; shr.u32 %r7, %r6, 15; xor.b32 %r6, %r6, %r7; \
+         mul.lo.u32 %r6, %r6, 0x85EBCA6B; shr.u32 %r7, %r6, 13; xor.b32 %r7, %r7, %r6; mul.lo.u32 %r7, %r7, 0x9E3779B1;";
+    let ops: [(&str, bool, &str); 10] = [
+        ("add", true, "add.R.f32 %f2, %f1, %f3;"),
+        ("sub", true, "sub.R.f32 %f2, %f4, %f3;"),
+        ("mul", true, "mul.R.f32 %f2, %f1, %f3;"),
+        ("fma", true, "fma.R.f32 %f2, %f1, %f3, %f4;"),
+        ("div", true, "div.R.f32 %f2, %f4, %f3;"),
+        ("sqrt", true, "sqrt.R.f32 %f2, %f3;"),
+        ("rcp", true, "rcp.R.f32 %f2, %f1;"),
+        (
+            "f32.f64",
+            true,
+            "mul.f64 %d1, %d2, %d3; cvt.R.f32.f64 %f2, %d1;",
+        ),
+        ("f32.s64", false, "cvt.R.f32.s64 %f2, %rd3;"),
+        ("f32.u64", false, "cvt.R.f32.u64 %f2, %rd3;"),
+    ];
+    let case = |(op, with_ftz, ins): (&str, bool, &str),
+                (kind, operands): (&str, &str),
+                ftz: bool| {
+        let suffix = if ftz && with_ftz { ".ftz" } else { "" };
+        let last = format!("max.NaN{suffix}.f32 %f2, %f2, %f2; mov.b32 %r5, %f2;");
+        let each: String = ["rz", "rm", "rp", "rn"]
+            .map(|round| {
+                let ins = ins.replace('R', &format!("{round}{suffix}"));
+                format!("{ins} {last} shf.l.wrap.b32 %r2, %r2, %r2, 7; xor.b32 %r2, %r2, %r5;\n")
+            })
+            .concat();
+        let wide = "shr.u32 %r5, %r7, 26; mov.b64 %rd3, {%r6, %r7}; shr.s64 %rd3, %rd3, %r5; cvt.f64.f32 %d2, %f1; cvt.f64.f32 %d3, %f3;";
+        (
+            format!("{op}{suffix} {kind}"),
+            32,
+            format!("{OTHERS} {operands} {wide} mov.u32 %r2, 0; {each}"),
+        )
+    };
+    ops.into_iter().flat_map(move |op| {
+        OPERANDS
+            .into_iter()
+            .flat_map(move |kind| [false, true].map(|ftz| case(op, kind, ftz)))
+    })
+}
+
 /// Interpreted inputs; more would take hours.
 const SAMPLES: u32 = 1 << 20;
 
@@ -617,6 +688,11 @@ fn main() -> ExitCode {
     for (name, bits, body) in exact() {
         if wanted(name) {
             good &= compare(&device, name, bits, &body, &args);
+        }
+    }
+    for (name, bits, body) in directed() {
+        if wanted(&name) || wanted(name.split(['.', ' ']).next().unwrap_or_default()) {
+            good &= compare(&device, &name, bits, &body, &args);
         }
     }
     for case in cases() {
