@@ -6,6 +6,7 @@
 )]
 
 use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, eval};
+use ptxjit_passes::vectorize::Fold;
 
 /// Evaluates a pure instruction. The result of an instruction that has none is zero.
 ///
@@ -110,6 +111,38 @@ fn update(word: &impl Word, next: impl Fn(u64) -> u64) -> u64 {
             Ok(()) => return old,
             Err(found) => old = found,
         }
+    }
+}
+
+/// Writes each lane's value of an affine one whose index may have wrapped (`vectorize::Fold`) to `lanes` elements at `out`. `scale` is
+/// negative if wrapped lanes lie above the others' line. Marked values are told from others by their distance from `origin`.
+///
+/// # Safety
+///
+/// `out` has room for all lanes.
+pub(crate) unsafe extern "C" fn unfold(
+    base: u64,
+    stride: i64,
+    scale: i64,
+    origin: u64,
+    lanes: u32,
+    out: *mut u64,
+) {
+    let unit = scale.abs() << Fold::BITS;
+    let slack = scale.abs() << (Fold::BITS - 4);
+    let distance = base.wrapping_sub(origin) as i64;
+    let first_wrapped = distance.wrapping_add(slack).div_euclid(unit);
+    let is_marked = (1..i64::from(lanes)).contains(&first_wrapped);
+    for lane in 0..i64::from(lanes) {
+        let mut value = base.wrapping_add(stride.wrapping_mul(lane) as u64);
+        if is_marked {
+            value = value.wrapping_sub((first_wrapped * unit) as u64);
+            if lane >= first_wrapped {
+                value = value.wrapping_sub((scale << 32) as u64);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { out.add(lane as usize).write(value) };
     }
 }
 

@@ -45,10 +45,20 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
 fn shape(plan: &Plan, value: ptxjit_ir::Value) -> String {
     match plan.shapes[value] {
         Shape::Uniform => "uniform".to_owned(),
-        Shape::Affine { stride, .. } => format!("affine, {stride} per lane"),
+        Shape::Affine {
+            stride, fold: None, ..
+        } => format!("affine, {stride} per lane"),
+        Shape::Affine {
+            stride,
+            fold: Some(_),
+            ..
+        } => format!("affine, {stride} per lane unless an index wraps"),
         Shape::Varying => match plan.because[value] {
             Because::Operand(operand) => format!("varying, since {operand} is"),
             Because::Merge(block) => format!("varying: lanes come to {block} by different ways"),
+            Because::Fold => {
+                "varying: wanted as a number, and from an index that may wrap".to_owned()
+            }
             Because::Source | Because::NotVarying => "varying: each lane has its own".to_owned(),
         },
     }

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Space, Type, Value};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_passes::vectorize::{Fold, Shape};
 
 use super::Lower;
 use super::values::{Parts, Val};
@@ -33,6 +33,8 @@ pub(super) enum Address {
     Scalar(cl::Value),
     /// Lane 0's place and the constant distance from lane to lane.
     Strided(cl::Value, i64),
+    /// The same, unless an index wrapped on the way. Not tested yet: the test tells that, too.
+    Folded(cl::Value, i64, Fold),
     /// Each lane's own, `i64x2` per two lanes.
     Lanes(Parts),
     /// Each lane's signed 32-bit distance from a base, and the distance for lanes that do not run.
@@ -67,7 +69,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Resolves an address and tests it where nothing else guards the access. `size` is that of the whole access of one lane.
+    /// Resolves an address and tests it where nothing else guards the access, unless it is folded. `size` is that of the whole access of
+    /// one lane.
     pub(super) fn place(
         &mut self,
         space: Space,
@@ -82,7 +85,13 @@ impl Lower<'_, '_> {
             Some(address) => (address, offset),
             None => {
                 let (addr_val, rest) = self.fold_offset(addr, offset);
-                let address = self.resolve(space, self.func.ty(addr), addr_val);
+                let address = match self.resolve(space, self.func.ty(addr), addr_val) {
+                    Address::Strided(at, stride) => match self.plan.shapes[addr].fold() {
+                        Some(fold) if !space.is_window() => Address::Folded(at, stride, fold),
+                        _ => Address::Strided(at, stride),
+                    },
+                    other => other,
+                };
                 // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
                 if !space.is_window() {
                     self.check(&address);
@@ -94,7 +103,12 @@ impl Lower<'_, '_> {
             }
         };
         if self.memcheck {
+            let address = match address {
+                Address::Folded(..) => Address::Lanes(self.lane_addresses(&address)),
+                other => other,
+            };
             self.memcheck(&address, offset, size, write);
+            return Place { address, offset };
         }
         Place { address, offset }
     }
@@ -226,6 +240,7 @@ impl Lower<'_, '_> {
         let distance = match address {
             Address::Scalar(x) | Address::Strided(x, _) => self.b.ins().bxor(*x, arena),
             Address::Lanes(parts) => self.lanes_distance(parts, arena),
+            Address::Folded(..) => return,
             Address::Lanes32(..) => unreachable!("guarded by their window"),
         };
         let bad = self
@@ -240,13 +255,58 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(fine);
     }
 
+    /// Whether an address lies in the arena. One that is marked does not.
+    pub(super) fn is_inside(&mut self, at: cl::Value) -> cl::Value {
+        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let distance = self.b.ins().bxor(at, arena);
+        self.b.ins().icmp(IntCC::UnsignedLessThan, distance, size)
+    }
+
+    /// Off the common path: writes each lane's own address to a buffer, whose address it returns, and stops the CTA if
+    /// that of a running lane lies outside the arena.
+    pub(super) fn unfold(&mut self, at: cl::Value, stride: i64, fold: Fold) -> cl::Value {
+        let slot = self.buffer(0);
+        let buf = self.b.ins().stack_addr(types::I64, slot, 0);
+        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        self.call_unfold(at, stride, fold, arena, buf);
+        let bits = self.mask_as_bits();
+        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let (bad, first) = self.bad_lane_in(buf, bits, arena, size);
+        let (stop, fine) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(bad, stop, &[], fine, &[]);
+        self.b.switch_to_block(stop);
+        self.fault(FaultKind::BadAddress, bad, Some(first));
+        self.b.switch_to_block(fine);
+        buf
+    }
+
+    /// Writes the lanes of a folded value to a buffer; `origin` is what an unmarked one is near to.
+    pub(super) fn call_unfold(
+        &mut self,
+        base: cl::Value,
+        stride: i64,
+        fold: Fold,
+        origin: cl::Value,
+        buf: cl::Value,
+    ) {
+        let stride = self.b.ins().iconst(types::I64, stride);
+        let scale = if fold.above { -fold.scale } else { fold.scale };
+        let scale = self.b.ins().iconst(types::I64, scale);
+        let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
+        let helper = crate::helpers::unfold as *const () as i64;
+        self.call_helper(helper, &[base, stride, scale, origin, lanes, buf], None);
+    }
+
     /// Finds out whose address is bad. Lane 0 of a row of lanes may be off, and its address not matter: then on to `fine`.
     fn report_bad(&mut self, address: &Address, fine: cl::Block) {
         let bits = self.mask_as_bits_or_one();
         let parts = match address {
             Address::Scalar(x) => return self.fault(FaultKind::BadAddress, bits, Some(*x)),
             Address::Lanes(parts) => parts.clone(),
-            Address::Strided(..) | Address::Lanes32(..) => self.lane_addresses(address),
+            Address::Strided(..) | Address::Folded(..) | Address::Lanes32(..) => {
+                self.lane_addresses(address)
+            }
         };
         let (bad, first) = self.bad_lane(&parts, bits);
         let stop = self.b.create_block();
@@ -299,11 +359,19 @@ impl Lower<'_, '_> {
     /// The running lanes whose address is outside the arena, and the first such address.
     fn bad_lane(&mut self, parts: &[cl::Value], bits: cl::Value) -> (cl::Value, cl::Value) {
         let slot = self.store_to_buffer(0, parts);
-        let bases = [
-            core::mem::offset_of!(CtaContext, arena_base),
-            core::mem::offset_of!(CtaContext, arena_bits),
-        ];
-        let args = [slot, bits, self.field(bases[0]), self.field(bases[1])];
+        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        self.bad_lane_in(slot, bits, arena, size)
+    }
+
+    fn bad_lane_in(
+        &mut self,
+        slot: cl::Value,
+        bits: cl::Value,
+        arena: cl::Value,
+        size: cl::Value,
+    ) -> (cl::Value, cl::Value) {
+        let args = [slot, bits, arena, size];
         let helper = crate::helpers::bad_lanes as *const () as i64;
         let bad = self
             .call_helper(helper, &args, Some(types::I32))
@@ -341,6 +409,20 @@ impl Lower<'_, '_> {
                 Parts::from_elem(splat, self.n_parts(Type::B64))
             }
             Address::Strided(x, stride) => self.affine_parts(Type::B64, *x, *stride),
+            Address::Folded(x, stride, fold) => {
+                let inside = self.is_inside(*x);
+                let n = self.n_parts(Type::B64);
+                let parts = self.either(
+                    inside,
+                    vec![types::I64X2; n],
+                    |lower| lower.affine_parts(Type::B64, *x, *stride).to_vec(),
+                    |lower| {
+                        let addrs = lower.unfold(*x, *stride, *fold);
+                        lower.load_buffer(addrs, Type::B64).to_vec()
+                    },
+                );
+                Parts::from_vec(parts)
+            }
             Address::Lanes(parts) => parts.clone(),
             Address::Lanes32(base, parts, _) => {
                 let wide = self.widen_lanes(parts);
@@ -381,7 +463,7 @@ impl Lower<'_, '_> {
                         .collect(),
                 )
             }
-            Address::Scalar(_) | Address::Strided(..) => {
+            Address::Scalar(_) | Address::Strided(..) | Address::Folded(..) => {
                 unreachable!("these have other ways for lanes that do not run")
             }
         }
@@ -392,6 +474,7 @@ impl Lower<'_, '_> {
         match address {
             Address::Scalar(x) => *x,
             Address::Strided(x, stride) => self.b.ins().iadd_imm_s(*x, stride * lane as i64),
+            Address::Folded(..) => unreachable!("its lanes are asked for all together"),
             Address::Lanes(parts) => self.b.ins().extractlane(parts[lane / 2], (lane % 2) as u8),
             Address::Lanes32(base, parts, _) => {
                 let x = self.b.ins().extractlane(parts[lane / 4], (lane % 4) as u8);

@@ -185,7 +185,10 @@ impl Lower<'_, '_> {
                         Val::Varying(_) => unreachable!("invariants are scalars"),
                     })
                     .collect();
-                let x = self.scalar_op(&self.func.insts[inst].data, &args);
+                let x = match self.marked_extension(inst) {
+                    Some(x) => x,
+                    None => self.scalar_op(&self.func.insts[inst].data, &args),
+                };
                 let x = self.cast_scalar(x, self.scalar_type(value));
                 let val = match self.plan.shapes[value] {
                     Shape::Affine { stride, .. } => Val::Affine(x, stride),

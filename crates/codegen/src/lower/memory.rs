@@ -3,12 +3,12 @@
 //! Lanes side by side are accessed as vectors when all of them run; otherwise one call to a stub does the lanes that do. Lanes
 //! anywhere are accessed one by one, those that do not run at a place of our own.
 
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{Inst, InstData, Space, Type, Value};
+use ptxjit_ir::{Inst, InstData, Type, Value};
+use ptxjit_passes::vectorize::Fold;
 use smallvec::SmallVec;
 
-use super::address::{Address, Place, small};
+use super::address::{Address, Place};
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use super::{Lower, Stub};
 
@@ -32,64 +32,17 @@ impl Lower<'_, '_> {
             unreachable!("called for loads")
         };
         let results = node.results.clone();
-        if let Some((parts, stride)) = self.linear(space, addr, offset) {
-            return self.load_linear(&results, ty, parts, stride, offset);
-        }
         let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
         match place.address {
             Address::Scalar(at) => self.load_scalar(&results, ty, at, place.offset),
             Address::Strided(at, stride) => {
                 self.load_strided(&results, ty, at, stride, place.offset)
             }
+            Address::Folded(at, stride, fold) => {
+                self.load_folded(&results, ty, at, stride, fold, place.offset)
+            }
             Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(&results, ty, place),
         }
-    }
-
-    /// The addresses of an access whose lanes lie at a constant distance unless an index wrapped, if all lanes run.
-    pub(super) fn linear(
-        &mut self,
-        space: Space,
-        addr: Value,
-        offset: i32,
-    ) -> Option<(Parts, i64)> {
-        let stride = self.plan.linear[addr]?;
-        let usable = self.lanes > 1 && !self.memcheck && !space.is_window() && small(offset);
-        if !usable || self.unless_full().is_some() {
-            return None;
-        }
-        Some((self.parts(addr), stride))
-    }
-
-    /// Whether the lanes do lie at their distance, and the first lane's address.
-    pub(super) fn is_linear(&mut self, parts: &Parts, stride: i64) -> (cl::Value, cl::Value) {
-        let first = self.b.ins().extractlane(parts[0], 0);
-        let last = self.b.ins().extractlane(parts[parts.len() - 1], 1);
-        let distance = self.b.ins().isub(last, first);
-        let want = stride.wrapping_mul(self.lanes as i64 - 1);
-        (self.b.ins().icmp_imm_s(IntCC::Equal, distance, want), first)
-    }
-
-    fn load_linear(&mut self, results: &[Value], ty: Type, parts: Parts, stride: i64, offset: i32) {
-        let n = results.len();
-        let (is_linear, first) = self.is_linear(&parts, stride);
-        let loaded = self.either(
-            is_linear,
-            vec![vector_type(ty); n * self.n_parts(ty)],
-            |lower| {
-                lower.check(&Address::Strided(first, stride));
-                lower.load_whole(n, ty, first, stride, offset)
-            },
-            |lower| {
-                let address = Address::Lanes(parts);
-                lower.check(&address);
-                let lanes = lower.load_each_lane(n, ty, &Place { address, offset });
-                lanes
-                    .iter()
-                    .flat_map(|lanes| lower.collect(ty, lanes))
-                    .collect()
-            },
-        );
-        self.def_parts(results, ty, &loaded);
     }
 
     /// Splits what was loaded, all parts of an element together, among the results.
@@ -170,8 +123,19 @@ impl Lower<'_, '_> {
         stride: i64,
         offset: i32,
     ) {
-        let n = results.len();
-        let parts = match self.unless_full() {
+        let parts = self.strided_parts(results.len(), ty, at, stride, offset);
+        self.def_parts(results, ty, &parts);
+    }
+
+    fn strided_parts(
+        &mut self,
+        n: usize,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        match self.unless_full() {
             None => self.load_whole(n, ty, at, stride, offset),
             Some(_) if self.certainly_partial => self.load_some(n, ty, at, stride, offset),
             Some(full) => self.either(
@@ -180,7 +144,30 @@ impl Lower<'_, '_> {
                 |lower| lower.load_whole(n, ty, at, stride, offset),
                 |lower| lower.load_some(n, ty, at, stride, offset),
             ),
-        };
+        }
+    }
+
+    /// Lanes at a constant distance, unless the address tells that an index wrapped.
+    fn load_folded(
+        &mut self,
+        results: &[Value],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        fold: Fold,
+        offset: i32,
+    ) {
+        let n = results.len();
+        let inside = self.is_inside(at);
+        let parts = self.either(
+            inside,
+            vec![vector_type(ty); n * self.n_parts(ty)],
+            |lower| lower.strided_parts(n, ty, at, stride, offset),
+            |lower| {
+                let addrs = lower.unfold(at, stride, fold);
+                lower.load_gathered(n, ty, addrs, offset)
+            },
+        );
         self.def_parts(results, ty, &parts);
     }
 
@@ -379,23 +366,47 @@ impl Lower<'_, '_> {
         stride: i64,
         offset: i32,
     ) -> Vec<cl::Value> {
+        self.load_by_stub(n, ty, |lower, bits, buf, more| {
+            let stub = Stub {
+                store: false,
+                gather: false,
+                bytes: ty.bytes(),
+            };
+            lower.call_stub(stub, at, i64::from(offset) + more, stride, bits, buf);
+        })
+    }
+
+    /// The running lanes' addresses lie in a buffer: a stub loads theirs.
+    fn load_gathered(
+        &mut self,
+        n: usize,
+        ty: Type,
+        addrs: cl::Value,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        self.load_by_stub(n, ty, |lower, bits, buf, more| {
+            let stub = Stub {
+                store: false,
+                gather: true,
+                bytes: ty.bytes(),
+            };
+            lower.call_stub_with(stub, addrs, i64::from(offset) + more, bits, buf);
+        })
+    }
+
+    /// Elements one after the other; `call` has a stub load one, so many bytes from the first, to a buffer.
+    fn load_by_stub(
+        &mut self,
+        n: usize,
+        ty: Type,
+        call: impl Fn(&mut Self, cl::Value, cl::Value, i64),
+    ) -> Vec<cl::Value> {
         let bits = self.mask_as_bits();
         let mut out = Vec::new();
         for k in 0..n {
             let slot = self.buffer(1);
             let buf = self.b.ins().stack_addr(types::I64, slot, 0);
-            let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
-            self.call_stub(
-                Stub {
-                    store: false,
-                    bytes: ty.bytes(),
-                },
-                at,
-                offset,
-                stride,
-                bits,
-                buf,
-            );
+            call(self, bits, buf, k as i64 * i64::from(ty.bytes()));
             let per_part = if ty == Type::B64 { 2 } else { 4 };
             for part in 0..self.n_parts(ty) {
                 let at = (part * per_part) as i32 * lane_bytes(ty) as i32;

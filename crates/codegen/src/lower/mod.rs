@@ -15,6 +15,7 @@ mod control;
 mod convert;
 mod divide;
 mod float;
+mod folds;
 mod halves;
 mod int;
 mod invariants;

@@ -53,7 +53,10 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&arg| self.any_scalar(arg))
             .collect();
-        let x = self.scalar_op(&node.data, &args);
+        let x = match self.marked_extension(inst) {
+            Some(x) => x,
+            None => self.scalar_op(&node.data, &args),
+        };
         let val = match self.plan.shapes[result] {
             Shape::Uniform => Val::Uniform(x),
             Shape::Affine { stride, .. } => Val::Affine(x, stride),

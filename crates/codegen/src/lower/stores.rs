@@ -2,6 +2,7 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value};
+use ptxjit_passes::vectorize::Fold;
 
 use super::address::{Address, Place};
 use super::memory::device;
@@ -22,32 +23,42 @@ impl Lower<'_, '_> {
         else {
             unreachable!("called for stores")
         };
-        if let Some((parts, stride)) = self.linear(space, addr, offset) {
-            return self.store_linear(args, ty, parts, stride, offset);
-        }
         let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
         match place.address {
             Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
-            Address::Strided(at, stride) => self.store_strided(args, ty, at, stride, place.offset),
+            Address::Strided(at, stride) => {
+                let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+                self.store_strided(&parts, ty, at, stride, place.offset);
+            }
+            Address::Folded(at, stride, fold) => {
+                let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+                self.store_folded(&parts, ty, at, stride, fold, place.offset);
+            }
             Address::Lanes(_) | Address::Lanes32(..) => self.store_lanes(args, ty, place),
         }
     }
 
-    fn store_linear(&mut self, args: &[Value], ty: Type, parts: Parts, stride: i64, offset: i32) {
-        let values: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
-        let (is_linear, first) = self.is_linear(&parts, stride);
+    /// Lanes at a constant distance, unless the address tells that an index wrapped.
+    fn store_folded(
+        &mut self,
+        parts: &[Parts],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        fold: Fold,
+        offset: i32,
+    ) {
+        let inside = self.is_inside(at);
         self.either(
-            is_linear,
+            inside,
             Vec::new(),
             |lower| {
-                lower.check(&Address::Strided(first, stride));
-                lower.store_whole(&values, ty, first, stride, offset);
+                lower.store_strided(parts, ty, at, stride, offset);
                 Vec::new()
             },
             |lower| {
-                let address = Address::Lanes(parts);
-                lower.check(&address);
-                lower.store_each_lane(&values, ty, &Place { address, offset });
+                let addrs = lower.unfold(at, stride, fold);
+                lower.store_scattered(parts, ty, addrs, offset);
                 Vec::new()
             },
         );
@@ -118,21 +129,27 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn store_strided(&mut self, args: &[Value], ty: Type, at: cl::Value, stride: i64, offset: i32) {
-        let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+    fn store_strided(
+        &mut self,
+        parts: &[Parts],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) {
         match self.unless_full() {
-            None => self.store_whole(&parts, ty, at, stride, offset),
-            Some(_) if self.certainly_partial => self.store_some(&parts, ty, at, stride, offset),
+            None => self.store_whole(parts, ty, at, stride, offset),
+            Some(_) if self.certainly_partial => self.store_some(parts, ty, at, stride, offset),
             Some(full) => {
                 self.either(
                     full,
                     Vec::new(),
                     |lower| {
-                        lower.store_whole(&parts, ty, at, stride, offset);
+                        lower.store_whole(parts, ty, at, stride, offset);
                         Vec::new()
                     },
                     |lower| {
-                        lower.store_some(&parts, ty, at, stride, offset);
+                        lower.store_some(parts, ty, at, stride, offset);
                         Vec::new()
                     },
                 );
@@ -228,6 +245,7 @@ impl Lower<'_, '_> {
             self.call_stub(
                 Stub {
                     store: true,
+                    gather: false,
                     bytes: ty.bytes(),
                 },
                 at,
@@ -236,6 +254,20 @@ impl Lower<'_, '_> {
                 bits,
                 buf,
             );
+        }
+    }
+
+    fn store_scattered(&mut self, parts: &[Parts], ty: Type, addrs: cl::Value, offset: i32) {
+        let bits = self.mask_as_bits();
+        let stub = Stub {
+            store: true,
+            gather: true,
+            bytes: ty.bytes(),
+        };
+        for (k, parts) in parts.iter().enumerate() {
+            let buf = self.store_to_buffer(1, parts);
+            let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
+            self.call_stub_with(stub, addrs, offset, bits, buf);
         }
     }
 }

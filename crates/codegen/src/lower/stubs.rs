@@ -13,12 +13,14 @@ use crate::abi::CtaContext;
 pub(crate) struct Stub {
     /// Stores instead of loads.
     pub store: bool,
+    /// Each lane's address lies in a buffer.
+    pub gather: bool,
     /// Bytes per lane in memory; in the buffer lanes take four bytes, or eight.
     pub bytes: u32,
 }
 
 impl Stub {
-    /// `(address of lane 0, stride, lanes, buffer)`.
+    /// `(address of lane 0, stride, lanes, buffer)`, or `(buffer of addresses, offset, lanes, buffer)`.
     pub(crate) fn signature() -> cl::Signature {
         let mut sig = cl::Signature::new(CallConv::PreserveAll);
         sig.params = [types::I64, types::I64, types::I32, types::I64]
@@ -29,22 +31,37 @@ impl Stub {
 
     /// The symbol under which the stub is declared.
     pub(crate) fn name(self) -> String {
-        format!(
-            "{}_{}",
-            if self.store { "store" } else { "load" },
-            self.bytes
-        )
+        let name = match (self.store, self.gather) {
+            (false, false) => "load",
+            (true, false) => "store",
+            (false, true) => "gather",
+            (true, true) => "scatter",
+        };
+        format!("{name}_{}", self.bytes)
     }
 }
 
 impl Lower<'_, '_> {
-    /// Calls a stub. A fault inside of it is reported at the current location.
+    /// Calls a stub for lanes at a constant distance.
     pub(super) fn call_stub(
         &mut self,
         stub: Stub,
         at: cl::Value,
         offset: i64,
         stride: i64,
+        bits: cl::Value,
+        buf: cl::Value,
+    ) {
+        let at = self.b.ins().iadd_imm_s(at, offset);
+        self.call_stub_with(stub, at, stride, bits, buf);
+    }
+
+    /// Calls a stub. A fault inside of it is reported at the current location.
+    pub(super) fn call_stub_with(
+        &mut self,
+        stub: Stub,
+        at: cl::Value,
+        distance: i64,
         bits: cl::Value,
         buf: cl::Value,
     ) {
@@ -63,9 +80,8 @@ impl Lower<'_, '_> {
             core::mem::offset_of!(CtaContext, fault_loc) as i32,
         );
         let func_ref = self.stub_ref(number);
-        let at = self.b.ins().iadd_imm_s(at, offset);
-        let stride = self.b.ins().iconst(types::I64, stride);
-        self.b.ins().call(func_ref, &[at, stride, bits, buf]);
+        let distance = self.b.ins().iconst(types::I64, distance);
+        self.b.ins().call(func_ref, &[at, distance, bits, buf]);
     }
 
     fn stub_ref(&mut self, number: usize) -> cl::FuncRef {
@@ -113,8 +129,15 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     b.switch_to_block(body);
     let lane = b.ins().ctz(left);
     let lane = b.ins().uextend(types::I64, lane);
-    let distance = b.ins().imul(lane, stride);
-    let address = b.ins().iadd(at, distance);
+    let address = if stub.gather {
+        let place = b.ins().ishl_imm_s(lane, 3);
+        let place = b.ins().iadd(at, place);
+        let address = b.ins().load(types::I64, MemFlagsData::trusted(), place, 0);
+        b.ins().iadd(address, stride)
+    } else {
+        let distance = b.ins().imul(lane, stride);
+        b.ins().iadd(at, distance)
+    };
     let place = b
         .ins()
         .ishl_imm_s(lane, if stub.bytes == 8 { 3 } else { 2 });

@@ -4,9 +4,10 @@
 //! Predicates are `i32x4` masks (0 or -1); narrow integers are zero-extended. Vectors are always kept as integers: a bit cast
 //! between vector types costs nothing. Scalars are kept in the register class that their definition suggests.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, InstData, Type};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_passes::vectorize::{Fold, Shape};
 use smallvec::SmallVec;
 
 use super::Lower;
@@ -203,7 +204,10 @@ impl Lower<'_, '_> {
                 let splat = self.splat(ty, x);
                 SmallVec::from_elem(splat, self.n_parts(ty))
             }
-            Val::Affine(base, stride) => self.affine_parts(ty, base, stride),
+            Val::Affine(base, stride) => match self.plan.shapes[value].fold() {
+                None => self.affine_parts(ty, base, stride),
+                Some(fold) => self.unfolded_parts(base, stride, fold),
+            },
         };
         self.splats.insert(value, parts.clone());
         parts
@@ -235,6 +239,29 @@ impl Lower<'_, '_> {
                 self.b.ins().splat(types::I32X4, mask)
             }
         }
+    }
+
+    /// All lanes of an affine value that tells by itself whether its index wrapped.
+    fn unfolded_parts(&mut self, base: cl::Value, stride: i64, fold: Fold) -> Parts {
+        let slack = fold.scale << (Fold::BITS - 4);
+        let near = self.b.ins().iadd_imm_s(base, slack);
+        let plain = self
+            .b
+            .ins()
+            .icmp_imm_s(IntCC::UnsignedLessThan, near, 2 * slack);
+        let parts = self.either(
+            plain,
+            vec![types::I64X2; self.n_parts(Type::B64)],
+            |lower| lower.affine_parts(Type::B64, base, stride).to_vec(),
+            |lower| {
+                let slot = lower.buffer(0);
+                let buf = lower.b.ins().stack_addr(types::I64, slot, 0);
+                let zero = lower.b.ins().iconst(types::I64, 0);
+                lower.call_unfold(base, stride, fold, zero, buf);
+                lower.load_buffer(buf, Type::B64).to_vec()
+            },
+        );
+        Parts::from_vec(parts)
     }
 
     /// `base + stride * lane` for all lanes.

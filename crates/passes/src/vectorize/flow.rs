@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, Terminator, Value};
+use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Value};
 
 use super::PlanFacts;
 use super::order::{Node, Order};
@@ -13,8 +13,6 @@ use super::shapes::{Because, Shape, Shapes};
 pub(super) struct Flow {
     pub shapes: SecondaryMap<Value, Shape>,
     pub because: SecondaryMap<Value, Because>,
-    /// Parameters that lanes on different ways write.
-    pub merged: SecondaryMap<Value, bool>,
     pub divergent: SecondaryMap<Block, bool>,
     pub pending: Vec<Vec<usize>>,
     pub pending_in: Vec<Vec<usize>>,
@@ -35,12 +33,15 @@ pub(super) fn run(
         facts,
         gang,
         merged: SecondaryMap::new(),
+        spread: SecondaryMap::new(),
     };
     loop {
         shapes.propagate(func, order);
         let divergent = divergent(func, order, &shapes, gang);
         let pending = Pending::solve(func, order, waits, yields, &divergent);
-        if !mark_merged(func, order, &pending, &divergent, &mut shapes) {
+        let changed = mark_merged(func, order, &pending, &divergent, &mut shapes)
+            | mark_spread(func, order, &mut shapes);
+        if !changed {
             let mut out = SecondaryMap::new();
             for value in func.values.keys() {
                 out[value] = shapes.shapes[value].unwrap_or(Shape::Uniform);
@@ -53,7 +54,6 @@ pub(super) fn run(
             return Flow {
                 shapes: out,
                 because: shapes.because,
-                merged: shapes.merged,
                 divergent,
                 pending: sorted(pending.body),
                 pending_in: sorted(pending.arrive),
@@ -143,6 +143,58 @@ fn mark_merged(
         }
     }
     changed
+}
+
+/// A value from an index that may have wrapped is held as a scalar only if it serves as an address, is passed on to such values, or tells by
+/// itself whether the index wrapped.
+fn mark_spread(func: &Function, order: &Order, shapes: &mut Shapes) -> bool {
+    let mut numbers: Vec<Value> = Vec::new();
+    for node in &order.nodes {
+        let Node::Block(block) = *node else { continue };
+        let data = &func.blocks[block];
+        for &inst in &data.insts {
+            numbers_in(func, shapes, inst, &mut numbers);
+        }
+        if data.term.targets().is_empty() {
+            data.term.for_each_arg(|arg| numbers.push(arg));
+        }
+        for call in data.term.targets() {
+            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+                if shapes.shapes[param] == Some(Shape::Varying) {
+                    numbers.push(arg);
+                }
+            }
+        }
+    }
+    let mut changed = false;
+    for value in numbers {
+        let fold = shapes.shapes[value].and_then(Shape::fold);
+        if fold.is_some_and(|fold| fold.sums_left == 0) {
+            shapes.spread[value] = true;
+            shapes.shapes[value] = Some(Shape::Varying);
+            shapes.because[value] = Because::Fold;
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// The operands that an instruction takes as numbers, lane by lane.
+fn numbers_in(func: &Function, shapes: &Shapes, inst: Inst, numbers: &mut Vec<Value>) {
+    let node = &func.insts[inst];
+    match node.data {
+        InstData::Load { .. } => {}
+        InstData::Store { ref args, .. } => numbers.extend(args),
+        InstData::Atomic { ref args, .. } => numbers.extend(args),
+        InstData::CopyAsync { .. } => {}
+        InstData::IntBinary { .. }
+        | InstData::Resize { .. }
+        | InstData::Select { .. }
+        | InstData::ToGeneric { .. }
+        | InstData::FromGeneric { .. }
+            if shapes.shapes[node.results[0]] != Some(Shape::Varying) => {}
+        ref data => numbers.extend(data.args()),
+    }
 }
 
 /// A constant is the same in every turn.

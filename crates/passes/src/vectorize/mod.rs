@@ -16,7 +16,6 @@
 mod flow;
 mod latches;
 mod lcssa;
-mod linear;
 mod liveness;
 pub mod order;
 mod range;
@@ -30,7 +29,7 @@ use ptxjit_ir::{Block, Function, Terminator, Value};
 
 pub use order::{Node, Order};
 pub use repair::{Repair, predecessors};
-pub use shapes::{Because, Shape};
+pub use shapes::{Because, Fold, Shape};
 pub use waits::{Wait, WaitKind};
 
 /// What the plan may take for granted about launches; see the code generator's `Facts`.
@@ -57,8 +56,6 @@ pub struct Plan {
     pub shapes: SecondaryMap<Value, Shape>,
     /// Why a value is varying.
     pub because: SecondaryMap<Value, Because>,
-    /// Varying values that are linear in the lane number unless an index wrapped once: the difference from lane to lane.
-    pub linear: SecondaryMap<Value, Option<i64>>,
     /// Blocks whose terminator parts the lanes.
     pub divergent: SecondaryMap<Block, bool>,
     /// For each node: other nodes where lanes may be pending while it runs, ascending.
@@ -90,10 +87,8 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     let preds = predecessors(func);
     let live = liveness::run(func, &preds);
     let flow = flow::run(func, &order, &wait_of, &yields, gang, facts);
-    let linear = linear::run(func, &order, &flow.shapes, &flow.merged);
     let mut plan = Plan {
         gang,
-        linear,
         escapes: escapes(func),
         order,
         shapes: flow.shapes,

@@ -22,9 +22,75 @@ pub enum Shape {
         stride: i64,
         /// log2 of what the scalar is known to be a multiple of.
         align: u8,
+        /// Set if the value stems from a 32-bit index that may wrap among the lanes before it is extended to 64 bits.
+        fold: Option<Fold>,
     },
     /// A vector, or a lane mask.
     Varying,
+}
+
+/// What is known of an affine 64-bit value `scale * extend(index) + …` whose 32-bit index may have wrapped between two of the lanes.
+///
+/// At most one wrap can occur among the lanes of a gang. Should lanes from `k` on have wrapped, then they are `scale << 32` away from
+/// where the stride puts them, and the scalar says so by being `(k * scale) << FOLD_BITS` too large: no valid address looks like that, so
+/// that the test of an access for being inside of device memory finds it, for nothing in the common case.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Fold {
+    /// What the extended index was multiplied by: positive, at most [`Fold::MAX_SCALE`].
+    pub scale: i64,
+    /// The wrapped lanes are `scale << 32` above the others' line, not below it.
+    pub above: bool,
+    /// The value, its mark aside, is less than `scale << 40` in magnitude, so that it alone tells whether it is marked: so many
+    /// small values can be added before that is no longer sure. At zero it can only serve as an address.
+    pub sums_left: u8,
+}
+
+impl Fold {
+    /// log2 of the mark of a lane at scale one. Device memory takes less than half of that.
+    pub const BITS: u32 = 45;
+    /// Marks of all lanes must fit 63 bits.
+    pub const MAX_SCALE: i64 = 1 << 13;
+
+    fn scaled(self, factor: i64) -> Option<Fold> {
+        let scale = self.scale.checked_mul(factor)?;
+        (1..=Fold::MAX_SCALE)
+            .contains(&scale)
+            .then_some(Fold { scale, ..self })
+    }
+
+    fn plus(self, is_small: bool) -> Fold {
+        let sums_left = if is_small {
+            self.sums_left.saturating_sub(1)
+        } else {
+            0
+        };
+        Fold { sums_left, ..self }
+    }
+
+    /// What is known if either may be the value.
+    fn join(a: Option<Fold>, b: Option<Fold>) -> Result<Option<Fold>, Unlike> {
+        match (a, b) {
+            (None, None) => Ok(None),
+            (Some(a), Some(b)) if (a.scale, a.above) == (b.scale, b.above) => Ok(Some(Fold {
+                sums_left: a.sums_left.min(b.sums_left),
+                ..a
+            })),
+            _ => Err(Unlike),
+        }
+    }
+}
+
+/// Two values that cannot be held in the same way.
+struct Unlike;
+
+impl Shape {
+    /// How a value stems from an index that may have wrapped, if it does.
+    pub fn fold(self) -> Option<Fold> {
+        match self {
+            Shape::Affine { fold, .. } => fold,
+            Shape::Uniform | Shape::Varying => None,
+        }
+    }
 }
 
 /// Why a value is varying.
@@ -39,6 +105,8 @@ pub enum Because {
     Operand(Value),
     /// Lanes meet here that took different ways.
     Merge(Block),
+    /// It is wanted as a number, and stems from an index that may have wrapped.
+    Fold,
 }
 
 pub(super) struct Shapes {
@@ -49,6 +117,8 @@ pub(super) struct Shapes {
     pub gang: u32,
     /// Parameters that lanes on different ways write.
     pub merged: SecondaryMap<Value, bool>,
+    /// Values that must be vectors: they may stem from an index that wrapped, are no addresses, and do not tell.
+    pub spread: SecondaryMap<Value, bool>,
 }
 
 impl Shapes {
@@ -95,60 +165,42 @@ impl Shapes {
         if self.merged[param] {
             return (Shape::Varying, Because::Merge(block));
         }
-        match (self.shapes[param], arg_shape) {
-            (Some(Shape::Varying), _) => (Shape::Varying, self.because[param]),
-            (_, Shape::Varying) => (Shape::Varying, Because::Operand(arg)),
-            (None, shape) => (shape, Because::NotVarying),
-            (Some(Shape::Uniform), Shape::Uniform) => (Shape::Uniform, Because::NotVarying),
-            (
-                Some(Shape::Affine {
-                    stride: s,
-                    align: a,
-                }),
-                Shape::Affine {
-                    stride: t,
-                    align: b,
-                },
-            ) if s == t => (
-                Shape::Affine {
-                    stride: s,
-                    align: a.min(b),
-                },
-                Because::NotVarying,
-            ),
-            _ => (Shape::Varying, Because::Operand(arg)),
+        // What a parameter adds up to over the turns of a loop is unknown.
+        let arg_shape = match arg_shape {
+            Shape::Affine {
+                stride,
+                align,
+                fold: Some(fold),
+            } => Shape::Affine {
+                stride,
+                align,
+                fold: Some(fold.plus(false)),
+            },
+            other => other,
+        };
+        match self.shapes[param] {
+            None if arg_shape == Shape::Varying => (Shape::Varying, Because::Operand(arg)),
+            None => (arg_shape, Because::NotVarying),
+            Some(Shape::Varying) => (Shape::Varying, self.because[param]),
+            Some(old) => match lower(old, arg_shape) {
+                Shape::Varying => (Shape::Varying, Because::Operand(arg)),
+                shape => (shape, Because::NotVarying),
+            },
         }
     }
 
     /// Shapes only ever go down, which bounds the iteration.
     fn set(&mut self, value: Value, shape: Shape, because: Because) -> bool {
+        let (shape, because) = if self.spread[value] {
+            (Shape::Varying, Because::Fold)
+        } else {
+            (shape, because)
+        };
         let old = self.shapes[value];
-        if old == Some(shape) || old == Some(Shape::Varying) {
+        let shape = old.map_or(shape, |old| lower(old, shape));
+        if old == Some(shape) {
             return false;
         }
-        let shape = match (old, shape) {
-            (Some(Shape::Affine { .. }), Shape::Uniform)
-            | (Some(Shape::Uniform), Shape::Affine { .. }) => Shape::Varying,
-            (
-                Some(Shape::Affine {
-                    stride: s,
-                    align: a,
-                }),
-                Shape::Affine {
-                    stride: t,
-                    align: b,
-                },
-            ) => {
-                if s != t {
-                    Shape::Varying
-                } else if b >= a {
-                    return false;
-                } else {
-                    shape
-                }
-            }
-            _ => shape,
-        };
         self.shapes[value] = Some(shape);
         self.because[value] = if shape == Shape::Varying {
             because
@@ -192,35 +244,42 @@ impl Shapes {
                 arg,
                 ..
             } => match self.shape(arg) {
-                Shape::Affine { stride, align } => ok(Shape::Affine {
+                Shape::Affine {
+                    stride,
+                    align,
+                    fold: None,
+                } => ok(Shape::Affine {
                     stride: -stride,
                     align,
+                    fold: None,
                 }),
+                Shape::Affine { .. } => ok(Shape::Varying),
                 shape => ok(shape),
             },
             InstData::Resize { op, from, to, arg } => ok(self.resize(func, op, from, to, arg)),
             InstData::Select {
                 cond, args: [a, b], ..
             } => match (self.shape(cond), self.shape(a), self.shape(b)) {
-                (
-                    Shape::Uniform,
-                    Shape::Affine {
-                        stride: s,
-                        align: x,
-                    },
-                    Shape::Affine {
-                        stride: t,
-                        align: y,
-                    },
-                ) if s == t => ok(Shape::Affine {
-                    stride: s,
-                    align: x.min(y),
-                }),
+                (Shape::Uniform, a @ Shape::Affine { .. }, b @ Shape::Affine { .. }) => {
+                    ok(lower(a, b))
+                }
                 _ => from_args(),
             },
             InstData::ToGeneric { space, arg } | InstData::FromGeneric { space, arg } => {
                 match (space, self.shape(arg)) {
                     (Space::Local, _) => (Shape::Varying, Because::Source),
+                    (
+                        _,
+                        Shape::Affine {
+                            stride,
+                            align,
+                            fold,
+                        },
+                    ) => ok(Shape::Affine {
+                        stride,
+                        align,
+                        fold: fold.map(|fold| fold.plus(false)),
+                    }),
                     (_, shape) => ok(shape),
                 }
             }
@@ -245,6 +304,7 @@ impl Shapes {
                 Shape::Affine {
                     stride: 1,
                     align: gang_align,
+                    fold: None,
                 }
             }
             SpecialReg::TidY | SpecialReg::TidZ
@@ -256,6 +316,7 @@ impl Shapes {
             SpecialReg::LaneId => Shape::Affine {
                 stride: 1,
                 align: gang_align,
+                fold: None,
             },
             SpecialReg::LanemaskEq
             | SpecialReg::LanemaskLe
@@ -307,20 +368,47 @@ impl Shapes {
 
     fn resize(&self, func: &Function, op: ResizeOp, from: Type, to: Type, arg: Value) -> Shape {
         let shape = self.shape(arg);
-        let Shape::Affine { stride, align } = shape else {
+        let Shape::Affine { stride, align, .. } = shape else {
             return shape;
         };
         if from == Type::B1 || !matches!(to, Type::B32 | Type::B64) {
             return Shape::Varying;
         }
-        match (op, range::signed(func, self.facts, arg)) {
-            (ResizeOp::Trunc, _) => Shape::Affine {
+        match op {
+            // A wrap moved lanes by multiples of 2^32.
+            ResizeOp::Trunc => Shape::Affine {
                 stride: i64::from(stride as i32),
                 align,
+                fold: None,
             },
-            (ResizeOp::Sext, Some(_)) if from == Type::B32 => shape,
-            (ResizeOp::Uext, Some((lo, _))) if lo >= 0 && from == Type::B32 => shape,
-            _ => Shape::Varying,
+            ResizeOp::Sext | ResizeOp::Uext if from == Type::B32 => {
+                self.extend(func, op == ResizeOp::Sext, arg, (stride, align))
+            }
+            ResizeOp::Sext | ResizeOp::Uext => Shape::Varying,
+        }
+    }
+
+    /// A 32-bit affine index made 64 bits wide.
+    fn extend(
+        &self,
+        func: &Function,
+        signed: bool,
+        arg: Value,
+        (stride, align): (i64, u8),
+    ) -> Shape {
+        let fold = match range::signed(func, self.facts, arg) {
+            Some((lo, _)) if signed || lo >= 0 => None,
+            _ if stride.unsigned_abs() >= MAX_FOLDED_STRIDE => return Shape::Varying,
+            _ => Some(Fold {
+                scale: 1,
+                above: stride < 0,
+                sums_left: MAX_SUMS,
+            }),
+        };
+        Shape::Affine {
+            stride,
+            align,
+            fold,
         }
     }
 
@@ -333,13 +421,23 @@ impl Shapes {
             return Shape::Varying;
         }
         let parts = |value: Value, shape: Shape| match shape {
-            Shape::Uniform => Some((0, known_align(func, value))),
-            Shape::Affine { stride, align } => Some((stride, align)),
+            Shape::Uniform => Some((0, known_align(func, value), None)),
+            Shape::Affine {
+                stride,
+                align,
+                fold,
+            } => Some((stride, align, fold)),
             Shape::Varying => None,
         };
-        let (Some((sta, ala)), Some((stb, alb))) = (parts(a, sa), parts(b, sb)) else {
+        let (Some((sta, ala, foa)), Some((stb, alb, fob))) = (parts(a, sa), parts(b, sb)) else {
             return Shape::Varying;
         };
+        let constant = func
+            .as_const(b)
+            .map(|bits| (bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()));
+        if foa.is_some() || fob.is_some() {
+            return folded(func, op, (a, sta, ala, foa), (b, stb, alb, fob), constant);
+        }
         let affine = |stride: i64, align: u8| {
             let stride = if ty == Type::B32 {
                 i64::from(stride as i32)
@@ -349,12 +447,13 @@ impl Shapes {
             if stride == 0 {
                 Shape::Uniform
             } else {
-                Shape::Affine { stride, align }
+                Shape::Affine {
+                    stride,
+                    align,
+                    fold: None,
+                }
             }
         };
-        let constant = func
-            .as_const(b)
-            .map(|bits| (bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()));
         match op {
             IntBinaryOp::Add => affine(sta.wrapping_add(stb), ala.min(alb)),
             IntBinaryOp::Sub => affine(sta.wrapping_sub(stb), ala.min(alb)),
@@ -419,7 +518,11 @@ impl Shapes {
         let is_low = mask >= 0 && (mask + 1) & mask == 0;
         let low = (mask + 1).trailing_zeros() as u8;
         if is_low && align <= low && self.lanes_fit(stride, align) {
-            return Shape::Affine { stride, align };
+            return Shape::Affine {
+                stride,
+                align,
+                fold: None,
+            };
         }
         // Clearing just those bits that the lane number reaches leaves the base.
         if mask.trailing_zeros() as u8 <= align
@@ -450,13 +553,98 @@ impl Shapes {
         } else {
             bits as i64
         };
-        match range::signed(func, self.facts, a) {
-            Some((lo, _)) if signed || lo >= 0 => Shape::Affine {
-                stride: stride * factor,
-                align: (align + factor.trailing_zeros() as u8).min(31),
-            },
-            _ => Shape::Varying,
+        match self.extend(func, signed, a, (stride, align)) {
+            Shape::Affine { fold, .. } => scaled(stride, align, fold, factor),
+            other => other,
         }
+    }
+}
+
+/// A value times a constant.
+fn scaled(stride: i64, align: u8, fold: Option<Fold>, factor: i64) -> Shape {
+    let fold = match fold.map(|fold| fold.scaled(factor)) {
+        None => None,
+        Some(None) => return Shape::Varying,
+        Some(fold) => fold,
+    };
+    Shape::Affine {
+        stride: stride.wrapping_mul(factor),
+        align: (align + factor.trailing_zeros() as u8).min(31),
+        fold,
+    }
+}
+
+/// An operation on values of which one stems from an index that may have wrapped.
+fn folded(
+    func: &Function,
+    op: IntBinaryOp,
+    (a, sta, ala, foa): (Value, i64, u8, Option<Fold>),
+    (b, stb, alb, fob): (Value, i64, u8, Option<Fold>),
+    constant: Option<i64>,
+) -> Shape {
+    let sum = |stride: i64, fold: Fold, other: Value| {
+        // Lanes that wrapped differ, stride or not.
+        if stride == 0 {
+            return Shape::Varying;
+        }
+        Shape::Affine {
+            stride,
+            align: ala.min(alb),
+            fold: Some(fold.plus(is_small(func, other))),
+        }
+    };
+    match (op, foa, fob) {
+        (IntBinaryOp::Add, Some(fold), None) => sum(sta.wrapping_add(stb), fold, b),
+        (IntBinaryOp::Add, None, Some(fold)) => sum(sta.wrapping_add(stb), fold, a),
+        (IntBinaryOp::Sub, Some(fold), None) => sum(sta.wrapping_sub(stb), fold, b),
+        (IntBinaryOp::Mul, Some(_), None) => match constant {
+            Some(factor) => scaled(sta, ala, foa, factor),
+            None => Shape::Varying,
+        },
+        (IntBinaryOp::Shl, Some(_), None) => match constant {
+            Some(count) if (0..14).contains(&count) => scaled(sta, ala, foa, 1 << count),
+            _ => Shape::Varying,
+        },
+        _ => Shape::Varying,
+    }
+}
+
+/// Strides of indices from which a gang's lanes cannot wrap more than once.
+const MAX_FOLDED_STRIDE: u64 = 1 << 24;
+
+/// Small values that can be added to an extended index before it may be mistaken for a marked one.
+const MAX_SUMS: u8 = 100;
+
+/// The best shape that covers both.
+fn lower(a: Shape, b: Shape) -> Shape {
+    match (a, b) {
+        (Shape::Uniform, Shape::Uniform) => Shape::Uniform,
+        (
+            Shape::Affine {
+                stride: s,
+                align: x,
+                fold: f,
+            },
+            Shape::Affine {
+                stride: t,
+                align: y,
+                fold: g,
+            },
+        ) if s == t => Fold::join(f, g).map_or(Shape::Varying, |fold| Shape::Affine {
+            stride: s,
+            align: x.min(y),
+            fold,
+        }),
+        _ => Shape::Varying,
+    }
+}
+
+/// Whether a 64-bit value is surely less than `1 << 33` in magnitude.
+fn is_small(func: &Function, value: Value) -> bool {
+    match func.def_inst(value) {
+        Some(&InstData::Const { bits, .. }) => (bits as i64).unsigned_abs() < 1 << 33,
+        Some(&InstData::Resize { from, to, .. }) => from.bits() < to.bits(),
+        _ => false,
     }
 }
 
