@@ -7,7 +7,8 @@ use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Value};
 
 use super::PlanFacts;
 use super::order::{Node, Order};
-use super::shapes::{Because, Shape, Shapes};
+use super::shape::{Because, Shape};
+use super::shapes::Shapes;
 
 /// The solution.
 pub(super) struct Flow {

@@ -20,6 +20,7 @@ mod liveness;
 pub mod order;
 mod range;
 mod repair;
+mod shape;
 mod shapes;
 mod spin;
 mod waits;
@@ -29,7 +30,7 @@ use ptxjit_ir::{Block, Function, Terminator, Value};
 
 pub use order::{Node, Order};
 pub use repair::{Repair, predecessors};
-pub use shapes::{Because, Fold, Shape};
+pub use shape::{Because, Fold, Shape};
 pub use waits::{Wait, WaitKind};
 
 /// What the plan may take for granted about launches; see the code generator's `Facts`.
