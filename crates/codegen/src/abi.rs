@@ -11,6 +11,11 @@
 //!   `lane_states[thread]`. If fewer lanes waited together than the mask the gang was entered with,
 //!   [`LaneState::PARTIAL`] is or-ed to the number.
 //! * A lane that ended has `lane_states[thread] == LaneState::EXITED`.
+//! * If all lanes that a gang was entered with stopped together, their common state is in `gang_states[gang]` instead: none has a state of
+//!   its own then, and values that are the same for all of them are only in the slot of the first, see [`ResumePoint::shared`]. Else
+//!   `gang_states[gang]` is [`LaneState::APART`].
+//! * If all gangs of the range stopped so at one state for which `go_on[state]` is not zero, the code resumes them there
+//!   itself, instead of returning.
 //! * Lanes may be resumed together only if their resume point is the same and their slots listed in
 //!   [`ResumePoint::uniforms`] hold equal bytes. That is certain for lanes of one gang that waited without `PARTIAL`.
 //! * What a lane waits for is the business of the runtime: it reads operands from slots, writes results to slots, and
@@ -44,6 +49,8 @@ impl LaneState {
     pub const ENTRY: u16 = 0;
     /// Set when a lane waited with fewer lanes than its gang was entered with.
     pub const PARTIAL: u16 = 0x8000;
+    /// Of a gang: its lanes have states of their own.
+    pub const APART: u16 = 0xfffe;
     /// The thread has ended.
     pub const EXITED: u16 = 0xffff;
 }
@@ -77,6 +84,10 @@ pub struct CtaContext {
     pub slots: *mut u8,
     /// Per thread: its state. Padded to a multiple of 32 threads with `EXITED`.
     pub lane_states: *mut u16,
+    /// Per gang: the state in which its lanes stopped, or `APART`.
+    pub gang_states: *mut u16,
+    /// Per resume point: 1 if gangs that all stopped there may go on at once.
+    pub go_on: *const u8,
     /// Per gang: the lanes to enter, bit i for lane i.
     pub masks: *mut u32,
     /// Per thread, padded to a multiple of 32: `%tid.x`.
@@ -292,6 +303,8 @@ pub struct ResumePoint {
     pub results: Vec<(u32, Type)>,
     /// Slots that must be equal among lanes resumed together.
     pub uniforms: Vec<(u32, Type)>,
+    /// Slots that only the first lane fills where a gang stopped as a whole: the others have the same value.
+    pub shared: Vec<(u32, Type)>,
 }
 
 /// What a symbol of compiled code stands for.

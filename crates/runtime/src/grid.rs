@@ -30,7 +30,7 @@ use crate::launch::{OutputFn, Schedule};
 use crate::memory::Arena;
 use crate::runtime::Shared;
 use crate::sched::cta::Cta;
-use crate::sched::{Outcome, Rng, Runner, Shortcut};
+use crate::sched::{GoOn, Outcome, Rng, Runner, Shortcut};
 use crate::worker::Worker;
 
 /// Rounds of nothing but yielding before a CTA is put aside for the first time.
@@ -70,6 +70,7 @@ pub(crate) struct Grid {
     pub(crate) schedule: Schedule,
     pub(crate) cooperative: bool,
     pub(crate) shortcuts: Vec<Shortcut>,
+    pub(crate) go_on: GoOn,
     /// Compiled code looks at lane states to see which lanes have ended.
     pub(crate) looks_at_ended_lanes: bool,
     pub(crate) output: Option<Arc<OutputFn>>,
@@ -127,6 +128,7 @@ impl Grid {
             n_workers,
             schedule: launch.schedule,
             cooperative: launch.cooperative,
+            go_on: GoOn::new(&launch.kernel.resume_points, &shortcuts),
             shortcuts,
             looks_at_ended_lanes: launch.kernel.looks_at_ended_lanes(),
             output: launch.output.clone(),

@@ -6,7 +6,7 @@
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
 //! * `pure`, `int`, `lanes`, `divide`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
-//! * `control`: masks and edges; `waits`: suspending and resuming; `warp`: warp operations
+//! * `gangs`: the loop over gangs; `control`: masks and edges; `waits`: suspending and resuming; `warp`: warp operations
 
 mod address;
 mod atomics;
@@ -16,6 +16,7 @@ mod convert;
 mod divide;
 mod float;
 mod folds;
+mod gangs;
 mod halves;
 mod int;
 mod invariants;
@@ -138,6 +139,8 @@ struct Lower<'a, 'b> {
     certainly_partial: bool,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
+    /// The state in which the gang stopped as a whole, or `APART`.
+    stopped: Option<Variable>,
     next_gang: cl::Block,
     loc: ir::SrcLoc,
     fields: FxHashMap<usize, cl::Value>,
@@ -200,6 +203,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             certainly_full: false,
             certainly_partial: false,
             budget: None,
+            stopped: None,
             next_gang,
             loc: ir::SrcLoc::default(),
             fields: FxHashMap::default(),
@@ -228,90 +232,6 @@ impl<'a, 'b> Lower<'a, 'b> {
         for pos in 0..self.plan.order.nodes.len() {
             self.emit_node(pos);
         }
-    }
-
-    /// The loop over gangs and the dispatch on the state.
-    fn emit_gang_loop(&mut self) {
-        let params = self.b.block_params(self.prologue).to_vec();
-        let (state, first, end) = (params[1], params[2], params[3]);
-        self.load_fields();
-        self.emit_launch_invariants();
-        let head = self.b.create_block();
-        let idx = self.b.append_block_param(head, types::I32);
-        let enter = self.b.create_block();
-        let done = self.b.create_block();
-        self.b.ins().jump(head, &[first.into()]);
-
-        self.b.switch_to_block(head);
-        let more = self
-            .b
-            .ins()
-            .icmp(cl::condcodes::IntCC::UnsignedLessThan, idx, end);
-        self.b.ins().brif(more, enter, &[], done, &[]);
-
-        self.b.switch_to_block(done);
-        let zero = self.b.ins().iconst(types::I32, 0);
-        self.b.ins().return_(&[zero]);
-
-        self.b.switch_to_block(self.next_gang);
-        let next = self.b.ins().iadd_imm_s(idx, 1);
-        self.b.ins().jump(head, &[next.into()]);
-
-        self.b.switch_to_block(enter);
-        self.emit_gang_entry(idx);
-        self.emit_dispatch(state);
-    }
-
-    fn emit_gang_entry(&mut self, idx: cl::Value) {
-        let flags = MemFlagsData::trusted();
-        let masks = self.field(core::mem::offset_of!(CtaContext, masks));
-        let idx64 = self.b.ins().uextend(types::I64, idx);
-        let at = self.b.ins().ishl_imm_s(idx64, 2);
-        let at = self.b.ins().iadd(masks, at);
-        let bits = self.b.ins().load(types::I32, flags, at, 0);
-        self.b.ins().store(
-            flags,
-            idx,
-            self.cta,
-            core::mem::offset_of!(CtaContext, current_gang) as i32,
-        );
-        self.b.ins().store(
-            flags,
-            bits,
-            self.cta,
-            core::mem::offset_of!(CtaContext, current_mask) as i32,
-        );
-        let some = self.b.create_block();
-        self.b.ins().brif(bits, some, &[], self.next_gang, &[]);
-        self.b.switch_to_block(some);
-
-        let slots = self.field(core::mem::offset_of!(CtaContext, slots));
-        let frame = self
-            .b
-            .ins()
-            .imul_imm_s(idx64, i64::from(self.out.frame.size));
-        let frame = self.b.ins().iadd(slots, frame);
-        let thread = self.b.ins().imul_imm_s(idx, self.lanes as i64);
-        let full = self.full_bits();
-        let all_on = self
-            .b
-            .ins()
-            .icmp_imm_s(cl::condcodes::IntCC::Equal, bits, full);
-        let first_lane = self.b.ins().ctz(bits);
-        let first_lane = self.b.ins().uextend(types::I64, first_lane);
-        let mask = self.mask_from_bits(bits);
-        let local = self.local_windows(thread);
-        self.gang = Some(Gang {
-            idx,
-            thread,
-            frame,
-            bits,
-            all_on,
-            first_lane,
-            mask,
-            local,
-        });
-        self.emit_gang_invariants();
     }
 
     fn gang(&self) -> &Gang {

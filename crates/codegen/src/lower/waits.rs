@@ -182,47 +182,73 @@ impl Lower<'_, '_> {
 
     /// The lanes of the current mask save what they need and leave.
     pub(super) fn suspend(&mut self, wait: u32) {
-        let saves = self.out.frame.waits[wait as usize].saves.clone();
-        let mut values: Vec<(u32, Type, Parts)> = saves
-            .iter()
-            .map(|&(value, at)| (at, self.func.ty(value), self.saved_form(value)))
-            .collect();
-        for (value, at) in self.out.frame.waits[wait as usize].copies.clone() {
-            values.push((at, self.func.ty(value), self.parts(value)));
-        }
-        match self.unless_full() {
-            None => self.store_slots(&values, None),
-            Some(full) => {
-                let mask = self.mask_vectors();
-                let (plain, masked, join) = (
-                    self.b.create_block(),
-                    self.b.create_block(),
-                    self.b.create_block(),
-                );
-                self.b.ins().brif(full, plain, &[], masked, &[]);
-                self.b.set_cold_block(masked);
-                self.b.switch_to_block(plain);
-                self.store_slots(&values, None);
-                self.b.ins().jump(join, &[]);
-                self.b.switch_to_block(masked);
-                self.store_slots(&values, Some(&mask));
-                self.b.ins().jump(join, &[]);
-                self.b.switch_to_block(join);
+        let Some(full) = self.unless_full() else {
+            self.suspend_whole(wait);
+            return;
+        };
+        let (plain, masked, join) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        self.b.ins().brif(full, plain, &[], masked, &[]);
+        self.b.set_cold_block(masked);
+        self.b.switch_to_block(plain);
+        self.aside(|lower| lower.suspend_whole(wait));
+        self.b.ins().jump(join, &[]);
+        self.b.switch_to_block(masked);
+        self.aside(|lower| lower.suspend_some(wait));
+        self.b.ins().jump(join, &[]);
+        self.b.switch_to_block(join);
+    }
+
+    /// All lanes of the gang wait: what they share is stored once.
+    fn suspend_whole(&mut self, wait: u32) {
+        let slots = &self.out.frame.waits[wait as usize];
+        let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
+        let frame = self.gang().frame;
+        for (value, at) in saves {
+            let ty = self.func.ty(value);
+            if self.lanes == 1 || is_shared(self.plan, value) {
+                let x = self.scalar(value);
+                let x = self.lane_scalar(ty, x);
+                self.b
+                    .ins()
+                    .store(MemFlagsData::trusted(), x, frame, at as i32);
+            } else {
+                let parts = self.parts(value);
+                self.store_slots(&[(at, ty, parts)], None);
             }
+        }
+        for (value, at) in copies {
+            let parts = self.parts(value);
+            self.store_slots(&[(at, self.func.ty(value), parts)], None);
+        }
+        self.stopped_at(wait);
+    }
+
+    /// Lanes wait that may not be all: each stores its own.
+    fn suspend_some(&mut self, wait: u32) {
+        let slots = &self.out.frame.waits[wait as usize];
+        let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
+        let mask = self.mask_vectors();
+        for (value, at) in saves {
+            let parts = self.saved_form(value);
+            self.store_slots(&[(at, self.func.ty(value), parts)], Some(&mask));
+        }
+        for (value, at) in copies {
+            let parts = self.parts(value);
+            self.store_slots(&[(at, self.func.ty(value), parts)], Some(&mask));
         }
         self.store_states(wait);
     }
 
-    /// A value as it stands in its slot: one scalar at one lane, else vectors; of an affine value the base is kept.
+    /// A value as it stands in the slots of several lanes; of an affine value the base is kept.
     fn saved_form(&mut self, value: Value) -> Parts {
         let ty = self.func.ty(value);
-        match (self.plan.shapes[value], self.lanes) {
-            (_, 1) => {
-                let x = self.scalar(value);
-                Parts::from_elem(self.lane_scalar(ty, x), 1)
-            }
-            (Shape::Varying, _) => self.parts(value),
-            (Shape::Uniform | Shape::Affine { .. }, _) => {
+        match self.plan.shapes[value] {
+            Shape::Varying => self.parts(value),
+            Shape::Uniform | Shape::Affine { .. } => {
                 let x = self.scalar(value);
                 let splat = self.splat(ty, x);
                 Parts::from_elem(splat, self.n_parts(ty))
@@ -263,25 +289,34 @@ impl Lower<'_, '_> {
         if self.plan.waits.len() == 1 {
             return;
         }
-        let value = self.b.ins().iconst(types::I32, i64::from(state));
-        let value = if state == u32::from(LaneState::EXITED) {
-            value
-        } else {
-            self.mark_partial(value)
-        };
-        self.store_state_scalar(value);
+        let state = self.b.ins().iconst(types::I32, i64::from(state));
+        self.store_shared_state(state);
     }
 
-    /// Adds the mark of lanes that waited without others of their gang.
-    fn mark_partial(&mut self, state: cl::Value) -> cl::Value {
-        if self.mask == MaskClass::Entry {
-            return state;
-        }
-        let bits = self.mask_as_bits();
-        let entered = self.gang().bits;
-        let whole = self.b.ins().icmp(IntCC::Equal, bits, entered);
-        let marked = self.b.ins().bor_imm_s(state, i64::from(LaneState::PARTIAL));
-        self.b.ins().select(whole, state, marked)
+    /// The current lanes have the state that a scalar says.
+    fn store_shared_state(&mut self, state: cl::Value) {
+        let Some(all) = self.unless_all_entered() else {
+            self.stopped_at_scalar(state);
+            return;
+        };
+        let (whole, some, join) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        self.b.ins().brif(all, whole, &[], some, &[]);
+        self.b.switch_to_block(whole);
+        self.stopped_at_scalar(state);
+        self.b.ins().jump(join, &[]);
+        self.b.switch_to_block(some);
+        self.aside(|lower| {
+            // The state of lanes that have ended has this bit anyway.
+            let partial = i64::from(LaneState::PARTIAL);
+            let marked = lower.b.ins().bor_imm_s(state, partial);
+            lower.store_state_scalar(marked);
+        });
+        self.b.ins().jump(join, &[]);
+        self.b.switch_to_block(join);
     }
 
     fn states_address(&mut self) -> cl::Value {
@@ -294,11 +329,6 @@ impl Lower<'_, '_> {
 
     fn store_state_scalar(&mut self, state: cl::Value) {
         let narrow = self.b.ins().ireduce(types::I16, state);
-        if self.lanes == 1 {
-            let at = self.states_address();
-            self.b.ins().store(MemFlagsData::trusted(), narrow, at, 0);
-            return;
-        }
         let splat = self.b.ins().splat(types::I16X8, narrow);
         let new = Parts::from_elem(splat, self.lanes.div_ceil(8));
         self.store_state_vectors(&new);
@@ -338,8 +368,7 @@ impl Lower<'_, '_> {
     pub(super) fn store_dispatch(&mut self, state: Value) {
         if self.plan.shapes[state] == Shape::Uniform {
             let x = self.scalar(state);
-            let x = self.mark_partial(x);
-            self.store_state_scalar(x);
+            self.store_shared_state(x);
             return;
         }
         let partial = self.vconst(Type::B32, u64::from(LaneState::PARTIAL));
@@ -513,6 +542,12 @@ pub(crate) fn resume_point(
         .filter(|&&(value, _)| is_uniform(value))
         .map(|&(value, at)| (at, func.ty(value)))
         .collect();
+    let shared = slots
+        .saves
+        .iter()
+        .filter(|&&(value, _)| plan.gang > 1 && is_shared(plan, value))
+        .map(|&(value, at)| (at, func.ty(value)))
+        .collect();
     let results = slots
         .results
         .iter()
@@ -524,7 +559,13 @@ pub(crate) fn resume_point(
         operands: slots.operands.clone(),
         results,
         uniforms,
+        shared,
     }
+}
+
+/// Whether one scalar says a value for all lanes.
+fn is_shared(plan: &Plan, value: Value) -> bool {
+    plan.shapes[value] != Shape::Varying
 }
 
 fn first_loc(func: &Function, block: Block) -> ir::SrcLoc {

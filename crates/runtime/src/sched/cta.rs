@@ -43,6 +43,7 @@ pub(crate) struct Cta {
     local: Option<Window>,
     pub(super) slots: RawBuf<u8>,
     pub(super) lane_states: RawBuf<u16>,
+    pub(super) gang_states: RawBuf<u16>,
     pub(super) masks: RawBuf<u32>,
     tid: [RawBuf<u32>; 3],
     stack_top: RawBuf<u32>,
@@ -76,6 +77,7 @@ impl Cta {
             local: None,
             slots: RawBuf::new(0),
             lane_states: RawBuf::new(0),
+            gang_states: RawBuf::new(0),
             masks: RawBuf::new(0),
             tid: [RawBuf::new(0), RawBuf::new(0), RawBuf::new(0)],
             stack_top: RawBuf::new(0),
@@ -103,6 +105,8 @@ impl Cta {
         self.slots
             .reserve(kernel.frame_size as usize * self.n_gangs as usize);
         self.masks.reserve(self.n_gangs as usize);
+        self.gang_states.reserve(self.n_gangs as usize);
+        self.gang_states.slice_mut().fill(LaneState::APART);
         self.masks_are_full = false;
         if self.shape != grid.block {
             self.set_shape(grid.block);
@@ -121,6 +125,8 @@ impl Cta {
         ctx.stack_top = self.stack_top.ptr();
         ctx.slots = self.slots.ptr();
         ctx.lane_states = self.lane_states.ptr();
+        ctx.gang_states = self.gang_states.ptr();
+        ctx.go_on = grid.go_on.never.as_ptr();
         ctx.masks = self.masks.ptr();
         [ctx.tid_x, ctx.tid_y, ctx.tid_z] =
             [0, 1, 2].map(|axis: usize| self.tid[axis].ptr().cast_const());
@@ -194,6 +200,11 @@ impl Cta {
             }
             self.phase = Phase::Together(0);
         }
+    }
+
+    /// Says at which resume points compiled code may go on by itself. The table has an entry for each, and stays where it is.
+    pub(super) fn set_go_on(&mut self, table: &[u8]) {
+        self.ctx.go_on = table.as_ptr();
     }
 
     /// The context, for compiled code.

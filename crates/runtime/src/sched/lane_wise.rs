@@ -23,6 +23,7 @@ impl Runner<'_> {
     /// Sorts all lanes after an entry of all gangs.
     pub(super) fn go_lane_wise(&mut self, cta: &mut Cta) -> Result<(), LaunchError> {
         cta.phase = Phase::LaneWise;
+        self.spell_out(cta);
         cta.lanes.reset(cta.n_threads);
         let all = cta.lanes.live;
         self.sort_stopped(cta, &all)?;
@@ -140,7 +141,9 @@ impl Runner<'_> {
             }
         }
         let (first, end) = set_masks(cta, &group);
+        cta.set_go_on(&self.grid.go_on.never);
         self.enter(cta, state as u32, first, end)?;
+        self.spell_out(cta);
         Ok(group)
     }
 

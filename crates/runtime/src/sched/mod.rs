@@ -10,7 +10,8 @@
 //!              +------------- all live lanes are ready at one point -+
 //! ```
 //!
-//! * **Together** is the common case and costs one pass over the lane states per barrier.
+//! * **Together** is the common case. As long as all gangs stop as a whole, compiled code passes barriers by itself ([`GoOn`]); else it costs
+//!   one pass over the lane states per barrier.
 //! * **LaneWise** keeps sets of lanes per warp ([`lanes`]). A *round* enters every lane that was ready at its start once, in
 //!   groups that stand at the same state with the same uniform values; so no lane starves, however others spin.
 //! * A CTA whose lanes only yield is put aside after some rounds ([`Outcome::Spinning`]), because what they wait for may be
@@ -171,6 +172,34 @@ pub(crate) enum Shortcut {
     CountedBarrier,
     /// A warp operation; each warp's lanes may go on if they are all that the operation waits for.
     Warp,
+}
+
+/// Where compiled code may resume all gangs by itself when all have stopped as a whole: a table for when no thread has ended, for when
+/// some have, and for when the lanes are not all together.
+#[derive(Debug)]
+pub(crate) struct GoOn {
+    pub(crate) complete: Vec<u8>,
+    pub(crate) incomplete: Vec<u8>,
+    pub(crate) never: Vec<u8>,
+}
+
+impl GoOn {
+    pub(crate) fn new(points: &[ResumePoint], shortcuts: &[Shortcut]) -> GoOn {
+        let table = |complete: bool| {
+            let may = |(point, shortcut): (&ResumePoint, &Shortcut)| match shortcut {
+                Shortcut::Go => 1,
+                Shortcut::Barrier => u8::from(point.results.is_empty()),
+                Shortcut::CountedBarrier => u8::from(complete && point.results.is_empty()),
+                Shortcut::None | Shortcut::Yield | Shortcut::Warp => 0,
+            };
+            points.iter().zip(shortcuts).map(may).collect()
+        };
+        GoOn {
+            complete: table(true),
+            incomplete: table(false),
+            never: vec![0; points.len()],
+        }
+    }
 }
 
 /// Finds the shortcut for each resume point of a kernel, for CTAs of `n_warps` warps.

@@ -81,6 +81,21 @@ impl SlotLayout {
         bits(&mut bytes.chunks_exact(size).map(|lane| lane == wanted))
     }
 
+    /// Gives the lanes of `mask` in a gang the element of the first of them.
+    pub(crate) fn spread(
+        self,
+        slots: &mut [u8],
+        first_thread: u32,
+        mask: u32,
+        (offset, ty): (u32, Type),
+    ) {
+        let first = self.place(first_thread + mask.trailing_zeros(), offset, ty);
+        for lane in ptxjit_codegen::warp_ops::lanes(mask) {
+            let to = self.place(first_thread + lane, offset, ty);
+            slots.copy_within(first.clone(), to.start);
+        }
+    }
+
     /// The values of a warp's lanes. What lanes that are not waiting get is arbitrary.
     pub(crate) fn gather(self, slots: &[u8], warp: usize, operand: Operand) -> Lanes {
         let (offset, ty) = match operand {

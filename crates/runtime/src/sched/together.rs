@@ -1,6 +1,7 @@
 //! The common case: all live lanes of a CTA run and stop together.
 
 use ptxjit_codegen::LaneState;
+use ptxjit_codegen::warp_ops::lanes;
 use ptxjit_ir::Type;
 
 use super::cta::{Cta, Phase, low_bits};
@@ -25,6 +26,11 @@ impl Runner<'_> {
         cta: &mut Cta,
         state: u32,
     ) -> Result<Progress, LaunchError> {
+        cta.set_go_on(if cta.n_exited == 0 {
+            &self.grid.go_on.complete
+        } else {
+            &self.grid.go_on.incomplete
+        });
         self.enter(cta, state, 0, cta.n_gangs)?;
         if self.grid.never_waits() {
             return Ok(Progress::Done);
@@ -37,6 +43,10 @@ impl Runner<'_> {
             }
             Stopped::At(next) => next,
         };
+        let point = &self.grid.kernel.resume_points[next as usize];
+        if !point.results.is_empty() || self.grid.shortcuts[next as usize] == Shortcut::Warp {
+            self.spell_out(cta);
+        }
         let (may_go, progress) = match self.grid.shortcuts[next as usize] {
             Shortcut::None => (false, Progress::Some),
             Shortcut::Go => (true, Progress::Some),
@@ -56,6 +66,11 @@ impl Runner<'_> {
 
     /// Looks at the lane states; brings `masks` up to date if lanes have ended.
     fn examine(&self, cta: &mut Cta) -> Stopped {
+        match common_state(cta) {
+            Some(LaneState::EXITED) => return Stopped::Done,
+            Some(state) => return Stopped::At(u32::from(state)),
+            None => self.spell_out(cta),
+        }
         let states = &cta.lane_states.slice()[..cta.n_threads as usize];
         // Without early exit, so that it becomes vector code.
         if states
@@ -94,6 +109,29 @@ impl Runner<'_> {
         Stopped::At(next as u32)
     }
 
+    /// Gives each lane of gangs that have stopped as a whole its own state and values.
+    pub(super) fn spell_out(&self, cta: &mut Cta) {
+        let gang_width = cta.layout.gang;
+        for gang in 0..cta.n_gangs {
+            let mask = cta.masks.slice()[gang as usize];
+            let state = cta.gang_states.slice()[gang as usize];
+            if mask == 0 || state == LaneState::APART || self.grid.never_waits() {
+                continue;
+            }
+            cta.gang_states.slice_mut()[gang as usize] = LaneState::APART;
+            let first_thread = gang * gang_width;
+            for lane in lanes(mask) {
+                cta.lane_states.slice_mut()[(first_thread + lane) as usize] = state;
+            }
+            if state != LaneState::EXITED {
+                for &slot in &self.grid.kernel.resume_points[usize::from(state)].shared {
+                    cta.layout
+                        .spread(cta.slots.slice_mut(), first_thread, mask, slot);
+                }
+            }
+        }
+    }
+
     /// Whether the lanes in each gang's mask hold equal uniforms of a point.
     pub(super) fn gangs_agree(&self, cta: &Cta, point: usize) -> bool {
         let uniforms = &self.grid.kernel.resume_points[point].uniforms;
@@ -103,6 +141,18 @@ impl Runner<'_> {
             mask == 0 || agreeing(cta, uniforms, first_thread, mask) == mask
         })
     }
+}
+
+/// The state in which all gangs have stopped, if each has done so as a whole.
+fn common_state(cta: &Cta) -> Option<u16> {
+    let n_gangs = cta.n_gangs as usize;
+    let mut states = cta.masks.slice()[..n_gangs]
+        .iter()
+        .zip(cta.gang_states.slice())
+        .filter(|&(&mask, _)| mask != 0)
+        .map(|(_, &state)| state);
+    let first = states.next()?;
+    (first != LaneState::APART && states.all(|state| state == first)).then_some(first)
 }
 
 /// The lanes of `mask`, counted from `first_thread`, whose uniforms equal those of the lowest lane.

@@ -1,0 +1,229 @@
+//! The loop over gangs, and around it the loop over states.
+//!
+//! A gang all of whose lanes stop together has one state. While all gangs agree on a state that all may leave, there is no way back to the
+//! runtime.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_frontend::Variable;
+
+use super::{Gang, Lower, MaskClass};
+use crate::abi::{CtaContext, LaneState};
+
+/// No gang has stopped yet.
+const NONE: i64 = 0x1_0000;
+
+/// The state in which all gangs so far have stopped.
+#[derive(Copy, Clone)]
+struct Agreement {
+    /// The first gang's, or `NONE`.
+    state: Variable,
+    /// Not zero if others differ.
+    differs: Variable,
+}
+
+impl Lower<'_, '_> {
+    /// The loop over gangs and the dispatch on the state, in a loop over states where lanes can wait.
+    pub(super) fn emit_gang_loop(&mut self) {
+        let params = self.b.block_params(self.prologue).to_vec();
+        let (state, first, end) = (params[1], params[2], params[3]);
+        self.load_fields();
+        self.emit_launch_invariants();
+        let waits = self.plan.waits.len() > 1;
+        let head = self.b.create_block();
+        let idx = self.b.append_block_param(head, types::I32);
+        let state = if waits {
+            let var = self.b.declare_var(types::I32);
+            self.b.def_var(var, state);
+            Some(var)
+        } else {
+            None
+        };
+        let agreement = waits.then(|| self.begin_agreement());
+        let enter = self.b.create_block();
+        let done = self.b.create_block();
+        let skip = self.b.create_block();
+        self.b.ins().jump(head, &[first.into()]);
+
+        self.b.switch_to_block(head);
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, idx, end);
+        self.b.ins().brif(more, enter, &[], done, &[]);
+
+        self.b.switch_to_block(done);
+        if let (Some(agreement), Some(state)) = (agreement, state) {
+            let next = self.agreed_state(agreement);
+            self.b.def_var(state, next);
+            self.b.ins().jump(head, &[first.into()]);
+        } else {
+            let zero = self.b.ins().iconst(types::I32, 0);
+            self.b.ins().return_(&[zero]);
+        }
+
+        self.b.switch_to_block(self.next_gang);
+        if let Some(agreement) = agreement {
+            self.add_to_agreement(agreement, idx);
+        }
+        self.b.ins().jump(skip, &[]);
+        self.b.switch_to_block(skip);
+        let next = self.b.ins().iadd_imm_s(idx, 1);
+        self.b.ins().jump(head, &[next.into()]);
+
+        self.b.switch_to_block(enter);
+        self.emit_gang_entry(idx, skip);
+        let state = match state {
+            Some(var) => self.b.use_var(var),
+            None => params[1],
+        };
+        self.emit_dispatch(state);
+    }
+
+    fn emit_gang_entry(&mut self, idx: cl::Value, skip: cl::Block) {
+        let flags = MemFlagsData::trusted();
+        let masks = self.field(core::mem::offset_of!(CtaContext, masks));
+        let idx64 = self.b.ins().uextend(types::I64, idx);
+        let at = self.b.ins().ishl_imm_s(idx64, 2);
+        let at = self.b.ins().iadd(masks, at);
+        let bits = self.b.ins().load(types::I32, flags, at, 0);
+        self.b.ins().store(
+            flags,
+            idx,
+            self.cta,
+            core::mem::offset_of!(CtaContext, current_gang) as i32,
+        );
+        self.b.ins().store(
+            flags,
+            bits,
+            self.cta,
+            core::mem::offset_of!(CtaContext, current_mask) as i32,
+        );
+        let some = self.b.create_block();
+        self.b.ins().brif(bits, some, &[], skip, &[]);
+        self.b.switch_to_block(some);
+
+        let slots = self.field(core::mem::offset_of!(CtaContext, slots));
+        let frame = self
+            .b
+            .ins()
+            .imul_imm_s(idx64, i64::from(self.out.frame.size));
+        let frame = self.b.ins().iadd(slots, frame);
+        let thread = self.b.ins().imul_imm_s(idx, self.lanes as i64);
+        let full = self.full_bits();
+        let all_on = self.b.ins().icmp_imm_s(IntCC::Equal, bits, full);
+        let first_lane = self.b.ins().ctz(bits);
+        let first_lane = self.b.ins().uextend(types::I64, first_lane);
+        let mask = self.mask_from_bits(bits);
+        let local = self.local_windows(thread);
+        self.gang = Some(Gang {
+            idx,
+            thread,
+            frame,
+            bits,
+            all_on,
+            first_lane,
+            mask,
+            local,
+        });
+        if self.plan.waits.len() > 1 {
+            self.stopped_at(u32::from(LaneState::APART));
+        }
+        self.emit_gang_invariants();
+    }
+
+    fn begin_agreement(&mut self) -> Agreement {
+        self.stopped = Some(self.b.declare_var(types::I32));
+        let agreement = Agreement {
+            state: self.b.declare_var(types::I32),
+            differs: self.b.declare_var(types::I32),
+        };
+        self.reset_agreement(agreement);
+        agreement
+    }
+
+    fn reset_agreement(&mut self, agreement: Agreement) {
+        let none = self.b.ins().iconst(types::I32, NONE);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        self.b.def_var(agreement.state, none);
+        self.b.def_var(agreement.differs, zero);
+    }
+
+    /// Gang `idx` has stopped.
+    fn add_to_agreement(&mut self, agreement: Agreement, idx: cl::Value) {
+        let stopped = self.stopped.expect("declared where lanes can wait");
+        let stopped = self.b.use_var(stopped);
+        let states = self.field(core::mem::offset_of!(CtaContext, gang_states));
+        let at = self.b.ins().uextend(types::I64, idx);
+        let at = self.b.ins().ishl_imm_s(at, 1);
+        let at = self.b.ins().iadd(states, at);
+        self.b
+            .ins()
+            .istore16(MemFlagsData::trusted(), stopped, at, 0);
+        let common = self.b.use_var(agreement.state);
+        let is_first = self.b.ins().icmp_imm_s(IntCC::Equal, common, NONE);
+        let common = self.b.ins().select(is_first, stopped, common);
+        let differs = self.b.ins().bxor(stopped, common);
+        let before = self.b.use_var(agreement.differs);
+        let differs = self.b.ins().bor(before, differs);
+        self.b.def_var(agreement.state, common);
+        self.b.def_var(agreement.differs, differs);
+    }
+
+    /// All gangs have stopped: returns from the function unless all go on at the state that this gives.
+    fn agreed_state(&mut self, agreement: Agreement) -> cl::Value {
+        let flags = MemFlagsData::trusted();
+        let (listed, go_on, leave) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let common = self.b.use_var(agreement.state);
+        let differs = self.b.use_var(agreement.differs);
+        // States that are no resume point's are greater; so is what differs.
+        let beyond = self.b.ins().ishl_imm_s(differs, 16);
+        let both = self.b.ins().bor(common, beyond);
+        let n_states = self.plan.waits.len() as i64;
+        let is_point = self
+            .b
+            .ins()
+            .icmp_imm_s(IntCC::UnsignedLessThan, both, n_states);
+        self.b.ins().brif(is_point, listed, &[], leave, &[]);
+
+        self.b.switch_to_block(leave);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        self.b.ins().return_(&[zero]);
+
+        self.b.switch_to_block(listed);
+        let table = self.field(core::mem::offset_of!(CtaContext, go_on));
+        let at = self.b.ins().uextend(types::I64, common);
+        let at = self.b.ins().iadd(table, at);
+        let may = self.b.ins().uload8(types::I32, flags, at, 0);
+        let poll = self.field(core::mem::offset_of!(CtaContext, poll));
+        // Another thread may set it at any time.
+        let stop = self.b.ins().load(types::I32, flags, poll, 0);
+        let may = self.b.ins().icmp(IntCC::UnsignedGreaterThan, may, stop);
+        self.b.ins().brif(may, go_on, &[], leave, &[]);
+        self.b.switch_to_block(go_on);
+        self.reset_agreement(agreement);
+        common
+    }
+
+    /// Notes that all lanes of the gang stop here.
+    pub(super) fn stopped_at(&mut self, state: u32) {
+        let state = self.b.ins().iconst(types::I32, i64::from(state));
+        self.stopped_at_scalar(state);
+    }
+
+    pub(super) fn stopped_at_scalar(&mut self, state: cl::Value) {
+        let var = self.stopped.expect("declared where lanes can wait");
+        self.b.def_var(var, state);
+    }
+
+    /// Whether the lanes of the current mask are all that the gang was entered with: nothing if that is certain.
+    pub(super) fn unless_all_entered(&mut self) -> Option<cl::Value> {
+        if self.lanes == 1 || self.certainly_full || self.mask == MaskClass::Entry {
+            return None;
+        }
+        let bits = self.mask_as_bits();
+        let entered = self.gang().bits;
+        Some(self.b.ins().icmp(IntCC::Equal, bits, entered))
+    }
+}
