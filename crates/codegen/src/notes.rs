@@ -11,6 +11,7 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
             WaitKind::Entry => "entry".to_owned(),
             WaitKind::Ready => "function entry or continuation of a call".to_owned(),
             WaitKind::Yield => "loop that may wait for other threads".to_owned(),
+            WaitKind::Turn => "loop in which gangs take turns".to_owned(),
             WaitKind::Inst(inst) => match &func.insts[inst].data {
                 InstData::Barrier { op, .. } => format!("barrier.{op}"),
                 InstData::Warp { op, .. } => format!("{op}"),

@@ -86,7 +86,7 @@ impl Lower<'_, '_> {
             None => {
                 let (addr_val, rest) = self.fold_offset(addr, offset);
                 let address = match self.resolve(space, self.func.ty(addr), addr_val) {
-                    Address::Strided(at, stride) => match self.plan.shapes[addr].fold() {
+                    Address::Strided(at, stride) => match self.shape(addr).fold() {
                         Some(fold) if !space.is_window() => Address::Folded(at, stride, fold),
                         _ => Address::Strided(at, stride),
                     },
@@ -554,6 +554,6 @@ impl Lower<'_, '_> {
 
     /// Whether a value is the same for all lanes.
     pub(super) fn is_uniform(&self, value: Value) -> bool {
-        self.lanes == 1 || self.plan.shapes[value] == Shape::Uniform
+        self.lanes == 1 || self.shape(value) == Shape::Uniform
     }
 }

@@ -109,7 +109,7 @@ impl Lower<'_, '_> {
         };
         self.plan.wait_of[block].is_some_and(|wait| match self.plan.waits[wait as usize].kind {
             WaitKind::Inst(inst) => !self.has_fast_path(inst),
-            WaitKind::Entry | WaitKind::Ready | WaitKind::Yield => false,
+            WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn => false,
         })
     }
 

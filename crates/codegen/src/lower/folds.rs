@@ -18,9 +18,9 @@ impl Lower<'_, '_> {
     /// The scalar of an extension whose index may wrap; nothing for other instructions.
     pub(super) fn marked_extension(&mut self, inst: Inst) -> Option<cl::Value> {
         let result = self.func.insts[inst].results[0];
-        self.plan.shapes[result].fold()?;
+        self.shape(result).fold()?;
         let extension = self.extension(&self.func.insts[inst].data)?;
-        let Shape::Affine { stride, .. } = self.plan.shapes[extension.index] else {
+        let Shape::Affine { stride, .. } = self.shape(extension.index) else {
             return None;
         };
         let first = self.scalar(extension.index);

@@ -157,7 +157,7 @@ impl Lower<'_, '_> {
         count: ir::Value,
         q: usize,
     ) -> Option<Quad> {
-        if self.plan.shapes[count] != Shape::Uniform {
+        if self.shape(count) != Shape::Uniform {
             if ty == Type::B64 {
                 return None;
             }

@@ -6,7 +6,8 @@
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
 //! * `pure`, `int`, `lanes`, `divide`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
-//! * `gangs`: the loop over gangs; `control`: masks and edges; `waits`: suspending and resuming; `warp`: warp operations
+//! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `control`: masks and edges; `waits`: suspending and resuming
+//! * `warp`: warp operations
 
 mod address;
 mod atomics;
@@ -29,6 +30,7 @@ mod special;
 mod stores;
 mod stubs;
 mod values;
+mod versions;
 mod waits;
 mod warp;
 
@@ -39,7 +41,7 @@ use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot};
-use ptxjit_passes::vectorize::{Node, Plan, Shape};
+use ptxjit_passes::vectorize::{InStep, Node, Plan, Shape};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -48,9 +50,6 @@ use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
 
 use crate::abi::{CtaContext, FaultKind, SlowForm, SymbolRef};
-
-/// Nodes with more instructions, times quads, than this are emitted only once.
-const MOST_TWICE: usize = 1000;
 
 /// What lowering needs beside the function and its plan.
 pub(crate) struct Inputs<'a> {
@@ -137,6 +136,8 @@ struct Lower<'a, 'b> {
     certainly_full: bool,
     /// The code being emitted runs only when some lanes do not.
     certainly_partial: bool,
+    /// What else holds: set in the version of a node for lanes in step.
+    in_step: Option<&'a InStep>,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
     /// The state in which the gang stopped as a whole, or `APART`.
@@ -202,6 +203,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             mask_full: None,
             certainly_full: false,
             certainly_partial: false,
+            in_step: None,
             budget: None,
             stopped: None,
             next_gang,
@@ -272,37 +274,6 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.emit_terminator(pos, block);
     }
 
-    /// Whether a node's code gets much shorter if it need not ask at each access which lanes run.
-    fn wants_two_versions(&self, insts: &[Inst]) -> bool {
-        let asks = |&inst: &Inst| match self.func.insts[inst].data {
-            InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
-                space == ir::Space::Local || self.plan.shapes[addr] != Shape::Uniform
-            }
-            _ => false,
-        };
-        self.lanes > 1 && insts.len() * self.quads < MOST_TWICE && insts.iter().any(asks)
-    }
-
-    /// One version for when all lanes run, one for when some do.
-    fn emit_two_versions(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
-        let full = self
-            .unless_full()
-            .expect("a gang of several lanes has a mask");
-        let (all, some) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(full, all, &[], some, &[]);
-        self.b.switch_to_block(all);
-        self.aside(|lower| {
-            lower.certainly_full = true;
-            lower.emit_body(pos, block, insts);
-            lower.certainly_full = false;
-        });
-        self.b.set_cold_block(some);
-        self.b.switch_to_block(some);
-        self.certainly_partial = true;
-        self.emit_body(pos, block, insts);
-        self.certainly_partial = false;
-    }
-
     /// Instructions in order. Runs of pure varying ones between the others are scheduled by quads.
     fn emit_insts(&mut self, insts: &[Inst]) {
         let mut run: Vec<Inst> = Vec::new();
@@ -347,7 +318,7 @@ impl<'a, 'b> Lower<'a, 'b> {
     fn emit_part(&mut self, inst: Inst, q: usize) {
         self.loc(self.func.insts[inst].loc);
         let result = self.func.insts[inst].results[0];
-        match self.plan.shapes[result] {
+        match self.shape(result) {
             Shape::Varying => self.pure_quad(inst, q),
             Shape::Uniform | Shape::Affine { .. } if q == 0 => self.pure_scalar(inst),
             Shape::Uniform | Shape::Affine { .. } => {}

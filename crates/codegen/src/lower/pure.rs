@@ -57,7 +57,7 @@ impl Lower<'_, '_> {
             Some(x) => x,
             None => self.scalar_op(&node.data, &args),
         };
-        let val = match self.plan.shapes[result] {
+        let val = match self.shape(result) {
             Shape::Uniform => Val::Uniform(x),
             Shape::Affine { stride, .. } => Val::Affine(x, stride),
             Shape::Varying => unreachable!("varying results are emitted by quads"),
@@ -130,7 +130,7 @@ impl Lower<'_, '_> {
         let uniform: SmallVec<[Option<cl::Value>; 4]> = data
             .args()
             .iter()
-            .map(|&arg| match self.plan.shapes[arg] {
+            .map(|&arg| match self.shape(arg) {
                 Shape::Uniform => Some(self.any_scalar(arg)),
                 Shape::Affine { .. } | Shape::Varying => None,
             })
@@ -419,7 +419,7 @@ impl Lower<'_, '_> {
         q: usize,
     ) -> Quad {
         let (x, y) = (self.quad(a, q), self.quad(b, q));
-        if self.plan.shapes[cond] == Shape::Uniform {
+        if self.shape(cond) == Shape::Uniform {
             let cond = self.scalar(cond);
             return x
                 .into_iter()

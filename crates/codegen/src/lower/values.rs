@@ -129,11 +129,22 @@ impl Lower<'_, '_> {
                 )
             }
         };
+        self.splats.remove(&value);
+        self.vals.insert(value, val.clone());
         if self.plan.escapes[value] && self.pinned[value].is_none() {
+            // Other nodes know it as a vector, in step or not.
+            let val = match self.plan.shapes[value] {
+                Shape::Varying => Val::Varying(self.parts(value)),
+                Shape::Uniform | Shape::Affine { .. } => val,
+            };
             self.define_variables(value, &val);
         }
-        self.splats.remove(&value);
-        self.vals.insert(value, val);
+    }
+
+    /// How a value is held in the code being emitted.
+    pub(super) fn shape(&self, value: ir::Value) -> Shape {
+        let better = self.in_step.and_then(|in_step| in_step.shapes.get(&value));
+        better.copied().unwrap_or(self.plan.shapes[value])
     }
 
     /// Assigns an escaping value's variables.
@@ -204,7 +215,7 @@ impl Lower<'_, '_> {
                 let splat = self.splat(ty, x);
                 SmallVec::from_elem(splat, self.n_parts(ty))
             }
-            Val::Affine(base, stride) => match self.plan.shapes[value].fold() {
+            Val::Affine(base, stride) => match self.shape(value).fold() {
                 None => self.affine_parts(ty, base, stride),
                 Some(fold) => self.unfolded_parts(base, stride, fold),
             },

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
-use ptxjit_passes::vectorize::{Plan, Shape, WaitKind};
+use ptxjit_passes::vectorize::{Plan, Shape, WaitKind, Yield};
 
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use super::{Lower, MaskClass};
@@ -44,7 +44,9 @@ impl Frame {
             .map(|wait| {
                 let results = match wait.kind {
                     WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
-                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield => Vec::new(),
+                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn => {
+                        Vec::new()
+                    }
                 };
                 let operands = wait_operands(func, wait.kind)
                     .into_iter()
@@ -171,9 +173,8 @@ impl Lower<'_, '_> {
                 self.go(&[], &pending);
                 done = 1;
             }
-            Some((_, WaitKind::Entry | WaitKind::Ready | WaitKind::Yield)) | None => {
-                self.enter_body(pos)
-            }
+            Some((_, WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn))
+            | None => self.enter_body(pos),
         }
         self.b.switch_to_block(self.node_body[pos]);
         self.start_region(self.body_class[pos]);
@@ -383,12 +384,15 @@ impl Lower<'_, '_> {
 
     /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes still in the loop wait.
     pub(super) fn emit_yield(&mut self, pos: usize, header: Block) {
-        let cost = self.plan.yields[header].expect("only loops that yield come here");
+        let cost = match self.plan.yields[header].expect("only loops that yield come here") {
+            Yield::Spin(cost) => i64::from(cost),
+            Yield::Turns(turns) => BUDGET / i64::from(turns),
+        };
         let wait = self.plan.wait_of[header].expect("a loop that yields is a wait");
         self.loc(self.func.blocks[header].term_loc);
         let var = self.budget.expect("set at gang entry");
         let left = self.b.use_var(var);
-        let left = self.b.ins().iadd_imm_s(left, -i64::from(cost));
+        let left = self.b.ins().iadd_imm_s(left, -cost);
         self.b.def_var(var, left);
         let (stop, go_on) = (self.b.create_block(), self.b.create_block());
         let spent = self
@@ -520,6 +524,7 @@ pub(crate) fn resume_point(
     let (kind, loc) = match wait.kind {
         WaitKind::Entry | WaitKind::Ready => (ResumeKind::Ready, first_loc(func, wait.block)),
         WaitKind::Yield => (ResumeKind::Yield, func.blocks[wait.block].term_loc),
+        WaitKind::Turn => (ResumeKind::Ready, func.blocks[wait.block].term_loc),
         WaitKind::Inst(inst) => {
             let node = &func.insts[inst];
             let kind = match node.data {

@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Value};
 
-use super::PlanFacts;
 use super::order::{Node, Order};
 use super::shape::{Because, Shape};
 use super::shapes::Shapes;
+use super::{PlanFacts, Yield};
 
 /// The solution.
 pub(super) struct Flow {
     pub shapes: SecondaryMap<Value, Shape>,
     pub because: SecondaryMap<Value, Because>,
+    /// Values used in another node than the one that defines them.
+    pub escapes: SecondaryMap<Value, bool>,
     pub divergent: SecondaryMap<Block, bool>,
     pub pending: Vec<Vec<usize>>,
     pub pending_in: Vec<Vec<usize>>,
@@ -24,18 +26,11 @@ pub(super) fn run(
     func: &Function,
     order: &Order,
     waits: &SecondaryMap<Block, bool>,
-    yields: &SecondaryMap<Block, Option<u32>>,
+    yields: &SecondaryMap<Block, Option<Yield>>,
     gang: u32,
     facts: PlanFacts,
 ) -> Flow {
-    let mut shapes = Shapes {
-        shapes: SecondaryMap::new(),
-        because: SecondaryMap::new(),
-        facts,
-        gang,
-        merged: SecondaryMap::new(),
-        spread: SecondaryMap::new(),
-    };
+    let mut shapes = Shapes::new(gang, facts);
     loop {
         shapes.propagate(func, order);
         let divergent = divergent(func, order, &shapes, gang);
@@ -55,6 +50,7 @@ pub(super) fn run(
             return Flow {
                 shapes: out,
                 because: shapes.because,
+                escapes: super::escapes(func),
                 divergent,
                 pending: sorted(pending.body),
                 pending_in: sorted(pending.arrive),
@@ -181,7 +177,7 @@ fn mark_spread(func: &Function, order: &Order, shapes: &mut Shapes) -> bool {
 }
 
 /// The operands that an instruction takes as numbers, lane by lane.
-fn numbers_in(func: &Function, shapes: &Shapes, inst: Inst, numbers: &mut Vec<Value>) {
+pub(super) fn numbers_in(func: &Function, shapes: &Shapes, inst: Inst, numbers: &mut Vec<Value>) {
     let node = &func.insts[inst];
     match node.data {
         InstData::Load { .. } => {}
@@ -214,7 +210,7 @@ impl Pending {
         func: &Function,
         order: &Order,
         waits: &SecondaryMap<Block, bool>,
-        yields: &SecondaryMap<Block, Option<u32>>,
+        yields: &SecondaryMap<Block, Option<Yield>>,
         divergent: &SecondaryMap<Block, bool>,
     ) -> Pending {
         let n = order.nodes.len();
@@ -284,7 +280,7 @@ impl Pending {
     fn loop_end(
         &mut self,
         order: &Order,
-        yields: &SecondaryMap<Block, Option<u32>>,
+        yields: &SecondaryMap<Block, Option<Yield>>,
         pos: usize,
         header: Block,
     ) -> bool {

@@ -14,6 +14,7 @@
 //! scalar code.
 
 mod flow;
+mod in_step;
 mod latches;
 mod lcssa;
 mod liveness;
@@ -23,11 +24,13 @@ mod repair;
 mod shape;
 mod shapes;
 mod spin;
+mod turns;
 mod waits;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Terminator, Value};
 
+pub use in_step::InStep;
 pub use order::{Node, Order};
 pub use repair::{Repair, predecessors};
 pub use shape::{Because, Fold, Shape};
@@ -65,14 +68,25 @@ pub struct Plan {
     pub pending_in: Vec<Vec<usize>>,
     /// Nodes that may be reached with no lane for them.
     pub maybe_empty: Vec<bool>,
+    /// Blocks with accesses for which it pays to test whether lanes are in step.
+    pub in_step: SecondaryMap<Block, Option<InStep>>,
     /// Where lanes wait; number 0 is the entry.
     pub waits: Vec<Wait>,
     /// The wait at a block's start.
     pub wait_of: SecondaryMap<Block, Option<u32>>,
     /// Values used in another node than the one that defines them.
     pub escapes: SecondaryMap<Value, bool>,
-    /// Loops that must let others run from time to time: (header, cost of a turn against the budget).
-    pub yields: SecondaryMap<Block, Option<u32>>,
+    /// By its header, each loop that lets others run from time to time.
+    pub yields: SecondaryMap<Block, Option<Yield>>,
+}
+
+/// When a loop lets others run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Yield {
+    /// It may wait for them. A turn costs so much against a budget.
+    Spin(u32),
+    /// After so many turns, for the others to come as far.
+    Turns(u32),
 }
 
 /// Plans `func`, which it changes: blocks are split where lanes wait, and loops are closed.
@@ -84,13 +98,25 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     let wait_of = waits::split(func, gang);
     let order = order::run(func, entries);
     lcssa::run(func, &order);
-    let yields = spin::run(func, &order);
+    let mut hopeful = shapes::Shapes::new(gang, facts);
+    hopeful.propagate(func, &order);
+    let spins = spin::run(func, &order);
+    let turns = turns::run(func, &order, &wait_of, &hopeful);
+    let mut yields = SecondaryMap::new();
+    for block in func.blocks.keys() {
+        yields[block] = match (spins[block], turns[block]) {
+            (Some(cost), _) => Some(Yield::Spin(cost)),
+            (None, Some(turns)) => Some(Yield::Turns(turns)),
+            (None, None) => None,
+        };
+    }
     let preds = predecessors(func);
     let live = liveness::run(func, &preds);
     let flow = flow::run(func, &order, &wait_of, &yields, gang, facts);
     let mut plan = Plan {
         gang,
-        escapes: escapes(func),
+        in_step: in_step::run(func, &order, &flow, &hopeful),
+        escapes: flow.escapes,
         order,
         shapes: flow.shapes,
         because: flow.because,

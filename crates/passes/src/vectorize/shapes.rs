@@ -24,6 +24,17 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
+    pub(super) fn new(gang: u32, facts: PlanFacts) -> Shapes {
+        Shapes {
+            shapes: SecondaryMap::new(),
+            because: SecondaryMap::new(),
+            facts,
+            gang,
+            merged: SecondaryMap::new(),
+            spread: SecondaryMap::new(),
+        }
+    }
+
     /// Propagates to a fixed point.
     pub(super) fn propagate(&mut self, func: &Function, order: &Order) {
         for &param in func.params() {
@@ -116,7 +127,8 @@ impl Shapes {
         self.shapes[value].unwrap_or(Shape::Uniform)
     }
 
-    fn result(&self, func: &Function, data: &InstData, idx: usize) -> (Shape, Because) {
+    /// What follows for a result from the shapes of the operands.
+    pub(super) fn result(&self, func: &Function, data: &InstData, idx: usize) -> (Shape, Because) {
         if self.gang == 1 {
             return (Shape::Uniform, Because::NotVarying);
         }

@@ -4,7 +4,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use ptxjit_ir::{BarrierOp, Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
 
 use super::liveness::Liveness;
-use super::{Node, Plan};
+use super::{Node, Plan, Yield};
 
 /// Why lanes stop at a wait.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -15,8 +15,10 @@ pub enum WaitKind {
     Ready,
     /// The block's first instruction waits.
     Inst(Inst),
-    /// The end of the loop whose header this is lets others run.
+    /// The end of the loop whose header this is lets others run, since it may wait for them.
     Yield,
+    /// The end of the loop whose header this is lets the other gangs come as far.
+    Turn,
 }
 
 /// A place where lanes wait: the start of a block.
@@ -103,10 +105,15 @@ pub(super) fn number(
                     live,
                 );
             }
-            Node::LoopEnd(header) if plan.yields[header].is_some() => {
-                push(func, plan, header, WaitKind::Yield, live)
+            Node::LoopEnd(header) => {
+                let kind = match plan.yields[header] {
+                    Some(Yield::Spin(_)) => WaitKind::Yield,
+                    Some(Yield::Turns(_)) => WaitKind::Turn,
+                    None => continue,
+                };
+                push(func, plan, header, kind, live);
             }
-            Node::Block(_) | Node::LoopEnd(_) => {}
+            Node::Block(_) => {}
         }
     }
 }

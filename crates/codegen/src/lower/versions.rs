@@ -1,0 +1,101 @@
+//! Nodes emitted twice: for gangs of which all lanes run, and for others.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{self as ir, Inst, InstData};
+use ptxjit_passes::vectorize::{InStep, Shape};
+use smallvec::SmallVec;
+
+use super::Lower;
+use super::values::Val;
+
+/// Nodes with more instructions, times quads, than this are emitted only once.
+const MOST_TWICE: usize = 1000;
+
+impl Lower<'_, '_> {
+    /// Whether a node's code gets much shorter if it need not ask at each access which lanes run.
+    pub(super) fn wants_two_versions(&self, insts: &[Inst]) -> bool {
+        let asks = |&inst: &Inst| match self.func.insts[inst].data {
+            InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
+                space == ir::Space::Local || self.plan.shapes[addr] != Shape::Uniform
+            }
+            _ => false,
+        };
+        self.lanes > 1 && insts.len() * self.quads < MOST_TWICE && insts.iter().any(asks)
+    }
+
+    /// One version for when all lanes run, one for when some do.
+    pub(super) fn emit_two_versions(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
+        let full = self
+            .unless_full()
+            .expect("a gang of several lanes has a mask");
+        let (all, some) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(full, all, &[], some, &[]);
+        self.b.switch_to_block(all);
+        let in_step = self.plan.in_step[block].as_ref();
+        self.aside(|lower| {
+            lower.certainly_full = true;
+            if let Some(in_step) = in_step {
+                lower.unless_in_step(in_step, some);
+            }
+            lower.in_step = in_step;
+            lower.emit_body(pos, block, insts);
+            lower.in_step = None;
+            lower.certainly_full = false;
+        });
+        self.b.set_cold_block(some);
+        self.b.switch_to_block(some);
+        self.certainly_partial = true;
+        self.emit_body(pos, block, insts);
+        self.certainly_partial = false;
+    }
+
+    /// Goes to `otherwise` unless the inputs have the shapes hoped for, and holds them so from there on.
+    fn unless_in_step(&mut self, in_step: &InStep, otherwise: cl::Block) {
+        let mut all: Option<cl::Value> = None;
+        let mut held = Vec::new();
+        for &(value, shape) in &in_step.inputs {
+            let ty = self.func.ty(value);
+            let parts = self.parts(value);
+            let first = self.extract(ty, &parts, 0);
+            let (val, line) = match shape {
+                Shape::Affine { stride, .. } => (
+                    Val::Affine(first, stride),
+                    self.affine_parts(ty, first, stride),
+                ),
+                Shape::Uniform | Shape::Varying => {
+                    let splat = self.splat(ty, first);
+                    (
+                        Val::Uniform(first),
+                        SmallVec::from_elem(splat, self.n_parts(ty)),
+                    )
+                }
+            };
+            for (&part, &want) in parts.iter().zip(&line) {
+                let equal = self.b.ins().icmp(IntCC::Equal, part, want);
+                let equal = self.cast_vector(equal, types::I32X4);
+                all = Some(match all {
+                    None => equal,
+                    Some(all) => self.b.ins().band(all, equal),
+                });
+            }
+            held.push((value, val));
+        }
+        let all = all.expect("only blocks with inputs to test come here");
+        let all = self.b.ins().vall_true(all);
+        let go_on = self.b.create_block();
+        self.b.ins().brif(all, go_on, &[], otherwise, &[]);
+        self.b.switch_to_block(go_on);
+        for (value, val) in held {
+            let val = match val {
+                Val::Uniform(x) => Val::Uniform(self.cast_scalar(x, self.scalar_type(value))),
+                Val::Affine(x, stride) => {
+                    Val::Affine(self.cast_scalar(x, self.scalar_type(value)), stride)
+                }
+                varying @ Val::Varying(_) => varying,
+            };
+            self.splats.remove(&value);
+            self.vals.insert(value, val);
+        }
+    }
+}
