@@ -180,6 +180,18 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// A scalar that is a constant.
+    fn known(&self, x: cl::Value) -> Option<i64> {
+        let inst = self.b.func.dfg.value_def(x).inst()?;
+        match self.b.func.dfg.insts[inst] {
+            cl::InstructionData::UnaryImm {
+                opcode: cl::Opcode::Iconst,
+                imm,
+            } => Some(imm.bits()),
+            _ => None,
+        }
+    }
+
     /// CLIF takes the count modulo the width, PTX clamps it.
     pub(super) fn scalar_shift(
         &mut self,
@@ -189,6 +201,15 @@ impl Lower<'_, '_> {
         count: cl::Value,
     ) -> cl::Value {
         let width = i64::from(ty.bits());
+        if let Some(count) = self.known(count) {
+            let count = count & 0xffff_ffff;
+            return match op {
+                IntBinaryOp::Sshr => self.b.ins().sshr_imm_s(x, count.min(width - 1)),
+                _ if count >= width => self.b.ins().iconst(int_type(ty), 0),
+                IntBinaryOp::Shl => self.b.ins().ishl_imm_s(x, count),
+                _ => self.b.ins().ushr_imm_s(x, count),
+            };
+        }
         if op == IntBinaryOp::Sshr {
             let most = self.b.ins().iconst(types::I32, width - 1);
             let count = self.b.ins().umin(count, most);
