@@ -3,18 +3,19 @@
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
 use ptxjit_passes::vectorize::{Node, Shape, WaitKind};
-use smallvec::SmallVec;
 
+use super::masks::Lanes;
 use super::values::{Parts, Val};
 use super::{Lower, MaskClass};
 use crate::abi::{FaultKind, LaneState};
 use ptxjit_ir::Type;
 
 /// An edge taken by the lanes of a mask; without one, by all lanes of the node.
+#[derive(Clone)]
 struct Edge<'c> {
     target: usize,
     call: Option<&'c BlockCall>,
-    mask: Option<Parts>,
+    mask: Option<Lanes>,
 }
 
 impl Lower<'_, '_> {
@@ -44,6 +45,7 @@ impl Lower<'_, '_> {
             .enumerate()
             .map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos)))
             .collect();
+        self.find_counted();
     }
 
     fn classify_node(
@@ -113,115 +115,12 @@ impl Lower<'_, '_> {
         })
     }
 
-    fn mask_variables(&mut self, node: usize) -> SmallVec<[cranelift_frontend::Variable; 8]> {
-        if self.mask_vars[node].is_empty() {
-            self.mask_vars[node] = (0..self.quads)
-                .map(|_| self.b.declare_var(types::I32X4))
-                .collect();
-        }
-        self.mask_vars[node].clone()
-    }
-
-    fn class_parts(&mut self, class: MaskClass) -> Parts {
-        match class {
-            MaskClass::Entry => self.gang().mask.clone(),
-            MaskClass::Own(node) => self
-                .mask_variables(node)
-                .iter()
-                .map(|&var| self.b.use_var(var))
-                .collect(),
-        }
-    }
-
-    /// Lane masks of the node being emitted.
-    pub(super) fn mask_vectors(&mut self) -> Parts {
-        self.class_parts(self.mask)
-    }
-
-    /// The lanes of the node being emitted as bits.
-    pub(super) fn mask_as_bits(&mut self) -> cl::Value {
-        if self.mask == MaskClass::Entry {
-            return self.gang().bits;
-        }
-        if let Some(bits) = self.mask_bits {
-            return bits;
-        }
-        let parts = self.mask_vectors();
-        let bits = self.bits_of(&parts);
-        self.mask_bits = Some(bits);
-        bits
-    }
-
-    /// Lane masks as bits.
-    pub(super) fn bits_of(&mut self, parts: &[cl::Value]) -> cl::Value {
-        let mut bits = self.b.ins().vhigh_bits(types::I32, parts[0]);
-        for (q, &part) in parts.iter().enumerate().skip(1) {
-            let more = self.b.ins().vhigh_bits(types::I32, part);
-            let more = self.b.ins().ishl_imm_s(more, 4 * q as i64);
-            bits = self.b.ins().bor(bits, more);
-        }
-        bits
-    }
-
-    /// Bits as lane masks.
-    pub(super) fn mask_from_bits(&mut self, bits: cl::Value) -> Parts {
-        if self.lanes == 1 {
-            return Parts::new();
-        }
-        let splat = self.b.ins().splat(types::I32X4, bits);
-        (0..self.quads)
-            .map(|q| {
-                let lanes: Vec<u8> = (0..4)
-                    .flat_map(|lane| (1u32 << (4 * q + lane)).to_le_bytes())
-                    .collect();
-                let lane_bits = self.vconst_bytes(types::I32X4, &lanes);
-                let set = self.b.ins().band(splat, lane_bits);
-                self.b
-                    .ins()
-                    .icmp(cl::condcodes::IntCC::Equal, set, lane_bits)
-            })
-            .collect()
-    }
-
-    /// Whether all lanes of the gang run here: nothing if that is certain, else a condition.
-    pub(super) fn unless_full(&mut self) -> Option<cl::Value> {
-        if self.lanes == 1 || self.certainly_full {
-            return None;
-        }
-        if self.mask == MaskClass::Entry {
-            return Some(self.gang().all_on);
-        }
-        if self.mask_full.is_none() {
-            let parts = self.mask_vectors();
-            let all = self.fold_and(&parts);
-            self.mask_full = Some(self.b.ins().vall_true(all));
-        }
-        self.mask_full
-    }
-
-    pub(super) fn fold_and(&mut self, parts: &[cl::Value]) -> cl::Value {
-        let mut all = parts[0];
-        for &part in &parts[1..] {
-            all = self.b.ins().band(all, part);
-        }
-        all
-    }
-
-    pub(super) fn any(&mut self, parts: &[cl::Value]) -> cl::Value {
-        let mut any = parts[0];
-        for &part in &parts[1..] {
-            any = self.b.ins().bor(any, part);
-        }
-        self.b.ins().vany_true(any)
-    }
-
     /// The start of a node: it is skipped if no lane is there for it.
     pub(super) fn arrive(&mut self, pos: usize) {
         self.b.switch_to_block(self.node_entry[pos]);
         self.start_region(self.arrive_class[pos]);
         if self.plan.maybe_empty[pos] {
-            let parts = self.class_parts(self.arrive_class[pos]);
-            let any = self.any(&parts);
+            let any = self.any_lane(self.arrive_class[pos]);
             let (some, none) = (self.b.create_block(), self.b.create_block());
             self.b.ins().brif(any, some, &[], none, &[]);
             self.b.switch_to_block(none);
@@ -240,6 +139,7 @@ impl Lower<'_, '_> {
         self.certainly_full = false;
         self.mask_bits = None;
         self.mask_full = None;
+        self.mask_parts = None;
     }
 
     /// Emits code on a side path: what it puts at hand does not hold elsewhere.
@@ -249,10 +149,10 @@ impl Lower<'_, '_> {
             self.splats.clone(),
             self.addresses.clone(),
         );
-        let (bits, full) = (self.mask_bits, self.mask_full);
+        let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let result = emit(self);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
-        (self.mask_bits, self.mask_full) = (bits, full);
+        (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
         result
     }
 
@@ -261,27 +161,10 @@ impl Lower<'_, '_> {
         if self.body_class[pos] == MaskClass::Own(pos)
             && self.arrive_class[pos] != MaskClass::Own(pos)
         {
-            let parts = self.class_parts(self.arrive_class[pos]);
-            self.set_mask(pos, &parts);
+            let lanes = self.class_lanes(self.arrive_class[pos]);
+            self.set_mask(pos, &lanes);
         }
         self.b.ins().jump(self.node_body[pos], &[]);
-    }
-
-    /// Assigns a node's own mask.
-    pub(super) fn set_mask(&mut self, node: usize, parts: &[cl::Value]) {
-        let vars = self.mask_variables(node);
-        vars.iter()
-            .zip(parts)
-            .for_each(|(&var, &part)| self.b.def_var(var, part));
-    }
-
-    /// Clears the masks of nodes that can be pending from here on but were not before.
-    pub(super) fn clear_masks(&mut self, nodes: &[usize]) {
-        for &node in nodes {
-            let zero = self.zero_vector(Type::B32);
-            let parts = Parts::from_elem(zero, self.quads);
-            self.set_mask(node, &parts);
-        }
     }
 
     pub(super) fn emit_loop_end(&mut self, pos: usize, header: Block) {
@@ -322,7 +205,7 @@ impl Lower<'_, '_> {
             Terminator::Brif { cond, then_, else_ } => {
                 let edges = [edge(then_), edge(else_)];
                 if self.plan.divergent[block] {
-                    self.part(*cond, edges, &pending);
+                    self.part(block, *cond, edges, &pending);
                 } else {
                     let cond = self.scalar(*cond);
                     self.branch(cond, edges, &pending);
@@ -361,21 +244,38 @@ impl Lower<'_, '_> {
     }
 
     /// A divergent two-way branch.
-    fn part(&mut self, cond: Value, [mut then_, mut else_]: [Edge<'_>; 2], pending: &[usize]) {
+    fn part(
+        &mut self,
+        block: Block,
+        cond: Value,
+        [mut then_, mut else_]: [Edge<'_>; 2],
+        pending: &[usize],
+    ) {
+        if let Some(compare) = self.line_compare(block, cond) {
+            let (together, apart) = (self.b.create_block(), self.b.create_block());
+            let (agree, taken) = self.lanes_agree(compare);
+            self.b.ins().brif(agree, together, &[], apart, &[]);
+            self.b.switch_to_block(together);
+            let edges = [then_.clone(), else_.clone()];
+            self.aside(|lower| lower.branch(taken, edges, pending));
+            self.b.switch_to_block(apart);
+            self.emit_sunk(compare.inst);
+        }
         let conds = self.mask_parts(cond);
+        if self.counted[then_.target] && self.counted[else_.target] {
+            let (mask, conds) = (self.mask_as_bits(), self.bits_of(&conds));
+            then_.mask = Some(Lanes::Bits(self.b.ins().band(mask, conds)));
+            else_.mask = Some(Lanes::Bits(self.b.ins().band_not(mask, conds)));
+            return self.go_edges(&[then_, else_], pending);
+        }
         let mask = self.mask_vectors();
-        then_.mask = Some(
-            mask.iter()
-                .zip(&conds)
-                .map(|(&m, &c)| self.b.ins().band(m, c))
-                .collect(),
-        );
-        else_.mask = Some(
-            mask.iter()
-                .zip(&conds)
-                .map(|(&m, &c)| self.b.ins().band_not(m, c))
-                .collect(),
-        );
+        let pairs = || mask.iter().zip(&conds);
+        let taken = pairs().map(|(&m, &c)| self.b.ins().band(m, c)).collect();
+        let left = pairs()
+            .map(|(&m, &c)| self.b.ins().band_not(m, c))
+            .collect();
+        then_.mask = Some(Lanes::Parts(taken));
+        else_.mask = Some(Lanes::Parts(left));
         self.go_edges(&[then_, else_], pending);
     }
 
@@ -391,9 +291,9 @@ impl Lower<'_, '_> {
                 taken.push(self.b.ins().band(*rest, hit));
                 *rest = self.b.ins().band_not(*rest, hit);
             }
-            edge.mask = Some(taken);
+            edge.mask = Some(Lanes::Parts(taken));
         }
-        edges[default].mask = Some(rest);
+        edges[default].mask = Some(Lanes::Parts(rest));
         self.go_edges(&edges, pending);
     }
 
@@ -500,20 +400,16 @@ impl Lower<'_, '_> {
     /// `joining`: lanes may be at the target already; `blend`: others need its parameters as they are.
     fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool, blend: bool) {
         if self.arrive_class[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1 {
-            let mask = edge
+            let lanes = edge
                 .mask
                 .clone()
-                .unwrap_or_else(|| self.class_parts(self.mask));
-            let parts = if joining {
-                let old = self.class_parts(MaskClass::Own(edge.target));
-                old.iter()
-                    .zip(&mask)
-                    .map(|(&old, &new)| self.b.ins().bor(old, new))
-                    .collect()
+                .unwrap_or_else(|| self.class_lanes(self.mask));
+            let lanes = if joining {
+                self.with_waiting(edge.target, &lanes)
             } else {
-                mask
+                lanes
             };
-            self.set_mask(edge.target, &parts);
+            self.set_mask(edge.target, &lanes);
         }
         for (param, val) in args {
             let val = match val {
@@ -531,10 +427,10 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&var| self.b.use_var(var))
             .collect();
-        let mask = edge
-            .mask
-            .clone()
-            .unwrap_or_else(|| self.class_parts(self.mask));
+        let mask = match &edge.mask {
+            Some(lanes) => self.lanes_as_parts(&lanes.clone()),
+            None => self.mask_vectors(),
+        };
         self.blend(self.func.ty(param), &mask, &new, &old)
     }
 

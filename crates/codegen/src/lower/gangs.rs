@@ -111,7 +111,6 @@ impl Lower<'_, '_> {
         let all_on = self.b.ins().icmp_imm_s(IntCC::Equal, bits, full);
         let first_lane = self.b.ins().ctz(bits);
         let first_lane = self.b.ins().uextend(types::I64, first_lane);
-        let mask = self.mask_from_bits(bits);
         let local = self.local_windows(thread);
         self.gang = Some(Gang {
             idx,
@@ -120,7 +119,6 @@ impl Lower<'_, '_> {
             bits,
             all_on,
             first_lane,
-            mask,
             local,
         });
         if self.plan.waits.len() > 1 {

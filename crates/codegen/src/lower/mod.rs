@@ -6,8 +6,8 @@
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
 //! * `pure`, `int`, `lanes`, `divide`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
-//! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `control`: masks and edges; `waits`: suspending and resuming
-//! * `warp`: warp operations
+//! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `waits`: suspending and resuming; `warp`: warp operations
+//! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
 
 mod address;
 mod atomics;
@@ -22,6 +22,8 @@ mod halves;
 mod int;
 mod invariants;
 mod lanes;
+mod lines;
+mod masks;
 mod math;
 mod memory;
 mod pure;
@@ -86,7 +88,6 @@ struct Gang {
     all_on: cl::Value,
     /// Number of the first lane that runs.
     first_lane: cl::Value,
-    mask: Parts,
     /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane.
     local: Parts,
 }
@@ -122,16 +123,21 @@ struct Lower<'a, 'b> {
     /// Values computed once per launch or gang.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
     is_float: SecondaryMap<ir::Value, bool>,
+    /// Comparisons that are emitted at the branches that use them.
+    sunk: SecondaryMap<Inst, bool>,
     slot_offsets: SecondaryMap<StackSlot, u32>,
     node_entry: Vec<cl::Block>,
     node_body: Vec<cl::Block>,
     arrive_class: Vec<MaskClass>,
     body_class: Vec<MaskClass>,
     mask_vars: Vec<SmallVec<[Variable; 8]>>,
+    /// Nodes whose lanes are kept as bits.
+    counted: Vec<bool>,
     /// The mask of the node being emitted, and what was computed from it.
     mask: MaskClass,
     mask_bits: Option<cl::Value>,
     mask_full: Option<cl::Value>,
+    mask_parts: Option<Parts>,
     /// The code being emitted runs only when all lanes do.
     certainly_full: bool,
     /// The code being emitted runs only when some lanes do not.
@@ -194,6 +200,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
             is_float: classes::float_values(inputs.func),
+            sunk: lines::sunk_compares(inputs.func, inputs.plan),
             slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),
@@ -201,6 +208,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             mask: MaskClass::Entry,
             mask_bits: None,
             mask_full: None,
+            mask_parts: None,
+            counted: Vec::new(),
             certainly_full: false,
             certainly_partial: false,
             in_step: None,
@@ -327,7 +336,9 @@ impl<'a, 'b> Lower<'a, 'b> {
 
     fn is_done(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
-        matches!(node.data, InstData::Const { .. }) || self.pinned[node.results[0]].is_some()
+        matches!(node.data, InstData::Const { .. })
+            || self.sunk[inst]
+            || self.pinned[node.results[0]].is_some()
     }
 
     fn pressure(&self, run: &[Inst]) -> usize {

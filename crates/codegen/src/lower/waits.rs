@@ -454,8 +454,8 @@ impl Lower<'_, '_> {
             self.define_variables(value, &val);
         }
         if self.body_class[pos] == MaskClass::Own(pos) && self.lanes > 1 {
-            let mask = self.gang().mask.clone();
-            self.set_mask(pos, &mask);
+            let entered = self.class_lanes(MaskClass::Entry);
+            self.set_mask(pos, &entered);
         }
         let pending = self.plan.pending[pos].clone();
         self.clear_masks(&pending);

@@ -1,0 +1,253 @@
+//! Which lanes run: as vectors, or as bits where scalar arithmetic tells.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{Terminator, Type};
+use ptxjit_passes::vectorize::Node;
+use smallvec::SmallVec;
+
+use super::values::Parts;
+use super::{Lower, MaskClass};
+
+/// A set of lanes of the gang.
+#[derive(Clone)]
+pub(super) enum Lanes {
+    /// Bit i for lane i.
+    Bits(cl::Value),
+    /// Lane masks.
+    Parts(Parts),
+}
+
+impl Lower<'_, '_> {
+    fn mask_variables(&mut self, node: usize) -> SmallVec<[cranelift_frontend::Variable; 8]> {
+        if self.mask_vars[node].is_empty() {
+            let (n, ty) = if self.counted[node] {
+                (1, types::I32)
+            } else {
+                (self.quads, types::I32X4)
+            };
+            self.mask_vars[node] = (0..n).map(|_| self.b.declare_var(ty)).collect();
+        }
+        self.mask_vars[node].clone()
+    }
+
+    /// The lanes of a class in the form in which they are kept.
+    pub(super) fn class_lanes(&mut self, class: MaskClass) -> Lanes {
+        let MaskClass::Own(node) = class else {
+            return Lanes::Bits(self.gang().bits);
+        };
+        let vars = self.mask_variables(node);
+        if self.counted[node] {
+            return Lanes::Bits(self.b.use_var(vars[0]));
+        }
+        Lanes::Parts(vars.iter().map(|&var| self.b.use_var(var)).collect())
+    }
+
+    pub(super) fn lanes_as_parts(&mut self, lanes: &Lanes) -> Parts {
+        match lanes {
+            Lanes::Bits(bits) => self.mask_from_bits(*bits),
+            Lanes::Parts(parts) => parts.clone(),
+        }
+    }
+
+    fn lanes_as_bits(&mut self, lanes: &Lanes) -> cl::Value {
+        match lanes {
+            Lanes::Bits(bits) => *bits,
+            Lanes::Parts(parts) => self.bits_of(parts),
+        }
+    }
+
+    /// Lane masks of the node being emitted.
+    pub(super) fn mask_vectors(&mut self) -> Parts {
+        if let Some(parts) = &self.mask_parts {
+            return parts.clone();
+        }
+        let lanes = self.class_lanes(self.mask);
+        let parts = self.lanes_as_parts(&lanes);
+        self.mask_parts = Some(parts.clone());
+        parts
+    }
+
+    /// The lanes of the node being emitted as bits.
+    pub(super) fn mask_as_bits(&mut self) -> cl::Value {
+        if let Some(bits) = self.mask_bits {
+            return bits;
+        }
+        let lanes = self.class_lanes(self.mask);
+        let bits = self.lanes_as_bits(&lanes);
+        self.mask_bits = Some(bits);
+        bits
+    }
+
+    /// Whether a class has any lanes.
+    pub(super) fn any_lane(&mut self, class: MaskClass) -> cl::Value {
+        match self.class_lanes(class) {
+            Lanes::Bits(bits) => bits,
+            Lanes::Parts(parts) => self.any(&parts),
+        }
+    }
+
+    /// Lanes, and those that are at a node already.
+    pub(super) fn with_waiting(&mut self, node: usize, lanes: &Lanes) -> Lanes {
+        match self.class_lanes(MaskClass::Own(node)) {
+            Lanes::Bits(old) => {
+                let new = self.lanes_as_bits(lanes);
+                Lanes::Bits(self.b.ins().bor(old, new))
+            }
+            Lanes::Parts(old) => {
+                let new = self.lanes_as_parts(lanes);
+                let both = old.iter().zip(&new);
+                Lanes::Parts(
+                    both.map(|(&old, &new)| self.b.ins().bor(old, new))
+                        .collect(),
+                )
+            }
+        }
+    }
+
+    /// Lane masks as bits.
+    pub(super) fn bits_of(&mut self, parts: &[cl::Value]) -> cl::Value {
+        let mut bits = self.b.ins().vhigh_bits(types::I32, parts[0]);
+        for (q, &part) in parts.iter().enumerate().skip(1) {
+            let more = self.b.ins().vhigh_bits(types::I32, part);
+            let more = self.b.ins().ishl_imm_s(more, 4 * q as i64);
+            bits = self.b.ins().bor(bits, more);
+        }
+        bits
+    }
+
+    /// Bits as lane masks.
+    pub(super) fn mask_from_bits(&mut self, bits: cl::Value) -> Parts {
+        if self.lanes == 1 {
+            return Parts::new();
+        }
+        let splat = self.b.ins().splat(types::I32X4, bits);
+        (0..self.quads)
+            .map(|q| {
+                let lanes: Vec<u8> = (0..4)
+                    .flat_map(|lane| (1u32 << (4 * q + lane)).to_le_bytes())
+                    .collect();
+                let lane_bits = self.vconst_bytes(types::I32X4, &lanes);
+                let set = self.b.ins().band(splat, lane_bits);
+                self.b.ins().icmp(IntCC::Equal, set, lane_bits)
+            })
+            .collect()
+    }
+
+    /// Whether all lanes of the gang run here: nothing if that is certain, else a condition.
+    pub(super) fn unless_full(&mut self) -> Option<cl::Value> {
+        if self.lanes == 1 || self.certainly_full {
+            return None;
+        }
+        if self.mask == MaskClass::Entry {
+            return Some(self.gang().all_on);
+        }
+        if self.mask_full.is_none() {
+            let full = match self.class_lanes(self.mask) {
+                Lanes::Bits(bits) => {
+                    let all = self.full_bits();
+                    self.b.ins().icmp_imm_s(IntCC::Equal, bits, all)
+                }
+                Lanes::Parts(parts) => {
+                    let all = self.fold_and(&parts);
+                    self.b.ins().vall_true(all)
+                }
+            };
+            self.mask_full = Some(full);
+        }
+        self.mask_full
+    }
+
+    pub(super) fn fold_and(&mut self, parts: &[cl::Value]) -> cl::Value {
+        let mut all = parts[0];
+        for &part in &parts[1..] {
+            all = self.b.ins().band(all, part);
+        }
+        all
+    }
+
+    pub(super) fn any(&mut self, parts: &[cl::Value]) -> cl::Value {
+        let mut any = parts[0];
+        for &part in &parts[1..] {
+            any = self.b.ins().bor(any, part);
+        }
+        self.b.ins().vany_true(any)
+    }
+
+    /// Assigns a node's own mask.
+    pub(super) fn set_mask(&mut self, node: usize, lanes: &Lanes) {
+        let vars = self.mask_variables(node);
+        if self.counted[node] {
+            let bits = self.lanes_as_bits(lanes);
+            self.b.def_var(vars[0], bits);
+            return;
+        }
+        let parts = self.lanes_as_parts(lanes);
+        vars.iter()
+            .zip(&parts)
+            .for_each(|(&var, &part)| self.b.def_var(var, part));
+    }
+
+    /// Clears the masks of nodes that can be pending from here on but were not before.
+    pub(super) fn clear_masks(&mut self, nodes: &[usize]) {
+        for &node in nodes {
+            let none = if self.counted[node] {
+                Lanes::Bits(self.b.ins().iconst(types::I32, 0))
+            } else {
+                let zero = self.zero_vector(Type::B32);
+                Lanes::Parts(Parts::from_elem(zero, self.quads))
+            };
+            self.set_mask(node, &none);
+        }
+    }
+
+    /// Finds the nodes whose lanes are kept as bits: those that are only reached from such nodes, or by the lanes the gang was entered with, and
+    /// where lanes part, by comparisons on a line.
+    pub(super) fn find_counted(&mut self) {
+        let n = self.plan.order.nodes.len();
+        let mut counted = vec![true; n];
+        loop {
+            let mut changed = false;
+            for pos in 0..n {
+                // Loop ends have no body of their own.
+                let class = match self.plan.order.nodes[pos] {
+                    Node::LoopEnd(_) => self.arrive_class[pos],
+                    Node::Block(_) => self.body_class[pos],
+                };
+                let from_bits = match class {
+                    MaskClass::Entry => true,
+                    MaskClass::Own(node) => counted[node],
+                };
+                let mut reach = |target: usize, as_bits: bool| {
+                    changed |= !as_bits && std::mem::replace(&mut counted[target], false);
+                };
+                match self.plan.order.nodes[pos] {
+                    Node::LoopEnd(header) => {
+                        let target = self.plan.order.block_pos[header];
+                        reach(
+                            target.expect("headers are in the order") as usize,
+                            from_bits,
+                        );
+                    }
+                    Node::Block(block) => {
+                        let term = &self.func.blocks[block].term;
+                        let on_line = match *term {
+                            Terminator::Brif { cond, .. } => {
+                                self.line_compare(block, cond).is_some()
+                            }
+                            _ => false,
+                        };
+                        let as_bits = from_bits && (on_line || !self.plan.divergent[block]);
+                        for call in term.targets() {
+                            reach(self.plan.order.target(pos, call.block), as_bits);
+                        }
+                    }
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        self.counted = counted;
+    }
+}
