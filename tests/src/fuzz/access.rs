@@ -1,12 +1,14 @@
 //! Loads, stores and atomic operations on memory that no other thread touches, or that is never written.
 
 use super::generate::Gen;
+use super::indices;
 use super::tree::Node;
 
 /// An access to memory.
 pub fn random(g: &mut Gen) -> Node {
     let in_function = g.current.is_some();
-    let text = match g.rng.below(10) {
+    let text = match g.rng.below(13) {
+        10.. if !in_function => indices::random(g),
         0..2 if !in_function => input(g),
         2 if !in_function => float_input(g),
         3..5 if !in_function => neighbours(g),
@@ -19,7 +21,7 @@ pub fn random(g: &mut Gen) -> Node {
 }
 
 /// Register class, suffix of the instruction and size of an element; sub-word types go to wider registers.
-const INTS: [(char, &str, usize); 10] = [
+pub const INTS: [(char, &str, usize); 10] = [
     ('r', "u8", 1),
     ('r', "s8", 1),
     ('h', "u8", 1),
@@ -33,7 +35,7 @@ const INTS: [(char, &str, usize); 10] = [
 ];
 
 /// Registers of a class: one, or a vector in braces whose parts differ.
-fn operand(g: &mut Gen, class: char, n: usize) -> String {
+pub fn operand(g: &mut Gen, class: char, n: usize) -> String {
     if n == 1 {
         return g.reg(class);
     }
@@ -48,7 +50,7 @@ fn operand(g: &mut Gen, class: char, n: usize) -> String {
 }
 
 /// Element count for elements of `size` bytes.
-fn vector(g: &mut Gen, class: char, size: usize) -> (usize, &'static str) {
+pub fn vector(g: &mut Gen, class: char, size: usize) -> (usize, &'static str) {
     let fits = |n: usize| n * size <= 16 && (class == 'r' || n <= 2);
     match g.rng.below(4) {
         0 if fits(2) => (2, ".v2"),

@@ -221,10 +221,13 @@ impl Gen {
         format!("@{not}{} ", self.reg('p'))
     }
 
-    /// A copy of what is the same in all threads.
+    /// An operation with what is the same in all threads.
     fn uniform_compute(&mut self) -> String {
-        let (r, u) = (self.reg('r'), self.rng.below(4));
-        format!("    add.s32 {r}, {r}, %u{u};\n")
+        let (r, s, u) = (self.reg('r'), self.reg('r'), self.rng.below(4));
+        let op = *self.rng.pick(&[
+            "add.s32", "add.s32", "div.u32", "rem.u32", "div.s32", "rem.s32",
+        ]);
+        format!("    {op} {r}, {s}, %u{u};\n")
     }
 
     /// The bits of a float that is no NaN, as an integer.

@@ -12,6 +12,7 @@ pub mod case;
 pub mod control;
 pub mod drive;
 pub mod generate;
+pub mod indices;
 pub mod mutate;
 pub mod ops;
 pub mod rng;

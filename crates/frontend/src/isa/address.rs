@@ -30,6 +30,7 @@ pub const TABLE: &[InstDesc] = &[
             since(2, 0, 20),
             since(3, 1, 20).mods(&[Mod::Const]),
             since(7, 7, 70).mods(&[Mod::Param, Mod::ParamEntry]),
+            since(8, 3, 70).mods(&[Mod::ParamEntry]),
             since(7, 8, 30).mods(&[Mod::SharedCta]),
             since(7, 8, 90).mods(&[Mod::SharedCluster]),
         ])
@@ -43,7 +44,8 @@ pub const TABLE: &[InstDesc] = &[
         .with(&[Mod::To])
         .types(&[SIZES])
         .choose(&[CVTA_SPACE])
-        .gates(CVTA_GATES),
+        .gates(CVTA_GATES)
+        .check(check_width),
     inst("alloca", &[D, A.nth(0), imm(8, 1 << 23).opt()], alloca)
         .types(&[SIZES])
         .gates(&[since(7, 3, 52)])
@@ -80,6 +82,7 @@ const CVTA_GATES: &[Gate] = &[
     since(2, 0, 20),
     since(3, 1, 20).mods(&[Mod::Const]),
     since(7, 7, 70).mods(&[Mod::Param, Mod::ParamEntry]),
+    since(8, 3, 70).mods(&[Mod::ParamEntry]),
     since(7, 8, 30).mods(&[Mod::SharedCta]),
     since(7, 8, 90).mods(&[Mod::SharedCluster]),
 ];
@@ -127,8 +130,17 @@ fn isspacep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
     t.dst(inst, 0, result)
 }
 
+/// A generic address is as wide as the module says.
+fn check_width<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if inst.ty(0) == T::U32 && t.has_wide_addresses() {
+        return Err(inst.error("a generic address has 64 bits: `.address_size` is 64"));
+    }
+    Ok(())
+}
+
 /// The variable that `cvta` names must lie in the space it says.
 fn check_cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    check_width(t, inst)?;
     let Some(operand) = inst.operand(1) else {
         return Ok(());
     };

@@ -60,7 +60,10 @@ const STORE_MODE: &[Mod] = &[Mod::Tile, Mod::TileScatter4, Mod::Im2colNoOffs];
 const CTA_GROUP: &[Mod] = &[Mod::CtaGroup1, Mod::CtaGroup2];
 
 const fn reduce(operands: &'static [Opd], required: &'static [Mod]) -> InstDesc {
-    unsupported("cp", operands).with(required).gates(BULK)
+    unsupported("cp", operands)
+        .with(required)
+        .gates(BULK)
+        .check(check_size)
 }
 
 const REDUCE_SHARED: &[Mod] = &[
@@ -92,6 +95,7 @@ pub const TABLE: &[InstDesc] = &[
             Mod::MbarrierCompleteTxBytes,
         ])
         .optional(&[HINT])
+        .check(check_size)
         .gates(&[since(8, 6, 90)]),
     unsupported("cp", &[ADDR, ADDR, SIZE, ADDR, CTA_MASK, POLICY])
         .with(&[
@@ -102,6 +106,7 @@ pub const TABLE: &[InstDesc] = &[
             Mod::MbarrierCompleteTxBytes,
         ])
         .optional(&[MULTICAST, HINT])
+        .check(check_size)
         .gates(BULK),
     unsupported("cp", TO_SHARED)
         .with(&[
@@ -111,6 +116,7 @@ pub const TABLE: &[InstDesc] = &[
             Mod::SharedCta,
             Mod::MbarrierCompleteTxBytes,
         ])
+        .check(check_size)
         .gates(BULK),
     unsupported("cp", &[ADDR, ADDR, SIZE, POLICY, BYTE_MASK])
         .with(&[
@@ -121,6 +127,7 @@ pub const TABLE: &[InstDesc] = &[
             Mod::BulkGroup,
         ])
         .optional(&[HINT, &[Mod::CpMask]])
+        .check(check_size)
         .gates(&[since(8, 0, 90), since(8, 6, 100).mods(&[Mod::CpMask])]),
     reduce(TO_SHARED, REDUCE_SHARED)
         .choose(LOGIC)
@@ -157,6 +164,7 @@ pub const TABLE: &[InstDesc] = &[
     unsupported("cp", &[ADDR, SIZE, POLICY])
         .with(&[Mod::Async, Mod::Bulk, Mod::Prefetch, Mod::L2, Mod::Global])
         .optional(&[HINT])
+        .check(check_size)
         .gates(BULK),
     unsupported("cp", &[ADDR, ANY, ADDR, ANY.opt(), CTA_MASK, POLICY])
         .with(&[
@@ -393,6 +401,26 @@ fn check_tensor<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result
     check_list(t, inst, coordinates, expected, T::S32, "coordinates")
 }
 
+/// A constant number of bytes is a multiple of 16.
+fn check_size<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    const MOST: i64 = (1 << 20) - 16;
+    let n = 1 + usize::from(!inst.has(Mod::Prefetch));
+    if !matches!(
+        inst.operand(n).map(|operand| &operand.kind),
+        Some(OperandKind::Constant(_))
+    ) {
+        return Ok(());
+    }
+    let size = t.src_const(inst, n)?;
+    if (0..=MOST).contains(&size) && size % 16 == 0 {
+        return Ok(());
+    }
+    Err(inst.operand_error(
+        n,
+        format!("a bulk copy has a multiple of 16 bytes, at most {MOST}, not {size}"),
+    ))
+}
+
 /// A brace list of `expected` sources; one may stand without braces.
 fn check_list<'m>(
     t: &mut Translator<'m>,
@@ -423,6 +451,9 @@ fn check_list<'m>(
 fn check_offsets<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<(), Diagnostic> {
     let has_offsets = inst.has_optional();
     match (is_im2col(inst), has_offsets, inst.operand(n)) {
+        (true, true, Some(operand)) if matches!(operand.kind, OperandKind::Constant(_)) => {
+            Err(Diagnostic::error("the offsets stand in braces").label(operand.span, ""))
+        }
         (true, true, Some(operand)) => {
             let is_w = inst.pick(&[Mod::Im2colW, Mod::Im2colW128]).is_some();
             let expected = if is_w { 2 } else { dimensions(inst) - 2 };

@@ -13,7 +13,7 @@ use crate::translate::{Inst, Translator};
 use super::desc::{InstDesc, Opd};
 use super::modifiers::{Mod, ModSet};
 use super::types::PtxType;
-use super::{nearest, operands, rows, rows_of, target};
+use super::{names, nearest, operands, rows, rows_of, target};
 
 /// An instruction's modifiers, sorted into what they are.
 #[derive(Clone)]
@@ -36,7 +36,10 @@ const REPEATABLE: &[Mod] = &[
     Mod::Relu,
     Mod::NaN,
     Mod::Approx,
+    Mod::Cc,
     Mod::L2EvictFirst,
+    Mod::Shiftamt,
+    Mod::Uni,
 ];
 
 /// Modifiers of single instructions that ptxas lets pass on all others, without any effect.
@@ -65,15 +68,16 @@ const IGNORED: &[Mod] = &[
     Mod::SwizzleMode,
 ];
 
-/// The opcodes that the modifiers of [`IGNORED`] are made for.
-const NOT_IGNORING: &[&str] = &[
-    "tensormap",
-    "testp",
-    "multimem",
-    "ldmatrix",
-    "tcgen05",
-    "cp",
+/// Types that are ignored like [`IGNORED`].
+const IGNORED_TYPES: &[PtxType] = &[
+    PtxType::Pred,
+    PtxType::Texref,
+    PtxType::Samplerref,
+    PtxType::Surfref,
 ];
+
+/// The opcodes that the modifiers of [`IGNORED`] are made for.
+const NOT_IGNORING: &[&str] = &["tensormap", "testp", "multimem", "ldmatrix", "cp"];
 
 /// Why a row does not fit.
 enum Mismatch {
@@ -124,6 +128,7 @@ pub(crate) fn resolve<'m>(
         name: written.name,
     };
     check_leading(t, &inst)?;
+    names::check(t, &inst)?;
     target::check(t, &inst)?;
     operands::check(t, &inst)?;
     if let Some(check) = desc.check {
@@ -135,8 +140,15 @@ pub(crate) fn resolve<'m>(
 /// What is written without the modifiers that ptxas ignores.
 fn without_ignored<'m>(written: &Written<'m>, opcode: &str) -> Written<'m> {
     let mut rest = written.clone();
-    if !NOT_IGNORING.contains(&opcode) {
+    let is_named = NOT_IGNORING.contains(&opcode)
+        || opcode == "tcgen05"
+            && written
+                .mods
+                .pick(&[Mod::Cp, Mod::Ld, Mod::St, Mod::Mma])
+                .is_some();
+    if !is_named {
         IGNORED.iter().for_each(|&m| rest.mods.remove(m));
+        rest.types.retain(|ty| !IGNORED_TYPES.contains(ty));
     }
     rest
 }

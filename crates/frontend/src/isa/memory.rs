@@ -75,7 +75,7 @@ const GATES: &[Gate] = &[
     since(2, 0, 20).mods(LOAD_CACHE),
     since(2, 0, 20).mods(STORE_CACHE),
     since(8, 3, 0).mods(&[Mod::ParamEntry, Mod::ParamFunc]),
-    since(6, 0, 0).mods(&[Mod::Weak]),
+    since(6, 0, 70).mods(&[Mod::Weak]),
 ];
 const NC_GATES: &[Gate] = &[
     since(3, 1, 32),
@@ -93,7 +93,7 @@ const LOADED: Opd = D.or_wider().vec(Elems::ByModifier);
 /// A stored register or vector.
 const STORED: Opd = A.or_wider().sink().vec(Elems::ByModifier);
 /// The cache policy that `.L2::cache_hint` brings.
-pub(super) const POLICY: Opd = A.is(T::B64).reg().when(Mod::L2CacheHint);
+pub(super) const POLICY: Opd = A.is(T::U64).when(Mod::L2CacheHint);
 
 pub const TABLE: &[InstDesc] = &[
     inst("ld", &[LOADED, ADDR, POLICY], ld)

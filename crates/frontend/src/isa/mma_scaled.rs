@@ -27,8 +27,8 @@ const SELECTOR: Opd = A.is(T::U16).vec(Elems::List(2));
 
 const DENSE: &[Opd] = &[
     out(4, T::F32),
-    frag(4, T::B32),
-    frag(2, T::B32),
+    frag(4, T::E4m3x4),
+    frag(2, T::E4m3x4),
     frag(4, T::F32),
     SCALE,
     SELECTOR,
@@ -37,8 +37,8 @@ const DENSE: &[Opd] = &[
 ];
 const SPARSE: &[Opd] = &[
     out(4, T::F32),
-    frag(4, T::B32),
-    frag(4, T::B32),
+    frag(4, T::E4m3x4),
+    frag(4, T::E4m3x4),
     frag(4, T::F32),
     META,
     imm(0, 0),

@@ -93,16 +93,16 @@ const F32_LARGE: &[Opd] = &[
 ];
 const WORD_SMALL: &[Opd] = &[
     out(4, T::F32),
-    frag(2, T::Tf32),
-    frag(2, T::Tf32),
+    frag(2, T::B32),
+    frag(2, T::B32),
     frag(4, T::F32),
     META,
     imm(0, 3),
 ];
 const WORD_LARGE: &[Opd] = &[
     out(4, T::F32),
-    frag(4, T::Tf32),
-    frag(4, T::Tf32),
+    frag(4, T::B32),
+    frag(4, T::B32),
     frag(4, T::F32),
     META,
     imm(0, 1),

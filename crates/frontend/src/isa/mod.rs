@@ -42,6 +42,7 @@ pub mod wgmma;
 pub mod wmma;
 
 pub(crate) mod check;
+mod names;
 mod operands;
 mod target;
 

@@ -61,8 +61,8 @@ const GATES: &[Gate] = &[
     since(8, 6, 100).mods(&[Mod::AccF16]).only(FP8_ARCHS),
 ];
 
-const DV: Opd = D.vec(Elems::ByModifier).or_wider();
-const AV: Opd = A.vec(Elems::ByModifier).or_wider();
+const DV: Opd = D.vec(Elems::ByModifier);
+const AV: Opd = A.vec(Elems::ByModifier);
 
 const fn row(
     operands: &'static [Opd],
@@ -117,9 +117,14 @@ pub const TABLE: &[InstDesc] = &[
 /// Vectors have 32, 64 or 128 bits, accumulation precision goes with addition, a scope with an ordering.
 fn check<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (ty, n) = (inst.ty(0), vector_length(inst) as u32);
-    if n > 1 && (ty == T::F64 || !matches!(ty.bits() * n, 32 | 64 | 128)) {
+    if n > 1 && ty == T::F64 || !matches!(ty.bits() * n, 32 | 64 | 128) {
+        let vector = if n > 1 {
+            format!("`.v{n}` of ")
+        } else {
+            String::new()
+        };
         return Err(inst.error(format!(
-            "`.v{n}` of `.{}` is no vector that `multimem` takes",
+            "`multimem` works on 32, 64 or 128 bits, not on {vector}`.{}`",
             ty.name()
         )));
     }
@@ -130,15 +135,16 @@ fn check<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
             ty.name()
         )));
     }
-    let is_strong = inst
-        .pick(&[Mod::Relaxed, Mod::Acquire, Mod::Release])
-        .is_some();
-    match (is_strong, inst.pick(SCOPE)) {
-        (false, Some(scope)) => Err(inst.error(format!(
+    let ordering = inst.pick(&[Mod::Relaxed, Mod::Acquire, Mod::Release]);
+    match (ordering, inst.pick(SCOPE)) {
+        (None, Some(scope)) => Err(inst.error(format!(
             "the scope `.{}` needs an ordering such as `.relaxed`",
             scope.name()
         ))),
-        (true, _) | (false, None) => Ok(()),
-    }?;
-    Ok(())
+        (Some(ordering), None) => Err(inst.error(format!(
+            "`.{}` on `multimem` needs a scope: `.cta`, `.cluster`, `.gpu` or `.sys`",
+            ordering.name()
+        ))),
+        (Some(_), Some(_)) | (None, None) => Ok(()),
+    }
 }

@@ -12,6 +12,7 @@ use crate::translate::{
 };
 
 use super::desc::{Elems, Opd, OpdKind, OpdType, Pair, Selector};
+use super::memory::SPACE;
 use super::modifiers::Mod;
 use super::sregs;
 use super::types::{Class, PtxType, Width};
@@ -35,7 +36,7 @@ pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
                     "a memory address in brackets is expected here",
                 ));
             }
-            OpdKind::Addr => check_address(t, inst, operand)?,
+            OpdKind::Addr => check_address(t, inst, n, operand)?,
             OpdKind::Any => {}
         }
     }
@@ -71,13 +72,18 @@ pub(super) const WINDOWS: &[Mod] = &[
 fn check_address<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
+    n: usize,
     operand: &'m ast::Operand,
 ) -> Result<(), Diagnostic> {
-    let AddrBase::Reg(base) = t.resolve_address(operand)?.base else {
-        return Ok(());
+    let base = match t.resolve_address(operand)?.base {
+        AddrBase::Reg(base) => base,
+        AddrBase::Place(place) => return check_place(t, inst, n, operand, &place),
+        AddrBase::Func(_) | AddrBase::Absolute => return Ok(()),
     };
-    let is_wide =
-        WIDE.contains(&inst.desc.opcode) && inst.pick(WINDOWS).is_none() && t.arch().number >= 75;
+    let is_wide = WIDE.contains(&inst.desc.opcode) && inst.pick(WINDOWS).is_none();
+    if is_wide && inst.pick(SPACE).is_none() && t.arch().number < 20 {
+        return Err(inst.error("generic addresses need target sm_20 or higher"));
+    }
     if !is_wide || !t.has_wide_addresses() {
         return Ok(());
     }
@@ -94,6 +100,56 @@ fn check_address<'m>(
         }
         Some(Entity::Reg(_) | Entity::Place(_) | Entity::Func(_)) | None => Ok(()),
     }
+}
+
+/// A variable at the address lies in the state space that the instruction names, or at least in one that can be meant.
+fn check_place<'m>(
+    t: &Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+    operand: &'m ast::Operand,
+    place: &Place,
+) -> Result<(), Diagnostic> {
+    let found = place.space();
+    let fits = match inst.desc.opcode {
+        "mbarrier" => found == Space::Shared,
+        "multimem" | "prefetch" | "applypriority" | "discard" => match inst.pick(SPACE) {
+            Some(Mod::Global) => found == Space::Global,
+            Some(Mod::Local) => found == Space::Local,
+            Some(_) => true,
+            None => !matches!(found, Space::Const | Space::Param),
+        },
+        "prefetchu" => false,
+        "cp" | "st" if inst.has(Mod::Async) => {
+            async_space(inst, n).is_none_or(|space| found == space)
+        }
+        _ => true,
+    };
+    if fits {
+        return Ok(());
+    }
+    let name = t.source.slice(place.decl);
+    let message = format!(
+        "`{}` cannot work on `{name}`: it is in {}",
+        inst.name,
+        space_name(found)
+    );
+    Err(error(operand, message).label(place.decl, "declared here"))
+}
+
+/// The state space of an address of an asynchronous copy: as the row names them in order, then the barrier's.
+fn async_space(inst: &Inst<'_>, n: usize) -> Option<Space> {
+    let has_barrier = inst.has(Mod::MbarrierCompleteTxBytes)
+        || inst.has(Mod::Mbarrier) && inst.pick(SPACE).is_some();
+    if inst.has(Mod::Bulk) {
+        let mut spaces = inst.desc.required.iter().filter(|m| SPACE.contains(m));
+        return match spaces.nth(n) {
+            Some(Mod::Global) => Some(Space::Global),
+            Some(_) => Some(Space::Shared),
+            None => has_barrier.then_some(Space::Shared),
+        };
+    }
+    has_barrier.then_some(Space::Shared)
 }
 
 fn check_dst<'m>(
@@ -384,7 +440,9 @@ fn check_src_elem<'m>(
         }
         // ptxas takes `%r1+4`; what it computes is written nowhere.
         OperandKind::NameOffset(sum)
-            if !in_list && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) =>
+            if !in_list
+                && opd.selector == Selector::Element
+                && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) =>
         {
             check_reg(t, operand, sum.name, None, ty, opd)
         }
@@ -423,6 +481,7 @@ fn check_src_name<'m>(
         Some(Entity::Reg(_)) => check_reg(t, operand, name, selector, ty, opd),
         Some(Entity::Place(_) | Entity::Func(_)) if opd.can_address && selector.is_none() => {
             check_addressable(t, operand)?;
+            check_global_width(t, inst, operand, ty)?;
             check_address_type(operand, ty)
         }
         Some(Entity::Place(_) | Entity::Func(_)) => Err(error(
@@ -629,6 +688,26 @@ fn check_addressable<'m>(
                 .label(decl, "declared here"),
         ),
         AddrBase::Place(_) | AddrBase::Reg(_) | AddrBase::Func(_) | AddrBase::Absolute => Ok(()),
+    }
+}
+
+/// The address of a global variable does not go into a word where addresses have 64 bits.
+fn check_global_width<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    ty: PtxType,
+) -> Result<(), Diagnostic> {
+    if inst.desc.opcode != "mov" || ty.bits() != 32 || !t.has_wide_addresses() {
+        return Ok(());
+    }
+    match t.resolve_address(operand)?.base {
+        AddrBase::Place(place) if place.space() == Space::Global => Err(error(
+            operand,
+            "the address of a global variable has 64 bits: `.address_size` is 64",
+        )
+        .label(place.decl, "declared here")),
+        _ => Ok(()),
     }
 }
 

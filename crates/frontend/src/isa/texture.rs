@@ -123,6 +123,7 @@ pub const TABLE: &[InstDesc] = &[
         ]])
         .gates(&[
             since(1, 5, 0),
+            since(4, 2, 0).mods(&[Mod::MemoryLayout]),
             since(4, 1, 0).mods(&[Mod::ArraySize, Mod::NumMipmapLevels, Mod::NumSamples]),
         ])
         .check(check_query),
@@ -315,10 +316,15 @@ fn check_tex<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnost
         geometry,
         Mod::A1d | Mod::A2d | Mod::Acube | Mod::N2dms | Mod::A2dms
     );
+    // Coordinates of floats may be in any words.
+    let word = if ctype == T::F32 { T::B32 } else { ctype };
     for coords in coords {
         check_coordinates(t, inst, coords, |n| {
-            if has_layer && n == 0 { T::U32 } else { ctype }
+            if has_layer && n == 0 { T::U32 } else { word }
         })?;
+    }
+    if inst.has(Mod::Grad) {
+        check_gradients(t, inst, geometry)?;
     }
     let first = if inst.has(Mod::Grad) {
         4
@@ -326,6 +332,39 @@ fn check_tex<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnost
         2 + usize::from(inst.has(Mod::Level))
     };
     check_extras(t, inst, geometry, first)
+}
+
+/// The gradients are vectors of floats, one for each coordinate; three are written with four.
+fn check_gradients<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    geometry: Mod,
+) -> Result<(), Diagnostic> {
+    for n in [2, 3] {
+        let Some(OperandKind::Vector(elems)) = inst.operand(n).map(|operand| &operand.kind) else {
+            return Err(inst.operand_error(n, "a vector of gradients is expected here"));
+        };
+        let fits = match geometry {
+            Mod::N1d | Mod::A1d => elems.len() == 1,
+            Mod::N2d | Mod::A2d => elems.len() == 2,
+            Mod::N3d => elems.len() == 4,
+            _ => elems.len() != 3,
+        };
+        if !fits {
+            return Err(inst.operand_error(
+                n,
+                format!(
+                    "`.{}` does not have {} gradients",
+                    geometry.name(),
+                    elems.len()
+                ),
+            ));
+        }
+        elems
+            .iter()
+            .try_for_each(|elem| check_src_operand(t, inst, elem, &A, T::F32))?;
+    }
+    Ok(())
 }
 
 /// With `texmode_independent`, a sampler must be given; otherwise it is part of the texture.

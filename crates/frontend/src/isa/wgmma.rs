@@ -35,7 +35,8 @@ const SELECTOR_1: Opd = imm(0, 0);
 
 const fn dense(types: &'static [&'static [T]], operands: &'static [Opd]) -> InstDesc {
     unsupported("wgmma", operands)
-        .with(&[Mod::MmaAsync, Mod::Sync, Mod::Aligned])
+        .with(&[Mod::MmaAsync, Mod::Sync])
+        .optional(&[&[Mod::Aligned]])
         .extra(is_shape)
         .types(types)
         .gates(DENSE)
@@ -44,7 +45,8 @@ const fn dense(types: &'static [&'static [T]], operands: &'static [Opd]) -> Inst
 
 const fn sparse(types: &'static [&'static [T]], operands: &'static [Opd]) -> InstDesc {
     unsupported("wgmma", operands)
-        .with(&[Mod::MmaAsync, Mod::Sp, Mod::Sync, Mod::Aligned])
+        .with(&[Mod::MmaAsync, Mod::Sp, Mod::Sync])
+        .optional(&[&[Mod::Aligned]])
         .extra(is_shape)
         .types(types)
         .gates(SPARSE)
@@ -141,16 +143,18 @@ const FP8_F32_SPARSE: &[Opd] = &[
 const S32_SPARSE: &[Opd] = &[accumulator(T::S32), ANY, DESC, META, SELECTOR_1, SCALE_D];
 
 pub const TABLE: &[InstDesc] = &[
-    // ptxas does not insist on `.aligned` here, though the ISA does.
+    // ptxas does not insist on `.aligned`, though the ISA does.
     unsupported("wgmma", &[])
         .with(&[Mod::Fence, Mod::Sync])
         .optional(&[&[Mod::Aligned]])
         .gates(DENSE),
     unsupported("wgmma", &[])
-        .with(&[Mod::CommitGroup, Mod::Sync, Mod::Aligned])
+        .with(&[Mod::CommitGroup, Mod::Sync])
+        .optional(&[&[Mod::Aligned]])
         .gates(DENSE),
     unsupported("wgmma", &[imm(0, i64::MAX)])
-        .with(&[Mod::WaitGroup, Mod::Sync, Mod::Aligned])
+        .with(&[Mod::WaitGroup, Mod::Sync])
+        .optional(&[&[Mod::Aligned]])
         .gates(DENSE),
     dense(F16, F16_OPDS),
     dense(F16_F32, F32_TRANS),

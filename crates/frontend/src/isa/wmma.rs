@@ -323,26 +323,26 @@ const TF32: &[&[T]] = &[F32, &[T::Tf32], &[T::Tf32], F32];
 const F64: &[&[T]] = &[&[T::F64], &[T::F64], &[T::F64], &[T::F64]];
 const SMALL: &[Opd] = &[
     out(2, T::S32),
-    frag(1, T::B32),
-    frag(1, T::B32),
+    frag(1, T::U32),
+    frag(1, T::U32),
     frag(2, T::S32),
 ];
 const SQUARE_BYTES: &[Opd] = &[
     out(8, T::S32),
-    frag(2, T::B32),
-    frag(2, T::B32),
+    frag(2, T::U32),
+    frag(2, T::U32),
     frag(8, T::S32),
 ];
 const FLAT_BYTES: &[Opd] = &[
     out(8, T::S32),
-    frag(1, T::B32),
-    frag(4, T::B32),
+    frag(1, T::U32),
+    frag(4, T::U32),
     frag(8, T::S32),
 ];
 const TALL_BYTES: &[Opd] = &[
     out(8, T::S32),
-    frag(4, T::B32),
-    frag(1, T::B32),
+    frag(4, T::U32),
+    frag(1, T::U32),
     frag(8, T::S32),
 ];
 

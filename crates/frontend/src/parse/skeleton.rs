@@ -27,7 +27,7 @@ pub(super) fn module(source: &Source) -> Result<Module> {
     let version = reader.version()?;
     let warning = arch::check_version(version)?;
     let target = reader.target(version)?;
-    let address_size = reader.address_size()?;
+    let address_size = reader.address_size(version)?;
     let mut module = Module {
         version,
         target,
@@ -180,12 +180,16 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn address_size(&mut self) -> Result<Option<AddressSize>> {
+    fn address_size(&mut self, version: Version) -> Result<Option<AddressSize>> {
         if self.peek()? != Some(".address_size") {
             return Ok(None);
         }
+        let is_known = version.at_least(2, 3);
         let piece = self.open_directive()?;
         let node = self.take(piece.parse(Rule::address_size)?);
+        if !is_known {
+            return Err(Diagnostic::error("`.address_size` needs PTX 2.3").label(node.span(), ""));
+        }
         let span = node.span();
         let number = node.child();
         match expr::plain_integer(&number)? {

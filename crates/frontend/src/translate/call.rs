@@ -130,6 +130,19 @@ impl<'m> Translator<'m> {
                 .label(call.span, ""));
         };
         let (formals, targets) = self.call_table(table)?;
+        if let Some(Entity::Reg(id)) = self.lookup(call.callee) {
+            let reg = self.reg(id);
+            if !PtxType::U64.fits(reg.ty, Width::Exact) && !PtxType::U32.fits(reg.ty, Width::Exact)
+            {
+                let message = format!(
+                    "a register of type `.{}` cannot hold a function",
+                    reg.ty.name()
+                );
+                return Err(Diagnostic::error(message)
+                    .label(call.callee.span, "")
+                    .label(reg.decl, "declared here"));
+            }
+        }
         let args = self.arguments(call, formals)?;
         let n = inst
             .ast

@@ -134,6 +134,11 @@ pub(super) fn check_type(
             );
         }
     }
+    if ty == ast::Type::F16x2 && module.ast.target.arch.number < 53 {
+        return Err(
+            Diagnostic::error("type `.f16x2` needs target sm_53 or higher").label(span, ""),
+        );
+    }
     if is_param && ty == ast::Type::F16x2 {
         return Err(Diagnostic::error("a parameter cannot have type `.f16x2`")
             .label(span, "")
