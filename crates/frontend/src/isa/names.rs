@@ -14,7 +14,14 @@ const NAMES: &[(&str, &[&str])] = &[
     ("bar", &["red", "cta.red"]),
     (
         "barrier",
-        &["red", "cta.red", "cluster.arrive", "cluster.wait"],
+        &[
+            "arrive",
+            "red",
+            "cta.arrive",
+            "cta.red",
+            "cluster.arrive",
+            "cluster.wait",
+        ],
     ),
     ("brx", &["idx"]),
     ("clusterlaunchcontrol", &["try_cancel", "query_cancel"]),

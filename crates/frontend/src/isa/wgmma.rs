@@ -16,7 +16,7 @@ use super::types::PtxType as T;
 
 const DENSE: &[Gate] = &[since(8, 0, 90).only(&["90a"])];
 const SPARSE: &[Gate] = &[since(8, 2, 90).only(&["90a"])];
-const SATFINITE: &[&[Mod]] = &[&[Mod::Satfinite]];
+const SATFINITE: &[&[Mod]] = &[&[Mod::Satfinite], &[Mod::Aligned]];
 
 /// The accumulator; [`check_product`] counts it.
 const fn accumulator(ty: T) -> Opd {

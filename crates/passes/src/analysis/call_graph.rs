@@ -33,17 +33,15 @@ pub fn run(program: &Program) -> CallGraph {
     graph
 }
 
-/// The functions that the program can reach from its kernel, by direct calls and, if it has
-/// indirect ones, through addresses.
+/// The functions that the program can reach from its kernel: by direct calls, as listed targets of
+/// indirect ones, and, of those that list none, through addresses.
 pub fn reachable(program: &Program) -> BTreeSet<FuncId> {
     let mut reached = BTreeSet::new();
     let mut work = vec![program.entry];
     while let Some(id) = work.pop() {
         if program.functions.contains_key(&id) && reached.insert(id) {
             work.extend(callees(program, id));
-            if has_indirect_call(program, id) {
-                work.extend(&program.address_taken);
-            }
+            work.extend(indirect_callees(program, id));
         }
     }
     reached
@@ -68,8 +66,16 @@ fn callees(program: &Program, id: FuncId) -> Vec<FuncId> {
     callees
 }
 
-fn has_indirect_call(program: &Program, id: FuncId) -> bool {
-    insts(program, id).any(|data| matches!(data, InstData::CallIndirect { .. }))
+fn indirect_callees(program: &Program, id: FuncId) -> impl Iterator<Item = FuncId> {
+    insts(program, id)
+        .filter_map(|data| match data {
+            InstData::CallIndirect { targets, .. } => {
+                Some(targets.as_deref().unwrap_or(&program.address_taken))
+            }
+            _ => None,
+        })
+        .flatten()
+        .copied()
 }
 
 /// Tarjan's numbers of a function.
