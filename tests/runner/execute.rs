@@ -28,6 +28,8 @@ impl Runner {
             Runner::Interp => options.engine = Engine::Interp,
             Runner::Gang(gang) => options.gang = Some(gang),
         }
+        // One width tries code that was made in a hurry.
+        options.eager = !matches!(self, Runner::Gang(4));
         options
     }
 }

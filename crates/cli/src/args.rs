@@ -28,6 +28,8 @@ pub enum Command {
     Dump(DumpArgs),
     /// List the PTX instructions that this build supports.
     Isa(IsaArgs),
+    /// Look at or empty the folder where `run` keeps compiled code.
+    Cache(CacheArgs),
 }
 
 #[derive(Debug, Args)]
@@ -76,6 +78,9 @@ pub struct RunArgs {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
+    /// Neither use compiled code of earlier runs nor keep any.
+    #[arg(long)]
+    pub no_cache: bool,
     /// Run the launches of a case file.
     #[arg(long, value_name = "case.json")]
     pub case: Option<PathBuf>,
@@ -113,6 +118,10 @@ pub struct ExecArgs {
     /// Interpret instead of compiling; slow, for comparison.
     #[arg(long)]
     pub interp: bool,
+    /// Finish compiling before the first launch. Otherwise a large kernel starts with code made in a hurry, which is improved
+    /// beside the launch. Implied where launches are repeated.
+    #[arg(long)]
+    pub eager: bool,
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +184,23 @@ pub struct IsaArgs {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CacheArgs {
+    #[command(subcommand)]
+    pub action: CacheAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheAction {
+    /// Tell where it is and how large.
+    ///
+    /// It is in $PTXJIT_CACHE_DIR, or else $XDG_CACHE_HOME/ptxjit, or else ~/.cache/ptxjit, and takes at most $PTXJIT_CACHE_SIZE
+    /// bytes (512M if not set).
+    Show,
+    /// Remove everything in it.
+    Clear,
 }
 
 /// Up to three dimensions; those not given are 1.

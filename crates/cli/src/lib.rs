@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 pub mod arg;
 pub mod args;
+mod cache;
 pub mod case;
 mod check;
 pub mod compare;
@@ -37,5 +38,6 @@ pub fn main(cli: &args::Cli) -> ExitCode {
         args::Command::Check(args) => check::run(args),
         args::Command::Dump(args) => dump::run(args),
         args::Command::Isa(args) => isa::run(args),
+        args::Command::Cache(args) => cache::run(args),
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use ptxjit::Device;
+use ptxjit::{Cache, CodeOrigin, Device, Prepared};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -79,8 +79,9 @@ struct Times {
 }
 
 fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
-    let (options, output) = session::capture(session::options(&args.exec));
-    let device = match Device::new() {
+    let (mut options, output) = session::capture(session::options(&args.exec));
+    options.eager |= args.repeat > 1;
+    let device = match device(args) {
         Ok(device) => device,
         Err(err) => return report(args, &err.into()),
     };
@@ -97,6 +98,14 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
         }
     };
     times.failure.as_ref().map_or(code, Failure::exit_code)
+}
+
+fn device(args: &RunArgs) -> Result<Device, ptxjit::Error> {
+    let device = Device::new()?;
+    Ok(match Cache::user().filter(|_| !args.no_cache) {
+        Some(cache) => device.with_cache(cache),
+        None => device,
+    })
 }
 
 fn repeat(args: &RunArgs, session: &mut Session<'_>, output: &Output) -> Times {
@@ -259,6 +268,7 @@ fn document(
         "gang": (0..session.n_launches()).map(|idx| session.gang(idx)).max(),
         "load_ms": millis(session.load),
         "compile_ms": millis(session.compile),
+        "kernels": session.prepared().zip(&session.kernels).map(|(it, name)| jit(name, it)).collect::<Vec<_>>(),
         "launch_ms": ms,
         "args": outputs,
     });
@@ -269,6 +279,34 @@ fn document(
         document["error"] = error_value(failure);
     }
     Ok(document)
+}
+
+/// Where the code of one launch came from, and how long that took.
+fn jit(kernel: &str, prepared: &Prepared) -> Value {
+    let mut value = json!({
+        "name": kernel,
+        "gang": prepared.gang(),
+        "code": match prepared.origin() {
+            Some(CodeOrigin::Memory) => "earlier launch",
+            Some(CodeOrigin::Disk) => "cache",
+            Some(_) => "compiled",
+            None => "none",
+        },
+        "quick": prepared.is_quick(),
+        "jit_ms": millis(prepared.compile_time()),
+    });
+    if let Some(stages) = prepared.stages() {
+        value["stages_ms"] = json!({
+            "vectorize": millis(stages.vectorize),
+            "lower": millis(stages.lower),
+            "select": millis(stages.select),
+            "regalloc": millis(stages.regalloc),
+            "link": millis(stages.link),
+        });
+        value["clif_insts"] = json!(stages.clif_insts);
+        value["code_bytes"] = json!(stages.code_bytes);
+    }
+    value
 }
 
 fn millis(time: Duration) -> f64 {

@@ -85,6 +85,7 @@ pub fn options(exec: &ExecArgs) -> Options {
     options.threads = exec.threads.map(|n| n as usize);
     options.timeout = exec.timeout;
     options.memcheck = exec.memcheck;
+    options.eager = exec.eager;
     if exec.interp {
         options.engine = Engine::Interp;
     }
@@ -107,6 +108,9 @@ pub fn capture(mut options: Options) -> (Options, Output) {
     }));
     (options, output)
 }
+
+/// Stack of a thread that compiles. Deeply nested PTX takes some, and memory is only used when touched.
+const STACK_SIZE: usize = 64 << 20;
 
 /// A plan that is ready to launch.
 pub struct Session<'a> {
@@ -159,14 +163,14 @@ impl<'a> Session<'a> {
             compile,
         };
         session.reset()?;
-        for (kernel, launch) in kernels.iter().zip(&plan.launches) {
-            let request = session
-                .request(kernel.launch(), launch)?
-                .options(options.clone());
-            let start = Instant::now();
-            session.launches.push(request.prepare()?);
-            session.compile += start.elapsed();
-        }
+        let requests = kernels.iter().zip(&plan.launches).map(|(kernel, launch)| {
+            let request = session.request(kernel.launch(), launch)?;
+            Ok(request.options(options.clone()))
+        });
+        let requests = requests.collect::<Result<Vec<_>, Failure>>()?;
+        let start = Instant::now();
+        session.launches = prepare(requests)?;
+        session.compile += start.elapsed();
         Ok(session)
     }
 
@@ -221,6 +225,11 @@ impl<'a> Session<'a> {
         self.launches.len()
     }
 
+    /// The launches, in order.
+    pub fn prepared(&self) -> impl Iterator<Item = &Prepared> {
+        self.launches.iter()
+    }
+
     /// Gang width of launch number `idx`.
     pub fn gang(&self, idx: usize) -> u32 {
         self.launches[idx].gang()
@@ -230,6 +239,38 @@ impl<'a> Session<'a> {
     pub fn read(&self, idx: usize) -> Result<Vec<u8>, Failure> {
         Ok(self.buffers[idx].read()?)
     }
+}
+
+/// Compiles for all launches side by side.
+fn prepare(requests: Vec<ptxjit::Launch>) -> Result<Vec<Prepared>, Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if requests.len() <= 1 || cores == 1 {
+        let prepared = requests.into_iter().map(ptxjit::Launch::prepare);
+        return Ok(prepared.collect::<Result<_, _>>()?);
+    }
+    let share = requests.len().div_ceil(cores);
+    let prepared = std::thread::scope(|scope| {
+        let threads: Vec<_> = requests
+            .chunks(share)
+            .map(|some| {
+                let some = some.to_vec();
+                let work = move || some.into_iter().map(ptxjit::Launch::prepare).collect();
+                let builder = std::thread::Builder::new().stack_size(STACK_SIZE);
+                builder.spawn_scoped(scope, work)
+            })
+            .collect();
+        let prepared = threads.into_iter().map(|thread| {
+            let thread = thread
+                .map_err(|err| Failure::wrong(format!("error: cannot start a thread: {err}")))?;
+            let result: Result<Vec<Prepared>, Error> = match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            Ok(result?)
+        });
+        prepared.collect::<Result<Vec<Vec<Prepared>>, Failure>>()
+    })?;
+    Ok(prepared.into_iter().flatten().collect())
 }
 
 fn set_globals(plan: &Plan, modules: &[Module]) -> Result<(), Failure> {

@@ -13,8 +13,15 @@ struct Done {
 }
 
 fn ptxjit(args: &[&str]) -> Done {
+    // Tests leave the user's cache alone.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    ptxjit_with_cache(args, &cache)
+}
+
+fn ptxjit_with_cache(args: &[&str], cache: &Path) -> Done {
     let output = Command::new(env!("CARGO_BIN_EXE_ptxjit"))
         .args(args)
+        .env("PTXJIT_CACHE_DIR", cache)
         .output()
         .expect("the command can be started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -381,4 +388,235 @@ fn no_colours_in_a_pipe() {
     let bad = temp("bad_colour.ptx", b"nonsense");
     let done = ptxjit(&["check", &bad]).expect(2);
     assert!(!done.stdout.contains('\u{1b}') && !done.stderr.contains('\u{1b}'));
+}
+
+/// A folder of this test's own, empty.
+fn empty_folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+/// Runs saxpy with `cache`; tells where the code came from, and the hash of the result.
+fn cached_saxpy(cache: &Path, more: &[&str]) -> (String, String) {
+    let words = saxpy_args();
+    let mut args = vec!["run", "--json"];
+    let file = saxpy();
+    args.push(&file);
+    args.extend(words.iter().map(String::as_str));
+    args.extend(more);
+    let document = ptxjit_with_cache(&args, cache).expect(0).json();
+    let outputs = document["args"].to_string();
+    let origin = document["kernels"][0]["code"].as_str().unwrap_or_default();
+    assert!(document["kernels"][0]["jit_ms"].is_number());
+    (origin.to_owned(), outputs)
+}
+
+fn entries(cache: &Path) -> Vec<PathBuf> {
+    let listing = std::fs::read_dir(cache).expect("the folder exists");
+    listing.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn cache_is_used_and_cleared() {
+    let cache = empty_folder("cache-used");
+    let (origin, result) = cached_saxpy(&cache, &["--no-cache"]);
+    assert_eq!(origin, "compiled");
+    assert!(!cache.exists());
+    assert_eq!(
+        cached_saxpy(&cache, &[]),
+        ("compiled".into(), result.clone())
+    );
+    assert_eq!(cached_saxpy(&cache, &[]), ("cache".into(), result.clone()));
+    assert_eq!(
+        cached_saxpy(&cache, &["--no-cache"]),
+        ("compiled".into(), result.clone())
+    );
+    // Other options, other code.
+    assert_eq!(
+        cached_saxpy(&cache, &["--memcheck"]),
+        ("compiled".into(), result.clone())
+    );
+    assert_eq!(
+        cached_saxpy(&cache, &["--gang", "4"]),
+        ("compiled".into(), result.clone())
+    );
+    assert_eq!(
+        cached_saxpy(&cache, &["--gang", "4"]),
+        ("cache".into(), result.clone())
+    );
+    let shown = ptxjit_with_cache(&["cache", "show"], &cache)
+        .expect(0)
+        .stdout;
+    let n_entries = format!(": {} entries", entries(&cache).len());
+    assert!(shown.contains(&n_entries), "{shown}");
+    ptxjit_with_cache(&["cache", "clear"], &cache).expect(0);
+    assert_eq!(entries(&cache).len(), 0);
+    assert_eq!(cached_saxpy(&cache, &[]), ("compiled".into(), result));
+}
+
+#[test]
+fn cache_survives_damage() {
+    let cache = empty_folder("cache-damage");
+    let (_, result) = cached_saxpy(&cache, &[]);
+    for damage in [
+        (|bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2)) as fn(&mut Vec<u8>),
+        |bytes| bytes.clear(),
+        |bytes| {
+            bytes
+                .iter_mut()
+                .skip(100)
+                .step_by(97)
+                .for_each(|byte| *byte ^= 1)
+        },
+        |bytes| bytes.extend([0; 100]),
+    ] {
+        for path in entries(&cache) {
+            let mut bytes = std::fs::read(&path).unwrap();
+            damage(&mut bytes);
+            std::fs::write(&path, bytes).unwrap();
+        }
+        assert_eq!(
+            cached_saxpy(&cache, &[]),
+            ("compiled".into(), result.clone())
+        );
+        assert_eq!(cached_saxpy(&cache, &[]), ("cache".into(), result.clone()));
+    }
+}
+
+#[test]
+fn cache_is_shared_by_processes() {
+    let cache = empty_folder("cache-shared");
+    let (_, result) = cached_saxpy(&cache, &["--no-cache"]);
+    let run = || cached_saxpy(&cache, &[]).1;
+    let results: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(run)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(results.iter().all(|other| *other == result));
+    assert_eq!(cached_saxpy(&cache, &[]), ("cache".into(), result));
+    let unfinished = |path: &PathBuf| path.extension().is_none_or(|it| it != "kernel");
+    assert_eq!(entries(&cache).into_iter().find(unfinished), None);
+}
+
+#[test]
+fn cache_is_not_needed() {
+    let file = PathBuf::from(temp("cache-is-a-file", b"not a folder"));
+    let (origin, result) = cached_saxpy(&file, &[]);
+    assert_eq!(origin, "compiled");
+    assert_eq!(cached_saxpy(&file, &[]), ("compiled".into(), result));
+    let nowhere = Path::new("/proc/no-such-place/cache");
+    assert_eq!(cached_saxpy(nowhere, &[]).0, "compiled");
+}
+
+#[test]
+fn cache_keeps_code_that_calls() {
+    // Code with calls of functions of ours, stubs, and instructions that are evaluated by call.
+    let ptx = temp(
+        "calls.ptx",
+        b".version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<6>;
+    .reg .f64 %d<4>;
+    .reg .pred %q;
+    ld.param.u64 %rd0, [p];
+    mov.u32 %r0, %tid.x;
+    setp.gt.u32 %q, %r0, 20;
+    @%q ret;
+    mul.wide.u32 %rd1, %r0, 8;
+    add.u64 %rd1, %rd0, %rd1;
+    ld.global.f64 %d0, [%rd1];
+    add.rz.f64 %d1, %d0, 0d3FB999999999999A;
+    sqrt.rp.f64 %d1, %d1;
+    st.global.f64 [%rd1], %d1;
+    atom.global.max.s32 %r1, [%rd0+256], %r0;
+    activemask.b32 %r2;
+    shfl.sync.bfly.b32 %r3, %r0, 1, 31, %r2;
+    ret;
+}
+",
+    );
+    let cache = empty_folder("cache-calls");
+    let mut results = Vec::new();
+    for (origin, gang) in [
+        ("compiled", "32"),
+        ("cache", "32"),
+        ("compiled", "8"),
+        ("cache", "8"),
+    ] {
+        let arg = "f64[64]=arange:1:0.3";
+        let words = [
+            "run", "--json", "--block", "32", "--arg", arg, "--gang", gang, &ptx,
+        ];
+        let document = ptxjit_with_cache(&words, &cache).expect(0).json();
+        assert_eq!(document["kernels"][0]["code"], origin);
+        results.push(document["args"].to_string());
+    }
+    results.dedup();
+    assert_eq!(results.len(), 1, "{results:?}");
+}
+
+#[test]
+fn hurried_code_is_right_and_gets_better() {
+    // Long enough that its registers are allocated in one pass first.
+    let mut body = String::new();
+    let mut expected: Vec<u32> = (0..64).collect();
+    for step in 0..400u32 {
+        body += &format!(
+            "    mul.lo.u32 %r2, %r1, {};\n    xor.b32 %r1, %r2, {step};\n",
+            2 * step + 3
+        );
+        for value in &mut expected {
+            *value = value.wrapping_mul(2 * step + 3) ^ step;
+        }
+    }
+    let text = format!(
+        ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n\
+         .reg .b64 %rd<3>;\n.reg .b32 %r<3>;\nld.param.u64 %rd0, [p];\nmov.u32 %r0, %tid.x;\n\
+         mul.wide.u32 %rd1, %r0, 4;\nadd.u64 %rd2, %rd0, %rd1;\nmov.u32 %r1, %r0;\n{body}\
+         st.global.u32 [%rd2], %r1;\nret;\n}}\n"
+    );
+    let ptx = temp("long.ptx", text.as_bytes());
+    let cache = empty_folder("cache-hurried");
+    let run = |more: &[&str]| {
+        let words = [
+            "run",
+            "--json",
+            "--block",
+            "64",
+            "--arg",
+            "u32[64]=zeros",
+            "--gang",
+            "16",
+        ];
+        let words: Vec<&str> = [&words[..], &["--out"], more].concat();
+        ptxjit_with_cache(&words, &cache).expect(0).json()
+    };
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("long.bin");
+    let out_arg = format!("0={}", out.display());
+    let bytes: Vec<u8> = expected
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    for (more, origin, quick) in [
+        (&["--no-cache"][..], "compiled", true),
+        (&["--no-cache", "--eager"], "compiled", false),
+        (&[], "compiled", true),
+        (&[], "cache", true),
+        // Improves what the cache has.
+        (&["--repeat", "2"], "cache", false),
+        (&[], "cache", false),
+    ] {
+        let document = run(&[&[out_arg.as_str(), ptx.as_str()], more].concat());
+        assert_eq!(document["kernels"][0]["code"], origin, "{more:?}");
+        assert_eq!(document["kernels"][0]["quick"], quick, "{more:?}");
+        assert_eq!(std::fs::read(&out).unwrap(), bytes, "{more:?}");
+    }
 }

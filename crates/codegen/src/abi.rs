@@ -34,8 +34,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use ptxjit_ir::{BarrierOp, Builtin, FuncId, SrcLoc, Type, VarId, WarpOp};
+use serde::{Deserialize, Serialize};
 
 /// Entry point of compiled code: `(cta, state, first_gang, end_gang) -> 0 | 1`.
 pub type EnterFn = unsafe extern "C" fn(*mut CtaContext, u32, u32, u32) -> u32;
@@ -212,7 +215,7 @@ impl fmt::Debug for RuntimeFns {
 }
 
 /// What a compiled variant takes for granted about its launches.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// `ntid.y == ntid.z == 1`.
     pub one_dimensional: bool,
@@ -249,10 +252,12 @@ pub struct CompileOptions {
     pub facts: Facts,
     /// Call `check_access` before every access.
     pub memcheck: bool,
+    /// Whether long code may be made fast rather than made to run fast, see [`CompiledKernel::is_quick`].
+    pub quick: bool,
 }
 
 /// A value that the runtime needs of a waiting lane.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Operand {
     /// The same for all lanes.
     Const(u64),
@@ -266,7 +271,7 @@ pub enum Operand {
 }
 
 /// What lanes at a resume point wait for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ResumeKind {
     /// Nothing (a call or a return continues here).
     Ready,
@@ -291,7 +296,7 @@ pub enum ResumeKind {
 }
 
 /// A place where lanes wait and are resumed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResumePoint {
     /// What for.
     pub kind: ResumeKind,
@@ -308,7 +313,7 @@ pub struct ResumePoint {
 }
 
 /// What a symbol of compiled code stands for.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SymbolRef {
     /// Generic address of a `.global` variable, window offset of a `.const` one.
     Var(VarId),
@@ -332,6 +337,34 @@ impl fmt::Display for SlowForm {
             SlowForm::Call => "evaluated by a call",
         })
     }
+}
+
+/// Where the time of a compilation went, and what came out.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub struct CompileStats {
+    /// Lowering of calls, and the plan for the gang.
+    pub vectorize: Duration,
+    /// From the plan to CLIF.
+    pub lower: Duration,
+    /// Cranelift's instruction selection and what else it does.
+    pub select: Duration,
+    /// Cranelift's register allocation.
+    pub regalloc: Duration,
+    /// Placing the code in memory.
+    pub link: Duration,
+    /// CLIF instructions.
+    pub clif_insts: usize,
+    /// Bytes of code.
+    pub code_bytes: usize,
+}
+
+/// A kernel's code in its place.
+pub(crate) struct Placed {
+    pub enter: EnterFn,
+    pub code: std::ops::Range<usize>,
+    pub locs: Vec<(u32, SrcLoc)>,
+    /// Keeps the code alive.
+    pub _module: Box<dyn Send + Sync>,
 }
 
 /// A kernel variant in executable memory.
@@ -361,12 +394,18 @@ pub struct CompiledKernel {
     pub uses_stack: bool,
     /// Run with subnormals flushed (MXCSR FTZ and DAZ).
     pub flush_denormals: bool,
-    /// Remarks for `dump`: why this width, what is varying and why.
+    /// Remarks for `dump`, if listings were asked for: why this width, what is varying and why.
     pub notes: Vec<String>,
     /// Instructions without a vector form, in the order of the text.
     pub slow: Vec<(SrcLoc, SlowForm)>,
     /// CLIF and machine code text, if asked for.
     pub listings: BTreeMap<&'static str, String>,
+    /// What compiling took; nothing for code that was loaded.
+    pub stats: CompileStats,
+    /// Its registers were allocated in one pass, which takes a tenth of the time and gives slower code.
+    pub(crate) quick: bool,
+    /// The same code with registers allocated well, once there is some.
+    pub(crate) better: OnceLock<Placed>,
     /// Keeps the code alive.
     pub(crate) _module: Box<dyn Send + Sync>,
 }
@@ -396,6 +435,9 @@ impl CompiledKernel {
             notes: Vec::new(),
             slow: Vec::new(),
             listings: BTreeMap::new(),
+            stats: CompileStats::default(),
+            quick: false,
+            better: OnceLock::new(),
             _module: Box::new(()),
         }
     }
@@ -407,14 +449,56 @@ impl CompiledKernel {
         self.gang == 32 && self.resume_points.iter().any(is_warp_op)
     }
 
-    /// The source location of a pc inside `code`.
-    pub fn loc_of(&self, pc: usize) -> Option<SrcLoc> {
-        let offset = u32::try_from(pc.checked_sub(self.code.start)?).ok()?;
-        let idx = self.locs.partition_point(|&(start, _)| start <= offset);
-        idx.checked_sub(1)
-            .map(|idx| self.locs[idx].1)
-            .filter(|&loc| loc != SrcLoc(u32::MAX))
+    /// Whether the code was made in a hurry, and [`CompiledKernel::improve`] would make launches faster.
+    pub fn is_quick(&self) -> bool {
+        self.quick && self.better.get().is_none()
     }
+
+    /// Takes over the code of `other`, the same variant compiled without haste. Entries from now on use it, also those of
+    /// launches under way: both lay out slots and number resume points alike. False if they do not.
+    pub fn improve(&self, other: CompiledKernel) -> bool {
+        let alike = self.gang == other.gang
+            && self.facts == other.facts
+            && self.frame_size == other.frame_size
+            && self.resume_points == other.resume_points
+            && self.symbols == other.symbols
+            && self.shared == other.shared
+            && self.local_static == other.local_static;
+        let placed = Placed {
+            enter: other.enter,
+            code: other.code,
+            locs: other.locs,
+            _module: other._module,
+        };
+        alike && self.better.set(placed).is_ok()
+    }
+
+    /// What to enter now, and the range of its code.
+    pub fn entry(&self) -> (EnterFn, std::ops::Range<usize>) {
+        match self.better.get() {
+            Some(better) => (better.enter, better.code.clone()),
+            None => (self.enter, self.code.clone()),
+        }
+    }
+
+    /// The source location of a pc inside the code.
+    pub fn loc_of(&self, pc: usize) -> Option<SrcLoc> {
+        let better = self.better.get();
+        better
+            .and_then(|better| loc_in(&better.code, &better.locs, pc))
+            .or_else(|| loc_in(&self.code, &self.locs, pc))
+    }
+}
+
+fn loc_in(code: &std::ops::Range<usize>, locs: &[(u32, SrcLoc)], pc: usize) -> Option<SrcLoc> {
+    if !code.contains(&pc) {
+        return None;
+    }
+    let offset = (pc - code.start) as u32;
+    let idx = locs.partition_point(|&(start, _)| start <= offset);
+    idx.checked_sub(1)
+        .map(|idx| locs[idx].1)
+        .filter(|&loc| loc != SrcLoc(u32::MAX))
 }
 
 /// A builtin's number in `RuntimeFns::builtin`.

@@ -1,27 +1,26 @@
-//! From a program to a kernel in executable memory.
+//! From a program to an object.
 
-#![expect(
-    unsafe_code,
-    reason = "turns finished code into a function pointer and frees it when the kernel is dropped"
-)]
-
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir as cl;
-use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable};
-use cranelift_codegen::{CodegenError, Context};
+use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::timing::{self, Pass, Profiler};
+use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module};
 use ptxjit_ir::{self as ir, InstData, Program, SrcLoc};
-use ptxjit_passes::vectorize::{self, Plan, PlanFacts};
+use ptxjit_passes::vectorize::{self, PlanFacts};
 
-use crate::abi::{CompileOptions, CompiledKernel, EnterFn};
-use crate::lower::{self, Inputs, Outputs, Stub};
+use crate::abi::{CompileOptions, CompileStats, CompiledKernel};
+use crate::host;
+use crate::lower::{self, Inputs, Stub};
+use crate::object::{Function, Head, Object};
 
-/// Namespace of stubs among the names that a function imports.
-pub(crate) const STUB_NAMESPACE: u32 = 1;
+/// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well takes over five
+/// milliseconds.
+const MOST_AT_ONCE: usize = 1200;
 
 /// Why a program could not be compiled.
 #[derive(Debug, thiserror::Error)]
@@ -41,39 +40,39 @@ pub enum CompileError {
     Internal(String),
 }
 
-/// Executable memory, freed with the kernel.
-struct Code {
-    module: Option<JITModule>,
-    /// Read by compiled code.
-    _kept: Vec<Box<InstData>>,
-}
-
-// SAFETY: the module is only touched when the code is dropped, and the kept instructions are never changed.
-unsafe impl Sync for Code {}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        if let Some(module) = self.module.take() {
-            // SAFETY: the kernel that owns this is gone, so nobody holds a pointer into the code.
-            unsafe { module.free_memory() };
-        }
-    }
-}
-
 /// Compiles the kernel of an optimised program.
 pub fn compile(
     program: &Program,
     options: &CompileOptions,
 ) -> Result<CompiledKernel, CompileError> {
-    compile_listing(program, options, false)
+    place(compile_object(program, options)?)
 }
 
-/// Compiles, and keeps listings of CLIF and machine code if `listings`.
+/// Compiles, and keeps listings of CLIF and machine code.
 pub fn compile_listing(
     program: &Program,
     options: &CompileOptions,
-    listings: bool,
 ) -> Result<CompiledKernel, CompileError> {
+    place(object(program, options, true)?)
+}
+
+/// Compiles what can be stored, and placed in memory here or in another process.
+pub fn compile_object(program: &Program, options: &CompileOptions) -> Result<Object, CompileError> {
+    object(program, options, false)
+}
+
+#[expect(unsafe_code, reason = "places an object that was just made")]
+fn place(object: Object) -> Result<CompiledKernel, CompileError> {
+    // SAFETY: the object was made by this process.
+    unsafe { object.place() }
+}
+
+fn object(
+    program: &Program,
+    options: &CompileOptions,
+    listings: bool,
+) -> Result<Object, CompileError> {
+    let start = Instant::now();
     let mut func = crate::calls::merge(program);
     let gang = checked_gang(program, options)?;
     let facts = PlanFacts {
@@ -83,7 +82,6 @@ pub fn compile_listing(
         small_ctaid: options.facts.small_ctaid,
     };
     let plan = vectorize::run(&mut func.function, &func.entries, gang, facts);
-    let flush_denormals = crate::denormals::all_flush(&func.function);
     let shared = ir::SharedLayout::new(program);
     let space_of = |var: ir::VarId| {
         program
@@ -97,10 +95,11 @@ pub fn compile_listing(
         shared: &shared,
         space_of: &space_of,
         memcheck: options.memcheck,
-        flush_denormals,
+        flush_denormals: crate::denormals::all_flush(&func.function),
     };
-    let built = build(&inputs, listings)?;
-    Ok(finish(built, &inputs, options, shared.clone()))
+    let mut compiler = Compiler::new(listings);
+    compiler.stats.vectorize = start.elapsed();
+    compiler.run(&inputs, options, shared.clone())
 }
 
 /// The gang width to compile for: the one asked for, if it can be.
@@ -182,130 +181,154 @@ fn widest(program: &Program) -> u32 {
     }
 }
 
-struct Built {
-    module: JITModule,
-    enter: FuncId,
-    stubs: Vec<FuncId>,
-    sizes: Vec<usize>,
-    locs: Vec<(u32, SrcLoc)>,
-    out: Outputs,
-    listings: BTreeMap<&'static str, String>,
+/// Cranelift's working memory, and what it has made so far.
+struct Compiler {
+    context: Context,
+    builder: FunctionBuilderContext,
+    code: Vec<u8>,
+    functions: Vec<Function>,
+    listings: Option<BTreeMap<&'static str, String>>,
+    stats: CompileStats,
 }
 
-fn host_isa() -> Result<OwnedTargetIsa, CompileError> {
-    let mut flags = settings::builder();
-    // We schedule ourselves: the optimiser would sink pure operations behind loads.
-    let set = [
-        ("opt_level", "none"),
-        ("is_pic", "false"),
-        (
-            "enable_verifier",
-            if cfg!(debug_assertions) {
-                "true"
-            } else {
-                "false"
-            },
-        ),
-    ];
-    for (name, value) in set {
-        flags
-            .set(name, value)
-            .map_err(|error| CompileError::Internal(error.to_string()))?;
+impl Compiler {
+    fn new(listings: bool) -> Compiler {
+        Compiler {
+            context: Context::new(),
+            builder: FunctionBuilderContext::new(),
+            code: Vec::new(),
+            functions: Vec::new(),
+            listings: listings.then(BTreeMap::new),
+            stats: CompileStats::default(),
+        }
     }
-    let builder =
-        cranelift_native::builder().map_err(|error| CompileError::Host(error.to_owned()))?;
-    builder
-        .finish(settings::Flags::new(flags))
-        .map_err(|error| CompileError::Host(error.to_string()))
+
+    fn run(
+        mut self,
+        inputs: &Inputs<'_>,
+        options: &CompileOptions,
+        shared: ir::SharedLayout,
+    ) -> Result<Object, CompileError> {
+        let start = Instant::now();
+        let target = host::isa(false)?.frontend_config();
+        self.context.func.signature = enter_signature();
+        let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
+        let out = lower::kernel(inputs, builder, target);
+        self.stats.lower = start.elapsed();
+        self.stats.clif_insts = self.context.func.dfg.num_insts();
+        let quick = options.quick && self.stats.clif_insts > MOST_AT_ONCE;
+        if let Some(texts) = &mut self.listings {
+            texts.insert("clif", self.context.func.display().to_string());
+            self.context.set_disasm(true);
+        }
+        let (locs, asm) = self.define(quick)?;
+        if let Some(texts) = &mut self.listings {
+            texts.insert("asm", asm.unwrap_or_default());
+        }
+        for stub in &out.stubs {
+            self.context.func.signature = Stub::signature();
+            let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
+            lower::define_stub(*stub, builder, target);
+            self.define(false)?;
+        }
+        let resume_points = (0..inputs.plan.waits.len())
+            .map(|number| lower::resume_point(inputs.func, inputs.plan, &out.frame, number))
+            .collect();
+        Ok(Object {
+            head: Head {
+                gang: inputs.plan.gang,
+                facts: options.facts,
+                quick,
+                functions: self.functions,
+                kept: out.kept,
+                resume_points,
+                frame_size: out.frame.size,
+                symbols: out.symbols,
+                shared,
+                local_static: out.local_static,
+                uses_stack: out.uses_stack,
+                flush_denormals: inputs.flush_denormals,
+            },
+            locs,
+            code: self.code,
+            notes: match self.listings {
+                Some(_) => crate::notes::of(inputs.func, inputs.plan),
+                None => Vec::new(),
+            },
+            slow: out.slow.into_iter().collect(),
+            listings: self.listings.unwrap_or_default(),
+            stats: self.stats,
+        })
+    }
+
+    /// Compiles the function that was just built, and clears it away. Returns its places in the PTX, and its listing.
+    #[expect(clippy::type_complexity, reason = "two unlike things")]
+    fn define(
+        &mut self,
+        quick: bool,
+    ) -> Result<(Vec<(u32, SrcLoc)>, Option<String>), CompileError> {
+        let isa = host::isa(quick)?;
+        let (start, before) = (Instant::now(), regalloc_time());
+        if let Err(error) = self.context.compile(&*isa, &mut ControlPlane::default()) {
+            let error = error.inner;
+            return Err(refused(error, &self.context));
+        }
+        let regalloc = regalloc_time() - before;
+        self.stats.regalloc += regalloc;
+        self.stats.select += start.elapsed().saturating_sub(regalloc);
+        let compiled = self.context.compiled_code().expect("just compiled");
+        let locs = locations(compiled);
+        let asm = compiled.vcode.clone();
+        let function = Function::new(&self.context.func, compiled, &mut self.code);
+        self.functions.push(function.map_err(internal)?);
+        self.context.clear();
+        Ok((locs, asm))
+    }
 }
 
-fn internal(error: impl std::fmt::Debug) -> CompileError {
+thread_local! {
+    static REGALLOC: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Time that this thread has spent in Cranelift's register allocation since it first asked.
+fn regalloc_time() -> Duration {
+    if REGALLOC.get().is_none() {
+        timing::set_thread_profiler(Box::new(Regalloc));
+        REGALLOC.set(Some(Duration::ZERO));
+    }
+    REGALLOC.get().unwrap_or_default()
+}
+
+/// Measures one of Cranelift's passes.
+struct Regalloc;
+
+struct Running(Instant);
+
+impl Profiler for Regalloc {
+    fn start_pass(&self, pass: Pass) -> Box<dyn std::any::Any> {
+        match pass {
+            Pass::regalloc => Box::new(Running(Instant::now())),
+            _ => Box::new(()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let sum = REGALLOC.get().unwrap_or_default();
+        REGALLOC.set(Some(sum + self.0.elapsed()));
+    }
+}
+
+pub(crate) fn internal(error: impl std::fmt::Debug) -> CompileError {
     CompileError::Internal(format!("{error:?}"))
 }
 
-fn build(inputs: &Inputs<'_>, listings: bool) -> Result<Built, CompileError> {
-    let isa = host_isa()?;
-    let target = isa.frontend_config();
-    let mut module = JITModule::new(JITBuilder::with_isa(
-        isa,
-        cranelift_module::default_libcall_names(),
-    ));
-    let mut context = Context::new();
-    let mut builder_context = FunctionBuilderContext::new();
-    context.func.signature = enter_signature();
-    let enter = module
-        .declare_function("enter", Linkage::Local, &context.func.signature)
-        .map_err(internal)?;
-    let out = lower::kernel(
-        inputs,
-        FunctionBuilder::new(&mut context.func, &mut builder_context),
-        target,
-    );
-    let stubs: Vec<FuncId> = out
-        .stubs
-        .iter()
-        .map(|stub| {
-            module
-                .declare_function(&stub.name(), Linkage::Local, &Stub::signature())
-                .map_err(internal)
-        })
-        .collect::<Result<_, _>>()?;
-    bind_stubs(&mut context.func, &stubs);
-    let mut texts = BTreeMap::new();
-    if listings {
-        texts.insert("clif", context.func.display().to_string());
-        context.set_disasm(true);
-    }
-    module
-        .define_function(enter, &mut context)
-        .map_err(|error| internal_module(&error, &context))?;
-    let code = context
-        .compiled_code()
-        .expect("the function was just compiled");
-    let mut sizes = vec![code.code_info().total_size as usize];
-    let locs = locations(code);
-    if listings {
-        texts.insert("asm", code.vcode.clone().unwrap_or_default());
-    }
-    module.clear_context(&mut context);
-    for (stub, &id) in out.stubs.iter().zip(&stubs) {
-        context.func.signature = Stub::signature();
-        lower::define_stub(
-            *stub,
-            FunctionBuilder::new(&mut context.func, &mut builder_context),
-            target,
-        );
-        module.define_function(id, &mut context).map_err(internal)?;
-        sizes.push(
-            context
-                .compiled_code()
-                .expect("just compiled")
-                .code_info()
-                .total_size as usize,
-        );
-        module.clear_context(&mut context);
-    }
-    module.finalize_definitions().map_err(internal)?;
-    Ok(Built {
-        module,
-        enter,
-        stubs,
-        sizes,
-        locs,
-        out,
-        listings: texts,
-    })
-}
-
-fn internal_module(error: &cranelift_module::ModuleError, context: &Context) -> CompileError {
+fn refused(error: CodegenError, context: &Context) -> CompileError {
     match error {
-        cranelift_module::ModuleError::Compilation(CodegenError::Verifier(errors)) => {
-            CompileError::Internal(cranelift_codegen::print_errors::pretty_verifier_error(
-                &context.func,
-                None,
-                errors.clone(),
-            ))
-        }
+        CodegenError::Verifier(errors) => CompileError::Internal(
+            cranelift_codegen::print_errors::pretty_verifier_error(&context.func, None, errors),
+        ),
         other => internal(other),
     }
 }
@@ -324,24 +347,7 @@ fn enter_signature() -> cl::Signature {
     sig
 }
 
-/// The lowering names stubs by number; the module knows them by its own ids.
-fn bind_stubs(func: &mut cl::Function, stubs: &[FuncId]) {
-    let names: Vec<(cl::UserExternalNameRef, u32)> = func
-        .params
-        .user_named_funcs()
-        .iter()
-        .filter(|(_, name)| name.namespace == STUB_NAMESPACE)
-        .map(|(name_ref, name)| (name_ref, name.index))
-        .collect();
-    for (name_ref, number) in names {
-        func.params.reset_user_func_name(
-            name_ref,
-            cl::UserExternalName::new(0, stubs[number as usize].as_u32()),
-        );
-    }
-}
-
-fn locations(code: &cranelift_codegen::CompiledCode) -> Vec<(u32, SrcLoc)> {
+fn locations(code: &CompiledCode) -> Vec<(u32, SrcLoc)> {
     let mut locs = Vec::new();
     for range in code.buffer.get_srclocs_sorted() {
         locs.push((range.start, SrcLoc(range.loc.bits())));
@@ -355,64 +361,4 @@ fn locations(code: &cranelift_codegen::CompiledCode) -> Vec<(u32, SrcLoc)> {
         same_place
     });
     locs
-}
-
-fn finish(
-    built: Built,
-    inputs: &Inputs<'_>,
-    options: &CompileOptions,
-    shared: ir::SharedLayout,
-) -> CompiledKernel {
-    let Built {
-        module,
-        enter,
-        stubs,
-        sizes,
-        locs,
-        out,
-        listings,
-    } = built;
-    let plan: &Plan = inputs.plan;
-    let start = module.get_finalized_function(enter);
-    let starts: Vec<usize> = std::iter::once(enter)
-        .chain(stubs)
-        .map(|id| module.get_finalized_function(id) as usize)
-        .collect();
-    let first = starts.iter().copied().min().expect("there is an entry");
-    let end = starts
-        .iter()
-        .zip(&sizes)
-        .map(|(&start, &size)| start + size)
-        .max()
-        .expect("there is an entry");
-    let shift = (start as usize - first) as u32;
-    let locs = std::iter::once((0, SrcLoc(u32::MAX)))
-        .chain(locs.into_iter().map(|(at, loc)| (at + shift, loc)))
-        .collect();
-    // SAFETY: `enter` was compiled with this very signature and its code lives as long as the kernel.
-    let enter = unsafe { std::mem::transmute::<*const u8, EnterFn>(start) };
-    let resume_points = (0..plan.waits.len())
-        .map(|number| lower::resume_point(inputs.func, plan, &out.frame, number))
-        .collect();
-    CompiledKernel {
-        gang: plan.gang,
-        facts: options.facts,
-        enter,
-        code: first..end,
-        locs,
-        resume_points,
-        frame_size: out.frame.size,
-        symbols: out.symbols,
-        shared,
-        local_static: out.local_static,
-        uses_stack: out.uses_stack,
-        flush_denormals: inputs.flush_denormals,
-        notes: crate::notes::of(inputs.func, plan),
-        slow: out.slow.into_iter().collect(),
-        listings,
-        _module: Box::new(Code {
-            module: Some(module),
-            _kept: out.kept,
-        }),
-    }
 }

@@ -7,6 +7,44 @@
 
 use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, eval};
 use ptxjit_passes::vectorize::Fold;
+use serde::{Deserialize, Serialize};
+
+/// A function of this module, as compiled code names it: stored code must work in another process.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Helper {
+    /// [`eval_inst`].
+    Eval,
+    /// [`atomic`].
+    Atomic,
+    /// [`bad_lanes`].
+    BadLanes,
+    /// [`crate::warp_ops::warp_op`].
+    Warp,
+    /// [`unfold`].
+    Unfold,
+}
+
+impl Helper {
+    /// All of them; the number in an external name is a position here.
+    pub(crate) const ALL: &[Helper] = &[
+        Helper::Eval,
+        Helper::Atomic,
+        Helper::BadLanes,
+        Helper::Warp,
+        Helper::Unfold,
+    ];
+
+    /// Where it is in this process.
+    pub(crate) fn address(self) -> *const u8 {
+        match self {
+            Helper::Eval => eval_inst as *const () as *const u8,
+            Helper::Atomic => atomic as *const () as *const u8,
+            Helper::BadLanes => bad_lanes as *const () as *const u8,
+            Helper::Warp => crate::warp_ops::warp_op as *const () as *const u8,
+            Helper::Unfold => unfold as *const () as *const u8,
+        }
+    }
+}
 
 /// Evaluates a pure instruction. The result of an instruction that has none is zero.
 ///

@@ -1,8 +1,8 @@
 //! Gang lowering of the IR to native code through Cranelift.
 //!
 //! [`compile`] takes an optimised program and launch facts to a [`CompiledKernel`]: calls that were not inlined become states
-//! (`calls`), the vectorizer plans for a gang width, `lower` emits CLIF, `compile` turns it into executable memory. What code and
-//! runtime promise each other is in [`abi`].
+//! (`calls`), the vectorizer plans for a gang width, `lower` emits CLIF, `compile` makes an [`Object`] of it, which can be stored,
+//! and `link` places that in executable memory. What code and runtime promise each other is in [`abi`].
 //!
 //! This is the only crate that names Cranelift.
 
@@ -12,13 +12,18 @@ mod compile;
 mod denormals;
 mod emit;
 mod helpers;
+mod host;
+mod link;
 mod lower;
 mod notes;
+mod object;
 mod schedule;
 pub mod warp_ops;
 
 pub use abi::{
-    CompileOptions, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState, Operand,
-    ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
+    CompileOptions, CompileStats, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState,
+    Operand, ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
 };
-pub use compile::{CompileError, choose_gang, compile, compile_listing};
+pub use compile::{CompileError, choose_gang, compile, compile_listing, compile_object};
+pub use host::target;
+pub use object::Object;

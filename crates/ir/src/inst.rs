@@ -1,5 +1,6 @@
 //! Instructions and terminators.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::entities::{Block, FuncId, SigId, StackSlot, Value, VarId};
@@ -12,7 +13,10 @@ use crate::types::{
 };
 
 /// An instruction without its results, which the function keeps.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+///
+/// Pure instructions can be serialized, and warp operations without their operands: code that does them by call is stored with
+/// them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[expect(
     missing_docs,
     reason = "field names repeat the variant's documentation"
@@ -144,6 +148,7 @@ pub enum InstData {
         offset: i32,
     },
     /// Store of side-by-side elements.
+    #[serde(skip)]
     Store {
         space: Space,
         sem: MemSem,
@@ -154,6 +159,7 @@ pub enum InstData {
         args: SmallVec<[Value; 4]>,
     },
     /// Read-modify-write; `Cas` has two operands, the others one; result the old value (unused for `red`).
+    #[serde(skip)]
     Atomic {
         op: AtomicOp,
         fmt: AtomicFmt,
@@ -190,19 +196,23 @@ pub enum InstData {
         op: WarpOp,
         sync: bool,
         ty: Type,
+        #[serde(skip)]
         args: SmallVec<[Value; 4]>,
     },
+    #[serde(skip)]
     Call {
         func: FuncId,
         args: SmallVec<[Value; 4]>,
     },
     /// `targets` lists the possible callees where the program says so (`.calltargets`).
+    #[serde(skip)]
     CallIndirect {
         sig: SigId,
         callee: Value,
         args: SmallVec<[Value; 4]>,
         targets: Option<Box<[FuncId]>>,
     },
+    #[serde(skip)]
     CallBuiltin {
         builtin: Builtin,
         args: SmallVec<[Value; 4]>,

@@ -1,5 +1,7 @@
 //! The ops of the IR, grouped by the shape of their operands.
 
+use serde::{Deserialize, Serialize};
+
 /// What an instruction does beside computing its results.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
@@ -16,7 +18,7 @@ pub enum Effect {
 macro_rules! ops {
     ($($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $op:ident = $text:literal;)* })*) => {$(
         $(#[$meta])*
-        #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+        #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         pub enum $name { $($(#[$doc])* $op,)* }
 
         impl $name {

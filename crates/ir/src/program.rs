@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cranelift_entity::PrimaryMap;
+use serde::{Deserialize, Serialize};
 
 use crate::entities::{FuncId, SigId, VarId};
 use crate::function::Function;
@@ -119,7 +120,7 @@ pub enum RelocTarget {
 }
 
 /// Where a program's `.shared` variables lie in the CTA's window.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SharedLayout {
     /// Window offset of each variable.
     pub offsets: BTreeMap<VarId, u32>,

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The type of an SSA value: its width.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Type {
     /// A predicate.
     B1,
@@ -66,7 +68,7 @@ impl fmt::Display for Type {
 }
 
 /// A floating-point format that arithmetic works in.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum FloatFmt {
     /// IEEE binary16 in a `B16`.
     F16,
@@ -100,7 +102,7 @@ impl FloatFmt {
 }
 
 /// Every number format that `cvt` converts from or to.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are PTX's own")]
 pub enum NumFmt {
     U8,
@@ -165,7 +167,7 @@ impl NumFmt {
 }
 
 /// Rounding direction.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Round {
     /// To nearest, ties to even.
     Rn,
@@ -180,7 +182,7 @@ pub enum Round {
 }
 
 /// How a floating-point operation rounds and whether it flushes subnormals.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct FloatMode {
     /// Direction of the one rounding.
     pub round: Round,
@@ -197,7 +199,7 @@ impl FloatMode {
 }
 
 /// A conversion, as `cvt` means it.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Convert {
     /// Source format.
     pub from: NumFmt,
@@ -234,7 +236,7 @@ impl Convert {
 }
 
 /// A state space; `Generic` holds the addresses that are in none by name.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Space {
     /// A generic address.
     Generic,
@@ -277,7 +279,7 @@ impl Space {
 }
 
 /// Memory ordering of an access or a fence.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum MemSem {
     /// An ordinary access.
     Weak,
@@ -298,7 +300,7 @@ pub enum MemSem {
 }
 
 /// Who takes part in an ordering.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are PTX's own")]
 pub enum Scope {
     Cta,
@@ -308,7 +310,7 @@ pub enum Scope {
 }
 
 /// Number format of an atomic operation, one element.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are PTX's own")]
 pub enum AtomicFmt {
     B16,
@@ -346,7 +348,7 @@ impl AtomicFmt {
 }
 
 /// A special register of a thread. Vectors are split: `TidX`, `TidY`, …
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are PTX's own")]
 pub enum SpecialReg {
     TidX,
@@ -441,5 +443,7 @@ impl SpecialReg {
 }
 
 /// Where an instruction came from: the byte offset of its statement in the module's text.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+#[derive(
+    Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize,
+)]
 pub struct SrcLoc(pub u32);

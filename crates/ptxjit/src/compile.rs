@@ -1,14 +1,17 @@
-//! From a translated kernel to code: which variants of it exist, and what they look like on the way.
+//! From a translated kernel to code: which variants of it exist, where they come from, and what they look like on the way.
+
+#![expect(unsafe_code, reason = "places code that was stored by this very build")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
-use ptxjit_codegen::{CompileOptions, CompiledKernel, Facts};
+use ptxjit_codegen::{CompileOptions, CompiledKernel, Facts, Object};
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
 use ptxjit_passes::pipeline;
 
+use crate::cache::{self, Cache, Key};
+use crate::improve::{self, Job};
 use crate::module::KernelInner;
 use crate::{Dim3, Error, Options};
 
@@ -21,23 +24,104 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    pub(crate) fn new(program: &Program, options: &Options, grid: Dim3, block: Dim3) -> Variant {
-        let gang = options
-            .gang
-            .unwrap_or_else(|| ptxjit_codegen::choose_gang(program, block.0));
-        Variant {
+    /// The variant for launches of this shape.
+    pub(crate) fn new(
+        kernel: &KernelInner,
+        options: &Options,
+        grid: Dim3,
+        block: Dim3,
+    ) -> Result<Variant, Error> {
+        let gang = match options.gang {
+            Some(gang) => gang,
+            None => kernel.variants.choose(kernel, block)?,
+        };
+        Ok(Variant {
             gang,
             facts: Facts::of(grid.0, block.0, gang),
             memcheck: options.memcheck,
-        }
+        })
     }
 
-    fn compile_options(&self) -> CompileOptions {
+    pub(crate) fn compile_options(&self, quick: bool) -> CompileOptions {
         CompileOptions {
             gang: Some(self.gang),
             facts: self.facts,
             memcheck: self.memcheck,
+            quick,
         }
+    }
+}
+
+/// Where a compiled form came from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum CodeOrigin {
+    /// An earlier launch of this process.
+    Memory,
+    /// The cache on disk.
+    Disk,
+    /// It was compiled for this launch.
+    Compiled,
+}
+
+/// A compiled form, where it came from and how long that took.
+#[derive(Clone)]
+pub(crate) struct Got {
+    pub(crate) code: Arc<CompiledKernel>,
+    pub(crate) origin: CodeOrigin,
+}
+
+/// A kernel's place in the cache on disk.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) cache: Arc<Cache>,
+    /// What all entries of the kernel depend on.
+    base: Key,
+}
+
+impl Stored {
+    /// The place of the kernel called `name` of a module whose text hashes to `module`; none where builds cannot be told apart.
+    pub(crate) fn new(cache: &Arc<Cache>, module: Key, name: &str) -> Option<Stored> {
+        let build = cache::build()?;
+        Some(Stored {
+            cache: cache.clone(),
+            base: Key::new(&[build.as_bytes(), module.bytes(), name.as_bytes()]),
+        })
+    }
+
+    /// The entry that says that the kernel was checked and translated before.
+    pub(crate) fn checked_key(&self) -> Key {
+        Key::new(&[self.base.bytes(), b"checked"])
+    }
+
+    fn choice_key(&self, block: Dim3) -> Key {
+        let block = format!("{:?}", block.0);
+        Key::new(&[self.base.bytes(), b"gang", block.as_bytes()])
+    }
+
+    fn code_key(&self, variant: &Variant) -> Option<Key> {
+        let target = ptxjit_codegen::target().ok()?;
+        let variant = format!("{variant:?}");
+        let parts = [
+            self.base.bytes(),
+            b"code",
+            target.as_bytes(),
+            variant.as_bytes(),
+        ];
+        Some(Key::new(&parts))
+    }
+
+    pub(crate) fn put_code(&self, variant: &Variant, object: &Object) {
+        if let Some(key) = self.code_key(variant) {
+            self.cache.put(key, &object.to_bytes());
+        }
+    }
+
+    fn get_code(&self, variant: &Variant) -> Option<CompiledKernel> {
+        let object = Object::from_bytes(&self.cache.get(self.code_key(variant)?)?)?;
+        // SAFETY: the entry is whole, by its hash, and its key names the build and the target: a process of this build made it.
+        // Nobody but the user can write to the folder.
+        unsafe { object.place() }.ok()
     }
 }
 
@@ -45,45 +129,123 @@ impl Variant {
 #[derive(Default)]
 pub(crate) struct Variants {
     optimized: OnceLock<Arc<Program>>,
+    chosen: Mutex<HashMap<Dim3, u32>>,
     compiled: Mutex<HashMap<Variant, Arc<Slot>>>,
 }
 
 /// Where a form will be; whoever comes first fills it while others wait.
-type Slot = OnceLock<Result<Arc<CompiledKernel>, String>>;
+type Slot = OnceLock<Result<(Arc<CompiledKernel>, CodeOrigin), String>>;
 
 impl Variants {
+    /// The gang width for blocks of this shape.
+    fn choose(&self, kernel: &KernelInner, block: Dim3) -> Result<u32, Error> {
+        if let Some(&gang) = lock(&self.chosen).get(&block) {
+            return Ok(gang);
+        }
+        let stored = kernel.stored.as_ref();
+        let known = stored.and_then(|stored| stored.cache.get(stored.choice_key(block)));
+        let gang = match known.as_deref() {
+            Some(&[gang]) => u32::from(gang),
+            _ => {
+                let gang = ptxjit_codegen::choose_gang(&*kernel.program()?, block.0);
+                if let Some(stored) = stored {
+                    stored.cache.put(stored.choice_key(block), &[gang as u8]);
+                }
+                gang
+            }
+        };
+        lock(&self.chosen).insert(block, gang);
+        Ok(gang)
+    }
+
+    /// The code for `variant`; made without haste if `eager`.
     pub(crate) fn get(
         &self,
         kernel: &KernelInner,
         variant: &Variant,
-    ) -> Result<(Arc<CompiledKernel>, Duration), Error> {
-        let start = Instant::now();
-        let slot = {
-            let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-            compiled.entry(variant.clone()).or_default().clone()
-        };
-        let compiled = slot.get_or_init(|| {
-            let compiled =
-                ptxjit_codegen::compile(&self.optimized(kernel), &variant.compile_options());
-            compiled.map(Arc::new).map_err(|err| err.to_string())
+        eager: bool,
+    ) -> Result<Got, Error> {
+        let slot = lock(&self.compiled)
+            .entry(variant.clone())
+            .or_default()
+            .clone();
+        let mut is_new = false;
+        let made = slot.get_or_init(|| {
+            is_new = true;
+            self.make(kernel, variant, !eager)
         });
-        match compiled {
-            Ok(compiled) => Ok((compiled.clone(), start.elapsed())),
-            Err(text) => Err(Error::Compile {
-                kernel: kernel.name.clone(),
-                message: text.clone(),
-            }),
+        let (code, origin) = made.as_ref().map_err(|text| Error::Compile {
+            kernel: kernel.name.clone(),
+            message: text.clone(),
+        })?;
+        if eager && code.is_quick() {
+            improve::now(kernel, variant, code);
+        }
+        Ok(Got {
+            code: code.clone(),
+            origin: if is_new { *origin } else { CodeOrigin::Memory },
+        })
+    }
+
+    fn make(
+        &self,
+        kernel: &KernelInner,
+        variant: &Variant,
+        quick: bool,
+    ) -> Result<(Arc<CompiledKernel>, CodeOrigin), String> {
+        let stored = kernel.stored.as_ref();
+        if let Some(code) = stored.and_then(|stored| stored.get_code(variant)) {
+            return Ok((Arc::new(code), CodeOrigin::Disk));
+        }
+        let object = self.object(kernel, variant, quick)?;
+        if let Some(stored) = stored {
+            stored.put_code(variant, &object);
+        }
+        // SAFETY: this process has just made the object.
+        let code = unsafe { object.place() }.map_err(|err| err.to_string())?;
+        Ok((Arc::new(code), CodeOrigin::Compiled))
+    }
+
+    /// Compiles.
+    pub(crate) fn object(
+        &self,
+        kernel: &KernelInner,
+        variant: &Variant,
+        quick: bool,
+    ) -> Result<Object, String> {
+        let program = self.optimized(kernel).map_err(|err| err.to_string())?;
+        ptxjit_codegen::compile_object(&program, &variant.compile_options(quick))
+            .map_err(|err| err.to_string())
+    }
+
+    /// Has quickly made code improved beside the launches that use it.
+    pub(crate) fn improve(
+        kernel: &Arc<KernelInner>,
+        variant: &Variant,
+        code: &Arc<CompiledKernel>,
+    ) {
+        if code.is_quick() {
+            improve::later(Job::new(kernel, variant, code));
         }
     }
 
-    pub(crate) fn optimized(&self, kernel: &KernelInner) -> Arc<Program> {
+    pub(crate) fn optimized(&self, kernel: &KernelInner) -> Result<Arc<Program>, Error> {
+        if let Some(optimized) = self.optimized.get() {
+            return Ok(optimized.clone());
+        }
+        let program = kernel.program()?;
         let optimize = || {
-            let mut program = Program::clone(&kernel.program);
+            let mut program = Program::clone(&program);
             pipeline::optimize(&mut program, &pipeline::Options::default(), None);
             Arc::new(program)
         };
-        self.optimized.get_or_init(optimize).clone()
+        Ok(self.optimized.get_or_init(optimize).clone())
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // The maps are consistent between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Names of the stages that [`crate::Kernel::dump`] can show, in order.
@@ -101,9 +263,8 @@ pub(crate) fn dump(
     variant: &Variant,
 ) -> Result<String, Error> {
     let listing = |stage: &str| {
-        let optimized = kernel.variants.optimized(kernel);
-        let compiled =
-            ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(), true);
+        let optimized = kernel.variants.optimized(kernel)?;
+        let compiled = ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(false));
         let compiled = compiled.map_err(|err| Error::Compile {
             kernel: kernel.name.clone(),
             message: err.to_string(),
@@ -115,10 +276,10 @@ pub(crate) fn dump(
     };
     match stage {
         "ast" => Ok(syntax_tree(front, kernel)),
-        "ir" => Ok(print::program(&kernel.program)),
-        "opt" => Ok(print::program(&kernel.variants.optimized(kernel))),
+        "ir" => Ok(print::program(&*kernel.program()?)),
+        "opt" => Ok(print::program(&*kernel.variants.optimized(kernel)?)),
         "notes" | "clif" | "asm" => listing(stage),
-        pass if pipeline::pass_names().contains(&pass) => Ok(after_pass(kernel, pass)),
+        pass if pipeline::pass_names().contains(&pass) => after_pass(kernel, pass),
         _ => Err(Error::usage(format!(
             "there is no stage `{stage}`; choose one of {}",
             dump_stages().join(", ")
@@ -144,8 +305,8 @@ fn notes(text: &str, compiled: &ptxjit_codegen::CompiledKernel) -> String {
 }
 
 /// All functions as `pass` left them the first time.
-fn after_pass(kernel: &KernelInner, pass: &str) -> String {
-    let mut program = Program::clone(&kernel.program);
+fn after_pass(kernel: &KernelInner, pass: &str) -> Result<String, Error> {
+    let mut program = Program::clone(&*kernel.program()?);
     let mut seen = Vec::new();
     let mut text = String::new();
     let mut observer = |name: &'static str, id: FuncId, func: &Function| {
@@ -159,7 +320,7 @@ fn after_pass(kernel: &KernelInner, pass: &str) -> String {
         &pipeline::Options::default(),
         Some(&mut observer),
     );
-    text
+    Ok(text)
 }
 
 /// The kernel's function and body as they were parsed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ptxjit_runtime::{Arena, MemoryError, Runtime};
 
-use crate::{Buffer, Element, Error};
+use crate::{Buffer, Cache, Element, Error};
 
 /// Memory and the modules loaded into it. Cheap to clone; all clones are the same device.
 ///
@@ -22,6 +22,7 @@ use crate::{Buffer, Element, Error};
 pub struct Device {
     pub(crate) arena: Arc<Arena>,
     pub(crate) runtime: Runtime,
+    pub(crate) cache: Option<Arc<Cache>>,
 }
 
 impl Device {
@@ -37,9 +38,18 @@ impl Device {
 
     fn build(threads: Option<usize>) -> Result<Device, Error> {
         let arena = Arena::new().map_err(memory)?;
-        let runtime =
-            Runtime::new(arena.clone(), threads).map_err(|err| Error::usage(err.to_string()))?;
-        Ok(Device { arena, runtime })
+        let runtime = Runtime::new(arena.clone(), threads);
+        Ok(Device {
+            arena,
+            runtime,
+            cache: None,
+        })
+    }
+
+    /// The device, with the code of modules that are loaded through this handle kept in `cache`. Without this, nothing is kept.
+    pub fn with_cache(mut self, cache: Cache) -> Device {
+        self.cache = Some(Arc::new(cache));
+        self
     }
 
     /// Room for `count` elements, aligned to 256 bytes; the contents are unspecified.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ptxjit_codegen::SymbolRef;
 use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory};
-use ptxjit_ir::{RelocTarget, Space};
+use ptxjit_ir::{Program, RelocTarget, Space};
 use ptxjit_runtime::{Arena, LaunchError, MemoryError};
 
 use crate::failure::Cause;
@@ -27,8 +27,8 @@ pub(crate) struct Request<'a> {
 /// Bytes of the workspace of grid-wide synchronisation, whose first word is its size.
 const WORKSPACE_BYTES: u64 = 256;
 
-pub(crate) fn run(kernel: &Kernel, request: &Request<'_>) -> Result<(), Cause> {
-    let (module, program) = (&kernel.module, &kernel.inner.program);
+pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<(), Cause> {
+    let module = &kernel.module;
     let symbols = |target: RelocTarget| symbol(module, target).unwrap_or(0);
     // Asked once before the launch, so that what cannot be placed is an error and not a null pointer.
     for (&id, var) in program

@@ -1,16 +1,19 @@
 //! Describing launches and carrying them out.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ptxjit_codegen::CompiledKernel;
+use ptxjit_ir::Program;
 use ptxjit_runtime::LaunchDesc;
 
 use crate::buffer::Block;
-use crate::compile::Variant;
+use crate::compile::{Got, Variant, Variants};
 use crate::failure::Cause;
 use crate::options::OutputFn;
-use crate::{Arg, Buffer, Dim3, Element, Engine, Error, Kernel, Options, Schedule, interp};
+use crate::{
+    Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Kernel, Options, Schedule, interp,
+};
 
 /// A launch in the making. [`Launch::run`] carries it out; [`Launch::prepare`] does all but that.
 ///
@@ -130,6 +133,12 @@ impl Launch {
         self
     }
 
+    /// Finish compiling before the launch, see [`Options::eager`].
+    pub fn eager(mut self, eager: bool) -> Launch {
+        self.options.eager = eager;
+        self
+    }
+
     /// What executes.
     pub fn engine(mut self, engine: Engine) -> Launch {
         self.options.engine = engine;
@@ -159,20 +168,21 @@ impl Launch {
             )));
         }
         let params = self.param_block()?;
-        let (code, compile_time) = match self.options.engine {
+        let start = Instant::now();
+        let kernel = &self.kernel.inner;
+        let code = match self.options.engine {
             Engine::Jit => {
-                let program = &self.kernel.inner.program;
-                let variant = Variant::new(program, &self.options, self.grid, self.block);
-                let (compiled, time) = self.kernel.variant(&variant)?;
-                (Code::Jit(compiled), time)
+                let variant = Variant::new(kernel, &self.options, self.grid, self.block)?;
+                let got = self.kernel.variant(&variant, self.options.eager)?;
+                Code::Jit(variant, got)
             }
-            Engine::Interp => (Code::Interp, Duration::ZERO),
+            Engine::Interp => Code::Interp(kernel.program()?),
         };
         Ok(Prepared {
             launch: self,
             params,
             code,
-            compile_time,
+            compile_time: start.elapsed(),
         })
     }
 
@@ -216,15 +226,15 @@ pub struct Prepared {
 
 #[derive(Clone)]
 enum Code {
-    Jit(Arc<CompiledKernel>),
-    Interp,
+    Jit(Variant, Got),
+    Interp(Arc<Program>),
 }
 
 impl std::fmt::Debug for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Code::Jit(compiled) => write!(f, "Jit(gang {})", compiled.gang),
-            Code::Interp => f.write_str("Interp"),
+            Code::Jit(variant, _) => write!(f, "Jit(gang {})", variant.gang),
+            Code::Interp(_) => f.write_str("Interp"),
         }
     }
 }
@@ -233,8 +243,43 @@ impl Prepared {
     /// Gang width of the code; 1 for the interpreter.
     pub fn gang(&self) -> u32 {
         match &self.code {
-            Code::Jit(compiled) => compiled.gang,
-            Code::Interp => 1,
+            Code::Jit(variant, _) => variant.gang,
+            Code::Interp(_) => 1,
+        }
+    }
+
+    /// Where the code came from; none for the interpreter.
+    pub fn origin(&self) -> Option<CodeOrigin> {
+        match &self.code {
+            Code::Jit(_, got) => Some(got.origin),
+            Code::Interp(_) => None,
+        }
+    }
+
+    /// Whether the code was made in a hurry and is not improved yet, see [`Options::eager`].
+    pub fn is_quick(&self) -> bool {
+        match &self.code {
+            Code::Jit(_, got) => got.code.is_quick(),
+            Code::Interp(_) => false,
+        }
+    }
+
+    /// How long each stage took, and the size of the code in bytes, if it was compiled for this launch.
+    pub fn stages(&self) -> Option<CompileStages> {
+        match &self.code {
+            Code::Jit(_, got) if got.origin == CodeOrigin::Compiled => {
+                let stats = &got.code.stats;
+                Some(CompileStages {
+                    vectorize: stats.vectorize,
+                    lower: stats.lower,
+                    select: stats.select,
+                    regalloc: stats.regalloc,
+                    link: stats.link,
+                    clif_insts: stats.clif_insts,
+                    code_bytes: stats.code_bytes,
+                })
+            }
+            Code::Jit(..) | Code::Interp(_) => None,
         }
     }
 
@@ -246,15 +291,14 @@ impl Prepared {
     /// Runs the launch to its end.
     pub fn run(&self) -> Result<LaunchStats, Error> {
         let module = &self.launch.kernel.module;
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let result = match &self.code {
-            Code::Jit(compiled) => module
-                .device
-                .runtime
-                .launch(&self.desc(compiled))
-                .map_err(Cause::from)
-                .map(|_| ()),
-            Code::Interp => interp::run(&self.launch.kernel, &self.request()),
+            Code::Jit(variant, got) => {
+                Variants::improve(&self.launch.kernel.inner, variant, &got.code);
+                let launched = module.device.runtime.launch(&self.desc(&got.code));
+                launched.map_err(Cause::from).map(|_| ())
+            }
+            Code::Interp(program) => interp::run(&self.launch.kernel, program, &self.request()),
         };
         result.map_err(|cause| cause.into_error(&self.launch.kernel.inner.name, &module.front))?;
         Ok(LaunchStats {
@@ -269,7 +313,7 @@ impl Prepared {
         LaunchDesc {
             kernel: compiled.clone(),
             name: kernel.name.clone(),
-            attrs: kernel.program.attrs.clone(),
+            attrs: kernel.attrs.clone(),
             param_bytes: self.params.len() as u32,
             params: self.params.clone(),
             module: launch.kernel.module.memory.clone(),
@@ -298,6 +342,26 @@ impl Prepared {
             options: &launch.options,
         }
     }
+}
+
+/// Where the time of a compilation went, and what came out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct CompileStages {
+    /// The plan for the gang.
+    pub vectorize: Duration,
+    /// From the plan to the code generator's input.
+    pub lower: Duration,
+    /// Choice and emission of instructions.
+    pub select: Duration,
+    /// Register allocation.
+    pub regalloc: Duration,
+    /// Placing the code in memory.
+    pub link: Duration,
+    /// Instructions of the code generator's input.
+    pub clif_insts: usize,
+    /// Bytes of code.
+    pub code_bytes: usize,
 }
 
 /// What a launch took.

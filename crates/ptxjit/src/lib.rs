@@ -43,11 +43,11 @@
 //! What is wrong with a module, or with a launch, comes as an [`Error`] that tells the place in the PTX; the process and later
 //! launches are not affected. All types can be used from several threads at once.
 
-#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod arg;
 mod buffer;
+mod cache;
 mod check;
 mod compile;
 mod device;
@@ -55,6 +55,7 @@ mod diagnostic;
 mod element;
 mod error;
 mod failure;
+mod improve;
 mod interp;
 pub mod isa;
 mod launch;
@@ -64,13 +65,14 @@ mod options;
 
 pub use arg::Arg;
 pub use buffer::Buffer;
+pub use cache::{Cache, CacheUsage};
 pub use check::{check, check_text};
-pub use compile::dump_stages;
+pub use compile::{CodeOrigin, dump_stages};
 pub use device::Device;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use element::Element;
 pub use error::Error;
 pub use failure::{FailureKind, LaunchFailure};
-pub use launch::{Launch, LaunchStats, Prepared};
+pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
 pub use module::{Global, Kernel, Module};
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};

@@ -3,16 +3,15 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ptxjit_codegen::CompiledKernel;
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
-use ptxjit_ir::{KernelParam, Program, Var, VarId, VarInit};
+use ptxjit_ir::{KernelAttrs, KernelParam, Program, Var, VarId, VarInit};
 use ptxjit_runtime::{ModuleMemory, VarSource};
 
-use crate::compile::{self, Variant, Variants};
+use crate::cache::Key;
+use crate::compile::{self, Got, Stored, Variant, Variants};
 use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::{Device, Diagnostics, Dim3, Element, Error, Launch, Options, names};
@@ -31,15 +30,48 @@ pub(crate) struct ModuleInner {
     pub(crate) device: Device,
     pub(crate) memory: Arc<ModuleMemory>,
     kernels: Mutex<HashMap<String, Arc<KernelInner>>>,
+    /// Of the module's text.
+    key: OnceLock<Key>,
 }
 
 /// What is known of a kernel. The module keeps it, so it must not keep the module.
 pub(crate) struct KernelInner {
     pub(crate) name: String,
     pub(crate) params: Vec<KernelParam>,
-    /// As translated, for the interpreter.
-    pub(crate) program: Arc<Program>,
+    pub(crate) attrs: KernelAttrs,
     pub(crate) variants: Variants,
+    /// Its place in the cache on disk.
+    pub(crate) stored: Option<Stored>,
+    front: Arc<translate::Module>,
+    /// As translated.
+    program: OnceLock<Arc<Program>>,
+}
+
+impl KernelInner {
+    /// The kernel as translated; that happens here if the cache made it unnecessary so far.
+    pub(crate) fn program(&self) -> Result<Arc<Program>, Error> {
+        if let Some(program) = self.program.get() {
+            return Ok(program.clone());
+        }
+        let program = self.front.program(&self.name).map_err(|list| {
+            let text = Text::Module(self.front.clone());
+            Error::from_diagnostics(Diagnostics::new(list, &text))
+        })?;
+        Ok(self.program.get_or_init(|| Arc::new(program)).clone())
+    }
+
+    /// Makes sure that the kernel can be translated.
+    fn check(&self) -> Result<(), Error> {
+        let stored = self.stored.as_ref().map(|it| (it, it.checked_key()));
+        if stored.is_some_and(|(stored, key)| stored.cache.get(key).is_some()) {
+            return Ok(());
+        }
+        self.program()?;
+        if let Some((stored, key)) = stored {
+            stored.cache.put(key, b"");
+        }
+        Ok(())
+    }
 }
 
 impl Module {
@@ -83,6 +115,7 @@ impl Module {
             device: device.clone(),
             memory: Arc::new(memory),
             kernels,
+            key: OnceLock::new(),
         };
         Ok(Module {
             inner: Arc::new(inner),
@@ -142,16 +175,20 @@ impl Module {
             });
         }
         // Not under the lock: other kernels can be translated meanwhile. If two threads want this one, the first wins.
-        let text = Text::Module(self.inner.front.clone());
-        let program = self.inner.front.program(name);
-        let program =
-            program.map_err(|list| Error::from_diagnostics(Diagnostics::new(list, &text)))?;
+        let front = &self.inner.front;
+        let described = front
+            .kernel(name)
+            .ok_or_else(|| Error::usage(format!("there is no kernel `{name}`")))?;
         let kernel = Arc::new(KernelInner {
-            name: name.to_owned(),
-            params: program.params.clone(),
-            program: Arc::new(program),
+            name: described.name,
+            params: described.params,
+            attrs: described.attrs,
             variants: Variants::default(),
+            stored: self.stored(name),
+            front: front.clone(),
+            program: OnceLock::new(),
         });
+        kernel.check()?;
         let inner = self
             .lock_kernels()
             .entry(name.to_owned())
@@ -161,6 +198,14 @@ impl Module {
             module: self.inner.clone(),
             inner,
         })
+    }
+
+    /// The place of a kernel's code on disk.
+    fn stored(&self, kernel: &str) -> Option<Stored> {
+        let inner = &self.inner;
+        let cache = inner.device.cache.as_ref()?;
+        let text = || Key::new(&[inner.front.source().text().as_bytes()]);
+        Stored::new(cache, *inner.key.get_or_init(text), kernel)
     }
 
     fn lock_kernels(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<KernelInner>>> {
@@ -247,19 +292,17 @@ impl Kernel {
         Launch::new(self)
     }
 
-    /// Compiles for blocks of this size, if that has not happened yet, and tells the gang width. Launches do this by themselves.
+    /// Compiles for blocks of this size, without haste, if that has not happened yet, and tells the gang width. Launches compile
+    /// by themselves.
     pub fn compile(&self, block: impl Into<Dim3>) -> Result<u32, Error> {
         let options = Options::default();
-        let variant = Variant::new(&self.inner.program, &options, Dim3([1; 3]), block.into());
-        Ok(self.variant(&variant)?.0.gang)
+        let variant = Variant::new(&self.inner, &options, Dim3([1; 3]), block.into())?;
+        Ok(self.variant(&variant, true)?.code.gang)
     }
 
-    /// The code for `variant` and how long it took to make; no time if it was there already.
-    pub(crate) fn variant(
-        &self,
-        variant: &Variant,
-    ) -> Result<(Arc<CompiledKernel>, Duration), Error> {
-        self.inner.variants.get(&self.inner, variant)
+    /// The code for `variant`.
+    pub(crate) fn variant(&self, variant: &Variant, eager: bool) -> Result<Got, Error> {
+        self.inner.variants.get(&self.inner, variant, eager)
     }
 
     /// The kernel at a stage of its compilation, as text; [`crate::dump_stages`] lists the stages.
@@ -273,7 +316,7 @@ impl Kernel {
             &self.module.front,
             &self.inner,
             stage,
-            &Variant::new(&self.inner.program, options, Dim3([1; 3]), block.into()),
+            &Variant::new(&self.inner, options, Dim3([1; 3]), block.into())?,
         )
     }
 }

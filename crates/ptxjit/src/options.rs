@@ -84,6 +84,9 @@ pub struct Options {
     pub schedule: Schedule,
     /// What executes.
     pub engine: Engine,
+    /// Finish compiling before the launch. Otherwise the launch of a large kernel starts with code that was made in a hurry and
+    /// is improved beside it.
+    pub eager: bool,
     /// Takes the output of device `printf`; standard output if none.
     pub output: Option<Arc<OutputFn>>,
 }
@@ -97,6 +100,7 @@ impl fmt::Debug for Options {
             .field("memcheck", &self.memcheck)
             .field("schedule", &self.schedule)
             .field("engine", &self.engine)
+            .field("eager", &self.eager)
             .finish_non_exhaustive()
     }
 }

@@ -94,7 +94,7 @@ impl Record {
         }
     }
 
-    /// Says which code and arena the next entries use.
+    /// Says which code and arena the next entry uses.
     pub(crate) fn set_ranges(&self, code: &Range<usize>, arena_base: u64, arena_bits: u32) {
         self.code.set((code.start, code.end));
         self.arena.set((arena_base, arena_bits));

@@ -352,9 +352,8 @@ impl Supply<'_> {
 
 /// A worker's part of the launch.
 fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
-    let kernel = &grid.kernel;
     let arena = (grid.arena.base(), grid.arena.bits());
-    let means = Worker::new(kernel.code.clone(), arena, kernel.flush_denormals)?;
+    let means = Worker::new(arena, grid.kernel.flush_denormals)?;
     let rng = match grid.schedule {
         Schedule::Seed(seed) => Some(Rng::new(seed)),
         Schedule::Parallel | Schedule::Deterministic => None,

@@ -163,15 +163,19 @@ impl Runtime {
 
     /// The launching thread works too; it does not wait for pool threads that come too late to find work.
     fn run(&self, grid: &Arc<Grid>, desc: &LaunchDesc) -> Result<(), LaunchError> {
+        let pool = match grid.n_workers {
+            0 | 1 => None,
+            _ => Some(self.shared.pool()?),
+        };
         let is_watched = desc.timeout.is_some() || desc.cancel.is_some();
         if is_watched {
             self.shared
                 .watchdog
                 .watch(grid, desc.timeout, desc.cancel.as_ref())?;
         }
-        if let Some(pool) = &self.shared.pool {
-            for worker in 1..grid.n_workers {
-                let grid = grid.clone();
+        for worker in 1..grid.n_workers {
+            let grid = grid.clone();
+            if let Some(pool) = pool {
                 pool.spawn(move || grid.work(worker));
             }
         }

@@ -1,7 +1,7 @@
 //! The runtime of a device: its workers and what launches share and reuse.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::LaunchError;
 use crate::memory::{Arena, Window};
@@ -26,8 +26,8 @@ pub struct Runtime {
 /// What launches share.
 pub(crate) struct Shared {
     pub(crate) arena: Arc<Arena>,
-    /// Workers beside the launching thread; none if a launch has only that one.
-    pub(crate) pool: Option<rayon::ThreadPool>,
+    /// Workers beside the launching thread, started for the first launch that has work for them.
+    pool: OnceLock<rayon::ThreadPool>,
     pub(crate) n_workers: u32,
     /// Bytes that device `malloc` has handed out, and may.
     pub(crate) device_heap: DeviceHeap,
@@ -72,26 +72,12 @@ impl Runtime {
     pub const DEVICE_HEAP_BYTES: u64 = 1 << 30;
 
     /// A runtime with `threads` workers, the launching thread among them; one per core if none is given.
-    pub fn new(arena: Arc<Arena>, threads: Option<usize>) -> Result<Runtime, LaunchError> {
+    pub fn new(arena: Arc<Arena>, threads: Option<usize>) -> Runtime {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let n_workers = threads.unwrap_or_else(cores).clamp(1, 1024);
-        let pool = match n_workers {
-            1 => None,
-            n => {
-                let name = |idx| format!("ptxjit-{idx}");
-                let builder = rayon::ThreadPoolBuilder::new()
-                    .num_threads(n - 1)
-                    .thread_name(name);
-                Some(
-                    builder
-                        .build()
-                        .map_err(|err| LaunchError::System(err.to_string()))?,
-                )
-            }
-        };
         let shared = Shared {
             arena,
-            pool,
+            pool: OnceLock::new(),
             n_workers: n_workers as u32,
             device_heap: DeviceHeap {
                 used: AtomicU64::new(0),
@@ -102,9 +88,9 @@ impl Runtime {
             watchdog: Arc::default(),
             grid_ids: AtomicU64::new(1),
         };
-        Ok(Runtime {
+        Runtime {
             shared: Arc::new(shared),
-        })
+        }
     }
 
     /// The device's memory.
@@ -133,6 +119,21 @@ impl Drop for Shared {
 }
 
 impl Shared {
+    /// The workers beside the launching thread.
+    pub(crate) fn pool(&self) -> Result<&rayon::ThreadPool, LaunchError> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool);
+        }
+        let builder = rayon::ThreadPoolBuilder::new()
+            .num_threads((self.n_workers as usize - 1).max(1))
+            .thread_name(|idx| format!("ptxjit-{idx}"));
+        let pool = builder
+            .build()
+            .map_err(|err| LaunchError::System(err.to_string()))?;
+        // If two launches came at once, one of the pools goes away again.
+        Ok(self.pool.get_or_init(|| pool))
+    }
+
     /// A number for a launch.
     pub(crate) fn next_grid_id(&self) -> u64 {
         self.grid_ids.fetch_add(1, Ordering::Relaxed)

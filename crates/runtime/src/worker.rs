@@ -80,25 +80,19 @@ thread_local! {
 pub(crate) struct Worker {
     coro: Option<Coro>,
     fp: FpControl,
-    code: Range<usize>,
     arena: (u64, u32),
     _signals: SignalStack,
 }
 
 impl Worker {
-    /// Prepares the calling thread to run code in `code` on memory in the arena.
-    pub(crate) fn new(
-        code: Range<usize>,
-        arena: (u64, u32),
-        flush_denormals: bool,
-    ) -> std::io::Result<Worker> {
+    /// Prepares the calling thread to run code on memory in the arena.
+    pub(crate) fn new(arena: (u64, u32), flush_denormals: bool) -> std::io::Result<Worker> {
         fault::install();
         let signals = SignalStack::install();
         let coro = match SPARE.with(|spare| spare.borrow_mut().take()) {
             Some(coro) => coro,
             None => Coro::new(DefaultStack::new(STACK_SIZE)?),
         };
-        coro.record.set_ranges(&code, arena.0, arena.1);
         let fp = if flush_denormals {
             FpControl::FLUSH
         } else {
@@ -107,20 +101,19 @@ impl Worker {
         Ok(Worker {
             coro: Some(coro),
             fp,
-            code,
             arena,
             _signals: signals,
         })
     }
 
-    /// Enters compiled code.
+    /// Enters compiled code, which lies in `code`.
     ///
     /// # Safety
     ///
     /// `enter` is alive, and `cta` is laid out for the kernel it belongs to; no reference into what it points at is in use.
     pub(crate) unsafe fn enter(
         &mut self,
-        enter: EnterFn,
+        (enter, code): (EnterFn, Range<usize>),
         cta: *mut CtaContext,
         state: u32,
         first_gang: u32,
@@ -136,6 +129,7 @@ impl Worker {
         };
         let _fp = FpGuard::set(self.fp);
         let (body, record) = (&mut coro.body, &coro.record);
+        record.set_ranges(&code, self.arena.0, self.arena.1);
         match record.during(|| body.resume(Some(call))) {
             CoroutineResult::Yield(0) => Entered::Ok,
             CoroutineResult::Yield(_) => Entered::Stopped,
@@ -152,11 +146,7 @@ impl Worker {
         let coro = std::mem::ManuallyDrop::new(coro);
         // SAFETY: `coro` is not used or dropped after its fields are read out; the record has no drop.
         let body = unsafe { std::ptr::read(&coro.body) };
-        let fresh = Coro::new(body.into_stack());
-        fresh
-            .record
-            .set_ranges(&self.code, self.arena.0, self.arena.1);
-        self.coro = Some(fresh);
+        self.coro = Some(Coro::new(body.into_stack()));
     }
 }
 

@@ -8,6 +8,7 @@ use ptxjit_passes::vectorize::{Fold, Shape};
 use super::Lower;
 use super::values::{Parts, Val};
 use crate::abi::{CtaContext, FaultKind};
+use crate::helpers::Helper;
 
 /// Offsets up to this stay within the unmapped margins of the arena and of the windows.
 const SMALL_OFFSET: u32 = 32 << 10;
@@ -294,8 +295,8 @@ impl Lower<'_, '_> {
         let scale = if fold.above { -fold.scale } else { fold.scale };
         let scale = self.b.ins().iconst(types::I64, scale);
         let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
-        let helper = crate::helpers::unfold as *const () as i64;
-        self.call_helper(helper, &[base, stride, scale, origin, lanes, buf], None);
+        let args = [base, stride, scale, origin, lanes, buf];
+        self.call_helper(Helper::Unfold, &args, None);
     }
 
     /// Finds out whose address is bad. Lane 0 of a row of lanes may be off, and its address not matter: then on to `fine`.
@@ -372,9 +373,8 @@ impl Lower<'_, '_> {
         size: cl::Value,
     ) -> (cl::Value, cl::Value) {
         let args = [slot, bits, arena, size];
-        let helper = crate::helpers::bad_lanes as *const () as i64;
         let bad = self
-            .call_helper(helper, &args, Some(types::I32))
+            .call_helper(Helper::BadLanes, &args, Some(types::I32))
             .expect("it returns the lanes");
         let lane = self.b.ins().ctz(bad);
         let last = self.b.ins().iconst(types::I32, self.lanes as i64 - 1);

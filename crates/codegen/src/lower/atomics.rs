@@ -7,6 +7,7 @@ use ptxjit_ir::{AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
 use super::Lower;
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use crate::abi::{CtaContext, SlowForm};
+use crate::helpers::Helper;
 
 /// An atomic without its operands.
 #[derive(Copy, Clone)]
@@ -230,9 +231,8 @@ impl Lower<'_, '_> {
             Some(&b) => self.to_i64(b),
             None => self.b.ins().iconst(types::I64, 0),
         };
-        let helper = crate::helpers::atomic as *const () as i64;
         let old = self
-            .call_helper(helper, &[code, at, a, b], Some(types::I64))
+            .call_helper(Helper::Atomic, &[code, at, a, b], Some(types::I64))
             .expect("it returns the old value");
         if ty == types::I64 {
             old

@@ -5,8 +5,9 @@
 //!
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
 //! * `pure`, `int`, `lanes`, `divide`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
-//! * `memory`, `atomics`, `stubs`: accesses; `special`: special registers, windows, builtins, the dynamic stack
-//! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `waits`: suspending and resuming; `warp`: warp operations
+//! * `outside`: what the code refers to by name; `memory`, `atomics`, `stubs`: accesses
+//! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
+//! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `waits`: suspending and resuming
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
 
 mod address;
@@ -26,6 +27,7 @@ mod lines;
 mod masks;
 mod math;
 mod memory;
+mod outside;
 mod pure;
 mod rounding;
 mod special;
@@ -68,8 +70,7 @@ pub(crate) struct Inputs<'a> {
 pub(crate) struct Outputs {
     pub symbols: Vec<SymbolRef>,
     /// Instructions that the code evaluates by call.
-    #[expect(clippy::vec_box, reason = "compiled code holds their addresses")]
-    pub kept: Vec<Box<InstData>>,
+    pub kept: Vec<InstData>,
     pub stubs: Vec<Stub>,
     /// Instructions without a vector form.
     pub slow: BTreeMap<ir::SrcLoc, SlowForm>,
@@ -155,6 +156,8 @@ struct Lower<'a, 'b> {
     buffers: Vec<cl::StackSlot>,
     /// For warp operations.
     warp_slot: Option<cl::StackSlot>,
+    /// What the function refers to outside of itself, by namespace and number.
+    imports: FxHashMap<(u32, u32), cl::FuncRef>,
 }
 
 /// Builds the body of `enter` in `b`.
@@ -221,6 +224,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             prologue,
             buffers: Vec::new(),
             warp_slot: None,
+            imports: FxHashMap::default(),
         };
         lower.place_slots();
         lower.classify_masks();
@@ -438,32 +442,6 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
         let one = self.b.ins().iconst(types::I32, 1);
         self.b.ins().return_(&[one]);
-    }
-
-    /// Calls a function of ours at a fixed address.
-    fn call_helper(
-        &mut self,
-        address: i64,
-        args: &[cl::Value],
-        ret: Option<cl::Type>,
-    ) -> Option<cl::Value> {
-        let mut sig = cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
-        sig.params.extend(
-            args.iter()
-                .map(|&arg| AbiParam::new(self.b.func.dfg.value_type(arg))),
-        );
-        sig.returns.extend(ret.map(AbiParam::new));
-        let sig = self.b.import_signature(sig);
-        let callee = self.b.ins().iconst(types::I64, address);
-        let call = self.b.ins().call_indirect(sig, callee, args);
-        ret.map(|_| self.b.inst_results(call)[0])
-    }
-
-    /// The address of a copy of the instruction that lives as long as the kernel.
-    fn kept_inst(&mut self, data: &InstData) -> i64 {
-        self.out.kept.push(Box::new(data.clone()));
-        let kept: &InstData = self.out.kept.last().expect("just pushed");
-        std::ptr::from_ref(kept) as i64
     }
 
     /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction. Slots are shared.

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::Lower;
 use super::values::{Parts, Val, int_type, vector_type};
 use crate::abi::SlowForm;
+use crate::helpers::Helper;
 
 /// One quad of a value: one vector, or two at 64 bits.
 pub(super) type Quad = SmallVec<[cl::Value; 2]>;
@@ -259,8 +260,7 @@ impl Lower<'_, '_> {
 
     /// Evaluates an instruction by a call to `ptxjit_ir::eval`.
     pub(super) fn evaluated(&mut self, data: &InstData, args: &[cl::Value]) -> cl::Value {
-        let address = self.kept_inst(data);
-        let mut call_args = vec![self.b.ins().iconst(types::I64, address)];
+        let mut call_args = vec![self.kept_inst(data)];
         for idx in 0..4 {
             let arg = match args.get(idx) {
                 Some(&arg) => self.to_i64(arg),
@@ -269,11 +269,7 @@ impl Lower<'_, '_> {
             call_args.push(arg);
         }
         let raw = self
-            .call_helper(
-                crate::helpers::eval_inst as *const () as i64,
-                &call_args,
-                Some(types::I64),
-            )
+            .call_helper(Helper::Eval, &call_args, Some(types::I64))
             .expect("eval returns a value");
         let ty = self.result_type(data);
         if ty == Type::B64 {

@@ -7,6 +7,7 @@ use cranelift_frontend::FunctionBuilder;
 
 use super::Lower;
 use crate::abi::CtaContext;
+use crate::object::FUNCTIONS;
 
 /// One of the stubs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -27,17 +28,6 @@ impl Stub {
             .map(AbiParam::new)
             .to_vec();
         sig
-    }
-
-    /// The symbol under which the stub is declared.
-    pub(crate) fn name(self) -> String {
-        let name = match (self.store, self.gather) {
-            (false, false) => "load",
-            (true, false) => "store",
-            (false, true) => "gather",
-            (true, true) => "scatter",
-        };
-        format!("{name}_{}", self.bytes)
     }
 }
 
@@ -79,36 +69,10 @@ impl Lower<'_, '_> {
             self.cta,
             core::mem::offset_of!(CtaContext, fault_loc) as i32,
         );
-        let func_ref = self.stub_ref(number);
+        // Function 0 of the object is the kernel.
+        let func_ref = self.imported(FUNCTIONS, number as u32 + 1, true, Stub::signature);
         let distance = self.b.ins().iconst(types::I64, distance);
         self.b.ins().call(func_ref, &[at, distance, bits, buf]);
-    }
-
-    fn stub_ref(&mut self, number: usize) -> cl::FuncRef {
-        let name = cl::UserExternalName::new(crate::compile::STUB_NAMESPACE, number as u32);
-        if let Some((func_ref, _)) =
-            self.b
-                .func
-                .dfg
-                .ext_funcs
-                .iter()
-                .find(|(_, data)| match data.name {
-                    cl::ExternalName::User(user) => {
-                        self.b.func.params.user_named_funcs()[user] == name
-                    }
-                    _ => false,
-                })
-        {
-            return func_ref;
-        }
-        let user = self.b.func.declare_imported_user_function(name);
-        let signature = self.b.import_signature(Stub::signature());
-        self.b.import_function(cl::ExtFuncData {
-            name: cl::ExternalName::User(user),
-            signature,
-            colocated: true,
-            patchable: false,
-        })
     }
 }
 

@@ -16,7 +16,8 @@ use ptxjit_passes::vectorize::Shape;
 use super::Lower;
 use super::values::{Parts, Val, vector_type};
 use crate::abi::{CtaContext, LaneState};
-use crate::warp_ops::{WARP, WarpBuffer, shuffle_source, warp_op};
+use crate::helpers::Helper;
+use crate::warp_ops::{WARP, WarpBuffer, shuffle_source};
 
 /// One word per lane, as the bytes of vectors.
 fn lane_words(of: impl Fn(u32) -> u32) -> Vec<Vec<u8>> {
@@ -477,9 +478,8 @@ impl Lower<'_, '_> {
             }
         }
         let data = self.kept_inst(&data);
-        let data = self.b.ins().iconst(types::I64, data);
         let group = self.b.ins().uextend(types::I64, group);
-        self.call_helper(warp_op as *const () as i64, &[data, group, buffer], None);
+        self.call_helper(Helper::Warp, &[data, group, buffer], None);
         let results = self.func.insts[inst].results.clone();
         results
             .iter()

@@ -116,7 +116,7 @@ impl Runner<'_> {
         // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into its buffers is held here.
         match unsafe {
             self.worker
-                .enter(self.grid.kernel.enter, ctx, state, first_gang, end_gang)
+                .enter(self.grid.kernel.entry(), ctx, state, first_gang, end_gang)
         } {
             Entered::Ok => Ok(()),
             Entered::Stopped => Err(report::stopped(self.grid, cta)),

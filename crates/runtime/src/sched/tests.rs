@@ -208,7 +208,7 @@ struct Bench {
 
 impl Bench {
     fn new(threads: usize, words: usize) -> Bench {
-        let runtime = Runtime::new(Arena::new().unwrap(), Some(threads)).unwrap();
+        let runtime = Runtime::new(Arena::new().unwrap(), Some(threads));
         let buffer = runtime.arena().alloc(words as u64 * 4, 256).unwrap();
         runtime.arena().fill(buffer, 0, words as u64 * 4).unwrap();
         Bench {

@@ -1,0 +1,57 @@
+//! The host as Cranelift sees it.
+
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+
+use crate::compile::CompileError;
+
+/// The host's instruction set, with registers allocated in one pass if `quick`.
+pub(crate) fn isa(quick: bool) -> Result<OwnedTargetIsa, CompileError> {
+    static MADE: [OnceLock<Result<OwnedTargetIsa, String>>; 2] = [OnceLock::new(), OnceLock::new()];
+    MADE[usize::from(quick)]
+        .get_or_init(|| make(quick))
+        .clone()
+        .map_err(CompileError::Host)
+}
+
+fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
+    let mut flags = settings::builder();
+    // We schedule ourselves: the optimiser would sink pure operations behind loads.
+    let set = [
+        ("opt_level", "none"),
+        ("is_pic", "false"),
+        (
+            "regalloc_algorithm",
+            if quick { "single_pass" } else { "backtracking" },
+        ),
+        (
+            "enable_verifier",
+            if cfg!(debug_assertions) {
+                "true"
+            } else {
+                "false"
+            },
+        ),
+    ];
+    for (name, value) in set {
+        flags.set(name, value).map_err(|error| error.to_string())?;
+    }
+    let builder = cranelift_native::builder().map_err(str::to_owned)?;
+    builder
+        .finish(settings::Flags::new(flags))
+        .map_err(|error| error.to_string())
+}
+
+/// All that code depends on beside the program: the code generator's version, the processor's features. Stored code may be
+/// used where this text is the same.
+pub fn target() -> Result<String, CompileError> {
+    let isa = isa(false)?;
+    let mut text = format!("cranelift {}, {}", cranelift_codegen::VERSION, isa.triple());
+    for flag in isa.isa_flags() {
+        write!(text, ", {flag}").expect("writing to a string");
+    }
+    Ok(text)
+}

@@ -1,0 +1,178 @@
+//! From an object to a kernel in executable memory.
+
+#![expect(
+    unsafe_code,
+    reason = "turns finished code into a function pointer and frees it when the kernel is dropped"
+)]
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use cranelift_codegen::ir::{LibCall, Signature};
+use cranelift_codegen::isa::CallConv;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
+use ptxjit_ir::{InstData, SrcLoc};
+
+use crate::abi::{CompiledKernel, EnterFn};
+use crate::compile::{CompileError, internal};
+use crate::helpers::Helper;
+use crate::host;
+use crate::object::{Object, RELOC_KINDS, Reloc, Target};
+
+/// Executable memory, freed with the kernel.
+struct Code {
+    module: Option<JITModule>,
+    /// Read by compiled code.
+    _kept: Vec<Box<InstData>>,
+}
+
+// SAFETY: the module is only touched when the code is dropped, and the kept instructions are never changed.
+unsafe impl Sync for Code {}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.take() {
+            // SAFETY: the kernel that owns this is gone, so nobody holds a pointer into the code.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+impl Object {
+    /// Places the code in memory.
+    ///
+    /// # Safety
+    ///
+    /// The object is what [`crate::compile_object`] made for a host with the same [`crate::target`], in this process or in
+    /// another one of the same build.
+    pub unsafe fn place(self) -> Result<CompiledKernel, CompileError> {
+        let start = Instant::now();
+        let kept: Vec<Box<InstData>> = self.head.kept.iter().cloned().map(Box::new).collect();
+        let mut linker = Linker::new(&self, &kept)?;
+        linker.define(&self)?;
+        let (module, functions) = (linker.module, linker.functions);
+        let starts: Vec<usize> = functions
+            .iter()
+            .map(|&id| module.get_finalized_function(id) as usize)
+            .collect();
+        let sizes = self.head.functions.iter().map(|func| func.size as usize);
+        let first = starts.iter().copied().min().expect("there is an entry");
+        let end = starts.iter().zip(sizes).map(|(&start, size)| start + size);
+        let end = end.max().expect("there is an entry");
+        let shift = (starts[0] - first) as u32;
+        let none = SrcLoc(u32::MAX);
+        let locs = self.locs.iter().map(|&(at, loc)| (at + shift, loc));
+        // SAFETY: `enter` was compiled with this very signature, and its code lives as long as the kernel.
+        let enter = unsafe {
+            std::mem::transmute::<*const u8, EnterFn>(module.get_finalized_function(functions[0]))
+        };
+        let mut stats = self.stats;
+        stats.code_bytes = self.code.len();
+        stats.link = start.elapsed();
+        let head = self.head;
+        Ok(CompiledKernel {
+            gang: head.gang,
+            facts: head.facts,
+            enter,
+            code: first..end,
+            locs: std::iter::once((0, none)).chain(locs).collect(),
+            resume_points: head.resume_points,
+            frame_size: head.frame_size,
+            symbols: head.symbols,
+            shared: head.shared,
+            local_static: head.local_static,
+            uses_stack: head.uses_stack,
+            flush_denormals: head.flush_denormals,
+            notes: self.notes,
+            slow: self.slow,
+            listings: self.listings,
+            stats,
+            quick: head.quick,
+            better: OnceLock::new(),
+            _module: Box::new(Code {
+                module: Some(module),
+                _kept: kept,
+            }),
+        })
+    }
+}
+
+/// The names of an object in a module of Cranelift's.
+struct Linker {
+    module: JITModule,
+    functions: Vec<FuncId>,
+    helpers: Vec<FuncId>,
+    kept: Vec<FuncId>,
+}
+
+impl Linker {
+    fn new(object: &Object, kept: &[Box<InstData>]) -> Result<Linker, CompileError> {
+        let names = cranelift_module::default_libcall_names();
+        let mut builder = JITBuilder::with_isa(host::isa(false)?, names);
+        for (number, helper) in Helper::ALL.iter().enumerate() {
+            builder.symbol(format!("helper{number}"), helper.address());
+        }
+        for (number, inst) in kept.iter().enumerate() {
+            let address: *const InstData = &raw const **inst;
+            builder.symbol(format!("inst{number}"), address.cast());
+        }
+        let mut module = JITModule::new(builder);
+        // Nothing looks at the signatures.
+        let sig = Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
+        let mut declare = |kind: &str, count: usize, linkage: Linkage| {
+            (0..count)
+                .map(|number| module.declare_function(&format!("{kind}{number}"), linkage, &sig))
+                .collect::<Result<Vec<FuncId>, _>>()
+                .map_err(internal)
+        };
+        Ok(Linker {
+            functions: declare("function", object.head.functions.len(), Linkage::Local)?,
+            helpers: declare("helper", Helper::ALL.len(), Linkage::Import)?,
+            kept: declare("inst", kept.len(), Linkage::Import)?,
+            module,
+        })
+    }
+
+    fn define(&mut self, object: &Object) -> Result<(), CompileError> {
+        let mut rest = object.code.as_slice();
+        for (number, func) in object.head.functions.iter().enumerate() {
+            let (bytes, after) = rest
+                .split_at_checked(func.size as usize)
+                .ok_or_else(|| internal("an object with too little code"))?;
+            rest = after;
+            let id = self.functions[number];
+            let relocs = func.relocs.iter().map(|reloc| self.reloc(id, reloc));
+            let relocs = relocs.collect::<Result<Vec<_>, _>>()?;
+            self.module
+                .define_function_bytes(id, u64::from(func.align), bytes, &relocs)
+                .map_err(internal)?;
+        }
+        self.module.finalize_definitions().map_err(internal)
+    }
+
+    fn reloc(&self, func: FuncId, reloc: &Reloc) -> Result<ModuleReloc, CompileError> {
+        let missing = || internal("an object refers to what it does not have");
+        let named = |ids: &[FuncId], number: usize| {
+            let id = ids.get(number).ok_or_else(missing)?;
+            Ok::<_, CompileError>(ModuleRelocTarget::user(0, id.as_u32()))
+        };
+        let name = match &reloc.target {
+            Target::Function(number) => named(&self.functions, *number as usize)?,
+            Target::Kept(number) => named(&self.kept, *number as usize)?,
+            Target::Helper(helper) => named(&self.helpers, *helper as usize)?,
+            Target::Inside(offset) => ModuleRelocTarget::FunctionOffset(func, *offset),
+            Target::Libcall(name) => {
+                ModuleRelocTarget::LibCall(name.parse::<LibCall>().map_err(|()| missing())?)
+            }
+        };
+        Ok(ModuleReloc {
+            offset: reloc.at,
+            kind: *RELOC_KINDS
+                .get(usize::from(reloc.kind))
+                .ok_or_else(missing)?,
+            name,
+            addend: reloc.addend,
+        })
+    }
+}
