@@ -40,8 +40,8 @@ mod warp;
 
 use std::collections::BTreeMap;
 
-use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, SourceLoc, types};
-use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, SourceLoc, types};
+use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot};
