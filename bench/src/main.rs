@@ -6,11 +6,14 @@
 )]
 
 mod cases;
+mod compile;
 mod data;
 mod frontend;
 mod native;
+mod plot;
 mod race;
 mod report;
+mod roofline;
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +23,7 @@ use ptxjit::Options;
 use serde_json::{Value, json};
 
 use crate::native::Native;
+use crate::roofline::Roofline;
 
 /// Compares ptxjit with native C.
 #[derive(Parser)]
@@ -38,6 +42,24 @@ enum Command {
         /// Processes per module; the best of each number counts.
         #[arg(long, default_value_t = 5)]
         rounds: usize,
+        /// Also write the results here.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// Measures the stages of compilation.
+    Compile {
+        /// Compilations of each kernel; the fastest counts.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Only kernels whose name contains this.
+        #[arg(long, default_value = "")]
+        filter: String,
+        /// Lanes per vector operation; ptxjit's choice if not given.
+        #[arg(long)]
+        gang: Option<u32>,
+        /// The code of launches that wait for it, rather than the code that large kernels start with.
+        #[arg(long)]
+        eager: bool,
         /// Also write the results here.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -64,6 +86,9 @@ struct Kernels {
     /// Also write the results here.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Also draw the ratios of processor time here, as SVG.
+    #[arg(long)]
+    svg: Option<PathBuf>,
     /// The C compiler for the native versions.
     #[arg(long, env = "CC", default_value = "cc")]
     cc: String,
@@ -76,6 +101,20 @@ fn main() -> Result<()> {
         Some(Command::Frontend { rounds, json }) => {
             ensure!(rounds > 0, "there must be a round");
             let results = frontend::run(rounds, &mut std::io::stdout())?;
+            write_json(json.as_deref(), &results)
+        }
+        Some(Command::Compile {
+            rounds,
+            filter,
+            gang,
+            eager,
+            json,
+        }) => {
+            ensure!(rounds > 0, "there must be a round");
+            let mut options = Options::default();
+            options.gang = gang;
+            options.eager = eager;
+            let results = compile::run(&filter, &options, rounds, &mut std::io::stdout())?;
             write_json(json.as_deref(), &results)
         }
         Some(Command::Probe { module, kernel }) => {
@@ -103,23 +142,41 @@ fn kernels(args: &Kernels) -> Result<()> {
     let mut options = Options::default();
     options.threads = Some(threads);
     options.gang = args.gang;
-    println!("{threads} threads, {} rounds\n", args.rounds);
+    // Launches are compared, not how fast they start.
+    options.eager = true;
+    let roofline = native.as_ref().map(Roofline::measure).transpose()?;
+    println!("{threads} threads, {} rounds", args.rounds);
+    println!("{}\n", roofline.map_or_else(String::new, |it| it.text()));
     println!("{}", report::header());
     let chosen = cases::CASES
         .iter()
         .filter(|case| case.name.contains(&args.filter));
-    let (mut results, mut wrong) = (Vec::new(), 0);
+    let (mut results, mut ratios, mut wrong) = (Vec::new(), Vec::new(), 0);
     for case in chosen {
         let outcome = race::run(case, &options, args.rounds, native.as_ref())
             .with_context(|| format!("benchmark {}", case.name))?;
-        println!("{}", report::row(case, &outcome));
+        println!("{}", report::row(case, &outcome, roofline.as_ref()));
         wrong += usize::from(outcome.mismatch.is_some());
         results.push(report::json(case, &outcome));
+        ratios.extend(
+            outcome
+                .ratio(|times| &times.cpu)
+                .map(|ratio| (case.name, ratio)),
+        );
     }
     write_json(
         args.json.as_deref(),
-        &json!({ "threads": threads, "kernels": results }),
+        &json!({
+            "threads": threads,
+            "roofline": roofline.map(|it| it.json()),
+            "kernels": results,
+        }),
     )?;
+    if let Some(path) = &args.svg {
+        let title = "processor time of ptxjit over that of native C with OpenMP, on the same cores";
+        std::fs::write(path, plot::svg(title, &ratios))
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
     ensure!(
         !results.is_empty(),
         "no kernel's name contains `{}`",

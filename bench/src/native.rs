@@ -60,6 +60,13 @@ impl Native {
         Ok(nanos[0] as f64 * 1e-9)
     }
 
+    /// The machine's limits, as `roofline.c` lists them.
+    pub(crate) fn roofline(&self) -> Result<[f64; 4]> {
+        let mut rates = [0.0f64; 4];
+        self.call("roofline", &[rates.as_mut_ptr().expose_provenance() as u64])?;
+        Ok(rates)
+    }
+
     /// Runs the native version of `case` on `buffers`.
     pub(crate) fn run(&self, case: &Case, buffers: &mut [Vec<u64>]) -> Result<()> {
         let mut pack = |arg: &ArgSpec| match *arg {

@@ -117,7 +117,7 @@ fn timed(native: Option<&Native>, work: impl FnOnce() -> Result<()>) -> Result<(
     Ok((wall, after.zip(cpu).map(|(after, before)| after - before)))
 }
 
-fn prepare(
+pub(crate) fn prepare(
     case: &Case,
     kernel: &ptxjit::Kernel,
     buffers: &[Buffer<u64>],

@@ -4,18 +4,19 @@ use serde_json::{Value, json};
 
 use crate::cases::{Case, Work};
 use crate::race::{Outcome, median};
+use crate::roofline::Roofline;
 
 /// Titles, for [`row`].
 pub(crate) fn header() -> String {
     let title = format!(
-        "{:<16} {:>4} {:>9} {:>10} {:>10} {:>14} {:>6} {:>6}  results",
-        "kernel", "gang", "first ms", "ptxjit ms", "native ms", "rate", "ratio", "cpu"
+        "{:<16} {:>4} {:>9} {:>10} {:>10} {:>14} {:>5} {:>6} {:>6}  results",
+        "kernel", "gang", "first ms", "ptxjit ms", "native ms", "rate", "roof", "ratio", "cpu"
     );
     format!("{title}\n{}", "-".repeat(title.len()))
 }
 
 /// A line of the table.
-pub(crate) fn row(case: &Case, outcome: &Outcome) -> String {
+pub(crate) fn row(case: &Case, outcome: &Outcome, roofline: Option<&Roofline>) -> String {
     let native = outcome
         .native
         .as_ref()
@@ -31,13 +32,17 @@ pub(crate) fn row(case: &Case, outcome: &Outcome) -> String {
         (None, None) => "not compared",
     };
     format!(
-        "{:<16} {:>4} {:>9.1} {:>10} {:>10} {:>14} {:>6} {:>6}  {same}",
+        "{:<16} {:>4} {:>9.1} {:>10} {:>10} {:>14} {:>5} {:>6} {:>6}  {same}",
         case.name,
         outcome.gang,
         outcome.first.as_secs_f64() * 1e3,
         cell(median(&outcome.ptxjit.wall).map(|time| time * 1e3)),
         cell(native.map(|time| time * 1e3)),
         rate.map_or_else(String::new, |rate| prefixed(rate, unit)),
+        rate.zip(roofline)
+            .map_or_else(String::new, |(rate, roofline)| {
+                format!("{:.0}%", 100.0 * roofline.share(case.work, rate))
+            }),
         cell(outcome.ratio(|times| &times.wall)),
         cell(outcome.ratio(|times| &times.cpu)),
     )

@@ -10,10 +10,11 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::timing::{self, Pass, Profiler};
 use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use ptxjit_ir::{self as ir, InstData, Program, SrcLoc};
+use ptxjit_ir::{self as ir, Program, SrcLoc};
 use ptxjit_passes::vectorize::{self, PlanFacts};
 
 use crate::abi::{CompileOptions, CompileStats, CompiledKernel};
+use crate::gang;
 use crate::host;
 use crate::lower::{self, Inputs, Stub};
 use crate::object::{Function, Head, Object};
@@ -106,78 +107,13 @@ fn object(
 fn checked_gang(program: &Program, options: &CompileOptions) -> Result<u32, CompileError> {
     let gang = options
         .gang
-        .unwrap_or_else(|| choose_gang(program, [0, 1, 1]));
+        .unwrap_or_else(|| gang::choose(program, [0, 1, 1]).gang);
     match gang {
         1 | 4 | 8 | 16 | 32 if program.lockstep && gang != 32 => {
             Err(CompileError::NeedsLockstep(gang))
         }
         1 | 4 | 8 | 16 | 32 => Ok(gang),
         _ => Err(CompileError::BadGang(gang)),
-    }
-}
-
-/// The gang width that suits a kernel in blocks of this shape.
-pub fn choose_gang(program: &Program, block: [u32; 3]) -> u32 {
-    if program.lockstep {
-        return 32;
-    }
-    let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
-    if threads == 1 {
-        return 1;
-    }
-    // A warp operation costs a hundred times as much where it must wait for other gangs.
-    if meets_in_warps(program) && threads >= 32 {
-        return 32;
-    }
-    let most = widest(program);
-    // Gangs that stay within a row have one `%tid.y`, and lanes side by side.
-    [16, 8, 4]
-        .into_iter()
-        .filter(|&gang| gang <= most)
-        .find(|&gang| block[0].is_multiple_of(gang))
-        .unwrap_or(most.min(8))
-}
-
-/// Whether a kernel of moderate size has warp operations that exchange values.
-fn meets_in_warps(program: &Program) -> bool {
-    let (mut n_insts, mut exchanges) = (0, false);
-    for func in program.functions.values() {
-        for &inst in func.blocks.values().flat_map(|block| &block.insts) {
-            n_insts += 1;
-            exchanges |= matches!(func.insts[inst].data, InstData::Warp { op, .. } if op != ir::WarpOp::ActiveMask);
-        }
-    }
-    exchanges && n_insts < 1200
-}
-
-/// Long kernels take long to compile in many parts and do not keep them in registers; 64-bit floats take twice the registers.
-fn widest(program: &Program) -> u32 {
-    let insts = || {
-        program.functions.values().flat_map(|func| {
-            func.blocks
-                .values()
-                .flat_map(|block| block.insts.iter().map(|&inst| &func.insts[inst].data))
-        })
-    };
-    let (mut wide, mut narrow) = (0usize, 0usize);
-    for data in insts() {
-        match *data {
-            InstData::FloatUnary { fmt, .. }
-            | InstData::FloatBinary { fmt, .. }
-            | InstData::Fma { fmt, .. } => {
-                if fmt == ir::FloatFmt::F64 {
-                    wide += 1
-                } else {
-                    narrow += 1
-                }
-            }
-            _ => {}
-        }
-    }
-    match insts().count() {
-        0..1200 if wide <= narrow => 16,
-        0..4000 => 8,
-        _ => 4,
     }
 }
 

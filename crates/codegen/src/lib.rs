@@ -11,6 +11,7 @@ mod calls;
 mod compile;
 mod denormals;
 mod emit;
+mod gang;
 mod helpers;
 mod host;
 mod link;
@@ -24,6 +25,7 @@ pub use abi::{
     CompileOptions, CompileStats, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState,
     Operand, ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
 };
-pub use compile::{CompileError, choose_gang, compile, compile_listing, compile_object};
+pub use compile::{CompileError, compile, compile_listing, compile_object};
+pub use gang::{GangChoice, choose as choose_gang};
 pub use host::target;
 pub use object::Object;

@@ -3,9 +3,9 @@
 use ptxjit_ir::{Function, InstData};
 use ptxjit_passes::vectorize::{Because, Plan, Shape, WaitKind};
 
-/// Gang width, what is varying and why, where lanes part and where they wait.
+/// What is varying and why, where lanes part and where they wait.
 pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
-    let mut notes = vec![format!("gang width {}", plan.gang)];
+    let mut notes = Vec::new();
     for (number, wait) in plan.waits.iter().enumerate() {
         let why = match wait.kind {
             WaitKind::Entry => "entry".to_owned(),

@@ -147,7 +147,8 @@ impl Variants {
         let gang = match known.as_deref() {
             Some(&[gang]) => u32::from(gang),
             _ => {
-                let gang = ptxjit_codegen::choose_gang(&*kernel.program()?, block.0);
+                let program = kernel.program()?;
+                let gang = ptxjit_codegen::choose_gang(&program, block.0).gang;
                 if let Some(stored) = stored {
                     stored.cache.put(stored.choice_key(block), &[gang as u8]);
                 }
@@ -260,8 +261,10 @@ pub(crate) fn dump(
     front: &translate::Module,
     kernel: &KernelInner,
     stage: &str,
-    variant: &Variant,
+    options: &Options,
+    block: Dim3,
 ) -> Result<String, Error> {
+    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel)?;
         let compiled = ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(false));
@@ -270,7 +273,14 @@ pub(crate) fn dump(
             message: err.to_string(),
         })?;
         match stage {
-            "notes" => Ok(notes(front.source().text(), &compiled)),
+            "notes" => {
+                let why = match options.gang {
+                    Some(_) => vec!["as asked for".to_owned()],
+                    None => ptxjit_codegen::choose_gang(&*kernel.program()?, block.0).reasons,
+                };
+                let why = format!("gang width {}: {}\n", variant.gang, why.join("; "));
+                Ok(why + &notes(front.source().text(), &compiled))
+            }
             _ => Ok(compiled.listings.get(stage).cloned().unwrap_or_default()),
         }
     };

@@ -316,7 +316,8 @@ impl Kernel {
             &self.module.front,
             &self.inner,
             stage,
-            &Variant::new(&self.inner, options, Dim3([1; 3]), block.into())?,
+            options,
+            block.into(),
         )
     }
 }

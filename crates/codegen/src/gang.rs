@@ -1,0 +1,119 @@
+//! The choice of the gang width, by rules that can be told to people.
+//!
+//! Wide gangs share more scalar work between lanes and find more memory accesses side by side. But every vector of a value takes a
+//! register of the sixteen, so long code and 64-bit arithmetic want narrow ones.
+
+use ptxjit_ir::{FloatFmt, Function, InstData, Program, WarpOp};
+
+/// Threads of a warp.
+const WARP: u32 = 32;
+
+/// Kernels with more instructions than this are held to 8 lanes, and above the second number to 4: they take long to compile in many parts
+/// and do not keep them in registers.
+const LONG: usize = 1200;
+const VERY_LONG: usize = 4000;
+
+/// A gang width and the reasons for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GangChoice {
+    /// Lanes.
+    pub gang: u32,
+    /// What led to it, in the order of thought.
+    pub reasons: Vec<String>,
+}
+
+/// The gang width that suits a kernel in blocks of this shape.
+pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
+    let traits = Traits::of(program);
+    let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
+    let only = |gang, reason: &str| GangChoice {
+        gang,
+        reasons: vec![reason.to_owned()],
+    };
+    if program.lockstep {
+        return only(WARP, "its warps run in lockstep");
+    }
+    if threads == 1 {
+        return only(1, "a block has one thread");
+    }
+    if traits.exchanges && traits.insts < LONG && threads >= u64::from(WARP) {
+        return only(
+            WARP,
+            "threads of a warp exchange values, which costs much across gangs",
+        );
+    }
+    let (most, reason) = traits.widest();
+    let mut reasons = vec![reason];
+    // Gangs that stay within a row have one `%tid.y`, and lanes side by side.
+    let fits = |gang: &u32| *gang <= most && block[0].is_multiple_of(*gang);
+    let gang = match [16, 8, 4].into_iter().find(fits) {
+        Some(gang) => {
+            if gang < most {
+                reasons.push(format!("{gang} divides rows of {} threads", block[0]));
+            }
+            gang
+        }
+        None => {
+            reasons.push(format!("no width divides rows of {} threads", block[0]));
+            most.min(8)
+        }
+    };
+    GangChoice { gang, reasons }
+}
+
+/// What the choice looks at.
+#[derive(Default)]
+struct Traits {
+    insts: usize,
+    /// Float arithmetic of 64 bits, and of fewer.
+    wide: usize,
+    narrow: usize,
+    /// Has warp operations that exchange values.
+    exchanges: bool,
+}
+
+impl Traits {
+    fn of(program: &Program) -> Traits {
+        let mut traits = Traits::default();
+        for func in program.functions.values() {
+            traits.add(func);
+        }
+        traits
+    }
+
+    fn add(&mut self, func: &Function) {
+        for &inst in func.blocks.values().flat_map(|block| &block.insts) {
+            self.insts += 1;
+            match func.insts[inst].data {
+                InstData::FloatUnary { fmt, .. }
+                | InstData::FloatBinary { fmt, .. }
+                | InstData::Fma { fmt, .. } => match fmt {
+                    FloatFmt::F64 => self.wide += 1,
+                    FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => self.narrow += 1,
+                },
+                InstData::Warp { op, .. } => self.exchanges |= op != WarpOp::ActiveMask,
+                _ => {}
+            }
+        }
+    }
+
+    /// The most lanes whose values can be hoped to stay in registers.
+    fn widest(&self) -> (u32, String) {
+        let insts = self.insts;
+        if insts >= VERY_LONG {
+            (4, format!("at most 4: the kernel has {insts} instructions"))
+        } else if insts >= LONG {
+            (8, format!("at most 8: the kernel has {insts} instructions"))
+        } else if self.wide > self.narrow {
+            (
+                8,
+                "at most 8: most of its arithmetic has 64 bits".to_owned(),
+            )
+        } else {
+            (
+                16,
+                "at most 16: moderate length, mostly 32-bit arithmetic".to_owned(),
+            )
+        }
+    }
+}
