@@ -309,6 +309,17 @@ impl Lower<'_, '_> {
         if self.b.func.dfg.value_type(x) == ty {
             return x;
         }
+        // Back to the type that it was made of: chains of float operations on values that are kept as integers.
+        if let cl::ValueDef::Result(inst, _) = self.b.func.dfg.value_def(x)
+            && let cl::InstructionData::LoadNoOffset {
+                opcode: cl::Opcode::Bitcast,
+                arg,
+                ..
+            } = self.b.func.dfg.insts[inst]
+            && self.b.func.dfg.value_type(arg) == ty
+        {
+            return arg;
+        }
         let flags = MemFlagsData::new().with_endianness(cl::Endianness::Little);
         self.b.ins().bitcast(ty, flags, x)
     }
