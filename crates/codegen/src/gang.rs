@@ -5,6 +5,8 @@
 
 use ptxjit_ir::{FloatFmt, Function, InstData, Program, WarpOp};
 
+use crate::weigh::Weights;
+
 /// Threads of a warp.
 const WARP: u32 = 32;
 
@@ -12,6 +14,10 @@ const WARP: u32 = 32;
 /// and do not keep them in registers.
 const LONG: usize = 1200;
 const VERY_LONG: usize = 4000;
+
+/// Vectors that a loop may keep alive from turn to turn. Beyond the sixteen registers they are kept in the first cache, which costs less than
+/// half as many lanes would.
+const LOOP_VECTORS: usize = 40;
 
 /// A gang width and the reasons for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,11 +48,37 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             "threads of a warp exchange values, which costs much across gangs",
         );
     }
-    let (most, reason) = traits.widest();
+    let (mut most, reason) = traits.widest();
     let mut reasons = vec![reason];
+    if traits.insts < VERY_LONG {
+        let weights = Weights::of(program, block);
+        if weights.is_scattered() && !traits.has_barriers {
+            return only(
+                1,
+                "its threads leave loops at different turns, in which most accesses are at scattered places",
+            );
+        }
+        if weights.takes_turns {
+            most = WARP;
+            reasons = vec![
+                "at most 32: a loop steps widely through memory, where neighbours share lines"
+                    .to_owned(),
+            ];
+        }
+        while !weights.takes_turns
+            && most > 4
+            && weights.live_words * most as usize / 4 > LOOP_VECTORS
+        {
+            most /= 2;
+            let words = weights.live_words;
+            reasons.push(format!(
+                "at most {most}: a loop keeps {words} words of each thread"
+            ));
+        }
+    }
     // Gangs that stay within a row have one `%tid.y`, and lanes side by side.
     let fits = |gang: &u32| *gang <= most && block[0].is_multiple_of(*gang);
-    let gang = match [16, 8, 4].into_iter().find(fits) {
+    let gang = match [32, 16, 8, 4].into_iter().find(fits) {
         Some(gang) => {
             if gang < most {
                 reasons.push(format!("{gang} divides rows of {} threads", block[0]));
@@ -70,6 +102,7 @@ struct Traits {
     narrow: usize,
     /// Has warp operations that exchange values.
     exchanges: bool,
+    has_barriers: bool,
 }
 
 impl Traits {
@@ -91,6 +124,7 @@ impl Traits {
                     FloatFmt::F64 => self.wide += 1,
                     FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => self.narrow += 1,
                 },
+                InstData::Barrier { .. } => self.has_barriers = true,
                 InstData::Warp { op, .. } => self.exchanges |= op != WarpOp::ActiveMask,
                 _ => {}
             }

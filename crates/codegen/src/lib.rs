@@ -20,6 +20,7 @@ mod notes;
 mod object;
 mod schedule;
 pub mod warp_ops;
+mod weigh;
 
 pub use abi::{
     CompileOptions, CompileStats, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState,

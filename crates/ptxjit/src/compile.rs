@@ -253,7 +253,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub fn dump_stages() -> Vec<&'static str> {
     let mut stages = vec!["ast", "ir"];
     stages.extend(pipeline::pass_names());
-    stages.extend(["opt", "notes", "clif", "asm"]);
+    stages.extend(["opt", "gang", "clif", "asm"]);
     stages
 }
 
@@ -273,7 +273,7 @@ pub(crate) fn dump(
             message: err.to_string(),
         })?;
         match stage {
-            "notes" => {
+            "gang" => {
                 let why = match options.gang {
                     Some(_) => vec!["as asked for".to_owned()],
                     None => ptxjit_codegen::choose_gang(&*kernel.program()?, block.0).reasons,
@@ -288,7 +288,7 @@ pub(crate) fn dump(
         "ast" => Ok(syntax_tree(front, kernel)),
         "ir" => Ok(print::program(&*kernel.program()?)),
         "opt" => Ok(print::program(&*kernel.variants.optimized(kernel)?)),
-        "notes" | "clif" | "asm" => listing(stage),
+        "gang" | "clif" | "asm" => listing(stage),
         pass if pipeline::pass_names().contains(&pass) => after_pass(kernel, pass),
         _ => Err(Error::usage(format!(
             "there is no stage `{stage}`; choose one of {}",
