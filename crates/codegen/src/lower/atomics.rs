@@ -1,20 +1,38 @@
-//! Atomic operations and asynchronous copies: lane after lane, in ascending order.
+//! Atomic operations and asynchronous copies: lane after lane, in ascending order. `updates` has what becomes of an element.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
+use ptxjit_ir::{self as ir, AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
+use ptxjit_passes::vectorize::Shape;
+use smallvec::SmallVec;
 
 use super::Lower;
+use super::address::{Address, Place};
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use crate::abi::{CtaContext, SlowForm};
 use crate::helpers::Helper;
 
 /// An atomic without its operands.
 #[derive(Copy, Clone)]
-struct Rmw {
-    op: AtomicOp,
-    fmt: AtomicFmt,
-    space: Space,
+pub(super) struct Rmw {
+    pub op: AtomicOp,
+    pub fmt: AtomicFmt,
+    pub space: Space,
+}
+
+impl Rmw {
+    /// On memory of the CTA, which never runs on two workers at once: it needs no locked instructions.
+    fn is_shared(self) -> bool {
+        matches!(self.space, Space::Shared | Space::SharedCluster)
+    }
+}
+
+/// An atomic with its operands.
+pub(super) struct Operands<'a> {
+    pub rmw: Rmw,
+    pub args: &'a [ir::Value],
+    /// The old values are wanted.
+    pub result: bool,
 }
 
 impl Lower<'_, '_> {
@@ -36,6 +54,7 @@ impl Lower<'_, '_> {
         let rmw = Rmw { op, fmt, space };
         let place = self.place(space, addr, offset, ty.bytes(), 2);
         let result = func.insts[inst].results.first().copied();
+        let result = result.filter(|&result| self.is_used[result]);
         if self.lanes == 1 {
             let at = self.lane_address(&place.address, 0);
             let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
@@ -46,9 +65,112 @@ impl Lower<'_, '_> {
             }
             return;
         }
+        let operands = Operands {
+            rmw,
+            args,
+            result: result.is_some(),
+        };
+        let olds = self.atomic_gang(&operands, &place);
+        if let Some(result) = result {
+            self.def(result, Val::Varying(olds));
+        }
+    }
+
+    /// An atomic of a gang; the result is the old values, nothing where they are not wanted.
+    fn atomic_gang(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
+        let rmw = operands.rmw;
+        if let Address::Scalar(at) = place.address {
+            let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
+            if let Some(olds) = self.atomic_at_one_place(operands, at) {
+                return olds;
+            }
+        }
+        // Elsewhere the operations take longer than the loop around them.
+        let is_plain = rmw.is_shared() && self.has_update(rmw);
+        if !is_plain || self.certainly_partial {
+            return self.atomic_loop(operands, place);
+        }
+        let Some(full) = self.unless_full() else {
+            return self.atomic_unrolled(operands, place);
+        };
+        let (all, some, done) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        self.b.ins().brif(full, all, &[], some, &[]);
+        self.b.switch_to_block(all);
+        let olds = self.aside(|lower| {
+            lower.certainly_full = true;
+            let olds = lower.atomic_unrolled(operands, place);
+            lower.certainly_full = false;
+            olds
+        });
+        let params: Parts = olds
+            .iter()
+            .map(|&old| {
+                let ty = self.b.func.dfg.value_type(old);
+                self.b.append_block_param(done, ty)
+            })
+            .collect();
+        self.jump_with(done, &olds);
+        self.b.switch_to_block(some);
+        let olds = self.aside(|lower| lower.atomic_loop(operands, place));
+        self.jump_with(done, &olds);
+        self.b.switch_to_block(done);
+        params
+    }
+
+    fn jump_with(&mut self, to: cl::Block, args: &[cl::Value]) {
+        let args: Vec<cl::BlockArg> = args.iter().map(|&arg| arg.into()).collect();
+        self.b.ins().jump(to, &args);
+    }
+
+    /// Lane after lane, all of which run.
+    fn atomic_unrolled(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
+        let ty = operands.rmw.fmt.ty();
+        let olds: Vec<cl::Value> = (0..self.lanes)
+            .map(|lane| {
+                let at = self.lane_address(&place.address, lane);
+                let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
+                let args = self.lane_operands(operands, lane);
+                self.rmw(operands.rmw, at, &args)
+            })
+            .collect();
+        if operands.result {
+            self.collect(ty, &olds)
+        } else {
+            Parts::new()
+        }
+    }
+
+    /// The operands of one lane.
+    pub(super) fn lane_operands(
+        &mut self,
+        operands: &Operands<'_>,
+        lane: usize,
+    ) -> SmallVec<[cl::Value; 2]> {
+        operands
+            .args
+            .iter()
+            .map(|&arg| match self.plan.shapes[arg] {
+                Shape::Uniform => self.scalar(arg),
+                Shape::Affine { .. } | Shape::Varying => {
+                    let parts = self.parts(arg);
+                    self.extract(self.func.ty(arg), &parts, lane)
+                }
+            })
+            .collect()
+    }
+
+    /// Lane after lane in a loop, those that run.
+    fn atomic_loop(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
+        let rmw = operands.rmw;
+        let ty = rmw.fmt.ty();
         let addresses = self.lane_addresses(&place.address);
         let addrs = self.store_to_buffer(1, &addresses);
-        let operands: Vec<cl::Value> = args
+        let args: Vec<cl::Value> = operands
+            .args
             .iter()
             .enumerate()
             .map(|(k, &arg)| {
@@ -61,16 +183,19 @@ impl Lower<'_, '_> {
         self.lane_loop(|lower, lane| {
             let at = lower.load_lane(addrs, lane, types::I64, 8);
             let at = lower.b.ins().iadd_imm_s(at, i64::from(place.offset));
-            let operands: Vec<cl::Value> = operands
+            let args: Vec<cl::Value> = args
                 .iter()
                 .map(|&buf| lower.load_lane(buf, lane, int_type(ty), lane_bytes(ty)))
                 .collect();
-            let old = lower.rmw(rmw, at, &operands);
-            lower.store_lane(out, lane, ty, old);
+            let old = lower.rmw(rmw, at, &args);
+            if operands.result {
+                lower.store_lane(out, lane, ty, old);
+            }
         });
-        if let Some(result) = result {
-            let parts = self.load_buffer(out, ty);
-            self.def(result, Val::Varying(parts));
+        if operands.result {
+            self.load_buffer(out, ty)
+        } else {
+            Parts::new()
         }
     }
 
@@ -135,74 +260,48 @@ impl Lower<'_, '_> {
     }
 
     /// One lane's read-modify-write; the result is the old value.
-    fn rmw(&mut self, rmw: Rmw, at: cl::Value, args: &[cl::Value]) -> cl::Value {
+    pub(super) fn rmw(&mut self, rmw: Rmw, at: cl::Value, args: &[cl::Value]) -> cl::Value {
         let ty = int_type(rmw.fmt.ty());
-        let flags = MemFlagsData::new();
-        // A CTA never runs on two workers at once: its shared memory needs no locked instructions.
-        if matches!(rmw.space, Space::Shared | Space::SharedCluster) {
-            let old = self.b.ins().load(ty, flags, at, 0);
-            if let Some(new) = self.plain_update(rmw, old, args) {
-                self.b.ins().store(flags, new, at, 0);
-                return old;
-            }
+        let native = native_op(rmw.op, rmw.fmt).filter(|_| !rmw.is_shared());
+        if let Some(op) = native {
+            let flags = MemFlagsData::new();
+            return self.b.ins().atomic_rmw(ty, flags, op, at, args[0]);
+        }
+        if rmw.op == AtomicOp::Cas && !rmw.is_shared() {
+            let flags = MemFlagsData::new();
+            return self.b.ins().atomic_cas(flags, at, args[0], args[1]);
+        }
+        if !self.has_update(rmw) {
             return self.rmw_by_call(rmw, at, args);
         }
-        match rmw.op {
-            AtomicOp::Cas => self.b.ins().atomic_cas(flags, at, args[0], args[1]),
-            _ => match native_op(rmw.op, rmw.fmt) {
-                Some(op) => self.b.ins().atomic_rmw(ty, flags, op, at, args[0]),
-                None => self.rmw_by_call(rmw, at, args),
-            },
-        }
+        self.exchange(rmw, at, |lower, old| lower.update(rmw, at, old, args))
     }
 
-    /// The new value of an integer operation.
-    fn plain_update(&mut self, rmw: Rmw, old: cl::Value, args: &[cl::Value]) -> Option<cl::Value> {
-        let a = args[0];
-        Some(match rmw.op {
-            AtomicOp::Exch => a,
-            AtomicOp::Cas => {
-                let same = self.b.ins().icmp(IntCC::Equal, old, a);
-                self.b.ins().select(same, args[1], old)
-            }
-            AtomicOp::Inc => {
-                let wrap = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, old, a);
-                let next = self.b.ins().iadd_imm_s(old, 1);
-                let zero = self.b.ins().iconst(types::I32, 0);
-                self.b.ins().select(wrap, zero, next)
-            }
-            AtomicOp::Dec => {
-                let zero = self.b.ins().icmp_imm_s(IntCC::Equal, old, 0);
-                let above = self.b.ins().icmp(IntCC::UnsignedGreaterThan, old, a);
-                let wrap = self.b.ins().bor(zero, above);
-                let less = self.b.ins().iadd_imm_s(old, -1);
-                self.b.ins().select(wrap, a, less)
-            }
-            AtomicOp::Add => match rmw.fmt {
-                AtomicFmt::F32 | AtomicFmt::F64 if !self.flush_denormals => {
-                    let float = if rmw.fmt == AtomicFmt::F64 {
-                        types::F64
-                    } else {
-                        types::F32
-                    };
-                    let (x, y) = (self.cast_scalar(old, float), self.cast_scalar(a, float));
-                    let sum = self.b.ins().fadd(x, y);
-                    self.cast_scalar(sum, int_type(rmw.fmt.ty()))
-                }
-                _ if is_integer(rmw.fmt) => self.b.ins().iadd(old, a),
-                _ => return None,
-            },
-            AtomicOp::And => self.b.ins().band(old, a),
-            AtomicOp::Or => self.b.ins().bor(old, a),
-            AtomicOp::Xor => self.b.ins().bxor(old, a),
-            AtomicOp::Min | AtomicOp::Max => match (rmw.op, rmw.fmt) {
-                (AtomicOp::Min, AtomicFmt::S32 | AtomicFmt::S64) => self.b.ins().smin(old, a),
-                (AtomicOp::Max, AtomicFmt::S32 | AtomicFmt::S64) => self.b.ins().smax(old, a),
-                (AtomicOp::Min, AtomicFmt::U32 | AtomicFmt::U64) => self.b.ins().umin(old, a),
-                (AtomicOp::Max, AtomicFmt::U32 | AtomicFmt::U64) => self.b.ins().umax(old, a),
-                _ => return None,
-            },
-        })
+    /// Replaces an element by what `next` makes of it; the result is the old value.
+    pub(super) fn exchange(
+        &mut self,
+        rmw: Rmw,
+        at: cl::Value,
+        next: impl FnOnce(&mut Self, cl::Value) -> cl::Value,
+    ) -> cl::Value {
+        let ty = int_type(rmw.fmt.ty());
+        let flags = MemFlagsData::new();
+        let first = self.b.ins().load(ty, flags, at, 0);
+        if rmw.is_shared() {
+            let new = next(self, first);
+            self.b.ins().store(flags, new, at, 0);
+            return first;
+        }
+        let (turn, done) = (self.b.create_block(), self.b.create_block());
+        let old = self.b.append_block_param(turn, ty);
+        self.b.ins().jump(turn, &[first.into()]);
+        self.b.switch_to_block(turn);
+        let new = self.aside(|lower| next(lower, old));
+        let found = self.b.ins().atomic_cas(flags, at, old, new);
+        let same = self.b.ins().icmp(IntCC::Equal, found, old);
+        self.b.ins().brif(same, done, &[], turn, &[found.into()]);
+        self.b.switch_to_block(done);
+        old
     }
 
     fn rmw_by_call(&mut self, rmw: Rmw, at: cl::Value, args: &[cl::Value]) -> cl::Value {
@@ -242,7 +341,7 @@ impl Lower<'_, '_> {
     }
 
     /// Whether an f32 addition at this place flushes subnormals: on global memory yes, on shared memory no.
-    fn flushes(&mut self, space: Space, at: cl::Value) -> cl::Value {
+    pub(super) fn flushes(&mut self, space: Space, at: cl::Value) -> cl::Value {
         match space {
             Space::Shared | Space::SharedCluster => self.b.ins().iconst(types::I64, 0),
             Space::Generic => {
@@ -357,7 +456,7 @@ impl Lower<'_, '_> {
     }
 }
 
-fn is_integer(fmt: AtomicFmt) -> bool {
+pub(super) fn is_integer(fmt: AtomicFmt) -> bool {
     match fmt {
         AtomicFmt::B16
         | AtomicFmt::B32

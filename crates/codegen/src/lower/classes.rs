@@ -93,3 +93,17 @@ pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     }
     is_float
 }
+
+/// The values that something reads.
+pub(super) fn used_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
+    let mut used = SecondaryMap::new();
+    for block in func.blocks.values() {
+        for &inst in &block.insts {
+            for arg in func.insts[inst].data.args() {
+                used[arg] = true;
+            }
+        }
+        block.term.for_each_arg(|arg| used[arg] = true);
+    }
+    used
+}

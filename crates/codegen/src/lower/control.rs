@@ -134,6 +134,7 @@ impl Lower<'_, '_> {
     pub(super) fn start_region(&mut self, class: MaskClass) {
         self.vals.clear();
         self.splats.clear();
+        self.reciprocals.clear();
         self.addresses.clear();
         self.mask = class;
         self.certainly_full = false;
@@ -149,9 +150,11 @@ impl Lower<'_, '_> {
             self.splats.clone(),
             self.addresses.clone(),
         );
+        let reciprocals = self.reciprocals.clone();
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let result = emit(self);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
+        self.reciprocals = reciprocals;
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
         result
     }

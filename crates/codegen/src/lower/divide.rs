@@ -1,18 +1,16 @@
-//! Integer ops that 128-bit vectors have no instruction for: quotients, high halves of products, shifts by different counts,
-//! counting bits, bit fields, byte dot products.
+//! Quotients, high halves of products and saturating sums of integers, which 128-bit vectors have no instructions for.
 //!
-//! Quotients of 32-bit integers go through f64: a quotient that is no integer is further below the next one than rounding to
-//! 53 bits can lift it. Divisions by constants become multiplications (Warren, "Hacker's Delight", chapter 10).
-//!
-//! The file is long because it collects everything that the vector unit lacks.
+//! Quotients go through f64: one that is no integer is further below the next integer than rounding to 53 bits can lift it,
+//! for dividends below 2^51. Divisions by constants become multiplications (Warren, "Hacker's Delight", chapter 10), those by a
+//! number that all lanes share a multiplication by a reciprocal in f64.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{self as ir, FloatFmt, IntBinaryOp, IntTernaryOp, IntUnaryOp, NumFmt, Type};
+use ptxjit_ir::{self as ir, FloatFmt, InstData, IntBinaryOp, NumFmt, Type};
+use ptxjit_passes::vectorize::Shape;
 
 use super::Lower;
 use super::pure::Quad;
-use super::values::int_type;
 
 const F32: FloatFmt = FloatFmt::F32;
 
@@ -77,7 +75,7 @@ fn signed_magic(d: i32) -> (i32, u32) {
 }
 
 impl Lower<'_, '_> {
-    fn lane_word(&mut self, like: cl::Value, bits: u32) -> cl::Value {
+    pub(super) fn lane_word(&mut self, like: cl::Value, bits: u32) -> cl::Value {
         self.bits_like(F32, like, u64::from(bits))
     }
 
@@ -90,7 +88,10 @@ impl Lower<'_, '_> {
         b: ir::Value,
         q: usize,
     ) -> Option<Quad> {
-        if ty > Type::B32 || ty == Type::B1 {
+        if ty == Type::B64 {
+            return Some(self.divide_wide(op, a, b, q));
+        }
+        if ty == Type::B1 {
             return None;
         }
         let signed = matches!(op, IntBinaryOp::Sdiv | IntBinaryOp::Srem);
@@ -105,6 +106,12 @@ impl Lower<'_, '_> {
             .func
             .as_const(b)
             .map(|bits| super::values::sign_extended(ty, bits));
+        // Narrow lanes are words that are not negative.
+        let from = if signed || ty != Type::B32 {
+            NumFmt::S32
+        } else {
+            NumFmt::U32
+        };
         let by_constant = match constant {
             Some(d) if signed => self.divide_signed_constant(x, d as i32),
             Some(d) => self.divide_constant(x, (d as u64 & ty.mask()) as u32),
@@ -112,7 +119,10 @@ impl Lower<'_, '_> {
         };
         let (quotient, checked) = match by_constant {
             Some(quotient) => (quotient, true),
-            None => (self.divide_words(signed, x, y), false),
+            None if self.plan.shapes[b] == Shape::Uniform => {
+                (self.divide_by_one(signed, from, x, b), false)
+            }
+            None => (self.divide_words(from, x, y), false),
         };
         let result = if rem {
             let product = self.b.ins().imul(quotient, y);
@@ -133,8 +143,7 @@ impl Lower<'_, '_> {
     }
 
     /// The quotients of 32-bit lanes; of zero divisors anything.
-    fn divide_words(&mut self, signed: bool, x: cl::Value, y: cl::Value) -> cl::Value {
-        let from = if signed { NumFmt::S32 } else { NumFmt::U32 };
+    fn divide_words(&mut self, from: NumFmt, x: cl::Value, y: cl::Value) -> cl::Value {
         let (x, y) = (self.vector_to_f64(from, x), self.vector_to_f64(from, y));
         let show = self.float_like(FloatFmt::F64, x[0], SHOW_INT);
         let parts: Quad = x
@@ -147,6 +156,143 @@ impl Lower<'_, '_> {
             })
             .collect();
         self.narrow(parts[0], parts[1])
+    }
+
+    /// The reciprocal of a divisor that all lanes have, a little too large: products with it are never below the quotient, and not
+    /// far enough above to reach the next integer.
+    fn reciprocal(&mut self, signed: bool, divisor: ir::Value) -> cl::Value {
+        if let Some(&factor) = self.reciprocals.get(&(divisor, signed)) {
+            return factor;
+        }
+        let factor = self.make_reciprocal(signed, divisor);
+        self.reciprocals.insert((divisor, signed), factor);
+        factor
+    }
+
+    fn make_reciprocal(&mut self, signed: bool, divisor: ir::Value) -> cl::Value {
+        let from = match (signed, self.func.ty(divisor)) {
+            (true, Type::B8) => NumFmt::S8,
+            (true, Type::B16) => NumFmt::S16,
+            (true, Type::B32) => NumFmt::S32,
+            (false, Type::B8) => NumFmt::U8,
+            (false, Type::B16) => NumFmt::U16,
+            (false, Type::B32) => NumFmt::U32,
+            (_, Type::B1 | Type::B64) => NumFmt::S64,
+        };
+        let divisor = self.scalar(divisor);
+        let divisor = self.int_to_float_scalar(from, FloatFmt::F64, divisor);
+        let one = self.constant(Type::B64, 1f64.to_bits(), true);
+        let nearest = self.b.ins().fdiv(one, divisor);
+        let bits = self.cast_scalar(nearest, types::I64);
+        let above = self.b.ins().iadd_imm_s(bits, 1);
+        let above = self.cast_scalar(above, types::F64);
+        self.b.ins().splat(types::F64X2, above)
+    }
+
+    /// The quotients of 32-bit lanes by one divisor; of zero anything.
+    fn divide_by_one(
+        &mut self,
+        signed: bool,
+        from: NumFmt,
+        x: cl::Value,
+        divisor: ir::Value,
+    ) -> cl::Value {
+        let factor = self.reciprocal(signed, divisor);
+        let x = self.vector_to_f64(from, x);
+        let show = self.float_like(FloatFmt::F64, x[0], SHOW_INT);
+        let parts: Quad = x
+            .into_iter()
+            .map(|x| {
+                let quotient = self.b.ins().fmul(x, factor);
+                let whole = self.b.ins().trunc(quotient);
+                self.b.ins().fadd(whole, show)
+            })
+            .collect();
+        self.narrow(parts[0], parts[1])
+    }
+
+    /// Division of 64-bit lanes: as floats if all operands are below 2^51, as indices are, else lane by lane.
+    fn divide_wide(&mut self, op: IntBinaryOp, a: ir::Value, b: ir::Value, q: usize) -> Quad {
+        let (x, y) = (self.quad(a, q), self.quad(b, q));
+        let mut all = self.b.ins().bor(x[0], x[1]);
+        for &y in &y {
+            all = self.b.ins().bor(all, y);
+        }
+        // Before the branch, so that other divisions can have it too.
+        let is_shared = self.plan.shapes[b] == Shape::Uniform;
+        let factor = is_shared.then(|| self.reciprocal(true, b));
+        let beyond = self.vconst(Type::B64, !0 << 51);
+        let beyond = self.b.ins().band(all, beyond);
+        let large = self.b.ins().vany_true(beyond);
+        let (near, far, done) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let results = [(); 2].map(|()| self.b.append_block_param(done, types::I64X2));
+        self.b.set_cold_block(far);
+        self.b.ins().brif(large, far, &[], near, &[]);
+
+        self.b.switch_to_block(far);
+        let data = InstData::IntBinary {
+            op,
+            ty: Type::B64,
+            args: [a, b],
+        };
+        let quotients = self.aside(|lower| lower.by_lane(&data, Type::B64, q));
+        self.b
+            .ins()
+            .jump(done, &[quotients[0].into(), quotients[1].into()]);
+
+        self.b.switch_to_block(near);
+        let rem = matches!(op, IntBinaryOp::Urem | IntBinaryOp::Srem);
+        let quotients = [0, 1].map(|i| self.divide_indices(rem, x[i], y[i], factor));
+        self.b
+            .ins()
+            .jump(done, &[quotients[0].into(), quotients[1].into()]);
+        self.b.switch_to_block(done);
+        results.into_iter().collect()
+    }
+
+    /// Quotients or remainders of 64-bit lanes below 2^51.
+    fn divide_indices(
+        &mut self,
+        rem: bool,
+        x: cl::Value,
+        y: cl::Value,
+        factor: Option<cl::Value>,
+    ) -> cl::Value {
+        const F64: FloatFmt = FloatFmt::F64;
+        // 2^52: its last bit is worth one.
+        let unit = self.float_like(F64, x, 4_503_599_627_370_496.0);
+        let unit_bits = self.as_int(F64, unit);
+        let [over, under] = [x, y].map(|x| {
+            let shown = self.b.ins().bor(x, unit_bits);
+            let shown = self.as_float(F64, shown);
+            self.b.ins().fsub(shown, unit)
+        });
+        let quotient = match factor {
+            Some(factor) => self.b.ins().fmul(over, factor),
+            None => self.b.ins().fdiv(over, under),
+        };
+        let whole = self.b.ins().trunc(quotient);
+        let result = if rem {
+            let minus = self.b.ins().fneg(whole);
+            self.b.ins().fma(minus, under, over)
+        } else {
+            whole
+        };
+        let shown = self.b.ins().fadd(result, unit);
+        let shown = self.as_int(F64, shown);
+        let result = self.b.ins().bxor(shown, unit_bits);
+        let none = self.vconst(Type::B64, 0);
+        let is_zero = self.b.ins().icmp(IntCC::Equal, y, none);
+        let special = if rem {
+            x
+        } else {
+            self.vconst(Type::B64, u64::MAX)
+        };
+        self.pick(is_zero, special, result)
     }
 
     fn divide_constant(&mut self, x: cl::Value, d: u32) -> Option<cl::Value> {
@@ -189,7 +335,12 @@ impl Lower<'_, '_> {
     }
 
     /// Both halves of the full products of 32-bit lanes.
-    fn wide_products(&mut self, signed: bool, x: cl::Value, y: cl::Value) -> [cl::Value; 2] {
+    pub(super) fn wide_products(
+        &mut self,
+        signed: bool,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> [cl::Value; 2] {
         // The back end knows these as pmuldq and pmuludq.
         if signed {
             let (a, b) = (self.b.ins().swiden_low(x), self.b.ins().swiden_low(y));
@@ -251,364 +402,6 @@ impl Lower<'_, '_> {
         let most = self.lane_word(x, i32::MAX as u32);
         let bound = self.b.ins().bxor(sign, most);
         self.pick(overflow, bound, sum)
-    }
-
-    /// Shifts by a count of each lane's own, up to 32 bits wide.
-    pub(super) fn vector_shift_each(
-        &mut self,
-        op: IntBinaryOp,
-        ty: Type,
-        x: cl::Value,
-        count: cl::Value,
-    ) -> Option<cl::Value> {
-        // Only x86 has the conversion that gives 2^31 its bits.
-        if ty > Type::B32 || ty == Type::B1 || !cfg!(target_arch = "x86_64") {
-            return None;
-        }
-        let most = self.lane_word(x, 31);
-        let clamped = self.b.ins().umin(count, most);
-        let inside = self.b.ins().icmp(IntCC::Equal, clamped, count);
-        let shifted = match op {
-            IntBinaryOp::Shl => {
-                let factor = self.power_of_two(clamped);
-                let product = self.b.ins().imul(x, factor);
-                self.b.ins().band(product, inside)
-            }
-            IntBinaryOp::Sshr => {
-                let x = self.lanes_signed_or_same(ty, x);
-                // Of a negative number the complement is shifted.
-                let sign = self.b.ins().sshr_imm_s(x, 31);
-                let folded = self.b.ins().bxor(x, sign);
-                let shifted = self.shift_down_each(folded, clamped);
-                self.b.ins().bxor(shifted, sign)
-            }
-            _ => {
-                let shifted = self.shift_down_each(x, clamped);
-                self.b.ins().band(shifted, inside)
-            }
-        };
-        Some(self.lanes_masked(ty, shifted))
-    }
-
-    fn lanes_signed_or_same(&mut self, ty: Type, x: cl::Value) -> cl::Value {
-        if ty == Type::B32 {
-            x
-        } else {
-            self.lanes_signed(ty, x)
-        }
-    }
-
-    /// 2^n for lanes from 0 to 31: a float's exponent, converted back.
-    fn power_of_two(&mut self, n: cl::Value) -> cl::Value {
-        let exponent = self.b.ins().ishl_imm_s(n, 23);
-        let one = self.lane_word(n, 1f32.to_bits());
-        let power = self.b.ins().iadd(exponent, one);
-        let power = self.as_float(F32, power);
-        self.b.ins().x86_cvtt2dq(types::I32X4, power)
-    }
-
-    /// `x >> n` as the bits of `x * 2^(31 - n)` from 31 on.
-    fn shift_down_each(&mut self, x: cl::Value, n: cl::Value) -> cl::Value {
-        let most = self.lane_word(x, 31);
-        let up = self.b.ins().isub(most, n);
-        let factor = self.power_of_two(up);
-        let [low, high] = self
-            .wide_products(false, x, factor)
-            .map(|product| self.b.ins().ushr_imm_s(product, 31));
-        self.narrow(low, high)
-    }
-
-    /// Population count, leading zeros, bit reversal.
-    pub(super) fn vector_count(
-        &mut self,
-        op: IntUnaryOp,
-        ty: Type,
-        x: &[cl::Value],
-    ) -> Option<Quad> {
-        let one = |x: cl::Value| Some(Quad::from_elem(x, 1));
-        match (op, ty) {
-            (_, Type::B1) => None,
-            (IntUnaryOp::Popc, Type::B64) => {
-                let counts = [x[0], x[1]].map(|x| self.popc_lanes(x, 64));
-                one(self.narrow(counts[0], counts[1]))
-            }
-            (IntUnaryOp::Popc, _) => one(self.popc_lanes(x[0], 32)),
-            (IntUnaryOp::Clz, Type::B8 | Type::B16 | Type::B32) => {
-                let zeros = self.clz_words(x[0]);
-                let unused = self.lane_word(zeros, 32 - ty.bits());
-                one(if ty == Type::B32 {
-                    zeros
-                } else {
-                    self.b.ins().isub(zeros, unused)
-                })
-            }
-            (IntUnaryOp::Brev, Type::B32 | Type::B64) => {
-                Some(x.iter().map(|&x| self.reverse_bits(ty, x)).collect())
-            }
-            _ => None,
-        }
-    }
-
-    fn popc_lanes(&mut self, x: cl::Value, bits: i64) -> cl::Value {
-        let ty = self.b.func.dfg.value_type(x);
-        let bytes = self.cast_vector(x, types::I8X16);
-        let counts = self.b.ins().popcnt(bytes);
-        let mut sum = self.cast_vector(counts, ty);
-        let mut step = 8;
-        while step < bits {
-            let next = self.b.ins().ushr_imm_s(sum, step);
-            sum = self.b.ins().iadd(sum, next);
-            step *= 2;
-        }
-        let mask = self.vconst(if bits == 64 { Type::B64 } else { Type::B32 }, 0x7f);
-        self.b.ins().band(sum, mask)
-    }
-
-    /// By the exponent of the integer as a float. The second bit from the top is cleared, so that nothing rounds up to the next
-    /// power of two.
-    fn clz_words(&mut self, x: cl::Value) -> cl::Value {
-        let half = self.b.ins().ushr_imm_s(x, 1);
-        let top = self.b.ins().band_not(x, half);
-        let float = self.b.ins().fcvt_from_sint(types::F32X4, top);
-        let bits = self.as_int(F32, float);
-        let exponent = self.b.ins().ushr_imm_s(bits, 23);
-        let bias = self.lane_word(x, 127 + 31);
-        let zeros = self.b.ins().isub(bias, exponent);
-        let (least, most) = (self.lane_word(x, 0), self.lane_word(x, 32));
-        // Of zero the exponent is 0; of a negative number the sign bit makes it large.
-        let zeros = self.b.ins().smin(zeros, most);
-        self.b.ins().smax(zeros, least)
-    }
-
-    fn reverse_bits(&mut self, ty: Type, x: cl::Value) -> cl::Value {
-        let nibbles: [u8; 16] = std::array::from_fn(|n| (n as u8).reverse_bits() >> 4);
-        let low_table = self.vconst_bytes(types::I8X16, &nibbles);
-        let high_table = self.vconst_bytes(types::I8X16, &nibbles.map(|n| n << 4));
-        let mask = self.vconst_bytes(types::I8X16, &[15; 16]);
-        let bytes = self.cast_vector(x, types::I8X16);
-        let low = self.b.ins().band(bytes, mask);
-        let up = self.b.ins().ushr_imm_s(x, 4);
-        let up = self.cast_vector(up, types::I8X16);
-        let high = self.b.ins().band(up, mask);
-        let high_result = self.b.ins().swizzle(high_table, low);
-        let low_result = self.b.ins().swizzle(low_table, high);
-        let reversed = self.b.ins().bor(high_result, low_result);
-        let size = ty.bytes() as u8;
-        let order: [u8; 16] =
-            std::array::from_fn(|i| i as u8 / size * size + size - 1 - i as u8 % size);
-        let result = self.shuffle(reversed, reversed, order);
-        self.cast_vector(result, super::values::vector_type(ty))
-    }
-
-    /// Bit field extraction at a position and length known here.
-    pub(super) fn vector_bfe(
-        &mut self,
-        signed: bool,
-        ty: Type,
-        x: Quad,
-        pos: u64,
-        len: u64,
-    ) -> Quad {
-        let bits = u64::from(ty.bits());
-        let (pos, len) = (pos & 255, len & 255);
-        if len == 0 || (!signed && pos >= bits) {
-            let zero = self.vconst(ty, 0);
-            return Quad::from_elem(zero, x.len());
-        }
-        let up = bits - (pos + len).min(bits);
-        // Beyond the end there are only copies of the last bit.
-        let down = (up + pos).min(bits - 1);
-        x.into_iter()
-            .map(|x| {
-                let top = if up == 0 {
-                    x
-                } else {
-                    self.b.ins().ishl_imm_s(x, up as i64)
-                };
-                if signed {
-                    self.b.ins().sshr_imm_s(top, down as i64)
-                } else {
-                    self.b.ins().ushr_imm_s(top, down as i64)
-                }
-            })
-            .collect()
-    }
-
-    /// Bit field insertion at a position and length known here.
-    pub(super) fn vector_bfi(
-        &mut self,
-        ty: Type,
-        field: Quad,
-        into: Quad,
-        pos: u64,
-        len: u64,
-    ) -> Quad {
-        let bits = u64::from(ty.bits());
-        let (pos, len) = (pos & 255, len & 255);
-        if pos >= bits || len == 0 {
-            return into;
-        }
-        let ones = if len >= 64 { u64::MAX } else { (1 << len) - 1 };
-        let mask = self.vconst(ty, ones << pos);
-        field
-            .into_iter()
-            .zip(into)
-            .map(|(field, into)| {
-                let placed = self.b.ins().ishl_imm_s(field, pos as i64);
-                let differ = self.b.ins().bxor(placed, into);
-                let taken = self.b.ins().band(differ, mask);
-                self.b.ins().bxor(taken, into)
-            })
-            .collect()
-    }
-
-    /// `bfi` of scalars.
-    pub(super) fn scalar_bfi(&mut self, ty: Type, args: &[cl::Value]) -> cl::Value {
-        let clif = int_type(ty);
-        let (field, into) = (
-            self.cast_scalar(args[0], clif),
-            self.cast_scalar(args[1], clif),
-        );
-        let (pos, len) = (
-            self.b.ins().band_imm_s(args[2], 255),
-            self.b.ins().band_imm_s(args[3], 255),
-        );
-        let all = self.b.ins().iconst(clif, -1);
-        let above = self.scalar_shift(IntBinaryOp::Shl, ty, all, len);
-        let ones = self.b.ins().bnot(above);
-        let mask = self.scalar_shift(IntBinaryOp::Shl, ty, ones, pos);
-        let placed = self.scalar_shift(IntBinaryOp::Shl, ty, field, pos);
-        let taken = self.b.ins().band(placed, mask);
-        let kept = self.b.ins().band_not(into, mask);
-        self.b.ins().bor(taken, kept)
-    }
-
-    /// `bfe` of scalars.
-    pub(super) fn scalar_bfe(&mut self, signed: bool, ty: Type, args: &[cl::Value]) -> cl::Value {
-        let clif = int_type(ty);
-        let bits = i64::from(ty.bits());
-        let x = self.cast_scalar(args[0], clif);
-        let (pos, len) = (
-            self.b.ins().band_imm_s(args[1], 255),
-            self.b.ins().band_imm_s(args[2], 255),
-        );
-        if !signed {
-            let shifted = self.scalar_shift(IntBinaryOp::Ushr, ty, x, pos);
-            let all = self.b.ins().iconst(clif, -1);
-            let above = self.scalar_shift(IntBinaryOp::Shl, ty, all, len);
-            return self.b.ins().band_not(shifted, above);
-        }
-        let end = self.b.ins().iadd(pos, len);
-        let width = self.b.ins().iconst(types::I32, bits);
-        let end = self.b.ins().umin(end, width);
-        let up = self.b.ins().isub(width, end);
-        let down = self.b.ins().iadd(up, pos);
-        let top = self.scalar_shift(IntBinaryOp::Shl, ty, x, up);
-        let field = self.scalar_shift(IntBinaryOp::Sshr, ty, top, down);
-        let zero = self.b.ins().iconst(clif, 0);
-        let some = self.b.ins().icmp_imm_s(IntCC::NotEqual, len, 0);
-        self.b.ins().select(some, field, zero)
-    }
-
-    /// `prmt` of vectors with selectors known here.
-    pub(super) fn vector_prmt(&mut self, x: cl::Value, y: cl::Value, selectors: u64) -> cl::Value {
-        let nibble = |i: usize| (selectors >> (4 * (i % 4)) & 15) as u8;
-        let lanes: [u8; 16] = std::array::from_fn(|i| {
-            let (pick, word) = (nibble(i) & 7, (i / 4 * 4) as u8);
-            if pick < 4 {
-                word + pick
-            } else {
-                16 + word + pick - 4
-            }
-        });
-        let bytes = self.shuffle(x, y, lanes);
-        if selectors & 0x8888 == 0 {
-            return bytes;
-        }
-        let zero = self.vconst_bytes(types::I8X16, &[0; 16]);
-        let signs = self.b.ins().icmp(IntCC::SignedLessThan, bytes, zero);
-        let copied: [u8; 16] = std::array::from_fn(|i| if nibble(i) & 8 != 0 { 0xff } else { 0 });
-        let copied = self.vconst_bytes(types::I8X16, &copied);
-        let signs = self.b.ins().band(signs, copied);
-        let plain = self.b.ins().band_not(bytes, copied);
-        self.b.ins().bor(signs, plain)
-    }
-
-    /// `prmt` of scalars.
-    pub(super) fn scalar_prmt(&mut self, args: &[cl::Value]) -> cl::Value {
-        let [x, y, selectors] =
-            [args[0], args[1], args[2]].map(|arg| self.cast_scalar(arg, types::I32));
-        let low = self.b.ins().uextend(types::I64, x);
-        let high = self.b.ins().uextend(types::I64, y);
-        let high = self.b.ins().ishl_imm_s(high, 32);
-        let bytes = self.b.ins().bor(low, high);
-        let mut result = self.b.ins().iconst(types::I32, 0);
-        for i in 0..4 {
-            let selector = self.b.ins().ushr_imm_s(selectors, 4 * i);
-            let count = self.b.ins().ishl_imm_s(selector, 3);
-            let count = self.b.ins().band_imm_s(count, 56);
-            let byte = self.b.ins().ushr(bytes, count);
-            let byte = self.b.ins().ireduce(types::I8, byte);
-            let sign = self.b.ins().sshr_imm_s(byte, 7);
-            let copy = self.b.ins().band_imm_s(selector, 8);
-            let byte = self.b.ins().select(copy, sign, byte);
-            let byte = self.b.ins().uextend(types::I32, byte);
-            let placed = self.b.ins().ishl_imm_s(byte, 8 * i);
-            result = self.b.ins().bor(result, placed);
-        }
-        result
-    }
-
-    /// Part `idx` of a word cut into parts of `bits` bits, extended to a word; scalar or vector.
-    fn word_part(&mut self, signed: bool, x: cl::Value, bits: i64, idx: i64) -> cl::Value {
-        let up = 32 - bits * (idx + 1);
-        let top = if up == 0 {
-            x
-        } else {
-            self.b.ins().ishl_imm_s(x, up)
-        };
-        if signed {
-            self.b.ins().sshr_imm_s(top, 32 - bits)
-        } else {
-            self.b.ins().ushr_imm_s(top, 32 - bits)
-        }
-    }
-
-    /// `dp4a` and `dp2a`, scalar or vector; none for other ops.
-    pub(super) fn dot_product(
-        &mut self,
-        op: IntTernaryOp,
-        [x, y, sum]: [cl::Value; 3],
-    ) -> Option<cl::Value> {
-        // Number of products, signs, first byte of the second operand.
-        let (n, x_signed, y_signed, first) = match op {
-            IntTernaryOp::Dp4aUU => (4, false, false, 0),
-            IntTernaryOp::Dp4aUS => (4, false, true, 0),
-            IntTernaryOp::Dp4aSU => (4, true, false, 0),
-            IntTernaryOp::Dp4aSS => (4, true, true, 0),
-            IntTernaryOp::Dp2aLoUU => (2, false, false, 0),
-            IntTernaryOp::Dp2aLoUS => (2, false, true, 0),
-            IntTernaryOp::Dp2aLoSU => (2, true, false, 0),
-            IntTernaryOp::Dp2aLoSS => (2, true, true, 0),
-            IntTernaryOp::Dp2aHiUU => (2, false, false, 2),
-            IntTernaryOp::Dp2aHiUS => (2, false, true, 2),
-            IntTernaryOp::Dp2aHiSU => (2, true, false, 2),
-            IntTernaryOp::Dp2aHiSS => (2, true, true, 2),
-            IntTernaryOp::ShfL
-            | IntTernaryOp::ShfR
-            | IntTernaryOp::Prmt
-            | IntTernaryOp::UBfe
-            | IntTernaryOp::SBfe
-            | IntTernaryOp::Fns => return None,
-        };
-        let mut sum = sum;
-        for idx in 0..n {
-            let left = self.word_part(x_signed, x, 32 / n, idx);
-            let right = self.word_part(y_signed, y, 8, first + idx);
-            let product = self.b.ins().imul(left, right);
-            sum = self.b.ins().iadd(sum, product);
-        }
-        Some(sum)
     }
 }
 

@@ -135,6 +135,7 @@ impl Lower<'_, '_> {
         }
         self.vals.clear();
         self.splats.clear();
+        self.reciprocals.clear();
     }
 
     /// Emits a value and what it needs here, for good.

@@ -106,7 +106,7 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    fn vector_simple(
+    pub(super) fn vector_simple(
         &mut self,
         op: IntBinaryOp,
         ty: Type,
@@ -273,7 +273,11 @@ impl Lower<'_, '_> {
         let count = self.func.as_const(c);
         match op {
             IntTernaryOp::ShfL | IntTernaryOp::ShfR => {
-                let n = count?.min(32);
+                let Some(n) = count.map(|n| n.min(32)) else {
+                    return self
+                        .vector_funnel(op == IntTernaryOp::ShfL, [a, b, c], q)
+                        .map(|word| Quad::from_elem(word, 1));
+                };
                 let (lo, hi) = (self.quad(a, q)[0], self.quad(b, q)[0]);
                 let left = if op == IntTernaryOp::ShfL { n } else { 32 - n };
                 if left == 0 || left == 32 {
@@ -285,14 +289,28 @@ impl Lower<'_, '_> {
                 Some(Quad::from_elem(self.b.ins().bor(up, down), 1))
             }
             IntTernaryOp::UBfe | IntTernaryOp::SBfe => {
-                let (pos, len) = (self.func.as_const(b)?, count?);
-                let x = self.quad(a, q);
-                Some(self.vector_bfe(op == IntTernaryOp::SBfe, ty, x, pos, len))
+                let signed = op == IntTernaryOp::SBfe;
+                match (self.func.as_const(b), count) {
+                    (Some(pos), Some(len)) => {
+                        let x = self.quad(a, q);
+                        Some(self.vector_bfe(signed, ty, x, pos, len))
+                    }
+                    _ if ty == Type::B64 => None,
+                    _ => self
+                        .vector_bfe_any(signed, [a, b, c], q)
+                        .map(|field| Quad::from_elem(field, 1)),
+                }
             }
             IntTernaryOp::Prmt => {
-                let selectors = count?;
                 let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-                Some(Quad::from_elem(self.vector_prmt(x, y, selectors), 1))
+                let bytes = match count {
+                    Some(selectors) => self.vector_prmt(x, y, selectors),
+                    None => {
+                        let selectors = self.quad(c, q)[0];
+                        self.vector_prmt_any(x, y, selectors)
+                    }
+                };
+                Some(Quad::from_elem(bytes, 1))
             }
             _ => {
                 let words = [a, b, c].map(|arg| self.quad(arg, q)[0]);

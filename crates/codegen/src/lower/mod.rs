@@ -4,8 +4,8 @@
 //! kernel's nodes in layout order. Each file holds one concern:
 //!
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
-//! * `pure`, `int`, `lanes`, `divide`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
-//! * `outside`: what the code refers to by name; `memory`, `atomics`, `stubs`: accesses
+//! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
+//! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `waits`: suspending and resuming
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
@@ -16,6 +16,7 @@ mod classes;
 mod control;
 mod convert;
 mod divide;
+mod fields;
 mod float;
 mod folds;
 mod gangs;
@@ -33,6 +34,7 @@ mod rounding;
 mod special;
 mod stores;
 mod stubs;
+mod updates;
 mod values;
 mod versions;
 mod waits;
@@ -120,12 +122,15 @@ struct Lower<'a, 'b> {
     addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
     /// Vectors made from scalars in the node being emitted.
     splats: FxHashMap<ir::Value, Parts>,
+    /// Reciprocals of uniform divisors, signed or not, made in the node being emitted.
+    reciprocals: FxHashMap<(ir::Value, bool), cl::Value>,
     vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
     /// Values computed once per launch or gang.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
     is_float: SecondaryMap<ir::Value, bool>,
     /// Comparisons that are emitted at the branches that use them.
     sunk: SecondaryMap<Inst, bool>,
+    is_used: SecondaryMap<ir::Value, bool>,
     slot_offsets: SecondaryMap<StackSlot, u32>,
     node_entry: Vec<cl::Block>,
     node_body: Vec<cl::Block>,
@@ -200,10 +205,12 @@ impl<'a, 'b> Lower<'a, 'b> {
             vals: FxHashMap::default(),
             addresses: FxHashMap::default(),
             splats: FxHashMap::default(),
+            reciprocals: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
             is_float: classes::float_values(inputs.func),
             sunk: lines::sunk_compares(inputs.func, inputs.plan),
+            is_used: classes::used_values(inputs.func),
             slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),

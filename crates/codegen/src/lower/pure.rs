@@ -80,7 +80,10 @@ impl Lower<'_, '_> {
         let result = self.func.insts[inst].results[0];
         let quad = match self.vector_op(data, q) {
             Some(quad) => quad,
-            None => self.by_lane(data, self.func.ty(result), q),
+            None => {
+                self.note_slow(SlowForm::Lanes);
+                self.by_lane(data, self.func.ty(result), q)
+            }
         };
         self.push_quad(result, quad, q);
     }
@@ -121,8 +124,7 @@ impl Lower<'_, '_> {
     }
 
     /// Emits an instruction for the four lanes of a quad one after the other.
-    fn by_lane(&mut self, data: &InstData, ty: Type, q: usize) -> Quad {
-        self.note_slow(SlowForm::Lanes);
+    pub(super) fn by_lane(&mut self, data: &InstData, ty: Type, q: usize) -> Quad {
         let args: SmallVec<[(Type, Quad); 4]> = data
             .args()
             .iter()
@@ -312,11 +314,16 @@ impl Lower<'_, '_> {
             InstData::Bfi {
                 ty,
                 args: [a, b, pos, len],
-            } => {
-                let (pos, len) = (self.func.as_const(pos)?, self.func.as_const(len)?);
-                let (field, into) = (self.quad(a, q), self.quad(b, q));
-                Some(self.vector_bfi(ty, field, into, pos, len))
-            }
+            } => match (self.func.as_const(pos), self.func.as_const(len)) {
+                (Some(pos), Some(len)) => {
+                    let (field, into) = (self.quad(a, q), self.quad(b, q));
+                    Some(self.vector_bfi(ty, field, into, pos, len))
+                }
+                _ if ty == Type::B64 => None,
+                _ => self
+                    .vector_bfi_any([a, b, pos, len], q)
+                    .map(|word| Quad::from_elem(word, 1)),
+            },
             InstData::Lop3 { lut, args } => {
                 let x = args.map(|arg| self.quad(arg, q)[0]);
                 Some(Quad::from_elem(self.lop3(lut, x), 1))
