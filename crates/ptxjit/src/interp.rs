@@ -1,12 +1,13 @@
 //! Launches in the interpreter: global memory, heap, output and time as the interpreter asks for them.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ptxjit_codegen::SymbolRef;
 use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory};
-use ptxjit_ir::{Program, RelocTarget, Space};
+use ptxjit_ir::{Program, RelocTarget, Space, VarId};
 use ptxjit_runtime::{Arena, LaunchError, MemoryError};
 
 use crate::failure::Cause;
@@ -40,7 +41,7 @@ pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> 
             symbol(module, RelocTarget::Var(id))?;
         }
     }
-    let constants = constants(module)?;
+    let constants = constants(module, program)?;
     let arena = &module.device.arena;
     let workspace = if request.cooperative {
         Some(Block::new(arena, WORKSPACE_BYTES)?)
@@ -89,17 +90,21 @@ struct Constants {
     bytes: Vec<u8>,
 }
 
-fn constants(module: &ModuleInner) -> Result<Constants, LaunchError> {
-    let variables = module.front.vars().into_iter();
-    let constants: Vec<_> = variables
+/// The module's constants, and those that are declared in functions of the program.
+fn constants(module: &ModuleInner, program: &Program) -> Result<Constants, LaunchError> {
+    let of_module = module.front.vars();
+    let all = of_module.iter().map(|(id, var)| (id, var));
+    let constants: BTreeSet<VarId> = all
+        .chain(&program.vars)
         .filter(|(_, var)| var.space == Space::Const && !var.is_extern)
+        .map(|(&id, _)| id)
         .collect();
-    for &(id, _) in &constants {
+    for &id in &constants {
         module.memory.var_range(id)?;
     }
     let range = module.memory.const_range();
     let mut bytes = vec![0; (range.end - range.start) as usize];
-    for &(id, _) in &constants {
+    for &id in &constants {
         let place = module.memory.var_range(id)?;
         let (start, end) = (
             (place.start - range.start) as usize,

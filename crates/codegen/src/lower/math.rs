@@ -250,14 +250,14 @@ impl Lower<'_, '_> {
     fn sin_cos(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
         let magnitude = self.b.ins().fabs(x);
         let limit = self.float_like(F32, x, 131_072.0);
-        let large = self
+        let is_large = self
             .b
             .ins()
             .fcmp(FloatCC::GreaterThanOrEqual, magnitude, limit);
         let large = if self.is_vector(x) {
-            self.b.ins().vany_true(large)
+            self.b.ins().vany_true(is_large)
         } else {
-            large
+            is_large
         };
         let (near, far, done) = (
             self.b.create_block(),
@@ -269,8 +269,15 @@ impl Lower<'_, '_> {
         self.b.set_cold_block(far);
         self.b.ins().brif(large, far, &[], near, &[]);
 
+        // What the other lanes get must not depend on their neighbours.
         self.b.switch_to_block(far);
-        let y = self.evaluate(op, x);
+        let mut y = self.evaluate(op, x);
+        if self.is_vector(x) {
+            let others = self.sin_cos_near(op == FloatUnaryOp::CosApprox, x);
+            let (y_bits, others) = (self.as_int(F32, y), self.as_int(F32, others));
+            let bits = self.b.ins().bitselect(is_large, y_bits, others);
+            y = self.as_float(F32, bits);
+        }
         self.b.ins().jump(done, &[y.into()]);
 
         self.b.switch_to_block(near);
