@@ -13,7 +13,10 @@ const WARP: u32 = 32;
 /// Kernels with more instructions than this are held to 8 lanes, and above the second number to 4: they take long to compile in many parts
 /// and do not keep them in registers.
 const LONG: usize = 1200;
-const VERY_LONG: usize = 4000;
+const VERY_LONG: usize = 2000;
+
+/// Kernels with fewer instructions than this are spread over a whole warp if they have barriers.
+const SHORT: usize = 250;
 
 /// Vectors that a loop may keep alive from turn to turn. Beyond the sixteen registers they are kept in the first cache, which costs less than
 /// half as many lanes would.
@@ -28,7 +31,7 @@ pub struct GangChoice {
     pub reasons: Vec<String>,
 }
 
-/// The gang width that suits a kernel in blocks of this shape.
+/// The gang width that suits an optimized kernel in blocks of this shape.
 pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     let traits = Traits::of(program);
     let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
@@ -58,12 +61,16 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
                 "its threads leave loops at different turns, in which most accesses are at scattered places",
             );
         }
-        if weights.takes_turns {
+        let widens = if weights.takes_turns {
+            Some("a loop steps widely through memory, where neighbours share lines")
+        } else if traits.has_barriers && traits.insts < SHORT {
+            Some("a short kernel with barriers, at which each gang costs the same")
+        } else {
+            None
+        };
+        if let Some(why) = widens {
             most = WARP;
-            reasons = vec![
-                "at most 32: a loop steps widely through memory, where neighbours share lines"
-                    .to_owned(),
-            ];
+            reasons = vec![format!("at most 32: {why}")];
         }
         while !weights.takes_turns
             && most > 4

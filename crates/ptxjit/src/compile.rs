@@ -147,8 +147,8 @@ impl Variants {
         let gang = match known.as_deref() {
             Some(&[gang]) => u32::from(gang),
             _ => {
-                let program = kernel.program()?;
-                let gang = ptxjit_codegen::choose_gang(&program, block.0).gang;
+                let optimized = self.optimized(kernel)?;
+                let gang = ptxjit_codegen::choose_gang(&optimized, block.0).gang;
                 if let Some(stored) = stored {
                     stored.cache.put(stored.choice_key(block), &[gang as u8]);
                 }
@@ -276,7 +276,7 @@ pub(crate) fn dump(
             "gang" => {
                 let why = match options.gang {
                     Some(_) => vec!["as asked for".to_owned()],
-                    None => ptxjit_codegen::choose_gang(&*kernel.program()?, block.0).reasons,
+                    None => ptxjit_codegen::choose_gang(&optimized, block.0).reasons,
                 };
                 let why = format!("gang width {}: {}\n", variant.gang, why.join("; "));
                 Ok(why + &notes(front.source().text(), &compiled))
