@@ -22,6 +22,9 @@ fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
     // We schedule ourselves: the optimiser would sink pure operations behind loads.
     let set = [
         ("opt_level", "none"),
+        // A frame that does not fit the stack meets the guard page, not what lies beyond.
+        ("enable_probestack", "true"),
+        ("probestack_strategy", "inline"),
         ("is_pic", "false"),
         (
             "regalloc_algorithm",

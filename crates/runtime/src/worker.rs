@@ -15,8 +15,9 @@ use ptxjit_codegen::{CtaContext, EnterFn};
 use crate::fault::{self, Record, Signal, SignalStack};
 use crate::fp::{FpControl, FpGuard};
 
-/// Stack of compiled code. Device functions keep their frames elsewhere, so this holds spills and helpers.
-const STACK_SIZE: usize = 1 << 20;
+/// Stack of compiled code. Device functions keep their frames elsewhere, so this holds spills and helpers. A long kernel compiled in a hurry
+/// has megabytes of spills; pages that nobody touches cost nothing.
+const STACK_SIZE: usize = 32 << 20;
 
 /// One entry.
 #[derive(Copy, Clone)]
