@@ -16,7 +16,7 @@ use ptxjit_passes::vectorize::{self, PlanFacts};
 use crate::abi::{CompileOptions, CompileStats, CompiledKernel};
 use crate::gang;
 use crate::host;
-use crate::lower::{self, Inputs, Stub};
+use crate::lower::{self, Inputs};
 use crate::object::{Function, Head, Object};
 
 /// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well takes over five
@@ -162,7 +162,7 @@ impl Compiler {
             texts.insert("asm", asm.unwrap_or_default());
         }
         for stub in &out.stubs {
-            self.context.func.signature = Stub::signature();
+            self.context.func.signature = stub.signature();
             let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
             lower::define_stub(*stub, builder, target);
             self.define(false)?;

@@ -22,6 +22,10 @@ pub(crate) enum Helper {
     Warp,
     /// [`unfold`].
     Unfold,
+    /// [`row`].
+    Row,
+    /// [`merge_slots`].
+    MergeSlots,
 }
 
 impl Helper {
@@ -32,7 +36,15 @@ impl Helper {
         Helper::BadLanes,
         Helper::Warp,
         Helper::Unfold,
+        Helper::Row,
+        Helper::MergeSlots,
     ];
+
+    /// Its number in external names.
+    pub(crate) fn number(self) -> u32 {
+        let number = Helper::ALL.iter().position(|&other| other == self);
+        number.expect("every helper is in ALL") as u32
+    }
 
     /// Where it is in this process.
     pub(crate) fn address(self) -> *const u8 {
@@ -42,6 +54,8 @@ impl Helper {
             Helper::BadLanes => bad_lanes as *const () as *const u8,
             Helper::Warp => crate::warp_ops::warp_op as *const () as *const u8,
             Helper::Unfold => unfold as *const () as *const u8,
+            Helper::Row => row as *const () as *const u8,
+            Helper::MergeSlots => merge_slots as *const () as *const u8,
         }
     }
 }
@@ -181,6 +195,104 @@ pub(crate) unsafe extern "C" fn unfold(
         }
         // SAFETY: the caller's promise.
         unsafe { out.add(lane as usize).write(value) };
+    }
+}
+
+/// Writes the addresses of `lanes` lanes at a constant distance to `out`.
+///
+/// # Safety
+///
+/// `out` has room for all lanes.
+pub(crate) unsafe extern "C" fn row(at: u64, stride: i64, lanes: u32, out: *mut u64) {
+    for lane in 0..i64::from(lanes) {
+        let address = at.wrapping_add(stride.wrapping_mul(lane) as u64);
+        // SAFETY: the caller's promise.
+        unsafe { out.add(lane as usize).write(address) };
+    }
+}
+
+/// How the context slots of one wait lie in a gang's frame: first those of four bytes per lane, from offset 0 on, then those of eight,
+/// from `wide_start` on. Of both kinds, slots that the gang fills with one scalar come before those that each lane fills.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SlotLayout {
+    pub shared: u16,
+    pub own: u16,
+    pub wide_shared: u16,
+    pub wide_own: u16,
+    pub wide_start: u32,
+}
+
+impl SlotLayout {
+    /// The counts in one word.
+    pub(crate) fn counts(self) -> u64 {
+        let counts = [self.shared, self.own, self.wide_shared, self.wide_own];
+        counts
+            .iter()
+            .rev()
+            .fold(0, |word, &count| word << 16 | u64::from(count))
+    }
+
+    fn unpack(counts: u64, wide_start: u32) -> SlotLayout {
+        let count = |idx: u32| (counts >> (16 * idx)) as u16;
+        SlotLayout {
+            shared: count(0),
+            own: count(1),
+            wide_shared: count(2),
+            wide_own: count(3),
+            wide_start,
+        }
+    }
+}
+
+/// Some lanes of a gang wait: what the whole gang would have written to its frame lies at `from`; copies the part of the lanes in `bits`. What
+/// the gang wrote as one scalar goes to each of them. `shape` is the gang's width, and above 32 bits where the wide slots start.
+///
+/// # Safety
+///
+/// `frame` and `from` hold all slots of the layout for that many lanes, and do not overlap.
+pub(crate) unsafe extern "C" fn merge_slots(
+    frame: *mut u8,
+    from: *const u8,
+    bits: u32,
+    counts: u64,
+    shape: u64,
+) {
+    let lanes = shape as u32 as usize;
+    let layout = SlotLayout::unpack(counts, (shape >> 32) as u32);
+    // SAFETY: the caller's promise.
+    unsafe {
+        merge::<u32>(frame, from, bits, lanes, [layout.shared, layout.own]);
+        let start = layout.wide_start as usize;
+        let counts = [layout.wide_shared, layout.wide_own];
+        merge::<u64>(frame.add(start), from.add(start), bits, lanes, counts);
+    }
+}
+
+/// Slots of one width.
+///
+/// # Safety
+///
+/// As for [`merge_slots`].
+unsafe fn merge<T: Copy>(
+    frame: *mut u8,
+    from: *const u8,
+    bits: u32,
+    lanes: usize,
+    [shared, own]: [u16; 2],
+) {
+    let (frame, from) = (frame.cast::<T>(), from.cast::<T>());
+    for slot in 0..usize::from(shared) + usize::from(own) {
+        let start = slot * lanes;
+        let is_shared = slot < usize::from(shared);
+        for lane in (0..lanes).filter(|lane| bits >> lane & 1 != 0) {
+            let source = if is_shared { start } else { start + lane };
+            // SAFETY: the caller's promise.
+            unsafe {
+                frame
+                    .add(start + lane)
+                    .write_unaligned(from.add(source).read_unaligned())
+            };
+        }
     }
 }
 

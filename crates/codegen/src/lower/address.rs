@@ -11,7 +11,7 @@ use crate::abi::{CtaContext, FaultKind};
 use crate::helpers::Helper;
 
 /// Offsets up to this stay within the unmapped margins of the arena and of the windows.
-const SMALL_OFFSET: u32 = 32 << 10;
+pub(super) const SMALL_OFFSET: u32 = 32 << 10;
 
 /// Whether an offset needs no test of its own.
 pub(super) fn small(offset: i32) -> bool {
@@ -252,7 +252,7 @@ impl Lower<'_, '_> {
         self.b.ins().brif(bad, fail, &[], fine, &[]);
         self.b.set_cold_block(fail);
         self.b.switch_to_block(fail);
-        self.aside(|lower| lower.report_bad(address, fine));
+        self.report_bad(address, fine);
         self.b.switch_to_block(fine);
     }
 
@@ -272,13 +272,7 @@ impl Lower<'_, '_> {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         self.call_unfold(at, stride, fold, arena, buf);
         let bits = self.mask_as_bits();
-        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
-        let (bad, first) = self.bad_lane_in(buf, bits, arena, size);
-        let (stop, fine) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(bad, stop, &[], fine, &[]);
-        self.b.switch_to_block(stop);
-        self.fault(FaultKind::BadAddress, bad, Some(first));
-        self.b.switch_to_block(fine);
+        self.stop_if_outside(buf, bits, None);
         buf
     }
 
@@ -297,23 +291,6 @@ impl Lower<'_, '_> {
         let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
         let args = [base, stride, scale, origin, lanes, buf];
         self.call_helper(Helper::Unfold, &args, None);
-    }
-
-    /// Finds out whose address is bad. Lane 0 of a row of lanes may be off, and its address not matter: then on to `fine`.
-    fn report_bad(&mut self, address: &Address, fine: cl::Block) {
-        let bits = self.mask_as_bits_or_one();
-        let parts = match address {
-            Address::Scalar(x) => return self.fault(FaultKind::BadAddress, bits, Some(*x)),
-            Address::Lanes(parts) => parts.clone(),
-            Address::Strided(..) | Address::Folded(..) | Address::Lanes32(..) => {
-                self.lane_addresses(address)
-            }
-        };
-        let (bad, first) = self.bad_lane(&parts, bits);
-        let stop = self.b.create_block();
-        self.b.ins().brif(bad, stop, &[], fine, &[]);
-        self.b.switch_to_block(stop);
-        self.fault(FaultKind::BadAddress, bad, Some(first));
     }
 
     /// The running lanes as bits; one lane always runs.
@@ -355,38 +332,6 @@ impl Lower<'_, '_> {
                 .flat_map(|&part| self.widen_mask(part))
                 .collect(),
         )
-    }
-
-    /// The running lanes whose address is outside the arena, and the first such address.
-    fn bad_lane(&mut self, parts: &[cl::Value], bits: cl::Value) -> (cl::Value, cl::Value) {
-        let slot = self.store_to_buffer(0, parts);
-        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
-        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
-        self.bad_lane_in(slot, bits, arena, size)
-    }
-
-    fn bad_lane_in(
-        &mut self,
-        slot: cl::Value,
-        bits: cl::Value,
-        arena: cl::Value,
-        size: cl::Value,
-    ) -> (cl::Value, cl::Value) {
-        let args = [slot, bits, arena, size];
-        let bad = self
-            .call_helper(Helper::BadLanes, &args, Some(types::I32))
-            .expect("it returns the lanes");
-        let lane = self.b.ins().ctz(bad);
-        let last = self.b.ins().iconst(types::I32, self.lanes as i64 - 1);
-        let lane = self.b.ins().umin(lane, last);
-        let lane = self.b.ins().uextend(types::I64, lane);
-        let at = self.b.ins().ishl_imm_s(lane, 3);
-        let at = self.b.ins().iadd(slot, at);
-        let addr = self
-            .b
-            .ins()
-            .load(types::I64, cl::MemFlagsData::trusted(), at, 0);
-        (bad, addr)
     }
 
     /// Stores parts side by side in a buffer and returns its address.

@@ -105,15 +105,31 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Lane masks as bits.
+    /// Lane masks as bits: packed to narrower lanes first, so that one look tells of up to sixteen.
     pub(super) fn bits_of(&mut self, parts: &[cl::Value]) -> cl::Value {
-        let mut bits = self.b.ins().vhigh_bits(types::I32, parts[0]);
-        for (q, &part) in parts.iter().enumerate().skip(1) {
-            let more = self.b.ins().vhigh_bits(types::I32, part);
-            let more = self.b.ins().ishl_imm_s(more, 4 * q as i64);
-            bits = self.b.ins().bor(bits, more);
+        let halves: Parts = match parts {
+            [one] => return self.b.ins().vhigh_bits(types::I32, *one),
+            parts => parts
+                .chunks(2)
+                .map(|pair| self.b.ins().snarrow(pair[0], pair[1]))
+                .collect(),
+        };
+        let bytes: Parts = match halves[..] {
+            [one] => return self.b.ins().vhigh_bits(types::I32, one),
+            _ => halves
+                .chunks(2)
+                .map(|pair| self.b.ins().snarrow(pair[0], pair[1]))
+                .collect(),
+        };
+        let low = self.b.ins().vhigh_bits(types::I32, bytes[0]);
+        match bytes[..] {
+            [_, high] => {
+                let high = self.b.ins().vhigh_bits(types::I32, high);
+                let high = self.b.ins().ishl_imm_s(high, 16);
+                self.b.ins().bor(low, high)
+            }
+            _ => low,
         }
-        bits
     }
 
     /// Bits as lane masks.

@@ -8,9 +8,10 @@ use ptxjit_ir::{Inst, InstData, Type, Value};
 use ptxjit_passes::vectorize::Fold;
 use smallvec::SmallVec;
 
+use super::Lower;
 use super::address::{Address, Place};
+use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
-use super::{Lower, Stub};
 
 /// Device accesses may fault, and nothing is known about their alignment.
 pub(super) fn device() -> MemFlagsData {
@@ -367,7 +368,7 @@ impl Lower<'_, '_> {
         offset: i32,
     ) -> Vec<cl::Value> {
         self.load_by_stub(n, ty, |lower, bits, buf, more| {
-            let stub = Stub {
+            let stub = Transfer {
                 store: false,
                 gather: false,
                 bytes: ty.bytes(),
@@ -385,7 +386,7 @@ impl Lower<'_, '_> {
         offset: i32,
     ) -> Vec<cl::Value> {
         self.load_by_stub(n, ty, |lower, bits, buf, more| {
-            let stub = Stub {
+            let stub = Transfer {
                 store: false,
                 gather: true,
                 bytes: ty.bytes(),

@@ -5,7 +5,7 @@
 //!
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
-//! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses
+//! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `waits`: suspending and resuming
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
@@ -16,6 +16,7 @@ mod classes;
 mod control;
 mod convert;
 mod divide;
+mod faults;
 mod fields;
 mod float;
 mod folds;
@@ -42,7 +43,7 @@ mod warp;
 
 use std::collections::BTreeMap;
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, SourceLoc, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, SourceLoc};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
@@ -55,7 +56,7 @@ pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
 
-use crate::abi::{CtaContext, FaultKind, SlowForm, SymbolRef};
+use crate::abi::{SlowForm, SymbolRef};
 
 /// What lowering needs beside the function and its plan.
 pub(crate) struct Inputs<'a> {
@@ -159,6 +160,9 @@ struct Lower<'a, 'b> {
     fields: FxHashMap<usize, cl::Value>,
     prologue: cl::Block,
     buffers: Vec<cl::StackSlot>,
+    exits: faults::Exits,
+    /// Where gangs of which only some lanes wait save their values first.
+    slots_aside: Option<cl::StackSlot>,
     /// For warp operations.
     warp_slot: Option<cl::StackSlot>,
     /// What the function refers to outside of itself, by namespace and number.
@@ -230,6 +234,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             fields: FxHashMap::default(),
             prologue,
             buffers: Vec::new(),
+            exits: faults::Exits::default(),
+            slots_aside: None,
             warp_slot: None,
             imports: FxHashMap::default(),
         };
@@ -254,6 +260,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         for pos in 0..self.plan.order.nodes.len() {
             self.emit_node(pos);
         }
+        self.emit_exits();
     }
 
     fn gang(&self) -> &Gang {
@@ -279,7 +286,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             Node::Block(block) => {
                 let skip = self.emit_wait(pos, block);
                 let insts = &self.func.blocks[block].insts[skip..];
-                if self.wants_two_versions(insts) {
+                if self.wants_two_versions(block, insts) {
                     self.emit_two_versions(pos, block, insts);
                 } else {
                     self.emit_body(pos, block, insts);
@@ -411,44 +418,6 @@ impl<'a, 'b> Lower<'a, 'b> {
             }
             _ => unreachable!("pure instructions are emitted in runs"),
         }
-    }
-
-    /// Stops the CTA: records the fault and returns 1 from the current block.
-    fn fault(&mut self, kind: FaultKind, bits: cl::Value, addr: Option<cl::Value>) {
-        let flags = MemFlagsData::trusted();
-        let kind = self.b.ins().iconst(types::I32, kind as i64);
-        let loc = self.b.ins().iconst(types::I32, i64::from(self.loc.0));
-        let gang = self.gang().idx;
-        let at = core::mem::offset_of!(CtaContext, fault_kind) as i32;
-        self.b.ins().store(flags, kind, self.cta, at);
-        self.b.ins().store(
-            flags,
-            loc,
-            self.cta,
-            core::mem::offset_of!(CtaContext, fault_loc) as i32,
-        );
-        self.b.ins().store(
-            flags,
-            gang,
-            self.cta,
-            core::mem::offset_of!(CtaContext, fault_gang) as i32,
-        );
-        self.b.ins().store(
-            flags,
-            bits,
-            self.cta,
-            core::mem::offset_of!(CtaContext, fault_mask) as i32,
-        );
-        if let Some(addr) = addr {
-            self.b.ins().store(
-                flags,
-                addr,
-                self.cta,
-                core::mem::offset_of!(CtaContext, fault_addr) as i32,
-            );
-        }
-        let one = self.b.ins().iconst(types::I32, 1);
-        self.b.ins().return_(&[one]);
     }
 
     /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction. Slots are shared.

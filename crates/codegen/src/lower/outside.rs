@@ -22,9 +22,7 @@ impl Lower<'_, '_> {
                 .map(|&arg| AbiParam::new(self.b.func.dfg.value_type(arg))),
         );
         sig.returns.extend(ret.map(AbiParam::new));
-        let number = Helper::ALL.iter().position(|&other| other == helper);
-        let number = number.expect("every helper is in ALL") as u32;
-        let func_ref = self.imported(HELPERS, number, false, || sig);
+        let func_ref = self.imported(HELPERS, helper.number(), false, || sig);
         let call = self.b.ins().call(func_ref, args);
         ret.map(|_| self.b.inst_results(call)[0])
     }

@@ -4,10 +4,11 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value};
 use ptxjit_passes::vectorize::Fold;
 
+use super::Lower;
 use super::address::{Address, Place};
 use super::memory::device;
+use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, lane_bytes};
-use super::{Lower, Stub};
 
 impl Lower<'_, '_> {
     pub(super) fn store(&mut self, inst: Inst) {
@@ -243,7 +244,7 @@ impl Lower<'_, '_> {
             let buf = self.store_to_buffer(1, parts);
             let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
             self.call_stub(
-                Stub {
+                Transfer {
                     store: true,
                     gather: false,
                     bytes: ty.bytes(),
@@ -259,7 +260,7 @@ impl Lower<'_, '_> {
 
     fn store_scattered(&mut self, parts: &[Parts], ty: Type, addrs: cl::Value, offset: i32) {
         let bits = self.mask_as_bits();
-        let stub = Stub {
+        let stub = Transfer {
             store: true,
             gather: true,
             bytes: ty.bytes(),

@@ -7,11 +7,21 @@ use cranelift_frontend::FunctionBuilder;
 
 use super::Lower;
 use crate::abi::CtaContext;
-use crate::object::FUNCTIONS;
+use crate::helpers::Helper;
+use crate::object::{FUNCTIONS, HELPERS};
 
 /// One of the stubs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Stub {
+pub(crate) enum Stub {
+    /// Accesses memory.
+    Transfer(Transfer),
+    /// Calls [`crate::helpers::merge_slots`].
+    MergeSlots,
+}
+
+/// How lanes access memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Transfer {
     /// Stores instead of loads.
     pub store: bool,
     /// Each lane's address lies in a buffer.
@@ -21,12 +31,14 @@ pub(crate) struct Stub {
 }
 
 impl Stub {
-    /// `(address of lane 0, stride, lanes, buffer)`, or `(buffer of addresses, offset, lanes, buffer)`.
-    pub(crate) fn signature() -> cl::Signature {
+    /// For accesses `(address of lane 0, stride, lanes, buffer)`, or `(buffer of addresses, offset, lanes, buffer)`.
+    pub(crate) fn signature(self) -> cl::Signature {
+        let params: &[cl::Type] = match self {
+            Stub::Transfer(_) => &[types::I64, types::I64, types::I32, types::I64],
+            Stub::MergeSlots => &[types::I64, types::I64, types::I32, types::I64, types::I64],
+        };
         let mut sig = cl::Signature::new(CallConv::PreserveAll);
-        sig.params = [types::I64, types::I64, types::I32, types::I64]
-            .map(AbiParam::new)
-            .to_vec();
+        sig.params = params.iter().copied().map(AbiParam::new).collect();
         sig
     }
 }
@@ -35,7 +47,7 @@ impl Lower<'_, '_> {
     /// Calls a stub for lanes at a constant distance.
     pub(super) fn call_stub(
         &mut self,
-        stub: Stub,
+        transfer: Transfer,
         at: cl::Value,
         offset: i64,
         stride: i64,
@@ -43,25 +55,18 @@ impl Lower<'_, '_> {
         buf: cl::Value,
     ) {
         let at = self.b.ins().iadd_imm_s(at, offset);
-        self.call_stub_with(stub, at, stride, bits, buf);
+        self.call_stub_with(transfer, at, stride, bits, buf);
     }
 
     /// Calls a stub. A fault inside of it is reported at the current location.
     pub(super) fn call_stub_with(
         &mut self,
-        stub: Stub,
+        transfer: Transfer,
         at: cl::Value,
         distance: i64,
         bits: cl::Value,
         buf: cl::Value,
     ) {
-        let number = match self.out.stubs.iter().position(|&other| other == stub) {
-            Some(number) => number,
-            None => {
-                self.out.stubs.push(stub);
-                self.out.stubs.len() - 1
-            }
-        };
         let loc = self.b.ins().iconst(types::I32, i64::from(self.loc.0));
         self.b.ins().store(
             MemFlagsData::trusted(),
@@ -69,15 +74,63 @@ impl Lower<'_, '_> {
             self.cta,
             core::mem::offset_of!(CtaContext, fault_loc) as i32,
         );
-        // Function 0 of the object is the kernel.
-        let func_ref = self.imported(FUNCTIONS, number as u32 + 1, true, Stub::signature);
         let distance = self.b.ins().iconst(types::I64, distance);
-        self.b.ins().call(func_ref, &[at, distance, bits, buf]);
+        self.call(Stub::Transfer(transfer), &[at, distance, bits, buf]);
+    }
+
+    /// Calls a stub, which may be the first to ask for it.
+    pub(super) fn call(&mut self, stub: Stub, args: &[cl::Value]) {
+        let number = match self.out.stubs.iter().position(|&other| other == stub) {
+            Some(number) => number,
+            None => {
+                self.out.stubs.push(stub);
+                self.out.stubs.len() - 1
+            }
+        };
+        // Function 0 of the object is the kernel.
+        let func_ref = self.imported(FUNCTIONS, number as u32 + 1, true, || stub.signature());
+        self.b.ins().call(func_ref, args);
     }
 }
 
-/// Builds a stub's body: a loop over the set bits.
-pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFrontendConfig) {
+/// Builds a stub's body.
+pub(crate) fn define(stub: Stub, b: FunctionBuilder<'_>, target: TargetFrontendConfig) {
+    match stub {
+        Stub::Transfer(transfer) => define_transfer(transfer, b, target),
+        Stub::MergeSlots => define_call(stub, Helper::MergeSlots, b, target),
+    }
+}
+
+/// Nothing but a call.
+fn define_call(
+    stub: Stub,
+    helper: Helper,
+    mut b: FunctionBuilder<'_>,
+    target: TargetFrontendConfig,
+) {
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    let args = b.block_params(entry).to_vec();
+    let mut sig = stub.signature();
+    sig.call_conv = target.default_call_conv;
+    let name = cl::UserExternalName::new(HELPERS, helper.number());
+    let user = b.func.declare_imported_user_function(name);
+    let signature = b.import_signature(sig);
+    let func_ref = b.import_function(cl::ExtFuncData {
+        name: cl::ExternalName::User(user),
+        signature,
+        colocated: false,
+        patchable: false,
+    });
+    b.ins().call(func_ref, &args);
+    b.ins().return_(&[]);
+    b.seal_all_blocks();
+    b.finalize(target);
+}
+
+/// A loop over the set bits.
+fn define_transfer(stub: Transfer, mut b: FunctionBuilder<'_>, target: TargetFrontendConfig) {
     let entry = b.create_block();
     let head = b.create_block();
     let body = b.create_block();
@@ -116,7 +169,7 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     b.finalize(target);
 }
 
-fn transfer(stub: Stub, b: &mut FunctionBuilder<'_>, address: cl::Value, place: cl::Value) {
+fn transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, address: cl::Value, place: cl::Value) {
     let (device, own) = (MemFlagsData::new(), MemFlagsData::trusted());
     let wide = if stub.bytes == 8 {
         types::I64

@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{self as ir, Inst, InstData};
+use ptxjit_ir::{self as ir, FloatMode, FloatUnaryOp, Inst, InstData, Round};
 use ptxjit_passes::vectorize::{InStep, Shape};
 use smallvec::SmallVec;
 
@@ -12,16 +12,55 @@ use super::values::Val;
 /// Nodes with more instructions, times quads, than this are emitted only once.
 const MOST_TWICE: usize = 1000;
 
+/// Where there is more other work for each access, nobody notices that the access asks.
+const MOST_WORK: usize = 32;
+
+/// About how many vector operations an instruction takes.
+fn work(data: &InstData) -> usize {
+    let is_nearest = |mode: FloatMode| mode.round == Round::Rn;
+    match *data {
+        InstData::FloatUnary { op, .. } => match op {
+            FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy => 1,
+            FloatUnaryOp::Sat | FloatUnaryOp::Relu | FloatUnaryOp::RoundInt => 4,
+            FloatUnaryOp::Sqrt
+            | FloatUnaryOp::RcpApprox
+            | FloatUnaryOp::SqrtApprox
+            | FloatUnaryOp::RsqrtApprox
+            | FloatUnaryOp::SinApprox
+            | FloatUnaryOp::CosApprox
+            | FloatUnaryOp::Lg2Approx
+            | FloatUnaryOp::Ex2Approx
+            | FloatUnaryOp::TanhApprox => 16,
+        },
+        InstData::Fma { mode, .. } if !is_nearest(mode) => 32,
+        InstData::FloatBinary { mode, .. } if !is_nearest(mode) => 16,
+        InstData::Convert { .. } | InstData::ConvertRs { .. } => 4,
+        _ => 1,
+    }
+}
+
 impl Lower<'_, '_> {
     /// Whether a node's code gets much shorter if it need not ask at each access which lanes run.
-    pub(super) fn wants_two_versions(&self, insts: &[Inst]) -> bool {
+    pub(super) fn wants_two_versions(&self, block: ir::Block, insts: &[Inst]) -> bool {
         let asks = |&inst: &Inst| match self.func.insts[inst].data {
             InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
-                space == ir::Space::Local || self.plan.shapes[addr] != Shape::Uniform
+                match self.plan.shapes[addr] {
+                    // Lanes that do not run are sent elsewhere, one by one.
+                    _ if space == ir::Space::Local => 4,
+                    Shape::Varying => 4,
+                    Shape::Affine { .. } => 1,
+                    Shape::Uniform => 0,
+                }
             }
-            _ => false,
+            _ => 0,
         };
-        self.lanes > 1 && insts.len() * self.quads < MOST_TWICE && insts.iter().any(asks)
+        let asked: usize = insts.iter().map(asks).sum();
+        let work: usize = insts
+            .iter()
+            .map(|&inst| work(&self.func.insts[inst].data))
+            .sum();
+        let pays = work <= MOST_WORK * asked || self.plan.in_step[block].is_some();
+        self.lanes > 1 && asked > 0 && insts.len() * self.quads < MOST_TWICE && pays
     }
 
     /// One version for when all lanes run, one for when some do.

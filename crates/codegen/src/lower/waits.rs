@@ -6,8 +6,9 @@ use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
 use ptxjit_passes::vectorize::{Plan, Shape, WaitKind, Yield};
 
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
-use super::{Lower, MaskClass};
+use super::{Lower, MaskClass, Stub};
 use crate::abi::{CtaContext, LaneState, Operand};
+use crate::helpers::SlotLayout;
 
 /// Turns of loops that may wait for others before a gang lets others run.
 const BUDGET: i64 = 1024;
@@ -32,6 +33,8 @@ pub(crate) struct WaitSlots {
     pub operands: Vec<Operand>,
     /// What the runtime writes.
     pub results: Vec<(Value, u32)>,
+    /// Where the saved values and copies lie.
+    layout: SlotLayout,
 }
 
 impl Frame {
@@ -61,6 +64,8 @@ impl Frame {
                     .collect();
                 values.sort_unstable();
                 values.dedup();
+                // As the layout wants it.
+                values.sort_by_key(|&value| !is_shared(plan, value));
                 let is_affine = |value: &Value| {
                     lanes > 1 && matches!(plan.shapes[*value], Shape::Affine { .. })
                 };
@@ -128,7 +133,9 @@ impl Frame {
                         },
                     })
                     .collect();
+                let layout = layout(func, plan, &saves, &copies, wide_start);
                 WaitSlots {
+                    layout,
                     saves,
                     copies,
                     operands,
@@ -138,6 +145,33 @@ impl Frame {
             .collect();
         Frame { size, waits }
     }
+}
+
+fn layout(
+    func: &Function,
+    plan: &Plan,
+    saves: &[(Value, u32)],
+    copies: &[(Value, u32)],
+    wide_start: u32,
+) -> SlotLayout {
+    let mut layout = SlotLayout {
+        wide_start,
+        ..SlotLayout::default()
+    };
+    let shared = saves
+        .iter()
+        .map(|&(value, _)| (value, is_shared(plan, value)));
+    let copies = copies.iter().map(|&(value, _)| (value, false));
+    for (value, is_shared) in shared.chain(copies) {
+        let count = match (func.ty(value) == Type::B64, is_shared) {
+            (false, true) => &mut layout.shared,
+            (false, false) => &mut layout.own,
+            (true, true) => &mut layout.wide_shared,
+            (true, false) => &mut layout.wide_own,
+        };
+        *count = count.checked_add(1).expect("no thread has so many values");
+    }
+    layout
 }
 
 /// The operands that the runtime reads, in the order of the contract; none stands for zero.
@@ -182,106 +216,88 @@ impl Lower<'_, '_> {
     }
 
     /// The lanes of the current mask save what they need and leave.
+    ///
+    /// A whole gang writes to its frame. If only some lanes wait, others may have left values there: the same code writes to a place of its own,
+    /// from which a stub copies what belongs to these lanes.
     pub(super) fn suspend(&mut self, wait: u32) {
+        let frame = self.gang().frame;
         let Some(full) = self.unless_full() else {
-            self.suspend_whole(wait);
+            self.save(wait, frame);
+            self.stopped_at(wait);
             return;
         };
-        let (plain, masked, join) = (
+        let slots = &self.out.frame.waits[wait as usize];
+        if slots.saves.is_empty() && slots.copies.is_empty() {
+            self.store_states(wait);
+            return;
+        }
+        let aside = self.slots_aside();
+        let at = self.b.ins().select(full, frame, aside);
+        self.aside(|lower| lower.save(wait, at));
+        let (whole, some, join) = (
             self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
         );
-        self.b.ins().brif(full, plain, &[], masked, &[]);
-        self.b.set_cold_block(masked);
-        self.b.switch_to_block(plain);
-        self.aside(|lower| lower.suspend_whole(wait));
+        self.b.ins().brif(full, whole, &[], some, &[]);
+        self.b.set_cold_block(some);
+        self.b.switch_to_block(whole);
+        self.stopped_at(wait);
         self.b.ins().jump(join, &[]);
-        self.b.switch_to_block(masked);
-        self.aside(|lower| lower.suspend_some(wait));
+        self.b.switch_to_block(some);
+        self.aside(|lower| {
+            lower.merge_slots(wait, aside);
+            lower.store_states(wait);
+        });
         self.b.ins().jump(join, &[]);
         self.b.switch_to_block(join);
     }
 
-    /// All lanes of the gang wait: what they share is stored once.
-    fn suspend_whole(&mut self, wait: u32) {
+    /// The address of a copy of a gang's frame.
+    fn slots_aside(&mut self) -> cl::Value {
+        let size = self.out.frame.size;
+        let slot = *self.slots_aside.get_or_insert_with(|| {
+            let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
+            self.b.create_sized_stack_slot(data)
+        });
+        self.b.ins().stack_addr(types::I64, slot, 0)
+    }
+
+    /// Copies what the current lanes save from `aside` to the gang's frame.
+    fn merge_slots(&mut self, wait: u32, aside: cl::Value) {
+        let layout = self.out.frame.waits[wait as usize].layout;
+        let bits = self.mask_as_bits();
+        let counts = self.b.ins().iconst(types::I64, layout.counts() as i64);
+        let shape = i64::from(layout.wide_start) << 32 | self.lanes as i64;
+        let shape = self.b.ins().iconst(types::I64, shape);
+        let frame = self.gang().frame;
+        self.call(Stub::MergeSlots, &[frame, aside, bits, counts, shape]);
+    }
+
+    /// Writes what the lanes need to the slots at `frame`; what they share, once.
+    fn save(&mut self, wait: u32, frame: cl::Value) {
         let slots = &self.out.frame.waits[wait as usize];
         let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
-        let frame = self.gang().frame;
+        let flags = MemFlagsData::trusted();
         for (value, at) in saves {
-            let ty = self.func.ty(value);
             if self.lanes == 1 || is_shared(self.plan, value) {
                 let x = self.scalar(value);
-                let x = self.lane_scalar(ty, x);
-                self.b
-                    .ins()
-                    .store(MemFlagsData::trusted(), x, frame, at as i32);
+                let x = self.lane_scalar(self.func.ty(value), x);
+                self.b.ins().store(flags, x, frame, at as i32);
             } else {
-                let parts = self.parts(value);
-                self.store_slots(&[(at, ty, parts)], None);
+                self.save_parts(value, frame, at);
             }
         }
         for (value, at) in copies {
-            let parts = self.parts(value);
-            self.store_slots(&[(at, self.func.ty(value), parts)], None);
-        }
-        self.stopped_at(wait);
-    }
-
-    /// Lanes wait that may not be all: each stores its own.
-    fn suspend_some(&mut self, wait: u32) {
-        let slots = &self.out.frame.waits[wait as usize];
-        let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
-        let mask = self.mask_vectors();
-        for (value, at) in saves {
-            let parts = self.saved_form(value);
-            self.store_slots(&[(at, self.func.ty(value), parts)], Some(&mask));
-        }
-        for (value, at) in copies {
-            let parts = self.parts(value);
-            self.store_slots(&[(at, self.func.ty(value), parts)], Some(&mask));
-        }
-        self.store_states(wait);
-    }
-
-    /// A value as it stands in the slots of several lanes; of an affine value the base is kept.
-    fn saved_form(&mut self, value: Value) -> Parts {
-        let ty = self.func.ty(value);
-        match self.plan.shapes[value] {
-            Shape::Varying => self.parts(value),
-            Shape::Uniform | Shape::Affine { .. } => {
-                let x = self.scalar(value);
-                let splat = self.splat(ty, x);
-                Parts::from_elem(splat, self.n_parts(ty))
-            }
+            self.save_parts(value, frame, at);
         }
     }
 
-    fn store_slots(&mut self, values: &[(u32, Type, Parts)], mask: Option<&Parts>) {
-        let flags = MemFlagsData::trusted();
-        let frame = self.gang().frame;
-        for (at, ty, parts) in values {
-            let parts = match mask {
-                None => parts.clone(),
-                Some(mask) => {
-                    let old: Parts = (0..parts.len())
-                        .map(|i| {
-                            self.b.ins().load(
-                                vector_type(*ty),
-                                flags,
-                                frame,
-                                *at as i32 + 16 * i as i32,
-                            )
-                        })
-                        .collect();
-                    self.blend(*ty, mask, parts, &old)
-                }
-            };
-            for (i, &part) in parts.iter().enumerate() {
-                self.b
-                    .ins()
-                    .store(flags, part, frame, *at as i32 + 16 * i as i32);
-            }
+    fn save_parts(&mut self, value: Value, frame: cl::Value, at: u32) {
+        for (i, part) in self.parts(value).into_iter().enumerate() {
+            let flags = MemFlagsData::trusted();
+            let at = at as i32 + 16 * i as i32;
+            self.b.ins().store(flags, part, frame, at);
         }
     }
 

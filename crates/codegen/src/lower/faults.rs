@@ -1,0 +1,214 @@
+//! How compiled code stops its CTA: all places that find a fault leave by the same few exits.
+//!
+//! A place only says which lanes run and where they wanted to go. Which of them are at fault is worked out at the exit, once in the function, so that
+//! an access costs a few instructions of code that never runs, not a report of its own.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::Type;
+
+use super::Lower;
+use super::address::{Address, SMALL_OFFSET};
+use crate::abi::{CtaContext, FaultKind};
+use crate::helpers::Helper;
+
+/// The ways out, made when first used. All take what happened where, and bits of lanes.
+#[derive(Default)]
+pub(super) struct Exits {
+    /// The lanes are at fault; and the address.
+    known: Option<cl::Block>,
+    /// Lane 0's address and the distance from lane to lane: some of the lanes are outside the arena.
+    row: Option<cl::Block>,
+    /// The lanes' addresses lie in the first buffer: some of them are outside the arena.
+    lanes: Option<cl::Block>,
+}
+
+impl Lower<'_, '_> {
+    /// Stops the CTA: records the fault and returns 1. Ends the current block.
+    pub(super) fn fault(&mut self, kind: FaultKind, bits: cl::Value, addr: Option<cl::Value>) {
+        let site = self.site(kind);
+        let addr = addr.unwrap_or_else(|| self.b.ins().iconst(types::I64, 0));
+        let exit = self.known_exit();
+        self.b
+            .ins()
+            .jump(exit, &[site.into(), bits.into(), addr.into()]);
+    }
+
+    /// An address failed the test that it lies in the arena: stops the CTA. If the lanes' addresses turn out to be fine, goes on to `fine`.
+    pub(super) fn report_bad(&mut self, address: &Address, fine: cl::Block) {
+        let masks = (self.mask_bits, self.mask_full, self.mask_parts.clone());
+        let bits = self.mask_as_bits_or_one();
+        match address {
+            Address::Scalar(x) => self.fault(FaultKind::BadAddress, bits, Some(*x)),
+            Address::Strided(x, stride) if self.is_short(*stride) => {
+                let site = self.site(FaultKind::BadAddress);
+                let stride = self.b.ins().iconst(types::I64, *stride);
+                let exit = self.row_exit();
+                let args = [site.into(), bits.into(), (*x).into(), stride.into()];
+                self.b.ins().jump(exit, &args);
+            }
+            Address::Strided(x, stride) => {
+                // Lane 0 may be off, and its address not matter.
+                let parts = self.affine_parts(Type::B64, *x, *stride);
+                let addrs = self.store_to_buffer(0, &parts);
+                self.stop_if_outside(addrs, bits, Some(fine));
+            }
+            Address::Lanes(parts) => {
+                self.store_to_buffer(0, parts);
+                let site = self.site(FaultKind::BadAddress);
+                let exit = self.lanes_exit();
+                self.b.ins().jump(exit, &[site.into(), bits.into()]);
+            }
+            Address::Folded(..) | Address::Lanes32(..) => {
+                unreachable!("tested later, or guarded by their window")
+            }
+        }
+        (self.mask_bits, self.mask_full, self.mask_parts) = masks;
+    }
+
+    /// Stops the CTA if the address of one of the lanes in `bits`, all of which lie at `addrs`, is outside of the arena. Goes on at `fine`, if
+    /// that is given.
+    pub(super) fn stop_if_outside(
+        &mut self,
+        addrs: cl::Value,
+        bits: cl::Value,
+        fine: Option<cl::Block>,
+    ) {
+        let bad = self.bad_lanes(addrs, bits);
+        let stop = self.b.create_block();
+        let go_on = fine.unwrap_or_else(|| self.b.create_block());
+        self.b.ins().brif(bad, stop, &[], go_on, &[]);
+        self.b.set_cold_block(stop);
+        self.b.switch_to_block(stop);
+        let first = self.address_of_first(addrs, bad);
+        self.fault(FaultKind::BadAddress, bad, Some(first));
+        if fine.is_none() {
+            self.b.switch_to_block(go_on);
+        }
+    }
+
+    /// Whether lanes at this distance cannot lie on both sides of the margins of the arena.
+    fn is_short(&self, stride: i64) -> bool {
+        let reach = stride.unsigned_abs().saturating_mul(self.lanes as u64);
+        self.certainly_full || reach <= u64::from(SMALL_OFFSET)
+    }
+
+    /// What happened where, as one number.
+    fn site(&mut self, kind: FaultKind) -> cl::Value {
+        let site = i64::from(kind as u32) << 32 | i64::from(self.loc.0);
+        self.b.ins().iconst(types::I64, site)
+    }
+
+    fn known_exit(&mut self) -> cl::Block {
+        let params = [types::I64, types::I32, types::I64];
+        *self
+            .exits
+            .known
+            .get_or_insert_with(|| cold_block(&mut self.b, &params))
+    }
+
+    fn row_exit(&mut self) -> cl::Block {
+        let params = [types::I64, types::I32, types::I64, types::I64];
+        *self
+            .exits
+            .row
+            .get_or_insert_with(|| cold_block(&mut self.b, &params))
+    }
+
+    fn lanes_exit(&mut self) -> cl::Block {
+        let params = [types::I64, types::I32];
+        *self
+            .exits
+            .lanes
+            .get_or_insert_with(|| cold_block(&mut self.b, &params))
+    }
+
+    /// Emits the exits that were used.
+    pub(super) fn emit_exits(&mut self) {
+        if let Some(row) = self.exits.row {
+            let (site, bits) = self.enter_exit(row);
+            let (at, stride) = (self.b.block_params(row)[2], self.b.block_params(row)[3]);
+            let slot = self.buffer(0);
+            let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
+            let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
+            self.call_helper(Helper::Row, &[at, stride, lanes, addrs], None);
+            let exit = self.lanes_exit();
+            self.b.ins().jump(exit, &[site.into(), bits.into()]);
+        }
+        if let Some(lanes) = self.exits.lanes {
+            let (site, bits) = self.enter_exit(lanes);
+            let slot = self.buffer(0);
+            let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
+            let bad = self.bad_lanes(addrs, bits);
+            // In a row, all that run can be in the margins where nothing is.
+            let none = self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0);
+            let bad = self.b.ins().select(none, bits, bad);
+            let first = self.address_of_first(addrs, bad);
+            let exit = self.known_exit();
+            self.b
+                .ins()
+                .jump(exit, &[site.into(), bad.into(), first.into()]);
+        }
+        if let Some(known) = self.exits.known {
+            let (site, bits) = self.enter_exit(known);
+            let addr = self.b.block_params(known)[2];
+            self.record_fault(site, bits, addr);
+            let one = self.b.ins().iconst(types::I32, 1);
+            self.b.ins().return_(&[one]);
+        }
+    }
+
+    fn enter_exit(&mut self, exit: cl::Block) -> (cl::Value, cl::Value) {
+        self.b.switch_to_block(exit);
+        let params = self.b.block_params(exit);
+        (params[0], params[1])
+    }
+
+    fn record_fault(&mut self, site: cl::Value, bits: cl::Value, addr: cl::Value) {
+        let loc = self.b.ins().ireduce(types::I32, site);
+        let kind = self.b.ins().ushr_imm_s(site, 32);
+        let kind = self.b.ins().ireduce(types::I32, kind);
+        let gang = self.gang().idx;
+        let fields = [
+            (kind, core::mem::offset_of!(CtaContext, fault_kind)),
+            (loc, core::mem::offset_of!(CtaContext, fault_loc)),
+            (gang, core::mem::offset_of!(CtaContext, fault_gang)),
+            (bits, core::mem::offset_of!(CtaContext, fault_mask)),
+            (addr, core::mem::offset_of!(CtaContext, fault_addr)),
+        ];
+        for (value, at) in fields {
+            self.b
+                .ins()
+                .store(MemFlagsData::trusted(), value, self.cta, at as i32);
+        }
+    }
+
+    /// Which of the lanes in `bits`, whose addresses lie at `addrs`, are outside the arena.
+    fn bad_lanes(&mut self, addrs: cl::Value, bits: cl::Value) -> cl::Value {
+        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let args = [addrs, bits, arena, size];
+        self.call_helper(Helper::BadLanes, &args, Some(types::I32))
+            .expect("it returns the lanes")
+    }
+
+    /// The address of the first lane in `bad`, which is not empty.
+    fn address_of_first(&mut self, addrs: cl::Value, bad: cl::Value) -> cl::Value {
+        let lane = self.b.ins().ctz(bad);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let at = self.b.ins().ishl_imm_s(lane, 3);
+        let at = self.b.ins().iadd(addrs, at);
+        self.b
+            .ins()
+            .load(types::I64, MemFlagsData::trusted(), at, 0)
+    }
+}
+
+fn cold_block(b: &mut cranelift_frontend::FunctionBuilder<'_>, params: &[cl::Type]) -> cl::Block {
+    let block = b.create_block();
+    for &ty in params {
+        b.append_block_param(block, ty);
+    }
+    b.set_cold_block(block);
+    block
+}
