@@ -1,13 +1,13 @@
 //! `--arg`: one kernel argument on the command line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use crate::contents::Contents;
 use crate::dtype::{self, DType, Number};
 use crate::fill;
-use crate::npy::Array;
 
 /// An argument as given, files not yet read.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,41 +114,30 @@ pub fn contents(
     dtype: DType,
     count: Option<usize>,
     init: &BufferInit,
-) -> Result<(Option<Vec<u8>>, usize)> {
+) -> Result<(Option<Contents>, usize)> {
     let n = count.unwrap_or(0);
     let bytes = match init {
-        BufferInit::Zeros => fill::zeros(dtype, n)?,
+        BufferInit::Zeros => return Ok((Some(fill::zeros(dtype, n)?), n)),
         BufferInit::Uninit => return Ok((None, n)),
         BufferInit::Arange { start, step } => fill::arange(dtype, n, *start, *step)?,
         BufferInit::Fill(value) => fill::fill(dtype, n, value)?,
         BufferInit::Random { seed, lo, hi } => fill::random(dtype, n, *seed, *lo, *hi)?,
         BufferInit::File(path) => {
-            let bytes = read_file(dtype, path)?;
-            let got = bytes.len() / dtype.size();
+            let is_numpy = path.extension().is_some_and(|ext| ext == "npy");
+            let (contents, got) = if is_numpy {
+                Contents::from_npy(path, dtype)?
+            } else {
+                Contents::from_raw(path, dtype)?
+            };
             ensure!(
                 count.is_none_or(|n| n == got),
                 "{} has {got} elements, not {n}",
                 path.display()
             );
-            return Ok((Some(bytes), got));
+            return Ok((Some(contents), got));
         }
     };
-    Ok((Some(bytes), n))
-}
-
-fn read_file(dtype: DType, path: &Path) -> Result<Vec<u8>> {
-    if path.extension().is_some_and(|ext| ext == "npy") {
-        return Ok(Array::read(path)?.into_dtype(dtype)?.bytes);
-    }
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let whole = bytes.len().is_multiple_of(dtype.size());
-    ensure!(
-        whole,
-        "{} has {} bytes: no whole number of {dtype}",
-        path.display(),
-        bytes.len()
-    );
-    Ok(bytes)
+    Ok((Some(Contents::Bytes(bytes)), n))
 }
 
 #[cfg(test)]
@@ -172,14 +161,14 @@ mod tests {
         };
         assert_eq!(
             contents(dtype, count, &init).unwrap(),
-            (Some(vec![0, 0, 1, 0, 2, 0]), 3)
+            (Some(Contents::Bytes(vec![0, 0, 1, 0, 2, 0])), 3)
         );
         let CliArg::Buffer { dtype, count, init } = parse("f16[2]=fill:-1.5") else {
             panic!()
         };
         assert_eq!(
             contents(dtype, count, &init).unwrap().0.unwrap(),
-            [0, 0xbe, 0, 0xbe]
+            Contents::Bytes(vec![0, 0xbe, 0, 0xbe])
         );
         let CliArg::Buffer { dtype, count, init } = parse("f32[4]=uninit") else {
             panic!()
@@ -188,14 +177,10 @@ mod tests {
         let CliArg::Buffer { dtype, count, init } = parse("u8[100]=random:1:250:256") else {
             panic!()
         };
-        assert!(
-            contents(dtype, count, &init)
-                .unwrap()
-                .0
-                .unwrap()
-                .iter()
-                .all(|&byte| byte >= 250)
-        );
+        let Some(Contents::Bytes(bytes)) = contents(dtype, count, &init).unwrap().0 else {
+            panic!()
+        };
+        assert!(bytes.iter().all(|&byte| byte >= 250));
         assert!(matches!(
             parse("f32=@x.npy"),
             CliArg::Buffer {

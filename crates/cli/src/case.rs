@@ -10,9 +10,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use crate::contents::Contents;
 use crate::dtype::{DType, Number};
 use crate::fill;
-use crate::npy::Array;
 
 /// A `case.json`.
 #[derive(Debug, Deserialize)]
@@ -219,8 +219,8 @@ impl Case {
 const MAX_BUFFER_BYTES: usize = 1 << 46;
 
 impl BufferDecl {
-    /// The first contents as bytes.
-    pub fn contents(&self, dir: &Path) -> Result<Vec<u8>> {
+    /// The first contents.
+    pub fn contents(&self, dir: &Path) -> Result<Contents> {
         let context = || format!("buffer `{}`", self.name);
         let fits = self
             .count
@@ -234,9 +234,9 @@ impl BufferDecl {
 }
 
 impl Init {
-    fn contents(&self, dtype: DType, count: usize, dir: &Path) -> Result<Vec<u8>> {
-        match self {
-            Init::Zeros => fill::zeros(dtype, count),
+    fn contents(&self, dtype: DType, count: usize, dir: &Path) -> Result<Contents> {
+        let bytes = match self {
+            Init::Zeros => return fill::zeros(dtype, count),
             Init::Fill { value } => {
                 let mut element = Vec::new();
                 dtype.encode(number(value)?, &mut element)?;
@@ -249,15 +249,12 @@ impl Init {
                 fill::random(dtype, count, *seed, number(lo)?, number(hi)?)
             }
             Init::File { npy } => {
-                let array = Array::read(&dir.join(npy))?.into_dtype(dtype)?;
-                ensure!(
-                    array.count() == count,
-                    "{npy} has {} elements, not {count}",
-                    array.count()
-                );
-                Ok(array.bytes)
+                let (contents, got) = Contents::from_npy(&dir.join(npy), dtype)?;
+                ensure!(got == count, "{npy} has {got} elements, not {count}");
+                return Ok(contents);
             }
-        }
+        };
+        Ok(Contents::Bytes(bytes?))
     }
 }
 
@@ -364,14 +361,12 @@ mod tests {
         let case = file.case("small").unwrap();
         assert!(file.case("large").is_none());
         assert_eq!(case.buffers[0].name, "z");
-        assert_eq!(
-            case.buffers[0].contents(Path::new("")).unwrap()[..8],
-            [255, 255, 255, 255, 0, 0, 0, 0]
-        );
-        assert_eq!(
-            case.buffers[1].contents(Path::new("")).unwrap(),
-            [0xc0, 0x3f, 0xc0, 0x3f]
-        );
+        let bytes = |idx: usize| match case.buffers[idx].contents(Path::new("")).unwrap() {
+            Contents::Bytes(bytes) => bytes,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(bytes(0)[..8], [255, 255, 255, 255, 0, 0, 0, 0]);
+        assert_eq!(bytes(1), [0xc0, 0x3f, 0xc0, 0x3f]);
         assert_eq!(case.launches[0].grid, [2, 1, 1]);
         assert!(matches!(
             &case.launches[0].args[0],

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use crate::contents::Contents;
 use crate::dtype::{DType, Number};
 
 /// An empty vector with room for `count` elements, or an error where a plain one would end the process.
@@ -13,11 +14,10 @@ fn room(dtype: DType, count: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `count` zeros.
-pub fn zeros(dtype: DType, count: usize) -> Result<Vec<u8>> {
-    let mut bytes = room(dtype, count)?;
-    bytes.resize(count * dtype.size(), 0);
-    Ok(bytes)
+/// `count` zeros, if there could be so many.
+pub fn zeros(dtype: DType, count: usize) -> Result<Contents> {
+    room(dtype, count)?;
+    Ok(Contents::Zeros)
 }
 
 /// `count` times `value`.

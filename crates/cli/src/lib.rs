@@ -1,7 +1,7 @@
 //! The `ptxjit` command, as a library so that tests can use its parts.
 //!
-//! Each subcommand is one file. `case`, `plan`, `session` and `judge` make a test of a case file; `arg`, `dtype`, `fill` and
-//! `npy` know how numbers become bytes. What a launch is lies below, in the `ptxjit` library.
+//! Each subcommand is one file. `case`, `plan`, `session` and `judge` make a test of a case file; `arg`, `dtype`, `fill`, `contents`
+//! and `npy` know how numbers become bytes. What a launch is lies below, in the `ptxjit` library.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod cache;
 pub mod case;
 mod check;
 pub mod compare;
+pub mod contents;
 pub mod discover;
 pub mod dtype;
 mod dump;

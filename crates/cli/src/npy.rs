@@ -3,6 +3,9 @@
 //! Versions 1 to 3 are read, version 1 is written. Big-endian and Fortran-ordered arrays of several dimensions are
 //! refused rather than silently misread. bfloat16 has no NumPy type: such data travel as f32, see [`Array::into_dtype`].
 
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -36,29 +39,36 @@ impl Array {
             }
             return Ok(Array { dtype, bytes });
         }
-        // The bits of a bf16 may also come as they are.
-        if self.dtype == DType::U16 && dtype == DType::Bf16 {
-            return Ok(Array { dtype, ..self });
-        }
         ensure!(
-            self.dtype == dtype,
+            is_same(self.dtype, dtype),
             "the file holds {}, the buffer {dtype}",
             self.dtype
         );
-        Ok(self)
+        Ok(Array { dtype, ..self })
     }
 }
 
 /// The file that holds `bytes` as a one-dimensional array of `dtype`; bf16 becomes f32.
 pub fn format(dtype: DType, bytes: &[u8]) -> Vec<u8> {
-    if dtype == DType::Bf16 {
-        let mut wide = Vec::with_capacity(bytes.len() * 2);
-        for element in bytes.chunks_exact(2) {
-            DType::F32.encode_float(DType::Bf16.decode(element).as_f64(), &mut wide);
-        }
-        return format(DType::F32, &wide);
+    let mut file = header(dtype, bytes.len() / dtype.size());
+    file.extend_from_slice(&data(dtype, bytes));
+    file
+}
+
+/// Elements of `dtype` as they stand in files.
+pub fn data(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
+    if dtype != DType::Bf16 {
+        return Cow::Borrowed(bytes);
     }
-    let count = bytes.len() / dtype.size();
+    let mut wide = Vec::with_capacity(bytes.len() * 2);
+    for element in bytes.chunks_exact(2) {
+        DType::F32.encode_float(DType::Bf16.decode(element).as_f64(), &mut wide);
+    }
+    Cow::Owned(wide)
+}
+
+/// What comes before the data of a one-dimensional array.
+pub fn header(dtype: DType, count: usize) -> Vec<u8> {
     let mut header = format!(
         "{{'descr': '{}', 'fortran_order': False, 'shape': ({count},), }}",
         descr(dtype)
@@ -71,7 +81,6 @@ pub fn format(dtype: DType, bytes: &[u8]) -> Vec<u8> {
     let mut file = b"\x93NUMPY\x01\x00".to_vec();
     file.extend((header.len() as u16).to_le_bytes());
     file.extend(header.as_bytes());
-    file.extend(bytes);
     file
 }
 
@@ -114,6 +123,45 @@ fn dtype_of(descr: &str) -> Option<DType> {
 /// Reads a whole file.
 pub fn parse(file: &[u8]) -> Result<Array> {
     let (header, data) = split(file).ok_or_else(|| anyhow!("the header is damaged"))?;
+    Ok(Array {
+        dtype: element_type(header, data.len())?,
+        bytes: data.to_vec(),
+    })
+}
+
+/// Type, place and length of the data of a file, of which only the header is read. None for what is no plain file, such as a pipe.
+pub fn locate(path: &Path) -> Result<Option<(DType, u64, usize)>> {
+    let context = || format!("cannot read {}", path.display());
+    let mut file = File::open(path).with_context(context)?;
+    let meta = file.metadata().with_context(context)?;
+    if !meta.is_file() {
+        return Ok(None);
+    }
+    let mut head = Vec::new();
+    file.by_ref()
+        .take(MOST_HEADER)
+        .read_to_end(&mut head)
+        .with_context(context)?;
+    let Some((header, data)) = split(&head) else {
+        return Ok(None);
+    };
+    let start = (head.len() - data.len()) as u64;
+    let len = usize::try_from(meta.len() - start).with_context(context)?;
+    let dtype = element_type(header, len);
+    let dtype = dtype.with_context(|| format!("{} is not a usable NumPy file", path.display()))?;
+    Ok(Some((dtype, start, len)))
+}
+
+/// Headers of simple arrays are shorter.
+const MOST_HEADER: u64 = 4096;
+
+/// Whether data of one type are data of the other as they are. The bits of a bf16 may come as u16.
+pub fn is_same(file: DType, buffer: DType) -> bool {
+    file == buffer || (file == DType::U16 && buffer == DType::Bf16)
+}
+
+/// Checks a header of a file with so many bytes of data.
+fn element_type(header: &str, len: usize) -> Result<DType> {
     let descr = field(header, "descr")
         .and_then(quoted)
         .ok_or_else(|| anyhow!("no simple element type"))?;
@@ -131,14 +179,10 @@ pub fn parse(file: &[u8]) -> Result<Array> {
         .try_fold(1usize, |count, &n| count.checked_mul(n));
     let size = count.and_then(|count| count.checked_mul(dtype.size()));
     ensure!(
-        size == Some(data.len()),
-        "the shape does not fit the {} bytes of data",
-        data.len()
+        size == Some(len),
+        "the shape does not fit the {len} bytes of data"
     );
-    Ok(Array {
-        dtype,
-        bytes: data.to_vec(),
-    })
+    Ok(dtype)
 }
 
 fn split(file: &[u8]) -> Option<(&str, &[u8])> {

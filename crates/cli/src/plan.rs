@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::arg::{self, CliArg};
 use crate::args::RunArgs;
 use crate::case::{ArgDecl, Case, CaseFile, LaunchDecl, number};
+use crate::contents::Contents;
 use crate::dtype::{self, DType};
 use crate::npy::Array;
 
@@ -26,7 +27,7 @@ pub struct PlanBuffer {
     pub dtype: DType,
     pub count: usize,
     /// First contents; none leaves the memory uninitialised.
-    pub contents: Option<Vec<u8>>,
+    pub contents: Option<Contents>,
 }
 
 #[derive(Debug)]

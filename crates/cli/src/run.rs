@@ -1,5 +1,7 @@
 //! `ptxjit run`.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -166,17 +168,17 @@ fn deliver(
     };
     let printed = output.lock().expect("no holder panics").clone();
     if let Some(dir) = &args.out_dir {
-        write_all(dir, plan, &printed, &read)?;
+        write_all(dir, plan, &printed, session)?;
         if !args.json {
             term::out_bytes(&printed);
         }
     }
     for spec in &args.out {
         let buffer = pointers[spec.arg].expect("checked with the arguments");
-        write(&spec.path, plan.buffers[buffer].dtype, &read(buffer)?)?;
+        write(&spec.path, plan, buffer, session)?;
     }
     if args.json {
-        let document = document(args, plan, pointers, session, times, &printed, &read)?;
+        let document = document(args, plan, pointers, session, times, &printed)?;
         term::out(&format!("{document}\n"));
         return Ok(());
     }
@@ -191,32 +193,35 @@ fn deliver(
     Ok(())
 }
 
-fn write_all(
-    dir: &Path,
-    plan: &Plan,
-    printed: &[u8],
-    read: &dyn Fn(usize) -> Result<Vec<u8>>,
-) -> Result<()> {
+fn write_all(dir: &Path, plan: &Plan, printed: &[u8], session: &Session<'_>) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for (idx, buffer) in plan.buffers.iter().enumerate() {
-        write(
-            &dir.join(format!("{}.npy", buffer.name)),
-            buffer.dtype,
-            &read(idx)?,
-        )?;
+        let path = dir.join(format!("{}.npy", buffer.name));
+        write(&path, plan, idx, session)?;
     }
     let path = dir.join("stdout");
     std::fs::write(&path, printed).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn write(path: &Path, dtype: DType, bytes: &[u8]) -> Result<()> {
-    let numpy = path.extension().is_some_and(|ext| ext == "npy");
-    let result = if numpy {
-        std::fs::write(path, npy::format(dtype, bytes))
-    } else {
-        std::fs::write(path, bytes)
+/// Writes a buffer to a file: NumPy's format if the name says so, else raw bytes.
+fn write(path: &Path, plan: &Plan, buffer: usize, session: &Session<'_>) -> Result<()> {
+    let (dtype, count) = (plan.buffers[buffer].dtype, plan.buffers[buffer].count);
+    let is_numpy = path.extension().is_some_and(|ext| ext == "npy");
+    let written = || -> Result<()> {
+        let mut file = File::create(path)?;
+        if is_numpy {
+            file.write_all(&npy::header(dtype, count))?;
+        }
+        session.each_piece(buffer, |bytes| {
+            let data = if is_numpy {
+                npy::data(dtype, bytes)
+            } else {
+                bytes.into()
+            };
+            Ok(file.write_all(&data)?)
+        })
     };
-    result.with_context(|| format!("cannot write {}", path.display()))
+    written().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The first `count` elements, or all, separated by spaces.
@@ -246,14 +251,21 @@ fn document(
     session: &Session<'_>,
     times: &Times,
     printed: &[u8],
-    read: &dyn Fn(usize) -> Result<Vec<u8>>,
 ) -> Result<Value> {
     let mut outputs = Vec::new();
     for (index, buffer) in pointers.iter().enumerate() {
         let Some(buffer) = *buffer else { continue };
         let planned = &plan.buffers[buffer];
-        let hash = Sha256::digest(read(buffer)?);
-        let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut hash = Sha256::new();
+        session.each_piece(buffer, |bytes| {
+            hash.update(bytes);
+            Ok(())
+        })?;
+        let hex: String = hash
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let mut entry = json!({"index": index, "dtype": planned.dtype.name(), "count": planned.count, "sha256": hex});
         if args.case.is_some() {
             entry["name"] = json!(planned.name);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ptxjit::{Buffer, Device, Engine, Error, LaunchStats, Module, Options, Prepared, Schedule};
 
 use crate::args::{ExecArgs, ScheduleArg};
+use crate::contents;
 use crate::plan::{Plan, PlanArg, PlanLaunch};
 
 /// Why a plan could not be carried out, by whose fault it is.
@@ -210,7 +211,7 @@ impl<'a> Session<'a> {
     pub fn reset(&mut self) -> Result<(), Failure> {
         for (buffer, planned) in self.buffers.iter().zip(&self.plan.buffers) {
             if let Some(contents) = &planned.contents {
-                buffer.write(contents)?;
+                contents.write_to(buffer)?;
             }
         }
         Ok(())
@@ -233,6 +234,15 @@ impl<'a> Session<'a> {
     /// Gang width of launch number `idx`.
     pub fn gang(&self, idx: usize) -> u32 {
         self.launches[idx].gang()
+    }
+
+    /// Calls `take` with the bytes of buffer number `idx`, piece by piece.
+    pub fn each_piece(
+        &self,
+        idx: usize,
+        take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        contents::each_piece(&self.buffers[idx], take)
     }
 
     /// The bytes of buffer number `idx`.

@@ -15,7 +15,7 @@ const WARP: u32 = 32;
 const LONG: usize = 1200;
 const VERY_LONG: usize = 2000;
 
-/// Kernels with fewer instructions than this are spread over a whole warp if they have barriers.
+/// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each lane more costs time to compile, and registers.
 const SHORT: usize = 250;
 
 /// Vectors that a loop may keep alive from turn to turn. Beyond the sixteen registers they are kept in the first cache, which costs less than
@@ -61,9 +61,10 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
                 "its threads leave loops at different turns, in which most accesses are at scattered places",
             );
         }
-        let widens = if weights.takes_turns {
+        let is_short = traits.insts < SHORT;
+        let widens = if weights.takes_turns && is_short {
             Some("a loop steps widely through memory, where neighbours share lines")
-        } else if traits.has_barriers && traits.insts < SHORT {
+        } else if traits.has_barriers && is_short {
             Some("a short kernel with barriers, at which each gang costs the same")
         } else {
             None
