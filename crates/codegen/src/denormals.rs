@@ -24,6 +24,7 @@ fn flushes(data: &InstData) -> Option<bool> {
             FloatUnaryOp::Neg
             | FloatUnaryOp::Abs
             | FloatUnaryOp::Copy
+            | FloatUnaryOp::CanonicalNan
             | FloatUnaryOp::Sat
             | FloatUnaryOp::Relu => None,
             _ => Some(mode.ftz && fmt == FloatFmt::F32),

@@ -224,6 +224,9 @@ ops! {
         Relu = "frelu";
         /// The value itself, flushed under `.ftz`.
         Copy = "fcopy";
+        /// NaN to the canonical NaN, all else as it is. Arithmetic has canonical results anyway; code generators may leave that to
+        /// these instructions, which the optimizer puts where the bits of a result are looked at.
+        CanonicalNan = "fcanonical";
         /// Round to an integral value in the mode's direction; the sign of zero is kept.
         RoundInt = "frint";
         /// Correctly rounded square root.

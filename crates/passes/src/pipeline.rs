@@ -10,8 +10,8 @@ use ptxjit_ir::{FuncId, Function, Program, verify};
 
 use crate::analysis::call_graph;
 use crate::transform::{
-    address_fold, cfg_cleanup, compact, dce, gvn, if_convert, inline, licm, remove_constant_params,
-    simplify, sroa,
+    address_fold, canonical_nans, cfg_cleanup, compact, dce, gvn, if_convert, inline, licm,
+    remove_constant_params, simplify, sroa,
 };
 
 /// What [`optimize`] may do.
@@ -62,6 +62,9 @@ pub fn optimize(
     }
     let reachable = call_graph::reachable(program);
     program.functions.retain(|id, _| reachable.contains(id));
+    for id in reachable {
+        run.pass(&CANONICAL_NANS, program, id, &Facts::of(program));
+    }
     run.report
 }
 
@@ -79,6 +82,7 @@ pub fn pass_names() -> Vec<&'static str> {
             }
         }
     }
+    names.push(CANONICAL_NANS.name);
     names
 }
 
@@ -92,6 +96,15 @@ struct Pass {
 /// What passes know of the program beside the function.
 struct Facts {
     param_bytes: u32,
+}
+
+impl Facts {
+    fn of(program: &Program) -> Facts {
+        let ends = program.params.iter().map(|param| param.offset + param.size);
+        Facts {
+            param_bytes: ends.max().unwrap_or(0),
+        }
+    }
 }
 
 enum Step {
@@ -119,6 +132,9 @@ const COMPACT: Pass = pass("compact", |func, _| {
     compact::run(func);
     false
 });
+
+/// The last pass, over the functions that remain: what it puts at the ends of a function would stand in the way of one that inlines it.
+const CANONICAL_NANS: Pass = pass("canonical_nans", |func, _| canonical_nans::run(func));
 
 /// What happens to each function after its callees were inlined.
 const PASSES: &[Step] = &[
@@ -174,13 +190,7 @@ impl Run<'_, '_> {
     }
 
     fn function(&mut self, program: &mut Program, id: FuncId) {
-        let param_bytes = program
-            .params
-            .iter()
-            .map(|param| param.offset + param.size)
-            .max()
-            .unwrap_or(0);
-        let facts = Facts { param_bytes };
+        let facts = Facts::of(program);
         for step in PASSES {
             match step {
                 Step::Once(pass) => {

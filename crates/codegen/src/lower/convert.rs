@@ -113,9 +113,7 @@ impl Lower<'_, '_> {
             };
             return self.float_unary(op, FloatFmt::F32, FloatMode::RN, wide);
         }
-        let nan = self.b.ins().fcmp(FloatCC::Unordered, wide, wide);
-        let canonical = self.canonical_nan(FloatFmt::F32, wide);
-        Some(self.pick(nan, canonical, wide))
+        Some(self.with_canonical_nans(FloatFmt::F32, wide))
     }
 
     /// Rounds an f32 to a half as the conversion says; `sat` and `relu` may come first, since rounding is monotonic and keeps 0 and 1.

@@ -1,5 +1,7 @@
 //! Floating-point ops; one function serves scalars and vectors, since CLIF's ops do.
 //!
+//! NaNs: results in f32 may be any NaN; the optimizer puts `fcanonical` where somebody looks at their bits.
+//!
 //! Flushing: if the whole kernel runs with FTZ and DAZ set, arithmetic flushes by itself; otherwise `.ftz` is done by bit
 //! operations, and so it is always for results that no arithmetic makes (negation, minimum, selection).
 
@@ -146,6 +148,7 @@ impl Lower<'_, '_> {
                 let canonical = self.canonical_nan(fmt, x);
                 Some(self.pick(nan, canonical, positive))
             }
+            FloatUnaryOp::CanonicalNan => Some(self.with_canonical_nans(fmt, x)),
             FloatUnaryOp::RoundInt => {
                 let x = self.flush_always(fmt, mode.ftz, x);
                 match mode.round {
@@ -200,6 +203,13 @@ impl Lower<'_, '_> {
                 }
             }
         }
+    }
+
+    /// The result of arithmetic as its bits are to be seen.
+    pub(super) fn with_canonical_nans(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
+        let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+        let canonical = self.canonical_nan(fmt, x);
+        self.pick(nan, canonical, x)
     }
 
     pub(super) fn canonical_nan(&mut self, fmt: FloatFmt, like: cl::Value) -> cl::Value {
@@ -362,6 +372,9 @@ impl Lower<'_, '_> {
                         } else {
                             self.flush_bits(reciprocal)
                         };
+                        if self.flushes_itself(fmt, mode.ftz) {
+                            return Some(self.flushed_product(x, reciprocal, None));
+                        }
                         self.b.ins().fmul(x, reciprocal)
                     }
                 };

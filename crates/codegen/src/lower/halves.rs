@@ -208,6 +208,8 @@ impl Lower<'_, '_> {
                 let result = self.half_sign_op(op, fmt, bits);
                 Some(self.half_value(result))
             }
+            // All that makes halves here gives canonical NaNs, and bits that others made never get to this op.
+            FloatUnaryOp::CanonicalNan => None,
             FloatUnaryOp::RoundInt
             | FloatUnaryOp::Sqrt
             | FloatUnaryOp::RcpApprox

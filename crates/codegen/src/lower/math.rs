@@ -1,4 +1,5 @@
-//! The `.approx` functions in f32: range reduction and a polynomial, the same code for scalars and vectors.
+//! The `.approx` functions in f32: range reduction and a polynomial, the same code for scalars and vectors, and step by step the
+//! same as in `eval::approx`, which keeps the coefficients.
 //!
 //! Bounds and special values are those of the tables in "Floating Point Instructions" of the PTX ISA; the errors in the comments
 //! are measured over all inputs. Where the hardware flushes subnormals, nothing here depends on them: `.ftz` forms make none,
@@ -6,67 +7,15 @@
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::eval::approx::{
+    EX2, LG2, MANY_TURNS, PI_HIGH, ROUND_TO_INT, SIN, TANH_ONE, TANH_P, TANH_Q,
+};
 use ptxjit_ir::{self as ir, FloatFmt, FloatMode, FloatUnaryOp, InstData, Type};
 use smallvec::SmallVec;
 
 use super::Lower;
 
 const F32: FloatFmt = FloatFmt::F32;
-
-/// Added to a number below 2^22, rounds it to an integer, which then lies in the low bits of the sum.
-const ROUND_TO_INT: f64 = 12_582_912.0;
-
-/// 2^x on [-0.5, 0.5].
-const EX2: [f64; 7] = [
-    1.0,
-    0.693_147_188_026_228_8,
-    0.240_226_507_605_680_9,
-    0.055_503_571_142_191_26,
-    0.009_618_082_557_285_997,
-    0.001_339_086_346_364_825_2,
-    0.000_154_531_629_421_180_66,
-];
-
-/// log2(1 + x) / x for 1 + x from sqrt(1/2) to sqrt(2).
-const LG2: [f64; 8] = [
-    1.442_694_994_893_046_5,
-    -0.721_352_931_362_973_6,
-    0.480_916_708_000_228_7,
-    -0.360_225_182_461_030_14,
-    0.287_288_882_373_849_3,
-    -0.249_271_822_074_447_65,
-    0.232_652_578_821_631_32,
-    -0.142_759_734_361_442_99,
-];
-
-/// sin(x) / x by x² on [-π/2, π/2]; chosen so that x times this is never above 1 and is 1 at π/2.
-const SIN: [f64; 5] = [
-    1.0,
-    -0.166_666_61,
-    0.008_333_223,
-    -0.000_198_229_57,
-    0.000_002_634_697_2,
-];
-
-/// tanh(x) = x P(x²) / Q(x²) below [`TANH_ONE`]; both begin with the same number, so that tiny arguments are their own results.
-const TANH_P: [f64; 7] = [
-    4.893_525_185_543_85e-3,
-    6.372_619_288_754_36e-4,
-    1.485_722_357_179_79e-5,
-    5.122_297_090_371_14e-8,
-    -8.604_671_522_137_35e-11,
-    2.000_187_904_824_77e-13,
-    -2.760_768_477_423_55e-16,
-];
-const TANH_Q: [f64; 4] = [
-    4.893_525_185_543_85e-3,
-    2.268_434_632_439_00e-3,
-    1.185_347_056_866_54e-4,
-    1.198_258_394_667_02e-6,
-];
-
-/// From here on tanh is 1 to within 2^-21.
-const TANH_ONE: f32 = 7.905_311;
 
 impl Lower<'_, '_> {
     /// One of the five functions of this file; `x` is an f32 or a vector of them.
@@ -95,6 +44,7 @@ impl Lower<'_, '_> {
             | FloatUnaryOp::Sat
             | FloatUnaryOp::Relu
             | FloatUnaryOp::Copy
+            | FloatUnaryOp::CanonicalNan
             | FloatUnaryOp::RoundInt
             | FloatUnaryOp::Sqrt
             | FloatUnaryOp::RcpApprox
@@ -249,7 +199,7 @@ impl Lower<'_, '_> {
     /// sin or cos: absolute error 2^-22. Arguments of many turns are rare, and left to the IR's own evaluation.
     fn sin_cos(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
         let magnitude = self.b.ins().fabs(x);
-        let limit = self.float_like(F32, x, 131_072.0);
+        let limit = self.float_like(F32, x, f64::from(MANY_TURNS));
         let is_large = self
             .b
             .ins()
@@ -313,8 +263,6 @@ impl Lower<'_, '_> {
     }
 
     fn sin_cos_near(&mut self, cos: bool, x: cl::Value) -> cl::Value {
-        // π cut off, not rounded: both parts are positive, and zeros keep their sign through the reduction.
-        const PI_HIGH: f32 = f32::from_bits(0x4049_0fda);
         const PI_LOW: f64 = core::f64::consts::PI - PI_HIGH as f64;
         let per_turn = self.float_like(F32, x, core::f64::consts::FRAC_1_PI);
         let big = self.float_like(F32, x, ROUND_TO_INT);

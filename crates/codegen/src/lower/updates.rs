@@ -79,6 +79,28 @@ impl Lower<'_, '_> {
         old: cl::Value,
         args: &[cl::Value],
     ) -> cl::Value {
+        let new = self.raw_update(rmw, at, old, args);
+        self.as_seen(rmw, new)
+    }
+
+    /// What [`Lower::raw_update`] made, as memory is to have it.
+    fn as_seen(&mut self, rmw: Rmw, new: cl::Value) -> cl::Value {
+        if (rmw.op, rmw.fmt) != (AtomicOp::Add, AtomicFmt::F32) {
+            return new;
+        }
+        let new = self.as_float(FloatFmt::F32, new);
+        let seen = self.with_canonical_nans(FloatFmt::F32, new);
+        self.cast_scalar(seen, types::I32)
+    }
+
+    /// The new value; f32 sums may be any NaN.
+    fn raw_update(
+        &mut self,
+        rmw: Rmw,
+        at: cl::Value,
+        old: cl::Value,
+        args: &[cl::Value],
+    ) -> cl::Value {
         let a = args[0];
         match rmw.op {
             AtomicOp::Exch => a,
@@ -337,7 +359,7 @@ impl Lower<'_, '_> {
         self.exchange(rmw, at, |lower, old| {
             let mut new = old;
             for (lane, args) in args.iter().enumerate() {
-                let next = lower.update(rmw, at, new, args);
+                let next = lower.raw_update(rmw, at, new, args);
                 new = match bits {
                     Some(bits) => {
                         let runs = lower.b.ins().band_imm_s(bits, 1 << lane);
@@ -346,7 +368,8 @@ impl Lower<'_, '_> {
                     None => next,
                 };
             }
-            new
+            // At least one lane runs.
+            lower.as_seen(rmw, new)
         });
         Parts::new()
     }

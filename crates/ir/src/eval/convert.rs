@@ -102,7 +102,21 @@ fn float_to_int(cvt: &Convert, a: u64) -> u64 {
 fn float_to_float(cvt: &Convert, a: u64) -> u64 {
     match arithmetic_fmt(cvt.to) {
         Some(fmt) if cvt.from == cvt.to => same_format(cvt, fmt, a),
+        Some(FloatFmt::F64) if !cvt.sat && float_num(cvt, a) == Num::Nan => nan_to_f64(cvt, a),
         Some(_) | None => from_num(cvt, Direction::To(cvt.round), float_num(cvt, a)),
+    }
+}
+
+/// A NaN of a narrower format in f64: quiet, its payload in the upper bits.
+fn nan_to_f64(cvt: &Convert, a: u64) -> u64 {
+    match arithmetic_fmt(cvt.from).map(Layout::of) {
+        Some(from) if !cvt.relu => {
+            let to = Layout::F64;
+            let payload = (a & ((1 << from.man_bits) - 1)) << (to.man_bits - from.man_bits);
+            let quiet = 1 << (to.man_bits - 1);
+            to.with_sign(from.is_neg(a), to.infinity() | quiet | payload)
+        }
+        _ => Layout::F64.canonical_nan(),
     }
 }
 

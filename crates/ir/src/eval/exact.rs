@@ -165,11 +165,12 @@ pub(super) fn from_f32(x: f32) -> u64 {
     }
 }
 
-/// The NaN that an f64 operation on `args` gives: the first NaN among them made quiet, else the default one.
+/// The NaN that an f64 operation on `args` gives: the first NaN among them made quiet, else the one that x86 makes of nothing.
 pub(super) fn nan_f64(args: &[u64]) -> u64 {
     const QUIET: u64 = 1 << 51;
+    const MADE: u64 = 0xfff8 << 48;
     let nan = args.iter().find(|&&arg| Layout::F64.is_nan(arg));
-    nan.map_or(Layout::F64.canonical_nan(), |nan| nan | QUIET)
+    nan.map_or(MADE, |nan| nan | QUIET)
 }
 
 fn f32(bits: u64) -> f32 {

@@ -15,6 +15,8 @@ pub fn float_unary(op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, a: u64) -> 
         FloatUnaryOp::Sat => saturate(fmt, a),
         FloatUnaryOp::Relu => relu(layout, a),
         FloatUnaryOp::Copy => a,
+        FloatUnaryOp::CanonicalNan if layout.is_nan(a) => layout.canonical_nan(),
+        FloatUnaryOp::CanonicalNan => a,
         FloatUnaryOp::RoundInt => round_int(fmt, mode.round, a),
         FloatUnaryOp::Sqrt => exact::sqrt(fmt, mode, a),
         FloatUnaryOp::RcpApprox

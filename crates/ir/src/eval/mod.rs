@@ -5,11 +5,13 @@
 //! zero. Every function here is total: it returns for all inputs and never panics.
 //!
 //! Choices where the PTX ISA leaves one: a NaN result of arithmetic is `0x7fffffff` in f32 and `0x7fff` in f16 and bf16; in
-//! f64 it is the first NaN operand made quiet, or `0x7ff8000000000000` if none is NaN. `.ftz` flushes a
-//! result that is below the least normal number once rounded to the format's precision (so does ptxas where it folds constants,
-//! and x86's FTZ). The `.approx` ops are computed in f64 and rounded once.
+//! f64, which keeps payloads, it is the first NaN operand made quiet, or `0xfff8000000000000` if none is NaN. (Compiled code may
+//! take the payload of another operand if several are NaN, and the sign of a NaN from before a `neg`, whose result the ISA leaves
+//! open.) A conversion to f64 keeps the payload too. `.ftz` flushes a result that is below the least normal number once rounded to
+//! the format's precision (so does ptxas where it folds constants, and x86's FTZ). The `.approx` ops do what compiled code does,
+//! step by step, so that all engines give the same bits.
 
-mod approx;
+pub mod approx;
 mod atomic;
 mod convert;
 mod exact;

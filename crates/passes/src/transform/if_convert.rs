@@ -146,7 +146,7 @@ fn cost(data: &InstData) -> Option<u32> {
         } => 12,
         InstData::FloatUnary { op, .. } => match op {
             FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy => 1,
-            FloatUnaryOp::Sat | FloatUnaryOp::Relu => 2,
+            FloatUnaryOp::Sat | FloatUnaryOp::Relu | FloatUnaryOp::CanonicalNan => 2,
             FloatUnaryOp::RoundInt | FloatUnaryOp::Sqrt | FloatUnaryOp::SqrtApprox => 6,
             FloatUnaryOp::RcpApprox
             | FloatUnaryOp::RsqrtApprox

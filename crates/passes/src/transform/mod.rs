@@ -1,6 +1,7 @@
 //! Changes to a function, one pass per file. Each says whether it changed something.
 
 pub mod address_fold;
+pub mod canonical_nans;
 pub mod cfg_cleanup;
 pub mod compact;
 pub mod dce;

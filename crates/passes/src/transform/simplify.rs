@@ -238,6 +238,7 @@ fn is_approximate(data: &InstData) -> bool {
             | FloatUnaryOp::Sat
             | FloatUnaryOp::Relu
             | FloatUnaryOp::Copy
+            | FloatUnaryOp::CanonicalNan
             | FloatUnaryOp::RoundInt
             | FloatUnaryOp::Sqrt => false,
         },

@@ -3,4 +3,5 @@
 mod control;
 mod meaning;
 mod memory;
+mod nans;
 mod values;

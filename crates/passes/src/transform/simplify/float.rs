@@ -1,5 +1,5 @@
-//! Rules for floating-point arithmetic. Each keeps the result's bits for all operands that are not
-//! NaN.
+//! Rules for floating-point arithmetic. Each keeps the result's bits, those of NaNs included, save in
+//! f64 the sign of a NaN that was negated, which the PTX ISA leaves open.
 
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, Round, Type, Value};
 
@@ -73,7 +73,8 @@ pub(super) fn binary(
             make(FloatBinaryOp::Add, [a, b])
         }
         FloatBinaryOp::Mul if !mode.ftz => {
-            (ctx.as_const(b)? == one(fmt)).then_some(Found::Value(a))
+            let is_same = ctx.as_const(b)? == one(fmt) && is_arithmetic(ctx, fmt, a);
+            is_same.then_some(Found::Value(a))
         }
         // Both are the exact quotient, rounded once.
         FloatBinaryOp::Div => {
@@ -108,7 +109,20 @@ fn negated(ctx: &Ctx, value: Value, mode: FloatMode) -> Option<Value> {
 /// signs is -0, so that is left alone.
 fn add_const(ctx: &Ctx, fmt: FloatFmt, mode: FloatMode, a: Value, b: Value) -> Option<Found> {
     let is_negative_zero = ctx.as_const(b)? == 1 << (fmt.ty().bits() - 1);
-    (is_negative_zero && !mode.ftz && mode.round != Round::Rm).then_some(Found::Value(a))
+    let is_same = is_negative_zero && !mode.ftz && mode.round != Round::Rm;
+    (is_same && is_arithmetic(ctx, fmt, a)).then_some(Found::Value(a))
+}
+
+/// Whether a NaN that the value is would come out of arithmetic with a number as it is.
+fn is_arithmetic(ctx: &Ctx, fmt: FloatFmt, value: Value) -> bool {
+    match ctx.func.def_inst(value) {
+        Some(&InstData::FloatUnary { op, fmt: of, .. }) => {
+            of == fmt && !matches!(op, FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy)
+        }
+        Some(&InstData::FloatBinary { fmt: of, .. } | &InstData::Fma { fmt: of, .. }) => of == fmt,
+        Some(InstData::Convert { cvt, .. }) => cvt.from.is_int() && cvt.to == fmt.num(),
+        _ => false,
+    }
 }
 
 /// Bits of the mantissa that are stored, and the exponent's bias.
