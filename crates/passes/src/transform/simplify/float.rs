@@ -117,7 +117,11 @@ fn add_const(ctx: &Ctx, fmt: FloatFmt, mode: FloatMode, a: Value, b: Value) -> O
 fn is_arithmetic(ctx: &Ctx, fmt: FloatFmt, value: Value) -> bool {
     match ctx.func.def_inst(value) {
         Some(&InstData::FloatUnary { op, fmt: of, .. }) => {
-            of == fmt && !matches!(op, FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy)
+            of == fmt
+                && !matches!(
+                    op,
+                    FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy
+                )
         }
         Some(&InstData::FloatBinary { fmt: of, .. } | &InstData::Fma { fmt: of, .. }) => of == fmt,
         Some(InstData::Convert { cvt, .. }) => cvt.from.is_int() && cvt.to == fmt.num(),
