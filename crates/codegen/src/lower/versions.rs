@@ -21,6 +21,7 @@ fn work(data: &InstData) -> usize {
     match *data {
         InstData::FloatUnary { op, .. } => match op {
             FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy => 1,
+            FloatUnaryOp::CanonicalNan => 2,
             FloatUnaryOp::Sat | FloatUnaryOp::Relu | FloatUnaryOp::RoundInt => 4,
             FloatUnaryOp::Sqrt
             | FloatUnaryOp::RcpApprox
