@@ -252,8 +252,19 @@ pub struct CompileOptions {
     pub facts: Facts,
     /// Call `check_access` before every access.
     pub memcheck: bool,
-    /// Whether long code may be made fast rather than made to run fast, see [`CompiledKernel::is_quick`].
-    pub quick: bool,
+    /// Whether the code may be made fast rather than made to run fast, see [`CompiledKernel::is_quick`].
+    pub haste: Haste,
+}
+
+/// How much of a hurry there is.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Haste {
+    /// None: code is made to run fast.
+    None,
+    /// Long code may be made fast.
+    Some,
+    /// So may all but short code: few threads will run it first.
+    Much,
 }
 
 /// A value that the runtime needs of a waiting lane.

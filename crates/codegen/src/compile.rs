@@ -13,15 +13,18 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
 use ptxjit_passes::vectorize::{self, PlanFacts};
 
-use crate::abi::{CompileOptions, CompileStats, CompiledKernel};
+use crate::abi::{CompileOptions, CompileStats, CompiledKernel, Haste};
 use crate::gang;
 use crate::host;
 use crate::lower::{self, Inputs};
 use crate::object::{Function, Head, Object};
 
-/// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well takes over five
+/// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well takes over three
 /// milliseconds.
-const MOST_AT_ONCE: usize = 1200;
+const MOST_AT_ONCE: usize = 1000;
+
+/// The same where few threads will run it: it would take more than half a millisecond, and they hardly longer.
+const MOST_FOR_FEW: usize = 300;
 
 /// Why a program could not be compiled.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +155,11 @@ impl Compiler {
         let out = lower::kernel(inputs, builder, target);
         self.stats.lower = start.elapsed();
         self.stats.clif_insts = self.context.func.dfg.num_insts();
-        let quick = options.quick && self.stats.clif_insts > MOST_AT_ONCE;
+        let quick = match options.haste {
+            Haste::None => false,
+            Haste::Some => self.stats.clif_insts > MOST_AT_ONCE,
+            Haste::Much => self.stats.clif_insts > MOST_FOR_FEW,
+        };
         if let Some(texts) = &mut self.listings {
             texts.insert("clif", self.context.func.display().to_string());
             self.context.set_disasm(true);

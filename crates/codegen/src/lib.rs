@@ -23,8 +23,8 @@ pub mod warp_ops;
 mod weigh;
 
 pub use abi::{
-    CompileOptions, CompileStats, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, LaneState,
-    Operand, ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
+    CompileOptions, CompileStats, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, Haste,
+    LaneState, Operand, ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
 };
 pub use compile::{CompileError, compile, compile_listing, compile_object};
 pub use gang::{GangChoice, choose as choose_gang};

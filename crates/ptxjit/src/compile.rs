@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ptxjit_codegen::{CompileOptions, CompiledKernel, Facts, Object};
+use ptxjit_codegen::{CompileOptions, CompiledKernel, Facts, Haste, Object};
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
 use ptxjit_passes::pipeline;
@@ -42,12 +42,12 @@ impl Variant {
         })
     }
 
-    pub(crate) fn compile_options(&self, quick: bool) -> CompileOptions {
+    pub(crate) fn compile_options(&self, haste: Haste) -> CompileOptions {
         CompileOptions {
             gang: Some(self.gang),
             facts: self.facts,
             memcheck: self.memcheck,
-            quick,
+            haste,
         }
     }
 }
@@ -159,12 +159,12 @@ impl Variants {
         Ok(gang)
     }
 
-    /// The code for `variant`; made without haste if `eager`.
+    /// The code for `variant`. Without haste, what was made in a hurry before is improved first.
     pub(crate) fn get(
         &self,
         kernel: &KernelInner,
         variant: &Variant,
-        eager: bool,
+        haste: Haste,
     ) -> Result<Got, Error> {
         let slot = lock(&self.compiled)
             .entry(variant.clone())
@@ -173,13 +173,13 @@ impl Variants {
         let mut is_new = false;
         let made = slot.get_or_init(|| {
             is_new = true;
-            self.make(kernel, variant, !eager)
+            self.make(kernel, variant, haste)
         });
         let (code, origin) = made.as_ref().map_err(|text| Error::Compile {
             kernel: kernel.name.clone(),
             message: text.clone(),
         })?;
-        if eager && code.is_quick() {
+        if haste == Haste::None && code.is_quick() {
             improve::now(kernel, variant, code);
         }
         Ok(Got {
@@ -192,13 +192,13 @@ impl Variants {
         &self,
         kernel: &KernelInner,
         variant: &Variant,
-        quick: bool,
+        haste: Haste,
     ) -> Result<(Arc<CompiledKernel>, CodeOrigin), String> {
         let stored = kernel.stored.as_ref();
         if let Some(code) = stored.and_then(|stored| stored.get_code(variant)) {
             return Ok((Arc::new(code), CodeOrigin::Disk));
         }
-        let object = self.object(kernel, variant, quick)?;
+        let object = self.object(kernel, variant, haste)?;
         if let Some(stored) = stored {
             stored.put_code(variant, &object);
         }
@@ -212,10 +212,10 @@ impl Variants {
         &self,
         kernel: &KernelInner,
         variant: &Variant,
-        quick: bool,
+        haste: Haste,
     ) -> Result<Object, String> {
         let program = self.optimized(kernel).map_err(|err| err.to_string())?;
-        ptxjit_codegen::compile_object(&program, &variant.compile_options(quick))
+        ptxjit_codegen::compile_object(&program, &variant.compile_options(haste))
             .map_err(|err| err.to_string())
     }
 
@@ -267,7 +267,8 @@ pub(crate) fn dump(
     let variant = &Variant::new(kernel, options, Dim3([1; 3]), block)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel)?;
-        let compiled = ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(false));
+        let compiled =
+            ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(Haste::None));
         let compiled = compiled.map_err(|err| Error::Compile {
             kernel: kernel.name.clone(),
             message: err.to_string(),

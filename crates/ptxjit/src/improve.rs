@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use ptxjit_codegen::CompiledKernel;
+use ptxjit_codegen::{CompiledKernel, Haste};
 
 use crate::compile::Variant;
 use crate::module::KernelInner;
@@ -75,7 +75,7 @@ pub(crate) fn now(kernel: &KernelInner, variant: &Variant, code: &CompiledKernel
         return;
     }
     // What was compiled once compiles again; if not, there is code that works.
-    let Ok(object) = kernel.variants.object(kernel, variant, false) else {
+    let Ok(object) = kernel.variants.object(kernel, variant, Haste::None) else {
         return;
     };
     if let Some(stored) = &kernel.stored {

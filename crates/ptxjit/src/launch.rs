@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ptxjit_codegen::CompiledKernel;
+use ptxjit_codegen::{CompiledKernel, Haste};
 use ptxjit_ir::Program;
 use ptxjit_runtime::LaunchDesc;
 
@@ -14,6 +14,9 @@ use crate::options::OutputFn;
 use crate::{
     Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Kernel, Options, Schedule, interp,
 };
+
+/// A launch of no more threads than this is often over before code made with care would be ready.
+const FEW_THREADS: u64 = 1 << 16;
 
 /// A launch in the making. [`Launch::run`] carries it out; [`Launch::prepare`] does all but that.
 ///
@@ -173,7 +176,7 @@ impl Launch {
         let code = match self.options.engine {
             Engine::Jit => {
                 let variant = Variant::new(kernel, &self.options, self.grid, self.block)?;
-                let got = self.kernel.variant(&variant, self.options.eager)?;
+                let got = self.kernel.variant(&variant, self.haste())?;
                 Code::Jit(variant, got)
             }
             Engine::Interp => Code::Interp(kernel.program()?),
@@ -184,6 +187,19 @@ impl Launch {
             code,
             compile_time: start.elapsed(),
         })
+    }
+
+    /// How much the compiler should hurry.
+    fn haste(&self) -> Haste {
+        let threads = self.grid.0.iter().chain(&self.block.0);
+        let threads = threads.fold(1u64, |all, &n| all.saturating_mul(n.into()));
+        if self.options.eager {
+            Haste::None
+        } else if threads <= FEW_THREADS {
+            Haste::Much
+        } else {
+            Haste::Some
+        }
     }
 
     /// The arguments, each in the place of its parameter.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use ptxjit_codegen::Haste;
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{KernelAttrs, KernelParam, Program, Var, VarId, VarInit};
@@ -297,12 +298,12 @@ impl Kernel {
     pub fn compile(&self, block: impl Into<Dim3>) -> Result<u32, Error> {
         let options = Options::default();
         let variant = Variant::new(&self.inner, &options, Dim3([1; 3]), block.into())?;
-        Ok(self.variant(&variant, true)?.code.gang)
+        Ok(self.variant(&variant, Haste::None)?.code.gang)
     }
 
     /// The code for `variant`.
-    pub(crate) fn variant(&self, variant: &Variant, eager: bool) -> Result<Got, Error> {
-        self.inner.variants.get(&self.inner, variant, eager)
+    pub(crate) fn variant(&self, variant: &Variant, haste: Haste) -> Result<Got, Error> {
+        self.inner.variants.get(&self.inner, variant, haste)
     }
 
     /// The kernel at a stage of its compilation, as text; [`crate::dump_stages`] lists the stages.

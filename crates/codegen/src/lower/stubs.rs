@@ -17,6 +17,8 @@ pub(crate) enum Stub {
     Transfer(Transfer),
     /// Calls [`crate::helpers::merge_slots`].
     MergeSlots,
+    /// Sets the state of some lanes: `(address of lane 0's, lanes, state)`.
+    SetStates,
 }
 
 /// How lanes access memory.
@@ -36,6 +38,7 @@ impl Stub {
         let params: &[cl::Type] = match self {
             Stub::Transfer(_) => &[types::I64, types::I64, types::I32, types::I64],
             Stub::MergeSlots => &[types::I64, types::I64, types::I32, types::I64, types::I64],
+            Stub::SetStates => &[types::I64, types::I32, types::I32],
         };
         let mut sig = cl::Signature::new(CallConv::PreserveAll);
         sig.params = params.iter().copied().map(AbiParam::new).collect();
@@ -94,24 +97,33 @@ impl Lower<'_, '_> {
 }
 
 /// Builds a stub's body.
-pub(crate) fn define(stub: Stub, b: FunctionBuilder<'_>, target: TargetFrontendConfig) {
+pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFrontendConfig) {
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    let params = b.block_params(entry).to_vec();
     match stub {
-        Stub::Transfer(transfer) => define_transfer(transfer, b, target),
-        Stub::MergeSlots => define_call(stub, Helper::MergeSlots, b, target),
+        Stub::Transfer(transfer) => define_transfer(transfer, &mut b, &params),
+        Stub::MergeSlots => define_call(stub, Helper::MergeSlots, &mut b, &params, target),
+        Stub::SetStates => each_lane(&mut b, params[1], |b, lane| {
+            let at = b.ins().ishl_imm_s(lane, 1);
+            let at = b.ins().iadd(params[0], at);
+            b.ins().istore16(MemFlagsData::trusted(), params[2], at, 0);
+        }),
     }
+    b.ins().return_(&[]);
+    b.seal_all_blocks();
+    b.finalize(target);
 }
 
 /// Nothing but a call.
 fn define_call(
     stub: Stub,
     helper: Helper,
-    mut b: FunctionBuilder<'_>,
+    b: &mut FunctionBuilder<'_>,
+    params: &[cl::Value],
     target: TargetFrontendConfig,
 ) {
-    let entry = b.create_block();
-    b.append_block_params_for_function_params(entry);
-    b.switch_to_block(entry);
-    let args = b.block_params(entry).to_vec();
     let mut sig = stub.signature();
     sig.call_conv = target.default_call_conv;
     let name = cl::UserExternalName::new(HELPERS, helper.number());
@@ -123,50 +135,48 @@ fn define_call(
         colocated: false,
         patchable: false,
     });
-    b.ins().call(func_ref, &args);
-    b.ins().return_(&[]);
-    b.seal_all_blocks();
-    b.finalize(target);
+    b.ins().call(func_ref, params);
 }
 
-/// A loop over the set bits.
-fn define_transfer(stub: Transfer, mut b: FunctionBuilder<'_>, target: TargetFrontendConfig) {
-    let entry = b.create_block();
-    let head = b.create_block();
-    let body = b.create_block();
-    let done = b.create_block();
-    b.append_block_params_for_function_params(entry);
-    b.switch_to_block(entry);
-    let params = b.block_params(entry).to_vec();
+fn define_transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Value]) {
     let (at, stride, bits, buf) = (params[0], params[1], params[2], params[3]);
+    each_lane(b, bits, |b, lane| {
+        let address = if stub.gather {
+            let place = b.ins().ishl_imm_s(lane, 3);
+            let place = b.ins().iadd(at, place);
+            let address = b.ins().load(types::I64, MemFlagsData::trusted(), place, 0);
+            b.ins().iadd(address, stride)
+        } else {
+            let distance = b.ins().imul(lane, stride);
+            b.ins().iadd(at, distance)
+        };
+        let place = b
+            .ins()
+            .ishl_imm_s(lane, if stub.bytes == 8 { 3 } else { 2 });
+        let place = b.ins().iadd(buf, place);
+        transfer(stub, b, address, place);
+    });
+}
+
+/// A loop over the set bits: `body` gets their numbers, 64 bits wide.
+fn each_lane(
+    b: &mut FunctionBuilder<'_>,
+    bits: cl::Value,
+    body: impl FnOnce(&mut FunctionBuilder<'_>, cl::Value),
+) {
+    let (head, turn, done) = (b.create_block(), b.create_block(), b.create_block());
     let left = b.append_block_param(head, types::I32);
     b.ins().jump(head, &[bits.into()]);
     b.switch_to_block(head);
-    b.ins().brif(left, body, &[], done, &[]);
-    b.switch_to_block(body);
+    b.ins().brif(left, turn, &[], done, &[]);
+    b.switch_to_block(turn);
     let lane = b.ins().ctz(left);
     let lane = b.ins().uextend(types::I64, lane);
-    let address = if stub.gather {
-        let place = b.ins().ishl_imm_s(lane, 3);
-        let place = b.ins().iadd(at, place);
-        let address = b.ins().load(types::I64, MemFlagsData::trusted(), place, 0);
-        b.ins().iadd(address, stride)
-    } else {
-        let distance = b.ins().imul(lane, stride);
-        b.ins().iadd(at, distance)
-    };
-    let place = b
-        .ins()
-        .ishl_imm_s(lane, if stub.bytes == 8 { 3 } else { 2 });
-    let place = b.ins().iadd(buf, place);
-    transfer(stub, &mut b, address, place);
+    body(b, lane);
     let less = b.ins().iadd_imm_s(left, -1);
     let rest = b.ins().band(left, less);
     b.ins().jump(head, &[rest.into()]);
     b.switch_to_block(done);
-    b.ins().return_(&[]);
-    b.seal_all_blocks();
-    b.finalize(target);
 }
 
 fn transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, address: cl::Value, place: cl::Value) {

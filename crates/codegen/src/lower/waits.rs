@@ -322,6 +322,7 @@ impl Lower<'_, '_> {
             self.b.create_block(),
         );
         self.b.ins().brif(all, whole, &[], some, &[]);
+        self.b.set_cold_block(some);
         self.b.switch_to_block(whole);
         self.stopped_at_scalar(state);
         self.b.ins().jump(join, &[]);
@@ -330,7 +331,9 @@ impl Lower<'_, '_> {
             // The state of lanes that have ended has this bit anyway.
             let partial = i64::from(LaneState::PARTIAL);
             let marked = lower.b.ins().bor_imm_s(state, partial);
-            lower.store_state_scalar(marked);
+            let at = lower.states_address();
+            let bits = lower.mask_as_bits();
+            lower.call(Stub::SetStates, &[at, bits, marked]);
         });
         self.b.ins().jump(join, &[]);
         self.b.switch_to_block(join);
@@ -342,13 +345,6 @@ impl Lower<'_, '_> {
         let thread = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(thread, 1);
         self.b.ins().iadd(states, at)
-    }
-
-    fn store_state_scalar(&mut self, state: cl::Value) {
-        let narrow = self.b.ins().ireduce(types::I16, state);
-        let splat = self.b.ins().splat(types::I16X8, narrow);
-        let new = Parts::from_elem(splat, self.lanes.div_ceil(8));
-        self.store_state_vectors(&new);
     }
 
     /// Stores states of eight lanes per vector under the current mask.
