@@ -1,12 +1,16 @@
-//! Measures unary f32 instructions over all their inputs, and f16 and bf16 ones against the IR's evaluation.
+//! Measures unary f32 instructions, conversions and unary instructions of narrower formats over all their inputs, and some others
+//! against the IR's evaluation.
 //!
 //! `cargo run --release -p ptxjit-bench --example exhaustive -- [--gang N] [--stride N] [NAME…]` compiles a small kernel per
 //! instruction, runs it over every input (every `stride`-th with `--stride`) and prints the largest error beside the PTX ISA's
-//! bound. It ends with an error if a bound is broken. References are the standard library's f64 functions.
+//! bound. It ends with an error if a bound is broken. References are the standard library's f64 functions, and lists of the values of
+//! each narrow format (`formats.rs`).
 //!
 //! The file is long because an example is one file.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
+
+mod formats;
 
 use std::process::ExitCode;
 
@@ -208,7 +212,7 @@ fn cases() -> Vec<Case> {
 /// A kernel that applies `body` (from `%r1` to `%r2`) to numbers `base + i * stride`.
 fn kernel(device: &Device, body: &str) -> Kernel {
     let ptx = format!(
-        ".version 8.6\n.target sm_100\n.address_size 64\n
+        ".version 9.0\n.target sm_100a\n.address_size 64\n
 .visible .entry k(.param .u64 out, .param .u32 base, .param .u32 stride)
 {{
     .reg .pred %p<2>;
@@ -270,12 +274,13 @@ fn args() -> Args {
 fn run(device: &Device, kernel: &Kernel, args: &Args, mut each: impl FnMut(u32, u32)) {
     let out = device.alloc::<u32>(CHUNK as usize).expect("memory");
     let count = (1u64 << 32).div_ceil(u64::from(args.stride));
+    let chunk = count.next_multiple_of(256).min(CHUNK);
     let mut at = 0;
     while at < count {
         let base = (at * u64::from(args.stride)) as u32;
         let mut launch = kernel
             .launch()
-            .grid((CHUNK / 256) as u32)
+            .grid((chunk / 256) as u32)
             .block(256)
             .arg(&out)
             .arg(base)
@@ -291,7 +296,7 @@ fn run(device: &Device, kernel: &Kernel, args: &Args, mut each: impl FnMut(u32, 
                 result,
             );
         }
-        at += CHUNK;
+        at += chunk;
     }
 }
 
@@ -695,6 +700,7 @@ fn main() -> ExitCode {
             good &= compare(&device, &name, bits, &body, &args);
         }
     }
+    good &= formats::check(&device, &args, &wanted);
     for case in cases() {
         if wanted(case.name) {
             good &= measure(&device, &case, &args);
