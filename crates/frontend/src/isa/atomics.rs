@@ -185,7 +185,8 @@ pub const TABLE: &[InstDesc] = &[
 ];
 
 const fn red_async(types: &'static [&'static [T]], ops: &'static [&'static [Mod]]) -> InstDesc {
-    unsupported("red", &[ADDR, A, ADDR])
+    const OPERANDS: &[Opd] = &[ADDR, A, ADDR.opt()];
+    unsupported("red", OPERANDS)
         .types(types)
         .with(&[
             Mod::Async,

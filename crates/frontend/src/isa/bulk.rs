@@ -251,50 +251,50 @@ pub const TABLE: &[InstDesc] = &[
         .with(&[Mod::Async, Mod::Bulk, Mod::WaitGroup])
         .optional(&[&[Mod::Read]])
         .gates(BULK),
-    unsupported("tensormap", &[ADDR, A.nth(1)])
-        .with(&[Mod::Replace, Mod::Tile, Mod::GlobalAddress])
-        .types(&[&[T::B1024], &[T::B64]])
+    unsupported("tensormap", &[ADDR, A])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::GlobalAddress])
+        .types(&[&[T::B64]])
         .optional(MAP_SPACE)
         .gates(MAP),
-    unsupported("tensormap", &[ADDR, A.nth(1)])
-        .with(&[Mod::Replace, Mod::Tile, Mod::Rank])
-        .types(&[&[T::B1024], &[T::B32]])
+    unsupported("tensormap", &[ADDR, A])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::Rank])
+        .types(&[&[T::B32]])
         .optional(MAP_SPACE)
         .gates(MAP),
-    unsupported("tensormap", &[ADDR, imm(0, 4), A.nth(1)])
-        .with(&[Mod::Replace, Mod::Tile])
+    unsupported("tensormap", &[ADDR, imm(0, 4), A])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile])
         .choose(&[&[Mod::BoxDim, Mod::GlobalDim, Mod::ElementStride]])
-        .types(&[&[T::B1024], &[T::B32]])
+        .types(&[&[T::B32]])
         .optional(MAP_SPACE)
         .gates(MAP),
-    unsupported("tensormap", &[ADDR, imm(0, 4), A.nth(1)])
-        .with(&[Mod::Replace, Mod::Tile, Mod::GlobalStride])
-        .types(&[&[T::B1024], &[T::B64]])
+    unsupported("tensormap", &[ADDR, imm(0, 4), A])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::GlobalStride])
+        .types(&[&[T::B64]])
         .optional(MAP_SPACE)
         .gates(MAP),
     map_field(
         &[ADDR, imm(0, 15)],
-        &[Mod::Replace, Mod::Tile, Mod::Elemtype],
+        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::Elemtype],
         MAP,
     ),
     map_field(
         &[ADDR, imm(0, 2)],
-        &[Mod::Replace, Mod::Tile, Mod::InterleaveLayout],
+        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::InterleaveLayout],
         MAP,
     ),
     map_field(
         &[ADDR, imm(0, 4)],
-        &[Mod::Replace, Mod::Tile, Mod::SwizzleMode],
+        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::SwizzleMode],
         MAP,
     ),
     map_field(
         &[ADDR, imm(0, 3)],
-        &[Mod::Replace, Mod::Tile, Mod::SwizzleAtomicity],
+        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::SwizzleAtomicity],
         MAP_ATOMICITY,
     ),
     map_field(
         &[ADDR, imm(0, 1)],
-        &[Mod::Replace, Mod::Tile, Mod::FillMode],
+        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::FillMode],
         MAP,
     ),
     unsupported("tensormap", &[ADDR, ADDR, imm(128, 128)])
@@ -355,7 +355,7 @@ const fn map_field(
 ) -> InstDesc {
     unsupported("tensormap", operands)
         .with(required)
-        .types(&[&[T::B1024], &[T::B32]])
+        .types(&[&[T::B32]])
         .optional(MAP_SPACE)
         .gates(gates)
 }

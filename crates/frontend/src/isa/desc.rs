@@ -310,6 +310,8 @@ pub enum Elems {
     List(u8),
     /// Whatever is written; the handler (or `check`) counts.
     Any,
+    /// As [`Elems::ByModifier`], but a list may stand without a modifier, and a source need not be a list.
+    Lenient,
     /// One, or a list of 2, 4 or 8 parts that together are as wide as the type (`mov.b64 d, {lo, hi}`).
     Parts,
 }
@@ -474,6 +476,12 @@ impl Opd {
     /// The register may be wider than the type.
     pub const fn or_wider(mut self) -> Opd {
         self.width = Width::OrWider;
+        self
+    }
+
+    /// The register of a float may be one of integers.
+    pub const fn or_integer(mut self) -> Opd {
+        self.width = Width::OrInteger;
         self
     }
 

@@ -180,7 +180,7 @@ pub const TABLE: &[InstDesc] = &[
         .gates(GATES)
         .check(check_st)
         .effect(),
-    unsupported("st", &[ADDR, A.vec(Elems::ByModifier), ADDR])
+    unsupported("st", &[ADDR, A.vec(Elems::ByModifier), ADDR.opt()])
         .with(&[Mod::Async])
         .types(&[&[
             T::B32,

@@ -26,7 +26,7 @@ pub const TABLE: &[InstDesc] = &[
     inst("brkpt", &[], mark).effect(),
     inst("nanosleep", &[A], nanosleep)
         .types(&[&[T::U32]])
-        .gates(&[since(6, 3, 70)])
+        .gates(&[since(6, 2, 70)])
         .effect(),
     inst("pmevent", &[imm(0, 15)], mark)
         .gates(&[since(1, 4, 0)])

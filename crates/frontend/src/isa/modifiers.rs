@@ -146,6 +146,7 @@ modifiers! {
     Async = "async",
     AsyncGeneric = "async::generic",
     B = "b",
+    B1024 = "b1024",
     B4e = "b4e",
     B4x16P64 = "b4x16_p64",
     B6p2x16 = "b6p2x16",

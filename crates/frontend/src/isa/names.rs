@@ -105,8 +105,16 @@ const NAMES: &[(&str, &[&str])] = &[
     ("wmma", &["load.a", "load.b", "load.c", "store.d", "mma"]),
 ];
 
+/// Modifiers that must stand in this order.
+const ORDERED: &[(&str, &[Mod], &[Mod])] = &[
+    ("ldmatrix", &[Mod::B8x16], &[Mod::B4x16P64, Mod::B6x16P32]),
+    ("mma", &[Mod::Xor, Mod::And], &[Mod::Popc]),
+    ("wmma", &[Mod::Xor, Mod::And], &[Mod::Popc]),
+];
+
 /// Checks that the words of the instruction's name are where they belong.
 pub(super) fn check(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnostic> {
+    check_order(t, inst)?;
     let opcode = inst.desc.opcode;
     let Some((_, names)) = NAMES.iter().find(|(first, _)| *first == opcode) else {
         return Ok(());
@@ -145,6 +153,31 @@ pub(super) fn check(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnosti
         end += 1;
     }
     check_spaces(t, inst)
+}
+
+fn check_order(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnostic> {
+    let position = |mods: &[Mod]| {
+        let modifiers = &inst.ast.modifiers;
+        modifiers
+            .iter()
+            .position(|modifier| mods.iter().any(|m| m.name() == modifier.text(t.source)))
+    };
+    let ordered = ORDERED
+        .iter()
+        .filter(|(opcode, ..)| *opcode == inst.desc.opcode);
+    for (_, first, second) in ordered {
+        if let (Some(first), Some(second)) = (position(first), position(second))
+            && second < first
+        {
+            let (first, second) = (inst.ast.modifiers[first], inst.ast.modifiers[second]);
+            let (before, after) = (first.text(t.source), second.text(t.source));
+            return Err(
+                Diagnostic::error(format!("`.{before}` must stand before `.{after}`"))
+                    .label(second.span, ""),
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Of the two state spaces of a copy that of the destination stands first.

@@ -25,6 +25,8 @@ pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
             OpdKind::Dst => check_dst(t, inst, operand, opd, ty)?,
             OpdKind::Src => check_src(t, inst, operand, opd, ty)?,
             OpdKind::Imm(lo, hi) => check_imm(t, inst, n, lo, hi)?,
+            // Of a copy of tensors ptxas takes a register without brackets as well.
+            OpdKind::Addr if inst.has(Mod::Tensor) && is_register_or_sum(t, operand) => {}
             OpdKind::Addr
                 if !matches!(
                     operand.kind,
@@ -41,6 +43,16 @@ pub(super) fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
         }
     }
     Ok(())
+}
+
+/// `%r1` or `%r1+4`
+fn is_register_or_sum(t: &mut Translator<'_>, operand: &ast::Operand) -> bool {
+    let name = match &operand.kind {
+        OperandKind::Name(name) => *name,
+        OperandKind::NameOffset(sum) => sum.name,
+        _ => return false,
+    };
+    matches!(t.lookup(name), Some(Entity::Reg(id)) if t.reg(id).ty != PtxType::Pred)
 }
 
 /// Instructions on generic and global memory that need the full width of an address; others let ptxas extend it.
@@ -78,6 +90,12 @@ fn check_address<'m>(
     let base = match t.resolve_address(operand)?.base {
         AddrBase::Reg(base) => base,
         AddrBase::Place(place) => return check_place(t, inst, n, operand, &place),
+        AddrBase::Absolute if !inst.has(Mod::Local) => {
+            return Err(error(
+                operand,
+                "a constant can be an address only in `.local`",
+            ));
+        }
         AddrBase::Func(_) | AddrBase::Absolute => return Ok(()),
     };
     let is_wide = WIDE.contains(&inst.desc.opcode) && inst.pick(WINDOWS).is_none();
@@ -237,6 +255,11 @@ fn for_elems<'m>(
         Elems::Of(n) | Elems::List(n) => Some(usize::from(n)),
         Elems::ByModifier => Some(vector_length(inst)),
         Elems::Any => None,
+        Elems::Lenient => match operand.kind {
+            OperandKind::Vector(_) => Some(vector_length(inst)).filter(|&n| n > 1),
+            _ if opd.kind == OpdKind::Dst => Some(vector_length(inst)),
+            _ => None,
+        },
         Elems::Parts => match operand.kind {
             OperandKind::Vector(_) => None,
             _ => Some(1),
@@ -429,22 +452,12 @@ fn check_src_elem<'m>(
             operand,
             "`!` can stand only before a predicate source",
         )),
-        OperandKind::NameOffset(sum)
-            if opd.can_address && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) =>
-        {
-            check_reg(t, operand, sum.name, None, ty, opd)
+        OperandKind::NameOffset(sum) if !in_list && t.is_register(sum.name) => {
+            check_reg_offset(t, inst, operand, sum, opd, ty)
         }
         OperandKind::NameOffset(_) | OperandKind::Element(_) if opd.can_address => {
             check_addressable(t, operand)?;
             check_address_type(operand, ty)
-        }
-        // ptxas takes `%r1+4`; what it computes is written nowhere.
-        OperandKind::NameOffset(sum)
-            if !in_list
-                && opd.selector == Selector::Element
-                && matches!(t.lookup(sum.name), Some(Entity::Reg(_))) =>
-        {
-            check_reg(t, operand, sum.name, None, ty, opd)
         }
         OperandKind::NameOffset(_) | OperandKind::Element(_) => Err(error(
             operand,
@@ -466,6 +479,38 @@ fn check_src_elem<'m>(
             ),
         )),
     }
+}
+
+/// ptxas takes `%r1+4`; what it computes is written nowhere. Nor does it look at the width of the register, but where the
+/// instruction wants a `.u32` of its own.
+fn check_reg_offset<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m ast::Operand,
+    sum: &ast::NameOffset,
+    opd: &Opd,
+    ty: PtxType,
+) -> Result<(), Diagnostic> {
+    if constexpr::evaluate(&sum.offset)?.as_int().is_none() {
+        return Err(error(operand, "the offset must be an integer"));
+    }
+    if inst
+        .opds
+        .iter()
+        .any(|opd| opd.selector != Selector::Element)
+    {
+        return Err(error(
+            operand,
+            format!("`{}` does not take an address here", inst.name),
+        ));
+    }
+    let Some(Entity::Reg(id)) = t.lookup(sum.name) else {
+        return Ok(());
+    };
+    if opd.ty == OpdType::Is(PtxType::U32) || !ty.goes_with(t.reg(id).ty) {
+        return check_reg(t, operand, sum.name, None, ty, opd);
+    }
+    Ok(())
 }
 
 fn check_src_name<'m>(
@@ -600,6 +645,7 @@ fn check_reg<'m>(
     let expects = match opd.width {
         Width::Exact => format!("`.{}`", ty.name()),
         Width::OrWider => format!("`.{}` (or wider)", ty.name()),
+        Width::OrInteger => format!("`.{}` (or an integer)", ty.name()),
     };
     Err(Diagnostic::error(format!(
         "`{text}` has type `.{}`, but {expects} is expected here",

@@ -17,7 +17,7 @@ use super::types::PtxType as T;
 const CTA: &[Mod] = &[Mod::Cta];
 const ALIGNED: &[Mod] = &[Mod::Aligned];
 const ID: Opd = A.is(T::U32);
-const MASK: Opd = A.is(T::B32);
+const MASK: Opd = A.is(T::U32);
 const LANE: Opd = A.is(T::B32);
 const BARRIER: &[Gate] = &[since(6, 0, 30), since(7, 8, 30).mods(CTA)];
 const BAR: &[Gate] = &[since(7, 8, 30).mods(CTA)];

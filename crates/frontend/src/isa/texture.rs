@@ -7,6 +7,7 @@ use crate::translate::{Entity, Inst, PlaceBase, Translator};
 use super::desc::{A, ANY, D, DP, Elems, Gate, InstDesc, Opd, since, unsupported};
 use super::modifiers::Mod;
 use super::operands::check_src_operand;
+use super::target::require;
 use super::types::PtxType as T;
 
 const GEOMETRY: &[Mod] = &[
@@ -20,6 +21,8 @@ const GEOMETRY: &[Mod] = &[
     Mod::N2dms,
     Mod::A2dms,
 ];
+/// The first coordinate is the index of a layer or sample.
+const LAYERED: &[Mod] = &[Mod::A1d, Mod::A2d, Mod::Acube, Mod::N2dms, Mod::A2dms];
 const SURFACE_GEOMETRY: &[Mod] = &[Mod::N1d, Mod::N2d, Mod::N3d, Mod::A1d, Mod::A2d];
 const COLORS: &[T] = &[T::U32, T::S32, T::F32, T::F16];
 const COORDINATES: &[T] = &[T::S32, T::F32];
@@ -28,7 +31,7 @@ const LOAD_CACHE: &[Mod] = &[Mod::Ca, Mod::Cg, Mod::Cs, Mod::Cv];
 const STORE_CACHE: &[Mod] = &[Mod::Wb, Mod::Cg, Mod::Cs, Mod::Wt];
 const SURFACE_TYPES: &[T] = &[T::B8, T::B16, T::B32, T::B64];
 
-const D4: Opd = D.pair().vec(Elems::Of(4));
+const D4: Opd = D.or_integer().pair().vec(Elems::Of(4));
 const D2: Opd = D.pair().vec(Elems::Of(2));
 const TEX: &[Gate] = &[
     since(4, 1, 30).mods(&[Mod::Cube, Mod::Acube]),
@@ -141,21 +144,21 @@ pub const TABLE: &[InstDesc] = &[
     unsupported("istypep", &[DP, A.is(T::U64).address()])
         .types(&[&[T::Texref, T::Samplerref, T::Surfref]])
         .gates(&[since(4, 0, 30)]),
-    unsupported("suld", &[D.or_wider().vec(Elems::ByModifier), ANY])
+    unsupported("suld", &[D.or_wider().vec(Elems::Lenient), ANY])
         .with(&[Mod::B])
         .types(&[SURFACE_TYPES])
         .choose(&[SURFACE_GEOMETRY, CLAMP])
         .optional(&[LOAD_CACHE, &[Mod::V2, Mod::V4]])
         .gates(SURFACE)
         .check(check_surface),
-    unsupported("sust", &[ANY, A.or_wider().vec(Elems::ByModifier)])
+    unsupported("sust", &[ANY, A.or_wider().vec(Elems::Lenient)])
         .with(&[Mod::B])
         .types(&[SURFACE_TYPES])
         .choose(&[SURFACE_GEOMETRY, CLAMP])
         .optional(&[STORE_CACHE, &[Mod::V2, Mod::V4]])
         .gates(SURFACE)
         .check(check_surface),
-    unsupported("sust", &[ANY, A.vec(Elems::ByModifier)])
+    unsupported("sust", &[ANY, A.or_wider().vec(Elems::Lenient)])
         .with(&[Mod::P])
         .types(&[&[T::B32]])
         .choose(&[&[Mod::N1d, Mod::N2d, Mod::N3d], CLAMP])
@@ -215,7 +218,8 @@ const REDUCE_GEOMETRY: &[Mod] = &[Mod::N1d, Mod::N2d, Mod::N3d];
 
 const fn sured(types: &'static [&'static [T]], choices: &'static [&'static [Mod]]) -> InstDesc {
     const GATES: &[Gate] = &[since(2, 0, 20), since(8, 1, 50).types(&[T::S64, T::B64])];
-    unsupported("sured", &[ANY, A])
+    const OPERANDS: &[Opd] = &[ANY, A.or_wider()];
+    unsupported("sured", OPERANDS)
         .types(types)
         .choose(choices)
         .gates(GATES)
@@ -260,18 +264,28 @@ fn parts<'m>(inst: &Inst<'m>, n: usize) -> Result<&'m [Operand], Diagnostic> {
     }
 }
 
+/// Coordinates: a register, or a list that is long enough. Of type `ty`, but the first of an array is the index of a layer.
 fn check_coordinates<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
     operand: &'m Operand,
-    types: impl Fn(usize) -> T,
+    ty: T,
 ) -> Result<(), Diagnostic> {
     let expected = coordinates(inst);
-    let OperandKind::Vector(elems) = &operand.kind else {
-        // A vector register or, for one dimension, a single register.
-        return Ok(());
+    let elems = match &operand.kind {
+        OperandKind::Vector(elems) => elems,
+        OperandKind::Name(name) => {
+            return match t.lookup(*name) {
+                Some(Entity::Reg(id)) if t.reg(id).elems > 1 => Ok(()),
+                _ => check_src_operand(t, inst, operand, &A.reg(), ty),
+            };
+        }
+        _ => {
+            let message = "a register or a list of coordinates is expected here";
+            return Err(Diagnostic::error(message).label(operand.span, ""));
+        }
     };
-    if elems.len() != expected && elems.len() != 4 {
+    if elems.len() < expected || !matches!(elems.len(), 1 | 2 | 4) {
         let message = format!(
             "`{}` takes {expected} coordinates, not {}",
             inst.name,
@@ -283,14 +297,52 @@ fn check_coordinates<'m>(
         Some(Mod::N3d | Mod::A2d | Mod::Cube | Mod::N2dms) => 3,
         _ => expected,
     };
-    elems
-        .iter()
-        .take(used)
-        .enumerate()
-        .try_for_each(|(n, elem)| check_src_operand(t, inst, elem, &A, types(n)))
+    let has_layer = inst.pick(LAYERED).is_some();
+    // One register of bits makes a list of bits, in which there may be floats and integers.
+    let is_mixed = has_layer || elems.iter().any(|elem| is_bits(t, elem));
+    for (n, elem) in elems.iter().take(used).enumerate() {
+        match (n, has_layer) {
+            (0, true) => check_coordinate(t, inst, elem, T::U32, false)?,
+            _ => check_coordinate(t, inst, elem, ty, is_mixed)?,
+        }
+    }
+    Ok(())
+}
+
+/// A register of `.b32`.
+fn is_bits(t: &mut Translator<'_>, operand: &Operand) -> bool {
+    match operand.kind {
+        OperandKind::Name(name) => {
+            matches!(t.lookup(name), Some(Entity::Reg(id)) if t.reg(id).ty == T::B32)
+        }
+        _ => false,
+    }
+}
+
+/// One coordinate of a list. Floats may be in registers of integers; in a list that is mixed anything may be.
+fn check_coordinate<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    operand: &'m Operand,
+    ty: T,
+    is_mixed: bool,
+) -> Result<(), Diagnostic> {
+    let ty = match operand.kind {
+        OperandKind::NameOffset(_) => {
+            let error = Diagnostic::error("a sum cannot be a coordinate");
+            return Err(error.label(operand.span, ""));
+        }
+        OperandKind::Constant(_) if is_mixed => return Ok(()),
+        _ if is_mixed => T::B32,
+        _ => ty,
+    };
+    check_src_operand(t, inst, operand, &A.or_integer().sreg(), ty)
 }
 
 fn check_tex<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if let Some(OperandKind::Pair(_)) = inst.operand(0).map(|operand| &operand.kind) {
+        require(t, inst, &since(7, 1, 0), "the predicate of a fetch")?;
+    }
     let parts = parts(inst, 1)?;
     let (handles, coords) = parts.split_at(parts.len() - 1);
     handles
@@ -312,16 +364,8 @@ fn check_tex<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnost
     if is_multisample && inst.pick(&[Mod::Level, Mod::Grad]).is_some() {
         return Err(inst.error(format!("`.{}` has no mipmap levels", geometry.name())));
     }
-    let has_layer = matches!(
-        geometry,
-        Mod::A1d | Mod::A2d | Mod::Acube | Mod::N2dms | Mod::A2dms
-    );
-    // Coordinates of floats may be in any words.
-    let word = if ctype == T::F32 { T::B32 } else { ctype };
     for coords in coords {
-        check_coordinates(t, inst, coords, |n| {
-            if has_layer && n == 0 { T::U32 } else { word }
-        })?;
+        check_coordinates(t, inst, coords, ctype)?;
     }
     if inst.has(Mod::Grad) {
         check_gradients(t, inst, geometry)?;
@@ -428,7 +472,7 @@ fn check_surface<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
         return Err(inst.operand_error(n, "`[surface, coordinates]` is expected here"));
     };
     check_handle(t, inst, handle)?;
-    check_coordinates(t, inst, coords, |_| T::S32)?;
+    check_coordinates(t, inst, coords, T::S32)?;
     let width = super::operands::vector_length(inst) as u32 * inst.ty(0).bits();
     if width > 128 {
         return Err(inst.error(format!(

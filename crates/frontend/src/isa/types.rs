@@ -68,7 +68,6 @@ types! {
     B32 = "b32", Bits 32;
     B64 = "b64", Bits 64;
     B128 = "b128", Bits 128;
-    B1024 = "b1024", Bits 1024;
     U2 = "u2", Format 2;
     U4 = "u4", Format 4;
     U8 = "u8", Unsigned 8;
@@ -121,6 +120,8 @@ pub enum Width {
     Exact,
     /// `ld`, `st`, `cvt`: a register may be wider; a source is chopped, a destination extended.
     OrWider,
+    /// Equal, and a float may be in a register of integers: texels and their coordinates.
+    OrInteger,
 }
 
 impl PtxType {
@@ -206,6 +207,19 @@ impl PtxType {
         }
     }
 
+    /// Whether a register of type `reg` holds the kind of data of this type, widths apart.
+    pub fn goes_with(self, reg: PtxType) -> bool {
+        match (self.class(), reg.class()) {
+            (Class::Pred, other) | (other, Class::Pred) => other == Class::Pred && self == reg,
+            (Class::Bits, _) | (_, Class::Bits) => true,
+            (Class::Unsigned | Class::Signed, other) => {
+                matches!(other, Class::Unsigned | Class::Signed) || reg == PtxType::F16x2
+            }
+            (Class::Float, other) => other == Class::Float && reg != PtxType::F16x2,
+            (Class::Format | Class::Opaque, _) => false,
+        }
+    }
+
     /// Whether a register of type `reg` may be an operand of this type.
     pub fn fits(self, reg: PtxType, width: Width) -> bool {
         // A register of type `.f16x2` counts as 32 bits.
@@ -213,10 +227,7 @@ impl PtxType {
             && matches!(self.class(), Class::Bits | Class::Unsigned | Class::Signed);
         let reg = if is_word { PtxType::B32 } else { reg };
         let same = self.bits() == reg.bits();
-        let wider = width == Width::OrWider
-            && reg.bits() > self.bits()
-            && self.bits() < 128
-            && reg.bits() < 128;
+        let wider = width == Width::OrWider && reg.bits() > self.bits();
         match (self.class(), reg.class()) {
             (Class::Pred, other) | (other, Class::Pred) => other == Class::Pred && self == reg,
             (Class::Opaque, _) => same && reg.class() != Class::Float || self == reg,
@@ -226,6 +237,7 @@ impl PtxType {
             }
             (Class::Unsigned | Class::Signed, _) => false,
             (Class::Float, Class::Bits) => same || wider,
+            (Class::Float, Class::Signed | Class::Unsigned) => same && width == Width::OrInteger,
             (Class::Float, _) => self == reg,
             (Class::Format, Class::Bits) => same,
             (Class::Format, _) => false,

@@ -20,18 +20,7 @@ const TYPES: &[&[PtxType]] = &[INT, INT, INT];
 const SHIFT_TYPES: &[&[PtxType]] = &[INT, INT, &[U32]];
 const SECOND: &[Mod] = &[Add, Min, Max];
 /// The comparisons of `vset`.
-pub const COMPARISONS: &[Mod] = &[
-    Mod::Eq,
-    Mod::Ne,
-    Mod::Lt,
-    Mod::Le,
-    Mod::Gt,
-    Mod::Ge,
-    Mod::Lo,
-    Mod::Ls,
-    Mod::Hi,
-    Mod::Hs,
-];
+pub const COMPARISONS: &[Mod] = &[Mod::Eq, Mod::Ne, Mod::Lt, Mod::Le, Mod::Gt, Mod::Ge];
 const GATES: &[Gate] = &[since(2, 0, 20)];
 
 const PART_A: Opd = A.nth(1).select(Selector::Part);
@@ -126,12 +115,11 @@ pub const TABLE: &[InstDesc] = &[
     .types(&[INT, INT])
     .choose(&[COMPARISONS])
     .gates(GATES)
-    .check(check_vset),
+    .check(check_merge),
     inst("vset", &[D.is(U32), SET_A, SET_B, C.is(U32)], vset)
         .types(&[INT, INT])
         .choose(&[COMPARISONS, SECOND])
-        .gates(GATES)
-        .check(check_comparison),
+        .gates(GATES),
 ];
 
 /// A merge into part of `d` needs `c`, which gives the rest.
@@ -143,21 +131,6 @@ fn check_merge<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
         ));
     }
     Ok(())
-}
-
-/// The unsigned comparisons: the second source must be unsigned.
-fn check_comparison<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    match inst.pick(&[Mod::Lo, Mod::Ls, Mod::Hi, Mod::Hs]) {
-        Some(m) if inst.ty(1).is_signed() => {
-            Err(inst.error(format!("`.{}` compares unsigned types only", m.name())))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn check_vset<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
-    check_comparison(t, inst)?;
-    check_merge(t, inst)
 }
 
 /// Negations: of `a` and `b`, or of `c`.
@@ -343,10 +316,10 @@ fn shift<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, op: IntBinaryOp) -> Done {
 pub fn compare(t: &mut Translator<'_>, inst: &Inst<'_>, a: Value, b: Value) -> Value {
     let op = match inst.pick(COMPARISONS) {
         Some(Mod::Ne) => CompareOp::Ne,
-        Some(Mod::Lt | Mod::Lo) => CompareOp::Slt,
-        Some(Mod::Le | Mod::Ls) => CompareOp::Sle,
-        Some(Mod::Gt | Mod::Hi) => CompareOp::Sgt,
-        Some(Mod::Ge | Mod::Hs) => CompareOp::Sge,
+        Some(Mod::Lt) => CompareOp::Slt,
+        Some(Mod::Le) => CompareOp::Sle,
+        Some(Mod::Gt) => CompareOp::Sgt,
+        Some(Mod::Ge) => CompareOp::Sge,
         _ => CompareOp::Eq,
     };
     let truth = t.compare(op, a, b);

@@ -28,7 +28,11 @@ const S32: &[T] = &[T::S32];
 const BYTES: &[T] = &[T::S8, T::U8];
 const NIBBLES: &[T] = &[T::S4, T::U4];
 
-const SM70: &[Gate] = &[since(6, 0, 70), SHARED_CTA];
+const SM70: &[Gate] = &[
+    since(6, 0, 70),
+    since(6, 1, 70).mods(&[Mod::M8n32k16, Mod::M32n8k16]),
+    SHARED_CTA,
+];
 const SM72: &[Gate] = &[since(6, 3, 72), SHARED_CTA];
 const SM75: &[Gate] = &[since(6, 3, 75), SHARED_CTA];
 const SM80: &[Gate] = &[since(7, 0, 80), SHARED_CTA];

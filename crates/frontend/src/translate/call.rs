@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::ast::{self, Ident, OperandKind};
 use crate::diag::Diagnostic;
 use crate::isa::types::{PtxType, Width};
-use crate::source::Span;
+use crate::source::{Source, Span};
 
 use super::flow::LabelKind;
 use super::layout::{Layout, Passing};
@@ -42,8 +42,13 @@ type Targets = Option<SmallVec<[FuncId; 4]>>;
 impl<'m> Translator<'m> {
     /// Translates `call`.
     pub fn call(&mut self, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-        let call = parts(inst)?;
+        let call = parts(self.source, inst)?;
         match self.lookup(call.callee) {
+            Some(Entity::Func(_)) if let Some(table) = call.table => {
+                Err(Diagnostic::error("only an indirect call takes a table")
+                    .label(table.span, "")
+                    .label(call.callee.span, "this is a function"))
+            }
             Some(Entity::Func(func)) => self.direct_call(&call, func),
             Some(Entity::Reg(_)) => self.indirect_call(inst, &call),
             Some(Entity::Place(_)) => {
@@ -383,9 +388,7 @@ impl<'m> Translator<'m> {
         }
         let name = match operand.kind {
             OperandKind::Name(name) => name,
-            OperandKind::Constant(_) | OperandKind::Member { .. } | OperandKind::Vector(_) => {
-                return Ok(());
-            }
+            OperandKind::Constant(_) => return Ok(()),
             _ => {
                 return Err(Diagnostic::error(
                     "a register, constant or `.param` variable is expected here",
@@ -453,7 +456,7 @@ impl<'m> Translator<'m> {
     }
 }
 
-fn parts<'m>(inst: &Inst<'m>) -> Result<Call<'m>, Diagnostic> {
+fn parts<'m>(source: &Source, inst: &Inst<'m>) -> Result<Call<'m>, Diagnostic> {
     let mut operands = &inst.ast.operands[..];
     let rets = match operands {
         [first, rest @ ..]
@@ -477,7 +480,10 @@ fn parts<'m>(inst: &Inst<'m>) -> Result<Call<'m>, Diagnostic> {
     let (args, rest) = match rest {
         [first, rest @ ..] if let OperandKind::List(args) = &first.kind => (&args[..], rest),
         // `(5)` alone is a constant in parentheses.
-        [first, rest @ ..] if matches!(first.kind, OperandKind::Constant(_)) => {
+        [first, rest @ ..]
+            if matches!(first.kind, OperandKind::Constant(_))
+                && source.slice(first.span).starts_with('(') =>
+        {
             (std::slice::from_ref(first), rest)
         }
         rest => (&[][..], rest),

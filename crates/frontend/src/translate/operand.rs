@@ -3,7 +3,7 @@
 //! The widening rules of the PTX ISA, "Operand Size Exceeding Instruction-Type Size", are applied here: a source register that is
 //! wider than the type is chopped, a value for a wider destination is extended, with its sign for signed types.
 
-use ptxjit_ir::{InstData, SpecialReg, Type, Value};
+use ptxjit_ir::{InstData, IntBinaryOp, SpecialReg, Type, Value, Variable};
 use smallvec::SmallVec;
 
 use crate::ast::{self, Ident, OperandKind};
@@ -124,14 +124,10 @@ impl<'m> Translator<'m> {
                 let values = self.read_name(*name, PtxType::Pred)?;
                 Ok(one(self.unary(ptxjit_ir::IntUnaryOp::Not, values[0])))
             }
-            OperandKind::NameOffset(sum)
-                if matches!(self.lookup(sum.name), Some(Entity::Reg(_))) =>
-            {
-                Err(
-                    Diagnostic::unsupported("a register plus a constant as an operand")
-                        .label(operand.span, ""),
-                )
-            }
+            OperandKind::NameOffset(sum) if self.is_register(sum.name) => Err(
+                Diagnostic::unsupported("a register plus a constant as an operand")
+                    .label(operand.span, ""),
+            ),
             OperandKind::NameOffset(_) | OperandKind::Element(_) => {
                 let addr = self.address_value(operand)?;
                 Ok(one(self.fit_source(addr, ty)))
@@ -166,8 +162,8 @@ impl<'m> Translator<'m> {
         match self.lookup(name) {
             Some(Entity::Reg(id)) => {
                 let vars = self.scopes.reg(id).vars.clone();
-                let values: Values = vars.iter().map(|&var| self.builder.use_var(var)).collect();
-                Ok(self.fit_sources(values, ty))
+                let n = pieces(self.scopes.reg(id).ty);
+                Ok(self.read_vars(&vars, n, ty))
             }
             Some(entity @ (Entity::Place(_) | Entity::Func(_))) => {
                 let addr = self.entity_address(entity, 0);
@@ -207,8 +203,7 @@ impl<'m> Translator<'m> {
                 if vars.is_empty() {
                     return Err(self.no_such_element(base, selector));
                 }
-                let values: Values = vars.iter().map(|&var| self.builder.use_var(var)).collect();
-                Ok(self.fit_sources(values, ty))
+                Ok(self.read_vars(&vars, n, ty))
             }
             Some(Entity::Place(_) | Entity::Func(_)) => Err(self.no_such_element(base, selector)),
             None => match sregs::find(base.text(self.source)) {
@@ -240,6 +235,16 @@ impl<'m> Translator<'m> {
         if values.len() == 3 {
             values.push(self.iconst(Type::B32, 0));
         }
+        self.fit_sources(values, ty)
+    }
+
+    /// Reads a register's variables, `n` for each element, and chops the elements to the type of the instruction.
+    fn read_vars(&mut self, vars: &[Variable], n: usize, ty: PtxType) -> Values {
+        let values = vars
+            .chunks(n)
+            .flat_map(|elem| elem.iter().take(pieces(ty)))
+            .map(|&var| self.builder.use_var(var))
+            .collect();
         self.fit_sources(values, ty)
     }
 
@@ -370,14 +375,40 @@ impl<'m> Translator<'m> {
         let reg = self.scopes.reg(id);
         let n = pieces(reg.ty);
         let vars: SmallVec<[_; 4]> = reg.vars.iter().skip(first * n).copied().collect();
-        for (&var, &value) in vars.iter().zip(values) {
-            let to = self.builder.var_ty(var);
-            let value = if ty.is_signed() {
-                self.sext_or_trunc(value, to)
-            } else {
-                self.zext_or_trunc(value, to)
-            };
-            self.assign(var, value);
+        for (vars, values) in vars.chunks(n).zip(values.chunks(pieces(ty))) {
+            let mut last = None;
+            for (&var, &value) in vars.iter().zip(values) {
+                let to = self.builder.var_ty(var);
+                let value = if ty.is_signed() {
+                    self.sext_or_trunc(value, to)
+                } else {
+                    self.zext_or_trunc(value, to)
+                };
+                self.assign(var, value);
+                last = Some(value);
+            }
+            if let (Some(low), [_, high]) = (last.filter(|_| values.len() == 1), vars) {
+                let value = self.upper_half(ty, low);
+                self.assign(*high, value);
+            }
+        }
+    }
+
+    /// The upper 64 bits of a value of at most 64 bits that is made 128 bits wide.
+    fn upper_half(&mut self, ty: PtxType, low: Value) -> Value {
+        if !ty.is_signed() {
+            return self.iconst(Type::B64, 0);
+        }
+        let sign = self.iconst(Type::B32, 63);
+        self.binary(IntBinaryOp::Sshr, low, sign)
+    }
+
+    /// Whether a name is a register or a special register.
+    pub fn is_register(&mut self, name: Ident) -> bool {
+        match self.lookup(name) {
+            Some(Entity::Reg(_)) => true,
+            Some(Entity::Place(_) | Entity::Func(_)) => false,
+            None => sregs::find(name.text(self.source)).is_some(),
         }
     }
 
