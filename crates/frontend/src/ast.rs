@@ -44,6 +44,8 @@ pub struct Module {
     pub pragmas: Vec<Pragma>,
     /// What the parser found odd but not wrong, such as a version newer than it knows.
     pub warnings: Vec<Diagnostic>,
+    /// What is wrong with the module directives, where the rest could be read all the same.
+    pub errors: Vec<Diagnostic>,
 }
 
 impl Module {

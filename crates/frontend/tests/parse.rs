@@ -435,7 +435,7 @@ fn module_heads() {
     let module = parse::module(&newer).unwrap();
     assert_eq!(module.warnings[0].severity, Severity::Warning);
     let old = source(
-        ".version 1.4\n.target sm_13, map_f64_to_f32\n.entry k { exit; }\n@@DWARF .byte 1\n",
+        ".version 1.4\n.target sm_12, map_f64_to_f32\n.entry k { exit; }\n@@DWARF .byte 1\n",
     );
     assert!(parse_all(&old).is_ok());
 }

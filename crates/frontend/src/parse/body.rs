@@ -151,8 +151,15 @@ fn call_prototype(label: Ident, node: Node<'_>) -> Result<CallPrototype> {
         match part.rule() {
             Rule::sink => is_named = true,
             Rule::params if is_named => prototype.params = function::params(part)?,
-            Rule::params => prototype.returns = function::params(part)?,
-            Rule::function_directive => prototype.directives.push(function::directive(part)?),
+            Rule::params => {
+                prototype.returns = function::params(part)?;
+                function::check_returns(&prototype.returns)?;
+            }
+            Rule::function_directive => {
+                let directive = function::directive(part)?;
+                function::check_callable(directive.span, &directive.kind)?;
+                prototype.directives.push(directive);
+            }
             _ => {}
         }
     }

@@ -101,6 +101,9 @@ fn specifier(to: &mut Specifiers, node: Node<'_>) -> Result<()> {
         Rule::align => align(to, node),
         Rule::attribute => {
             once(to.attribute.is_some(), ".attribute", span)?;
+            if to.ty.is_some() {
+                return Err(misplaced(".attribute", "before the type", span));
+            }
             to.attribute = Some(attribute(node)?);
             Ok(())
         }
@@ -232,20 +235,21 @@ fn align(to: &mut Specifiers, node: Node<'_>) -> Result<()> {
 /// Reads a node of the rule `attribute`.
 pub(super) fn attribute(node: Node<'_>) -> Result<Attribute> {
     let span = node.span();
-    let inner = node.child();
-    let kind = match (inner.rule(), inner.text()) {
-        (Rule::attribute_unified, _) => {
-            let mut ids = inner.children();
-            let mut id = || ids.next().map_or(Ok(0), |id| expr::plain_integer(&id));
-            AttributeKind::Unified(id()?, id()?)
+    let mut kind = AttributeKind::Managed;
+    for inner in node.children() {
+        match (inner.rule(), inner.text()) {
+            (Rule::attribute_unified, _) => {
+                let mut ids = inner.children();
+                let mut id = || ids.next().map_or(Ok(0), |id| expr::plain_integer(&id));
+                kind = AttributeKind::Unified(id()?, id()?);
+            }
+            (Rule::close_paren, _) | (_, ".managed") => {}
+            (_, text) => {
+                return Err(Diagnostic::error(format!("unknown attribute `{text}`"))
+                    .label(inner.span(), ""));
+            }
         }
-        (_, ".managed") => AttributeKind::Managed,
-        (_, text) => {
-            return Err(
-                Diagnostic::error(format!("unknown attribute `{text}`")).label(inner.span(), "")
-            );
-        }
-    };
+    }
     Ok(Attribute { span, kind })
 }
 
@@ -459,6 +463,9 @@ fn check_module_scope(
 
 fn check_variable(variable: &Variable) -> Result<()> {
     let refuse = |message: &str, span: Span| Err(Diagnostic::error(message).label(span, ""));
+    if variable.space == Space::Param {
+        check_param_align(variable.align, variable.span)?;
+    }
     let is_extern = variable.linkage == Linkage::Extern;
     let rest = Span::new(variable.name.span.end, variable.span.end);
     if variable.space == Space::Reg && variable.is_array() {
@@ -498,6 +505,17 @@ fn check_variable(variable: &Variable) -> Result<()> {
     }
 }
 
+/// What goes to a device function is aligned to 128 bytes at most.
+pub(super) fn check_param_align(align: Option<u32>, span: Span) -> Result<()> {
+    match align {
+        Some(align @ 129..) => Err(Diagnostic::error(format!(
+            "alignment {align} is too large for a parameter of a device function"
+        ))
+        .label(span, "at most 128 bytes")),
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn check_param(
     specifiers: &Specifiers,
     space: Space,
@@ -511,6 +529,7 @@ fn check_param(
     }
     match space {
         Space::Reg if !dims.is_empty() => refuse("registers cannot be arrays".to_owned()),
+        _ if dims.len() > 1 => refuse("a parameter has at most one dimension".to_owned()),
         Space::Param if specifiers.vector.is_some() => {
             refuse(format!("a `.param` cannot be a vector of `.{}`", ty.name()))
         }

@@ -1,8 +1,8 @@
 //! Function headers: `.entry` and `.func` up to the body, and the directives that stand there.
 
 use crate::ast::{
-    Dim, Function, FunctionDirective, FunctionDirectiveKind as Kind, FunctionKind, Ident, Linkage,
-    Param, Pragma, Space, Version,
+    AttributeKind, Dim, Function, FunctionDirective, FunctionDirectiveKind as Kind, FunctionKind,
+    Ident, Linkage, Param, Pragma, Space, Version,
 };
 use crate::diag::Diagnostic;
 use crate::parse::grammar::{Node, Piece, Rule};
@@ -120,11 +120,10 @@ pub(super) fn directive(node: Node<'_>) -> Result<FunctionDirective> {
         ".maxnreg" => Kind::Maxnreg(positive(text, values, span)?),
         ".maxntid" => Kind::Maxntid(extent(text, values, span)?),
         ".reqntid" => Kind::Reqntid(extent(text, values, span)?),
-        // Zero asks for nothing, as in `__launch_bounds__(256, 0)`.
-        ".minnctapersm" => Kind::Minnctapersm(one(text, values, span)?),
+        ".minnctapersm" => Kind::Minnctapersm(positive(text, values, span)?),
         ".maxnctapersm" => Kind::Maxnctapersm(positive(text, values, span)?),
         ".reqnctapercluster" => Kind::Reqnctapercluster(extent(text, values, span)?),
-        ".maxclusterrank" => Kind::Maxclusterrank(positive(text, values, span)?),
+        ".maxclusterrank" => Kind::Maxclusterrank(one(text, values, span)?),
         ".abi_preserve" => Kind::AbiPreserve(one(text, values, span)?),
         ".abi_preserve_control" => Kind::AbiPreserveControl(one(text, values, span)?),
         ".explicitcluster" => none(text, values, span).map(|()| Kind::Explicitcluster)?,
@@ -200,6 +199,17 @@ fn check_names(source: &Source, function: &Function) -> Result<()> {
 }
 
 fn check_entry(function: &Function, version: Version) -> Result<()> {
+    if let Some(attribute) = &function.attribute {
+        return Err(Diagnostic::error("kernels have no attributes").label(attribute.span, ""));
+    }
+    if function.body.is_none()
+        && let Some(directive) = function.directives.first()
+    {
+        return Err(
+            Diagnostic::error("directives stand only before the body of a kernel")
+                .label(directive.span, "this kernel has no body"),
+        );
+    }
     if let Some(param) = function.returns.first() {
         return Err(Diagnostic::error("a kernel returns nothing").label(param.span, ""));
     }
@@ -248,13 +258,22 @@ fn bytes(param: &Param) -> u64 {
 }
 
 fn check_func(function: &Function) -> Result<()> {
+    for param in function.params.iter().chain(&function.returns) {
+        declare::check_param_align(param.align, param.span)?;
+    }
+    check_returns(&function.returns)?;
+    if let Some(attribute) = &function.attribute
+        && attribute.kind == AttributeKind::Managed
+    {
+        return Err(Diagnostic::error("`.managed` is for variables only").label(attribute.span, ""));
+    }
     let before_last = function
         .params
         .split_last()
         .map_or(&[][..], |(_, before)| before);
     match before_last
         .iter()
-        .find(|param| param.dims.contains(&Dim::Unsized))
+        .find(|param| matches!(param.dims.first(), Some(Dim::Unsized | Dim::Sized(0))))
     {
         Some(param) => Err(
             Diagnostic::error("only the last parameter can be without a size")
@@ -279,6 +298,7 @@ fn check_directives(function: &Function, version: Version) -> Result<()> {
             Kind::Noreturn if !function.returns.is_empty() => {
                 refuse("a function with `.noreturn` cannot return a value")?;
             }
+            _ if !is_entry => check_callable(*span, kind)?,
             Kind::Blocksareclusters if !version.at_least(9, 0) => {
                 refuse("`.blocksareclusters` needs PTX 9.0")?
             }
@@ -298,6 +318,38 @@ fn check_directives(function: &Function, version: Version) -> Result<()> {
         }
     }
     check_combination(function)
+}
+
+/// The results of a device function or of a prototype of calls.
+pub(super) fn check_returns(returns: &[Param]) -> Result<()> {
+    if let Some(ret) = returns.iter().find(|ret| ret.dims.contains(&Dim::Unsized)) {
+        return Err(Diagnostic::error("a result needs a size").label(ret.span, ""));
+    }
+    match returns.iter().find(|ret| ret.space == Space::Param) {
+        Some(ret) if returns.len() > 1 => {
+            Err(Diagnostic::error("of several results all must be `.reg`").label(ret.span, ""))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A directive of a device function or a prototype of calls.
+pub(super) fn check_callable(span: Span, kind: &Kind) -> Result<()> {
+    // Registers are 254, and of those that a call preserves some are needed for its own return.
+    const MOST: &[(&str, u32)] = &[(".abi_preserve", 239), (".abi_preserve_control", 11)];
+    let (limit, value) = match kind {
+        Kind::Noreturn => return Ok(()),
+        Kind::AbiPreserve(value) => (MOST[0], *value),
+        Kind::AbiPreserveControl(value) => (MOST[1], *value),
+        _ => return Err(Diagnostic::error("this directive is for kernels only").label(span, "")),
+    };
+    match limit {
+        (name, most) if value > most => Err(Diagnostic::error(format!(
+            "`{name}` takes at most {most}, not {value}"
+        ))
+        .label(span, "")),
+        _ => Ok(()),
+    }
 }
 
 fn check_combination(function: &Function) -> Result<()> {

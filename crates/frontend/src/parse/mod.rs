@@ -11,6 +11,7 @@
 mod arch;
 mod body;
 pub mod constexpr;
+mod debug;
 mod declare;
 mod expr;
 mod function;
@@ -25,7 +26,22 @@ use crate::source::{Source, Span};
 
 /// Parses a module without the contents of its bodies and initializers.
 pub fn module(source: &Source) -> Result<Module, Vec<Diagnostic>> {
+    let module = outline(source)?;
+    if module.errors.is_empty() {
+        Ok(module)
+    } else {
+        Err(module.errors)
+    }
+}
+
+/// As [`module`], but what stands before an error is returned all the same, with the error among [`Module::errors`].
+pub fn outline(source: &Source) -> Result<Module, Vec<Diagnostic>> {
     skeleton::module(source).map_err(|err| vec![err])
+}
+
+/// What is wrong with the debug information at module scope.
+pub fn check_debug(source: &Source, module: &Module) -> Vec<Diagnostic> {
+    debug::check(source, module)
 }
 
 /// Parses one function body, `ast::Function::body`.

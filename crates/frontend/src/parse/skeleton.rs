@@ -23,6 +23,7 @@ pub(super) fn module(source: &Source) -> Result<Module> {
         source,
         text: source.text().as_bytes(),
         at: 0,
+        errors: Vec::new(),
     };
     let version = reader.version()?;
     let warning = arch::check_version(version)?;
@@ -37,9 +38,11 @@ pub(super) fn module(source: &Source) -> Result<Module> {
         sections: Vec::new(),
         pragmas: Vec::new(),
         warnings: warning.into_iter().collect(),
+        errors: std::mem::take(&mut reader.errors),
     };
-    while let Some(word) = reader.peek()? {
-        reader.item(word, &mut module)?;
+    // What stands before an error is of use: there may be more to tell about it.
+    if let Err(error) = reader.items(&mut module) {
+        module.errors.push(error);
     }
     module.items.shrink_to_fit();
     Ok(module)
@@ -50,6 +53,8 @@ struct Reader<'a> {
     source: &'a Source,
     text: &'a [u8],
     at: usize,
+    /// What is wrong in the module directives, but does not keep the rest from being read.
+    errors: Vec<Diagnostic>,
 }
 
 impl<'a> Reader<'a> {
@@ -104,7 +109,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The extent of a directive up to its semicolon, and steps over it.
-    fn closed_directive(&mut self) -> Result<Span> {
+    fn closed_directive(&mut self, rule: Rule) -> Result<Span> {
         let start = self.at;
         let mut at = start;
         loop {
@@ -115,8 +120,18 @@ impl<'a> Reader<'a> {
                     return Ok(scan::span(start, self.at));
                 }
                 Some(found) => return Err(unbalanced(found)),
-                None => return Err(self.no_semicolon(start)),
+                None => return Err(self.unended(start, rule)),
             };
+        }
+    }
+
+    /// A directive without end. If something else in it is wrong before that, it is the better thing to report.
+    fn unended(&self, start: usize, rule: Rule) -> Diagnostic {
+        let end = self.text.trim_ascii_end().len();
+        let piece = self.piece(scan::span(start, end));
+        match piece.and_then(|piece| piece.parse(rule).map(|_| ())) {
+            Err(inner) if inner.span().is_some_and(|span| (span.end as usize) < end) => inner,
+            Err(_) | Ok(()) => self.no_semicolon(start),
         }
     }
 
@@ -165,7 +180,13 @@ impl<'a> Reader<'a> {
                 options.add(name.text(), name.span(), version)?;
             }
         }
+        self.errors.append(&mut options.errors);
         let span = scan::span(start, start + ".target".len());
+        if options.has_map_f64_to_f32 && options.arch.is_some_and(|arch| arch.number >= 13) {
+            self.errors.push(
+                Diagnostic::error("`map_f64_to_f32` is for targets below sm_13").label(span, ""),
+            );
+        }
         let arch = options
             .arch
             .ok_or_else(|| Diagnostic::error("`.target` names no architecture").label(span, ""))?;
@@ -188,7 +209,8 @@ impl<'a> Reader<'a> {
         let piece = self.open_directive()?;
         let node = self.take(piece.parse(Rule::address_size)?);
         if !is_known {
-            return Err(Diagnostic::error("`.address_size` needs PTX 2.3").label(node.span(), ""));
+            self.errors
+                .push(Diagnostic::error("`.address_size` needs PTX 2.3").label(node.span(), ""));
         }
         let span = node.span();
         let number = node.child();
@@ -211,13 +233,20 @@ impl<'a> Reader<'a> {
 
     // ---- items -----------------------------------------------------------------------------------
 
+    fn items(&mut self, module: &mut Module) -> Result<()> {
+        while let Some(word) = self.peek()? {
+            self.item(word, module)?;
+        }
+        Ok(())
+    }
+
     fn item(&mut self, word: &str, module: &mut Module) -> Result<()> {
         match word {
             ".file" => module.files.push(self.file()?),
             ".section" => module.sections.push(self.section()?),
             ".alias" => module.items.push(Item::Alias(self.alias()?)),
             ".pragma" => {
-                let span = self.closed_directive()?;
+                let span = self.closed_directive(Rule::module_pragma)?;
                 let piece = self.piece(span)?;
                 let node = piece.parse(Rule::module_pragma)?;
                 module.pragmas.push(function::pragma(node.child()));
@@ -235,7 +264,7 @@ impl<'a> Reader<'a> {
             }
             _ if self.is_function()? => self.function(module)?,
             _ => {
-                let span = self.closed_directive()?;
+                let span = self.closed_directive(Rule::declaration_item)?;
                 let piece = self.piece(span)?;
                 let node = piece.parse(Rule::declaration_item)?.child();
                 let scope = Scope::Module(module.version);
@@ -294,20 +323,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A body without end. If a vector in it lacks its brace, that is the better thing to report.
+    /// A body without end. If something else in it is wrong before that, it is the better thing to report.
     fn unclosed(&self, open: usize, err: Diagnostic) -> Diagnostic {
         let rest = scan::span(open, self.text.len() + 1);
         let Err(inner) = body::body(self.source, rest) else {
             return err;
         };
-        let at = inner.span().map_or(0, |span| span.start as usize);
-        let statement = self
-            .text
-            .get(open + 1..at)
-            .and_then(|before| before.rsplit(|&byte| byte == b';').next());
-        let is_in_vector =
-            statement.is_some_and(|text| text.contains(&b'{') && text.contains(&b','));
-        if is_in_vector { inner } else { err }
+        let end = self.text.trim_ascii_end().len();
+        match inner.span() {
+            Some(span) if (span.end as usize) < end => inner,
+            Some(_) | None => err,
+        }
     }
 
     fn file(&mut self) -> Result<File> {
@@ -356,7 +382,7 @@ impl<'a> Reader<'a> {
     }
 
     fn alias(&mut self) -> Result<Alias> {
-        let span = self.closed_directive()?;
+        let span = self.closed_directive(Rule::alias)?;
         let piece = self.piece(span)?;
         let names = piece.parse(Rule::alias)?.children();
         let names: SmallVec<[Ident; 2]> = names
@@ -395,6 +421,7 @@ struct Options {
     texmode: Option<(bool, Span)>,
     has_debug: bool,
     has_map_f64_to_f32: bool,
+    errors: Vec<Diagnostic>,
 }
 
 impl Options {
@@ -415,7 +442,7 @@ impl Options {
             "map_f64_to_f32" => self.has_map_f64_to_f32 = true,
             _ => {
                 let arch = arch::parse(name, span).ok_or_else(|| arch::unknown(name, span))?;
-                arch::check(arch, name, version)?;
+                self.errors.extend(arch::check(arch, name, version).err());
                 // Of several, the module needs the features of the highest.
                 self.arch = self
                     .arch

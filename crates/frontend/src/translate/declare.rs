@@ -26,7 +26,7 @@ impl<'m> Translator<'m> {
 
     /// Declares a register or variable of the body.
     pub(super) fn declare_variable(&mut self, var: &'m ast::Variable) -> Result<(), Diagnostic> {
-        super::linkage::check_type(
+        super::gates::check_type(
             self.module,
             var.ty,
             var.span,

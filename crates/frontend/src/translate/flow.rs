@@ -242,6 +242,21 @@ impl<'m> Translator<'m> {
         Ok(())
     }
 
+    /// The labels of a table are those of the code around it.
+    pub(super) fn check_branch_targets(
+        &mut self,
+        table: &ast::BranchTargets,
+    ) -> Result<(), Diagnostic> {
+        for target in &table.targets {
+            for name in target_names(self.source, target) {
+                if !matches!(self.labels.find(&name), Some(LabelKind::Code(_))) {
+                    return Err(self.unknown_label(target.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Branches through a table; an index past its end is a trap.
     pub fn branch_table(&mut self, index: Value, table: Ident) -> Result<(), Diagnostic> {
         let targets = match self.find_label(table) {

@@ -12,8 +12,8 @@ use crate::isa;
 use crate::isa::types::PtxType;
 
 use super::flow::{LabelKind, Labels};
+use super::gates;
 use super::layout::{self, Layout, Passing, Piece};
-use super::linkage;
 use super::module::Module;
 use super::program::SigTable;
 use super::scope::{Entity, Place, PlaceBase, Scopes};
@@ -331,25 +331,44 @@ impl<'m> Translator<'m> {
             StmtKind::Variable(var) => self.declare_variable(var),
             StmtKind::BranchTargets(table) => {
                 self.declare_label(table.label, LabelKind::BranchTargets(table));
-                Ok(())
+                self.require("`.branchtargets`", (6, 0), 30, table.label)?;
+                self.check_branch_targets(table)
             }
             StmtKind::CallTargets(table) => {
                 self.declare_label(table.label, LabelKind::CallTargets(table));
+                self.require("`.calltargets`", (2, 1), 20, table.label)?;
                 self.check_call_targets(table)
             }
             StmtKind::CallPrototype(proto) => {
                 self.declare_label(proto.label, LabelKind::CallPrototype(proto));
+                self.require("`.callprototype`", (2, 1), 20, proto.label)?;
                 let module = self.module;
                 proto
                     .directives
                     .iter()
-                    .find_map(|directive| linkage::check_directive(module, directive))
+                    .find_map(|directive| gates::check_directive(module, directive))
                     .map_or(Ok(()), Err)
             }
             StmtKind::Pragma(pragma) => {
-                linkage::check_pragma(self.module, pragma, true).map_or(Ok(()), Err)
+                let kind = match self.is_kernel {
+                    true => ast::FunctionKind::Entry,
+                    false => ast::FunctionKind::Func,
+                };
+                let place = gates::PragmaPlace::Body(kind);
+                gates::check_pragma(self.module, pragma, place).map_or(Ok(()), Err)
             }
         }
+    }
+
+    /// Tables of labels and functions came late.
+    fn require(
+        &self,
+        what: &str,
+        ptx: (u32, u32),
+        sm: u32,
+        label: ast::Ident,
+    ) -> Result<(), Diagnostic> {
+        gates::require(self.module, what, ptx, sm, label.span).map_or(Ok(()), Err)
     }
 
     fn instruction(&mut self, ast: &'m ast::Inst, stmt: &'m Stmt) -> Result<(), Diagnostic> {

@@ -8,6 +8,7 @@ use crate::parse;
 use crate::parse::constexpr::{self, Value};
 use crate::source::Span;
 
+use super::gates;
 use super::layout::Layout;
 use super::module::{Global, Module};
 
@@ -100,7 +101,9 @@ impl Filler<'_> {
         if self.var.ty.is_opaque() {
             return match &init.kind {
                 // Texture, sampler and surface objects get their state from the host.
-                InitializerKind::Fields(_) => Ok(()),
+                InitializerKind::Fields(fields) => self.check_fields(fields),
+                InitializerKind::List(items) if items.is_empty() => Ok(()),
+                InitializerKind::Integers(items) if items.is_empty() => Ok(()),
                 _ => Err(error(
                     init.span,
                     format!(
@@ -116,6 +119,51 @@ impl Filler<'_> {
             shape.push(Some(u64::from(self.var.vector)));
         }
         self.level(init, &shape, n_dims, 0)
+    }
+
+    /// The fields of an opaque type, and the words that can stand for their values.
+    fn check_fields(&self, fields: &[ast::Field]) -> Result<(), Diagnostic> {
+        const SIZES: &[&str] = &[
+            "width",
+            "height",
+            "depth",
+            "channel_data_type",
+            "channel_order",
+            "array_size",
+        ];
+        const SAMPLING: &[&str] = &["addr_mode_0", "addr_mode_1", "addr_mode_2", "filter_mode"];
+        const OF_TEXTURES: &[&str] = &["normalized_coords", "num_mipmap_levels", "num_samples"];
+        const WORDS: &[&str] = &[
+            "wrap",
+            "mirror",
+            "clamp_ogl",
+            "clamp_to_edge",
+            "clamp_to_border",
+            "nearest",
+            "linear",
+        ];
+        let known: &[&[&str]] = match self.var.ty {
+            ast::Type::Texref => &[SIZES, SAMPLING, OF_TEXTURES],
+            ast::Type::Samplerref => &[SAMPLING, &["force_unnormalized_coords"]],
+            _ => &[SIZES, &["memory_layout"]],
+        };
+        for field in fields {
+            let name = field.name.text(&self.module.source);
+            if !known.iter().any(|names| names.contains(&name)) {
+                let message = format!("a `.{}` has no field `{name}`", self.var.ty.name());
+                return Err(error(field.name.span, message));
+            }
+            if let ast::FieldValue::Name(value) = &field.value {
+                let text = value.text(&self.module.source);
+                if !WORDS.contains(&text) {
+                    return Err(error(
+                        value.span,
+                        format!("`{text}` is no value of a field"),
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Fills one level of braces; the first `n_dims` levels are array dimensions, one more is a vector.
@@ -323,6 +371,10 @@ impl Filler<'_> {
                 "it is declared only here; PTX wants it before its first use",
             ));
         }
+        if matches!(target, RelocTarget::Func(_)) && (address.is_generic || addend != 0) {
+            let message = format!("of the function `{text}` only the plain address can stand here");
+            return Err(error(span, message));
+        }
         self.put(offset, &[0; 8][..usize::from(size)], span)?;
         let is_old = !self.module.ast.version.at_least(3, 1);
         let generic = address.is_generic || is_old;
@@ -347,6 +399,13 @@ impl Filler<'_> {
                     self.var.ty.name()
                 ),
             ));
+        }
+        let needs = match &mask.of.kind {
+            InitializerKind::Constant(_) => ("a byte of an integer", (7, 2)),
+            _ => ("a byte of an address", (7, 1)),
+        };
+        if let Some(diagnostic) = gates::require(self.module, needs.0, needs.1, 0, span) {
+            return Err(diagnostic);
         }
         let shift = mask.mask.trailing_zeros() & !7;
         match &mask.of.kind {

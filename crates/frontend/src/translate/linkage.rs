@@ -1,12 +1,10 @@
 //! What must agree among the declarations of a module.
 
-use crate::ast::{
-    self, AddressSize, FunctionDirective, FunctionDirectiveKind, FunctionKind, Linkage, Param,
-    Pragma,
-};
+use crate::ast::{self, AddressSize, FunctionDirectiveKind, FunctionKind, Ident, Linkage, Param};
 use crate::diag::Diagnostic;
-use crate::source::{Source, Span};
+use crate::source::Source;
 
+use super::gates::{self, PragmaPlace};
 use super::layout::Layout;
 use super::module::Module;
 
@@ -22,18 +20,17 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
     for func in module.ast.functions() {
         diagnostics.extend(check_function(module, func));
     }
+    diagnostics.extend(check_variables(module));
     for id in module.func_ids() {
         let decls = &module.func(id).decls;
         let first = module.item_func(decls[0]);
+        let mut is_defined = first.body.is_some();
         for &item in &decls[1..] {
             let other = module.item_func(item);
-            if let Some(message) = disagreement(module, first, other) {
-                diagnostics.push(
-                    Diagnostic::error(message)
-                        .label(other.name.span, "")
-                        .label(first.name.span, "declared here before"),
-                );
+            if let Some(message) = disagreement(module, first, other, is_defined) {
+                diagnostics.push(redeclared(message, first.name, other.name));
             }
+            is_defined |= other.body.is_some();
         }
     }
     diagnostics.extend(
@@ -41,9 +38,59 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
             .ast
             .pragmas
             .iter()
-            .filter_map(|pragma| check_pragma(module, pragma, false)),
+            .filter_map(|pragma| gates::check_pragma(module, pragma, PragmaPlace::Module)),
     );
     diagnostics
+}
+
+/// What the declarations of variables say about themselves and each other.
+fn check_variables(module: &Module) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    for var in module.ast.variables() {
+        diagnostics.extend(gates::check_linkage(module, var.linkage, var.span));
+        if let Some(attribute) = &var.attribute {
+            diagnostics.extend(gates::check_attribute(module, attribute));
+        }
+        if var.ty.is_opaque() && var.linkage == Linkage::Common {
+            let message = format!("a `.{}` cannot be `.common`", var.ty.name());
+            diagnostics.push(Diagnostic::error(message).label(var.span, ""));
+        }
+    }
+    for id in module.var_ids() {
+        let decls = module.module_var(id).map(|var| var.decls.as_slice());
+        let decls = decls.unwrap_or_default().iter();
+        let mut decls = decls.filter_map(|&item| module.var_ast(item));
+        let Some(first) = decls.next() else { continue };
+        for other in decls {
+            if let Some(message) = var_disagreement(module, first, other) {
+                diagnostics.push(redeclared(message, first.name, other.name));
+            }
+        }
+    }
+    diagnostics
+}
+
+fn redeclared(message: String, first: Ident, other: Ident) -> Diagnostic {
+    Diagnostic::error(message)
+        .label(other.span, "")
+        .label(first.span, "declared here before")
+}
+
+fn var_disagreement(
+    module: &Module,
+    first: &ast::Variable,
+    other: &ast::Variable,
+) -> Option<String> {
+    let name = other.name.text(&module.source);
+    if first.space != other.space || first.ty != other.ty || first.vector != other.vector {
+        return Some(format!("the declarations of `{name}` have different types"));
+    }
+    if first.linkage == Linkage::Extern && other.linkage == Linkage::Module {
+        return Some(format!(
+            "`{name}` is declared `.extern`, so its definition must be `.visible` or `.weak`"
+        ));
+    }
+    None
 }
 
 /// `.address_size 32`
@@ -58,46 +105,24 @@ fn check_function(module: &Module, func: &ast::Function) -> Option<Diagnostic> {
         let message = format!("`{name}` is `.extern` and has a body");
         return Some(Diagnostic::error(message).label(func.name.span, ""));
     }
+    let params = || func.params.iter().chain(&func.returns);
+    if func.kind == FunctionKind::Func {
+        if let Some(param) = params().find(|param| param.ty.is_opaque()) {
+            let message = format!("a device function takes no `.{}`", param.ty.name());
+            return Some(Diagnostic::error(message).label(param.span, ""));
+        }
+        if let Some(param) = params().find(|param| param.space == ast::Space::Param) {
+            let what = "a `.param` of a device function";
+            if let Some(diagnostic) = gates::require(module, what, (2, 0), 20, param.span) {
+                return Some(diagnostic);
+            }
+        }
+    }
     func.directives
         .iter()
-        .find_map(|directive| check_directive(module, directive))
-}
-
-/// Parts of the header that came late; the parser looks at their arguments.
-pub(super) fn check_directive(
-    module: &Module,
-    directive: &FunctionDirective,
-) -> Option<Diagnostic> {
-    let (name, (major, minor), sm) = match &directive.kind {
-        FunctionDirectiveKind::AbiPreserve(_) => (".abi_preserve", (9, 0), 80),
-        FunctionDirectiveKind::AbiPreserveControl(_) => (".abi_preserve_control", (9, 0), 80),
-        FunctionDirectiveKind::Reqnctapercluster(_) => (".reqnctapercluster", (7, 8), 90),
-        FunctionDirectiveKind::Explicitcluster => (".explicitcluster", (7, 8), 90),
-        FunctionDirectiveKind::Maxclusterrank(_) => (".maxclusterrank", (7, 8), 90),
-        FunctionDirectiveKind::Blocksareclusters => (".blocksareclusters", (9, 0), 90),
-        FunctionDirectiveKind::Noreturn => (".noreturn", (6, 4), 30),
-        FunctionDirectiveKind::Maxnreg(_)
-        | FunctionDirectiveKind::Maxntid(_)
-        | FunctionDirectiveKind::Reqntid(_)
-        | FunctionDirectiveKind::Minnctapersm(_)
-        | FunctionDirectiveKind::Maxnctapersm(_)
-        | FunctionDirectiveKind::Pragma(_) => return None,
-    };
-    let (version, arch) = (module.ast.version, module.ast.target.arch);
-    let needs = if !version.at_least(major, minor) {
-        format!(
-            "PTX {major}.{minor}, but `.version` is {}.{}",
-            version.major, version.minor
-        )
-    } else if arch.number < sm {
-        format!(
-            "target sm_{sm} or higher, but `.target` is {}",
-            crate::isa::arch_name(arch)
-        )
-    } else {
-        return None;
-    };
-    Some(Diagnostic::error(format!("`{name}` needs {needs}")).label(directive.span, ""))
+        .find_map(|directive| gates::check_directive(module, directive))
+        .or_else(|| gates::check_linkage(module, func.linkage, func.name.span))
+        .or_else(|| gates::check_attribute(module, func.attribute.as_ref()?))
 }
 
 /// Types that exist only from some version on, or not in memory.
@@ -110,44 +135,19 @@ fn check_types(module: &Module) -> Vec<Diagnostic> {
             .collect::<Vec<_>>()
     };
     for (ty, span, is_param) in vars.chain(module.ast.functions().flat_map(params)) {
-        if let Err(diagnostic) = check_type(module, ty, span, is_param) {
+        if let Err(diagnostic) = gates::check_type(module, ty, span, is_param) {
             diagnostics.push(diagnostic);
         }
     }
     diagnostics
 }
 
-/// `.b128` came late; `.f16x2` is for registers and variables, not for parameters.
-pub(super) fn check_type(
+fn disagreement(
     module: &Module,
-    ty: ast::Type,
-    span: Span,
-    is_param: bool,
-) -> Result<(), Diagnostic> {
-    if ty == ast::Type::B128 {
-        if !module.ast.version.at_least(8, 3) {
-            return Err(Diagnostic::error("type `.b128` needs PTX 8.3").label(span, ""));
-        }
-        if module.ast.target.arch.number < 70 {
-            return Err(
-                Diagnostic::error("type `.b128` needs target sm_70 or higher").label(span, ""),
-            );
-        }
-    }
-    if ty == ast::Type::F16x2 && module.ast.target.arch.number < 53 {
-        return Err(
-            Diagnostic::error("type `.f16x2` needs target sm_53 or higher").label(span, ""),
-        );
-    }
-    if is_param && ty == ast::Type::F16x2 {
-        return Err(Diagnostic::error("a parameter cannot have type `.f16x2`")
-            .label(span, "")
-            .note("`.b32` can hold it"));
-    }
-    Ok(())
-}
-
-fn disagreement(module: &Module, first: &ast::Function, other: &ast::Function) -> Option<String> {
+    first: &ast::Function,
+    other: &ast::Function,
+    is_defined: bool,
+) -> Option<String> {
     let name = other.name.text(&module.source);
     if first.kind != other.kind {
         return Some(format!(
@@ -159,16 +159,38 @@ fn disagreement(module: &Module, first: &ast::Function, other: &ast::Function) -
             "the declarations of `{name}` have different parameters"
         ));
     }
-    let is_extern = |func: &ast::Function| func.linkage == Linkage::Extern;
-    if (is_extern(first) && other.body.is_some() || is_extern(other) && first.body.is_some())
-        && (first.linkage == Linkage::Module || other.linkage == Linkage::Module)
-        && first.kind == FunctionKind::Func
-    {
+    if first.kind == FunctionKind::Entry {
+        return None;
+    }
+    if is_defined && other.body.is_none() {
+        return Some(format!("`{name}` is defined before it is declared"));
+    }
+    if callable(first) != callable(other) {
         return Some(format!(
-            "`{name}` is declared `.extern`, so its definition must be `.visible` or `.weak`"
+            "the declarations of `{name}` have different directives"
+        ));
+    }
+    let is_left_out = other.linkage == Linkage::Module && first.linkage != Linkage::Extern;
+    if first.linkage != other.linkage && !is_left_out {
+        return Some(format!(
+            "the declarations of `{name}` have different linkage"
         ));
     }
     None
+}
+
+/// The directives that are part of how a function is called.
+fn callable(func: &ast::Function) -> (bool, Option<u32>, Option<u32>) {
+    let mut found = (false, None, None);
+    for directive in &func.directives {
+        match directive.kind {
+            FunctionDirectiveKind::Noreturn => found.0 = true,
+            FunctionDirectiveKind::AbiPreserve(n) => found.1 = Some(n),
+            FunctionDirectiveKind::AbiPreserveControl(n) => found.2 = Some(n),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Whether two functions have the same parameters and results, names apart.
@@ -182,44 +204,8 @@ pub(super) fn same_signature(_source: &Source, a: &ast::Function, b: &ast::Funct
 fn same_param(a: &Param, b: &Param) -> bool {
     let (x, y) = (Layout::of_param(a), Layout::of_param(b));
     a.space == b.space
-        && a.ty.size() == b.ty.size()
+        && (a.ty == b.ty || !a.dims.is_empty() && a.ty.size() == b.ty.size())
         && a.vector == b.vector
         && (x.size == y.size || x.is_unsized || y.is_unsized)
         && x.align == y.align
-}
-
-/// Pragmas that came late, and the one that may stand outside functions. Others that nobody knows are ignored in functions.
-pub(super) fn check_pragma(
-    module: &Module,
-    pragma: &Pragma,
-    is_in_function: bool,
-) -> Option<Diagnostic> {
-    const SINCE: &[(&str, (u32, u32))] = &[
-        ("used_bytes_mask", (8, 3)),
-        ("enable_smem_spilling", (8, 7)),
-        ("frequency", (9, 0)),
-    ];
-    let version = module.ast.version;
-    pragma.strings.iter().find_map(|&span| {
-        let text = module.source.slice(span).trim_matches('"');
-        let name = text.split_whitespace().next().unwrap_or_default();
-        let since = SINCE
-            .iter()
-            .find(|(late, _)| *late == name)
-            .map(|&(_, since)| since);
-        let message = match since {
-            Some((major, minor)) if !version.at_least(major, minor) => {
-                format!(
-                    "pragma `{name}` needs PTX {major}.{minor}, but `.version` is {}.{}",
-                    version.major, version.minor
-                )
-            }
-            Some(_) if !is_in_function => format!("pragma `{name}` can stand only in a function"),
-            None if !is_in_function && name != "nounroll" => {
-                format!("there is no pragma `{name}` for a module")
-            }
-            Some(_) | None => return None,
-        };
-        Some(Diagnostic::error(message).label(span, ""))
-    })
 }

@@ -14,6 +14,7 @@ mod declare;
 mod emit;
 mod flow;
 mod function;
+mod gates;
 mod init;
 mod inst;
 mod layout;

@@ -101,7 +101,7 @@ pub struct SourceLine {
 impl Module {
     /// Reads a module's skeleton: all but the contents of bodies and initializers.
     pub fn parse(source: Source) -> Result<Module, Vec<Diagnostic>> {
-        let ast = parse::module(&source)?;
+        let ast = parse::outline(&source)?;
         let mut module = Module {
             source,
             ast,
@@ -110,10 +110,13 @@ impl Module {
             vars: Vec::new(),
             address_taken: OnceLock::new(),
         };
-        let mut diagnostics = module.collect_names();
+        let mut diagnostics = std::mem::take(&mut module.ast.errors);
+        diagnostics.extend(module.collect_names());
         diagnostics.extend(linkage::check(&module));
         if diagnostics.iter().any(|d| d.severity == Severity::Error) {
-            Err(diagnostics)
+            // The module is of no use: then all that is wrong with it is told at once.
+            diagnostics.extend(module.check());
+            Err(program::sorted(diagnostics))
         } else {
             Ok(module)
         }
@@ -327,6 +330,10 @@ impl Module {
         }
     }
 
+    pub(crate) fn var_ids(&self) -> impl Iterator<Item = VarId> + use<> {
+        (0..self.vars.len()).map(VarId::new)
+    }
+
     pub(crate) fn module_var(&self, id: VarId) -> Option<&ModuleVar> {
         self.vars.get(id.index())
     }
@@ -484,15 +491,7 @@ impl Names<'_> {
                         .is_some_and(|var| var.linkage != ast::Linkage::Extern)
                 };
                 let before = self.module.vars[id.index()].decl;
-                let is_common = |item: usize| {
-                    self.module
-                        .var_ast(item)
-                        .is_some_and(|var| var.linkage == ast::Linkage::Common)
-                };
-                if is_definition(before)
-                    && is_definition(item)
-                    && !(is_common(before) && is_common(item))
-                {
+                if is_definition(before) && is_definition(item) {
                     let before = self.span_of(Global::Var(id));
                     self.redefined(name, before);
                     return;

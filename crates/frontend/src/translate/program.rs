@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::PrimaryMap;
 use ptxjit_ir::{FuncId, Function, Program, RelocTarget, SigId, Signature, Var, VarId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ast::{self, OperandKind, StmtKind};
 use crate::diag::{Diagnostic, Kind, Severity};
@@ -198,7 +198,7 @@ fn signature(func: &ast::Function) -> Signature {
 }
 
 /// Findings in the order of the text.
-fn sorted(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+pub(super) fn sorted(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.sort_by_key(|diagnostic| diagnostic.span());
     diagnostics.dedup();
     diagnostics
@@ -267,7 +267,8 @@ fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
 
 /// Checks all bodies and initializers.
 pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
-    let mut diagnostics = Vec::new();
+    let mut diagnostics = parse::check_debug(&module.source, &module.ast);
+    let mut lines = FxHashSet::default();
     for var in module.ast.variables() {
         if var.has_init()
             && let Err(found) = init::var_init(module, var)
@@ -291,9 +292,28 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
                     },
                 ) = function::translate(module, id, &body, &mut SigTable::default());
                 diagnostics.extend(found.into_iter().filter(|d| d.kind == Kind::Wrong));
+                diagnostics.extend(check_lines(&body, &mut lines));
             }
             Err(found) => diagnostics.extend(found),
         }
     }
     sorted(diagnostics)
+}
+
+/// Code is inlined at a place that a `.loc` before it names.
+fn check_lines(body: &ast::Body, lines: &mut FxHashSet<(u32, u32, u32)>) -> Option<Diagnostic> {
+    let mut wrong = None;
+    for loc in &body.locs {
+        if let Some(at) = &loc.inlined
+            && !lines.contains(&(at.file, at.line, at.column))
+        {
+            let message = format!(
+                "no `.loc` before this one is at {} {} {}",
+                at.file, at.line, at.column
+            );
+            wrong = wrong.or(Some(Diagnostic::error(message).label(loc.span, "")));
+        }
+        lines.insert((loc.file, loc.line, loc.column));
+    }
+    wrong
 }
