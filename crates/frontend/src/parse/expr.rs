@@ -244,7 +244,7 @@ fn bits(text: &str, span: Span, digits: usize) -> Result<u64> {
     .label(span, ""))
 }
 
-/// Digits past 64 bits fall away, as ptxas has it.
+/// Digits past 64 bits are an error where ptxas notices them, and else fall away as they do there.
 fn integer(text: &str, digits: &str, radix: u64, span: Span) -> Result<ExprKind> {
     let (digits, has_suffix) = match digits.strip_suffix('U') {
         Some(digits) => (digits, true),
@@ -256,6 +256,11 @@ fn integer(text: &str, digits: &str, radix: u64, span: Span) -> Result<ExprKind>
         let digit = c
             .to_digit(radix as u32)
             .ok_or_else(|| bad_digit(text, c, radix, span))?;
+        let shifted = value.wrapping_mul(radix);
+        if shifted < value {
+            return Err(Diagnostic::error(format!("`{text}` is too large"))
+                .label(span, "integers have 64 bits"));
+        }
         let next = u128::from(value) * u128::from(radix) + u128::from(digit);
         is_wrapped |= next > u128::from(u64::MAX);
         value = next as u64;

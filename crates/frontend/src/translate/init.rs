@@ -193,6 +193,9 @@ impl Filler<'_> {
                 ));
             }
         };
+        if limit.is_none() && count == 0 {
+            return Err(error(init.span, "the size of this array is missing"));
+        }
         if let Some(limit) =
             limit.filter(|&limit| count as u64 > limit || is_vector && count as u64 != limit)
         {
