@@ -148,7 +148,7 @@ pub struct File {
     pub size: Option<u64>,
 }
 
-/// `.section name { … }`; the contents (DWARF) are not looked at.
+/// `.section name { … }`; the contents (DWARF) are looked at only by `parse::check_debug`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
     pub span: Span,
