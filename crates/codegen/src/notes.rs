@@ -1,7 +1,7 @@
 //! Remarks on a plan, for people.
 
 use ptxjit_ir::{Function, InstData};
-use ptxjit_passes::vectorize::{Because, Plan, Shape, WaitKind};
+use ptxjit_passes::vectorize::{Because, Plan, Shape, Solo, WaitKind};
 
 /// What is varying and why, where lanes part and where they wait.
 pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
@@ -27,6 +27,9 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
     for (block, data) in func.blocks.iter() {
         if plan.divergent[block] {
             notes.push(format!("{block}: lanes part here"));
+        }
+        if plan.solo[block] != Solo::No {
+            notes.push(format!("{block}: one lane at a time"));
         }
         for &inst in &data.insts {
             for &result in &func.insts[inst].results {

@@ -85,7 +85,7 @@ impl Lower<'_, '_> {
         let (address, offset) = match cached {
             Some(address) => (address, offset),
             None => {
-                let (addr_val, rest) = self.fold_offset(addr, offset);
+                let (addr_val, rest) = self.fold_offset(space, addr, offset);
                 let address = match self.resolve(space, self.func.ty(addr), addr_val) {
                     Address::Strided(at, stride) => match self.shape(addr).fold() {
                         Some(fold) if !space.is_window() => Address::Folded(at, stride, fold),
@@ -115,8 +115,11 @@ impl Lower<'_, '_> {
     }
 
     /// Large offsets are added to the address so that the test covers them.
-    fn fold_offset(&mut self, addr: Value, offset: i32) -> (Val, i32) {
-        let val = self.get(addr);
+    fn fold_offset(&mut self, space: Space, addr: Value, offset: i32) -> (Val, i32) {
+        let val = match self.own_address(space, addr) {
+            Some(own) => own,
+            None => self.get(addr),
+        };
         if small(offset) {
             return (val, offset);
         }

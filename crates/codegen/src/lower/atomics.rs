@@ -153,7 +153,7 @@ impl Lower<'_, '_> {
         operands
             .args
             .iter()
-            .map(|&arg| match self.plan.shapes[arg] {
+            .map(|&arg| match self.shape(arg) {
                 Shape::Uniform => self.scalar(arg),
                 Shape::Affine { .. } | Shape::Varying => {
                     let parts = self.parts(arg);

@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
-use ptxjit_passes::vectorize::{Node, Shape, WaitKind};
+use ptxjit_passes::vectorize::{Node, Shape, Solo, WaitKind};
 
 use super::masks::Lanes;
 use super::values::{Parts, Val};
@@ -150,11 +150,11 @@ impl Lower<'_, '_> {
             self.splats.clone(),
             self.addresses.clone(),
         );
-        let reciprocals = self.reciprocals.clone();
+        let (reciprocals, alone) = (self.reciprocals.clone(), self.alone.clone());
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let result = emit(self);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
-        self.reciprocals = reciprocals;
+        (self.reciprocals, self.alone) = (reciprocals, alone);
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
         result
     }
@@ -254,29 +254,46 @@ impl Lower<'_, '_> {
         [mut then_, mut else_]: [Edge<'_>; 2],
         pending: &[usize],
     ) {
+        let as_bits = self.counted[then_.target] && self.counted[else_.target];
+        let mut counted = None;
         if let Some(compare) = self.line_compare(block, cond) {
             let (together, apart) = (self.b.create_block(), self.b.create_block());
-            let (agree, taken) = self.lanes_agree(compare);
-            self.b.ins().brif(agree, together, &[], apart, &[]);
+            let agreed = self.lanes_agree(compare);
+            self.b.ins().brif(agreed.agree, together, &[], apart, &[]);
             self.b.switch_to_block(together);
             let edges = [then_.clone(), else_.clone()];
-            self.aside(|lower| lower.branch(taken, edges, pending));
+            self.aside(|lower| lower.branch(agreed.taken, edges, pending));
             self.b.switch_to_block(apart);
-            self.emit_sunk(compare.inst);
+            if as_bits {
+                counted = Some(self.line_bits(compare, cond, agreed.in_order));
+            } else {
+                self.emit_sunk(compare.inst);
+            }
         }
-        let conds = self.mask_parts(cond);
-        if self.counted[then_.target] && self.counted[else_.target] {
-            let (mask, conds) = (self.mask_as_bits(), self.bits_of(&conds));
+        if as_bits {
+            let conds = match counted {
+                Some(bits) => bits,
+                None => {
+                    let conds = self.mask_parts(cond);
+                    self.bits_of(&conds)
+                }
+            };
+            let mask = self.mask_as_bits();
             then_.mask = Some(Lanes::Bits(self.b.ins().band(mask, conds)));
             else_.mask = Some(Lanes::Bits(self.b.ins().band_not(mask, conds)));
             return self.go_edges(&[then_, else_], pending);
         }
+        let conds = self.mask_parts(cond);
         let mask = self.mask_vectors();
         let pairs = || mask.iter().zip(&conds);
-        let taken = pairs().map(|(&m, &c)| self.b.ins().band(m, c)).collect();
         let left = pairs()
             .map(|(&m, &c)| self.b.ins().band_not(m, c))
             .collect();
+        let taken = if self.certainly_full {
+            conds
+        } else {
+            pairs().map(|(&m, &c)| self.b.ins().band(m, c)).collect()
+        };
         then_.mask = Some(Lanes::Parts(taken));
         else_.mask = Some(Lanes::Parts(left));
         self.go_edges(&[then_, else_], pending);
@@ -377,6 +394,13 @@ impl Lower<'_, '_> {
         let Some(call) = edge.call else {
             return Vec::new();
         };
+        if self.plan.solo[call.block] == Solo::Inner {
+            return self.args_to(call);
+        }
+        self.for_gang(|lower| lower.args_to(call))
+    }
+
+    fn args_to(&mut self, call: &BlockCall) -> Vec<(Value, Val)> {
         let params = self.func.blocks[call.block].params.clone();
         params
             .into_iter()
@@ -416,7 +440,9 @@ impl Lower<'_, '_> {
         }
         for (param, val) in args {
             let val = match val {
-                Val::Varying(new) if blend => Val::Varying(self.blend_param(param, new, edge)),
+                Val::Varying(new) if blend && !(self.certainly_full && edge.mask.is_none()) => {
+                    Val::Varying(self.blend_param(param, new, edge))
+                }
                 other => other,
             };
             self.define_variables(param, &val);

@@ -5,7 +5,8 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use cranelift_frontend::Variable;
+use cranelift_frontend::{FunctionBuilder, Variable};
+use rustc_hash::FxHashMap;
 
 use super::{Gang, Lower, MaskClass};
 use crate::abi::{CtaContext, LaneState};
@@ -70,6 +71,7 @@ impl Lower<'_, '_> {
 
         self.b.switch_to_block(enter);
         self.emit_gang_entry(idx, skip);
+        self.forget_nodes();
         let state = match state {
             Some(var) => self.b.use_var(var),
             None => params[1],
@@ -125,6 +127,22 @@ impl Lower<'_, '_> {
             self.stopped_at(u32::from(LaneState::APART));
         }
         self.emit_gang_invariants();
+    }
+
+    /// Nothing that nodes left behind for one gang holds for the next. Without this, what is read where no lane waits
+    /// (a parameter blended with itself) would be kept alive around the loop over gangs.
+    fn forget_nodes(&mut self) {
+        let mut zeros: FxHashMap<cl::Type, cl::Value> = FxHashMap::default();
+        for value in self.func.values.keys() {
+            if !self.plan.escapes[value] || self.pinned[value].is_some() {
+                continue;
+            }
+            for var in self.variables(value) {
+                let ty = self.variable_type(value);
+                let zero = *zeros.entry(ty).or_insert_with(|| zero(&mut self.b, ty));
+                self.b.def_var(var, zero);
+            }
+        }
     }
 
     fn begin_agreement(&mut self) -> Agreement {
@@ -223,5 +241,18 @@ impl Lower<'_, '_> {
         let bits = self.mask_as_bits();
         let entered = self.gang().bits;
         Some(self.b.ins().icmp(IntCC::Equal, bits, entered))
+    }
+}
+
+fn zero(b: &mut FunctionBuilder<'_>, ty: cl::Type) -> cl::Value {
+    if ty.is_vector() {
+        let zeros = b.func.dfg.constants.insert(vec![0; 16].into());
+        b.ins().vconst(ty, zeros)
+    } else if ty == types::F32 {
+        b.ins().f32const(0.0)
+    } else if ty == types::F64 {
+        b.ins().f64const(0.0)
+    } else {
+        b.ins().iconst(ty, 0)
     }
 }

@@ -73,7 +73,7 @@ impl Lower<'_, '_> {
 
     fn level(&self, value: ir::Value, depth: u32) -> Option<Level> {
         let depth = depth.checked_sub(1)?;
-        if self.plan.shapes[value] == Shape::Varying {
+        if self.plan.shapes[value] == Shape::Varying || self.of_one[value] {
             return None;
         }
         let data = self.func.def_inst(value)?;

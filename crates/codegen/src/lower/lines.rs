@@ -4,7 +4,7 @@
 //! in two needs masks. So in `if (tid < n)` most gangs do all of the body or nothing of it.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, CompareOp, Function, Inst, InstData, Terminator, Type, Value, ValueDef};
 use ptxjit_passes::vectorize::{Plan, Shape};
@@ -18,9 +18,20 @@ pub(super) struct LineCompare {
     pub inst: Inst,
     op: CompareOp,
     line: Value,
-    /// Difference from the first lane to the last.
+    /// Difference from lane to lane, and from the first to the last.
+    stride: i64,
     span: i64,
     bound: Value,
+}
+
+/// What the first and the last lane tell about the others.
+pub(super) struct Agreed {
+    /// Whether all lanes agree.
+    pub agree: cl::Value,
+    /// On what, if so.
+    pub taken: cl::Value,
+    /// Whether the lanes' line does not wrap.
+    pub in_order: cl::Value,
 }
 
 /// Comparisons that are only wanted where lanes turn out to differ: nothing but the branch at their block's end uses them.
@@ -84,6 +95,7 @@ fn find(func: &Function, plan: &Plan, block: Block, cond: Value) -> Option<LineC
         inst,
         op,
         line,
+        stride,
         span,
         bound,
     })
@@ -110,8 +122,8 @@ impl Lower<'_, '_> {
         find(self.func, self.plan, block, cond)
     }
 
-    /// Whether all lanes are known to agree, and then on what.
-    pub(super) fn lanes_agree(&mut self, compare: LineCompare) -> (cl::Value, cl::Value) {
+    /// Whether all lanes are known to agree, and then on what; and whether their line does not wrap.
+    pub(super) fn lanes_agree(&mut self, compare: LineCompare) -> Agreed {
         let first = self.scalar(compare.line);
         let last = self.b.ins().iadd_imm_s(first, compare.span);
         let bound = self.scalar(compare.bound);
@@ -128,7 +140,7 @@ impl Lower<'_, '_> {
                 let above = self.b.ins().icmp(IntCC::SignedGreaterThan, bound, most);
                 let outside = self.b.ins().bor(below, above);
                 let differ = i64::from(compare.op == CompareOp::Ne);
-                (ordered, outside, self.b.ins().iconst(cl::types::I8, differ))
+                (ordered, outside, self.b.ins().iconst(types::I8, differ))
             }
             op => {
                 let cc = condition(op);
@@ -144,7 +156,60 @@ impl Lower<'_, '_> {
                 (ordered, agree, at_first)
             }
         };
-        (self.b.ins().band(in_order, agree), taken)
+        Agreed {
+            agree: self.b.ins().band(in_order, agree),
+            taken,
+            in_order,
+        }
+    }
+
+    /// The lanes for which a comparison holds, as bits. The lanes do not agree if they are `in_order`.
+    pub(super) fn line_bits(
+        &mut self,
+        compare: LineCompare,
+        cond: Value,
+        in_order: cl::Value,
+    ) -> cl::Value {
+        let one_by_one = |lower: &mut Self| {
+            lower.emit_sunk(compare.inst);
+            let conds = lower.mask_parts(cond);
+            lower.bits_of(&conds)
+        };
+        if compare.stride != 1 {
+            return one_by_one(self);
+        }
+        self.either(
+            in_order,
+            vec![types::I32],
+            |lower| vec![lower.count_bits(compare)],
+            |lower| vec![one_by_one(lower)],
+        )[0]
+    }
+
+    /// Lanes at distance one that are in order and do not agree: the bound lies among them.
+    fn count_bits(&mut self, compare: LineCompare) -> cl::Value {
+        let first = self.scalar(compare.line);
+        let bound = self.scalar(compare.bound);
+        let below = self.b.ins().isub(bound, first);
+        let below = if self.b.func.dfg.value_type(below) == types::I64 {
+            self.b.ins().ireduce(types::I32, below)
+        } else {
+            below
+        };
+        let one = self.b.ins().iconst(types::I32, 1);
+        let at = self.b.ins().ishl(one, below);
+        let before = self.b.ins().iadd_imm_s(at, -1);
+        match compare.op {
+            CompareOp::Eq => at,
+            CompareOp::Ne => self.b.ins().bnot(at),
+            CompareOp::Slt | CompareOp::Ult => before,
+            CompareOp::Sge | CompareOp::Uge => self.b.ins().bnot(before),
+            CompareOp::Sle | CompareOp::Ule => self.b.ins().bor(before, at),
+            CompareOp::Sgt | CompareOp::Ugt => {
+                let up_to = self.b.ins().bor(before, at);
+                self.b.ins().bnot(up_to)
+            }
+        }
     }
 
     /// Emits a comparison that was left out of its block's instructions.

@@ -33,6 +33,10 @@ impl Lower<'_, '_> {
 
     /// The lanes of a class in the form in which they are kept.
     pub(super) fn class_lanes(&mut self, class: MaskClass) -> Lanes {
+        if self.certainly_full && class == self.mask {
+            let all = self.full_bits();
+            return Lanes::Bits(self.b.ins().iconst(types::I32, all));
+        }
         let MaskClass::Own(node) = class else {
             return Lanes::Bits(self.gang().bits);
         };
@@ -61,6 +65,10 @@ impl Lower<'_, '_> {
     pub(super) fn mask_vectors(&mut self) -> Parts {
         if let Some(parts) = &self.mask_parts {
             return parts.clone();
+        }
+        if self.certainly_full {
+            let all = self.vconst(Type::B32, u64::from(u32::MAX));
+            return Parts::from_elem(all, self.quads);
         }
         let lanes = self.class_lanes(self.mask);
         let parts = self.lanes_as_parts(&lanes);

@@ -1,8 +1,10 @@
 //! Loads.
 //!
-//! Lanes side by side are accessed as vectors when all of them run; otherwise one call to a stub does the lanes that do. Lanes
+//! Lanes side by side are accessed as vectors when all of them run, or when the place of those that do not may be read as well; otherwise
+//! one call to a stub does the lanes that do. Lanes
 //! anywhere are accessed one by one, those that do not run at a place of our own.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value};
 use ptxjit_passes::vectorize::Fold;
@@ -12,6 +14,9 @@ use super::Lower;
 use super::address::{Address, Place};
 use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
+
+/// Pages are at least that large.
+const LEAST_PAGE: i64 = 4096;
 
 /// Device accesses may fault, and nothing is known about their alignment.
 pub(super) fn device() -> MemFlagsData {
@@ -212,7 +217,7 @@ impl Lower<'_, '_> {
     }
 
     /// All lanes run: parts of element 0, then of element 1, and so on.
-    fn load_whole(
+    pub(super) fn load_whole(
         &mut self,
         n: usize,
         ty: Type,
@@ -358,8 +363,41 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Some lanes run: a stub loads theirs.
+    /// Some lanes run. Side by side in one page the others' elements can be read with theirs; else a stub loads theirs.
     fn load_some(
+        &mut self,
+        n: usize,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        if stride != i64::from(ty.bytes()) * n as i64 {
+            return self.load_theirs(n, ty, at, stride, offset);
+        }
+        let near = self.in_one_page(at, stride, offset);
+        self.either(
+            near,
+            vec![vector_type(ty); n * self.n_parts(ty)],
+            |lower| lower.load_whole(n, ty, at, stride, offset),
+            |lower| lower.load_theirs(n, ty, at, stride, offset),
+        )
+    }
+
+    /// Whether what all lanes access lies in one page, which is mapped if one lane may access it.
+    pub(super) fn in_one_page(&mut self, at: cl::Value, stride: i64, offset: i32) -> cl::Value {
+        let first = self.b.ins().iadd_imm_s(at, i64::from(offset));
+        let last = self
+            .b
+            .ins()
+            .iadd_imm_s(first, stride * self.lanes as i64 - 1);
+        let differ = self.b.ins().bxor(first, last);
+        self.b
+            .ins()
+            .icmp_imm_u(IntCC::UnsignedLessThan, differ, LEAST_PAGE)
+    }
+
+    fn load_theirs(
         &mut self,
         n: usize,
         ty: Type,

@@ -7,7 +7,7 @@
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
-//! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `waits`: suspending and resuming
+//! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `solo`: for one lane; `waits`: suspending and resuming
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
 
 mod address;
@@ -32,6 +32,7 @@ mod memory;
 mod outside;
 mod pure;
 mod rounding;
+mod solo;
 mod special;
 mod stores;
 mod stubs;
@@ -48,7 +49,7 @@ use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot};
-use ptxjit_passes::vectorize::{InStep, Node, Plan, Shape};
+use ptxjit_passes::vectorize::{InStep, Node, Plan, Shape, Solo};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -132,6 +133,8 @@ struct Lower<'a, 'b> {
     /// Comparisons that are emitted at the branches that use them.
     sunk: SecondaryMap<Inst, bool>,
     is_used: SecondaryMap<ir::Value, bool>,
+    /// What one lane computes by itself.
+    of_one: SecondaryMap<ir::Value, bool>,
     slot_offsets: SecondaryMap<StackSlot, u32>,
     node_entry: Vec<cl::Block>,
     node_body: Vec<cl::Block>,
@@ -147,10 +150,14 @@ struct Lower<'a, 'b> {
     mask_parts: Option<Parts>,
     /// The code being emitted runs only when all lanes do.
     certainly_full: bool,
+    /// The access being emitted is to memory that nobody else writes meanwhile: the CTA's own.
+    own_memory: bool,
     /// The code being emitted runs only when some lanes do not.
     certainly_partial: bool,
     /// What else holds: set in the version of a node for lanes in step.
     in_step: Option<&'a InStep>,
+    /// The lane that runs by itself, in nodes for one.
+    alone: Option<solo::Alone>,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
     /// The state in which the gang stopped as a whole, or `APART`.
@@ -215,6 +222,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             is_float: classes::float_values(inputs.func),
             sunk: lines::sunk_compares(inputs.func, inputs.plan),
             is_used: classes::used_values(inputs.func),
+            of_one: solo::values(inputs.func, inputs.plan),
             slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),
@@ -226,7 +234,9 @@ impl<'a, 'b> Lower<'a, 'b> {
             counted: Vec::new(),
             certainly_full: false,
             certainly_partial: false,
+            own_memory: false,
             in_step: None,
+            alone: None,
             budget: None,
             stopped: None,
             next_gang,
@@ -286,7 +296,11 @@ impl<'a, 'b> Lower<'a, 'b> {
             Node::Block(block) => {
                 let skip = self.emit_wait(pos, block);
                 let insts = &self.func.blocks[block].insts[skip..];
-                if self.wants_two_versions(block, insts) {
+                if self.plan.solo[block] != Solo::No {
+                    self.begin_solo();
+                    self.emit_body(pos, block, insts);
+                    self.alone = None;
+                } else if self.wants_two_versions(block, insts) {
                     self.emit_two_versions(pos, block, insts);
                 } else {
                     self.emit_body(pos, block, insts);

@@ -1,7 +1,7 @@
 //! Stores: the mirror of loads in `memory`.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{Inst, InstData, Type, Value};
+use ptxjit_ir::{Inst, InstData, Space, Type, Value};
 use ptxjit_passes::vectorize::Fold;
 
 use super::Lower;
@@ -29,7 +29,9 @@ impl Lower<'_, '_> {
             Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
             Address::Strided(at, stride) => {
                 let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+                self.own_memory = space == Space::Shared;
                 self.store_strided(&parts, ty, at, stride, place.offset);
+                self.own_memory = false;
             }
             Address::Folded(at, stride, fold) => {
                 let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
@@ -239,6 +241,39 @@ impl Lower<'_, '_> {
     }
 
     fn store_some(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
+        if !dense || !self.own_memory {
+            return self.store_theirs(parts, ty, at, stride, offset);
+        }
+        let near = self.in_one_page(at, stride, offset);
+        self.either(
+            near,
+            Vec::new(),
+            |lower| {
+                lower.store_among(parts, ty, at, stride, offset);
+                Vec::new()
+            },
+            |lower| {
+                lower.store_theirs(parts, ty, at, stride, offset);
+                Vec::new()
+            },
+        );
+    }
+
+    /// Nobody else writes here meanwhile: what the other lanes' places hold is written again.
+    fn store_among(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let mask = self.mask_vectors();
+        let old = self.load_whole(parts.len(), ty, at, stride, offset);
+        let old = old.chunks(self.n_parts(ty));
+        let new: Vec<Parts> = parts
+            .iter()
+            .zip(old)
+            .map(|(new, old)| self.blend(ty, &mask, new, old))
+            .collect();
+        self.store_whole(&new, ty, at, stride, offset);
+    }
+
+    fn store_theirs(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
         let bits = self.mask_as_bits();
         for (k, parts) in parts.iter().enumerate() {
             let buf = self.store_to_buffer(1, parts);

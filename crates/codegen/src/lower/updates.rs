@@ -232,7 +232,7 @@ impl Lower<'_, '_> {
     fn combined(&mut self, op: IntBinaryOp, operands: &Operands<'_>) -> cl::Value {
         let arg = operands.args[0];
         let ty = operands.rmw.fmt.ty();
-        if self.plan.shapes[arg] == Shape::Uniform {
+        if self.shape(arg) == Shape::Uniform {
             return self.repeated(op, ty, arg);
         }
         let mut parts = self.parts(arg);
@@ -310,7 +310,7 @@ impl Lower<'_, '_> {
     /// Additions of one number by all running lanes: each gets the sum before it.
     fn tickets(&mut self, operands: &Operands<'_>, at: cl::Value) -> Option<Parts> {
         let arg = operands.args[0];
-        if self.plan.shapes[arg] != Shape::Uniform {
+        if self.shape(arg) != Shape::Uniform {
             return None;
         }
         let all = self.repeated(IntBinaryOp::Add, Type::B32, arg);

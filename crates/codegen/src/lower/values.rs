@@ -61,6 +61,9 @@ impl Lower<'_, '_> {
 
     /// The value in the form its shape says.
     pub(super) fn get(&mut self, value: ir::Value) -> Val {
+        if let Some(own) = self.own(value) {
+            return own;
+        }
         if let Some(val) = self.vals.get(&value) {
             return val.clone();
         }
@@ -91,16 +94,22 @@ impl Lower<'_, '_> {
         value: ir::Value,
     ) -> SmallVec<[cranelift_frontend::Variable; 8]> {
         if self.vars[value].is_empty() {
-            let (n, ty) = match self.plan.shapes[value] {
-                Shape::Uniform | Shape::Affine { .. } => (1, self.scalar_type(value)),
-                Shape::Varying => (
-                    self.n_parts(self.func.ty(value)),
-                    vector_type(self.func.ty(value)),
-                ),
+            let n = match self.plan.shapes[value] {
+                Shape::Uniform | Shape::Affine { .. } => 1,
+                Shape::Varying => self.n_parts(self.func.ty(value)),
             };
+            let ty = self.variable_type(value);
             self.vars[value] = (0..n).map(|_| self.b.declare_var(ty)).collect();
         }
         self.vars[value].clone()
+    }
+
+    /// The type of an escaping value's variables.
+    pub(super) fn variable_type(&self, value: ir::Value) -> cl::Type {
+        match self.plan.shapes[value] {
+            Shape::Uniform | Shape::Affine { .. } => self.scalar_type(value),
+            Shape::Varying => vector_type(self.func.ty(value)),
+        }
     }
 
     /// Number of vectors of a varying value.
@@ -134,7 +143,7 @@ impl Lower<'_, '_> {
         if self.plan.escapes[value] && self.pinned[value].is_none() {
             // Other nodes know it as a vector, in step or not.
             let val = match self.plan.shapes[value] {
-                Shape::Varying => Val::Varying(self.parts(value)),
+                Shape::Varying => Val::Varying(self.for_gang(|lower| lower.parts(value))),
                 Shape::Uniform | Shape::Affine { .. } => val,
             };
             self.define_variables(value, &val);
@@ -143,6 +152,9 @@ impl Lower<'_, '_> {
 
     /// How a value is held in the code being emitted.
     pub(super) fn shape(&self, value: ir::Value) -> Shape {
+        if self.alone.is_some() {
+            return Shape::Uniform;
+        }
         let better = self.in_step.and_then(|in_step| in_step.shapes.get(&value));
         better.copied().unwrap_or(self.plan.shapes[value])
     }
@@ -200,6 +212,9 @@ impl Lower<'_, '_> {
 
     /// All lanes of a value as integer vectors.
     pub(super) fn parts(&mut self, value: ir::Value) -> Parts {
+        if let Some(own) = self.own_parts(value) {
+            return own;
+        }
         if let Some(parts) = self.splats.get(&value) {
             return parts.clone();
         }
@@ -253,7 +268,7 @@ impl Lower<'_, '_> {
     }
 
     /// All lanes of an affine value that tells by itself whether its index wrapped.
-    fn unfolded_parts(&mut self, base: cl::Value, stride: i64, fold: Fold) -> Parts {
+    pub(super) fn unfolded_parts(&mut self, base: cl::Value, stride: i64, fold: Fold) -> Parts {
         let slack = fold.scale << (Fold::BITS - 4);
         let near = self.b.ins().iadd_imm_s(base, slack);
         let plain = self

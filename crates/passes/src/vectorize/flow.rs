@@ -8,12 +8,15 @@ use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Value};
 use super::order::{Node, Order};
 use super::shape::{Because, Shape};
 use super::shapes::Shapes;
+use super::solo::Solo;
 use super::{PlanFacts, Yield};
 
 /// The solution.
 pub(super) struct Flow {
     pub shapes: SecondaryMap<Value, Shape>,
     pub because: SecondaryMap<Value, Because>,
+    /// Blocks that one lane runs at a time.
+    pub solo: SecondaryMap<Block, Solo>,
     /// Values used in another node than the one that defines them.
     pub escapes: SecondaryMap<Value, bool>,
     pub divergent: SecondaryMap<Block, bool>,
@@ -29,8 +32,10 @@ pub(super) fn run(
     yields: &SecondaryMap<Block, Option<Yield>>,
     gang: u32,
     facts: PlanFacts,
+    solo: SecondaryMap<Block, Solo>,
 ) -> Flow {
     let mut shapes = Shapes::new(gang, facts);
+    shapes.solo = solo;
     loop {
         shapes.propagate(func, order);
         let divergent = divergent(func, order, &shapes, gang);
@@ -50,6 +55,7 @@ pub(super) fn run(
             return Flow {
                 shapes: out,
                 because: shapes.because,
+                solo: shapes.solo,
                 escapes: super::escapes(func),
                 divergent,
                 pending: sorted(pending.body),
@@ -70,6 +76,7 @@ fn divergent(
     for node in &order.nodes {
         if let Node::Block(block) = *node {
             out[block] = gang > 1
+                && shapes.solo[block] == Solo::No
                 && match func.blocks[block].term {
                     Terminator::Brif { cond: value, .. }
                     | Terminator::Switch { index: value, .. }
@@ -126,6 +133,9 @@ fn mark_merged(
     let mut changed = false;
     for node in &order.nodes {
         let Node::Block(block) = *node else { continue };
+        if shapes.solo[block] == Solo::Inner {
+            continue;
+        }
         for &param in &func.blocks[block].params {
             // One and the same argument from everywhere still changes from turn to turn if a loop is left with it.
             if blended[block]
@@ -150,14 +160,19 @@ fn mark_spread(func: &Function, order: &Order, shapes: &mut Shapes) -> bool {
         let Node::Block(block) = *node else { continue };
         let data = &func.blocks[block];
         for &inst in &data.insts {
-            numbers_in(func, shapes, inst, &mut numbers);
+            if shapes.solo[block] == Solo::No {
+                numbers_in(func, shapes, inst, &mut numbers);
+            } else {
+                numbers_of_one(func, inst, &mut numbers);
+            }
         }
         if data.term.targets().is_empty() {
             data.term.for_each_arg(|arg| numbers.push(arg));
         }
         for call in data.term.targets() {
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                if shapes.shapes[param] == Some(Shape::Varying) {
+                let is_scalar = shapes.solo[call.block] == Solo::Inner;
+                if is_scalar || shapes.shapes[param] == Some(Shape::Varying) {
                     numbers.push(arg);
                 }
             }
@@ -192,6 +207,18 @@ pub(super) fn numbers_in(func: &Function, shapes: &Shapes, inst: Inst, numbers: 
             if shapes.shapes[node.results[0]] != Some(Shape::Varying) => {}
         ref data => numbers.extend(data.args()),
     }
+}
+
+/// The same where one lane runs, whose own number is found out for all but addresses.
+fn numbers_of_one(func: &Function, inst: Inst, numbers: &mut Vec<Value>) {
+    let data = &func.insts[inst].data;
+    let addr = match *data {
+        InstData::Load { addr, .. }
+        | InstData::Store { addr, .. }
+        | InstData::Atomic { addr, .. } => Some(addr),
+        _ => None,
+    };
+    numbers.extend(data.args().into_iter().filter(|&arg| Some(arg) != addr));
 }
 
 /// A constant is the same in every turn.

@@ -13,6 +13,7 @@ use super::flow::Flow;
 use super::order::{Node, Order};
 use super::shape::{Because, Shape};
 use super::shapes::Shapes;
+use super::solo::Solo;
 
 /// What holds in a block if its lanes are in step.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +39,9 @@ pub(super) fn run(
         return out;
     }
     for node in &order.nodes {
-        if let Node::Block(block) = *node {
+        if let Node::Block(block) = *node
+            && flow.solo[block] == Solo::No
+        {
             out[block] = block_in_step(func, flow, hopeful, block);
         }
     }

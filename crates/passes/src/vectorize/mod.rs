@@ -23,6 +23,7 @@ mod range;
 mod repair;
 mod shape;
 mod shapes;
+mod solo;
 mod spin;
 mod turns;
 mod waits;
@@ -34,6 +35,7 @@ pub use in_step::InStep;
 pub use order::{Node, Order};
 pub use repair::{Repair, predecessors};
 pub use shape::{Because, Fold, Shape};
+pub use solo::Solo;
 pub use waits::{Wait, WaitKind};
 
 /// What the plan may take for granted about launches; see the code generator's `Facts`.
@@ -60,6 +62,8 @@ pub struct Plan {
     pub shapes: SecondaryMap<Value, Shape>,
     /// Why a value is varying.
     pub because: SecondaryMap<Value, Because>,
+    /// Blocks that one lane of a gang runs at a time.
+    pub solo: SecondaryMap<Block, Solo>,
     /// Blocks whose terminator parts the lanes.
     pub divergent: SecondaryMap<Block, bool>,
     /// For each node: other nodes where lanes may be pending while it runs, ascending.
@@ -112,11 +116,29 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     }
     let preds = predecessors(func);
     let live = liveness::run(func, &preds);
-    let flow = flow::run(func, &order, &wait_of, &yields, gang, facts);
+    let can_stop =
+        |block: Block| wait_of[block] || yields[block].is_some() || entries.contains(&block);
+    let alone =
+        |shape: &dyn Fn(Value) -> Shape| solo::run(func, &order, gang, &preds, shape, &can_stop);
+    let solo = alone(&|value| hopeful.shapes[value].unwrap_or(Shape::Uniform));
+    let mut flow = flow::run(func, &order, &wait_of, &yields, gang, facts, solo);
+    loop {
+        // Where lanes parted, some of what was hoped to lie on lines does not. With fewer regions shapes only get worse.
+        let still = alone(&|value| flow.shapes[value]);
+        if func
+            .blocks
+            .keys()
+            .all(|block| still[block] == flow.solo[block])
+        {
+            break;
+        }
+        flow = flow::run(func, &order, &wait_of, &yields, gang, facts, still);
+    }
     let mut plan = Plan {
         gang,
         in_step: in_step::run(func, &order, &flow, &hopeful),
         escapes: flow.escapes,
+        solo: flow.solo,
         order,
         shapes: flow.shapes,
         because: flow.because,

@@ -9,6 +9,7 @@ use ptxjit_ir::{
 use super::order::Node;
 use super::range;
 use super::shape::{Because, Fold, Shape, lower, scaled};
+use super::solo::{self, Solo};
 use super::{Order, PlanFacts};
 
 pub(super) struct Shapes {
@@ -21,6 +22,8 @@ pub(super) struct Shapes {
     pub merged: SecondaryMap<Value, bool>,
     /// Values that must be vectors: they may stem from an index that wrapped, are no addresses, and do not tell.
     pub spread: SecondaryMap<Value, bool>,
+    /// Blocks run by one lane at a time.
+    pub solo: SecondaryMap<Block, Solo>,
 }
 
 impl Shapes {
@@ -32,6 +35,7 @@ impl Shapes {
             gang,
             merged: SecondaryMap::new(),
             spread: SecondaryMap::new(),
+            solo: SecondaryMap::new(),
         }
     }
 
@@ -58,7 +62,11 @@ impl Shapes {
         for &inst in &func.blocks[block].insts {
             let node = &func.insts[inst];
             for idx in 0..node.results.len() {
-                let (shape, because) = self.result(func, &node.data, idx);
+                let (shape, because) = if self.is_alone(block, &node.data) {
+                    (Shape::Uniform, Because::NotVarying)
+                } else {
+                    self.result(func, &node.data, idx)
+                };
                 changed |= self.set(node.results[idx], shape, because);
             }
         }
@@ -74,7 +82,15 @@ impl Shapes {
         changed
     }
 
+    /// Whether one lane computes this by itself.
+    fn is_alone(&self, block: Block, data: &InstData) -> bool {
+        self.solo[block] != Solo::No && solo::is_scalar(data)
+    }
+
     fn join(&self, param: Value, arg: Value, arg_shape: Shape, block: Block) -> (Shape, Because) {
+        if self.solo[block] == Solo::Inner {
+            return (Shape::Uniform, Because::NotVarying);
+        }
         if self.merged[param] {
             return (Shape::Varying, Because::Merge(block));
         }

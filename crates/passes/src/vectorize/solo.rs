@@ -1,0 +1,205 @@
+//! Finds blocks that at most one lane of a gang runs at a time, as after `if (threadIdx.x == 0)`: all that is computed there is scalar.
+//!
+//! Such a region is entered by one edge, which a lane takes only if its place on a line of distinct values is the one that the others
+//! are not at. It ends where other edges join, and nothing in it waits, so no second lane can come before the first has left.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Space, Terminator, Type, Value,
+};
+
+use super::shape::Shape;
+use super::{Node, Order};
+
+/// How a block is run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Solo {
+    /// By any lanes.
+    #[default]
+    No,
+    /// By one lane that comes from a block run by any.
+    Root,
+    /// By one lane that was alone before.
+    Inner,
+}
+
+/// Conditions are followed this deep through `and`, `or` and `not`.
+const DEPTH: u32 = 4;
+
+/// Finds the regions. `shape` tells how values are held; `can_stop` whether lanes can stop or come from elsewhere at a block.
+pub(super) fn run(
+    func: &Function,
+    order: &Order,
+    gang: u32,
+    preds: &SecondaryMap<Block, Vec<Block>>,
+    shape: &dyn Fn(Value) -> Shape,
+    can_stop: &dyn Fn(Block) -> bool,
+) -> SecondaryMap<Block, Solo> {
+    let mut solo = SecondaryMap::new();
+    if gang == 1 {
+        return solo;
+    }
+    for node in &order.nodes {
+        let Node::Block(block) = *node else { continue };
+        let Terminator::Brif { cond, then_, else_ } = &func.blocks[block].term else {
+            continue;
+        };
+        if solo[block] != Solo::No || then_.block == else_.block {
+            continue;
+        }
+        for (root, taken) in [(then_.block, true), (else_.block, false)] {
+            let lane = Lane { func, gang, shape };
+            if preds[root] == [block] && lane.is_alone(*cond, taken, DEPTH) {
+                let region = region(func, order, preds, root);
+                let whole = enclosing(order, block);
+                let stays = |block: Block| {
+                    let pos = order.block_pos[block].expect("reachable") as usize;
+                    !can_stop(block) && whole.as_ref().is_none_or(|range| range.contains(&pos))
+                };
+                if region.iter().all(|&block| stays(block)) {
+                    region.iter().for_each(|&block| solo[block] = Solo::Inner);
+                    solo[root] = Solo::Root;
+                }
+            }
+        }
+    }
+    solo
+}
+
+/// The blocks that are reached through `root` only.
+fn region(
+    func: &Function,
+    order: &Order,
+    preds: &SecondaryMap<Block, Vec<Block>>,
+    root: Block,
+) -> Vec<Block> {
+    let mut inside: SecondaryMap<Block, bool> = SecondaryMap::new();
+    let mut found = vec![root];
+    inside[root] = true;
+    let mut next = 0;
+    while let Some(&block) = found.get(next) {
+        next += 1;
+        for call in func.blocks[block].term.targets() {
+            if !std::mem::replace(&mut inside[call.block], true) {
+                found.push(call.block);
+            }
+        }
+    }
+    // In layout order a block that other ways lead to is dropped before most of those behind it.
+    found.sort_by_key(|&block| order.block_pos[block]);
+    loop {
+        let before = found.len();
+        found.retain(|&block| {
+            let stays = block == root || preds[block].iter().all(|&pred| inside[pred]);
+            inside[block] = stays;
+            stays
+        });
+        if found.len() == before {
+            return found;
+        }
+    }
+}
+
+/// The positions of the innermost loop around a block.
+fn enclosing(order: &Order, block: Block) -> Option<std::ops::RangeInclusive<usize>> {
+    let pos = order.block_pos[block].expect("reachable") as usize;
+    order.nodes[pos..].iter().find_map(|node| match *node {
+        Node::LoopEnd(header) => order
+            .loop_range(header)
+            .filter(|range| range.contains(&pos)),
+        Node::Block(_) => None,
+    })
+}
+
+struct Lane<'a> {
+    func: &'a Function,
+    gang: u32,
+    shape: &'a dyn Fn(Value) -> Shape,
+}
+
+impl Lane<'_> {
+    /// Whether at most one lane of a gang can have this truth value.
+    fn is_alone(&self, cond: Value, truth: bool, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else {
+            return false;
+        };
+        match self.func.def_inst(cond) {
+            Some(&InstData::Compare { op, ty, args }) => self.is_one_place(op, ty, args, truth),
+            Some(&InstData::IntBinary { op, args, .. })
+                if matches!(
+                    (op, truth),
+                    (IntBinaryOp::And, true) | (IntBinaryOp::Or, false)
+                ) =>
+            {
+                args.iter().any(|&arg| self.is_alone(arg, truth, depth))
+            }
+            Some(&InstData::IntUnary {
+                op: IntUnaryOp::Not,
+                arg,
+                ..
+            }) => self.is_alone(arg, !truth, depth),
+            _ => false,
+        }
+    }
+
+    fn is_one_place(&self, op: CompareOp, ty: Type, [a, b]: [Value; 2], truth: bool) -> bool {
+        let constant = self.func.as_const(b);
+        let equal = match (op, truth) {
+            (CompareOp::Eq, true) | (CompareOp::Ne, false) => true,
+            (CompareOp::Ult, true) | (CompareOp::Uge, false) => constant == Some(1),
+            (CompareOp::Ule, true) | (CompareOp::Ugt, false) => constant == Some(0),
+            _ => false,
+        };
+        let stride = match ((self.shape)(a), (self.shape)(b)) {
+            (
+                Shape::Affine {
+                    stride, fold: None, ..
+                },
+                Shape::Uniform,
+            )
+            | (
+                Shape::Uniform,
+                Shape::Affine {
+                    stride, fold: None, ..
+                },
+            ) => stride,
+            _ => return false,
+        };
+        let most = match ty {
+            Type::B32 => i64::from(i32::MAX),
+            Type::B64 => i64::MAX,
+            Type::B1 | Type::B8 | Type::B16 => return false,
+        };
+        let span = stride.checked_mul(i64::from(self.gang) - 1);
+        equal
+            && stride != 0
+            && span
+                .and_then(i64::checked_abs)
+                .is_some_and(|span| span <= most)
+    }
+}
+
+/// Whether an instruction's result is one number where one lane runs: not if the lanes' own places in the gang count.
+pub(super) fn is_scalar(data: &InstData) -> bool {
+    match data {
+        InstData::Const { .. }
+        | InstData::IntUnary { .. }
+        | InstData::IntBinary { .. }
+        | InstData::IntTernary { .. }
+        | InstData::Lop3 { .. }
+        | InstData::Bfi { .. }
+        | InstData::Resize { .. }
+        | InstData::Compare { .. }
+        | InstData::FloatUnary { .. }
+        | InstData::FloatBinary { .. }
+        | InstData::Fma { .. }
+        | InstData::FloatCompare { .. }
+        | InstData::Convert { .. }
+        | InstData::ConvertRs { .. }
+        | InstData::Select { .. } => true,
+        InstData::Load { space, .. }
+        | InstData::ToGeneric { space, .. }
+        | InstData::FromGeneric { space, .. } => *space != Space::Local,
+        _ => false,
+    }
+}
