@@ -1,5 +1,6 @@
 //! Masks, and how lanes go from node to node.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
 use ptxjit_passes::vectorize::{Node, Shape, Solo, WaitKind};
@@ -136,6 +137,7 @@ impl Lower<'_, '_> {
         self.splats.clear();
         self.reciprocals.clear();
         self.addresses.clear();
+        self.bits.clear();
         self.mask = class;
         self.certainly_full = false;
         self.mask_bits = None;
@@ -151,10 +153,11 @@ impl Lower<'_, '_> {
             self.addresses.clone(),
         );
         let (reciprocals, alone) = (self.reciprocals.clone(), self.alone.clone());
+        let pred_bits = self.bits.clone();
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let result = emit(self);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
-        (self.reciprocals, self.alone) = (reciprocals, alone);
+        (self.reciprocals, self.alone, self.bits) = (reciprocals, alone, pred_bits);
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
         result
     }
@@ -208,7 +211,7 @@ impl Lower<'_, '_> {
             Terminator::Brif { cond, then_, else_ } => {
                 let edges = [edge(then_), edge(else_)];
                 if self.plan.divergent[block] {
-                    self.part(block, *cond, edges, &pending);
+                    self.part(*cond, edges, &pending);
                 } else {
                     let cond = self.scalar(*cond);
                     self.branch(cond, edges, &pending);
@@ -247,41 +250,23 @@ impl Lower<'_, '_> {
     }
 
     /// A divergent two-way branch.
-    fn part(
-        &mut self,
-        block: Block,
-        cond: Value,
-        [mut then_, mut else_]: [Edge<'_>; 2],
-        pending: &[usize],
-    ) {
-        let as_bits = self.counted[then_.target] && self.counted[else_.target];
-        let mut counted = None;
-        if let Some(compare) = self.line_compare(block, cond) {
-            let (together, apart) = (self.b.create_block(), self.b.create_block());
-            let agreed = self.lanes_agree(compare);
-            self.b.ins().brif(agreed.agree, together, &[], apart, &[]);
-            self.b.switch_to_block(together);
-            let edges = [then_.clone(), else_.clone()];
-            self.aside(|lower| lower.branch(agreed.taken, edges, pending));
-            self.b.switch_to_block(apart);
-            if as_bits {
-                counted = Some(self.line_bits(compare, cond, agreed.in_order));
+    fn part(&mut self, cond: Value, [mut then_, mut else_]: [Edge<'_>; 2], pending: &[usize]) {
+        let counted = self.counted[then_.target] && self.counted[else_.target];
+        if self.in_bits[cond] {
+            let hits = self.pred_bits(cond);
+            let all = if counted {
+                self.mask_as_bits()
             } else {
-                self.emit_sunk(compare.inst);
-            }
-        }
-        if as_bits {
-            let conds = match counted {
-                Some(bits) => bits,
-                None => {
-                    let conds = self.mask_parts(cond);
-                    self.bits_of(&conds)
-                }
+                let all = self.full_bits();
+                self.b.ins().iconst(types::I32, all)
             };
-            let mask = self.mask_as_bits();
-            then_.mask = Some(Lanes::Bits(self.b.ins().band(mask, conds)));
-            else_.mask = Some(Lanes::Bits(self.b.ins().band_not(mask, conds)));
-            return self.go_edges(&[then_, else_], pending);
+            let taken = self.b.ins().band(hits, all);
+            self.unless_together(taken, all, [&then_, &else_], pending);
+            if counted {
+                then_.mask = Some(Lanes::Bits(taken));
+                else_.mask = Some(Lanes::Bits(self.b.ins().bxor(all, taken)));
+                return self.go_edges(&[then_, else_], pending);
+            }
         }
         let conds = self.mask_parts(cond);
         let mask = self.mask_vectors();
@@ -299,6 +284,26 @@ impl Lower<'_, '_> {
         self.go_edges(&[then_, else_], pending);
     }
 
+    /// Goes one of two ways if all lanes do.
+    fn unless_together(
+        &mut self,
+        taken: cl::Value,
+        all: cl::Value,
+        [then_, else_]: [&Edge<'_>; 2],
+        pending: &[usize],
+    ) {
+        let [everyone, rest, nobody, apart] = std::array::from_fn(|_| self.b.create_block());
+        let whole = self.b.ins().icmp(IntCC::Equal, taken, all);
+        self.b.ins().brif(whole, everyone, &[], rest, &[]);
+        self.b.switch_to_block(everyone);
+        self.aside(|lower| lower.go_edges(std::slice::from_ref(then_), pending));
+        self.b.switch_to_block(rest);
+        self.b.ins().brif(taken, apart, &[], nobody, &[]);
+        self.b.switch_to_block(nobody);
+        self.aside(|lower| lower.go_edges(std::slice::from_ref(else_), pending));
+        self.b.switch_to_block(apart);
+    }
+
     fn part_switch(&mut self, index: Value, mut edges: Vec<Edge<'_>>, pending: &[usize]) {
         let index = self.parts(index);
         let mut rest = self.mask_vectors();
@@ -307,7 +312,7 @@ impl Lower<'_, '_> {
             let want = self.vconst(Type::B32, case as u64);
             let mut taken = Parts::new();
             for (part, rest) in index.iter().zip(rest.iter_mut()) {
-                let hit = self.b.ins().icmp(cl::condcodes::IntCC::Equal, *part, want);
+                let hit = self.b.ins().icmp(IntCC::Equal, *part, want);
                 taken.push(self.b.ins().band(*rest, hit));
                 *rest = self.b.ins().band_not(*rest, hit);
             }

@@ -1,22 +1,24 @@
-//! Branches on where lanes lie on a line: a comparison of an affine value with a uniform one.
+//! Predicates of lanes on a line, as bits.
 //!
-//! Whether all lanes agree follows from the first and the last. Where they do, the branch is a branch; only a gang that the bound cuts
-//! in two needs masks. So in `if (tid < n)` most gangs do all of the body or nothing of it.
+//! Where an affine value is compared with a uniform one, as in `if (tid < n)`, the lanes for which it holds are those from one end up to
+//! some lane, or a single one: scalar arithmetic tells which. Such predicates, and what logic makes of them, are kept as an integer
+//! with one bit per lane. A branch on them is a branch where all lanes agree.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, CompareOp, Function, Inst, InstData, Terminator, Type, Value, ValueDef};
-use ptxjit_passes::vectorize::{Plan, Shape};
+use ptxjit_ir::{CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value};
+use ptxjit_passes::vectorize::{Node, Plan, Shape};
 
 use super::Lower;
 use super::int::condition;
+use super::values::Parts;
 
 /// `line op bound`, one result per lane.
 #[derive(Copy, Clone)]
-pub(super) struct LineCompare {
-    pub inst: Inst,
+struct LineCompare {
     op: CompareOp,
+    ty: Type,
     line: Value,
     /// Difference from lane to lane, and from the first to the last.
     stride: i64,
@@ -24,55 +26,49 @@ pub(super) struct LineCompare {
     bound: Value,
 }
 
-/// What the first and the last lane tell about the others.
-pub(super) struct Agreed {
-    /// Whether all lanes agree.
-    pub agree: cl::Value,
-    /// On what, if so.
-    pub taken: cl::Value,
-    /// Whether the lanes' line does not wrap.
-    pub in_order: cl::Value,
-}
-
-/// Comparisons that are only wanted where lanes turn out to differ: nothing but the branch at their block's end uses them.
-pub(super) fn sunk_compares(func: &Function, plan: &Plan) -> SecondaryMap<Inst, bool> {
-    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
-    for data in func.blocks.values() {
-        for &inst in &data.insts {
-            for arg in func.insts[inst].data.args() {
-                uses[arg] += 1;
+/// The predicates that are kept as bits.
+pub(super) fn in_bits(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+    let mut out: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for node in &plan.order.nodes {
+        let Node::Block(block) = *node else { continue };
+        for &inst in &func.blocks[block].insts {
+            let node = &func.insts[inst];
+            let Some(&result) = node.results.first() else {
+                continue;
+            };
+            if plan.shapes[result] != Shape::Varying {
+                continue;
             }
+            out[result] = match node.data {
+                InstData::Compare { .. } => find(plan, &node.data).is_some(),
+                InstData::IntBinary {
+                    op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
+                    ty: Type::B1,
+                    args,
+                } => args
+                    .iter()
+                    .all(|&arg| out[arg] || plan.shapes[arg] == Shape::Uniform),
+                InstData::IntUnary {
+                    op: IntUnaryOp::Not,
+                    ty: Type::B1,
+                    arg,
+                } => out[arg],
+                _ => false,
+            };
         }
-        data.term.for_each_arg(|arg| uses[arg] += 1);
     }
-    let mut sunk = SecondaryMap::new();
-    for (block, data) in func.blocks.iter() {
-        let Terminator::Brif { cond, .. } = data.term else {
-            continue;
-        };
-        if let Some(compare) = find(func, plan, block, cond) {
-            sunk[compare.inst] = uses[cond] == 1;
-        }
-    }
-    sunk
+    out
 }
 
-/// The comparison behind a block's branch, if it is one that lanes on a line make.
-fn find(func: &Function, plan: &Plan, block: Block, cond: Value) -> Option<LineCompare> {
-    let ValueDef::Result(inst, _) = func.values[cond].def else {
-        return None;
-    };
-    let InstData::Compare {
+fn find(plan: &Plan, data: &InstData) -> Option<LineCompare> {
+    let &InstData::Compare {
         op,
         ty,
         args: [a, b],
-    } = func.insts[inst].data
+    } = data
     else {
         return None;
     };
-    if !plan.divergent[block] || !func.blocks[block].insts.contains(&inst) {
-        return None;
-    }
     let most = match ty {
         Type::B32 => i64::from(i32::MAX),
         Type::B64 => i64::MAX,
@@ -92,8 +88,8 @@ fn find(func: &Function, plan: &Plan, block: Block, cond: Value) -> Option<LineC
     let span = stride.checked_mul(i64::from(plan.gang) - 1)?;
     // With a longer line, a wrap could not be told from the first and last lane.
     (stride != 0 && span.checked_abs()? <= most).then_some(LineCompare {
-        inst,
         op,
+        ty,
         line,
         stride,
         span,
@@ -118,107 +114,205 @@ fn swapped(op: CompareOp) -> CompareOp {
 }
 
 impl Lower<'_, '_> {
-    pub(super) fn line_compare(&self, block: Block, cond: Value) -> Option<LineCompare> {
-        find(self.func, self.plan, block, cond)
+    /// A predicate as bits; those above the gang's lanes mean nothing.
+    pub(super) fn pred_bits(&mut self, value: Value) -> cl::Value {
+        if self.in_bits[value] {
+            if let Some(&bits) = self.bits.get(&value) {
+                return bits;
+            }
+            let var = self.variables(value)[0];
+            let bits = self.b.use_var(var);
+            self.bits.insert(value, bits);
+            return bits;
+        }
+        if self.is_uniform(value) {
+            let x = self.scalar(value);
+            let x = self.b.ins().uextend(types::I32, x);
+            return self.b.ins().ineg(x);
+        }
+        let parts = self.parts(value);
+        self.bits_of(&parts)
     }
 
-    /// Whether all lanes are known to agree, and then on what; and whether their line does not wrap.
-    pub(super) fn lanes_agree(&mut self, compare: LineCompare) -> Agreed {
-        let first = self.scalar(compare.line);
-        let last = self.b.ins().iadd_imm_s(first, compare.span);
-        let bound = self.scalar(compare.bound);
-        let (least, most) = if compare.span > 0 {
-            (first, last)
-        } else {
-            (last, first)
-        };
-        // Lanes whose line wraps are not in order.
-        let (in_order, agree, taken) = match compare.op {
-            CompareOp::Eq | CompareOp::Ne => {
-                let ordered = self.b.ins().icmp(IntCC::SignedLessThanOrEqual, least, most);
-                let below = self.b.ins().icmp(IntCC::SignedLessThan, bound, least);
-                let above = self.b.ins().icmp(IntCC::SignedGreaterThan, bound, most);
-                let outside = self.b.ins().bor(below, above);
-                let differ = i64::from(compare.op == CompareOp::Ne);
-                (ordered, outside, self.b.ins().iconst(types::I8, differ))
+    /// Emits an instruction whose result is kept as bits.
+    pub(super) fn emit_bits(&mut self, inst: Inst) {
+        let data = &self.func.insts[inst].data;
+        let bits = match *data {
+            InstData::IntBinary {
+                op, args: [a, b], ..
+            } => {
+                let (a, b) = (self.pred_bits(a), self.pred_bits(b));
+                match op {
+                    IntBinaryOp::And => self.b.ins().band(a, b),
+                    IntBinaryOp::Or => self.b.ins().bor(a, b),
+                    _ => self.b.ins().bxor(a, b),
+                }
             }
-            op => {
-                let cc = condition(op);
-                let order = if cc == cc.unsigned() {
-                    IntCC::UnsignedLessThanOrEqual
-                } else {
-                    IntCC::SignedLessThanOrEqual
-                };
-                let ordered = self.b.ins().icmp(order, least, most);
-                let at_first = self.b.ins().icmp(cc, first, bound);
-                let at_last = self.b.ins().icmp(cc, last, bound);
-                let agree = self.b.ins().icmp(IntCC::Equal, at_first, at_last);
-                (ordered, agree, at_first)
+            InstData::IntUnary { arg, .. } => {
+                let bits = self.pred_bits(arg);
+                self.b.ins().bnot(bits)
+            }
+            _ => {
+                let compare = find(self.plan, data).expect("only those are kept as bits");
+                self.line_bits(compare)
             }
         };
-        Agreed {
-            agree: self.b.ins().band(in_order, agree),
-            taken,
-            in_order,
+        let result = self.func.insts[inst].results[0];
+        self.bits.insert(result, bits);
+        if self.plan.escapes[result] {
+            let var = self.variables(result)[0];
+            self.b.def_var(var, bits);
         }
     }
 
-    /// The lanes for which a comparison holds, as bits. The lanes do not agree if they are `in_order`.
-    pub(super) fn line_bits(
-        &mut self,
-        compare: LineCompare,
-        cond: Value,
-        in_order: cl::Value,
-    ) -> cl::Value {
-        let one_by_one = |lower: &mut Self| {
-            lower.emit_sunk(compare.inst);
-            let conds = lower.mask_parts(cond);
-            lower.bits_of(&conds)
+    /// The lanes of which a comparison is true.
+    fn line_bits(&mut self, compare: LineCompare) -> cl::Value {
+        let (in_order, bits) = match compare.ty {
+            Type::B64 => self.wide_line(compare),
+            _ => self.narrow_line(compare),
         };
-        if compare.stride != 1 {
-            return one_by_one(self);
-        }
         self.either(
             in_order,
             vec![types::I32],
-            |lower| vec![lower.count_bits(compare)],
-            |lower| vec![one_by_one(lower)],
+            |_| vec![bits],
+            |lower| {
+                let (line, bound) = (lower.parts(compare.line), lower.parts(compare.bound));
+                let cc = condition(compare.op);
+                let hits: Parts = line
+                    .iter()
+                    .zip(&bound)
+                    .map(|(&x, &y)| lower.b.ins().icmp(cc, x, y))
+                    .collect();
+                let hits = match compare.ty {
+                    Type::B64 => hits
+                        .chunks(2)
+                        .map(|pair| lower.narrow(pair[0], pair[1]))
+                        .collect(),
+                    _ => hits,
+                };
+                vec![lower.bits_of(&hits)]
+            },
         )[0]
     }
 
-    /// Lanes at distance one that are in order and do not agree: the bound lies among them.
-    fn count_bits(&mut self, compare: LineCompare) -> cl::Value {
-        let first = self.scalar(compare.line);
-        let bound = self.scalar(compare.bound);
-        let below = self.b.ins().isub(bound, first);
-        let below = if self.b.func.dfg.value_type(below) == types::I64 {
-            self.b.ins().ireduce(types::I32, below)
-        } else {
-            below
-        };
-        let one = self.b.ins().iconst(types::I32, 1);
-        let at = self.b.ins().ishl(one, below);
-        let before = self.b.ins().iadd_imm_s(at, -1);
-        match compare.op {
-            CompareOp::Eq => at,
-            CompareOp::Ne => self.b.ins().bnot(at),
-            CompareOp::Slt | CompareOp::Ult => before,
-            CompareOp::Sge | CompareOp::Uge => self.b.ins().bnot(before),
-            CompareOp::Sle | CompareOp::Ule => self.b.ins().bor(before, at),
-            CompareOp::Sgt | CompareOp::Ugt => {
-                let up_to = self.b.ins().bor(before, at);
-                self.b.ins().bnot(up_to)
+    /// Whether the lanes are in order, and if so the lanes of which the comparison is true.
+    fn narrow_line(&mut self, compare: LineCompare) -> (cl::Value, cl::Value) {
+        let signed = !is_unsigned(compare.op);
+        let (first, bound) = (self.scalar(compare.line), self.scalar(compare.bound));
+        let wide = |lower: &mut Self, x| {
+            if signed {
+                lower.b.ins().sextend(types::I64, x)
+            } else {
+                lower.b.ins().uextend(types::I64, x)
             }
+        };
+        let (first, bound) = (wide(self, first), wide(self, bound));
+        let last = self.b.ins().iadd_imm_s(first, compare.span);
+        let wrapped = self.b.ins().ireduce(types::I32, last);
+        let wrapped = wide(self, wrapped);
+        let in_order = self.b.ins().icmp(IntCC::Equal, last, wrapped);
+        (in_order, self.hits(compare, first, bound))
+    }
+
+    fn wide_line(&mut self, compare: LineCompare) -> (cl::Value, cl::Value) {
+        let (first, bound) = (self.scalar(compare.line), self.scalar(compare.bound));
+        let last = self.b.ins().iadd_imm_s(first, compare.span);
+        let order = match (is_unsigned(compare.op), compare.span > 0) {
+            (false, true) => IntCC::SignedGreaterThanOrEqual,
+            (false, false) => IntCC::SignedLessThanOrEqual,
+            (true, true) => IntCC::UnsignedGreaterThanOrEqual,
+            (true, false) => IntCC::UnsignedLessThanOrEqual,
+        };
+        let in_order = self.b.ins().icmp(order, last, first);
+        let hits = self.hits(compare, first, bound);
+        if matches!(compare.op, CompareOp::Eq | CompareOp::Ne) {
+            return (in_order, hits);
+        }
+        // The distance to a bound that is not among the lanes may not fit.
+        let cc = condition(compare.op);
+        let at_first = self.b.ins().icmp(cc, first, bound);
+        let at_last = self.b.ins().icmp(cc, last, bound);
+        let agree = self.b.ins().icmp(IntCC::Equal, at_first, at_last);
+        let all = self.b.ins().uextend(types::I32, at_first);
+        let all = self.b.ins().ineg(all);
+        (in_order, self.b.ins().select(agree, all, hits))
+    }
+
+    /// The lanes of which a comparison is true, from 64-bit numbers whose difference does not wrap.
+    fn hits(&mut self, compare: LineCompare, first: cl::Value, bound: cl::Value) -> cl::Value {
+        let step = compare.stride.abs();
+        let up = compare.stride > 0;
+        let distance = if up {
+            self.b.ins().isub(bound, first)
+        } else {
+            self.b.ins().isub(first, bound)
+        };
+        // Lanes up to the bound, without or with those on it; and whether these are the hits or the others.
+        let (inclusive, before) = match compare.op {
+            CompareOp::Eq | CompareOp::Ne => {
+                let hit = self.hit(distance, step);
+                return match compare.op {
+                    CompareOp::Eq => hit,
+                    _ => self.b.ins().bnot(hit),
+                };
+            }
+            CompareOp::Slt | CompareOp::Ult => (!up, up),
+            CompareOp::Sle | CompareOp::Ule => (up, up),
+            CompareOp::Sgt | CompareOp::Ugt => (up, !up),
+            CompareOp::Sge | CompareOp::Uge => (!up, !up),
+        };
+        let round = step - 1 + i64::from(inclusive);
+        let reach = self.b.ins().iadd_imm_s(distance, round);
+        let count = self.quotient(reach, step);
+        let zero = self.b.ins().iconst(types::I64, 0);
+        let lanes = self.b.ins().iconst(types::I64, self.lanes as i64);
+        let count = self.b.ins().smax(count, zero);
+        let count = self.b.ins().smin(count, lanes);
+        let one = self.b.ins().iconst(types::I64, 1);
+        let end = self.b.ins().ishl(one, count);
+        let bits = self.b.ins().iadd_imm_s(end, -1);
+        let bits = self.b.ins().ireduce(types::I32, bits);
+        if before {
+            bits
+        } else {
+            self.b.ins().bnot(bits)
         }
     }
 
-    /// Emits a comparison that was left out of its block's instructions.
-    pub(super) fn emit_sunk(&mut self, inst: Inst) {
-        let result = self.func.insts[inst].results[0];
-        if self.sunk[inst] && self.pinned[result].is_none() {
-            for q in 0..self.quads {
-                self.emit_part(inst, q);
-            }
-        }
+    /// The lane at a distance from the first, if there is one.
+    fn hit(&mut self, distance: cl::Value, step: i64) -> cl::Value {
+        let lane = self.quotient(distance, step);
+        let there = if step == 1 {
+            distance
+        } else {
+            self.b.ins().imul_imm_s(lane, step)
+        };
+        let exact = self.b.ins().icmp(IntCC::Equal, there, distance);
+        let lanes = self.lanes as i64;
+        let among = self
+            .b
+            .ins()
+            .icmp_imm_u(IntCC::UnsignedLessThan, lane, lanes);
+        let hit = self.b.ins().band(exact, among);
+        let one = self.b.ins().uextend(types::I32, hit);
+        let lane = self.b.ins().ireduce(types::I32, lane);
+        self.b.ins().ishl(one, lane)
     }
+
+    /// The quotient rounded down, or, of negative numbers, to some negative number or zero.
+    fn quotient(&mut self, x: cl::Value, step: i64) -> cl::Value {
+        if step.count_ones() == 1 {
+            let shift = i64::from(step.trailing_zeros());
+            return self.b.ins().sshr_imm_s(x, shift);
+        }
+        let step = self.b.ins().iconst(types::I64, step);
+        self.b.ins().sdiv(x, step)
+    }
+}
+
+fn is_unsigned(op: CompareOp) -> bool {
+    matches!(
+        op,
+        CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge
+    )
 }

@@ -256,9 +256,7 @@ impl Lower<'_, '_> {
                     Node::Block(block) => {
                         let term = &self.func.blocks[block].term;
                         let on_line = match *term {
-                            Terminator::Brif { cond, .. } => {
-                                self.line_compare(block, cond).is_some()
-                            }
+                            Terminator::Brif { cond, .. } => self.in_bits[cond],
                             _ => false,
                         };
                         let as_bits = from_bits && (on_line || !self.plan.divergent[block]);

@@ -130,8 +130,9 @@ struct Lower<'a, 'b> {
     /// Values computed once per launch or gang.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
     is_float: SecondaryMap<ir::Value, bool>,
-    /// Comparisons that are emitted at the branches that use them.
-    sunk: SecondaryMap<Inst, bool>,
+    /// Predicates that are kept as bits, and those at hand in the node being emitted.
+    in_bits: SecondaryMap<ir::Value, bool>,
+    bits: FxHashMap<ir::Value, cl::Value>,
     is_used: SecondaryMap<ir::Value, bool>,
     /// What one lane computes by itself.
     of_one: SecondaryMap<ir::Value, bool>,
@@ -220,7 +221,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
             is_float: classes::float_values(inputs.func),
-            sunk: lines::sunk_compares(inputs.func, inputs.plan),
+            in_bits: lines::in_bits(inputs.func, inputs.plan),
+            bits: FxHashMap::default(),
             is_used: classes::used_values(inputs.func),
             of_one: solo::values(inputs.func, inputs.plan),
             slot_offsets: SecondaryMap::new(),
@@ -360,6 +362,11 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.loc(self.func.insts[inst].loc);
         let result = self.func.insts[inst].results[0];
         match self.shape(result) {
+            Shape::Varying if self.in_bits[result] => {
+                if q == 0 {
+                    self.emit_bits(inst);
+                }
+            }
             Shape::Varying => self.pure_quad(inst, q),
             Shape::Uniform | Shape::Affine { .. } if q == 0 => self.pure_scalar(inst),
             Shape::Uniform | Shape::Affine { .. } => {}
@@ -368,9 +375,7 @@ impl<'a, 'b> Lower<'a, 'b> {
 
     fn is_done(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
-        matches!(node.data, InstData::Const { .. })
-            || self.sunk[inst]
-            || self.pinned[node.results[0]].is_some()
+        matches!(node.data, InstData::Const { .. }) || self.pinned[node.results[0]].is_some()
     }
 
     fn pressure(&self, run: &[Inst]) -> usize {

@@ -61,6 +61,15 @@ impl Lower<'_, '_> {
             return Some(val.clone());
         }
         let lane = alone.lane;
+        if self.in_bits[value] {
+            let bits = self.for_gang(|lower| lower.pred_bits(value));
+            let bit = self.b.ins().ushr(bits, lane);
+            let bit = self.b.ins().band_imm_s(bit, 1);
+            let x = Val::Uniform(self.b.ins().ireduce(types::I8, bit));
+            let alone = self.alone.as_mut().expect("just seen");
+            alone.vals.insert(value, x.clone());
+            return Some(x);
+        }
         let x = match self.for_gang(|lower| lower.get(value)) {
             Val::Uniform(x) => x,
             Val::Affine(base, stride) => match self.plan.shapes[value].fold() {

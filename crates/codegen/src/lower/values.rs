@@ -79,6 +79,10 @@ impl Lower<'_, '_> {
         if let Some(&InstData::Const { ty, bits }) = self.func.def_inst(value) {
             return Val::Uniform(self.constant(ty, bits, self.is_float[value]));
         }
+        if self.in_bits[value] {
+            let bits = self.pred_bits(value);
+            return Val::Varying(self.mask_from_bits(bits));
+        }
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
         match self.plan.shapes[value] {
@@ -96,6 +100,7 @@ impl Lower<'_, '_> {
         if self.vars[value].is_empty() {
             let n = match self.plan.shapes[value] {
                 Shape::Uniform | Shape::Affine { .. } => 1,
+                Shape::Varying if self.in_bits[value] => 1,
                 Shape::Varying => self.n_parts(self.func.ty(value)),
             };
             let ty = self.variable_type(value);
@@ -108,6 +113,7 @@ impl Lower<'_, '_> {
     pub(super) fn variable_type(&self, value: ir::Value) -> cl::Type {
         match self.plan.shapes[value] {
             Shape::Uniform | Shape::Affine { .. } => self.scalar_type(value),
+            Shape::Varying if self.in_bits[value] => types::I32,
             Shape::Varying => vector_type(self.func.ty(value)),
         }
     }
@@ -164,6 +170,10 @@ impl Lower<'_, '_> {
         let vars = self.variables(value);
         match val {
             Val::Uniform(x) | Val::Affine(x, _) => self.b.def_var(vars[0], *x),
+            Val::Varying(parts) if self.in_bits[value] => {
+                let bits = self.bits_of(parts);
+                self.b.def_var(vars[0], bits);
+            }
             Val::Varying(parts) => vars
                 .iter()
                 .zip(parts)

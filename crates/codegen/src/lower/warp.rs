@@ -167,8 +167,7 @@ impl Lower<'_, '_> {
                 vec![Val::Uniform(self.vote(op, args[0]))]
             }
             WarpOp::Ballot => {
-                let parts = self.parts(args[0]);
-                vec![Val::Uniform(self.bits_of(&parts))]
+                vec![Val::Uniform(self.pred_bits(args[0]))]
             }
             WarpOp::ReduxAdd
             | WarpOp::ReduxUmin
