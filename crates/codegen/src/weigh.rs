@@ -22,6 +22,9 @@ pub(crate) struct Weights {
 /// Instructions of a block for each word that it keeps alive.
 const DENSE: usize = 8;
 
+/// So many words fit no registers, however narrow the gang.
+const MANY: usize = 32;
+
 /// An instruction in a loop counts this much more than one around it.
 const PER_LOOP: usize = 8;
 
@@ -85,8 +88,9 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         }
         let data = &func.blocks[block];
         let words = words(func, plan, data.params.iter().chain(&live[block]));
-        // Where little is done with them, it matters little where they are kept.
-        if data.insts.len() >= DENSE * words {
+        // Where little is done with them, it matters little where they are kept, unless they are very many.
+        let dense = if words >= MANY { 1 } else { DENSE };
+        if data.insts.len() >= dense * words {
             weights.live_words = weights.live_words.max(words);
         }
         if !parts[pos] {

@@ -29,7 +29,7 @@ mod turns;
 mod waits;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Terminator, Value};
+use ptxjit_ir::{Block, BlockCall, Function, Terminator, Value};
 
 pub use in_step::InStep;
 pub use order::{Node, Order};
@@ -100,6 +100,9 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     drop_unreachable(func, entries);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);
+    if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
+        join_exits(func);
+    }
     let order = order::run(func, entries);
     lcssa::run(func, &order);
     let mut hopeful = shapes::Shapes::new(gang, facts);
@@ -152,6 +155,37 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     };
     waits::number(func, &mut plan, entries, &wait_of, &live);
     plan
+}
+
+/// Lanes that end in different blocks end together, so that a gang ends as a whole.
+fn join_exits(func: &mut Function) {
+    let preds = predecessors(func);
+    let ends: Vec<Block> = func
+        .blocks
+        .iter()
+        .filter(|&(block, data)| {
+            matches!(data.term, Terminator::Exit)
+                && (block == func.entry || !preds[block].is_empty())
+        })
+        .map(|(block, _)| block)
+        .collect();
+    if ends.len() < 2 {
+        return;
+    }
+    let is_bare = |&block: &Block| {
+        let data = &func.blocks[block];
+        data.insts.is_empty() && data.params.is_empty()
+    };
+    let join = match ends.iter().copied().find(is_bare) {
+        Some(block) => block,
+        None => func.new_block(),
+    };
+    func.blocks[join].term = Terminator::Exit;
+    for block in ends {
+        if block != join {
+            func.blocks[block].term = Terminator::Jump(BlockCall::new(join));
+        }
+    }
 }
 
 fn drop_unreachable(func: &mut Function, entries: &[Block]) {
