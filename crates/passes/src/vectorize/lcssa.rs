@@ -112,11 +112,12 @@ fn close_value(
                 .for_each(|&pred| repair.define(pred, value));
         }
     }
-    for &exit in exits {
-        if live.live_in[exit].binary_search(&value).is_ok() {
-            repair.add_param(func, exit);
-        }
-    }
+    let wanted: Vec<Block> = exits
+        .iter()
+        .copied()
+        .filter(|&exit| live.live_in[exit].binary_search(&value).is_ok())
+        .collect();
+    repair.add_params(func, &wanted);
     let blocks: Vec<Block> = func.blocks.keys().filter(|&block| !inside(block)).collect();
     for block in blocks {
         if live.live_in[block].binary_search(&value).is_err() {

@@ -37,16 +37,16 @@ impl<'p> Repair<'p> {
         self.at_start.insert(block, value);
     }
 
-    /// Forces a parameter at the start of `block`.
-    pub fn add_param(&mut self, func: &mut Function, block: Block) -> Value {
-        if let Some(&value) = self.at_start.get(&block) {
-            return value;
+    /// Forces parameters at the starts of `blocks`, of all before any is given its arguments: one may lead to another.
+    pub fn add_params(&mut self, func: &mut Function, blocks: &[Block]) {
+        for &block in blocks {
+            if !self.at_start.contains_key(&block) {
+                let param = func.add_param(block, self.ty);
+                self.at_start.insert(block, param);
+                self.work.push((block, param));
+            }
         }
-        let param = func.add_param(block, self.ty);
-        self.at_start.insert(block, param);
-        self.work.push((block, param));
         self.complete(func);
-        param
     }
 
     /// The value at the end of `block`.
