@@ -38,6 +38,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use ptxjit_ir::{BarrierOp, Builtin, FuncId, SrcLoc, Type, VarId, WarpOp};
+use ptxjit_passes::vectorize::MOST_THREADS;
 use serde::{Deserialize, Serialize};
 
 /// Entry point of compiled code: `(cta, state, first_gang, end_gang) -> 0 | 1`.
@@ -223,7 +224,7 @@ pub struct Facts {
     pub whole_rows: bool,
     /// The gang width divides the number of threads: every gang is full.
     pub whole_gangs: bool,
-    /// `%ctaid.x * %ntid.x + %tid.x` never exceeds `i32::MAX`.
+    /// `%ctaid.x * %ntid.x + %tid.x` is always less than [`MOST_THREADS`].
     pub small_grid: bool,
     /// No component of `%nctaid` exceeds 65,536.
     pub small_ctaid: bool,
@@ -237,7 +238,7 @@ impl Facts {
             one_dimensional: block[1] == 1 && block[2] == 1,
             whole_rows: block[0].is_multiple_of(gang),
             whole_gangs: threads.is_multiple_of(u64::from(gang)),
-            small_grid: u64::from(grid[0]) * u64::from(block[0]) <= 1 << 31,
+            small_grid: u64::from(grid[0]) * u64::from(block[0]) <= MOST_THREADS,
             small_ctaid: grid.iter().all(|&n| n <= 1 << 16),
         }
     }

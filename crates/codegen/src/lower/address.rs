@@ -5,10 +5,10 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Space, Type, Value};
 use ptxjit_passes::vectorize::{Fold, Shape};
 
-use super::Lower;
+use super::stubs::Stub;
 use super::values::{Parts, Val};
+use super::{Buffer, Lower};
 use crate::abi::{CtaContext, FaultKind};
-use crate::helpers::Helper;
 
 /// Offsets up to this stay within the unmapped margins of the arena and of the windows.
 pub(super) const SMALL_OFFSET: u32 = 32 << 10;
@@ -270,7 +270,7 @@ impl Lower<'_, '_> {
     /// Off the common path: writes each lane's own address to a buffer, whose address it returns, and stops the CTA if
     /// that of a running lane lies outside the arena.
     pub(super) fn unfold(&mut self, at: cl::Value, stride: i64, fold: Fold) -> cl::Value {
-        let slot = self.buffer(0);
+        let slot = self.buffer(Buffer::Addresses);
         let buf = self.b.ins().stack_addr(types::I64, slot, 0);
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         self.call_unfold(at, stride, fold, arena, buf);
@@ -293,7 +293,7 @@ impl Lower<'_, '_> {
         let scale = self.b.ins().iconst(types::I64, scale);
         let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
         let args = [base, stride, scale, origin, lanes, buf];
-        self.call_helper(Helper::Unfold, &args, None);
+        self.call(Stub::Unfold, &args);
     }
 
     /// The running lanes as bits; one lane always runs.
@@ -338,8 +338,8 @@ impl Lower<'_, '_> {
     }
 
     /// Stores parts side by side in a buffer and returns its address.
-    pub(super) fn store_to_buffer(&mut self, idx: usize, parts: &[cl::Value]) -> cl::Value {
-        let slot = self.buffer(idx);
+    pub(super) fn store_to_buffer(&mut self, purpose: Buffer, parts: &[cl::Value]) -> cl::Value {
+        let slot = self.buffer(purpose);
         let at = self.b.ins().stack_addr(types::I64, slot, 0);
         for (i, &part) in parts.iter().enumerate() {
             self.b
@@ -438,7 +438,7 @@ impl Lower<'_, '_> {
         let at = if self.lanes == 1 {
             let x = self.lane_address(address, 0);
             let x = self.b.ins().iadd_imm_s(x, i64::from(offset));
-            self.store_to_buffer(0, &[x])
+            self.store_to_buffer(Buffer::Addresses, &[x])
         } else {
             let parts = self.lane_addresses(address);
             let add = self.vconst(Type::B64, i64::from(offset) as u64);
@@ -446,7 +446,7 @@ impl Lower<'_, '_> {
                 .iter()
                 .map(|&part| self.b.ins().iadd(part, add))
                 .collect();
-            self.store_to_buffer(0, &parts)
+            self.store_to_buffer(Buffer::Addresses, &parts)
         };
         let fns = self.field(core::mem::offset_of!(CtaContext, fns));
         let args = [

@@ -6,9 +6,9 @@ use ptxjit_ir::{self as ir, AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
 use ptxjit_passes::vectorize::Shape;
 use smallvec::SmallVec;
 
-use super::Lower;
 use super::address::{Address, Place};
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
+use super::{Buffer, Lower};
 use crate::abi::{CtaContext, SlowForm};
 use crate::helpers::Helper;
 
@@ -168,17 +168,17 @@ impl Lower<'_, '_> {
         let rmw = operands.rmw;
         let ty = rmw.fmt.ty();
         let addresses = self.lane_addresses(&place.address);
-        let addrs = self.store_to_buffer(1, &addresses);
+        let addrs = self.store_to_buffer(Buffer::Data, &addresses);
         let args: Vec<cl::Value> = operands
             .args
             .iter()
             .enumerate()
             .map(|(k, &arg)| {
                 let parts = self.parts(arg);
-                self.store_to_buffer(2 + k, &parts)
+                self.store_to_buffer(Buffer::Operand(k), &parts)
             })
             .collect();
-        let out_slot = self.buffer(4);
+        let out_slot = self.buffer(Buffer::Operand(2));
         let out = self.b.ins().stack_addr(types::I64, out_slot, 0);
         self.lane_loop(|lower, lane| {
             let at = lower.load_lane(addrs, lane, types::I64, 8);
@@ -375,7 +375,7 @@ impl Lower<'_, '_> {
         };
         let to = self.place(Space::Shared, dst, dst_offset, u32::from(size), 1);
         let to_addrs = self.lane_addresses_or_one(&to.address);
-        let to_buf = self.store_to_buffer(1, &to_addrs);
+        let to_buf = self.store_to_buffer(Buffer::Data, &to_addrs);
         let from = self.place(
             Space::Global,
             src,
@@ -388,14 +388,14 @@ impl Lower<'_, '_> {
             0,
         );
         let from_addrs = self.lane_addresses_or_one(&from.address);
-        let from_buf = self.store_to_buffer(2, &from_addrs);
+        let from_buf = self.store_to_buffer(Buffer::Operand(0), &from_addrs);
         let sizes = src_size.map(|value| {
             let parts = if self.lanes == 1 {
                 Parts::from_elem(self.scalar(value), 1)
             } else {
                 self.parts(value)
             };
-            self.store_to_buffer(3, &parts)
+            self.store_to_buffer(Buffer::Operand(1), &parts)
         });
         self.lane_loop(|lower, lane| {
             let to_at = lower.load_lane(to_buf, lane, types::I64, 8);

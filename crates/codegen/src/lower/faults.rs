@@ -7,8 +7,9 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::Type;
 
-use super::Lower;
 use super::address::{Address, SMALL_OFFSET};
+use super::stubs::Stub;
+use super::{Buffer, Lower};
 use crate::abi::{CtaContext, FaultKind};
 use crate::helpers::Helper;
 
@@ -50,11 +51,11 @@ impl Lower<'_, '_> {
             Address::Strided(x, stride) => {
                 // Lane 0 may be off, and its address not matter.
                 let parts = self.affine_parts(Type::B64, *x, *stride);
-                let addrs = self.store_to_buffer(0, &parts);
+                let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
                 self.stop_if_outside(addrs, bits, Some(fine));
             }
             Address::Lanes(parts) => {
-                self.store_to_buffer(0, parts);
+                self.store_to_buffer(Buffer::Addresses, parts);
                 let site = self.site(FaultKind::BadAddress);
                 let exit = self.lanes_exit();
                 self.b.ins().jump(exit, &[site.into(), bits.into()]);
@@ -128,7 +129,7 @@ impl Lower<'_, '_> {
         if let Some(row) = self.exits.row {
             let (site, bits) = self.enter_exit(row);
             let (at, stride) = (self.b.block_params(row)[2], self.b.block_params(row)[3]);
-            let slot = self.buffer(0);
+            let slot = self.buffer(Buffer::Addresses);
             let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
             let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
             self.call_helper(Helper::Row, &[at, stride, lanes, addrs], None);
@@ -137,7 +138,7 @@ impl Lower<'_, '_> {
         }
         if let Some(lanes) = self.exits.lanes {
             let (site, bits) = self.enter_exit(lanes);
-            let slot = self.buffer(0);
+            let slot = self.buffer(Buffer::Addresses);
             let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
             let bad = self.bad_lanes(addrs, bits);
             // In a row, all that run can be in the margins where nothing is.
@@ -187,9 +188,12 @@ impl Lower<'_, '_> {
     fn bad_lanes(&mut self, addrs: cl::Value, bits: cl::Value) -> cl::Value {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
-        let args = [addrs, bits, arena, size];
-        self.call_helper(Helper::BadLanes, &args, Some(types::I32))
-            .expect("it returns the lanes")
+        let slot = self.buffer(Buffer::Found);
+        let found = self.b.ins().stack_addr(types::I64, slot, 0);
+        self.call(Stub::BadLanes, &[addrs, bits, arena, size, found]);
+        self.b
+            .ins()
+            .load(types::I32, MemFlagsData::trusted(), found, 0)
     }
 
     /// The address of the first lane in `bad`, which is not empty.

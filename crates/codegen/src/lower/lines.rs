@@ -24,6 +24,8 @@ struct LineCompare {
     stride: i64,
     span: i64,
     bound: Value,
+    /// The lanes are known to be in order.
+    in_order: bool,
 }
 
 /// The predicates that are kept as bits.
@@ -86,6 +88,11 @@ fn find(plan: &Plan, data: &InstData) -> Option<LineCompare> {
         return None;
     };
     let span = stride.checked_mul(i64::from(plan.gang) - 1)?;
+    let unsigned = is_unsigned(op);
+    let in_order = plan.bounds[line].is_some_and(|(lo, hi)| {
+        let least = if unsigned { 0 } else { -most - 1 };
+        lo.saturating_add(span.min(0)) >= least && hi.saturating_add(span.max(0)) <= most
+    });
     // With a longer line, a wrap could not be told from the first and last lane.
     (stride != 0 && span.checked_abs()? <= most).then_some(LineCompare {
         op,
@@ -94,6 +101,7 @@ fn find(plan: &Plan, data: &InstData) -> Option<LineCompare> {
         stride,
         span,
         bound,
+        in_order,
     })
 }
 
@@ -171,6 +179,9 @@ impl Lower<'_, '_> {
             Type::B64 => self.wide_line(compare),
             _ => self.narrow_line(compare),
         };
+        let Some(in_order) = in_order else {
+            return bits;
+        };
         self.either(
             in_order,
             vec![types::I32],
@@ -195,10 +206,9 @@ impl Lower<'_, '_> {
         )[0]
     }
 
-    /// Whether the lanes are in order, and if so the lanes of which the comparison is true.
-    fn narrow_line(&mut self, compare: LineCompare) -> (cl::Value, cl::Value) {
+    /// Whether the lanes are in order, unless they are known to be, and if so the lanes of which the comparison is true.
+    fn narrow_line(&mut self, compare: LineCompare) -> (Option<cl::Value>, cl::Value) {
         let signed = !is_unsigned(compare.op);
-        let (first, bound) = (self.scalar(compare.line), self.scalar(compare.bound));
         let wide = |lower: &mut Self, x| {
             if signed {
                 lower.b.ins().sextend(types::I64, x)
@@ -206,15 +216,34 @@ impl Lower<'_, '_> {
                 lower.b.ins().uextend(types::I64, x)
             }
         };
-        let (first, bound) = (wide(self, first), wide(self, bound));
+        let first = self.scalar(compare.line);
+        let first = wide(self, first);
+        let bound = match self.func.as_const(compare.bound) {
+            Some(bits) => {
+                let bits = bits as u32;
+                let bound = if signed {
+                    i64::from(bits as i32)
+                } else {
+                    i64::from(bits)
+                };
+                self.b.ins().iconst(types::I64, bound)
+            }
+            None => {
+                let bound = self.scalar(compare.bound);
+                wide(self, bound)
+            }
+        };
+        if compare.in_order {
+            return (None, self.hits(compare, first, bound));
+        }
         let last = self.b.ins().iadd_imm_s(first, compare.span);
         let wrapped = self.b.ins().ireduce(types::I32, last);
         let wrapped = wide(self, wrapped);
         let in_order = self.b.ins().icmp(IntCC::Equal, last, wrapped);
-        (in_order, self.hits(compare, first, bound))
+        (Some(in_order), self.hits(compare, first, bound))
     }
 
-    fn wide_line(&mut self, compare: LineCompare) -> (cl::Value, cl::Value) {
+    fn wide_line(&mut self, compare: LineCompare) -> (Option<cl::Value>, cl::Value) {
         let (first, bound) = (self.scalar(compare.line), self.scalar(compare.bound));
         let last = self.b.ins().iadd_imm_s(first, compare.span);
         let order = match (is_unsigned(compare.op), compare.span > 0) {
@@ -223,7 +252,11 @@ impl Lower<'_, '_> {
             (true, true) => IntCC::UnsignedGreaterThanOrEqual,
             (true, false) => IntCC::UnsignedLessThanOrEqual,
         };
-        let in_order = self.b.ins().icmp(order, last, first);
+        let in_order = if compare.in_order {
+            None
+        } else {
+            Some(self.b.ins().icmp(order, last, first))
+        };
         let hits = self.hits(compare, first, bound);
         if matches!(compare.op, CompareOp::Eq | CompareOp::Ne) {
             return (in_order, hits);
@@ -262,7 +295,10 @@ impl Lower<'_, '_> {
             CompareOp::Sge | CompareOp::Uge => (!up, !up),
         };
         let round = step - 1 + i64::from(inclusive);
-        let reach = self.b.ins().iadd_imm_s(distance, round);
+        let reach = match round {
+            0 => distance,
+            _ => self.b.ins().iadd_imm_s(distance, round),
+        };
         let count = self.quotient(reach, step);
         let zero = self.b.ins().iconst(types::I64, 0);
         let lanes = self.b.ins().iconst(types::I64, self.lanes as i64);
@@ -301,6 +337,9 @@ impl Lower<'_, '_> {
 
     /// The quotient rounded down, or, of negative numbers, to some negative number or zero.
     fn quotient(&mut self, x: cl::Value, step: i64) -> cl::Value {
+        if step == 1 {
+            return x;
+        }
         if step.count_ones() == 1 {
             let shift = i64::from(step.trailing_zeros());
             return self.b.ins().sshr_imm_s(x, shift);

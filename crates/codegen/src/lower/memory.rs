@@ -10,10 +10,10 @@ use ptxjit_ir::{Inst, InstData, Type, Value};
 use ptxjit_passes::vectorize::Fold;
 use smallvec::SmallVec;
 
-use super::Lower;
 use super::address::{Address, Place};
 use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
+use super::{Buffer, Lower};
 
 /// Pages are at least that large.
 const LEAST_PAGE: i64 = 4096;
@@ -443,7 +443,7 @@ impl Lower<'_, '_> {
         let bits = self.mask_as_bits();
         let mut out = Vec::new();
         for k in 0..n {
-            let slot = self.buffer(1);
+            let slot = self.buffer(Buffer::Data);
             let buf = self.b.ins().stack_addr(types::I64, slot, 0);
             call(self, bits, buf, k as i64 * i64::from(ty.bytes()));
             let per_part = if ty == Type::B64 { 2 } else { 4 };

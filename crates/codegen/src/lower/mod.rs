@@ -167,7 +167,7 @@ struct Lower<'a, 'b> {
     loc: ir::SrcLoc,
     fields: FxHashMap<usize, cl::Value>,
     prologue: cl::Block,
-    buffers: Vec<cl::StackSlot>,
+    buffers: Vec<(Buffer, cl::StackSlot)>,
     exits: faults::Exits,
     /// Where gangs of which only some lanes wait save their values first.
     slots_aside: Option<cl::StackSlot>,
@@ -439,17 +439,31 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction. Slots are shared.
-    fn buffer(&mut self, idx: usize) -> cl::StackSlot {
-        while self.buffers.len() <= idx {
-            let data = cl::StackSlotData::new(
-                cl::StackSlotKind::ExplicitSlot,
-                8 * self.lanes.max(4) as u32,
-                4,
-            );
-            let slot = self.b.create_sized_stack_slot(data);
-            self.buffers.push(slot);
+    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction.
+    fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
+        let found = self.buffers.iter().find(|(other, _)| *other == purpose);
+        if let Some(&(_, slot)) = found {
+            return slot;
         }
-        self.buffers[idx]
+        let size = 8 * self.lanes.max(4) as u32;
+        let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
+        let slot = self.b.create_sized_stack_slot(data);
+        self.buffers.push((purpose, slot));
+        slot
     }
+}
+
+/// What a stack slot is for. To ask for an operand can use the slots for what is done on the way, so these are not those that hold others.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Buffer {
+    /// The lanes' addresses, to be tested.
+    Addresses,
+    /// Which lanes failed a test.
+    Found,
+    /// A value of which one lane's part is wanted.
+    Picked,
+    /// What is loaded or stored, or where.
+    Data,
+    /// More operands of the same instruction.
+    Operand(usize),
 }

@@ -6,8 +6,8 @@ use ptxjit_ir::{self as ir, Function, Type, Value};
 use ptxjit_passes::vectorize::{Fold, Plan, Solo};
 use rustc_hash::FxHashMap;
 
-use super::Lower;
 use super::values::{Parts, Val, int_type, lane_bytes};
+use super::{Buffer, Lower};
 
 /// The lane that runs alone.
 #[derive(Clone)]
@@ -164,7 +164,7 @@ impl Lower<'_, '_> {
 
     fn pick_lane(&mut self, value: Value, parts: &[cl::Value], lane: cl::Value) -> cl::Value {
         let ty = self.func.ty(value);
-        let buf = self.store_to_buffer(1, parts);
+        let buf = self.store_to_buffer(Buffer::Picked, parts);
         let x = self.load_lane(buf, lane, int_type(ty), lane_bytes(ty));
         // A predicate's lanes are masks.
         match ty {

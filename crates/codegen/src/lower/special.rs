@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{FuncId, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
 use ptxjit_passes::vectorize::Shape;
 
-use super::Lower;
 use super::values::{Parts, Val};
+use super::{Buffer, Lower};
 use crate::abi::{CtaContext, FaultKind, RuntimeFns, SymbolRef, builtin_number};
 
 /// Generic addresses up to this far above a shared window's base count as shared.
@@ -385,7 +385,7 @@ impl Lower<'_, '_> {
                 } else {
                     self.parts(arg)
                 };
-                (self.store_to_buffer(2 + k, &parts), ty)
+                (self.store_to_buffer(Buffer::Operand(k), &parts), ty)
             })
             .collect();
         let list = self.b.create_sized_stack_slot(cl::StackSlotData::new(
@@ -394,7 +394,7 @@ impl Lower<'_, '_> {
             3,
         ));
         let list = self.b.ins().stack_addr(types::I64, list, 0);
-        let out = self.buffer(1);
+        let out = self.buffer(Buffer::Data);
         let out = self.b.ins().stack_addr(types::I64, out, 0);
         let result = func.insts[inst].results.first().copied();
         let fns = self.field(core::mem::offset_of!(CtaContext, fns));

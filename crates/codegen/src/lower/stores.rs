@@ -4,11 +4,11 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Space, Type, Value};
 use ptxjit_passes::vectorize::Fold;
 
-use super::Lower;
 use super::address::{Address, Place};
 use super::memory::device;
 use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, lane_bytes};
+use super::{Buffer, Lower};
 
 impl Lower<'_, '_> {
     pub(super) fn store(&mut self, inst: Inst) {
@@ -88,7 +88,7 @@ impl Lower<'_, '_> {
 
     fn last_lane(&mut self, ty: Type, arg: Value) -> cl::Value {
         let parts = self.parts(arg);
-        let buf = self.store_to_buffer(1, &parts);
+        let buf = self.store_to_buffer(Buffer::Data, &parts);
         let bits = self.mask_as_bits();
         let zeros = self.b.ins().clz(bits);
         let top = self.b.ins().iconst(types::I32, 31);
@@ -276,7 +276,7 @@ impl Lower<'_, '_> {
     fn store_theirs(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
         let bits = self.mask_as_bits();
         for (k, parts) in parts.iter().enumerate() {
-            let buf = self.store_to_buffer(1, parts);
+            let buf = self.store_to_buffer(Buffer::Data, parts);
             let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
             self.call_stub(
                 Transfer {
@@ -301,7 +301,7 @@ impl Lower<'_, '_> {
             bytes: ty.bytes(),
         };
         for (k, parts) in parts.iter().enumerate() {
-            let buf = self.store_to_buffer(1, parts);
+            let buf = self.store_to_buffer(Buffer::Data, parts);
             let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
             self.call_stub_with(stub, addrs, offset, bits, buf);
         }

@@ -1,5 +1,5 @@
-//! Small compiled functions that access memory for the running lanes of a gang. They preserve all registers, so that the
-//! rare call costs the common path nothing.
+//! Small compiled functions for what is rare in the midst of common code, as accesses of some lanes of a gang. They preserve all
+//! registers, so that the rare call costs the common path nothing: what lives across a call of the usual kind must be in memory.
 
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
@@ -15,6 +15,10 @@ use crate::object::{FUNCTIONS, HELPERS};
 pub(crate) enum Stub {
     /// Accesses memory.
     Transfer(Transfer),
+    /// Calls [`crate::helpers::unfold`].
+    Unfold,
+    /// Calls [`crate::helpers::bad_lanes`]; a last parameter tells where to write the lanes.
+    BadLanes,
     /// Calls [`crate::helpers::merge_slots`].
     MergeSlots,
     /// Sets the state of some lanes: `(address of lane 0's, lanes, state)`.
@@ -37,6 +41,15 @@ impl Stub {
     pub(crate) fn signature(self) -> cl::Signature {
         let params: &[cl::Type] = match self {
             Stub::Transfer(_) => &[types::I64, types::I64, types::I32, types::I64],
+            Stub::Unfold => &[
+                types::I64,
+                types::I64,
+                types::I64,
+                types::I64,
+                types::I32,
+                types::I64,
+            ],
+            Stub::BadLanes => &[types::I64, types::I32, types::I64, types::I64, types::I64],
             Stub::MergeSlots => &[types::I64, types::I64, types::I32, types::I64, types::I64],
             Stub::SetStates => &[types::I64, types::I32, types::I32],
         };
@@ -104,7 +117,17 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     let params = b.block_params(entry).to_vec();
     match stub {
         Stub::Transfer(transfer) => define_transfer(transfer, &mut b, &params),
-        Stub::MergeSlots => define_call(stub, Helper::MergeSlots, &mut b, &params, target),
+        Stub::Unfold => {
+            define_call(Helper::Unfold, &mut b, &params, None, target);
+        }
+        Stub::BadLanes => {
+            let (&found, args) = params.split_last().expect("it has five");
+            let lanes = define_call(Helper::BadLanes, &mut b, args, Some(types::I32), target)[0];
+            b.ins().store(MemFlagsData::trusted(), lanes, found, 0);
+        }
+        Stub::MergeSlots => {
+            define_call(Helper::MergeSlots, &mut b, &params, None, target);
+        }
         Stub::SetStates => each_lane(&mut b, params[1], |b, lane| {
             let at = b.ins().ishl_imm_s(lane, 1);
             let at = b.ins().iadd(params[0], at);
@@ -116,16 +139,20 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     b.finalize(target);
 }
 
-/// Nothing but a call.
-fn define_call(
-    stub: Stub,
+/// A call of one of our functions, and what it returns.
+fn define_call<'b>(
     helper: Helper,
-    b: &mut FunctionBuilder<'_>,
-    params: &[cl::Value],
+    b: &'b mut FunctionBuilder<'_>,
+    args: &[cl::Value],
+    ret: Option<cl::Type>,
     target: TargetFrontendConfig,
-) {
-    let mut sig = stub.signature();
-    sig.call_conv = target.default_call_conv;
+) -> &'b [cl::Value] {
+    let mut sig = cl::Signature::new(target.default_call_conv);
+    sig.params.extend(
+        args.iter()
+            .map(|&arg| AbiParam::new(b.func.dfg.value_type(arg))),
+    );
+    sig.returns.extend(ret.map(AbiParam::new));
     let name = cl::UserExternalName::new(HELPERS, helper.number());
     let user = b.func.declare_imported_user_function(name);
     let signature = b.import_signature(sig);
@@ -135,7 +162,8 @@ fn define_call(
         colocated: false,
         patchable: false,
     });
-    b.ins().call(func_ref, params);
+    let call = b.ins().call(func_ref, args);
+    b.inst_results(call)
 }
 
 fn define_transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Value]) {

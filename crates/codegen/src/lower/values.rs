@@ -10,7 +10,7 @@ use ptxjit_ir::{self as ir, InstData, Type};
 use ptxjit_passes::vectorize::{Fold, Shape};
 use smallvec::SmallVec;
 
-use super::Lower;
+use super::{Buffer, Lower};
 
 /// Vectors of one value, in lane order.
 pub(super) type Parts = SmallVec<[cl::Value; 8]>;
@@ -290,7 +290,7 @@ impl Lower<'_, '_> {
             vec![types::I64X2; self.n_parts(Type::B64)],
             |lower| lower.affine_parts(Type::B64, base, stride).to_vec(),
             |lower| {
-                let slot = lower.buffer(0);
+                let slot = lower.buffer(Buffer::Addresses);
                 let buf = lower.b.ins().stack_addr(types::I64, slot, 0);
                 let zero = lower.b.ins().iconst(types::I64, 0);
                 lower.call_unfold(base, stride, fold, zero, buf);

@@ -29,10 +29,11 @@ mod turns;
 mod waits;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, BlockCall, Function, Terminator, Value};
+use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value};
 
 pub use in_step::InStep;
 pub use order::{Node, Order};
+pub use range::MOST_THREADS;
 pub use repair::{Repair, predecessors};
 pub use shape::{Because, Fold, Shape};
 pub use solo::Solo;
@@ -45,7 +46,7 @@ pub struct PlanFacts {
     pub one_dimensional: bool,
     /// The gang width divides `ntid.x`.
     pub whole_rows: bool,
-    /// `%ctaid.x * %ntid.x + %tid.x` never exceeds `i32::MAX`.
+    /// `%ctaid.x * %ntid.x + %tid.x` is always less than [`MOST_THREADS`].
     pub small_grid: bool,
     /// No component of `%nctaid` exceeds 65,536.
     pub small_ctaid: bool,
@@ -82,6 +83,8 @@ pub struct Plan {
     pub escapes: SecondaryMap<Value, bool>,
     /// By its header, each loop that lets others run from time to time.
     pub yields: SecondaryMap<Block, Option<Yield>>,
+    /// Bounds, as signed integers, of all threads' values of what lies on a line and is compared, if they are known.
+    pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
 }
 
 /// When a loop lets others run.
@@ -152,7 +155,18 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
         waits: Vec::new(),
         wait_of: SecondaryMap::new(),
         yields,
+        bounds: SecondaryMap::new(),
     };
+    for node in func.insts.values() {
+        let InstData::Compare { args, .. } = node.data else {
+            continue;
+        };
+        for arg in args {
+            if matches!(plan.shapes[arg], Shape::Affine { .. }) {
+                plan.bounds[arg] = range::signed(func, facts, arg);
+            }
+        }
+    }
     waits::number(func, &mut plan, entries, &wait_of, &live);
     plan
 }

@@ -7,6 +7,9 @@ use super::PlanFacts;
 /// Bounds are looked for this many definitions deep.
 const DEPTH: u32 = 8;
 
+/// A grid whose threads in the first dimension are no more is small. A gang at its end does not leave the signed integers of 32 bits.
+pub const MOST_THREADS: u64 = (1 << 31) - 1024;
+
 /// Bounds of a `B32` or `B64` value as a signed integer over all lanes, if they are known and no wrap can occur on the way.
 pub(super) fn signed(func: &Function, facts: PlanFacts, value: Value) -> Option<(i64, i64)> {
     bounds(func, facts, value, DEPTH)
@@ -43,7 +46,7 @@ fn bounds(func: &Function, facts: PlanFacts, value: Value, depth: u32) -> Option
                 && facts.small_grid
                 && (is_global_id(func, a, b) || is_global_id(func, b, a))
             {
-                return Some((0, i64::from(i32::MAX)));
+                return Some((0, MOST_THREADS as i64 - 1));
             }
             binary(op, of(a), of(b)).filter(|&(lo, hi)| fits(ty, lo, hi))
         }
