@@ -136,6 +136,9 @@ pub struct CtaContext {
     pub nsmid: u32,
     /// `%envreg0` … `%envreg31`.
     pub envreg: [u32; 32],
+    /// CTAs that follow in the first dimension and that compiled code may start by itself, each when the one before has ended as a whole
+    /// in the same entry. It counts them down, and `ctaid` and `clusterid` up.
+    pub ctas_left: u32,
     /// `%dynamic_smem_size`.
     pub dynamic_smem_size: u32,
     /// `%total_smem_size`.

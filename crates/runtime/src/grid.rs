@@ -156,6 +156,12 @@ impl Grid {
         self.kernel.resume_points.len() <= 1
     }
 
+    /// Whether a CTA is ready to be another when it has ended: nothing but its number tells it from one just started.
+    fn may_follow(&self) -> bool {
+        let resets = self.kernel.uses_stack || self.looks_at_ended_lanes;
+        !resets && self.cluster.is_none() && !self.cooperative
+    }
+
     /// CTAs that have run to their end.
     pub(crate) fn n_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
@@ -344,6 +350,17 @@ impl Supply<'_> {
         self.chunk.next()
     }
 
+    /// How many CTAs after `idx` this worker has, up to the end of the row in the first dimension.
+    fn n_following(&self, idx: u64) -> u32 {
+        let x = u64::from(self.grid.grid[0]);
+        (self.chunk.end - self.chunk.start).min(x - 1 - idx % x) as u32
+    }
+
+    /// Takes so many CTAs off the list: they have been started.
+    fn skip(&mut self, n: u32) {
+        self.chunk.start += u64::from(n);
+    }
+
     /// Takes back a CTA that could not be started.
     fn put_back(&mut self, idx: u64) {
         self.shuffled.push(idx);
@@ -372,6 +389,7 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
     };
     let mut supply = Supply::new(grid);
     let mut aside: VecDeque<Box<Cta>> = VecDeque::new();
+    let follows = runner.rng.is_none() && grid.may_follow();
     loop {
         if grid.is_stopped() {
             return Err(grid.stop_error());
@@ -379,7 +397,16 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
         let started = match supply.next(&mut runner.rng) {
             None => None,
             Some(idx) => match ctas.start(idx, runner.rng.is_some()) {
-                Ok(cta) => Some(cta),
+                Ok(mut cta) => {
+                    let may_follow = follows && aside.is_empty() && !grid.kernel.is_quick();
+                    let n = if may_follow {
+                        supply.n_following(idx)
+                    } else {
+                        0
+                    };
+                    cta.let_follow(n);
+                    Some((cta, n))
+                }
                 // A cooperative grid can do nothing without all of its CTAs; others make room as they end.
                 Err(error) if aside.is_empty() || grid.cooperative => return Err(error),
                 Err(_) => {
@@ -389,8 +416,12 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
             },
         };
         let fresh = started.is_some();
-        if let Some(mut cta) = started {
-            match runner.run(&mut cta, PATIENCE)?.0 {
+        if let Some((mut cta, n)) = started {
+            let outcome = runner.run(&mut cta, PATIENCE)?.0;
+            let n = n - cta.n_left();
+            supply.skip(n);
+            ctas.n_done += u64::from(n);
+            match outcome {
                 Outcome::Done => ctas.done(cta),
                 Outcome::Spinning => aside.push_back(cta),
             }

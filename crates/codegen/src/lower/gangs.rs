@@ -1,7 +1,7 @@
-//! The loop over gangs, and around it the loop over states.
+//! The loop over gangs, around it the loop over states, and around that the loop over CTAs.
 //!
 //! A gang all of whose lanes stop together has one state. While all gangs agree on a state that all may leave, there is no way back to the
-//! runtime.
+//! runtime; nor is there one while CTAs end as a whole and there are more in the row.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -24,12 +24,16 @@ struct Agreement {
 }
 
 impl Lower<'_, '_> {
-    /// The loop over gangs and the dispatch on the state, in a loop over states where lanes can wait.
+    /// The loop over gangs and the dispatch on the state, in a loop over states where lanes can wait, in a loop over CTAs.
     pub(super) fn emit_gang_loop(&mut self) {
         let params = self.b.block_params(self.prologue).to_vec();
         let (state, first, end) = (params[1], params[2], params[3]);
         self.load_fields();
-        self.emit_launch_invariants();
+        let start = self.b.create_block();
+        self.b.ins().jump(start, &[state.into()]);
+        let state = self.b.append_block_param(start, types::I32);
+        self.b.switch_to_block(start);
+        self.emit_cta_invariants();
         let waits = self.plan.waits.len() > 1;
         let head = self.b.create_block();
         let idx = self.b.append_block_param(head, types::I32);
@@ -43,6 +47,7 @@ impl Lower<'_, '_> {
         let agreement = waits.then(|| self.begin_agreement());
         let enter = self.b.create_block();
         let done = self.b.create_block();
+        let ended = self.b.create_block();
         let skip = self.b.create_block();
         self.b.ins().jump(head, &[first.into()]);
 
@@ -52,13 +57,15 @@ impl Lower<'_, '_> {
 
         self.b.switch_to_block(done);
         if let (Some(agreement), Some(state)) = (agreement, state) {
-            let next = self.agreed_state(agreement);
+            let next = self.agreed_state(agreement, ended);
             self.b.def_var(state, next);
             self.b.ins().jump(head, &[first.into()]);
         } else {
-            let zero = self.b.ins().iconst(types::I32, 0);
-            self.b.ins().return_(&[zero]);
+            self.b.ins().jump(ended, &[]);
         }
+
+        self.b.switch_to_block(ended);
+        self.emit_next_cta(start);
 
         self.b.switch_to_block(self.next_gang);
         if let Some(agreement) = agreement {
@@ -77,6 +84,36 @@ impl Lower<'_, '_> {
             None => params[1],
         };
         self.emit_dispatch(state);
+    }
+
+    /// A CTA has ended: starts the next one, or returns if that is up to the runtime.
+    fn emit_next_cta(&mut self, start: cl::Block) {
+        let flags = MemFlagsData::trusted();
+        let left_at = core::mem::offset_of!(CtaContext, ctas_left) as i32;
+        let left = self.b.ins().load(types::I32, flags, self.cta, left_at);
+        let poll = self.field(core::mem::offset_of!(CtaContext, poll));
+        // Another thread may set it at any time.
+        let stop = self.b.ins().load(types::I32, flags, poll, 0);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        let more = self.b.ins().select(stop, zero, left);
+        let (next, leave) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(more, next, &[], leave, &[]);
+
+        self.b.switch_to_block(leave);
+        self.b.ins().return_(&[zero]);
+
+        self.b.switch_to_block(next);
+        let left = self.b.ins().iadd_imm_s(left, -1);
+        self.b.ins().store(flags, left, self.cta, left_at);
+        for at in [
+            core::mem::offset_of!(CtaContext, ctaid),
+            core::mem::offset_of!(CtaContext, clusterid),
+        ] {
+            let idx = self.b.ins().load(types::I32, flags, self.cta, at as i32);
+            let idx = self.b.ins().iadd_imm_s(idx, 1);
+            self.b.ins().store(flags, idx, self.cta, at as i32);
+        }
+        self.b.ins().jump(start, &[zero.into()]);
     }
 
     fn emit_gang_entry(&mut self, idx: cl::Value, skip: cl::Block) {
@@ -183,10 +220,12 @@ impl Lower<'_, '_> {
         self.b.def_var(agreement.differs, differs);
     }
 
-    /// All gangs have stopped: returns from the function unless all go on at the state that this gives.
-    fn agreed_state(&mut self, agreement: Agreement) -> cl::Value {
+    /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function unless all go on at the state that
+    /// this gives.
+    fn agreed_state(&mut self, agreement: Agreement, ended: cl::Block) -> cl::Value {
         let flags = MemFlagsData::trusted();
-        let (listed, go_on, leave) = (
+        let (listed, go_on, other, leave) = (
+            self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
@@ -201,7 +240,12 @@ impl Lower<'_, '_> {
             .b
             .ins()
             .icmp_imm_s(IntCC::UnsignedLessThan, both, n_states);
-        self.b.ins().brif(is_point, listed, &[], leave, &[]);
+        self.b.ins().brif(is_point, listed, &[], other, &[]);
+
+        self.b.switch_to_block(other);
+        let exited = i64::from(LaneState::EXITED);
+        let is_end = self.b.ins().icmp_imm_s(IntCC::Equal, both, exited);
+        self.b.ins().brif(is_end, ended, &[], leave, &[]);
 
         self.b.switch_to_block(leave);
         let zero = self.b.ins().iconst(types::I32, 0);

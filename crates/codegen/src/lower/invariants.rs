@@ -1,6 +1,6 @@
-//! What is computed once per launch or once per gang, and so never saved at a wait.
+//! What is computed once per CTA or once per gang, and so never saved at a wait.
 //!
-//! Launch invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loop over gangs, gang
+//! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loop over gangs, gang
 //! invariants (`%tid` and what follows from it by scalar arithmetic) at the head of the loop.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -14,7 +14,7 @@ use crate::abi::CtaContext;
 /// How long a value holds.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Level {
-    Launch,
+    Cta,
     Gang,
 }
 
@@ -90,15 +90,15 @@ impl Lower<'_, '_> {
                 | SpecialReg::LanemaskLt
                 | SpecialReg::LanemaskGe
                 | SpecialReg::LanemaskGt => Level::Gang,
-                _ => Level::Launch,
+                _ => Level::Cta,
             },
             InstData::Load {
                 space: Space::Param,
                 n: 1,
                 ..
-            } => Level::Launch,
-            InstData::StateOf { .. } => Level::Launch,
-            _ if Self::is_pure(data) => Level::Launch,
+            } => Level::Cta,
+            InstData::StateOf { .. } => Level::Cta,
+            _ if Self::is_pure(data) => Level::Cta,
             _ => return None,
         };
         data.args().iter().try_fold(own, |level, &arg| {
@@ -110,8 +110,8 @@ impl Lower<'_, '_> {
         })
     }
 
-    pub(super) fn emit_launch_invariants(&mut self) {
-        self.emit_invariants(Level::Launch);
+    pub(super) fn emit_cta_invariants(&mut self) {
+        self.emit_invariants(Level::Cta);
     }
 
     pub(super) fn emit_gang_invariants(&mut self) {
@@ -123,7 +123,7 @@ impl Lower<'_, '_> {
         for wait in &self.plan.waits {
             wanted.extend(&wait.live);
         }
-        if level == Level::Launch {
+        if level == Level::Cta {
             for &inst in &self.func.blocks[self.func.entry].insts {
                 wanted.extend(&self.func.insts[inst].results);
             }

@@ -3,7 +3,7 @@
 //! The function that comes out is `enter` of the contract in `abi`: a loop over gangs around a dispatch on the state number around the
 //! kernel's nodes in layout order. Each file holds one concern:
 //!
-//! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per launch or gang
+//! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per CTA or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
@@ -127,7 +127,7 @@ struct Lower<'a, 'b> {
     /// Reciprocals of uniform divisors, signed or not, made in the node being emitted.
     reciprocals: FxHashMap<(ir::Value, bool), cl::Value>,
     vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
-    /// Values computed once per launch or gang.
+    /// Values computed once per CTA or gang.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
     is_float: SecondaryMap<ir::Value, bool>,
     /// Predicates that are kept as bits, and those at hand in the node being emitted.

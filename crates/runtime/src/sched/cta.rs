@@ -59,6 +59,8 @@ pub(crate) struct Cta {
     pub(super) n_exited: u32,
     pub(super) phase: Phase,
     pub(super) lanes: Box<Lanes>,
+    /// CTAs that compiled code might have started by itself and did not.
+    n_left: u32,
 }
 
 // SAFETY: the raw pointers in the context point at this CTA's own buffers and at the launch it is prepared for; one thread
@@ -90,6 +92,7 @@ impl Cta {
             n_exited: 0,
             phase: Phase::Together(0),
             lanes: Box::default(),
+            n_left: 0,
         }
     }
 
@@ -177,6 +180,7 @@ impl Cta {
     /// Makes ready to run the CTA with this `%ctaid` from its beginning.
     pub(crate) fn start(&mut self, grid: &Grid, ctaid: [u32; 3], lane_wise: bool) {
         grid.fill_cta(&mut self.ctx, ctaid);
+        (self.ctx.ctas_left, self.n_left) = (0, 0);
         if grid.kernel.uses_stack {
             self.stack_top.slice_mut()[..self.n_threads as usize].fill(grid.kernel.local_static);
         }
@@ -200,6 +204,21 @@ impl Cta {
             }
             self.phase = Phase::Together(0);
         }
+    }
+
+    /// Lets compiled code start so many CTAs that follow in the first dimension. Each of them is this CTA from then on.
+    pub(crate) fn let_follow(&mut self, n: u32) {
+        self.ctx.ctas_left = n;
+    }
+
+    /// Compiled code has returned: this CTA is the last that it started.
+    pub(super) fn end_entry(&mut self) {
+        self.n_left += std::mem::take(&mut self.ctx.ctas_left);
+    }
+
+    /// Of the CTAs that might have followed, those that were not started.
+    pub(crate) fn n_left(&self) -> u32 {
+        self.n_left
     }
 
     /// Says at which resume points compiled code may go on by itself. The table has an entry for each, and stays where it is.

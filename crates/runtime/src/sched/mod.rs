@@ -114,10 +114,12 @@ impl Runner<'_> {
         }
         let ctx = cta.ctx_ptr();
         // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into its buffers is held here.
-        match unsafe {
+        let entered = unsafe {
             self.worker
                 .enter(self.grid.kernel.entry(), ctx, state, first_gang, end_gang)
-        } {
+        };
+        cta.end_entry();
+        match entered {
             Entered::Ok => Ok(()),
             Entered::Stopped => Err(report::stopped(self.grid, cta)),
             Entered::Signal(signal) => Err(report::signal(self.grid, cta, signal)),
