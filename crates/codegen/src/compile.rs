@@ -100,6 +100,7 @@ fn object(
         space_of: &space_of,
         memcheck: options.memcheck,
         flush_denormals: crate::denormals::all_flush(&func.function),
+        one_dimensional: options.facts.one_dimensional,
     };
     let mut compiler = Compiler::new(listings);
     compiler.stats.vectorize = start.elapsed();

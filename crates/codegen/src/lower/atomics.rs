@@ -121,7 +121,7 @@ impl Lower<'_, '_> {
         params
     }
 
-    fn jump_with(&mut self, to: cl::Block, args: &[cl::Value]) {
+    pub(super) fn jump_with(&mut self, to: cl::Block, args: &[cl::Value]) {
         let args: Vec<cl::BlockArg> = args.iter().map(|&arg| arg.into()).collect();
         self.b.ins().jump(to, &args);
     }

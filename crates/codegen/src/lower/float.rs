@@ -7,7 +7,9 @@
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, Round, Type};
+use ptxjit_ir::{
+    FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, Inst, InstData, Round, Type,
+};
 
 use super::Lower;
 use super::values::vector_type;
@@ -210,6 +212,45 @@ impl Lower<'_, '_> {
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
         let canonical = self.canonical_nan(fmt, x);
         self.pick(nan, canonical, x)
+    }
+
+    pub(super) fn makes_nans_canonical(data: &InstData) -> bool {
+        matches!(
+            data,
+            InstData::FloatUnary {
+                op: FloatUnaryOp::CanonicalNan,
+                fmt: FloatFmt::F32,
+                ..
+            }
+        )
+    }
+
+    /// The same for all of the gang's lanes, where NaNs are rare.
+    pub(super) fn canonical_nans_of_gang(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        let (arg, result) = (node.data.args()[0], node.results[0]);
+        let parts: Vec<cl::Value> = self
+            .parts(arg)
+            .iter()
+            .map(|&part| self.cast_vector(part, types::F32X4))
+            .collect();
+        let tests: Vec<cl::Value> = parts
+            .chunks(2)
+            .map(|pair| {
+                let other = pair[pair.len() - 1];
+                self.b.ins().fcmp(FloatCC::Unordered, pair[0], other)
+            })
+            .collect();
+        let any = self.any(&tests);
+        let fixed = self.unless(any, &parts, |lower| {
+            parts
+                .iter()
+                .map(|&part| lower.with_canonical_nans(FloatFmt::F32, part))
+                .collect()
+        });
+        for (q, part) in fixed.into_iter().enumerate() {
+            self.push_quad(result, smallvec::smallvec![part], q);
+        }
     }
 
     pub(super) fn canonical_nan(&mut self, fmt: FloatFmt, like: cl::Value) -> cl::Value {

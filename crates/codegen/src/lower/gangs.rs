@@ -11,16 +11,13 @@ use rustc_hash::FxHashMap;
 use super::{Gang, Lower, MaskClass};
 use crate::abi::{CtaContext, LaneState};
 
-/// No gang has stopped yet.
-const NONE: i64 = 0x1_0000;
-
-/// The state in which all gangs so far have stopped.
+/// The states in which gangs so far have stopped, which are one if all of their bits agree.
 #[derive(Copy, Clone)]
 struct Agreement {
-    /// The first gang's, or `NONE`.
-    state: Variable,
-    /// Not zero if others differ.
-    differs: Variable,
+    /// Bits that are set in all of them.
+    all: Variable,
+    /// Bits that are set in some.
+    some: Variable,
 }
 
 impl Lower<'_, '_> {
@@ -145,7 +142,8 @@ impl Lower<'_, '_> {
             .ins()
             .imul_imm_s(idx64, i64::from(self.out.frame.size));
         let frame = self.b.ins().iadd(slots, frame);
-        let thread = self.b.ins().imul_imm_s(idx, self.lanes as i64);
+        let shift = i64::from(self.lanes.trailing_zeros());
+        let thread = self.b.ins().ishl_imm_s(idx, shift);
         let full = self.full_bits();
         let all_on = self.b.ins().icmp_imm_s(IntCC::Equal, bits, full);
         let first_lane = self.b.ins().ctz(bits);
@@ -185,18 +183,19 @@ impl Lower<'_, '_> {
     fn begin_agreement(&mut self) -> Agreement {
         self.stopped = Some(self.b.declare_var(types::I32));
         let agreement = Agreement {
-            state: self.b.declare_var(types::I32),
-            differs: self.b.declare_var(types::I32),
+            all: self.b.declare_var(types::I32),
+            some: self.b.declare_var(types::I32),
         };
         self.reset_agreement(agreement);
         agreement
     }
 
     fn reset_agreement(&mut self, agreement: Agreement) {
-        let none = self.b.ins().iconst(types::I32, NONE);
+        // Without a gang they do not agree.
+        let ones = self.b.ins().iconst(types::I32, -1);
         let zero = self.b.ins().iconst(types::I32, 0);
-        self.b.def_var(agreement.state, none);
-        self.b.def_var(agreement.differs, zero);
+        self.b.def_var(agreement.all, ones);
+        self.b.def_var(agreement.some, zero);
     }
 
     /// Gang `idx` has stopped.
@@ -210,14 +209,12 @@ impl Lower<'_, '_> {
         self.b
             .ins()
             .istore16(MemFlagsData::trusted(), stopped, at, 0);
-        let common = self.b.use_var(agreement.state);
-        let is_first = self.b.ins().icmp_imm_s(IntCC::Equal, common, NONE);
-        let common = self.b.ins().select(is_first, stopped, common);
-        let differs = self.b.ins().bxor(stopped, common);
-        let before = self.b.use_var(agreement.differs);
-        let differs = self.b.ins().bor(before, differs);
-        self.b.def_var(agreement.state, common);
-        self.b.def_var(agreement.differs, differs);
+        let all = self.b.use_var(agreement.all);
+        let all = self.b.ins().band(all, stopped);
+        self.b.def_var(agreement.all, all);
+        let some = self.b.use_var(agreement.some);
+        let some = self.b.ins().bor(some, stopped);
+        self.b.def_var(agreement.some, some);
     }
 
     /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function unless all go on at the state that
@@ -230,8 +227,9 @@ impl Lower<'_, '_> {
             self.b.create_block(),
             self.b.create_block(),
         );
-        let common = self.b.use_var(agreement.state);
-        let differs = self.b.use_var(agreement.differs);
+        let common = self.b.use_var(agreement.all);
+        let some = self.b.use_var(agreement.some);
+        let differs = self.b.ins().bxor(common, some);
         // States that are no resume point's are greater; so is what differs.
         let beyond = self.b.ins().ishl_imm_s(differs, 16);
         let both = self.b.ins().bor(common, beyond);

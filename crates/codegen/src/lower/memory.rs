@@ -216,6 +216,31 @@ impl Lower<'_, '_> {
         params
     }
 
+    /// The values, or what `cold` makes of them if `rare`.
+    pub(super) fn unless(
+        &mut self,
+        rare: cl::Value,
+        values: &[cl::Value],
+        cold: impl FnOnce(&mut Self) -> Vec<cl::Value>,
+    ) -> Vec<cl::Value> {
+        let (no, join) = (self.b.create_block(), self.b.create_block());
+        let params = values
+            .iter()
+            .map(|&x| {
+                let ty = self.b.func.dfg.value_type(x);
+                self.b.append_block_param(join, ty)
+            })
+            .collect();
+        let args: Vec<cl::BlockArg> = values.iter().map(|&x| x.into()).collect();
+        self.b.ins().brif(rare, no, &[], join, &args);
+        self.b.set_cold_block(no);
+        self.b.switch_to_block(no);
+        let values = self.aside(cold);
+        self.jump_with(join, &values);
+        self.b.switch_to_block(join);
+        params
+    }
+
     /// All lanes run: parts of element 0, then of element 1, and so on.
     pub(super) fn load_whole(
         &mut self,

@@ -67,6 +67,8 @@ pub(crate) struct Inputs<'a> {
     pub space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
     pub memcheck: bool,
     pub flush_denormals: bool,
+    /// `ntid.y == ntid.z == 1`.
+    pub one_dimensional: bool,
 }
 
 /// What lowering leaves for the finished kernel.
@@ -111,6 +113,7 @@ struct Lower<'a, 'b> {
     space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
     memcheck: bool,
     flush_denormals: bool,
+    one_dimensional: bool,
     b: FunctionBuilder<'b>,
     out: Outputs,
     cta: cl::Value,
@@ -206,6 +209,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             space_of: inputs.space_of,
             memcheck: inputs.memcheck,
             flush_denormals: inputs.flush_denormals,
+            one_dimensional: inputs.one_dimensional,
             node_entry: (0..n_nodes).map(|_| b.create_block()).collect(),
             node_body: (0..n_nodes).map(|_| b.create_block()).collect(),
             b,
@@ -342,6 +346,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             .copied()
             .filter(|&inst| !self.is_done(inst))
             .collect();
+        let (last, wanted) = self.split_last_nans(wanted);
         if self.quads > 1 && self.pressure(&wanted) * self.quads > crate::schedule::REGISTERS {
             for q in 0..self.quads {
                 for &inst in &wanted {
@@ -355,6 +360,26 @@ impl<'a, 'b> Lower<'a, 'b> {
                 }
             }
         }
+        for inst in last {
+            self.loc(self.func.insts[inst].loc);
+            self.canonical_nans_of_gang(inst);
+        }
+    }
+
+    /// Takes out of a run what makes NaNs canonical and is not used in the run: one test finds whether there are any in the gang.
+    fn split_last_nans(&self, run: Vec<Inst>) -> (Vec<Inst>, Vec<Inst>) {
+        if self.quads < 2 {
+            return (Vec::new(), run);
+        }
+        run.iter().partition(|&&inst| {
+            let node = &self.func.insts[inst];
+            let result = node.results[0];
+            Self::makes_nans_canonical(&node.data)
+                && self.shape(result) == Shape::Varying
+                && !run
+                    .iter()
+                    .any(|&other| self.func.insts[other].data.args().contains(&result))
+        })
     }
 
     /// Part `q` of a pure instruction; scalars are emitted with the first part.

@@ -158,12 +158,20 @@ impl Lower<'_, '_> {
             core::mem::offset_of!(CtaContext, tid_y),
             core::mem::offset_of!(CtaContext, tid_z),
         ][axis];
-        let table = self.field(table);
         let thread = self.gang().thread;
+        let shape = self.sreg_shape(reg);
+        if self.one_dimensional && shape != Shape::Varying {
+            return match (axis, shape) {
+                (0, Shape::Affine { stride, .. }) => Val::Affine(thread, stride),
+                (0, _) => Val::Uniform(thread),
+                _ => Val::Uniform(self.u32_const(0)),
+            };
+        }
+        let table = self.field(table);
         let at = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(at, 2);
         let at = self.b.ins().iadd(table, at);
-        match self.sreg_shape(reg) {
+        match shape {
             Shape::Varying => {
                 let parts = (0..self.quads).map(|q| {
                     self.b
