@@ -7,8 +7,8 @@
 //! The file is long because it is one chapter of the ISA.
 
 use ptxjit_ir::{
-    CompareOp, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, IntBinaryOp,
-    Round, Value,
+    CompareOp, Convert, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp,
+    IntBinaryOp, NumFmt, Round, Type, Value,
 };
 
 use crate::translate::{Inst, Translator};
@@ -369,24 +369,44 @@ fn check_mad_unrounded<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     Ok(())
 }
 
-/// Before sm_20 the product is truncated to 24 bits, then added and rounded to nearest; from sm_20 on it is `mad.rn`.
+/// Before sm_20 the product is truncated to 24 bits with any exponent, then added and rounded to nearest; but if `c` is zero, the product
+/// is that of `mul`. From sm_20 on it is `mad.rn`.
 fn mad_unrounded<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if t.arch().number >= 20 {
         return fma(t, inst);
     }
-    let truncating = FloatMode {
-        round: Round::Rz,
-        ftz: true,
-    };
-    let nearest = FloatMode {
-        round: Round::Rn,
-        ftz: true,
-    };
     map3(t, inst, |t, a, b, c| {
-        let product = t.float_binary(FloatBinaryOp::Mul, FloatFmt::F32, truncating, a, b);
-        let sum = t.float_binary(FloatBinaryOp::Add, FloatFmt::F32, nearest, product, c);
-        clamp_result(t, inst, FloatFmt::F32, sum)
+        let fused = mad_truncated(t, a, b, c);
+        let nearest = FloatMode {
+            round: Round::Rn,
+            ftz: true,
+        };
+        let product = t.float_binary(FloatBinaryOp::Mul, FloatFmt::F32, nearest, a, b);
+        let separate = t.float_binary(FloatBinaryOp::Add, FloatFmt::F32, nearest, product, c);
+        let zero = t.iconst(Type::B32, 0);
+        let is_zero = t.float_compare(FloatCompareOp::Eq, FloatFmt::F32, true, c, zero);
+        let d = t.select(is_zero, separate, fused);
+        clamp_result(t, inst, FloatFmt::F32, d)
     })
+}
+
+/// `a * b + c`, the product truncated to 24 bits. f64 holds the product of two f32 exactly, and the sum of two numbers of 24 bits well
+/// enough (53 >= 2 * 24 + 2) for the second rounding, to f32, to be harmless.
+fn mad_truncated(t: &mut Translator<'_>, a: Value, b: Value, c: Value) -> Value {
+    let to_f64 = Convert {
+        ftz: true,
+        ..Convert::new(NumFmt::F32, NumFmt::F64)
+    };
+    let to_f32 = Convert {
+        ftz: true,
+        ..Convert::new(NumFmt::F64, NumFmt::F32)
+    };
+    let [a, b, c] = [a, b, c].map(|value| t.convert(to_f64, value));
+    let product = t.float_binary(FloatBinaryOp::Mul, FloatFmt::F64, FloatMode::RN, a, b);
+    let kept = t.iconst(Type::B64, u64::MAX << (53 - 24));
+    let product = t.binary(IntBinaryOp::And, product, kept);
+    let sum = t.float_binary(FloatBinaryOp::Add, FloatFmt::F64, FloatMode::RN, product, c);
+    t.convert(to_f32, sum)
 }
 
 /// Forms that name no accuracy ended with PTX 1.4.

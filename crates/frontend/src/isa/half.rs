@@ -2,7 +2,7 @@
 //!
 //! Every operation is rounded once, to its own format. Packed types are worked on element by element.
 
-use ptxjit_ir::{CompareOp, FloatBinaryOp, IntBinaryOp, Type, Value};
+use ptxjit_ir::{CompareOp, FloatBinaryOp, FloatMode, IntBinaryOp, Round, Type, Value};
 
 use crate::translate::{Inst, Translator};
 
@@ -56,7 +56,7 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[&[Rn]])
         .optional(&[&[Ftz], &[Sat, Relu]])
         .gates(&[since(4, 2, 53), since(7, 0, 80).mods(&[Relu])]),
-    // The ISA lists `.rn` only, but ptxas takes every rounding.
+    // The ISA lists `.rn` only, but ptxas takes every rounding (and none but `.rn` has an effect).
     inst("fma", &[D, A, B, C], fma)
         .types(BF16S)
         .choose(&[ROUND])
@@ -151,7 +151,11 @@ pub const OOB_NAN: u64 = 0x7ff7;
 fn fma<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let ty = inst.ty(0);
     let fmt = fmt_of(ty);
-    let mode = mode_for(t, inst, fmt);
+    // ptxas compiles all roundings that may be written to the one instruction that the hardware has.
+    let mode = FloatMode {
+        round: Round::Rn,
+        ..mode_for(t, inst, fmt)
+    };
     map3(t, inst, |t, a, b, c| {
         lanewise(t, ty, [a, b, c], |t, [a, b, c]| {
             let d = t.fma(fmt, mode, a, b, c);
