@@ -115,7 +115,7 @@ impl Lower<'_, '_> {
     }
 
     /// Large offsets are added to the address so that the test covers them.
-    fn fold_offset(&mut self, space: Space, addr: Value, offset: i32) -> (Val, i32) {
+    pub(super) fn fold_offset(&mut self, space: Space, addr: Value, offset: i32) -> (Val, i32) {
         let val = match self.own_address(space, addr) {
             Some(own) => own,
             None => self.get(addr),
@@ -143,7 +143,7 @@ impl Lower<'_, '_> {
     }
 
     /// Window addresses are taken as signed 32-bit offsets, whatever the width of the register.
-    fn resolve(&mut self, space: Space, ty: Type, addr: Val) -> Address {
+    pub(super) fn resolve(&mut self, space: Space, ty: Type, addr: Val) -> Address {
         let addr = if space.is_window() {
             self.low_word(ty, addr)
         } else {

@@ -17,6 +17,7 @@ mod flow;
 mod in_step;
 mod latches;
 mod lcssa;
+mod likely;
 mod liveness;
 pub mod order;
 mod range;
@@ -85,6 +86,8 @@ pub struct Plan {
     pub yields: SecondaryMap<Block, Option<Yield>>,
     /// Bounds, as signed integers, of all threads' values of what lies on a line and is compared, if they are known.
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
+    /// The probable distance from lane to lane of varying addresses of loads.
+    pub likely: SecondaryMap<Value, Option<i64>>,
 }
 
 /// When a loop lets others run.
@@ -156,7 +159,9 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
         wait_of: SecondaryMap::new(),
         yields,
         bounds: SecondaryMap::new(),
+        likely: SecondaryMap::new(),
     };
+    plan.likely = likely::run(func, &plan);
     for node in func.insts.values() {
         let InstData::Compare { args, .. } = node.data else {
             continue;

@@ -1,0 +1,70 @@
+//! Addresses that probably lie on a line although nothing proves it.
+//!
+//! Indices that wrap around or are clamped at a border, as in `(x + 1) % w` or `min(x + 1, w - 1)`, differ by one from lane to lane in
+//! nearly all gangs. A test at run time finds those, and their accesses are as for lines.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Function, InstData, IntBinaryOp, Value};
+
+use super::{Plan, Shape};
+
+/// Definitions are followed this deep.
+const DEPTH: u32 = 12;
+
+/// The likely distance from lane to lane of each varying address of a load, where there is one.
+pub(super) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i64>> {
+    let mut out = SecondaryMap::new();
+    for node in func.insts.values() {
+        if let InstData::Load { addr, .. } = node.data
+            && plan.shapes[addr] == Shape::Varying
+        {
+            out[addr] = distance(func, plan, addr, DEPTH);
+        }
+    }
+    out
+}
+
+fn distance(func: &Function, plan: &Plan, value: Value, depth: u32) -> Option<i64> {
+    let depth = depth.checked_sub(1)?;
+    match plan.shapes[value] {
+        Shape::Uniform => return Some(0),
+        Shape::Affine { stride, .. } => return Some(stride),
+        Shape::Varying => {}
+    }
+    let of = |value: Value| distance(func, plan, value, depth);
+    match *func.def_inst(value)? {
+        InstData::Resize { arg, .. } => of(arg),
+        InstData::Select { args: [a, b], .. } => either(of(a)?, of(b)?),
+        InstData::IntBinary {
+            op, args: [a, b], ..
+        } => match op {
+            IntBinaryOp::Add => of(a)?.checked_add(of(b)?),
+            IntBinaryOp::Sub => of(a)?.checked_sub(of(b)?),
+            IntBinaryOp::Mul | IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => {
+                match (func.as_const(a), func.as_const(b)) {
+                    (_, Some(factor)) => of(a)?.checked_mul(factor as i64),
+                    (Some(factor), _) => of(b)?.checked_mul(factor as i64),
+                    (None, None) => None,
+                }
+            }
+            IntBinaryOp::Shl => of(a)?.checked_mul(1 << func.as_const(b).filter(|&n| n < 32)?),
+            // A remainder, or what masks make of a power of two: the border is beyond most lanes.
+            IntBinaryOp::Urem | IntBinaryOp::Srem | IntBinaryOp::And => {
+                (of(b)? == 0).then(|| of(a))?
+            }
+            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => {
+                either(of(a)?, of(b)?)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Of a border, which is the same for all lanes, and what lies inside of it, the latter.
+fn either(a: i64, b: i64) -> Option<i64> {
+    match (a, b) {
+        (0, other) | (other, 0) => Some(other),
+        _ => (a == b).then_some(a),
+    }
+}
