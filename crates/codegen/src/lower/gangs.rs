@@ -169,7 +169,7 @@ impl Lower<'_, '_> {
     fn forget_nodes(&mut self) {
         let mut zeros: FxHashMap<cl::Type, cl::Value> = FxHashMap::default();
         for value in self.func.values.keys() {
-            if !self.plan.escapes[value] || self.pinned[value].is_some() {
+            if !self.plan.escapes[value] || self.is_pinned(value) {
                 continue;
             }
             for var in self.variables(value) {

@@ -1,7 +1,7 @@
 //! What is computed once per CTA or once per gang, and so never saved at a wait.
 //!
 //! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loop over gangs, gang
-//! invariants (`%tid` and what follows from it by scalar arithmetic) at the head of the loop.
+//! invariants (`%tid` and what follows from it by scalar arithmetic, predicates as bits among them) at the head of the loop.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, ValueDef};
@@ -73,7 +73,8 @@ impl Lower<'_, '_> {
 
     fn level(&self, value: ir::Value, depth: u32) -> Option<Level> {
         let depth = depth.checked_sub(1)?;
-        if self.plan.shapes[value] == Shape::Varying || self.of_one[value] {
+        let varies = self.plan.shapes[value] == Shape::Varying;
+        if (varies && !self.in_bits[value]) || self.of_one[value] {
             return None;
         }
         let data = self.func.def_inst(value)?;
@@ -98,6 +99,8 @@ impl Lower<'_, '_> {
                 ..
             } => Level::Cta,
             InstData::StateOf { .. } => Level::Cta,
+            // A predicate as bits.
+            _ if varies => Level::Gang,
             _ if Self::is_pure(data) => Level::Cta,
             _ => return None,
         };
@@ -136,11 +139,17 @@ impl Lower<'_, '_> {
         self.vals.clear();
         self.splats.clear();
         self.reciprocals.clear();
+        self.bits.clear();
+    }
+
+    /// Whether a value has been emitted for good.
+    pub(super) fn is_pinned(&self, value: ir::Value) -> bool {
+        self.pinned[value].is_some() || self.pinned_bits[value].is_some()
     }
 
     /// Emits a value and what it needs here, for good.
     fn pin(&mut self, value: ir::Value) {
-        if self.pinned[value].is_some() || self.func.as_const(value).is_some() {
+        if self.is_pinned(value) || self.func.as_const(value).is_some() {
             return;
         }
         let ValueDef::Result(inst, _) = self.func.values[value].def else {
@@ -148,6 +157,11 @@ impl Lower<'_, '_> {
         };
         for arg in self.func.insts[inst].data.args() {
             self.pin(arg);
+        }
+        if self.in_bits[value] {
+            self.emit_bits(inst);
+            self.pinned_bits[value] = self.bits.get(&value).copied();
+            return;
         }
         self.emit_pinned(inst, value);
         let val = self.vals[&value].clone();

@@ -124,6 +124,9 @@ fn swapped(op: CompareOp) -> CompareOp {
 impl Lower<'_, '_> {
     /// A predicate as bits; those above the gang's lanes mean nothing.
     pub(super) fn pred_bits(&mut self, value: Value) -> cl::Value {
+        if let Some(bits) = self.pinned_bits[value] {
+            return bits;
+        }
         if self.in_bits[value] {
             if let Some(&bits) = self.bits.get(&value) {
                 return bits;

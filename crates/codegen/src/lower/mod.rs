@@ -132,6 +132,8 @@ struct Lower<'a, 'b> {
     vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
     /// Values computed once per CTA or gang.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
+    /// The same of predicates that are kept as bits.
+    pinned_bits: SecondaryMap<ir::Value, Option<cl::Value>>,
     is_float: SecondaryMap<ir::Value, bool>,
     /// Predicates that are kept as bits, and those at hand in the node being emitted.
     in_bits: SecondaryMap<ir::Value, bool>,
@@ -224,6 +226,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             reciprocals: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
+            pinned_bits: SecondaryMap::new(),
             is_float: classes::float_values(inputs.func),
             in_bits: lines::in_bits(inputs.func, inputs.plan),
             bits: FxHashMap::default(),
@@ -400,7 +403,7 @@ impl<'a, 'b> Lower<'a, 'b> {
 
     fn is_done(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
-        matches!(node.data, InstData::Const { .. }) || self.pinned[node.results[0]].is_some()
+        matches!(node.data, InstData::Const { .. }) || self.is_pinned(node.results[0])
     }
 
     fn pressure(&self, run: &[Inst]) -> usize {
