@@ -174,15 +174,35 @@ fn rounded(name: &str, function: fn(f64) -> f64) -> Group {
     });
     let label = format!("{name}.rnd.f32");
     group(&label, 1, forms.collect(), move |x, out| {
-        let results = round_f32_all(function(f64::from(x)));
+        let value = function(f64::from(x));
         let flushed = if x.is_subnormal() {
-            round_f32_all(function(f64::from(flush(x))))
+            function(f64::from(flush(x)))
         } else {
-            results
+            value
         };
+        let results = round_f32_all(value);
+        let flushed = flush_tiny(flushed);
         for n in 0..4 {
             out[n] = f32_bits(results[n]);
-            out[n + 4] = f32_bits(flush(flushed[n]));
+            out[n + 4] = f32_bits(flushed[n]);
+        }
+    })
+}
+
+/// Rounds in all directions and flushes what is below the least normal number when rounded to 24 bits, as if exponents had no end. (The
+/// ISA does not say whether a result is subnormal if it only becomes a normal number by having fewer bits; IEEE 754 calls this detecting
+/// tininess after rounding.)
+fn flush_tiny(value: f64) -> [f32; 4] {
+    const UP: f64 = (1u128 << 100) as f64;
+    let least = f64::from(f32::MIN_POSITIVE);
+    if value.is_nan() || value.abs() >= least || value == 0.0 {
+        return round_f32_all(value);
+    }
+    round_f32_all(value * UP).map(|result| {
+        if f64::from(result).abs() < least * UP {
+            0f32.copysign(result)
+        } else {
+            f32::MIN_POSITIVE.copysign(result)
         }
     })
 }

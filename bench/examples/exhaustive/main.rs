@@ -1,15 +1,20 @@
 //! Tries unary instructions and conversions over all their inputs, at every gang width, and prints the largest errors beside the PTX
 //! ISA's bounds.
 //!
-//! `cargo run --release -p ptxjit-bench --example exhaustive -- [--gang N] [--stride N] [--threads N] [NAME…]`
+//! `cargo run --release -p ptxjit-bench --example exhaustive -- [--all] [--part N] [--stride N] [--gang N] [--threads N] [NAME…]`
 //!
-//! Inputs are all numbers of f16, bf16, the formats of 8, 6 and 4 bits and ue8m0, integers of 8 to 32 bits, and all 2^32 numbers of f32
-//! (every `stride`-th with `--stride`). The gang widths must give the same bytes; with `--gang`, only that one runs. A `NAME` is a group
-//! (`sin`, `cvt.f16.f32`) or how an instruction begins. The program ends with an error if a bound is broken, a result is wrong, or
-//! gang widths differ.
+//! Inputs are all numbers of f16, bf16, the formats of 8, 6 and 4 bits and ue8m0, all integers of 8 to 32 bits, and all numbers of f32. The
+//! gang widths must give the same bytes. A `NAME` is a group (`sin`, `cvt.f16.f32`) or how an instruction begins. The program ends with an
+//! error if a bound is broken, a result is wrong, or gang widths differ.
+//!
+//! Two things would take days and run over all inputs only with `--all`. Conversions for which the compiler makes calls, and variants by
+//! `.ftz` and `.sat`, run over all upper 21 bits of a number with four forms of the lower ones (`sweep::Inputs::Edges`). `sin` and `cos`
+//! beyond 512, where the ISA promises nothing, run over a sixteenth of the numbers.
+//!
+//! `--part N` runs every N-th chunk of 65536 inputs, `--stride N` every N-th input, `--gang N` one gang width.
 //!
 //! References are independent of the crates: lists of each format's values (`format`) and the standard library's functions in f64.
-//! Only instructions of two and three operands are compared with the interpreter, on samples (`interp`).
+//! Instructions of two and three operands, by name or all as `interp`, are compared with the interpreter on samples (`interp`).
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -29,7 +34,7 @@ struct Args {
     /// Gang widths to run; results of the first are compared with the reference.
     gangs: Vec<u32>,
     stride: u32,
-    /// Runs every so-many-th stretch of consecutive inputs.
+    /// Runs every so-many-th chunk of consecutive inputs.
     part: u32,
     /// Runs everything over all inputs, whatever it takes.
     all: bool,

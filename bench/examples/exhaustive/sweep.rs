@@ -133,6 +133,11 @@ pub(super) fn run<S: Default + Send>(
             (args.stride, (1u64 << 32).div_ceil(u64::from(args.stride)))
         }
     };
+    let part = if sweep.inputs == Inputs::Edges {
+        1
+    } else {
+        u64::from(args.part)
+    };
     let thin_from = match sweep.inputs {
         Inputs::ThinFrom(magnitude) if !args.all => magnitude,
         _ => u32::MAX,
@@ -151,14 +156,11 @@ pub(super) fn run<S: Default + Send>(
                         if piece >= pieces {
                             return (state, worker.inputs, worker.found);
                         }
-                        if !piece.is_multiple_of(u64::from(args.part)) {
-                            continue;
-                        }
                         for chunk in piece * PIECE..(piece + 1) * PIECE {
                             let at = chunk * u64::from(CHUNK);
                             let magnitude = (at * u64::from(stride)) as u32 & (u32::MAX >> 1);
                             let is_thin = magnitude >= thin_from && chunk % 16 != 0;
-                            if at < inputs && !is_thin {
+                            if at < inputs && !is_thin && chunk.is_multiple_of(part) {
                                 worker.chunk(at, inputs - at, &mut state, each);
                             }
                         }
