@@ -39,6 +39,7 @@ struct Zone {
 
 /// An instruction in f32, with and without `.ftz` if it has that.
 struct Approximation {
+    /// The instruction's section in the ISA.
     name: &'static str,
     instructions: &'static [&'static str],
     function: fn(f64) -> f64,
@@ -46,7 +47,6 @@ struct Approximation {
     monotonic: f64,
     /// By the input's size, rising.
     zones: &'static [Zone],
-    section: &'static str,
 }
 
 const fn zone(upto: f64, name: &'static str, bound: Bound) -> Zone {
@@ -71,7 +71,6 @@ const APPROXIMATIONS: [Approximation; 8] = [
         function: f64::sin,
         monotonic: 1.5,
         zones: TRIGONOMETRIC,
-        section: "sin",
     },
     Approximation {
         name: "cos",
@@ -79,7 +78,6 @@ const APPROXIMATIONS: [Approximation; 8] = [
         function: f64::cos,
         monotonic: 3.0,
         zones: TRIGONOMETRIC,
-        section: "cos",
     },
     Approximation {
         name: "lg2",
@@ -92,7 +90,6 @@ const APPROXIMATIONS: [Approximation; 8] = [
             zone(2.0 - f32::EPSILON as f64, "between", Bound::Absolute(-22.0)),
             zone(f64::INFINITY, "from 2", Bound::Relative(-22.0)),
         ],
-        section: "lg2",
     },
     Approximation {
         name: "ex2",
@@ -100,7 +97,6 @@ const APPROXIMATIONS: [Approximation; 8] = [
         function: f64::exp2,
         monotonic: f64::INFINITY,
         zones: &[zone(f64::INFINITY, "all", Bound::Ulp(2.0))],
-        section: "ex2",
     },
     Approximation {
         name: "tanh",
@@ -108,7 +104,6 @@ const APPROXIMATIONS: [Approximation; 8] = [
         function: f64::tanh,
         monotonic: f64::INFINITY,
         zones: &[zone(f64::INFINITY, "all", Bound::Relative(-11.0))],
-        section: "tanh",
     },
     Approximation {
         name: "rcp",
@@ -116,7 +111,6 @@ const APPROXIMATIONS: [Approximation; 8] = [
         function: f64::recip,
         monotonic: f64::INFINITY,
         zones: &[zone(f64::INFINITY, "all", Bound::Ulp(1.0))],
-        section: "rcp",
     },
     Approximation {
         name: "sqrt",
@@ -124,7 +118,6 @@ const APPROXIMATIONS: [Approximation; 8] = [
         function: f64::sqrt,
         monotonic: f64::INFINITY,
         zones: &[zone(f64::INFINITY, "all", Bound::Relative(-23.0))],
-        section: "sqrt",
     },
     Approximation {
         name: "rsqrt",
@@ -132,7 +125,6 @@ const APPROXIMATIONS: [Approximation; 8] = [
         function: |x| 1.0 / x.sqrt(),
         monotonic: f64::INFINITY,
         zones: &[zone(f64::INFINITY, "all", Bound::Relative(-22.9))],
-        section: "rsqrt",
     },
 ];
 
@@ -203,7 +195,7 @@ fn measure(args: &Args, approximation: &Approximation) -> bool {
                     worst.absolute.log2(),
                     worst.relative.log2()
                 ),
-                bound: &format!("{bound} ({})", approximation.section),
+                bound: &format!("{bound} ({})", approximation.name),
                 wrong: worst.wrong,
                 first: &first,
                 gangs: &swept.gangs(),

@@ -2,6 +2,8 @@
 //!
 //! It shares nothing with the IR's evaluation, which works on the bits of encodings.
 
+use std::sync::LazyLock;
+
 /// Directions of rounding.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Round {
@@ -214,16 +216,16 @@ pub(super) fn ue8m0(round: Round, satfinite: bool, x: f64) -> u32 {
     }
     let above = if satfinite { 254 } else { 255 };
     let size = x.abs();
-    let value = |code: u32| 2f64.powi(code as i32 - 127);
+    let values = &*UE8M0;
     if size.is_infinite() {
         return above;
     }
-    if size <= value(0) {
+    if size <= values[0] {
         return 0;
     }
     // A number of f32 or bf16 is below 2^128, so that there is a power of two at or below it.
-    let below = (0..255).rfind(|&code| value(code) <= size).unwrap_or(0);
-    if round == Round::Rz || value(below) == size {
+    let below = values.partition_point(|&value| value <= size) as u32 - 1;
+    if round == Round::Rz || values[below as usize] == size {
         below
     } else if below == 254 {
         above
@@ -234,12 +236,12 @@ pub(super) fn ue8m0(round: Round, satfinite: bool, x: f64) -> u32 {
 
 /// What ue8m0 stands for.
 pub(super) fn decode_ue8m0(code: u32) -> f64 {
-    if code == 255 {
-        f64::NAN
-    } else {
-        2f64.powi(code as i32 - 127)
-    }
+    UE8M0.get(code as usize).copied().unwrap_or(f64::NAN)
 }
+
+/// Numbers of ue8m0 by their encoding.
+static UE8M0: LazyLock<Vec<f64>> =
+    LazyLock::new(|| (-127..=127).map(|exponent| 2f64.powi(exponent)).collect());
 
 /// Rounds to f32 in a direction. The hardware's conversion is to nearest; the others follow from where that went.
 pub(super) fn round_f32(round: Round, x: f64) -> f32 {

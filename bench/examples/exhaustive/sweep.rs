@@ -23,8 +23,8 @@ pub(super) enum Inputs {
     All(u32),
     /// All numbers of 32 bits; from this magnitude on, a sixteenth of the chunks.
     ThinFrom(u32),
-    /// All upper 21 bits, each with four forms of the lower ones: none, the lowest, all, and something else. As no format narrower than
-    /// f32 keeps more than 20 bits, each of its roundings is tried with nothing, little and most below the bit that decides.
+    /// All upper 21 bits, each with four forms of the lower ones: none, the lowest, all, and something else. A format narrower than f32
+    /// keeps at most 19 bits of it and the next one decides: each rounding is tried with nothing, little and most below that bit.
     Edges,
 }
 
