@@ -115,10 +115,10 @@ fn spread(ptx: &str) -> String {
             continue;
         };
         if let Some((reg, _)) = rest.split_once(',') {
-            let _ = write!(
+            let _ = writeln!(
                 text,
                 "{{ .reg .u32 spread_i; .reg .u64 spread_o; mov.u32 spread_i, %tid.x; mul.wide.u32 spread_o, spread_i, {APART}; \
-                 add.u64 {reg}, {reg}, spread_o; }}\n"
+                 add.u64 {reg}, {reg}, spread_o; }}"
             );
         }
     }
@@ -189,7 +189,7 @@ fn differ_in_nans(got: &[Vec<u8>], want: &[Vec<u8>]) -> bool {
 fn difference(got: &[Vec<u8>], want: &[Vec<u8>]) -> String {
     let mut all = got.iter().flatten().zip(want.iter().flatten());
     let at = all.position(|(got, want)| got != want).unwrap_or(0);
-    let (buffer, at) = (at / SIZE, at % SIZE & !7);
+    let (buffer, at) = (at / SIZE, (at % SIZE) & !7);
     let eight = |buffers: &[Vec<u8>]| format!("{:02x?}", &buffers[buffer][at..at + 8]);
     format!(
         "buffer {buffer} at {at}: {}, not {}",

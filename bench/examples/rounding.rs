@@ -323,7 +323,7 @@ fn quotient(a: Exact, b: Exact) -> Exact {
                 neg,
                 sig: dividend / y.sig,
                 exp: x.exp - shift - y.exp,
-                sticky: dividend % y.sig != 0,
+                sticky: !dividend.is_multiple_of(y.sig),
             })
         }
     }
@@ -900,12 +900,12 @@ fn run(device: &Device, case: &Case, args: &Args) -> usize {
     let mut wrong = 0;
     let mut seen = 0;
     while seen < args.count {
-        let mut inputs = [(); 3].map(|()| vec![0u64; CHUNK]);
-        for at in 0..CHUNK {
+        let mut inputs = [(); 3].map(|()| Vec::with_capacity(CHUNK));
+        for _ in 0..CHUNK {
             let a = random.operand(case.operands[0], 0);
-            inputs[0][at] = a;
-            inputs[1][at] = random.operand(case.operands[1], a);
-            inputs[2][at] = random.operand(case.operands[2], a);
+            inputs[0].push(a);
+            inputs[1].push(random.operand(case.operands[1], a));
+            inputs[2].push(random.operand(case.operands[2], a));
         }
         let wanted: Vec<Vec<u64>> = case
             .forms

@@ -206,7 +206,7 @@ fn from_num(cvt: &Convert, direction: Direction, num: Num) -> u64 {
             );
             let magnitude = match magnitude > layout.max_finite() {
                 true if cvt.satfinite => layout.max_finite(),
-                true => layout.overflow(direction, x.neg),
+                true => layout.overflow(direction, x),
                 false => magnitude,
             };
             layout.with_sign(x.neg, magnitude)

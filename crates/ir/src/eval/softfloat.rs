@@ -299,7 +299,7 @@ impl Layout {
         let magnitude = self.pack_magnitude(rounding, x);
         let overflows = magnitude > self.max_finite();
         let magnitude = if overflows {
-            self.overflow(rounding.direction, x.neg)
+            self.overflow(rounding.direction, x)
         } else {
             magnitude
         };
@@ -307,12 +307,18 @@ impl Layout {
     }
 
     /// The magnitude of a result too large for the format.
-    pub(super) fn overflow(self, direction: Direction, neg: bool) -> u64 {
+    pub(super) fn overflow(self, direction: Direction, x: Finite) -> u64 {
         let away = match direction {
             Direction::To(Round::Rn | Round::Rna) => true,
-            Direction::To(Round::Rz) | Direction::Stochastic(_) => false,
-            Direction::To(Round::Rm) => neg,
-            Direction::To(Round::Rp) => !neg,
+            Direction::To(Round::Rz) => false,
+            Direction::To(Round::Rm) => x.neg,
+            Direction::To(Round::Rp) => !x.neg,
+            // A carry out of the discarded bits means away from zero here, too.
+            Direction::Stochastic(_) => {
+                let sig = x.sig << x.sig.leading_zeros();
+                let (kept, rest) = (sig >> (63 - self.man_bits), sig << (self.man_bits + 1));
+                rounds_up(direction, x.neg, kept, rest)
+            }
         };
         if away {
             self.infinity()
