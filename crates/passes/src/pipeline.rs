@@ -11,7 +11,7 @@ use ptxjit_ir::{FuncId, Function, Program, verify};
 use crate::analysis::call_graph;
 use crate::transform::{
     address_fold, canonical_nans, cfg_cleanup, compact, dce, gvn, if_convert, inline, licm,
-    remove_constant_params, simplify, sroa,
+    narrow_windows, remove_constant_params, simplify, sroa,
 };
 
 /// What [`optimize`] may do.
@@ -127,6 +127,7 @@ const GVN: Pass = pass("gvn", |func, _| gvn::run(func));
 const DCE: Pass = pass("dce", |func, _| dce::run(func));
 const IF_CONVERT: Pass = pass("if_convert", |func, _| if_convert::run(func));
 const LICM: Pass = pass("licm", |func, facts| licm::run(func, facts.param_bytes));
+const NARROW_WINDOWS: Pass = pass("narrow_windows", |func, _| narrow_windows::run(func));
 const ADDRESS_FOLD: Pass = pass("address_fold", |func, _| address_fold::run(func));
 const COMPACT: Pass = pass("compact", |func, _| {
     compact::run(func);
@@ -151,6 +152,8 @@ const PASSES: &[Step] = &[
     Step::Once(SIMPLIFY),
     Step::Once(CFG_CLEANUP),
     Step::UntilStable(&[IF_CONVERT, CFG_CLEANUP]),
+    Step::Once(NARROW_WINDOWS),
+    Step::Once(DCE),
     Step::Once(SIMPLIFY),
     Step::Once(GVN),
     Step::Once(LICM),

@@ -9,6 +9,7 @@ pub mod gvn;
 pub mod if_convert;
 pub mod inline;
 pub mod licm;
+pub mod narrow_windows;
 pub mod remove_constant_params;
 mod rewrite;
 pub mod simplify;

@@ -6,7 +6,7 @@ use ptxjit_ir::{
 };
 
 use crate::testing::build::{Build, check, function};
-use crate::transform::{address_fold, dce, gvn, simplify};
+use crate::transform::{address_fold, dce, gvn, narrow_windows, simplify};
 
 const B1: Type = Type::B1;
 const B8: Type = Type::B8;
@@ -140,6 +140,38 @@ fn constants_of_an_address_gather_in_the_access() {
         v4 = iadd.b64 v0, v3
         v5 = load.global.b32 [v4+24]
         ret v5";
+    check(&func, expected);
+}
+
+#[test]
+fn addresses_in_windows_need_low_halves_only() {
+    let mut func = function(&[B32, B64], B32, |b, params| {
+        let (index, four) = (params[0], b.iconst(B32, 4));
+        let scaled = b.binary(IntBinaryOp::UmulWide, index, four);
+        let addr = b.add(params[1], scaled);
+        let x = b.load(Space::Shared, B32, addr, 8);
+        // What is no arithmetic, and other memory, stays.
+        let y = b.load(Space::Shared, B32, params[1], 0);
+        let z = b.load(Space::Global, B32, addr, 0);
+        let sum = b.add(x, y);
+        let sum = b.add(sum, z);
+        b.ret(sum);
+    });
+    narrow_windows::run(&mut func);
+    let expected = "
+        block0(v0: b32, v1: b64):
+        v10 = trunc.b32 v1
+        v2 = const.b32 0x4
+        v3 = umulwide.b32 v0, v2
+        v9 = imul.b32 v0, v2
+        v4 = iadd.b64 v1, v3
+        v11 = iadd.b32 v10, v9
+        v5 = load.shared.b32 [v11+8]
+        v6 = load.shared.b32 [v1]
+        v7 = load.global.b32 [v4]
+        v8 = iadd.b32 v5, v6
+        v12 = iadd.b32 v8, v7
+        ret v12";
     check(&func, expected);
 }
 
