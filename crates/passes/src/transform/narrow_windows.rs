@@ -8,8 +8,8 @@
 //! arithmetic that could be done with 32 bits.
 //!
 //! ```text
-//! v2 = uext.b64 v0; v3 = iadd.b64 v2, v1; v4 = load.shared.b32 [v3]
-//!     ==>    v5 = trunc.b32 v1; v6 = iadd.b32 v0, v5; v4 = load.shared.b32 [v6]
+//! v2 = uext.b64.b32 v0; v3 = iadd.b64 v2, v1; v4 = load.shared.b32 [v3]
+//!     ==>    v5 = trunc.b32.b64 v1; v6 = iadd.b32 v0, v5; v4 = load.shared.b32 [v6]
 //! ```
 
 use std::collections::BTreeMap;

@@ -145,12 +145,11 @@ fn constants_of_an_address_gather_in_the_access() {
 
 #[test]
 fn addresses_in_windows_need_low_halves_only() {
-    let mut func = function(&[B32, B64], B32, |b, params| {
-        let (index, four) = (params[0], b.iconst(B32, 4));
-        let scaled = b.binary(IntBinaryOp::UmulWide, index, four);
+    let mut func = function(&[B64, B64], B32, |b, params| {
+        let scaled = shift(b, IntBinaryOp::Shl, params[0], 2);
         let addr = b.add(params[1], scaled);
         let x = b.load(Space::Shared, B32, addr, 8);
-        // What is no arithmetic, and other memory, stays.
+        // What is no arithmetic stays, and so do addresses of other memory.
         let y = b.load(Space::Shared, B32, params[1], 0);
         let z = b.load(Space::Global, B32, addr, 0);
         let sum = b.add(x, y);
@@ -159,19 +158,20 @@ fn addresses_in_windows_need_low_halves_only() {
     });
     narrow_windows::run(&mut func);
     let expected = "
-        block0(v0: b32, v1: b64):
-        v10 = trunc.b32 v1
-        v2 = const.b32 0x4
-        v3 = umulwide.b32 v0, v2
-        v9 = imul.b32 v0, v2
-        v4 = iadd.b64 v1, v3
-        v11 = iadd.b32 v10, v9
-        v5 = load.shared.b32 [v11+8]
-        v6 = load.shared.b32 [v1]
-        v7 = load.global.b32 [v4]
-        v8 = iadd.b32 v5, v6
-        v12 = iadd.b32 v8, v7
-        ret v12";
+        block0(v0: b64, v1: b64):
+        v2 = trunc.b32.b64 v1
+        v3 = trunc.b32.b64 v0
+        v4 = const.b32 0x2
+        v5 = shl.b64 v0, v4
+        v6 = shl.b32 v3, v4
+        v7 = iadd.b64 v1, v5
+        v8 = iadd.b32 v2, v6
+        v9 = load.shared.b32 [v8+8]
+        v10 = load.shared.b32 [v1]
+        v11 = load.global.b32 [v7]
+        v12 = iadd.b32 v9, v10
+        v13 = iadd.b32 v12, v11
+        ret v13";
     check(&func, expected);
 }
 
