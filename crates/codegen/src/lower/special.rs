@@ -171,27 +171,15 @@ impl Lower<'_, '_> {
         let at = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(at, 2);
         let at = self.b.ins().iadd(table, at);
+        let flags = MemFlagsData::trusted();
+        let mut load = |ty, offset| self.b.ins().load(ty, flags, at, offset);
         match shape {
             Shape::Varying => {
-                let parts = (0..self.quads).map(|q| {
-                    self.b
-                        .ins()
-                        .load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32)
-                });
-                Val::Varying(parts.collect())
+                let parts = 0..self.quads as i32;
+                Val::Varying(parts.map(|q| load(types::I32X4, 16 * q)).collect())
             }
-            Shape::Affine { stride, .. } => Val::Affine(
-                self.b
-                    .ins()
-                    .load(types::I32, MemFlagsData::trusted(), at, 0),
-                stride,
-            ),
-            Shape::Uniform => Val::Uniform(self.b.ins().load(
-                types::I32,
-                MemFlagsData::trusted(),
-                at,
-                0,
-            )),
+            Shape::Affine { stride, .. } => Val::Affine(load(types::I32, 0), stride),
+            Shape::Uniform => Val::Uniform(load(types::I32, 0)),
         }
     }
 
