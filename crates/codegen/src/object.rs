@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::abi::{CompileStats, Facts, ResumePoint, SlowForm, SymbolRef};
 use crate::helpers::Helper;
+use crate::lower::put_in_prefetches;
 
 /// Namespaces of external names: the object's functions, functions of ours, instructions that are evaluated by call.
 pub(crate) const FUNCTIONS: u32 = 1;
@@ -100,7 +101,9 @@ impl Function {
         code: &mut Vec<u8>,
     ) -> Result<Function, String> {
         let bytes = compiled.code_buffer();
+        let start = code.len();
         code.extend_from_slice(bytes);
+        put_in_prefetches(compiled, &mut code[start..]);
         let relocs = compiled.buffer.relocs().iter();
         Ok(Function {
             size: bytes.len() as u32,

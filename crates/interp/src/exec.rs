@@ -109,7 +109,9 @@ impl<'p> Machine<'p, '_> {
             }
             InstData::Nanosleep { .. } => return Ok(Step::Yield),
             // One host thread runs everything in program order.
-            InstData::Fence { .. } | InstData::Nop => return Ok(Step::Next),
+            InstData::Fence { .. } | InstData::Prefetch { .. } | InstData::Nop => {
+                return Ok(Step::Next);
+            }
             InstData::StackRestore { arg } => {
                 thread.stack_top = thread.frame().get(*arg);
                 return Ok(Step::Next);

@@ -231,6 +231,14 @@ pub enum InstData {
     Nanosleep {
         arg: Value,
     },
+    /// A hint: `size` bytes of global memory at `addr + step + offset` will probably be accessed soon. Put in by the vectorizer.
+    Prefetch {
+        addr: Value,
+        /// `B64`, like the address.
+        step: Value,
+        offset: i32,
+        size: u32,
+    },
     /// `brkpt`, `pmevent` and other marks without effect on results.
     Nop,
     /// Number of the resume point at the head of `block`, `B32`. Only after calls were lowered for the code generator.
@@ -381,6 +389,7 @@ impl InstData {
             | InstData::Alloca { size: arg, .. }
             | InstData::Load { addr: arg, .. } => [arg].into_iter().collect(),
             InstData::ConvertRs { arg, bits, .. } => [arg, bits].into_iter().collect(),
+            InstData::Prefetch { addr, step, .. } => [addr, step].into_iter().collect(),
             InstData::IntBinary { args, .. }
             | InstData::Compare { args, .. }
             | InstData::FloatBinary { args, .. }
@@ -431,6 +440,7 @@ impl InstData {
             | InstData::Alloca { size: arg, .. }
             | InstData::Load { addr: arg, .. } => SmallVec::from_slice(&[*arg]),
             InstData::ConvertRs { arg, bits, .. } => SmallVec::from_slice(&[*arg, *bits]),
+            InstData::Prefetch { addr, step, .. } => SmallVec::from_slice(&[*addr, *step]),
             InstData::IntBinary { args, .. }
             | InstData::Compare { args, .. }
             | InstData::FloatBinary { args, .. }
@@ -498,6 +508,7 @@ impl InstData {
             | InstData::Alloca { .. }
             | InstData::Nanosleep { .. }
             | InstData::CallBuiltin { .. }
+            | InstData::Prefetch { .. }
             | InstData::Nop => Effect::Write,
             InstData::Barrier { .. }
             | InstData::Warp { .. }

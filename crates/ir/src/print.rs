@@ -194,6 +194,7 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
         | InstData::Store { .. }
         | InstData::Atomic { .. }
         | InstData::CopyAsync { .. }
+        | InstData::Prefetch { .. }
         | InstData::Fence { .. } => write_memory(out, data),
         InstData::Barrier { .. }
         | InstData::Warp { .. }
@@ -283,6 +284,16 @@ fn write_memory(out: &mut String, data: &InstData) -> fmt::Result {
             write!(out, "copy_async.{size} [{dst}{to}], [{src}{from}]")?;
             write_optional(out, *src_size)
         }
+        InstData::Prefetch {
+            addr,
+            step,
+            offset,
+            size,
+        } => write!(
+            out,
+            "prefetch.{size} [{addr} + {step}{}]",
+            Offset(i64::from(*offset))
+        ),
         InstData::Fence { sem, scope } => write!(out, "fence{}", Sem(*sem, *scope)),
         other => unreachable!("{other:?} does not access memory"),
     }

@@ -45,6 +45,12 @@ const TURNS_BETWEEN_STARTS: usize = 8;
 /// How often those who wait for workers of a stopped launch repeat the stop signal.
 pub(crate) const SIGNAL_PERIOD: Duration = Duration::from_millis(2);
 
+/// Threads of CTAs that take turns, together: in a step of a loop each accesses some word next to its neighbor's, so these are some pages.
+const WAVE_THREADS: u32 = 4096;
+
+/// Shared memory of CTAs that take turns, together: it should stay in the first cache.
+const WAVE_SHARED_BYTES: u32 = 24 << 10;
+
 /// CTAs of a random schedule are shuffled within windows of this many.
 const SHUFFLE_WINDOW: u64 = 16;
 
@@ -71,6 +77,8 @@ pub(crate) struct Grid {
     pub(crate) cooperative: bool,
     pub(crate) shortcuts: Vec<Shortcut>,
     pub(crate) go_on: GoOn,
+    /// CTAs that take turns.
+    pub(crate) wave: usize,
     /// Compiled code looks at lane states to see which lanes have ended.
     pub(crate) looks_at_ended_lanes: bool,
     pub(crate) output: Option<Arc<OutputFn>>,
@@ -110,6 +118,11 @@ impl Grid {
         n_workers: u32,
         shortcuts: Vec<Shortcut>,
     ) -> Grid {
+        let shared_bytes = launch.kernel.shared.static_size + launch.shared_bytes;
+        let wave = match shortcuts.contains(&Shortcut::Turn) {
+            true => wave(launch.block.iter().product(), shared_bytes),
+            false => 1,
+        };
         Grid {
             kernel: launch.kernel.clone(),
             name: launch.name.clone(),
@@ -117,7 +130,7 @@ impl Grid {
             grid: launch.grid,
             block: launch.block,
             cluster: launch.cluster.or(launch.attrs.req_cluster),
-            shared_bytes: launch.kernel.shared.static_size + launch.shared_bytes,
+            shared_bytes,
             dynamic_shared: launch.shared_bytes,
             params,
             consts,
@@ -128,7 +141,8 @@ impl Grid {
             n_workers,
             schedule: launch.schedule,
             cooperative: launch.cooperative,
-            go_on: GoOn::new(&launch.kernel.resume_points, &shortcuts),
+            wave,
+            go_on: GoOn::new(&launch.kernel.resume_points, &shortcuts, wave > 1),
             shortcuts,
             looks_at_ended_lanes: launch.kernel.looks_at_ended_lanes(),
             output: launch.output.clone(),
@@ -304,6 +318,12 @@ impl Grid {
     }
 }
 
+/// How many CTAs take turns.
+fn wave(n_threads: u32, shared_bytes: u32) -> usize {
+    let few = WAVE_SHARED_BYTES / shared_bytes.max(1);
+    (WAVE_THREADS / n_threads.max(1)).min(few).clamp(1, 64) as usize
+}
+
 /// The CTAs that a worker has taken and not started.
 struct Supply<'a> {
     grid: &'a Grid,
@@ -389,6 +409,7 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
     };
     let mut supply = Supply::new(grid);
     let mut aside: VecDeque<Box<Cta>> = VecDeque::new();
+    let mut wave: Vec<Box<Cta>> = Vec::new();
     let follows = runner.rng.is_none() && grid.may_follow();
     loop {
         if grid.is_stopped() {
@@ -424,7 +445,14 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
             match outcome {
                 Outcome::Done => ctas.done(cta),
                 Outcome::Spinning => aside.push_back(cta),
+                Outcome::Turn => wave.push(cta),
             }
+        }
+        if wave.len() >= grid.wave || !fresh && !wave.is_empty() {
+            run_wave(&mut runner, &mut ctas, &mut wave, &mut aside)?;
+        }
+        if !wave.is_empty() {
+            continue;
         }
         if aside.is_empty() {
             if fresh { continue } else { return Ok(()) }
@@ -433,6 +461,25 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
             take_turns(&mut runner, &mut ctas, &mut aside, fresh)?;
         }
     }
+}
+
+/// Runs CTAs that take turns until none is left.
+fn run_wave(
+    runner: &mut Runner<'_>,
+    ctas: &mut Ctas<'_>,
+    wave: &mut Vec<Box<Cta>>,
+    aside: &mut VecDeque<Box<Cta>>,
+) -> Result<(), LaunchError> {
+    while !wave.is_empty() {
+        for mut cta in std::mem::take(wave) {
+            match runner.run(&mut cta, PATIENCE)?.0 {
+                Outcome::Done => ctas.done(cta),
+                Outcome::Spinning => aside.push_back(cta),
+                Outcome::Turn => wave.push(cta),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Gives CTAs that were put aside a turn each: some of them if there are others to start, else all.
@@ -456,7 +503,7 @@ fn take_turns(
         any_progress |= progress;
         match outcome {
             Outcome::Done => ctas.done(cta),
-            Outcome::Spinning => aside.push_back(cta),
+            Outcome::Spinning | Outcome::Turn => aside.push_back(cta),
         }
         n_turns -= 1;
     }

@@ -30,6 +30,7 @@ mod masks;
 mod math;
 mod memory;
 mod outside;
+mod prefetch;
 mod pure;
 mod rounding;
 mod solo;
@@ -53,6 +54,7 @@ use ptxjit_passes::vectorize::{InStep, Node, Plan, Shape, Solo};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+pub(crate) use prefetch::put_in as put_in_prefetches;
 pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
@@ -456,6 +458,12 @@ impl<'a, 'b> Lower<'a, 'b> {
             InstData::StackSave => self.stack_save(node.results[0]),
             InstData::StackRestore { arg } => self.stack_restore(*arg),
             InstData::Alloca { size, align } => self.alloca(node.results[0], *size, *align),
+            InstData::Prefetch {
+                addr,
+                step,
+                offset,
+                size,
+            } => self.prefetch(*addr, *step, *offset, *size),
             InstData::Nop => {}
             InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. } => {
                 unreachable!("waits are the first instructions of their blocks")

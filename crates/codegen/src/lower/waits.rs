@@ -536,7 +536,7 @@ pub(crate) fn resume_point(
     let (kind, loc) = match wait.kind {
         WaitKind::Entry | WaitKind::Ready => (ResumeKind::Ready, first_loc(func, wait.block)),
         WaitKind::Yield => (ResumeKind::Yield, func.blocks[wait.block].term_loc),
-        WaitKind::Turn => (ResumeKind::Ready, func.blocks[wait.block].term_loc),
+        WaitKind::Turn => (ResumeKind::Turn, func.blocks[wait.block].term_loc),
         WaitKind::Inst(inst) => {
             let node = &func.insts[inst];
             let kind = match node.data {

@@ -78,6 +78,7 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         | InstData::StackRestore { .. }
         | InstData::Alloca { .. }
         | InstData::Nanosleep { .. }
+        | InstData::Prefetch { .. }
         | InstData::Nop
         | InstData::StateOf { .. } => return None,
     };

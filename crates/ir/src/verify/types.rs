@@ -128,6 +128,7 @@ fn fixed(data: &InstData) -> Result<(Types, Types), String> {
         InstData::Warp { op, sync, ty, .. } => return warp(*op, *sync, *ty),
         InstData::StackRestore { .. } => return Ok((types(&[Type::B64]), types(&[]))),
         InstData::Nanosleep { .. } => return Ok((types(&[Type::B32]), types(&[]))),
+        InstData::Prefetch { .. } => return Ok((types(&[Type::B64; 2]), types(&[]))),
         InstData::Fence { .. } | InstData::Nop => return Ok((types(&[]), types(&[]))),
         InstData::Load { .. }
         | InstData::Store { .. }

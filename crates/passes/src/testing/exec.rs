@@ -167,7 +167,7 @@ impl Thread<'_> {
                     );
                 }
             }
-            InstData::Fence { .. } | InstData::Nop => {}
+            InstData::Fence { .. } | InstData::Prefetch { .. } | InstData::Nop => {}
             data => {
                 let args: Vec<u64> = data.args().iter().map(|&arg| self.values[arg]).collect();
                 self.values[results[0]] = match *data {

@@ -191,6 +191,7 @@ fn cost(data: &InstData) -> Option<u32> {
         | InstData::StackRestore { .. }
         | InstData::Alloca { .. }
         | InstData::Nanosleep { .. }
+        | InstData::Prefetch { .. }
         | InstData::Nop => return None,
     })
 }

@@ -198,7 +198,7 @@ pub(super) fn numbers_in(func: &Function, shapes: &Shapes, inst: Inst, numbers: 
         InstData::Load { .. } => {}
         InstData::Store { ref args, .. } => numbers.extend(args),
         InstData::Atomic { ref args, .. } => numbers.extend(args),
-        InstData::CopyAsync { .. } => {}
+        InstData::CopyAsync { .. } | InstData::Prefetch { .. } => {}
         InstData::IntBinary { .. }
         | InstData::Resize { .. }
         | InstData::Select { .. }
@@ -215,7 +215,8 @@ fn numbers_of_one(func: &Function, inst: Inst, numbers: &mut Vec<Value>) {
     let addr = match *data {
         InstData::Load { addr, .. }
         | InstData::Store { addr, .. }
-        | InstData::Atomic { addr, .. } => Some(addr),
+        | InstData::Atomic { addr, .. }
+        | InstData::Prefetch { addr, .. } => Some(addr),
         _ => None,
     };
     numbers.extend(data.args().into_iter().filter(|&arg| Some(arg) != addr));

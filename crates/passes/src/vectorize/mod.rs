@@ -20,12 +20,14 @@ mod lcssa;
 mod likely;
 mod liveness;
 pub mod order;
+mod prefetch;
 mod range;
 mod repair;
 mod shape;
 mod shapes;
 mod solo;
 mod spin;
+mod steps;
 mod turns;
 mod waits;
 
@@ -115,6 +117,9 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     hopeful.propagate(func, &order);
     let spins = spin::run(func, &order);
     let turns = turns::run(func, &order, &wait_of, &hopeful);
+    if prefetch::run(func, &order, entries, &wait_of, &hopeful) {
+        hopeful.propagate(func, &order);
+    }
     let mut yields = SecondaryMap::new();
     for block in func.blocks.keys() {
         yields[block] = match (spins[block], turns[block]) {

@@ -53,6 +53,16 @@ impl Order {
         })
     }
 
+    /// The header of the innermost loop around a block.
+    pub fn innermost(&self, block: Block) -> Option<Block> {
+        let at = self.block_pos[block]? as usize;
+        // Loops are nested: the first to end after the block, and begin before it.
+        self.nodes[at..].iter().find_map(|node| match *node {
+            Node::LoopEnd(header) if self.block_pos[header]? as usize <= at => Some(header),
+            _ => None,
+        })
+    }
+
     /// The members of the loop with this header, as positions.
     pub fn loop_range(&self, header: Block) -> Option<std::ops::RangeInclusive<usize>> {
         let end = self.end_pos[header]? as usize;

@@ -1,7 +1,7 @@
 //! Which loops must let other threads run from time to time.
 //!
 //! A thread may wait for another by reading memory in a loop. Such a loop is one whose exit depends on memory that was read
-//! in the loop, or that contains an atomic, a fence, a volatile read, or a clock.
+//! in the loop, on the result of an atomic, or on a clock. A loop that merely counts ends by itself, whatever it does in each turn.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, MemSem, Terminator, Value, ValueDef};
@@ -37,13 +37,14 @@ fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
             .flat_map(|&block| func.blocks[block].insts.iter())
             .map(|&inst| &func.insts[inst].data)
     };
-    if insts().any(synchronises) {
-        return Some(SPIN_COST);
-    }
-    if !insts().any(reads_memory) {
+    if !insts().any(tells_of_others) || !exit_depends_on_others(func, order, &range, &members) {
         return None;
     }
-    exit_depends_on_memory(func, order, &range, &members).then_some(1)
+    Some(if insts().any(synchronises) {
+        SPIN_COST
+    } else {
+        1
+    })
 }
 
 fn synchronises(data: &InstData) -> bool {
@@ -55,11 +56,17 @@ fn synchronises(data: &InstData) -> bool {
     }
 }
 
-fn reads_memory(data: &InstData) -> bool {
-    matches!(data, InstData::Load { space, sem, .. } if !space.is_read_only() && *sem != MemSem::NonCoherent)
+/// Whether what other threads do can change the result.
+fn tells_of_others(data: &InstData) -> bool {
+    match data {
+        InstData::Load { space, sem, .. } => !space.is_read_only() && *sem != MemSem::NonCoherent,
+        InstData::Atomic { .. } => true,
+        InstData::Sreg { sreg } => sreg.is_volatile(),
+        _ => false,
+    }
 }
 
-fn exit_depends_on_memory(
+fn exit_depends_on_others(
     func: &Function,
     order: &Order,
     range: &std::ops::RangeInclusive<usize>,
@@ -102,18 +109,24 @@ fn exit_depends_on_memory(
         match func.values[value].def {
             ValueDef::Result(inst, _) => {
                 let data = &func.insts[inst].data;
-                if reads_memory(data) {
+                if tells_of_others(data) {
                     return true;
                 }
                 work.extend(data.args());
             }
             ValueDef::Param(block, idx) => {
+                let mut is_known = false;
                 for &pred in members {
                     for call in func.blocks[pred].term.targets() {
                         if call.block == block && inside(block) {
                             work.push(call.args[idx as usize]);
+                            is_known = true;
                         }
                     }
+                }
+                // What a call returned.
+                if !is_known {
+                    return true;
                 }
             }
         }

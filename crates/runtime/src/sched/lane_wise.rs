@@ -187,7 +187,7 @@ impl Runner<'_> {
                 }
                 let point = &self.grid.kernel.resume_points[point_number(state)];
                 match point.kind {
-                    ResumeKind::Ready => cta.lanes.ready[warp] |= group,
+                    ResumeKind::Ready | ResumeKind::Turn => cta.lanes.ready[warp] |= group,
                     ResumeKind::Yield => cta.lanes.yielded[warp] |= group,
                     ResumeKind::Warp { .. } => cta.lanes.in_warp_op[warp] |= group,
                     ResumeKind::Barrier { op, .. } => self.arrive(cta, op, point, warp, group)?,
@@ -301,6 +301,7 @@ impl Runner<'_> {
                     ..
                 }
                 | ResumeKind::Ready
+                | ResumeKind::Turn
                 | ResumeKind::Yield
                 | ResumeKind::Warp { .. } => continue,
             };
@@ -398,6 +399,7 @@ impl Runner<'_> {
             }
             ResumeKind::Warp { sync: false, .. }
             | ResumeKind::Ready
+            | ResumeKind::Turn
             | ResumeKind::Yield
             | ResumeKind::Barrier { .. } => None,
         }

@@ -42,6 +42,8 @@ use cta::{Cta, Phase};
 pub(crate) enum Outcome {
     /// All threads have ended.
     Done,
+    /// It is another CTA's turn.
+    Turn,
     /// For a while all that could run only yielded.
     Spinning,
 }
@@ -89,7 +91,8 @@ impl Runner<'_> {
             };
             match progress {
                 Progress::Done => return Ok((Outcome::Done, true)),
-                Progress::Some => (idle_rounds, any_progress) = (0, true),
+                Progress::Turn if self.grid.wave > 1 => return Ok((Outcome::Turn, true)),
+                Progress::Some | Progress::Turn => (idle_rounds, any_progress) = (0, true),
                 Progress::OnlyYields => {
                     idle_rounds += 1;
                     if idle_rounds >= patience {
@@ -134,6 +137,8 @@ enum Progress {
     Done,
     /// Some lane got further.
     Some,
+    /// All lanes have made their turns of a loop.
+    Turn,
     /// Every lane that ran has yielded.
     OnlyYields,
 }
@@ -166,6 +171,8 @@ pub(crate) enum Shortcut {
     None,
     /// They may all go on.
     Go,
+    /// They may all go on; it is another CTA's turn.
+    Turn,
     /// They may all go on, and have yielded.
     Yield,
     /// A barrier of all threads; they may all go on.
@@ -186,10 +193,12 @@ pub(crate) struct GoOn {
 }
 
 impl GoOn {
-    pub(crate) fn new(points: &[ResumePoint], shortcuts: &[Shortcut]) -> GoOn {
+    /// `in_waves`: other CTAs have their turns in between.
+    pub(crate) fn new(points: &[ResumePoint], shortcuts: &[Shortcut], in_waves: bool) -> GoOn {
         let table = |complete: bool| {
             let may = |(point, shortcut): (&ResumePoint, &Shortcut)| match shortcut {
                 Shortcut::Go => 1,
+                Shortcut::Turn => u8::from(!in_waves),
                 Shortcut::Barrier => u8::from(point.results.is_empty()),
                 Shortcut::CountedBarrier => u8::from(complete && point.results.is_empty()),
                 Shortcut::None | Shortcut::Yield | Shortcut::Warp => 0,
@@ -215,6 +224,7 @@ pub(crate) fn shortcuts(points: &[ResumePoint], n_warps: u32) -> Vec<Shortcut> {
 fn shortcut(point: &ResumePoint, n_warps: u32) -> Shortcut {
     let op = match point.kind {
         ResumeKind::Ready => return Shortcut::Go,
+        ResumeKind::Turn => return Shortcut::Turn,
         ResumeKind::Yield => return Shortcut::Yield,
         ResumeKind::Warp { .. } => return Shortcut::Warp,
         ResumeKind::Barrier {

@@ -163,7 +163,9 @@ pub(crate) fn deadlock(grid: &Grid, cta: &Cta) -> LaunchError {
 fn waits_for(cta: &Cta, thread: u32, point: &ResumePoint) -> String {
     let read = |operand: Operand| cta.layout.read(cta.slots.slice(), thread, operand);
     match point.kind {
-        ResumeKind::Ready | ResumeKind::Yield => "a point that it may leave".into(),
+        ResumeKind::Ready | ResumeKind::Turn | ResumeKind::Yield => {
+            "a point that it may leave".into()
+        }
         ResumeKind::Barrier { op, aligned } => {
             let id = read(barrier_operands(op, point).0) as usize % N_BARRIERS;
             let name = barrier_name(op, aligned);

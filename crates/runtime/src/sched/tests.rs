@@ -696,6 +696,44 @@ fn ctas_may_wait_for_earlier_and_later_ones() {
     });
 }
 
+/// Thread 0 of each CTA notes each of its three turns: word 0 counts the notes.
+struct Turning;
+
+impl Program for Turning {
+    fn step(thread: &Thread<'_>, state: u32) -> Next {
+        let turn = if state == 0 { 0 } else { thread.get(0) + 1 };
+        thread.set(0, turn);
+        if thread.index == 0 {
+            let at = thread.add(0, 1);
+            thread.store(1 + at, thread.cta() * 10 + turn);
+        }
+        if turn == 2 { Next::Exit } else { Next::Wait(1) }
+    }
+}
+
+#[test]
+fn neighboring_ctas_take_turns() {
+    let points = || vec![entry(), point(ResumeKind::Turn, vec![])];
+    let bench = Bench::new(1, 19);
+    let mut desc = bench.desc(kernel::<Turning>(points()), 6, 1024);
+    desc.schedule = Schedule::Deterministic;
+    bench.runtime.launch(&desc).unwrap();
+    let words = bench.words();
+    // Four CTAs have as many threads as a wave may have. A launch of so few CTAs hands them out one by one.
+    let wave = |ctas: std::ops::Range<u32>| {
+        (0..3).flat_map(move |turn| ctas.clone().map(move |cta| cta * 10 + turn))
+    };
+    // The first turn of each CTA comes as it is started.
+    assert_eq!(words[0], 18);
+    assert_eq!(words[1..], wave(0..4).chain(wave(4..6)).collect::<Vec<_>>());
+    under_all::<Turning>(points, 50, 100, 151, |words| {
+        let mut notes = words[1..].to_vec();
+        notes.sort_unstable();
+        let all = (0..50).flat_map(|cta| [cta * 10, cta * 10 + 1, cta * 10 + 2]);
+        assert!(notes.into_iter().eq(all));
+    });
+}
+
 /// A barrier of the whole grid, five times: thread 0 of each CTA counts and spins, the others wait at a CTA barrier.
 struct GridSync;
 

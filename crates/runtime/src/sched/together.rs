@@ -50,6 +50,7 @@ impl Runner<'_> {
         let (may_go, progress) = match self.grid.shortcuts[next as usize] {
             Shortcut::None => (false, Progress::Some),
             Shortcut::Go => (true, Progress::Some),
+            Shortcut::Turn => (true, Progress::Turn),
             Shortcut::Yield => (true, Progress::OnlyYields),
             Shortcut::Barrier => (true, Progress::Some),
             Shortcut::CountedBarrier => (cta.n_exited == 0, Progress::Some),

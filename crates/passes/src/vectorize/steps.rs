@@ -1,0 +1,299 @@
+//! How far a value moves in one turn of a loop.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, SrcLoc, Type, Value, ValueDef,
+};
+
+use super::order::{Node, Order};
+
+/// A loop of the order.
+pub(super) struct Loop {
+    pub(super) header: Block,
+    /// Its blocks, the header first.
+    pub(super) members: Vec<Block>,
+    /// Whether other loops are in it.
+    pub(super) has_inner: bool,
+    is_member: SecondaryMap<Block, bool>,
+}
+
+impl Loop {
+    pub(super) fn new(order: &Order, header: Block) -> Option<Loop> {
+        let mut out = Loop {
+            header,
+            members: Vec::new(),
+            has_inner: false,
+            is_member: SecondaryMap::new(),
+        };
+        for node in &order.nodes[order.loop_range(header)?] {
+            match *node {
+                Node::Block(block) => {
+                    out.members.push(block);
+                    out.is_member[block] = true;
+                }
+                Node::LoopEnd(other) => out.has_inner |= other != header,
+            }
+        }
+        Some(out)
+    }
+
+    pub(super) fn contains(&self, block: Block) -> bool {
+        self.is_member[block]
+    }
+}
+
+/// The distance, an expression of values from outside the loop. Wrapping on the way is not looked at.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    Const(i64),
+    Is(Value),
+    Sum(Box<[Step; 2]>),
+    Difference(Box<[Step; 2]>),
+    Product(Box<[Step; 2]>),
+    /// Made wider.
+    Resized(ResizeOp, Type, Box<Step>),
+}
+
+impl Step {
+    fn plus(self, other: Step) -> Step {
+        match (self, other) {
+            (Step::Const(x), Step::Const(y)) => Step::Const(x.wrapping_add(y)),
+            (Step::Const(0), other) | (other, Step::Const(0)) => other,
+            (x, y) => Step::Sum(Box::new([x, y])),
+        }
+    }
+
+    fn minus(self, other: Step) -> Step {
+        match (self, other) {
+            (x, Step::Const(y)) => x.plus(Step::Const(y.wrapping_neg())),
+            (x, y) => Step::Difference(Box::new([x, y])),
+        }
+    }
+
+    pub(super) fn times(self, other: Step) -> Step {
+        match (self, other) {
+            (Step::Const(x), Step::Const(y)) => Step::Const(x.wrapping_mul(y)),
+            (Step::Const(0), _) | (_, Step::Const(0)) => Step::Const(0),
+            (Step::Const(1), other) | (other, Step::Const(1)) => other,
+            (x, y) => Step::Product(Box::new([x, y])),
+        }
+    }
+
+    fn resized(self, op: ResizeOp, from: Type) -> Step {
+        match self {
+            Step::Const(_) => self,
+            other => Step::Resized(op, from, Box::new(other)),
+        }
+    }
+
+    /// Whether `is` holds for all values in it.
+    pub(super) fn all(&self, is: &impl Fn(Value) -> bool) -> bool {
+        match self {
+            Step::Const(_) => true,
+            Step::Is(value) => is(*value),
+            Step::Sum(of) | Step::Difference(of) | Step::Product(of) => {
+                of.iter().all(|step| step.all(is))
+            }
+            Step::Resized(_, _, of) => of.all(is),
+        }
+    }
+
+    /// Appends instructions to `block` that compute it as a value of type `ty`.
+    pub(super) fn emit(&self, func: &mut Function, block: Block, ty: Type) -> Value {
+        let data = match self {
+            Step::Is(value) => return *value,
+            Step::Const(number) => InstData::Const {
+                ty,
+                bits: *number as u64 & ty.mask(),
+            },
+            Step::Resized(op, from, of) => InstData::Resize {
+                op: *op,
+                from: *from,
+                to: ty,
+                arg: of.emit(func, block, *from),
+            },
+            Step::Sum(of) => binary(IntBinaryOp::Add, of, func, block, ty),
+            Step::Difference(of) => binary(IntBinaryOp::Sub, of, func, block, ty),
+            Step::Product(of) => binary(IntBinaryOp::Mul, of, func, block, ty),
+        };
+        let inst = func.make_inst(data, &[ty], SrcLoc::default());
+        func.blocks[block].insts.push(inst);
+        func.insts[inst].results[0]
+    }
+}
+
+fn binary(
+    op: IntBinaryOp,
+    of: &[Step; 2],
+    func: &mut Function,
+    block: Block,
+    ty: Type,
+) -> InstData {
+    let args = [0, 1].map(|i| of[i].emit(func, block, ty));
+    InstData::IntBinary { op, ty, args }
+}
+
+/// Definitions are followed this deep.
+const DEPTH: u32 = 24;
+
+/// The steps of one loop's values.
+pub(super) struct Steps<'a> {
+    func: &'a Function,
+    around: &'a Loop,
+    is_inside: SecondaryMap<Inst, bool>,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(func: &'a Function, around: &'a Loop) -> Steps<'a> {
+        let mut is_inside = SecondaryMap::new();
+        for &block in &around.members {
+            for &inst in &func.blocks[block].insts {
+                is_inside[inst] = true;
+            }
+        }
+        Steps {
+            func,
+            around,
+            is_inside,
+        }
+    }
+
+    /// The step of a value; nothing if it does not move steadily, as far as can be told.
+    pub(super) fn of(&self, value: Value) -> Option<Step> {
+        self.step(value, DEPTH)
+    }
+
+    fn is_inside(&self, value: Value) -> bool {
+        match self.func.values[value].def {
+            ValueDef::Param(block, _) => self.around.contains(block),
+            ValueDef::Result(inst, _) => self.is_inside[inst],
+        }
+    }
+
+    fn step(&self, value: Value, depth: u32) -> Option<Step> {
+        let depth = depth.checked_sub(1)?;
+        if self.func.as_const(value).is_some() || !self.is_inside(value) {
+            return Some(Step::Const(0));
+        }
+        if let ValueDef::Param(block, idx) = self.func.values[value].def {
+            return self.of_param(value, block, idx as usize, depth);
+        }
+        match *self.func.def_inst(value)? {
+            InstData::Resize { op, from, arg, .. } => {
+                Some(self.step(arg, depth)?.resized(op, from))
+            }
+            InstData::IntBinary { op, ty, args } => {
+                let [x, y] = [self.step(args[0], depth)?, self.step(args[1], depth)?];
+                let factor = |value: Value| self.constant(value);
+                Some(match op {
+                    IntBinaryOp::Add => x.plus(y),
+                    IntBinaryOp::Sub => x.minus(y),
+                    IntBinaryOp::Shl => {
+                        let count = self.func.as_const(args[1]).filter(|&count| count < 32)?;
+                        x.times(Step::Const(1 << count))
+                    }
+                    IntBinaryOp::Mul => product([x, y], args.map(factor))?,
+                    IntBinaryOp::SmulWide => product(
+                        [x, y].map(|step| step.resized(ResizeOp::Sext, ty)),
+                        args.map(|value| factor(value).resized(ResizeOp::Sext, ty)),
+                    )?,
+                    IntBinaryOp::UmulWide => product(
+                        [x, y].map(|step| step.resized(ResizeOp::Uext, ty)),
+                        args.map(|value| factor(value).resized(ResizeOp::Uext, ty)),
+                    )?,
+                    _ => return None,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn constant(&self, value: Value) -> Step {
+        match self.func.as_const(value) {
+            Some(bits) => {
+                let ty = self.func.ty(value);
+                Step::Const((bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()))
+            }
+            None => Step::Is(value),
+        }
+    }
+
+    fn of_param(&self, param: Value, block: Block, idx: usize, depth: u32) -> Option<Step> {
+        let mut step = None;
+        for &pred in &self.around.members {
+            for call in self.func.blocks[pred].term.targets() {
+                if call.block != block {
+                    continue;
+                }
+                let arg = call.args[idx];
+                let next = if block == self.around.header {
+                    self.distance(param, arg, depth)?
+                } else {
+                    self.step(arg, depth)?
+                };
+                if step.as_ref().is_some_and(|step| *step != next) {
+                    return None;
+                }
+                step = Some(next);
+            }
+        }
+        step
+    }
+
+    /// `arg - param`, if the former is the latter and something that does not change in the loop.
+    fn distance(&self, param: Value, arg: Value, depth: u32) -> Option<Step> {
+        let depth = depth.checked_sub(1)?;
+        if arg == param {
+            return Some(Step::Const(0));
+        }
+        if let ValueDef::Param(block, idx) = self.func.values[arg].def {
+            // Handed through by a block with one predecessor in the loop.
+            let mut args = self.around.members.iter().flat_map(|&pred| {
+                let targets = self.func.blocks[pred].term.targets();
+                let calls = targets.into_iter().filter(|call| call.block == block);
+                calls
+                    .map(|call| call.args[idx as usize])
+                    .collect::<Vec<_>>()
+            });
+            let (first, second) = (args.next()?, args.next());
+            return if block != self.around.header && second.is_none() {
+                self.distance(param, first, depth)
+            } else {
+                None
+            };
+        }
+        let &InstData::IntBinary {
+            op: op @ (IntBinaryOp::Add | IntBinaryOp::Sub),
+            args: [a, b],
+            ..
+        } = self.func.def_inst(arg)?
+        else {
+            return None;
+        };
+        let (rest, change) = if op == IntBinaryOp::Add && self.is_change(a) {
+            (b, a)
+        } else if self.is_change(b) {
+            (a, b)
+        } else {
+            return None;
+        };
+        let (rest, change) = (self.distance(param, rest, depth)?, self.constant(change));
+        Some(match op {
+            IntBinaryOp::Add => rest.plus(change),
+            _ => rest.minus(change),
+        })
+    }
+
+    fn is_change(&self, value: Value) -> bool {
+        self.func.as_const(value).is_some() || !self.is_inside(value)
+    }
+}
+
+/// The step of a product, one factor of which does not change.
+fn product([x, y]: [Step; 2], [a, b]: [Step; 2]) -> Option<Step> {
+    match (x, y) {
+        (x, Step::Const(0)) => Some(x.times(b)),
+        (Step::Const(0), y) => Some(y.times(a)),
+        _ => None,
+    }
+}
