@@ -216,7 +216,13 @@ impl Lower<'_, '_> {
 
     /// The nearest f32.
     pub(super) fn nearest_f32(&mut self, exact: Exact) -> cl::Value {
-        let near = match exact.rest {
+        let odd = self.rounded_to_odd(exact);
+        self.demote(&odd)
+    }
+
+    /// In f64, rounded to odd.
+    pub(super) fn rounded_to_odd(&mut self, exact: Exact) -> Quad {
+        match exact.rest {
             Rest::Nothing => exact.near,
             Rest::Error(rest) | Rest::Sign(rest) => exact
                 .near
@@ -224,8 +230,7 @@ impl Lower<'_, '_> {
                 .zip(rest)
                 .map(|(near, rest)| self.to_odd(near, rest))
                 .collect(),
-        };
-        self.demote(&near)
+        }
     }
 
     /// f64 to the nearest f32: one scalar, or the two vectors of a quad.
