@@ -281,10 +281,10 @@ impl Lower<'_, '_> {
         if cvt.round == Round::Rn || is_exact {
             return Some(self.int_to_float_scalar(cvt.from, to, x));
         }
-        if to == FloatFmt::F64 {
-            return None;
-        }
         let exact = self.exact_from_int(cvt.from, &Quad::from_elem(x, 1));
+        if to == FloatFmt::F64 {
+            return Some(self.exact_to_f64(cvt.round, exact)[0]);
+        }
         self.exact_to_f32(mode_of(cvt), exact)
     }
 
@@ -433,8 +433,8 @@ impl Lower<'_, '_> {
                 Some(Quad::from_elem(rounded, 1))
             }
             (from, NumFmt::F64) if from.is_int() => {
-                let is_nearest = from.ty() <= Type::B32 || cvt.round == Round::Rn;
-                is_nearest.then(|| self.exact_from_int(from, &x).near)
+                let exact = self.exact_from_int(from, &x);
+                Some(self.exact_to_f64(cvt.round, exact))
             }
             (NumFmt::F64, to) if to.is_int() && to.ty() <= Type::B32 => {
                 Some(Quad::from_elem(self.f64_to_words(cvt, x)?, 1))
