@@ -67,7 +67,7 @@ impl Lower<'_, '_> {
             return self.small_convert(cvt, x);
         }
         if let Some(fmt) = half(cvt.to) {
-            return self.to_half(cvt, fmt, &Quad::from_elem(x, 1));
+            return self.convert_to_half(cvt, fmt, &Quad::from_elem(x, 1));
         }
         if let Some(fmt) = half(cvt.from) {
             let wide = self.half_to_f32(fmt, false, x);
@@ -156,7 +156,7 @@ impl Lower<'_, '_> {
     }
 
     /// To a half: by an f32 that rounds to the same, one scalar or the vectors of a quad.
-    fn to_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: &Quad) -> Option<cl::Value> {
+    fn convert_to_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: &Quad) -> Option<cl::Value> {
         let wide = match (cvt.from, half(cvt.from)) {
             (_, Some(from)) if from == fmt => return self.same_half(cvt, fmt, x[0]),
             (_, Some(from)) => self.half_to_f32(from, false, x[0]),
@@ -383,7 +383,7 @@ impl Lower<'_, '_> {
             return Some(Quad::from_elem(self.small_convert(cvt, x[0])?, 1));
         }
         if let Some(fmt) = half(cvt.to) {
-            return Some(Quad::from_elem(self.to_half(cvt, fmt, &x)?, 1));
+            return Some(Quad::from_elem(self.convert_to_half(cvt, fmt, &x)?, 1));
         }
         if let Some(fmt) = half(cvt.from) {
             let wide = self.half_to_f32(fmt, false, x[0]);

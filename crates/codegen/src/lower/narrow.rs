@@ -39,7 +39,7 @@ enum Beyond {
 
 /// A narrow format with a sign.
 #[derive(Copy, Clone)]
-pub(super) struct Format {
+struct Format {
     exp_bits: u32,
     man_bits: u32,
     beyond: Beyond,
