@@ -64,6 +64,8 @@ enum Above {
 pub(super) struct Format {
     /// Positive finite numbers by their encoding.
     values: Vec<f64>,
+    /// By the exponent field of an f64: how many of them are below the numbers with that exponent.
+    starts: Vec<usize>,
     sign: u32,
     above: Above,
     /// In the lowest bits of a register these are zero.
@@ -94,8 +96,10 @@ impl Format {
             f64::from(man) * powers[exp as usize]
         };
         let values: Vec<f64> = (0..count).map(value).collect();
+        let start = |field: u64| values.partition_point(|value| value.to_bits() >> 52 < field);
         Format {
             one: values.partition_point(|&value| value < 1.0) as u32,
+            starts: (0..=2048).map(start).collect(),
             values,
             sign: all,
             above,
@@ -157,7 +161,7 @@ impl Format {
             return 0;
         }
         let size = x.abs();
-        let below = self.values.partition_point(|&value| value <= size) - 1;
+        let below = self.below(size);
         let goes_up = self.goes_up(round, negative, below, size);
         let mut magnitude = below as u32 + u32::from(goes_up);
         if size.is_infinite() || magnitude > self.most() {
@@ -171,6 +175,13 @@ impl Format {
             magnitude = magnitude.min(self.one);
         }
         magnitude | if negative { self.sign } else { 0 }
+    }
+
+    /// The place of the greatest value up to this size.
+    fn below(&self, size: f64) -> usize {
+        let field = (size.to_bits() >> 52) as usize;
+        let (start, end) = (self.starts[field], self.starts[field + 1]);
+        start + self.values[start..end].partition_point(|&value| value <= size) - 1
     }
 
     /// Whether a number of this size, between the values number `below` and the next, goes to the next. Above the greatest number a

@@ -38,22 +38,15 @@ fn form(name: String, result: &str, operands: &str) -> Form {
     Form {
         code: format!("mov.b32 %f1, %r1; {name} {result}, {operands}; {take}"),
         is_wide: matches!(result, "%d1" | "%q1"),
-        on_edges: !is_quick(&name),
+        on_edges: is_variant(&name),
         name,
     }
 }
 
-/// Whether the compiler makes code for an instruction, not a call, and it is no variant that changes little.
-fn is_quick(name: &str) -> bool {
-    let has = |modifier: &str| name.split('.').any(|other| other == modifier);
-    let is_half = ["f16", "bf16", "f16x2", "bf16x2"].into_iter().any(has);
-    let is_wide = INTEGERS.into_iter().chain(["f64"]).any(has);
-    let is_variant = has("ftz") || has("sat") || has("satfinite");
-    match name.starts_with("cvt") {
-        true if is_half => has("rn") && !is_variant,
-        true => !is_variant && (is_wide || name.ends_with(".f32.f32")),
-        false => !is_variant || has("abs") || has("neg"),
-    }
+/// Whether an instruction is another one with a modifier that changes little.
+fn is_variant(name: &str) -> bool {
+    let is_modified = name.split('.').any(|part| part == "ftz" || part == "sat");
+    is_modified && !name.starts_with("abs") && !name.starts_with("neg")
 }
 
 fn group(
@@ -397,6 +390,7 @@ fn random_forms(texts: &[String], ty: &str, result: &str, operands: &str) -> Vec
             form.code.replacen(operands, &format!("{operands}, %t2"), 1)
         );
         form.name += &label;
+        form.on_edges = text.contains("relu") || matches!(random, Some(0 | u32::MAX));
         form
     };
     texts

@@ -7,9 +7,9 @@
 //! gang widths must give the same bytes. A `NAME` is a group (`sin`, `cvt.f16.f32`) or how an instruction begins. The program ends with an
 //! error if a bound is broken, a result is wrong, or gang widths differ.
 //!
-//! Two things would take days and run over all inputs only with `--all`. Conversions for which the compiler makes calls, and variants by
-//! `.ftz` and `.sat`, run over all upper 21 bits of a number with four forms of the lower ones (`sweep::Inputs::Edges`). `sin` and `cos`
-//! beyond 512, where the ISA promises nothing, run over a sixteenth of the numbers.
+//! Three things would take a day and run over all inputs only with `--all`. Variants by `.ftz` and `.sat`, and of `.rs` those by `.relu` and
+//! with random bits that are all equal, run over all upper 21 bits of a number with four forms of the lower ones
+//! (`sweep::Inputs::Edges`). `sin` and `cos` beyond 512, where the ISA promises nothing, run over a sixteenth of the numbers.
 //!
 //! `--part N` runs every N-th chunk of 65536 inputs, `--stride N` every N-th input, `--gang N` one gang width.
 //!

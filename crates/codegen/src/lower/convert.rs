@@ -27,6 +27,11 @@ fn half(fmt: NumFmt) -> Option<FloatFmt> {
     }
 }
 
+/// Whether a float format is none that arithmetic is done in.
+fn is_small(fmt: NumFmt) -> bool {
+    !fmt.is_int() && native(fmt).is_none() && half(fmt).is_none()
+}
+
 fn is_plain(cvt: &Convert) -> bool {
     !cvt.satfinite && !cvt.relu
 }
@@ -58,8 +63,11 @@ fn mode_of(cvt: &Convert) -> FloatMode {
 
 impl Lower<'_, '_> {
     pub(super) fn scalar_convert(&mut self, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
+        if is_small(cvt.from) || is_small(cvt.to) {
+            return self.small_convert(cvt, x);
+        }
         if let Some(fmt) = half(cvt.to) {
-            return self.scalar_to_half(cvt, fmt, x);
+            return self.convert_to_half(cvt, fmt, &Quad::from_elem(x, 1));
         }
         if let Some(fmt) = half(cvt.from) {
             let wide = self.half_to_f32(fmt, false, x);
@@ -116,24 +124,6 @@ impl Lower<'_, '_> {
         Some(self.with_canonical_nans(FloatFmt::F32, wide))
     }
 
-    /// Rounds an f32 to a half as the conversion says; `sat` and `relu` may come first, since rounding is monotonic and keeps 0 and 1.
-    fn finish_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: cl::Value) -> Option<cl::Value> {
-        if cvt.round != Round::Rn || cvt.satfinite {
-            return None;
-        }
-        let mut x = x;
-        if cvt.ftz && cvt.from == NumFmt::F32 {
-            x = self.flush_bits(x);
-        }
-        if cvt.relu {
-            x = self.float_unary(FloatUnaryOp::Relu, FloatFmt::F32, FloatMode::RN, x)?;
-        }
-        if cvt.sat {
-            x = self.float_unary(FloatUnaryOp::Sat, FloatFmt::F32, FloatMode::RN, x)?;
-        }
-        Some(self.f32_to_half(fmt, false, x))
-    }
-
     /// From one of the halves to itself.
     fn same_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: cl::Value) -> Option<cl::Value> {
         if cvt.satfinite {
@@ -165,32 +155,52 @@ impl Lower<'_, '_> {
         from.ty() < Type::B32 || (from.ty() == Type::B32 && fmt == FloatFmt::F16)
     }
 
-    fn scalar_to_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: cl::Value) -> Option<cl::Value> {
-        match (cvt.from, half(cvt.from)) {
-            (_, Some(from)) if from == fmt => self.same_half(cvt, fmt, x),
-            (_, Some(from)) => {
-                let wide = self.half_to_f32(from, false, x);
-                self.finish_half(cvt, fmt, wide)
-            }
-            (NumFmt::F32, _) => {
-                let x = self.as_float(FloatFmt::F32, x);
-                self.finish_half(cvt, fmt, x)
-            }
+    /// To a half: by an f32 that rounds to the same, one scalar or the vectors of a quad.
+    fn convert_to_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: &Quad) -> Option<cl::Value> {
+        let wide = match (cvt.from, half(cvt.from)) {
+            (_, Some(from)) if from == fmt => return self.same_half(cvt, fmt, x[0]),
+            (_, Some(from)) => self.half_to_f32(from, false, x[0]),
+            (NumFmt::F32, _) => x[0],
             (NumFmt::F64, _) => {
-                let x = self.as_float(FloatFmt::F64, x);
-                let x = self.demote_odd(Quad::from_elem(x, 1));
-                self.finish_half(cvt, fmt, x)
+                let near = x.iter().map(|&x| self.as_float(FloatFmt::F64, x)).collect();
+                let rest = Rest::Nothing;
+                self.exact_to_f32_before(cvt.round, Exact { near, rest })?
             }
             (from, _) if from.is_int() && Self::by_f32(from, fmt) => {
-                let x = self.int_to_float_scalar(from, FloatFmt::F32, x);
-                self.finish_half(cvt, fmt, x)
+                if self.is_vector(x[0]) {
+                    self.vector_to_f32(from, x[0])
+                } else {
+                    self.int_to_float_scalar(from, FloatFmt::F32, x[0])
+                }
             }
-            (from, _) if from.is_int() && from.ty() == Type::B32 => {
-                let x = self.int_to_float_scalar(from, FloatFmt::F64, x);
-                let x = self.demote_odd(Quad::from_elem(x, 1));
-                self.finish_half(cvt, fmt, x)
+            (from, _) if from.is_int() => {
+                let exact = self.exact_from_int(from, x);
+                self.exact_to_f32_before(cvt.round, exact)?
             }
-            _ => None,
+            _ => return None,
+        };
+        self.narrow_f32(cvt, None, wide)
+    }
+
+    /// An exact number as an f32 that rounds to a half in the same direction as the number does.
+    fn exact_to_f32_before(&mut self, round: Round, exact: Exact) -> Option<cl::Value> {
+        if round == Round::Rn {
+            let odd = self.rounded_to_odd(exact);
+            return Some(self.demote_odd(odd));
+        }
+        // Twice in one direction is once.
+        self.exact_to_f32(FloatMode { round, ftz: false }, exact)
+    }
+
+    /// From or to tf32, a format of 8, 6 or 4 bits, or ue8m0.
+    fn small_convert(&mut self, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
+        match (cvt.from, half(cvt.from)) {
+            (NumFmt::F32, _) => self.narrow_f32(cvt, None, x),
+            (_, Some(from)) => {
+                let wide = self.half_to_f32(from, false, x);
+                self.narrow_f32(cvt, None, wide)
+            }
+            _ => self.small_to_half(cvt, x),
         }
     }
 
@@ -271,10 +281,10 @@ impl Lower<'_, '_> {
         if cvt.round == Round::Rn || is_exact {
             return Some(self.int_to_float_scalar(cvt.from, to, x));
         }
-        if to == FloatFmt::F64 {
-            return None;
-        }
         let exact = self.exact_from_int(cvt.from, &Quad::from_elem(x, 1));
+        if to == FloatFmt::F64 {
+            return Some(self.exact_to_f64(cvt.round, exact)[0]);
+        }
         self.exact_to_f32(mode_of(cvt), exact)
     }
 
@@ -369,8 +379,11 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn vector_convert(&mut self, cvt: &Convert, x: Quad) -> Option<Quad> {
+        if is_small(cvt.from) || is_small(cvt.to) {
+            return Some(Quad::from_elem(self.small_convert(cvt, x[0])?, 1));
+        }
         if let Some(fmt) = half(cvt.to) {
-            return Some(Quad::from_elem(self.vector_to_half(cvt, fmt, x)?, 1));
+            return Some(Quad::from_elem(self.convert_to_half(cvt, fmt, &x)?, 1));
         }
         if let Some(fmt) = half(cvt.from) {
             let wide = self.half_to_f32(fmt, false, x[0]);
@@ -420,8 +433,8 @@ impl Lower<'_, '_> {
                 Some(Quad::from_elem(rounded, 1))
             }
             (from, NumFmt::F64) if from.is_int() => {
-                let is_nearest = from.ty() <= Type::B32 || cvt.round == Round::Rn;
-                is_nearest.then(|| self.exact_from_int(from, &x).near)
+                let exact = self.exact_from_int(from, &x);
+                Some(self.exact_to_f64(cvt.round, exact))
             }
             (NumFmt::F64, to) if to.is_int() && to.ty() <= Type::B32 => {
                 Some(Quad::from_elem(self.f64_to_words(cvt, x)?, 1))
@@ -536,29 +549,5 @@ impl Lower<'_, '_> {
             return self.clamp_narrow(to, n);
         }
         self.clamp_narrow(to, n)
-    }
-
-    fn vector_to_half(&mut self, cvt: &Convert, fmt: FloatFmt, x: Quad) -> Option<cl::Value> {
-        match cvt.from {
-            NumFmt::F64 => {
-                let x = x
-                    .into_iter()
-                    .map(|x| self.as_float(FloatFmt::F64, x))
-                    .collect();
-                let x = self.demote_odd(x);
-                self.finish_half(cvt, fmt, x)
-            }
-            from if from.is_int() && from.ty() <= Type::B32 => {
-                let x = if Self::by_f32(from, fmt) {
-                    self.vector_to_f32(from, x[0])
-                } else {
-                    let wide = self.vector_to_f64(from, x[0]);
-                    self.demote_odd(wide)
-                };
-                self.finish_half(cvt, fmt, x)
-            }
-            NumFmt::F16 | NumFmt::Bf16 | NumFmt::F32 => self.scalar_to_half(cvt, fmt, x[0]),
-            _ => None,
-        }
     }
 }

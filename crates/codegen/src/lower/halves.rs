@@ -1,4 +1,4 @@
-//! f16 and bf16: conversions from and to f32 by bit operations, arithmetic in f32 rounded once more.
+//! f16 and bf16: conversion to f32 by bit operations (for the other way see `narrow`), arithmetic in f32 rounded once more.
 //!
 //! A half is a scalar `i16` or stands zero-extended in the lanes of an `i32x4`. Sums, products, quotients and roots rounded to
 //! f32 and then to the half are those rounded once, since f32 has more than twice the bits of either format and two more; a
@@ -19,7 +19,6 @@ const MAGNITUDE: u64 = 0x7fff;
 /// The canonical NaN of both formats.
 const NAN: u64 = 0x7fff;
 const F32_INFINITY: u64 = 0x7f80_0000;
-const F32_MAGNITUDE: u64 = 0x7fff_ffff;
 
 /// The bits of infinity, also the mask of the exponent.
 fn infinity(fmt: FloatFmt) -> u64 {
@@ -50,16 +49,16 @@ impl Lower<'_, '_> {
     }
 
     /// An integer constant of 32 bits, scalar or vector as `like`.
-    fn word(&mut self, like: cl::Value, bits: u64) -> cl::Value {
+    pub(super) fn word(&mut self, like: cl::Value, bits: u64) -> cl::Value {
         self.bits_like(F32, like, bits)
     }
 
-    fn masked(&mut self, x: cl::Value, mask: u64) -> cl::Value {
+    pub(super) fn masked(&mut self, x: cl::Value, mask: u64) -> cl::Value {
         let mask = self.word(x, mask);
         self.b.ins().band(x, mask)
     }
 
-    fn above(&mut self, x: cl::Value, limit: u64) -> cl::Value {
+    pub(super) fn above(&mut self, x: cl::Value, limit: u64) -> cl::Value {
         let limit = self.word(x, limit);
         self.b.ins().icmp(IntCC::SignedGreaterThan, x, limit)
     }
@@ -122,66 +121,12 @@ impl Lower<'_, '_> {
     }
 
     /// `x` where `cond` holds, else zero, on integers.
-    fn keep_bits(&mut self, cond: cl::Value, x: cl::Value) -> cl::Value {
+    pub(super) fn keep_bits(&mut self, cond: cl::Value, x: cl::Value) -> cl::Value {
         if self.is_vector(x) {
             return self.b.ins().band(cond, x);
         }
         let zero = self.word(x, 0);
         self.b.ins().select(cond, x, zero)
-    }
-
-    /// Rounds an f32 to the nearest half; under `ftz` to zero if that is subnormal.
-    pub(super) fn f32_to_half(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
-        let bits = self.as_int(F32, x);
-        let magnitude = self.masked(bits, F32_MAGNITUDE);
-        let rounded = if fmt == FloatFmt::F16 {
-            self.round_f16(ftz, bits, magnitude)
-        } else {
-            self.round_bf16(ftz, bits)
-        };
-        let is_nan = self.above(magnitude, F32_INFINITY);
-        let nan = self.word(bits, NAN);
-        let half = self.pick(is_nan, nan, rounded);
-        self.half_value(half)
-    }
-
-    fn round_bf16(&mut self, ftz: bool, bits: cl::Value) -> cl::Value {
-        let high = self.b.ins().ushr_imm_s(bits, 16);
-        let odd = self.masked(high, 1);
-        let half = self.word(bits, 0x7fff);
-        let sum = self.b.ins().iadd(bits, half);
-        let sum = self.b.ins().iadd(sum, odd);
-        let rounded = self.b.ins().ushr_imm_s(sum, 16);
-        self.flush_half(FloatFmt::Bf16, ftz, rounded)
-    }
-
-    fn round_f16(&mut self, ftz: bool, bits: cl::Value, magnitude: cl::Value) -> cl::Value {
-        let sign = self.b.ins().bxor(bits, magnitude);
-        let sign = self.b.ins().ushr_imm_s(sign, 16);
-        // 65536 and more round to infinity, as 65536 does.
-        let most = self.word(bits, 143 << 23);
-        let clamped = self.b.ins().smin(magnitude, most);
-        let odd = self.b.ins().ushr_imm_s(clamped, 13);
-        let odd = self.masked(odd, 1);
-        let bias = self.word(bits, u64::from(0xfffu32.wrapping_sub(112 << 23)));
-        let sum = self.b.ins().iadd(clamped, bias);
-        let sum = self.b.ins().iadd(sum, odd);
-        let normal = self.b.ins().ushr_imm_s(sum, 13);
-        let magnitude = if ftz {
-            // From here on rounding to eleven bits gives the least normal number.
-            let keep = self.above(magnitude, 0x387f_efff);
-            self.keep_bits(keep, normal)
-        } else {
-            // The last bit of 0.5 is worth that of subnormals.
-            let half = self.word(bits, u64::from(0.5f32.to_bits()));
-            let (x, pad) = (self.as_float(F32, magnitude), self.as_float(F32, half));
-            let padded = self.b.ins().fadd(x, pad);
-            let padded = self.as_int(F32, padded);
-            let small = self.b.ins().isub(padded, half);
-            let is_normal = self.above(magnitude, 0x387f_ffff);
-            self.pick(is_normal, normal, small)
-        };
-        self.b.ins().bor(magnitude, sign)
     }
 
     /// Whether a half's bits are a NaN.

@@ -29,6 +29,7 @@ mod lines;
 mod masks;
 mod math;
 mod memory;
+mod narrow;
 mod outside;
 mod prefetch;
 mod pure;

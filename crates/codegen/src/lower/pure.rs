@@ -238,7 +238,9 @@ impl Lower<'_, '_> {
                 let ints = self.in_int_registers(args);
                 self.scalar_bfi(ty, &ints)
             }
-            InstData::ConvertRs { .. } => self.by_call(data, args),
+            InstData::ConvertRs { cvt, .. } => self
+                .narrow_f32(&cvt, Some(args[1]), args[0])
+                .unwrap_or_else(|| self.by_call(data, args)),
             _ => unreachable!("not a pure instruction: {data:?}"),
         }
     }
@@ -391,6 +393,11 @@ impl Lower<'_, '_> {
             InstData::Convert { cvt, arg } => {
                 let x = self.quad(arg, q);
                 self.vector_convert(&cvt, x)
+            }
+            InstData::ConvertRs { cvt, arg, bits } => {
+                let (x, bits) = (self.quad(arg, q)[0], self.quad(bits, q)[0]);
+                let code = self.narrow_f32(&cvt, Some(bits), x)?;
+                Some(Quad::from_elem(code, 1))
             }
             InstData::ToGeneric { space, arg } | InstData::FromGeneric { space, arg } => {
                 let base = self.window_base(space);

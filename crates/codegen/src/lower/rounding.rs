@@ -216,7 +216,13 @@ impl Lower<'_, '_> {
 
     /// The nearest f32.
     pub(super) fn nearest_f32(&mut self, exact: Exact) -> cl::Value {
-        let near = match exact.rest {
+        let odd = self.rounded_to_odd(exact);
+        self.demote(&odd)
+    }
+
+    /// In f64, rounded to odd.
+    pub(super) fn rounded_to_odd(&mut self, exact: Exact) -> Quad {
+        match exact.rest {
             Rest::Nothing => exact.near,
             Rest::Error(rest) | Rest::Sign(rest) => exact
                 .near
@@ -224,8 +230,7 @@ impl Lower<'_, '_> {
                 .zip(rest)
                 .map(|(near, rest)| self.to_odd(near, rest))
                 .collect(),
-        };
-        self.demote(&near)
+        }
     }
 
     /// f64 to the nearest f32: one scalar, or the two vectors of a quad.
@@ -351,6 +356,40 @@ impl Lower<'_, '_> {
             Round::Rz | Round::Rm | Round::Rp => Some(self.directed_f32(mode, exact)),
             Round::Rna => None,
         }
+    }
+
+    /// An integer in f64, rounded in any direction.
+    pub(super) fn exact_to_f64(&mut self, round: Round, exact: Exact) -> Quad {
+        let Rest::Error(errors) = exact.rest else {
+            return exact.near;
+        };
+        if round == Round::Rn {
+            return exact.near;
+        }
+        exact
+            .near
+            .into_iter()
+            .zip(errors)
+            .map(|(near, error)| self.stepped(round, near, error))
+            .collect()
+    }
+
+    /// The nearest f64 number or, if that lies on the wrong side, the one beside it.
+    fn stepped(&mut self, round: Round, near: cl::Value, error: cl::Value) -> cl::Value {
+        let bits = self.as_int(F64, near);
+        let zero = self.float_like(F64, near, 0.0);
+        let negative = self.b.ins().sshr_imm_s(bits, 63);
+        let one = self.bits_like(F64, near, 1);
+        let upward = self.b.ins().bor(negative, one);
+        let (side, moved) = match round {
+            Round::Rp => (self.b.ins().fneg(error), self.b.ins().iadd(bits, upward)),
+            Round::Rm => (error, self.b.ins().isub(bits, upward)),
+            Round::Rz | Round::Rn | Round::Rna => {
+                (self.b.ins().fmul(near, error), self.b.ins().isub(bits, one))
+            }
+        };
+        let is_beyond = self.b.ins().fcmp(FloatCC::LessThan, side, zero);
+        self.pick(is_beyond, moved, bits)
     }
 
     /// Integers of up to 32 bits, of which each is an f64 number, or of 64 bits; scalars as they are.

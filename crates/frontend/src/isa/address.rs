@@ -172,9 +172,18 @@ fn cvta_place<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>) -> Resul
     space_of(t, inst, addr).map(|_| ())
 }
 
+/// Generic addresses have 64 bits here, whatever the module says: one cut to 32 would lead elsewhere.
+fn needs_wide_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if inst.ty(0) == T::U32 {
+        return super::not_executable(t, inst);
+    }
+    Ok(())
+}
+
 /// Address in a space to generic address.
 fn cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let arg = t.src(inst, 1)?;
+    needs_wide_address(t, inst)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
     let result = match generic_space(inst.pick(SPACE)) {
         Space::Global | Space::Generic => arg,
@@ -186,6 +195,7 @@ fn cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
 /// Generic address to address in a space.
 fn cvta_to<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let arg = t.src(inst, 1)?;
+    needs_wide_address(t, inst)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
     let result = match generic_space(inst.pick(SPACE)) {
         Space::Global | Space::Generic => arg,

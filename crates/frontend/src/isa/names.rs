@@ -125,8 +125,7 @@ pub(super) fn check(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnosti
             .iter()
             .any(|name| name.split('.').any(|word| word == text))
     };
-    let mut end = 0;
-    for modifier in inst.ast.modifiers.iter().filter(is_word) {
+    for (end, modifier) in inst.ast.modifiers.iter().filter(is_word).enumerate() {
         let text = modifier.text(t.source);
         let stands_at = |at: usize| {
             inst.ast
@@ -144,13 +143,12 @@ pub(super) fn check(t: &Translator<'_>, inst: &Inst<'_>) -> Result<(), Diagnosti
                 .map(|m| m.text(t.source));
             before.eq(words.by_ref().take(end)) && words.next() == Some(text)
         };
-        if !stands_at(end) || !names.iter().any(|name| continues(&name)) {
+        if !stands_at(end) || !names.iter().any(continues) {
             let message = format!(
                 "`.{text}` is part of the instruction's name and must stand directly after `{opcode}`"
             );
             return Err(Diagnostic::error(message).label(modifier.span, "not here"));
         }
-        end += 1;
     }
     check_spaces(t, inst)
 }
