@@ -20,7 +20,7 @@ const SHORT: usize = 250;
 
 /// Vectors that a loop may keep alive from turn to turn. Beyond the sixteen registers they are kept in the first cache, which costs less than
 /// half as many lanes would.
-const LOOP_VECTORS: usize = 40;
+const LOOP_VECTORS: usize = 36;
 
 /// A gang width and the reasons for it.
 #[derive(Clone, PartialEq, Eq, Debug)]

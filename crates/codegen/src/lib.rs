@@ -8,6 +8,7 @@
 
 pub mod abi;
 mod calls;
+mod chains;
 mod compile;
 mod denormals;
 mod emit;
@@ -18,6 +19,7 @@ mod link;
 mod lower;
 mod notes;
 mod object;
+mod registers;
 mod schedule;
 pub mod warp_ops;
 mod weigh;

@@ -5,6 +5,7 @@
 //!
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per CTA or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
+//! * `runs`: in which order they are emitted
 //! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `solo`: for one lane; `waits`: suspending and resuming
@@ -34,6 +35,7 @@ mod outside;
 mod prefetch;
 mod pure;
 mod rounding;
+mod runs;
 mod solo;
 mod special;
 mod stores;
@@ -51,7 +53,7 @@ use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot};
-use ptxjit_passes::vectorize::{InStep, Node, Plan, Shape, Solo};
+use ptxjit_passes::vectorize::{InStep, Node, Plan, Solo};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -322,95 +324,9 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 
     fn emit_body(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
-        self.emit_insts(insts);
+        self.emit_insts(block, insts);
         self.loc(self.func.blocks[block].term_loc);
         self.emit_terminator(pos, block);
-    }
-
-    /// Instructions in order. Runs of pure varying ones between the others are scheduled by quads.
-    fn emit_insts(&mut self, insts: &[Inst]) {
-        let mut run: Vec<Inst> = Vec::new();
-        for &inst in insts {
-            let data = &self.func.insts[inst].data;
-            if Self::is_pure(data) {
-                run.push(inst);
-                continue;
-            }
-            self.emit_run(&run);
-            run.clear();
-            self.loc(self.func.insts[inst].loc);
-            self.emit_effect(inst);
-        }
-        self.emit_run(&run);
-    }
-
-    /// The schedule of a run of pure instructions: op by op, or quad by quad where all quads together would not fit the
-    /// registers.
-    fn emit_run(&mut self, run: &[Inst]) {
-        let wanted: Vec<Inst> = run
-            .iter()
-            .copied()
-            .filter(|&inst| !self.is_done(inst))
-            .collect();
-        let (last, wanted) = self.split_last_nans(wanted);
-        if self.quads > 1 && self.pressure(&wanted) * self.quads > crate::schedule::REGISTERS {
-            for q in 0..self.quads {
-                for &inst in &wanted {
-                    self.emit_part(inst, q);
-                }
-            }
-        } else {
-            for &inst in &wanted {
-                for q in 0..self.quads {
-                    self.emit_part(inst, q);
-                }
-            }
-        }
-        for inst in last {
-            self.loc(self.func.insts[inst].loc);
-            self.canonical_nans_of_gang(inst);
-        }
-    }
-
-    /// Takes out of a run what makes NaNs canonical and is not used in the run: one test finds whether there are any in the gang.
-    fn split_last_nans(&self, run: Vec<Inst>) -> (Vec<Inst>, Vec<Inst>) {
-        if self.quads < 2 {
-            return (Vec::new(), run);
-        }
-        run.iter().partition(|&&inst| {
-            let node = &self.func.insts[inst];
-            let result = node.results[0];
-            Self::makes_nans_canonical(&node.data)
-                && self.shape(result) == Shape::Varying
-                && !run
-                    .iter()
-                    .any(|&other| self.func.insts[other].data.args().contains(&result))
-        })
-    }
-
-    /// Part `q` of a pure instruction; scalars are emitted with the first part.
-    fn emit_part(&mut self, inst: Inst, q: usize) {
-        self.loc(self.func.insts[inst].loc);
-        let result = self.func.insts[inst].results[0];
-        match self.shape(result) {
-            Shape::Varying if self.in_bits[result] => {
-                if q == 0 {
-                    self.emit_bits(inst);
-                }
-            }
-            Shape::Varying => self.pure_quad(inst, q),
-            Shape::Uniform | Shape::Affine { .. } if q == 0 => self.pure_scalar(inst),
-            Shape::Uniform | Shape::Affine { .. } => {}
-        }
-    }
-
-    fn is_done(&self, inst: Inst) -> bool {
-        let node = &self.func.insts[inst];
-        matches!(node.data, InstData::Const { .. }) || self.is_pinned(node.results[0])
-    }
-
-    fn pressure(&self, run: &[Inst]) -> usize {
-        crate::schedule::pressure(self.func, self.plan, run)
     }
 
     fn loc(&mut self, loc: ir::SrcLoc) {

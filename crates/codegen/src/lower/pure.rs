@@ -88,6 +88,21 @@ impl Lower<'_, '_> {
         self.push_quad(result, quad, q);
     }
 
+    /// Quad `q` of float arithmetic. It stays a vector of floats: nobody will look at it as another one.
+    pub(super) fn float_quad(&mut self, inst: Inst, q: usize) {
+        let result = self.func.insts[inst].results[0];
+        let Some(quad) = self.vector_op(&self.func.insts[inst].data, q) else {
+            return self.pure_quad(inst, q);
+        };
+        match self.vals.get_mut(&result) {
+            Some(Val::Varying(parts)) if q > 0 => parts.extend(quad),
+            _ => {
+                self.vals
+                    .insert(result, Val::Varying(quad.into_iter().collect()));
+            }
+        }
+    }
+
     /// Adds a quad to a value under construction.
     pub(super) fn push_quad(&mut self, value: ir::Value, quad: Quad, q: usize) {
         let ty = vector_type(self.func.ty(value));

@@ -60,7 +60,9 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&inst| work(&self.func.insts[inst].data))
             .sum();
-        let pays = work <= MOST_WORK * asked || self.plan.in_step[block].is_some();
+        let pays = work <= MOST_WORK * asked
+            || self.plan.in_step[block].is_some()
+            || self.has_chains(block, insts);
         self.lanes > 1 && asked > 0 && insts.len() * self.quads < MOST_TWICE && pays
     }
 

@@ -351,7 +351,7 @@ impl Shapes {
             return Shape::Varying;
         }
         let parts = |value: Value, shape: Shape| match shape {
-            Shape::Uniform => Some((0, known_align(func, value), None)),
+            Shape::Uniform => Some((0, self.known_align(func, value), None)),
             Shape::Affine {
                 stride,
                 align,
@@ -438,6 +438,15 @@ impl Shapes {
         }
     }
 
+    /// What a uniform value is known to be a multiple of, as log2.
+    fn known_align(&self, func: &Function, value: Value) -> u8 {
+        // What compilers add to a number before they divide it, should it be negative.
+        match range::signed(func, self.facts, value) {
+            Some((0, 0)) => 31,
+            _ => trailing_zeros(func, value),
+        }
+    }
+
     /// Whether `stride * lane` stays below `1 << bits` for every lane.
     fn lanes_fit(&self, stride: i64, bits: u8) -> bool {
         stride >= 0 && bits < 63 && stride.saturating_mul(i64::from(self.gang) - 1) < 1 << bits
@@ -445,20 +454,19 @@ impl Shapes {
 
     /// `x & mask` for x with a base that is a multiple of `1 << align`.
     fn low_bits(&self, stride: i64, align: u8, mask: i64) -> Shape {
-        let is_low = mask >= 0 && (mask + 1) & mask == 0;
-        let low = (mask + 1).trailing_zeros() as u8;
-        if is_low && align <= low && self.lanes_fit(stride, align) {
-            return Shape::Affine {
-                stride,
-                align,
-                fold: None,
-            };
-        }
-        // Clearing just those bits that the lane number reaches leaves the base.
-        if mask.trailing_zeros() as u8 <= align
-            && self.lanes_fit(stride, mask.trailing_zeros() as u8)
-        {
-            return Shape::Uniform;
+        if self.lanes_fit(stride, align) {
+            // Lanes differ in these bits alone, and nothing carries from them into the base.
+            let differ = (0..i64::from(self.gang)).fold(0, |bits, lane| bits | (stride * lane));
+            if differ & !mask == 0 {
+                return Shape::Affine {
+                    stride,
+                    align,
+                    fold: None,
+                };
+            }
+            if differ & mask == 0 {
+                return Shape::Uniform;
+            }
         }
         Shape::Varying
     }
@@ -541,7 +549,7 @@ fn is_small(func: &Function, value: Value) -> bool {
 }
 
 /// What a uniform value is known to be a multiple of, as log2.
-fn known_align(func: &Function, value: Value) -> u8 {
+fn trailing_zeros(func: &Function, value: Value) -> u8 {
     let ValueDef::Result(inst, _) = func.values[value].def else {
         return 0;
     };
@@ -552,19 +560,24 @@ fn known_align(func: &Function, value: Value) -> u8 {
             args: [a, b],
             ..
         } => match func.as_const(b) {
-            Some(c) if c < 32 => (known_align(func, a) + c as u8).min(31),
+            Some(c) if c < 32 => (trailing_zeros(func, a) + c as u8).min(31),
             _ => 0,
         },
         InstData::IntBinary {
             op: IntBinaryOp::Mul,
             args: [a, b],
             ..
-        } => (known_align(func, a) + known_align(func, b)).min(31),
+        } => (trailing_zeros(func, a) + trailing_zeros(func, b)).min(31),
         InstData::IntBinary {
             op: IntBinaryOp::Add | IntBinaryOp::Sub | IntBinaryOp::Or,
             args: [a, b],
             ..
-        } => known_align(func, a).min(known_align(func, b)),
+        } => trailing_zeros(func, a).min(trailing_zeros(func, b)),
+        InstData::IntBinary {
+            op: IntBinaryOp::And,
+            args: [a, b],
+            ..
+        } => trailing_zeros(func, a).max(trailing_zeros(func, b)),
         _ => 0,
     }
 }

@@ -1,0 +1,315 @@
+//! The order in which a node's instructions are emitted: op by op, quad by quad, or a group of chains after the other.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::{self as ir, Inst, InstData, MemSem, Space, Value};
+use ptxjit_passes::vectorize::Shape;
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use super::Lower;
+use super::address::Address;
+use super::memory::device;
+use super::values::{Parts, Val, int_type, vector_type};
+use crate::chains::{self, Schedule, Step};
+
+impl Lower<'_, '_> {
+    /// Instructions in order, but for stretches that nobody else can look into.
+    pub(super) fn emit_insts(&mut self, block: ir::Block, insts: &[Inst]) {
+        let mut rest = insts;
+        while let Some(&first) = rest.first() {
+            let n = self.stretch(rest);
+            if n == 0 {
+                self.loc(self.func.insts[first].loc);
+                self.emit_effect(first);
+                rest = &rest[1..];
+                continue;
+            }
+            let (stretch, others) = rest.split_at(n);
+            // Loads of some lanes ask which, and code that branches keeps nothing in order.
+            let schedule = match self.certainly_full {
+                true => self.by_chains(block, stretch),
+                false => None,
+            };
+            match schedule {
+                Some(schedule) => self.emit_steps(&schedule),
+                None => self.emit_in_order(stretch),
+            }
+            rest = others;
+        }
+    }
+
+    /// Whether a part of a node is emitted in another order if all lanes run.
+    pub(super) fn has_chains(&self, block: ir::Block, insts: &[Inst]) -> bool {
+        let mut rest = insts;
+        while !rest.is_empty() {
+            let n = self.stretch(rest);
+            if n > 0 && self.by_chains(block, &rest[..n]).is_some() {
+                return true;
+            }
+            rest = &rest[n.max(1)..];
+        }
+        false
+    }
+
+    /// How many instructions from the first on are pure, or loads that can be repeated.
+    fn stretch(&self, insts: &[Inst]) -> usize {
+        let is_inside =
+            |&inst: &Inst| Self::is_pure(&self.func.insts[inst].data) || self.is_repeatable(inst);
+        insts.iter().take_while(|inst| is_inside(inst)).count()
+    }
+
+    /// Loads from the CTA's own memory, which only its own threads write, or from memory that nobody writes: of lanes at one place, or side
+    /// by side, so that no code asks where they are.
+    fn is_repeatable(&self, inst: Inst) -> bool {
+        let node = &self.func.insts[inst];
+        let InstData::Load {
+            space: Space::Shared | Space::Const | Space::Param,
+            sem: MemSem::Weak | MemSem::NonCoherent,
+            addr,
+            ..
+        } = node.data
+        else {
+            return false;
+        };
+        self.shape(addr) != Shape::Varying && self.pinned[node.results[0]].is_none()
+    }
+
+    /// The steps of a stretch with more values alive than registers, if they are chains that do not depend on each other.
+    fn by_chains(&self, block: ir::Block, stretch: &[Inst]) -> Option<Schedule> {
+        let is_long = stretch.len() >= chains::FEWEST_INSTS;
+        if !is_long || self.lanes == 1 || self.memcheck || self.alone.is_some() {
+            return None;
+        }
+        let insts: Vec<Inst> = stretch
+            .iter()
+            .copied()
+            .filter(|&inst| !self.is_done(inst))
+            .collect();
+        let inside: FxHashSet<Inst> = insts.iter().copied().collect();
+        let data = &self.func.blocks[block];
+        let mut kept: FxHashSet<Value> = FxHashSet::default();
+        data.term.for_each_arg(|arg| {
+            kept.insert(arg);
+        });
+        for inst in data.insts.iter().filter(|inst| !inside.contains(inst)) {
+            kept.extend(self.func.insts[*inst].data.args());
+        }
+        chains::by_chains(&chains::Run {
+            func: self.func,
+            insts: &insts,
+            // Predicates kept as bits are made of scalars.
+            shape: &|value| match self.in_bits[value] {
+                true => Shape::Uniform,
+                false => self.shape(value),
+            },
+            is_kept: &|value| self.plan.escapes[value] || kept.contains(&value),
+        })
+    }
+
+    /// Groups of chains, quad by quad. What comes out of them goes through memory: there is no place for it in registers until the last
+    /// group has ended, and Cranelift would not merge loads into instructions on the way to a value with several uses.
+    fn emit_steps(&mut self, schedule: &Schedule) {
+        let size = 32 * (schedule.results.len() * self.quads) as u32;
+        let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
+        let slot = self.b.create_sized_stack_slot(data);
+        let base = self.b.ins().stack_addr(types::I64, slot, 0);
+        for q in 0..self.quads {
+            for &step in &schedule.steps {
+                let (Step::Pure(inst) | Step::Load(inst) | Step::Element(inst, _)) = step;
+                self.loc(self.func.insts[inst].loc);
+                match step {
+                    Step::Pure(inst) => self.chain_quad(inst, q, schedule, base),
+                    Step::Load(inst) => self.load_quad(inst, q, schedule),
+                    Step::Element(inst, k) => self.load_element(inst, k),
+                }
+            }
+        }
+        for (idx, &result) in schedule.results.iter().enumerate() {
+            let ty = self.func.ty(result);
+            let first = 32 * (idx * self.quads) as i32;
+            let parts = (0..self.n_parts(ty) as i32)
+                .map(|i| {
+                    self.b.ins().load(
+                        vector_type(ty),
+                        MemFlagsData::trusted(),
+                        base,
+                        first + 16 * i,
+                    )
+                })
+                .collect();
+            self.def(result, Val::Varying(parts));
+        }
+    }
+
+    /// One quad of an instruction of a chain.
+    fn chain_quad(&mut self, inst: Inst, q: usize, schedule: &Schedule, base: cl::Value) {
+        let result = self.func.insts[inst].results[0];
+        if schedule.floats.contains(&result) {
+            self.float_quad(inst, q);
+        } else {
+            self.emit_part(inst, q);
+        }
+        let Some(idx) = schedule.results.iter().position(|&other| other == result) else {
+            return;
+        };
+        let quad = self.quad(result, q);
+        let first = 32 * (idx * self.quads) as i32 + (16 * quad.len() * q) as i32;
+        for (i, &part) in quad.iter().enumerate() {
+            self.b
+                .ins()
+                .store(MemFlagsData::trusted(), part, base, first + 16 * i as i32);
+        }
+    }
+
+    /// What one quad of lanes loads.
+    fn load_quad(&mut self, inst: Inst, q: usize, schedule: &Schedule) {
+        let node = &self.func.insts[inst];
+        let InstData::Load {
+            space,
+            ty,
+            n,
+            addr,
+            offset,
+            ..
+        } = node.data
+        else {
+            unreachable!("called for loads")
+        };
+        if schedule.kept.contains(&inst) {
+            if q == 0 {
+                self.load(inst);
+            }
+            return;
+        }
+        let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
+        let Address::Strided(at, stride) = place.address else {
+            unreachable!("lanes load at constant distances")
+        };
+        let (at, offset) = self.strided_lane(at, stride, 4 * q, place.offset);
+        let (lanes, quads) = (self.lanes, self.quads);
+        (self.lanes, self.quads) = (4, 1);
+        let parts = self.load_whole(usize::from(n), ty, at, stride, offset);
+        let per = self.n_parts(ty);
+        (self.lanes, self.quads) = (lanes, quads);
+        for (k, &result) in node.results.iter().enumerate() {
+            // The other quads' places are not looked at before their turn.
+            let quad: Parts = parts[k * per..(k + 1) * per]
+                .iter()
+                .map(|&part| self.cast_vector(part, vector_type(self.func.ty(result))))
+                .collect();
+            let parts = quad.iter().copied().cycle().take(per * quads).collect();
+            self.splats.remove(&result);
+            self.vals.insert(result, Val::Varying(parts));
+        }
+    }
+
+    /// One element of a load of all lanes from one place, for one use as a vector. Cranelift makes one instruction of the load and the
+    /// splat if there is no other use of either, so it is not known as a scalar.
+    fn load_element(&mut self, inst: Inst, k: usize) {
+        let node = &self.func.insts[inst];
+        let InstData::Load {
+            space,
+            ty,
+            n,
+            addr,
+            offset,
+            ..
+        } = node.data
+        else {
+            unreachable!("elements are of loads")
+        };
+        let result = node.results[k];
+        let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
+        let Address::Scalar(at) = place.address else {
+            unreachable!("all lanes load from one place")
+        };
+        let offset = place.offset + (k as u32 * ty.bytes()) as i32;
+        let x = self.b.ins().load(int_type(ty), device(), at, offset);
+        let splat = self.splat(ty, x);
+        let parts = SmallVec::from_elem(splat, self.n_parts(ty));
+        self.splats.insert(result, parts);
+    }
+
+    /// Loads where they are, and the runs of pure instructions between them.
+    fn emit_in_order(&mut self, stretch: &[Inst]) {
+        for run in stretch.split_inclusive(|&inst| !Self::is_pure(&self.func.insts[inst].data)) {
+            match run.split_last() {
+                Some((&load, pure)) if !Self::is_pure(&self.func.insts[load].data) => {
+                    self.emit_run(pure);
+                    self.loc(self.func.insts[load].loc);
+                    self.emit_effect(load);
+                }
+                _ => self.emit_run(run),
+            }
+        }
+    }
+
+    /// The schedule of a run of pure instructions: op by op, or quad by quad where all quads together would not fit the
+    /// registers.
+    fn emit_run(&mut self, run: &[Inst]) {
+        let wanted: Vec<Inst> = run
+            .iter()
+            .copied()
+            .filter(|&inst| !self.is_done(inst))
+            .collect();
+        let (last, wanted) = self.split_last_nans(wanted);
+        if self.quads > 1 && self.pressure(&wanted) * self.quads > crate::schedule::REGISTERS {
+            for q in 0..self.quads {
+                for &inst in &wanted {
+                    self.emit_part(inst, q);
+                }
+            }
+        } else {
+            for &inst in &wanted {
+                for q in 0..self.quads {
+                    self.emit_part(inst, q);
+                }
+            }
+        }
+        for inst in last {
+            self.loc(self.func.insts[inst].loc);
+            self.canonical_nans_of_gang(inst);
+        }
+    }
+
+    /// Takes out of a run what makes NaNs canonical and is not used in the run: one test finds whether there are any in the gang.
+    fn split_last_nans(&self, run: Vec<Inst>) -> (Vec<Inst>, Vec<Inst>) {
+        if self.quads < 2 {
+            return (Vec::new(), run);
+        }
+        run.iter().partition(|&&inst| {
+            let node = &self.func.insts[inst];
+            let result = node.results[0];
+            Self::makes_nans_canonical(&node.data)
+                && self.shape(result) == Shape::Varying
+                && !run
+                    .iter()
+                    .any(|&other| self.func.insts[other].data.args().contains(&result))
+        })
+    }
+
+    /// Part `q` of a pure instruction; scalars are emitted with the first part.
+    fn emit_part(&mut self, inst: Inst, q: usize) {
+        self.loc(self.func.insts[inst].loc);
+        let result = self.func.insts[inst].results[0];
+        match self.shape(result) {
+            Shape::Varying if self.in_bits[result] => {
+                if q == 0 {
+                    self.emit_bits(inst);
+                }
+            }
+            Shape::Varying => self.pure_quad(inst, q),
+            Shape::Uniform | Shape::Affine { .. } if q == 0 => self.pure_scalar(inst),
+            Shape::Uniform | Shape::Affine { .. } => {}
+        }
+    }
+
+    fn is_done(&self, inst: Inst) -> bool {
+        let node = &self.func.insts[inst];
+        matches!(node.data, InstData::Const { .. }) || self.is_pinned(node.results[0])
+    }
+
+    fn pressure(&self, run: &[Inst]) -> usize {
+        crate::schedule::pressure(self.func, self.plan, run)
+    }
+}
