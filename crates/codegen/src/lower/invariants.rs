@@ -1,7 +1,8 @@
 //! What is computed once per CTA or once per gang, and so never saved at a wait.
 //!
 //! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loop over gangs, gang
-//! invariants (`%tid` and what follows from it by scalar arithmetic, predicates as bits among them) at the head of the loop.
+//! invariants (`%tid` and what follows from it by scalar arithmetic) at the head of the loop. Predicates as bits that follow from them are made
+//! anew where they are used: a kernel has many, one for each step of a tree, and a gang on its way from wait to wait needs one.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, ValueDef};
@@ -142,9 +143,9 @@ impl Lower<'_, '_> {
         self.bits.clear();
     }
 
-    /// Whether a value has been emitted for good.
+    /// Whether a value has been emitted for good, or is made anew wherever it is used.
     pub(super) fn is_pinned(&self, value: ir::Value) -> bool {
-        self.pinned[value].is_some() || self.pinned_bits[value].is_some()
+        self.pinned[value].is_some() || self.remade[value].is_some()
     }
 
     /// Emits a value and what it needs here, for good.
@@ -159,8 +160,7 @@ impl Lower<'_, '_> {
             self.pin(arg);
         }
         if self.in_bits[value] {
-            self.emit_bits(inst);
-            self.pinned_bits[value] = self.bits.get(&value).copied();
+            self.remade[value] = Some(inst);
             return;
         }
         self.emit_pinned(inst, value);

@@ -124,12 +124,13 @@ fn swapped(op: CompareOp) -> CompareOp {
 impl Lower<'_, '_> {
     /// A predicate as bits; those above the gang's lanes mean nothing.
     pub(super) fn pred_bits(&mut self, value: Value) -> cl::Value {
-        if let Some(bits) = self.pinned_bits[value] {
-            return bits;
-        }
         if self.in_bits[value] {
             if let Some(&bits) = self.bits.get(&value) {
                 return bits;
+            }
+            if let Some(inst) = self.remade[value] {
+                self.emit_bits(inst);
+                return self.bits[&value];
             }
             let var = self.variables(value)[0];
             let bits = self.b.use_var(var);

@@ -137,8 +137,8 @@ struct Lower<'a, 'b> {
     vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
     /// Values computed once per CTA or gang.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
-    /// The same of predicates that are kept as bits.
-    pinned_bits: SecondaryMap<ir::Value, Option<cl::Value>>,
+    /// Predicates as bits that are made anew wherever they are used, and what makes them.
+    remade: SecondaryMap<ir::Value, Option<Inst>>,
     is_float: SecondaryMap<ir::Value, bool>,
     /// Predicates that are kept as bits, and those at hand in the node being emitted.
     in_bits: SecondaryMap<ir::Value, bool>,
@@ -231,7 +231,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             reciprocals: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
-            pinned_bits: SecondaryMap::new(),
+            remade: SecondaryMap::new(),
             is_float: classes::float_values(inputs.func),
             in_bits: lines::in_bits(inputs.func, inputs.plan),
             bits: FxHashMap::default(),

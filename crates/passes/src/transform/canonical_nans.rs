@@ -90,7 +90,11 @@ enum Use {
 
 fn use_of(data: &InstData, idx: usize) -> Use {
     match *data {
-        InstData::FloatUnary { op, fmt, .. } if fmt == FloatFmt::F32 => match op {
+        InstData::FloatUnary {
+            op,
+            fmt: FloatFmt::F32,
+            ..
+        } => match op {
             FloatUnaryOp::Neg => Use::Negate,
             FloatUnaryOp::Abs | FloatUnaryOp::Copy => Use::Copy,
             _ => Use::Number,
@@ -180,21 +184,32 @@ impl Origins {
     fn of_inst(&self, data: &InstData) -> Origin {
         match *data {
             InstData::Const { bits, .. } => of_const(bits),
-            InstData::FloatUnary { op, fmt, arg, .. } if fmt == FloatFmt::F32 => match op {
+            InstData::FloatUnary {
+                op,
+                fmt: FloatFmt::F32,
+                arg,
+                ..
+            } => match op {
                 FloatUnaryOp::Abs | FloatUnaryOp::Copy => self.0[arg],
                 // The sign of a canonical NaN becomes part of the bits.
                 FloatUnaryOp::Neg => self.0[arg].or(FOREIGN),
                 FloatUnaryOp::Sat | FloatUnaryOp::Relu | FloatUnaryOp::CanonicalNan => NEITHER,
                 _ => RAW,
             },
-            InstData::FloatBinary { op, fmt, .. } if fmt == FloatFmt::F32 => match op {
+            InstData::FloatBinary {
+                op,
+                fmt: FloatFmt::F32,
+                ..
+            } => match op {
                 FloatBinaryOp::Min
                 | FloatBinaryOp::Max
                 | FloatBinaryOp::MinNan
                 | FloatBinaryOp::MaxNan => NEITHER,
                 _ => RAW,
             },
-            InstData::Fma { fmt, .. } if fmt == FloatFmt::F32 => RAW,
+            InstData::Fma {
+                fmt: FloatFmt::F32, ..
+            } => RAW,
             InstData::Convert { cvt, arg } if cvt.to == NumFmt::F32 => match cvt.from {
                 _ if cvt.sat || cvt.relu => NEITHER,
                 NumFmt::F32 if !cvt.integral => self.0[arg],
