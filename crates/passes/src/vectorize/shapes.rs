@@ -443,7 +443,16 @@ impl Shapes {
         // What compilers add to a number before they divide it, should it be negative.
         match range::signed(func, self.facts, value) {
             Some((0, 0)) => 31,
-            _ => trailing_zeros(func, value),
+            _ => trailing_zeros(func, value, self.row_align()),
+        }
+    }
+
+    /// What `%ntid.x` is known to be a multiple of, as log2.
+    fn row_align(&self) -> u8 {
+        if self.facts.whole_rows {
+            self.gang.trailing_zeros() as u8
+        } else {
+            0
         }
     }
 
@@ -548,36 +557,41 @@ fn is_small(func: &Function, value: Value) -> bool {
     }
 }
 
-/// What a uniform value is known to be a multiple of, as log2.
-fn trailing_zeros(func: &Function, value: Value) -> u8 {
+/// What a uniform value is known to be a multiple of, as log2; `of_row` is that of `%ntid.x`.
+fn trailing_zeros(func: &Function, value: Value, of_row: u8) -> u8 {
     let ValueDef::Result(inst, _) = func.values[value].def else {
         return 0;
     };
+    let of = |value: Value| trailing_zeros(func, value, of_row);
     match func.insts[inst].data {
         InstData::Const { bits, .. } => bits.trailing_zeros().min(31) as u8,
+        InstData::Sreg {
+            sreg: SpecialReg::NtidX,
+        } => of_row,
+        InstData::Resize { arg, .. } => of(arg),
         InstData::IntBinary {
             op: IntBinaryOp::Shl,
             args: [a, b],
             ..
         } => match func.as_const(b) {
-            Some(c) if c < 32 => (trailing_zeros(func, a) + c as u8).min(31),
+            Some(c) if c < 32 => (of(a) + c as u8).min(31),
             _ => 0,
         },
         InstData::IntBinary {
             op: IntBinaryOp::Mul,
             args: [a, b],
             ..
-        } => (trailing_zeros(func, a) + trailing_zeros(func, b)).min(31),
+        } => (of(a) + of(b)).min(31),
         InstData::IntBinary {
             op: IntBinaryOp::Add | IntBinaryOp::Sub | IntBinaryOp::Or,
             args: [a, b],
             ..
-        } => trailing_zeros(func, a).min(trailing_zeros(func, b)),
+        } => of(a).min(of(b)),
         InstData::IntBinary {
             op: IntBinaryOp::And,
             args: [a, b],
             ..
-        } => trailing_zeros(func, a).max(trailing_zeros(func, b)),
+        } => of(a).max(of(b)),
         _ => 0,
     }
 }

@@ -5,7 +5,7 @@
 //! the lines and pages again. So gangs leave such a loop after some turns, for the others to come as far.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, Space, Type};
+use ptxjit_ir::{Block, Function, InstData, IntBinaryOp, Space, Type, Value};
 
 use super::order::{Node, Order};
 use super::shape::Shape;
@@ -65,31 +65,68 @@ fn turns(
         return None;
     }
     let steps = Steps::new(func, &around);
-    let mut far = 0;
+    let mut accesses: Vec<Access> = Vec::new();
     for &block in &around.members {
         for &inst in &func.blocks[block].insts {
             match func.insts[inst].data {
                 InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. }
                     if matches!(space, Space::Global | Space::Generic) =>
                 {
-                    let is_near = matches!(
-                        hopeful.shapes[addr],
-                        Some(Shape::Affine { stride, .. }) if stride.unsigned_abs() <= NEAR_LANES
-                    );
-                    far += u32::from(is_near && steps.of(addr).is_some_and(|step| is_far(&step)));
+                    let stride = match hopeful.shapes[addr] {
+                        Some(Shape::Affine { stride, .. }) => stride.unsigned_abs(),
+                        _ => continue,
+                    };
+                    if let Some(step) = steps.of(addr).filter(|_| stride <= NEAR_LANES) {
+                        accesses.push(Access {
+                            root: root(func, addr),
+                            step,
+                            bytes: stride * u64::from(hopeful.gang),
+                        });
+                    }
                 }
                 InstData::Call { .. } | InstData::CallIndirect { .. } => return None,
                 _ => {}
             }
         }
     }
-    (far > 0).then(|| (LINES / far).clamp(1, LINES))
+    let far = accesses.iter().filter(|access| access.is_far(&accesses));
+    match far.count() as u32 {
+        0 => None,
+        far => Some((LINES / far).clamp(1, LINES)),
+    }
 }
 
-/// Whether a step is long, or only the launch tells how long.
-fn is_far(step: &Step) -> bool {
-    match step {
-        Step::Const(distance) => distance.unsigned_abs() >= FAR_STEP,
-        _ => true,
+/// What neighbouring lanes access side by side in one turn.
+struct Access {
+    /// What the address is a constant away from.
+    root: Value,
+    step: Step,
+    /// How much the gang accesses.
+    bytes: u64,
+}
+
+impl Access {
+    /// Whether the next turn is far away, by a distance that only the launch tells or by a long one, and what is between is left out.
+    fn is_far(&self, all: &[Access]) -> bool {
+        let Step::Const(distance) = self.step else {
+            return true;
+        };
+        let near = all
+            .iter()
+            .filter(|other| other.root == self.root && other.step == self.step);
+        let covered: u64 = near.map(|other| other.bytes).sum();
+        distance.unsigned_abs() >= FAR_STEP && covered < distance.unsigned_abs()
+    }
+}
+
+/// The address without the constants added to it.
+fn root(func: &Function, addr: Value) -> Value {
+    match func.def_inst(addr) {
+        Some(&InstData::IntBinary {
+            op: IntBinaryOp::Add,
+            args: [a, b],
+            ..
+        }) if func.as_const(b).is_some() => root(func, a),
+        _ => addr,
     }
 }
