@@ -6,6 +6,7 @@
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, types};
 use ptxjit_ir::{Space, Value};
+use ptxjit_passes::vectorize::Shape;
 
 use super::Lower;
 use super::address::Address;
@@ -22,7 +23,9 @@ const MARK: TrapCode = TrapCode::unwrap_user(1);
 impl Lower<'_, '_> {
     /// Prefetches what the lanes will access, if they access it side by side. Their addresses were just resolved for an access.
     pub(super) fn prefetch(&mut self, addr: Value, step: Value, offset: i32, size: u32) {
-        if !cfg!(target_arch = "x86_64") || self.memcheck {
+        // Where lanes parted, a step that was hoped to be uniform may not be.
+        let is_uniform = self.shape(step) == Shape::Uniform;
+        if !cfg!(target_arch = "x86_64") || self.memcheck || !is_uniform {
             return;
         }
         let (at, stride) = match self.addresses.get(&(addr, Space::Global)) {

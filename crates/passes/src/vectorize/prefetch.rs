@@ -1,8 +1,11 @@
-//! Prefetches for loops whose accesses move in wide steps.
+//! Prefetches for loops with barriers.
 //!
-//! Hardware prefetches what lies on the pages that are being walked through. A loop in which the gangs of a CTA take turns jumps from
-//! page to page, and between two barriers a CTA fetches a few bytes each from many pages. There, an access is followed by a hint for
-//! where the gang will come with its next turn: as many steps on as it makes in one.
+//! Hardware prefetches what lies on the few pages that are being walked through. Between two barriers a CTA fetches a few bytes each from many
+//! pages, as of the rows of a tile, and with the next turn of the loop the bytes beside them or far away. There, an access is followed by a
+//! hint for where the gang will access with its next turn.
+//!
+//! In loops without barriers the next turn comes too soon for that, and in those where gangs take turns the distances are often powers of two: what
+//! is fetched ahead for many gangs competes for the same few cache sets.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value};
