@@ -8,7 +8,6 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Space, Type, Value};
 use ptxjit_passes::vectorize::{Fold, Shape};
-use smallvec::SmallVec;
 
 use super::address::{Address, Place};
 use super::stubs::Transfer;
@@ -100,8 +99,7 @@ impl Lower<'_, '_> {
                 offset: place.offset,
             },
         );
-        for (&result, lanes) in results.iter().zip(&elems) {
-            let parts = self.collect(ty, lanes);
+        for (&result, parts) in results.iter().zip(elems) {
             self.def(result, Val::Varying(parts));
         }
     }
@@ -140,8 +138,7 @@ impl Lower<'_, '_> {
                 let address = lower.redirect(address.clone(), offset);
                 let place = Place { address, offset };
                 let elems = lower.load_each_lane(n, ty, &place);
-                let parts = elems.iter().flat_map(|lanes| lower.collect(ty, lanes));
-                parts.collect()
+                elems.into_iter().flatten().collect()
             },
         );
         self.def_parts(results, ty, &parts);
@@ -167,19 +164,23 @@ impl Lower<'_, '_> {
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
-    /// Element by element, the lanes' scalars.
-    fn load_each_lane(
-        &mut self,
-        n: usize,
-        ty: Type,
-        place: &Place,
-    ) -> Vec<SmallVec<[cl::Value; 32]>> {
-        let mut elems: Vec<SmallVec<[cl::Value; 32]>> = vec![SmallVec::new(); n];
+    /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have no room
+    /// for all of them.
+    fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
+        let per_part = if ty == Type::B64 { 2 } else { 4 };
+        let mut elems = vec![Parts::new(); n];
         for lane in 0..self.lanes {
             let at = self.lane_address(&place.address, lane);
-            for (k, lanes) in elems.iter_mut().enumerate() {
+            for (k, parts) in elems.iter_mut().enumerate() {
                 let offset = place.offset + (k as u32 * ty.bytes()) as i32;
-                lanes.push(self.b.ins().load(int_type(ty), device(), at, offset));
+                let x = self.b.ins().load(int_type(ty), device(), at, offset);
+                let x = self.lane_scalar(ty, x);
+                match (lane % per_part, parts.last_mut()) {
+                    (0, _) | (_, None) => {
+                        parts.push(self.b.ins().scalar_to_vector(vector_type(ty), x));
+                    }
+                    (idx, Some(part)) => *part = self.b.ins().insertlane(*part, x, idx as u8),
+                }
             }
         }
         elems
