@@ -164,8 +164,8 @@ impl Lower<'_, '_> {
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
-    /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have no room
-    /// for all of them.
+    /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have
+    /// no room for all of them.
     fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
         let per_part = if ty == Type::B64 { 2 } else { 4 };
         let mut elems = vec![Parts::new(); n];
