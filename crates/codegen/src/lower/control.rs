@@ -5,6 +5,7 @@ use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
 use ptxjit_passes::vectorize::{Node, Shape, Solo, WaitKind};
 
+use super::lines::LineEnds;
 use super::masks::Lanes;
 use super::values::{Parts, Val};
 use super::{Lower, MaskClass};
@@ -21,16 +22,22 @@ struct Edge<'c> {
 
 impl Lower<'_, '_> {
     /// Decides which nodes run for just the lanes the gang was entered with, so that no mask need be kept for them: the nodes
-    /// that are only reached by all lanes of such a node at once. Others share the mask of a node that leads to them alone,
-    /// or own one.
+    /// that are only reached by all lanes of such a node at once, or join them. Others share the mask of a node that leads to them alone
+    /// or whose lanes they join, or own one.
     pub(super) fn classify_masks(&mut self) {
         let n = self.plan.order.nodes.len();
         let mut arrive: Vec<Option<MaskClass>> = vec![None; n];
         let mut body: Vec<Option<MaskClass>> = vec![None; n];
+        let mut joined = vec![None; n];
+        for (join, from) in self.plan.joins.iter().enumerate() {
+            if let Some(from) = *from {
+                joined[from] = Some(join);
+            }
+        }
         loop {
             let before = (arrive.clone(), body.clone());
             for pos in 0..n {
-                self.classify_node(pos, &mut arrive, &mut body);
+                self.classify_node(pos, &joined, &mut arrive, &mut body);
             }
             if before == (arrive.clone(), body.clone()) {
                 break;
@@ -52,6 +59,7 @@ impl Lower<'_, '_> {
     fn classify_node(
         &self,
         pos: usize,
+        joined: &[Option<usize>],
         arrive: &mut [Option<MaskClass>],
         body: &mut [Option<MaskClass>],
     ) {
@@ -78,7 +86,13 @@ impl Lower<'_, '_> {
             }
         }
         let Some(class) = body[pos] else { return };
+        if let Some(join) = joined[pos] {
+            meet(&mut arrive[join], class, join);
+        }
         let mut reach = |target: usize, whole: bool| {
+            if target > pos && self.plan.joins[target].is_some() {
+                return;
+            }
             // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
             let whole = whole
                 && !self.plan.pending[pos].contains(&target)
@@ -120,7 +134,7 @@ impl Lower<'_, '_> {
     pub(super) fn arrive(&mut self, pos: usize) {
         self.b.switch_to_block(self.node_entry[pos]);
         self.start_region(self.arrive_class[pos]);
-        if self.plan.maybe_empty[pos] {
+        if self.plan.maybe_empty[pos] && self.arrive_class[pos] == MaskClass::Own(pos) {
             let any = self.any_lane(self.arrive_class[pos]);
             let (some, none) = (self.b.create_block(), self.b.create_block());
             self.b.ins().brif(any, some, &[], none, &[]);
@@ -211,7 +225,7 @@ impl Lower<'_, '_> {
             Terminator::Brif { cond, then_, else_ } => {
                 let edges = [edge(then_), edge(else_)];
                 if self.plan.divergent[block] {
-                    self.part(*cond, edges, &pending);
+                    self.part(block, *cond, edges, &pending);
                 } else {
                     let cond = self.scalar(*cond);
                     self.branch(cond, edges, &pending);
@@ -250,19 +264,21 @@ impl Lower<'_, '_> {
     }
 
     /// A divergent two-way branch.
-    fn part(&mut self, cond: Value, [mut then_, mut else_]: [Edge<'_>; 2], pending: &[usize]) {
+    fn part(
+        &mut self,
+        block: Block,
+        cond: Value,
+        [mut then_, mut else_]: [Edge<'_>; 2],
+        pending: &[usize],
+    ) {
         let counted = self.counted[then_.target] && self.counted[else_.target];
         if self.in_bits[cond] {
-            let hits = self.pred_bits(cond);
-            let all = if counted {
-                self.mask_as_bits()
-            } else {
-                let all = self.full_bits();
-                self.b.ins().iconst(types::I32, all)
-            };
-            let taken = self.b.ins().band(hits, all);
-            self.unless_together(taken, all, [&then_, &else_], pending);
+            let ends = self.line_ends(block, cond);
+            self.unless_together(cond, ends, counted, [&then_, &else_], pending);
             if counted {
+                let hits = self.pred_bits(cond);
+                let all = self.mask_as_bits();
+                let taken = self.b.ins().band(hits, all);
                 then_.mask = Some(Lanes::Bits(taken));
                 else_.mask = Some(Lanes::Bits(self.b.ins().bxor(all, taken)));
                 return self.go_edges(&[then_, else_], pending);
@@ -287,20 +303,47 @@ impl Lower<'_, '_> {
     /// Goes one of two ways if all lanes do.
     fn unless_together(
         &mut self,
-        taken: cl::Value,
-        all: cl::Value,
+        cond: Value,
+        ends: Option<LineEnds>,
+        counted: bool,
         [then_, else_]: [&Edge<'_>; 2],
         pending: &[usize],
     ) {
         let [everyone, rest, nobody, apart] = std::array::from_fn(|_| self.b.create_block());
-        let whole = self.b.ins().icmp(IntCC::Equal, taken, all);
-        self.b.ins().brif(whole, everyone, &[], rest, &[]);
-        self.b.switch_to_block(everyone);
-        self.aside(|lower| lower.go_edges(std::slice::from_ref(then_), pending));
+        let (whole, any) = match ends {
+            Some(ends) => (ends.all, ends.any),
+            None => {
+                let hits = self.pred_bits(cond);
+                let all = if counted {
+                    self.mask_as_bits()
+                } else {
+                    let all = self.full_bits();
+                    self.b.ins().iconst(types::I32, all)
+                };
+                let taken = self.b.ins().band(hits, all);
+                let whole = self.b.ins().icmp(IntCC::Equal, taken, all);
+                (Some(whole), Some(taken))
+            }
+        };
+        match whole {
+            Some(whole) => self.b.ins().brif(whole, everyone, &[], rest, &[]),
+            None => self.b.ins().jump(rest, &[]),
+        };
+        if whole.is_some() {
+            self.b.switch_to_block(everyone);
+            self.aside(|lower| lower.go_edges(std::slice::from_ref(then_), pending));
+        }
         self.b.switch_to_block(rest);
-        self.b.ins().brif(taken, apart, &[], nobody, &[]);
-        self.b.switch_to_block(nobody);
-        self.aside(|lower| lower.go_edges(std::slice::from_ref(else_), pending));
+        match any {
+            Some(any) => {
+                self.b.ins().brif(any, apart, &[], nobody, &[]);
+                self.b.switch_to_block(nobody);
+                self.aside(|lower| lower.go_edges(std::slice::from_ref(else_), pending));
+            }
+            None => {
+                self.b.ins().jump(apart, &[]);
+            }
+        }
         self.b.switch_to_block(apart);
     }
 

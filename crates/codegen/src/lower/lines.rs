@@ -7,7 +7,9 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value};
+use ptxjit_ir::{
+    Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value, ValueDef,
+};
 use ptxjit_passes::vectorize::{Node, Plan, Shape};
 
 use super::Lower;
@@ -26,6 +28,15 @@ struct LineCompare {
     bound: Value,
     /// The lanes are known to be in order.
     in_order: bool,
+}
+
+/// What one look at a line's ends tells of a comparison.
+#[derive(Copy, Clone)]
+pub(super) struct LineEnds {
+    /// Whether all lanes meet it; nothing if that cannot be.
+    pub all: Option<cl::Value>,
+    /// If not all do, whether some may; nothing if they do.
+    pub any: Option<cl::Value>,
 }
 
 /// The predicates that are kept as bits.
@@ -208,6 +219,59 @@ impl Lower<'_, '_> {
                 vec![lower.bits_of(&hits)]
             },
         )[0]
+    }
+
+    /// What the ends of the line say of a comparison, if its operands are at hand in `block` and lanes past its ends need not be feared.
+    pub(super) fn line_ends(&mut self, block: Block, cond: Value) -> Option<LineEnds> {
+        let ValueDef::Result(inst, _) = self.func.values[cond].def else {
+            return None;
+        };
+        let insts = &self.func.blocks[block].insts;
+        if self.remade[cond].is_none() && !insts.iter().rev().any(|&other| other == inst) {
+            return None;
+        }
+        let compare = find(self.plan, &self.func.insts[inst].data)?;
+        if !compare.in_order {
+            return None;
+        }
+        let (first, bound) = (self.scalar(compare.line), self.scalar(compare.bound));
+        let last = self.b.ins().iadd_imm_s(first, compare.span);
+        let ends = if compare.stride > 0 {
+            [first, last]
+        } else {
+            [last, first]
+        };
+        let mut at = |end: usize| self.b.ins().icmp(condition(compare.op), ends[end], bound);
+        Some(match compare.op {
+            CompareOp::Slt | CompareOp::Sle | CompareOp::Ult | CompareOp::Ule => LineEnds {
+                all: Some(at(1)),
+                any: Some(at(0)),
+            },
+            CompareOp::Sgt | CompareOp::Sge | CompareOp::Ugt | CompareOp::Uge => LineEnds {
+                all: Some(at(0)),
+                any: Some(at(1)),
+            },
+            CompareOp::Eq | CompareOp::Ne => {
+                // The distance from the lowest lane, beyond all lanes if the bound is below it.
+                let distance = self.b.ins().isub(bound, ends[0]);
+                let span = compare.span.abs();
+                if compare.op == CompareOp::Eq {
+                    let cc = IntCC::UnsignedLessThanOrEqual;
+                    let any = self.b.ins().icmp_imm_u(cc, distance, span);
+                    LineEnds {
+                        all: None,
+                        any: Some(any),
+                    }
+                } else {
+                    let cc = IntCC::UnsignedGreaterThan;
+                    let all = self.b.ins().icmp_imm_u(cc, distance, span);
+                    LineEnds {
+                        all: Some(all),
+                        any: None,
+                    }
+                }
+            }
+        })
     }
 
     /// Whether the lanes are in order, unless they are known to be, and if so the lanes of which the comparison is true.

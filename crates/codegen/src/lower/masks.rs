@@ -215,6 +215,9 @@ impl Lower<'_, '_> {
     /// Clears the masks of nodes that can be pending from here on but were not before.
     pub(super) fn clear_masks(&mut self, nodes: &[usize]) {
         for &node in nodes {
+            if self.arrive_class[node] != MaskClass::Own(node) {
+                continue;
+            }
             let none = if self.counted[node] {
                 Lanes::Bits(self.b.ins().iconst(types::I32, 0))
             } else {

@@ -15,6 +15,7 @@
 
 mod flow;
 mod in_step;
+mod joins;
 mod latches;
 mod lcssa;
 mod likely;
@@ -76,6 +77,8 @@ pub struct Plan {
     pub pending_in: Vec<Vec<usize>>,
     /// Nodes that may be reached with no lane for them.
     pub maybe_empty: Vec<bool>,
+    /// For each node, an earlier one all of whose lanes, and no others, come to it together.
+    pub joins: Vec<Option<usize>>,
     /// Blocks with accesses for which it pays to test whether lanes are in step.
     pub in_step: SecondaryMap<Block, Option<InStep>>,
     /// Where lanes wait; number 0 is the entry.
@@ -148,6 +151,7 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
         }
         flow = flow::run(func, &order, &wait_of, &yields, gang, facts, still);
     }
+    let joins = joins::run(func, &order, &can_stop, &|header| yields[header].is_some());
     let mut plan = Plan {
         gang,
         in_step: in_step::run(func, &order, &flow, &hopeful),
@@ -160,6 +164,7 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
         pending: flow.pending,
         pending_in: flow.pending_in,
         maybe_empty: flow.maybe_empty,
+        joins,
         waits: Vec::new(),
         wait_of: SecondaryMap::new(),
         yields,

@@ -1,0 +1,92 @@
+//! Where all lanes of an earlier node are together again: their mask is that node's.
+//!
+//! A node `n` joins the lanes of `p` if whoever is at `p` comes to `n` before anything behind `n` runs, and nobody else comes. In the layout order
+//! that is an interval: edges into the nodes after `p` up to `n` begin in it, edges from `p` and the nodes before `n` end in it, no lane
+//! stops or is resumed inside, and loops inside are inside as a whole.
+
+use ptxjit_ir::{Block, Function, Terminator};
+
+use super::order::{Node, Order};
+
+/// For each node, an earlier one whose lanes all come here, if there is one. A loop's header is meant as it is reached from outside.
+pub(super) fn run(
+    func: &Function,
+    order: &Order,
+    stops: &dyn Fn(Block) -> bool,
+    yields: &dyn Fn(Block) -> bool,
+) -> Vec<Option<usize>> {
+    let n = order.nodes.len();
+    let mut targets: Vec<Vec<usize>> = Vec::with_capacity(n);
+    let mut first_pred = vec![usize::MAX; n];
+    for (pos, node) in order.nodes.iter().enumerate() {
+        let found: Vec<usize> = match *node {
+            Node::Block(block) => {
+                let calls = func.blocks[block].term.targets();
+                calls
+                    .iter()
+                    .map(|call| order.target(pos, call.block))
+                    .collect()
+            }
+            Node::LoopEnd(_) => Vec::new(),
+        };
+        for &target in &found {
+            first_pred[target] = first_pred[target].min(pos);
+        }
+        targets.push(found);
+    }
+    let mut out = vec![None; n];
+    for start in 0..n {
+        if let Some(join) = join_of(func, order, stops, yields, &targets, &first_pred, start) {
+            out[join] = out[join].or(Some(start));
+        }
+    }
+    out
+}
+
+/// The first node that joins the lanes of `start`.
+fn join_of(
+    func: &Function,
+    order: &Order,
+    stops: &dyn Fn(Block) -> bool,
+    yields: &dyn Fn(Block) -> bool,
+    targets: &[Vec<usize>],
+    first_pred: &[usize],
+    start: usize,
+) -> Option<usize> {
+    // As far as edges and loops that have begun reach.
+    let mut reach = start;
+    for pos in start..order.nodes.len() {
+        // Who comes here from before, or from nowhere?
+        if pos > start && !(start..pos).contains(&first_pred[pos]) {
+            return None;
+        }
+        if pos > start && pos == reach {
+            return Some(pos);
+        }
+        match order.nodes[pos] {
+            Node::Block(block) => {
+                let ends = matches!(
+                    func.blocks[block].term,
+                    Terminator::Ret(_) | Terminator::Exit | Terminator::Dispatch(_)
+                );
+                if ends || (pos > start && stops(block)) {
+                    return None;
+                }
+                if let Some(end) = order.end_pos[block].filter(|_| pos > start) {
+                    reach = reach.max(end as usize + 1);
+                }
+            }
+            Node::LoopEnd(header) => {
+                let begin = order.block_pos[header]? as usize;
+                if begin <= start || yields(header) {
+                    return None;
+                }
+            }
+        }
+        reach = targets[pos].iter().copied().fold(reach, usize::max);
+        if reach == pos {
+            return None;
+        }
+    }
+    None
+}
