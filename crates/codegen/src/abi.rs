@@ -143,10 +143,8 @@ pub struct CtaContext {
     pub dynamic_smem_size: u32,
     /// `%total_smem_size`.
     pub total_smem_size: u32,
-    /// Written by compiled code when it enters a gang: for fault reports.
+    /// Written by compiled code when it enters a gang, whose mask is in `masks`: for fault reports.
     pub current_gang: u32,
-    /// Written with `current_gang`: the mask it was entered with.
-    pub current_mask: u32,
     /// Why the code returned 1: a [`FaultKind`] as a number.
     pub fault_kind: u32,
     /// Source location of the fault.

@@ -207,7 +207,7 @@ impl Lower<'_, '_> {
 
     /// Each lane has its own window.
     fn resolve_local(&mut self, addr: Val) -> Address {
-        let windows = self.gang().local.clone();
+        let windows = self.windows();
         if self.lanes == 1 {
             let (Val::Uniform(x) | Val::Affine(x, _)) = addr else {
                 unreachable!("one lane has scalars only")
@@ -449,13 +449,14 @@ impl Lower<'_, '_> {
             self.store_to_buffer(Buffer::Addresses, &parts)
         };
         let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+        let idx = self.gang_idx();
         let args = [
             self.cta,
             at,
             bits,
             self.b.ins().iconst(types::I32, i64::from(size)),
             self.b.ins().iconst(types::I32, i64::from(write)),
-            self.gang().idx,
+            idx,
             self.b.ins().iconst(types::I32, i64::from(self.loc.0)),
         ];
         let status = self.call_runtime(

@@ -169,7 +169,7 @@ impl Lower<'_, '_> {
         let loc = self.b.ins().ireduce(types::I32, site);
         let kind = self.b.ins().ushr_imm_s(site, 32);
         let kind = self.b.ins().ireduce(types::I32, kind);
-        let gang = self.gang().idx;
+        let gang = self.gang_idx();
         let fields = [
             (kind, core::mem::offset_of!(CtaContext, fault_kind)),
             (loc, core::mem::offset_of!(CtaContext, fault_loc)),

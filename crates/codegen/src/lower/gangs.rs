@@ -1,15 +1,56 @@
-//! The loop over gangs, around it the loop over states, and around that the loop over CTAs.
+//! The loops over gangs, one for each resume point, and around them the loop over CTAs.
 //!
 //! A gang all of whose lanes stop together has one state. While all gangs agree on a state that all may leave, there is no way back to the
-//! runtime; nor is there one while CTAs end as a whole and there are more in the row.
+//! runtime; nor is there one while CTAs end as a whole and there are more in the row. Where it is certain at which state the gangs
+//! stop (`phases`), they write it down only on the way back.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use cranelift_frontend::{FunctionBuilder, Variable};
+use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 use rustc_hash::FxHashMap;
 
-use super::{Gang, Lower, MaskClass};
+use super::values::Parts;
+use super::{Lower, MaskClass};
 use crate::abi::{CtaContext, LaneState};
+
+/// Turns of loops that may wait for others before a gang lets others run.
+pub(super) const BUDGET: i64 = 1024;
+
+/// What holds while one gang runs.
+pub(super) struct Gang {
+    idx: Variable,
+    /// The lanes that it was entered with.
+    bits: Variable,
+    /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane. Only where somebody asks.
+    local: Vec<Variable>,
+}
+
+/// What the loops over gangs share.
+pub(super) struct Loops {
+    first: cl::Value,
+    end: cl::Value,
+    /// Each phase's loop, and where it goes on to the next gang.
+    heads: Vec<cl::Block>,
+    latches: Vec<cl::Block>,
+    /// Where gangs of a phase stop: they note how before they go on.
+    stops: Vec<cl::Block>,
+    /// Goes to the phase of a state.
+    dispatch: cl::Block,
+    /// The CTA has ended.
+    ended: cl::Block,
+    /// All gangs have stopped at a state, but none has noted it, and the runtime must go on.
+    leave: cl::Block,
+    /// What a phase finds out, if there are several.
+    several: Option<Several>,
+}
+
+/// Variables of kernels in which lanes can wait.
+#[derive(Copy, Clone)]
+struct Several {
+    /// The phase.
+    state: Variable,
+    agreement: Agreement,
+}
 
 /// The states in which gangs so far have stopped, which are one if all of their bits agree.
 #[derive(Copy, Clone)]
@@ -21,8 +62,8 @@ struct Agreement {
 }
 
 impl Lower<'_, '_> {
-    /// The loop over gangs and the dispatch on the state, in a loop over states where lanes can wait, in a loop over CTAs.
-    pub(super) fn emit_gang_loop(&mut self) {
+    /// The loops over gangs and the dispatch on the state, in a loop over CTAs.
+    pub(super) fn emit_gang_loops(&mut self) {
         let params = self.b.block_params(self.prologue).to_vec();
         let (state, first, end) = (params[1], params[2], params[3]);
         self.load_fields();
@@ -31,60 +72,192 @@ impl Lower<'_, '_> {
         let state = self.b.append_block_param(start, types::I32);
         self.b.switch_to_block(start);
         self.emit_cta_invariants();
-        let waits = self.plan.waits.len() > 1;
-        let head = self.b.create_block();
-        let idx = self.b.append_block_param(head, types::I32);
-        let state = if waits {
-            let var = self.b.declare_var(types::I32);
-            self.b.def_var(var, state);
-            Some(var)
-        } else {
-            None
+        self.find_gang_invariants();
+        self.declare_gang();
+        let n = self.plan.waits.len();
+        let several = (n > 1).then(|| {
+            self.stopped = Some(self.b.declare_var(types::I32));
+            Several {
+                state: self.b.declare_var(types::I32),
+                agreement: Agreement {
+                    all: self.b.declare_var(types::I32),
+                    some: self.b.declare_var(types::I32),
+                },
+            }
+        });
+        let mut blocks = || (0..n).map(|_| self.b.create_block()).collect();
+        let (heads, latches, stops) = (blocks(), blocks(), blocks());
+        let loops = Loops {
+            first,
+            end,
+            heads,
+            latches,
+            stops,
+            dispatch: self.b.create_block(),
+            ended: self.b.create_block(),
+            leave: self.b.create_block(),
+            several,
         };
-        let agreement = waits.then(|| self.begin_agreement());
-        let enter = self.b.create_block();
-        let done = self.b.create_block();
-        let ended = self.b.create_block();
-        let skip = self.b.create_block();
-        self.b.ins().jump(head, &[first.into()]);
+        self.b.ins().jump(loops.dispatch, &[state.into()]);
+        self.emit_dispatch(&loops);
+        for number in 0..n {
+            self.emit_phase(&loops, number);
+        }
+        self.emit_leave(&loops);
+        self.b.switch_to_block(loops.ended);
+        self.emit_next_cta(&loops, start);
+        self.loops = Some(loops);
+    }
 
+    /// From a state to its phase.
+    fn emit_dispatch(&mut self, loops: &Loops) {
+        self.b.switch_to_block(loops.dispatch);
+        let state = self.b.append_block_param(loops.dispatch, types::I32);
+        let Some(several) = loops.several else {
+            self.b.ins().jump(loops.heads[0], &[loops.first.into()]);
+            return;
+        };
+        self.b.def_var(several.state, state);
+        self.reset_agreement(several.agreement);
+        let bad = self.b.create_block();
+        let mut switch = Switch::new();
+        let mut entries = Vec::new();
+        for (number, &head) in loops.heads.iter().enumerate() {
+            let entry = self.b.create_block();
+            switch.set_entry(number as u128, entry);
+            entries.push((entry, head));
+        }
+        switch.emit(&mut self.b, state, bad);
+        for (entry, head) in entries {
+            self.b.switch_to_block(entry);
+            self.b.ins().jump(head, &[loops.first.into()]);
+        }
+        self.b.switch_to_block(bad);
+        self.b.set_cold_block(bad);
+        let one = self.b.ins().iconst(types::I32, 1);
+        self.b.ins().return_(&[one]);
+    }
+
+    /// The loop that enters all gangs at one resume point.
+    fn emit_phase(&mut self, loops: &Loops, number: usize) {
+        let (head, latch, stop) = (
+            loops.heads[number],
+            loops.latches[number],
+            loops.stops[number],
+        );
+        let idx_var = self.gang.as_ref().expect("declared before").idx;
+        let idx = self.b.append_block_param(head, types::I32);
+        let (enter, done) = (self.b.create_block(), self.b.create_block());
         self.b.switch_to_block(head);
-        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, idx, end);
+        self.b.def_var(idx_var, idx);
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, idx, loops.end);
         self.b.ins().brif(more, enter, &[], done, &[]);
 
-        self.b.switch_to_block(done);
-        if let (Some(agreement), Some(state)) = (agreement, state) {
-            let next = self.agreed_state(agreement, ended);
-            self.b.def_var(state, next);
-            self.b.ins().jump(head, &[first.into()]);
-        } else {
-            self.b.ins().jump(ended, &[]);
-        }
+        self.b.switch_to_block(enter);
+        self.emit_gang_entry(loops, number, latch);
 
-        self.b.switch_to_block(ended);
-        self.emit_next_cta(start);
-
-        self.b.switch_to_block(self.next_gang);
-        if let Some(agreement) = agreement {
-            self.add_to_agreement(agreement, idx);
+        self.b.switch_to_block(stop);
+        if let Some(several) = loops.several {
+            self.add_to_agreement(several.agreement);
         }
-        self.b.ins().jump(skip, &[]);
-        self.b.switch_to_block(skip);
+        self.b.ins().jump(latch, &[]);
+
+        self.b.switch_to_block(latch);
+        let idx = self.b.use_var(idx_var);
         let next = self.b.ins().iadd_imm_s(idx, 1);
         self.b.ins().jump(head, &[next.into()]);
 
-        self.b.switch_to_block(enter);
-        self.emit_gang_entry(idx, skip);
-        self.forget_nodes();
-        let state = match state {
-            Some(var) => self.b.use_var(var),
-            None => params[1],
+        self.b.switch_to_block(done);
+        let Some(several) = loops.several else {
+            self.b.ins().jump(loops.ended, &[]);
+            return;
         };
-        self.emit_dispatch(state);
+        match self.phases.next(number) {
+            None => {
+                let next = self.agreed_state(several.agreement, loops.ended);
+                self.b.ins().jump(loops.dispatch, &[next.into()]);
+            }
+            Some(LaneState::EXITED) => {
+                self.b.ins().jump(loops.ended, &[]);
+            }
+            Some(next) => {
+                let state = self.b.ins().iconst(types::I32, i64::from(next));
+                let may = self.may_go_on(state);
+                let go_on = self.b.create_block();
+                self.b
+                    .ins()
+                    .brif(may, go_on, &[], loops.leave, &[state.into()]);
+                self.b.switch_to_block(go_on);
+                self.b.def_var(several.state, state);
+                if self.phases.next(usize::from(next)).is_none() {
+                    self.reset_agreement(several.agreement);
+                }
+                let head = loops.heads[usize::from(next)];
+                self.b.ins().jump(head, &[loops.first.into()]);
+            }
+        }
+    }
+
+    /// Where gangs go that have stopped, in code that only this phase runs; in other code, where `stopped_in_any` is.
+    pub(super) fn way_out(&mut self, phase: Option<usize>) -> cl::Block {
+        let loops = self.loops.as_ref().expect("emitted before nodes");
+        match phase {
+            Some(phase) if loops.several.is_none() || self.phases.next(phase).is_some() => {
+                loops.latches[phase]
+            }
+            Some(phase) => loops.stops[phase],
+            None => *self
+                .stopped_in_any
+                .get_or_insert_with(|| self.b.create_block()),
+        }
+    }
+
+    /// A gang has stopped in code that several phases run.
+    pub(super) fn emit_stopped_in_any(&mut self) {
+        let Some(block) = self.stopped_in_any else {
+            return;
+        };
+        self.b.switch_to_block(block);
+        let loops = self.loops.take().expect("emitted before");
+        let Some(several) = loops.several else {
+            self.b.ins().jump(loops.latches[0], &[]);
+            return;
+        };
+        self.add_to_agreement(several.agreement);
+        let state = self.b.use_var(several.state);
+        let mut switch = Switch::new();
+        for (number, &latch) in loops.latches.iter().enumerate().skip(1) {
+            switch.set_entry(number as u128, latch);
+        }
+        switch.emit(&mut self.b, state, loops.latches[0]);
+    }
+
+    /// All gangs that were entered have stopped at a state that none has noted.
+    fn emit_leave(&mut self, loops: &Loops) {
+        let state = self.b.append_block_param(loops.leave, types::I32);
+        self.b.switch_to_block(loops.leave);
+        let [head, some, note, next, done] = std::array::from_fn(|_| self.b.create_block());
+        let idx = self.b.append_block_param(head, types::I32);
+        self.b.ins().jump(head, &[loops.first.into()]);
+        self.b.switch_to_block(head);
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, idx, loops.end);
+        self.b.ins().brif(more, some, &[], done, &[]);
+        self.b.switch_to_block(some);
+        let bits = self.mask_to_enter(idx);
+        self.b.ins().brif(bits, note, &[], next, &[]);
+        self.b.switch_to_block(note);
+        self.note_state(idx, state);
+        self.b.ins().jump(next, &[]);
+        self.b.switch_to_block(next);
+        let idx = self.b.ins().iadd_imm_s(idx, 1);
+        self.b.ins().jump(head, &[idx.into()]);
+        self.b.switch_to_block(done);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        self.b.ins().return_(&[zero]);
     }
 
     /// A CTA has ended: starts the next one, or returns if that is up to the runtime.
-    fn emit_next_cta(&mut self, start: cl::Block) {
+    fn emit_next_cta(&mut self, loops: &Loops, start: cl::Block) {
         let flags = MemFlagsData::trusted();
         let left_at = core::mem::offset_of!(CtaContext, ctas_left) as i32;
         let left = self.b.ins().load(types::I32, flags, self.cta, left_at);
@@ -97,7 +270,13 @@ impl Lower<'_, '_> {
         self.b.ins().brif(more, next, &[], leave, &[]);
 
         self.b.switch_to_block(leave);
-        self.b.ins().return_(&[zero]);
+        if loops.several.is_some() {
+            let state = i64::from(LaneState::EXITED);
+            let state = self.b.ins().iconst(types::I32, state);
+            self.b.ins().jump(loops.leave, &[state.into()]);
+        } else {
+            self.b.ins().return_(&[zero]);
+        }
 
         self.b.switch_to_block(next);
         let left = self.b.ins().iadd_imm_s(left, -1);
@@ -113,55 +292,131 @@ impl Lower<'_, '_> {
         self.b.ins().jump(start, &[zero.into()]);
     }
 
-    fn emit_gang_entry(&mut self, idx: cl::Value, skip: cl::Block) {
-        let flags = MemFlagsData::trusted();
+    /// The lanes to enter of a gang.
+    fn mask_to_enter(&mut self, idx: cl::Value) -> cl::Value {
         let masks = self.field(core::mem::offset_of!(CtaContext, masks));
-        let idx64 = self.b.ins().uextend(types::I64, idx);
-        let at = self.b.ins().ishl_imm_s(idx64, 2);
+        let at = self.b.ins().uextend(types::I64, idx);
+        let at = self.b.ins().ishl_imm_s(at, 2);
         let at = self.b.ins().iadd(masks, at);
-        let bits = self.b.ins().load(types::I32, flags, at, 0);
-        self.b.ins().store(
-            flags,
-            idx,
-            self.cta,
-            core::mem::offset_of!(CtaContext, current_gang) as i32,
-        );
-        self.b.ins().store(
-            flags,
-            bits,
-            self.cta,
-            core::mem::offset_of!(CtaContext, current_mask) as i32,
-        );
-        let some = self.b.create_block();
-        self.b.ins().brif(bits, some, &[], skip, &[]);
-        self.b.switch_to_block(some);
-
-        let slots = self.field(core::mem::offset_of!(CtaContext, slots));
-        let frame = self
-            .b
+        self.b
             .ins()
-            .imul_imm_s(idx64, i64::from(self.out.frame.size));
-        let frame = self.b.ins().iadd(slots, frame);
-        let shift = i64::from(self.lanes.trailing_zeros());
-        let thread = self.b.ins().ishl_imm_s(idx, shift);
-        let full = self.full_bits();
-        let all_on = self.b.ins().icmp_imm_s(IntCC::Equal, bits, full);
-        let first_lane = self.b.ins().ctz(bits);
-        let first_lane = self.b.ins().uextend(types::I64, first_lane);
-        let local = self.local_windows(thread);
-        self.gang = Some(Gang {
-            idx,
-            thread,
-            frame,
-            bits,
-            all_on,
-            first_lane,
-            local,
-        });
-        if self.plan.waits.len() > 1 {
+            .load(types::I32, MemFlagsData::trusted(), at, 0)
+    }
+
+    fn emit_gang_entry(&mut self, loops: &Loops, number: usize, latch: cl::Block) {
+        let gang = self.gang.as_ref().expect("declared before");
+        let (idx, bits_var) = (gang.idx, gang.bits);
+        let idx = self.b.use_var(idx);
+        let bits = self.mask_to_enter(idx);
+        let current = core::mem::offset_of!(CtaContext, current_gang) as i32;
+        let flags = MemFlagsData::trusted();
+        self.b.ins().store(flags, idx, self.cta, current);
+        let some = self.b.create_block();
+        self.b.ins().brif(bits, some, &[], latch, &[]);
+        self.b.switch_to_block(some);
+        self.b.def_var(bits_var, bits);
+        self.forget_nodes();
+        self.start_region(MaskClass::Entry);
+        if loops.several.is_some() && self.phases.next(number).is_none() {
             self.stopped_at(u32::from(LaneState::APART));
         }
+        if let Some(budget) = self.budget {
+            let turns = self.b.ins().iconst(types::I32, BUDGET);
+            self.b.def_var(budget, turns);
+        }
+        self.define_windows();
         self.emit_gang_invariants();
+        self.start_region(MaskClass::Entry);
+        self.resume(number);
+    }
+
+    fn declare_gang(&mut self) {
+        let n_windows = match (self.uses_windows(), self.lanes) {
+            (false, _) => 0,
+            (true, 1) => 1,
+            (true, lanes) => lanes / 2,
+        };
+        let ty = if self.lanes == 1 {
+            types::I64
+        } else {
+            types::I64X2
+        };
+        self.gang = Some(Gang {
+            idx: self.b.declare_var(types::I32),
+            bits: self.b.declare_var(types::I32),
+            local: (0..n_windows).map(|_| self.b.declare_var(ty)).collect(),
+        });
+        let yields = self
+            .func
+            .blocks
+            .keys()
+            .any(|block| self.plan.yields[block].is_some());
+        self.budget = yields.then(|| self.b.declare_var(types::I32));
+    }
+
+    fn gang(&self) -> &Gang {
+        self.gang.as_ref().expect("declared before nodes")
+    }
+
+    /// The number of the gang.
+    pub(super) fn gang_idx(&mut self) -> cl::Value {
+        let idx = self.gang().idx;
+        self.b.use_var(idx)
+    }
+
+    /// Linear index of the gang's first thread.
+    pub(super) fn gang_thread(&mut self) -> cl::Value {
+        let idx = self.gang_idx();
+        let shift = i64::from(self.lanes.trailing_zeros());
+        self.b.ins().ishl_imm_s(idx, shift)
+    }
+
+    /// Where the gang's slots are.
+    pub(super) fn gang_frame(&mut self) -> cl::Value {
+        let idx = self.gang_idx();
+        let idx = self.b.ins().uextend(types::I64, idx);
+        let slots = self.field(core::mem::offset_of!(CtaContext, slots));
+        let size = i64::from(self.out.frame.size);
+        let at = self.b.ins().imul_imm_s(idx, size);
+        self.b.ins().iadd(slots, at)
+    }
+
+    /// The lanes that the gang was entered with.
+    pub(super) fn gang_bits(&mut self) -> cl::Value {
+        let bits = self.gang().bits;
+        self.b.use_var(bits)
+    }
+
+    /// Whether the gang was entered with all lanes.
+    pub(super) fn gang_is_full(&mut self) -> cl::Value {
+        let (bits, full) = (self.gang_bits(), self.full_bits());
+        self.b.ins().icmp_imm_s(IntCC::Equal, bits, full)
+    }
+
+    /// Number of the first lane that the gang was entered with.
+    pub(super) fn first_lane(&mut self) -> cl::Value {
+        let bits = self.gang_bits();
+        let first = self.b.ins().ctz(bits);
+        self.b.ins().uextend(types::I64, first)
+    }
+
+    /// Where the lanes' local windows are.
+    pub(super) fn windows(&mut self) -> Parts {
+        let vars = self.gang().local.clone();
+        assert!(!vars.is_empty(), "somebody asks for local windows");
+        vars.iter().map(|&var| self.b.use_var(var)).collect()
+    }
+
+    fn define_windows(&mut self) {
+        let vars = self.gang().local.clone();
+        if vars.is_empty() {
+            return;
+        }
+        let thread = self.gang_thread();
+        let windows = self.local_windows(thread);
+        vars.iter()
+            .zip(windows)
+            .for_each(|(&var, window)| self.b.def_var(var, window));
     }
 
     /// Nothing that nodes left behind for one gang holds for the next. Without this, what is read where no lane waits
@@ -178,16 +433,10 @@ impl Lower<'_, '_> {
                 self.b.def_var(var, zero);
             }
         }
-    }
-
-    fn begin_agreement(&mut self) -> Agreement {
-        self.stopped = Some(self.b.declare_var(types::I32));
-        let agreement = Agreement {
-            all: self.b.declare_var(types::I32),
-            some: self.b.declare_var(types::I32),
-        };
-        self.reset_agreement(agreement);
-        agreement
+        if self.lanes > 1 {
+            let nodes: Vec<usize> = (0..self.plan.order.nodes.len()).collect();
+            self.clear_masks(&nodes);
+        }
     }
 
     fn reset_agreement(&mut self, agreement: Agreement) {
@@ -198,17 +447,20 @@ impl Lower<'_, '_> {
         self.b.def_var(agreement.some, zero);
     }
 
-    /// Gang `idx` has stopped.
-    fn add_to_agreement(&mut self, agreement: Agreement, idx: cl::Value) {
-        let stopped = self.stopped.expect("declared where lanes can wait");
-        let stopped = self.b.use_var(stopped);
+    fn note_state(&mut self, idx: cl::Value, state: cl::Value) {
         let states = self.field(core::mem::offset_of!(CtaContext, gang_states));
         let at = self.b.ins().uextend(types::I64, idx);
         let at = self.b.ins().ishl_imm_s(at, 1);
         let at = self.b.ins().iadd(states, at);
-        self.b
-            .ins()
-            .istore16(MemFlagsData::trusted(), stopped, at, 0);
+        self.b.ins().istore16(MemFlagsData::trusted(), state, at, 0);
+    }
+
+    /// The gang has stopped.
+    fn add_to_agreement(&mut self, agreement: Agreement) {
+        let stopped = self.stopped.expect("declared where lanes can wait");
+        let stopped = self.b.use_var(stopped);
+        let idx = self.gang_idx();
+        self.note_state(idx, stopped);
         let all = self.b.use_var(agreement.all);
         let all = self.b.ins().band(all, stopped);
         self.b.def_var(agreement.all, all);
@@ -220,7 +472,6 @@ impl Lower<'_, '_> {
     /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function unless all go on at the state that
     /// this gives.
     fn agreed_state(&mut self, agreement: Agreement, ended: cl::Block) -> cl::Value {
-        let flags = MemFlagsData::trusted();
         let (listed, go_on, other, leave) = (
             self.b.create_block(),
             self.b.create_block(),
@@ -250,18 +501,23 @@ impl Lower<'_, '_> {
         self.b.ins().return_(&[zero]);
 
         self.b.switch_to_block(listed);
+        let may = self.may_go_on(common);
+        self.b.ins().brif(may, go_on, &[], leave, &[]);
+        self.b.switch_to_block(go_on);
+        common
+    }
+
+    /// Whether gangs that have all stopped at a resume point go on without the runtime.
+    fn may_go_on(&mut self, state: cl::Value) -> cl::Value {
+        let flags = MemFlagsData::trusted();
         let table = self.field(core::mem::offset_of!(CtaContext, go_on));
-        let at = self.b.ins().uextend(types::I64, common);
+        let at = self.b.ins().uextend(types::I64, state);
         let at = self.b.ins().iadd(table, at);
         let may = self.b.ins().uload8(types::I32, flags, at, 0);
         let poll = self.field(core::mem::offset_of!(CtaContext, poll));
         // Another thread may set it at any time.
         let stop = self.b.ins().load(types::I32, flags, poll, 0);
-        let may = self.b.ins().icmp(IntCC::UnsignedGreaterThan, may, stop);
-        self.b.ins().brif(may, go_on, &[], leave, &[]);
-        self.b.switch_to_block(go_on);
-        self.reset_agreement(agreement);
-        common
+        self.b.ins().icmp(IntCC::UnsignedGreaterThan, may, stop)
     }
 
     /// Notes that all lanes of the gang stop here.
@@ -281,7 +537,7 @@ impl Lower<'_, '_> {
             return None;
         }
         let bits = self.mask_as_bits();
-        let entered = self.gang().bits;
+        let entered = self.gang_bits();
         Some(self.b.ins().icmp(IntCC::Equal, bits, entered))
     }
 }

@@ -1,7 +1,7 @@
 //! What is computed once per CTA or once per gang, and so never saved at a wait.
 //!
-//! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loop over gangs, gang
-//! invariants (`%tid` and what follows from it by scalar arithmetic) at the head of the loop. Predicates as bits that follow from them are made
+//! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loops over gangs, gang
+//! invariants (`%tid` and what follows from it by scalar arithmetic) in each of them, before its nodes. Predicates as bits that follow from them are made
 //! anew where they are used: a kernel has many, one for each step of a tree, and a gang on its way from wait to wait needs one.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -115,14 +115,32 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn emit_cta_invariants(&mut self) {
-        self.emit_invariants(Level::Cta);
+        for value in self.wanted(Level::Cta) {
+            self.pin(value);
+        }
+        self.vals.clear();
+        self.splats.clear();
+        self.reciprocals.clear();
+        self.bits.clear();
+    }
+
+    /// Lists what is computed at the head of each phase.
+    pub(super) fn find_gang_invariants(&mut self) {
+        for value in self.wanted(Level::Gang) {
+            self.list(value);
+        }
     }
 
     pub(super) fn emit_gang_invariants(&mut self) {
-        self.emit_invariants(Level::Gang);
+        for (value, inst) in self.gang_values.clone() {
+            self.emit_pinned(inst, value);
+            let val = self.vals[&value].clone();
+            self.define_variables(value, &val);
+        }
     }
 
-    fn emit_invariants(&mut self, level: Level) {
+    /// The invariants of a level that lanes would have to save otherwise, or that are computed for all of a CTA anyway.
+    fn wanted(&self, level: Level) -> Vec<ir::Value> {
         let mut wanted: Vec<ir::Value> = Vec::new();
         for wait in &self.plan.waits {
             wanted.extend(&wait.live);
@@ -132,40 +150,55 @@ impl Lower<'_, '_> {
                 wanted.extend(&self.func.insts[inst].results);
             }
         }
-        for value in wanted {
-            if self.func.as_const(value).is_none() && self.level(value, DEPTH) == Some(level) {
-                self.pin(value);
-            }
-        }
-        self.vals.clear();
-        self.splats.clear();
-        self.reciprocals.clear();
-        self.bits.clear();
+        wanted.retain(|&value| {
+            self.func.as_const(value).is_none() && self.level(value, DEPTH) == Some(level)
+        });
+        wanted
     }
 
-    /// Whether a value has been emitted for good, or is made anew wherever it is used.
+    /// Whether a value is emitted ahead of all nodes, or made anew wherever it is used.
     pub(super) fn is_pinned(&self, value: ir::Value) -> bool {
-        self.pinned[value].is_some() || self.remade[value].is_some()
+        self.pinned[value].is_some() || self.of_gang[value] || self.remade[value].is_some()
     }
 
-    /// Emits a value and what it needs here, for good.
-    fn pin(&mut self, value: ir::Value) {
+    /// What makes a value that neither is pinned yet nor a constant.
+    fn maker(&self, value: ir::Value) -> Option<Inst> {
         if self.is_pinned(value) || self.func.as_const(value).is_some() {
-            return;
+            return None;
         }
         let ValueDef::Result(inst, _) = self.func.values[value].def else {
             unreachable!("parameters are not invariant")
         };
+        Some(inst)
+    }
+
+    /// Emits a value and what it needs here, for good.
+    fn pin(&mut self, value: ir::Value) {
+        let Some(inst) = self.maker(value) else {
+            return;
+        };
         for arg in self.func.insts[inst].data.args() {
             self.pin(arg);
-        }
-        if self.in_bits[value] {
-            self.remade[value] = Some(inst);
-            return;
         }
         self.emit_pinned(inst, value);
         let val = self.vals[&value].clone();
         self.pinned[value] = Some(val);
+    }
+
+    /// Lists a value, after what it needs, for the heads of phases. Predicates as bits are made where they are used.
+    fn list(&mut self, value: ir::Value) {
+        let Some(inst) = self.maker(value) else {
+            return;
+        };
+        for arg in self.func.insts[inst].data.args() {
+            self.list(arg);
+        }
+        if self.in_bits[value] {
+            self.remade[value] = Some(inst);
+        } else {
+            self.of_gang[value] = true;
+            self.gang_values.push((value, inst));
+        }
     }
 
     fn emit_pinned(&mut self, inst: Inst, value: ir::Value) {

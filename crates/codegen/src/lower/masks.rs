@@ -38,7 +38,7 @@ impl Lower<'_, '_> {
             return Lanes::Bits(self.b.ins().iconst(types::I32, all));
         }
         let MaskClass::Own(node) = class else {
-            return Lanes::Bits(self.gang().bits);
+            return Lanes::Bits(self.gang_bits());
         };
         let vars = self.mask_variables(node);
         if self.counted[node] {
@@ -164,7 +164,7 @@ impl Lower<'_, '_> {
             return None;
         }
         if self.mask == MaskClass::Entry {
-            return Some(self.gang().all_on);
+            return Some(self.gang_is_full());
         }
         if self.mask_full.is_none() {
             let full = match self.class_lanes(self.mask) {

@@ -8,7 +8,7 @@
 //! * `runs`: in which order they are emitted
 //! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
-//! * `gangs`: the loop over gangs; `versions`: nodes for whole gangs; `solo`: for one lane; `waits`: suspending and resuming
+//! * `gangs`: the loops over gangs; `phases`: what each of them runs; `versions`: nodes for whole gangs; `solo`: for one lane; `waits`: suspending and resuming
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
 
 mod address;
@@ -32,6 +32,7 @@ mod math;
 mod memory;
 mod narrow;
 mod outside;
+mod phases;
 mod prefetch;
 mod pure;
 mod rounding;
@@ -90,20 +91,6 @@ pub(crate) struct Outputs {
     pub uses_stack: bool,
 }
 
-/// Values that hold while one gang runs.
-struct Gang {
-    idx: cl::Value,
-    /// Linear index of the gang's first thread.
-    thread: cl::Value,
-    frame: cl::Value,
-    bits: cl::Value,
-    all_on: cl::Value,
-    /// Number of the first lane that runs.
-    first_lane: cl::Value,
-    /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane.
-    local: Parts,
-}
-
 /// Which lanes run: those the gang was entered with, or those in a node's own variables.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum MaskClass {
@@ -122,7 +109,9 @@ struct Lower<'a, 'b> {
     b: FunctionBuilder<'b>,
     out: Outputs,
     cta: cl::Value,
-    gang: Option<Gang>,
+    gang: Option<gangs::Gang>,
+    phases: phases::Phases,
+    loops: Option<gangs::Loops>,
     /// Lanes of a gang, and quads of lanes.
     lanes: usize,
     quads: usize,
@@ -135,8 +124,11 @@ struct Lower<'a, 'b> {
     /// Reciprocals of uniform divisors, signed or not, made in the node being emitted.
     reciprocals: FxHashMap<(ir::Value, bool), cl::Value>,
     vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
-    /// Values computed once per CTA or gang.
+    /// Values computed once per CTA.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
+    /// Values computed at the head of each phase, and what makes them, in order.
+    of_gang: SecondaryMap<ir::Value, bool>,
+    gang_values: Vec<(ir::Value, Inst)>,
     /// Predicates as bits that are made anew wherever they are used, and what makes them.
     remade: SecondaryMap<ir::Value, Option<Inst>>,
     is_float: SecondaryMap<ir::Value, bool>,
@@ -173,7 +165,10 @@ struct Lower<'a, 'b> {
     budget: Option<Variable>,
     /// The state in which the gang stopped as a whole, or `APART`.
     stopped: Option<Variable>,
+    /// Where the code being emitted goes when no lane is left.
     next_gang: cl::Block,
+    /// Where gangs stop in code that several phases run.
+    stopped_in_any: Option<cl::Block>,
     loc: ir::SrcLoc,
     fields: FxHashMap<usize, cl::Value>,
     prologue: cl::Block,
@@ -206,7 +201,6 @@ impl<'a, 'b> Lower<'a, 'b> {
         b.append_block_params_for_function_params(prologue);
         b.switch_to_block(prologue);
         let cta = b.block_params(prologue)[0];
-        let next_gang = b.create_block();
         let n_nodes = inputs.plan.order.nodes.len();
         let lanes = inputs.plan.gang as usize;
         let mut lower = Lower {
@@ -223,6 +217,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             out: Outputs::default(),
             cta,
             gang: None,
+            phases: phases::Phases::default(),
+            loops: None,
             lanes,
             quads: lanes.div_ceil(4),
             vals: FxHashMap::default(),
@@ -231,6 +227,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             reciprocals: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
+            of_gang: SecondaryMap::new(),
+            gang_values: Vec::new(),
             remade: SecondaryMap::new(),
             is_float: classes::float_values(inputs.func),
             in_bits: lines::in_bits(inputs.func, inputs.plan),
@@ -253,7 +251,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             alone: None,
             budget: None,
             stopped: None,
-            next_gang,
+            next_gang: prologue,
+            stopped_in_any: None,
             loc: ir::SrcLoc::default(),
             fields: FxHashMap::default(),
             prologue,
@@ -280,17 +279,13 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 
     fn run(&mut self) {
-        self.emit_gang_loop();
+        self.find_phases();
+        self.emit_gang_loops();
         for pos in 0..self.plan.order.nodes.len() {
             self.emit_node(pos);
         }
+        self.emit_stopped_in_any();
         self.emit_exits();
-    }
-
-    fn gang(&self) -> &Gang {
-        self.gang
-            .as_ref()
-            .expect("a gang is entered before its nodes")
     }
 
     /// The mask of a whole gang as an immediate.
@@ -304,11 +299,13 @@ impl<'a, 'b> Lower<'a, 'b> {
 
     /// Emits one node: its arrival, its wait if it has one, its instructions and its way out.
     fn emit_node(&mut self, pos: usize) {
+        self.next_gang = self.way_out(self.phases.arriving(pos));
         self.arrive(pos);
         match self.plan.order.nodes[pos] {
             Node::LoopEnd(header) => self.emit_loop_end(pos, header),
             Node::Block(block) => {
                 let skip = self.emit_wait(pos, block);
+                self.next_gang = self.way_out(self.phases.running(pos));
                 let insts = &self.func.blocks[block].insts[skip..];
                 if self.plan.solo[block] != Solo::No {
                     self.begin_solo();
@@ -346,7 +343,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         if node
             .results
             .first()
-            .is_some_and(|&result| self.pinned[result].is_some())
+            .is_some_and(|&result| self.is_pinned(result))
         {
             return;
         }

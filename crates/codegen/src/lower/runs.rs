@@ -71,7 +71,7 @@ impl Lower<'_, '_> {
         else {
             return false;
         };
-        self.shape(addr) != Shape::Varying && self.pinned[node.results[0]].is_none()
+        self.shape(addr) != Shape::Varying && !self.is_pinned(node.results[0])
     }
 
     /// The steps of a stretch with more values alive than registers, if they are chains that do not depend on each other.

@@ -45,7 +45,7 @@ impl Lower<'_, '_> {
             SpecialReg::NctaidZ => self.ctx32(dim(offset_of!(CtaContext, nctaid), 2)),
             SpecialReg::LaneId => return self.lane_id(),
             SpecialReg::WarpId => {
-                let thread = self.gang().thread;
+                let thread = self.gang_thread();
                 self.b.ins().ushr_imm_s(thread, 5)
             }
             SpecialReg::NwarpId => {
@@ -158,7 +158,7 @@ impl Lower<'_, '_> {
             core::mem::offset_of!(CtaContext, tid_y),
             core::mem::offset_of!(CtaContext, tid_z),
         ][axis];
-        let thread = self.gang().thread;
+        let thread = self.gang_thread();
         let shape = self.sreg_shape(reg);
         if self.one_dimensional && shape != Shape::Varying {
             return match (axis, shape) {
@@ -193,7 +193,7 @@ impl Lower<'_, '_> {
     }
 
     fn lane_id(&mut self) -> Val {
-        let thread = self.gang().thread;
+        let thread = self.gang_thread();
         let first = self.b.ins().band_imm_s(thread, 31);
         if self.lanes == 1 {
             Val::Uniform(first)
@@ -203,7 +203,7 @@ impl Lower<'_, '_> {
     }
 
     fn lane_mask(&mut self, sreg: SpecialReg) -> Val {
-        let thread = self.gang().thread;
+        let thread = self.gang_thread();
         let first = self.b.ins().band_imm_s(thread, 31);
         let lanes: Vec<cl::Value> = (0..self.lanes)
             .map(|lane| {
@@ -250,9 +250,24 @@ impl Lower<'_, '_> {
         self.collect(Type::B64, &lanes)
     }
 
+    /// Whether any instruction needs the lanes' local windows.
+    pub(super) fn uses_windows(&self) -> bool {
+        self.func.insts.values().any(|node| {
+            matches!(
+                node.data,
+                InstData::Load { space, .. }
+                    | InstData::Store { space, .. }
+                    | InstData::Atomic { space, .. }
+                    | InstData::ToGeneric { space, .. }
+                    | InstData::FromGeneric { space, .. }
+                    if space == Space::Local
+            )
+        })
+    }
+
     /// `cvta.local` and `cvta.to.local`.
     pub(super) fn local_generic(&mut self, result: Value, arg: Value, to_generic: bool) {
-        let windows = self.gang().local.clone();
+        let windows = self.windows();
         let val = if self.lanes == 1 {
             let x = self.scalar(arg);
             Val::Uniform(if to_generic {
@@ -408,7 +423,7 @@ impl Lower<'_, '_> {
                     .ins()
                     .store(MemFlagsData::trusted(), x, list, 8 * k as i32);
             }
-            let thread = lower.gang().thread;
+            let thread = lower.gang_thread();
             let lane32 = lower.b.ins().ireduce(types::I32, lane);
             let thread = lower.b.ins().iadd(thread, lane32);
             let number = lower.u32_const(i64::from(builtin_number(builtin)));
@@ -451,7 +466,7 @@ impl Lower<'_, '_> {
     fn stack_tops(&mut self) -> cl::Value {
         self.out.uses_stack = true;
         let tops = self.field(core::mem::offset_of!(CtaContext, stack_top));
-        let thread = self.gang().thread;
+        let thread = self.gang_thread();
         let at = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(at, 2);
         self.b.ins().iadd(tops, at)

@@ -146,7 +146,7 @@ impl Lower<'_, '_> {
         };
         self.splats.remove(&value);
         self.vals.insert(value, val.clone());
-        if self.plan.escapes[value] && self.pinned[value].is_none() {
+        if self.plan.escapes[value] && !self.is_pinned(value) {
             // Other nodes know it as a vector, in step or not.
             let val = match self.plan.shapes[value] {
                 Shape::Varying => Val::Varying(self.for_gang(|lower| lower.parts(value))),

@@ -5,13 +5,11 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
 use ptxjit_passes::vectorize::{Plan, Shape, WaitKind, Yield};
 
+use super::gangs::BUDGET;
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use super::{Lower, MaskClass, Stub};
 use crate::abi::{CtaContext, LaneState, Operand};
 use crate::helpers::SlotLayout;
-
-/// Turns of loops that may wait for others before a gang lets others run.
-const BUDGET: i64 = 1024;
 
 /// Where a gang's context slots lie.
 #[derive(Default, Debug)]
@@ -220,7 +218,7 @@ impl Lower<'_, '_> {
     /// A whole gang writes to its frame. If only some lanes wait, others may have left values there: the same code writes to a place of its own,
     /// from which a stub copies what belongs to these lanes.
     pub(super) fn suspend(&mut self, wait: u32) {
-        let frame = self.gang().frame;
+        let frame = self.gang_frame();
         let Some(full) = self.unless_full() else {
             self.save(wait, frame);
             self.stopped_at(wait);
@@ -270,7 +268,7 @@ impl Lower<'_, '_> {
         let counts = self.b.ins().iconst(types::I64, layout.counts() as i64);
         let shape = i64::from(layout.wide_start) << 32 | self.lanes as i64;
         let shape = self.b.ins().iconst(types::I64, shape);
-        let frame = self.gang().frame;
+        let frame = self.gang_frame();
         self.call(Stub::MergeSlots, &[frame, aside, bits, counts, shape]);
     }
 
@@ -341,7 +339,7 @@ impl Lower<'_, '_> {
 
     fn states_address(&mut self) -> cl::Value {
         let states = self.field(core::mem::offset_of!(CtaContext, lane_states));
-        let thread = self.gang().thread;
+        let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(thread, 1);
         self.b.ins().iadd(states, at)
@@ -422,41 +420,8 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(go_on);
     }
 
-    /// From the head of a gang to the code of its state.
-    pub(super) fn emit_dispatch(&mut self, state: cl::Value) {
-        let budget = self.b.declare_var(types::I32);
-        self.budget = Some(budget);
-        let turns = self.b.ins().iconst(types::I32, BUDGET);
-        self.b.def_var(budget, turns);
-        let blocks: Vec<cl::Block> = self
-            .plan
-            .waits
-            .iter()
-            .map(|_| self.b.create_block())
-            .collect();
-        if blocks.len() == 1 {
-            self.b.ins().jump(blocks[0], &[]);
-        } else {
-            let bad = self.b.create_block();
-            let mut switch = cranelift_frontend::Switch::new();
-            blocks
-                .iter()
-                .enumerate()
-                .for_each(|(number, &block)| switch.set_entry(number as u128, block));
-            switch.emit(&mut self.b, state, bad);
-            self.b.switch_to_block(bad);
-            self.b.set_cold_block(bad);
-            let one = self.b.ins().iconst(types::I32, 1);
-            self.b.ins().return_(&[one]);
-        }
-        for (number, block) in blocks.into_iter().enumerate() {
-            self.b.switch_to_block(block);
-            self.start_region(MaskClass::Entry);
-            self.resume(number);
-        }
-    }
-
-    fn resume(&mut self, number: usize) {
+    /// From the head of a phase to the code after the wait.
+    pub(super) fn resume(&mut self, number: usize) {
         let block = self.plan.waits[number].block;
         let pos = self.plan.order.block_pos[block].expect("waits are in the order") as usize;
         let slots = &self.out.frame.waits[number];
@@ -477,7 +442,7 @@ impl Lower<'_, '_> {
     fn load_slot(&mut self, value: Value, at: u32) -> Val {
         let ty = self.func.ty(value);
         let flags = MemFlagsData::trusted();
-        let frame = self.gang().frame;
+        let frame = self.gang_frame();
         let shape = self.plan.shapes[value];
         if shape == Shape::Varying && self.lanes > 1 {
             let parts = (0..self.n_parts(ty)).map(|i| {
@@ -511,11 +476,11 @@ impl Lower<'_, '_> {
 
     /// Where the first running lane's element of a slot at offset 0 is.
     fn first_lane_address(&mut self, lane_bytes: u32) -> cl::Value {
-        let frame = self.gang().frame;
+        let frame = self.gang_frame();
         if self.lanes == 1 {
             return frame;
         }
-        let first = self.gang().first_lane;
+        let first = self.first_lane();
         let at = self
             .b
             .ins()

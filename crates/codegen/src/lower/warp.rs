@@ -128,7 +128,7 @@ impl Lower<'_, '_> {
     /// The lanes of the gang that have ended, or are beyond the CTA's last thread, as bits.
     fn ended_lanes(&mut self) -> cl::Value {
         let states = self.field(core::mem::offset_of!(CtaContext, lane_states));
-        let thread = self.gang().thread;
+        let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(thread, 1);
         let at = self.b.ins().iadd(states, at);
@@ -533,7 +533,7 @@ impl Lower<'_, '_> {
     /// `activemask`: the lanes that run here together, at their places in the warp.
     pub(super) fn active_mask(&mut self, result: Value) {
         let bits = self.mask_as_bits();
-        let thread = self.gang().thread;
+        let thread = self.gang_thread();
         let first = self.b.ins().band_imm_s(thread, 31);
         let bits = self.b.ins().ishl(bits, first);
         self.def(result, Val::Uniform(bits));

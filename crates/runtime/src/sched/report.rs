@@ -53,7 +53,8 @@ pub(crate) fn signal(grid: &Grid, cta: &Cta, signal: Signal) -> LaunchError {
         SignalKind::Illegal => TrapCause::Unreachable,
         SignalKind::Arithmetic => TrapCause::Arithmetic,
     };
-    let threads = gang_threads(cta, cta.ctx().current_gang, cta.ctx().current_mask);
+    let gang = cta.ctx().current_gang;
+    let threads = gang_threads(cta, gang, cta.masks.slice()[gang as usize]);
     // Stubs have no locations of their own; they say whom they work for.
     let loc = grid
         .kernel

@@ -108,7 +108,7 @@ unsafe extern "C" fn enter<P: Program>(
         let ctx = unsafe { &mut *cta };
         // SAFETY: one mask per gang.
         let mask = unsafe { *ctx.masks.add(gang as usize) };
-        (ctx.current_gang, ctx.current_mask) = (gang, mask);
+        ctx.current_gang = gang;
         let mut stops = Vec::new();
         for lane in ptxjit_codegen::warp_ops::lanes(mask) {
             let thread = Thread {

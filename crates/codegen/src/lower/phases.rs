@@ -1,0 +1,178 @@
+//! Phases: the loops over gangs, one for each resume point, and what they run.
+//!
+//! A phase enters all gangs at one resume point. Where all ways from there end at one wait, to which the lanes come together, nobody need ask
+//! where the gangs have stopped: the phase of that wait is next. The code of most nodes belongs to one phase, and gangs that stop in it go on to
+//! its next gang; what several phases run has to ask.
+
+use ptxjit_ir::Terminator;
+use ptxjit_passes::vectorize::{Node, WaitKind};
+
+use super::{Lower, MaskClass};
+use crate::abi::LaneState;
+
+/// The phases that come to a place.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Comers {
+    None,
+    One(usize),
+    Several,
+}
+
+impl Comers {
+    fn join(self, other: Comers) -> Comers {
+        match (self, other) {
+            (Comers::None, only) | (only, Comers::None) => only,
+            (a, b) if a == b => a,
+            _ => Comers::Several,
+        }
+    }
+
+    fn only(self) -> Option<usize> {
+        match self {
+            Comers::One(phase) => Some(phase),
+            Comers::None | Comers::Several => None,
+        }
+    }
+}
+
+/// What the phases run.
+#[derive(Default, Debug)]
+pub(super) struct Phases {
+    arrive: Vec<Comers>,
+    body: Vec<Comers>,
+    /// For each phase, the state in which all gangs are after it, each as a whole, if that is certain.
+    next: Vec<Option<u16>>,
+}
+
+impl Phases {
+    /// The only phase that comes to the start of a node.
+    pub(super) fn arriving(&self, pos: usize) -> Option<usize> {
+        self.arrive[pos].only()
+    }
+
+    /// The only phase that runs a node.
+    pub(super) fn running(&self, pos: usize) -> Option<usize> {
+        self.body[pos].only()
+    }
+
+    pub(super) fn next(&self, phase: usize) -> Option<u16> {
+        self.next[phase]
+    }
+}
+
+impl Lower<'_, '_> {
+    pub(super) fn find_phases(&mut self) {
+        let n = self.plan.order.nodes.len();
+        let mut phases = Phases {
+            arrive: vec![Comers::None; n],
+            body: vec![Comers::None; n],
+            next: Vec::new(),
+        };
+        for number in 0..self.plan.waits.len() {
+            let pos = self.resumed_at(number);
+            phases.body[pos] = phases.body[pos].join(Comers::One(number));
+        }
+        loop {
+            let before = (phases.arrive.clone(), phases.body.clone());
+            for pos in 0..n {
+                if !self.always_waits(pos) {
+                    phases.body[pos] = phases.body[pos].join(phases.arrive[pos]);
+                }
+                for target in self.successors(pos) {
+                    phases.arrive[target] = phases.arrive[target].join(phases.body[pos]);
+                }
+                // Whoever leaves no lane behind looks after others.
+                for (pending, comers) in [
+                    (&self.plan.pending_in[pos], phases.arrive[pos]),
+                    (&self.plan.pending[pos], phases.body[pos]),
+                ] {
+                    if let Some(&next) = pending.first() {
+                        phases.arrive[next] = phases.arrive[next].join(comers);
+                    }
+                }
+            }
+            if before == (phases.arrive.clone(), phases.body.clone()) {
+                break;
+            }
+        }
+        phases.next = (0..self.plan.waits.len())
+            .map(|number| self.state_after(number))
+            .collect();
+        self.phases = phases;
+    }
+
+    fn resumed_at(&self, number: usize) -> usize {
+        let block = self.plan.waits[number].block;
+        self.plan.order.block_pos[block].expect("waits are in the order") as usize
+    }
+
+    fn successors(&self, pos: usize) -> Vec<usize> {
+        let order = &self.plan.order;
+        match order.nodes[pos] {
+            Node::LoopEnd(header) => {
+                vec![order.block_pos[header].expect("headers are in the order") as usize]
+            }
+            Node::Block(block) => {
+                let calls = self.func.blocks[block].term.targets();
+                calls
+                    .iter()
+                    .map(|call| order.target(pos, call.block))
+                    .collect()
+            }
+        }
+    }
+
+    /// The state in which all lanes that are resumed at a wait stop together.
+    fn state_after(&self, number: usize) -> Option<u16> {
+        let mut seen = vec![false; self.plan.order.nodes.len()];
+        let mut work = vec![self.resumed_at(number)];
+        let mut found = None;
+        while let Some(pos) = work.pop() {
+            if std::mem::replace(&mut seen[pos], true) {
+                continue;
+            }
+            let mut stop = |state: u16, class: MaskClass| {
+                let same = found.is_none_or(|other| other == state);
+                found = Some(state);
+                same && class == MaskClass::Entry
+            };
+            match self.plan.order.nodes[pos] {
+                Node::LoopEnd(header) if self.plan.yields[header].is_some() => return None,
+                Node::LoopEnd(_) => {}
+                Node::Block(block) => match self.func.blocks[block].term {
+                    Terminator::Dispatch(_) => return None,
+                    Terminator::Ret(_) | Terminator::Exit => {
+                        if !stop(LaneState::EXITED, self.body_class[pos]) {
+                            return None;
+                        }
+                    }
+                    Terminator::Jump(_)
+                    | Terminator::Brif { .. }
+                    | Terminator::Switch { .. }
+                    | Terminator::Trap(_) => {}
+                },
+            }
+            for target in self.successors(pos) {
+                match self.wait_at(target) {
+                    None => work.push(target),
+                    Some(wait) => {
+                        let sure = self.always_waits(target);
+                        if !sure || !stop(wait as u16, self.arrive_class[target]) {
+                            return None;
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The wait that lanes come to at the start of a node.
+    fn wait_at(&self, pos: usize) -> Option<u32> {
+        let Node::Block(block) = self.plan.order.nodes[pos] else {
+            return None;
+        };
+        let wait = self.plan.wait_of[block]?;
+        matches!(self.plan.waits[wait as usize].kind, WaitKind::Inst(_)).then_some(wait)
+    }
+}
