@@ -19,6 +19,10 @@ pub(super) const BUDGET: i64 = 1024;
 /// What holds while one gang runs.
 pub(super) struct Gang {
     idx: Variable,
+    /// Linear index of its first thread.
+    thread: Variable,
+    /// Where its slots are.
+    frame: Variable,
     /// The lanes that it was entered with.
     bits: Variable,
     /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane. Only where somebody asks.
@@ -324,7 +328,7 @@ impl Lower<'_, '_> {
             let turns = self.b.ins().iconst(types::I32, BUDGET);
             self.b.def_var(budget, turns);
         }
-        self.define_windows();
+        self.define_places();
         self.emit_gang_invariants();
         self.start_region(MaskClass::Entry);
         self.resume(number);
@@ -343,6 +347,8 @@ impl Lower<'_, '_> {
         };
         self.gang = Some(Gang {
             idx: self.b.declare_var(types::I32),
+            thread: self.b.declare_var(types::I32),
+            frame: self.b.declare_var(types::I64),
             bits: self.b.declare_var(types::I32),
             local: (0..n_windows).map(|_| self.b.declare_var(ty)).collect(),
         });
@@ -366,19 +372,14 @@ impl Lower<'_, '_> {
 
     /// Linear index of the gang's first thread.
     pub(super) fn gang_thread(&mut self) -> cl::Value {
-        let idx = self.gang_idx();
-        let shift = i64::from(self.lanes.trailing_zeros());
-        self.b.ins().ishl_imm_s(idx, shift)
+        let thread = self.gang().thread;
+        self.b.use_var(thread)
     }
 
     /// Where the gang's slots are.
     pub(super) fn gang_frame(&mut self) -> cl::Value {
-        let idx = self.gang_idx();
-        let idx = self.b.ins().uextend(types::I64, idx);
-        let slots = self.field(core::mem::offset_of!(CtaContext, slots));
-        let size = i64::from(self.out.frame.size);
-        let at = self.b.ins().imul_imm_s(idx, size);
-        self.b.ins().iadd(slots, at)
+        let frame = self.gang().frame;
+        self.b.use_var(frame)
     }
 
     /// The lanes that the gang was entered with.
@@ -407,12 +408,23 @@ impl Lower<'_, '_> {
         vars.iter().map(|&var| self.b.use_var(var)).collect()
     }
 
-    fn define_windows(&mut self) {
-        let vars = self.gang().local.clone();
+    /// What follows from the gang's number.
+    fn define_places(&mut self) {
+        let gang = self.gang();
+        let (thread_var, frame_var, vars) = (gang.thread, gang.frame, gang.local.clone());
+        let idx = self.gang_idx();
+        let shift = i64::from(self.lanes.trailing_zeros());
+        let thread = self.b.ins().ishl_imm_s(idx, shift);
+        self.b.def_var(thread_var, thread);
+        let slots = self.field(core::mem::offset_of!(CtaContext, slots));
+        let size = i64::from(self.out.frame.size);
+        let idx = self.b.ins().uextend(types::I64, idx);
+        let at = self.b.ins().imul_imm_s(idx, size);
+        let frame = self.b.ins().iadd(slots, at);
+        self.b.def_var(frame_var, frame);
         if vars.is_empty() {
             return;
         }
-        let thread = self.gang_thread();
         let windows = self.local_windows(thread);
         vars.iter()
             .zip(windows)

@@ -5,8 +5,9 @@
 //! anew where they are used: a kernel has many, one for each step of a tree, and a gang on its way from wait to wait needs one.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, ValueDef};
-use ptxjit_passes::vectorize::Shape;
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, Terminator, ValueDef};
+use ptxjit_passes::vectorize::{Shape, Solo};
 
 use super::Lower;
 use super::values::Val;
@@ -128,6 +129,34 @@ impl Lower<'_, '_> {
     pub(super) fn find_gang_invariants(&mut self) {
         for value in self.wanted(Level::Gang) {
             self.list(value);
+        }
+        self.find_remade();
+    }
+
+    /// Predicates as bits that only their own block's branch asks for: it seldom does.
+    fn find_remade(&mut self) {
+        let mut uses: SecondaryMap<ir::Value, u32> = SecondaryMap::new();
+        for data in self.func.blocks.values() {
+            for &inst in &data.insts {
+                let args = self.func.insts[inst].data.args();
+                args.into_iter().for_each(|arg| uses[arg] += 1);
+            }
+            data.term.for_each_arg(|arg| uses[arg] += 1);
+        }
+        for (block, data) in self.func.blocks.iter() {
+            let Terminator::Brif { cond, .. } = data.term else {
+                continue;
+            };
+            if self.plan.solo[block] != Solo::No {
+                continue;
+            }
+            let ValueDef::Result(inst, _) = self.func.values[cond].def else {
+                continue;
+            };
+            let is_compare = matches!(self.func.insts[inst].data, InstData::Compare { .. });
+            if is_compare && self.in_bits[cond] && uses[cond] == 1 && data.insts.contains(&inst) {
+                self.remade[cond] = Some(inst);
+            }
         }
     }
 

@@ -426,8 +426,9 @@ impl Lower<'_, '_> {
         let pos = self.plan.order.block_pos[block].expect("waits are in the order") as usize;
         let slots = &self.out.frame.waits[number];
         let loads: Vec<(Value, u32)> = slots.saves.iter().chain(&slots.results).copied().collect();
+        let first = self.first_lane();
         for (value, at) in loads {
-            let val = self.load_slot(value, at);
+            let val = self.load_slot(value, at, first);
             self.define_variables(value, &val);
         }
         if self.body_class[pos] == MaskClass::Own(pos) && self.lanes > 1 {
@@ -439,7 +440,7 @@ impl Lower<'_, '_> {
         self.b.ins().jump(self.node_body[pos], &[]);
     }
 
-    fn load_slot(&mut self, value: Value, at: u32) -> Val {
+    fn load_slot(&mut self, value: Value, at: u32, first: cl::Value) -> Val {
         let ty = self.func.ty(value);
         let flags = MemFlagsData::trusted();
         let frame = self.gang_frame();
@@ -452,7 +453,7 @@ impl Lower<'_, '_> {
             });
             return Val::Varying(parts.collect());
         }
-        let address = self.first_lane_address(lane_bytes(ty));
+        let address = self.slot_of_lane(first, lane_bytes(ty));
         let wide = if ty == Type::B64 {
             types::I64
         } else {
@@ -474,17 +475,14 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Where the first running lane's element of a slot at offset 0 is.
-    fn first_lane_address(&mut self, lane_bytes: u32) -> cl::Value {
+    /// Where a lane's element of a slot at offset 0 is.
+    fn slot_of_lane(&mut self, lane: cl::Value, lane_bytes: u32) -> cl::Value {
         let frame = self.gang_frame();
         if self.lanes == 1 {
             return frame;
         }
-        let first = self.first_lane();
-        let at = self
-            .b
-            .ins()
-            .ishl_imm_s(first, i64::from(lane_bytes.trailing_zeros()));
+        let shift = i64::from(lane_bytes.trailing_zeros());
+        let at = self.b.ins().ishl_imm_s(lane, shift);
         self.b.ins().iadd(frame, at)
     }
 }
