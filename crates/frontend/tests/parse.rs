@@ -481,6 +481,16 @@ fn deep_nesting() {
     }
 }
 
+/// What nests less is taken, on a thread's usual stack.
+#[test]
+fn nesting_within_bounds() {
+    let taken = |statement: &str| parse_all(&source(&with_statements(statement))).is_ok();
+    let parens = |depth| format!("mov.u32 a, {}1{};", "(".repeat(depth), ")".repeat(depth));
+    assert!(taken(&parens(100)) && !taken(&parens(101)));
+    let conditions = |depth| format!("mov.u32 a, {}1;", "1 ? 1 : ".repeat(depth));
+    assert!(taken(&conditions(100)) && !taken(&conditions(101)));
+}
+
 /// Steps of a small generator (xorshift), so that a failure can be repeated.
 struct Random(u64);
 
