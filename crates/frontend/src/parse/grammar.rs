@@ -123,9 +123,10 @@ fn explain(err: &Error<Rule>, rule: Rule, text: &str, base: u32) -> Diagnostic {
         return Diagnostic::error("expected `;`")
             .label(place(last, last), "the statement does not end here");
     }
-    let found = match &text[at..token] {
-        "" => "the end".to_owned(),
-        found => format!("`{found}`"),
+    // The end is of the line that is not complete.
+    let (at, token, found) = match &text[at..token] {
+        "" => (last, last, "the end".to_owned()),
+        found => (at, token, format!("`{found}`")),
     };
     let message = match expected(positives).as_str() {
         "" => format!("unexpected {found}"),
