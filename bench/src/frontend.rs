@@ -1,4 +1,4 @@
-//! What big modules cost: reading the outline of 10 MB, memory, the time to the first launch.
+//! What big modules cost: reading the outline of 10 MB, memory, the time to the first launch, checking all bodies.
 //!
 //! Each measurement is a process of its own, because a process remembers its peak of memory.
 
@@ -57,7 +57,7 @@ pub(crate) fn run(rounds: usize, out: &mut dyn std::io::Write) -> Result<Value> 
     ];
     writeln!(
         out,
-        "{:<18} {:>9} {:>9} {:>9} {:>10} {:>10} {:>10} {:>12} {:>9}",
+        "{:<18} {:>9} {:>9} {:>9} {:>10} {:>10} {:>10} {:>12} {:>9} {:>9} {:>9} {:>9}",
         "module",
         "MB",
         "scan ms",
@@ -66,6 +66,9 @@ pub(crate) fn run(rounds: usize, out: &mut dyn std::io::Write) -> Result<Value> 
         "launch ms",
         "all ms",
         "loaded MB",
+        "of file",
+        "check ms",
+        "MB/s",
         "of file"
     )?;
     let mut results = Vec::new();
@@ -84,6 +87,8 @@ struct Probe {
     kernel: f64,
     launch: f64,
     peak: f64,
+    check: f64,
+    check_peak: f64,
 }
 
 fn row(subject: &Subject, best: &Probe, out: &mut dyn std::io::Write) -> Result<Value> {
@@ -91,7 +96,7 @@ fn row(subject: &Subject, best: &Probe, out: &mut dyn std::io::Write) -> Result<
     let all = best.scan + best.kernel + best.launch;
     writeln!(
         out,
-        "{:<18} {:>9.3} {:>9.3} {:>9.0} {:>10.2} {:>10.2} {:>10.2} {:>12.2} {:>9.2}",
+        "{:<18} {:>9.3} {:>9.3} {:>9.0} {:>10.2} {:>10.2} {:>10.2} {:>12.2} {:>9.2} {:>9.2} {:>9.1} {:>9.2}",
         subject.title,
         size * 1e-6,
         best.scan * 1e3,
@@ -100,7 +105,10 @@ fn row(subject: &Subject, best: &Probe, out: &mut dyn std::io::Write) -> Result<
         best.launch * 1e3,
         all * 1e3,
         best.peak * 1e-6,
-        best.peak / size
+        best.peak / size,
+        best.check * 1e3,
+        size * 1e-6 / best.check,
+        best.check_peak / size
     )?;
     Ok(json!({
         "module": subject.title,
@@ -109,6 +117,8 @@ fn row(subject: &Subject, best: &Probe, out: &mut dyn std::io::Write) -> Result<
         "kernel_s": best.kernel,
         "launch_s": best.launch,
         "peak_growth_bytes": best.peak,
+        "check_s": best.check,
+        "check_peak_growth_bytes": best.check_peak,
     }))
 }
 
@@ -120,30 +130,52 @@ fn best_of(rounds: usize, path: &Path, kernel: &str) -> Result<Probe> {
         best.kernel = best.kernel.min(next.kernel);
         best.launch = best.launch.min(next.launch);
         best.peak = best.peak.min(next.peak);
+        best.check = best.check.min(next.check);
+        best.check_peak = best.check_peak.min(next.check_peak);
     }
     Ok(best)
 }
 
-/// Runs [`probe`] in a process of its own.
+/// Runs [`probe`] and [`probe_check`] in processes of their own.
 fn start(path: &Path, kernel: &str) -> Result<Probe> {
+    let launched = numbers(path, Some(kernel))?;
+    let checked = numbers(path, None)?;
+    let number = |of: &Value, name: &str| of[name].as_f64().with_context(|| format!("no {name}"));
+    Ok(Probe {
+        scan: number(&launched, "scan")?,
+        kernel: number(&launched, "kernel")?,
+        launch: number(&launched, "launch")?,
+        peak: number(&launched, "peak")?,
+        check: number(&checked, "check")?,
+        check_peak: number(&checked, "peak")?,
+    })
+}
+
+/// What a process tells that probes the module.
+fn numbers(path: &Path, kernel: Option<&str>) -> Result<Value> {
     let output = Command::new(std::env::current_exe()?)
         .arg("probe")
         .arg(path)
-        .arg(kernel)
+        .args(kernel)
         .output()?;
     ensure!(
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let value: Value = serde_json::from_slice(&output.stdout)?;
-    let number = |name: &str| value[name].as_f64().with_context(|| format!("no {name}"));
-    Ok(Probe {
-        scan: number("scan")?,
-        kernel: number("kernel")?,
-        launch: number("launch")?,
-        peak: number("peak")?,
-    })
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Checks the module at `path` and tells what that took as JSON.
+pub(crate) fn probe_check(path: &PathBuf) -> Result<Value> {
+    std::io::copy(&mut std::fs::File::open(path)?, &mut std::io::sink())?;
+    ptxjit::check_text("warm", format!("{HEAD}{}", kernel_text("warm", 1)));
+    let before = peak()?;
+    let start = Instant::now();
+    let found = ptxjit::check(path)?;
+    let check = start.elapsed().as_secs_f64();
+    ensure!(found.iter().next().is_none(), "the module is not correct");
+    Ok(json!({ "check": check, "peak": peak()?.saturating_sub(before) }))
 }
 
 /// Loads the module at `path`, launches `kernel`, and tells what that took as JSON.

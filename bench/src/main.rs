@@ -64,9 +64,12 @@ enum Command {
         #[arg(long)]
         json: Option<PathBuf>,
     },
-    /// One measurement of `frontend`.
+    /// One measurement of `frontend`; without a kernel, of checking the module.
     #[command(hide = true)]
-    Probe { module: PathBuf, kernel: String },
+    Probe {
+        module: PathBuf,
+        kernel: Option<String>,
+    },
 }
 
 #[derive(Args)]
@@ -118,7 +121,11 @@ fn main() -> Result<()> {
             write_json(json.as_deref(), &results)
         }
         Some(Command::Probe { module, kernel }) => {
-            println!("{}", frontend::probe(&module, &kernel)?);
+            let numbers = match kernel {
+                Some(kernel) => frontend::probe(&module, &kernel)?,
+                None => frontend::probe_check(&module)?,
+            };
+            println!("{numbers}");
             Ok(())
         }
     }

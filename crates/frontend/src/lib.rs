@@ -6,6 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+// The grammar's code names it, since pest is used without `std` (`parse/grammar.rs` says why).
+extern crate alloc;
+
 pub mod ast;
 pub mod diag;
 pub mod isa;

@@ -325,6 +325,10 @@ fn messages_in_bodies() {
         (".reg ?.v3 .b32 a;", "there are no `.v3` variables"),
         (".reg ?.v4 .f64 a;", "there are no `.v4 .f64` variables"),
         (".shared .b8 s?<2>[32];", "a range of names"),
+        ("?.extern .shared .b8 s[];", "does not belong inside"),
+        ("?.visible .reg .b32 a;", "does not belong inside"),
+        (".reg .b32 a,?;", "expected a name"),
+        (".local .b32 ?.align 4 a;", "before the type"),
         ("?#define x 1", "`#` does not belong here"),
         ("// ?\u{e4}", "`\u{e4}` is not ASCII"),
         ("?/* never closed", "this comment is never closed"),
@@ -345,6 +349,18 @@ fn messages_in_modules() {
         (
             ".global .u32 ?.align 4 a;",
             "`.align` must stand before the type",
+        ),
+        (
+            ".align 4 ?.visible .global .u32 a;",
+            "`.visible` must stand before `.align`",
+        ),
+        (
+            ".entry k(.param ?.ptr .u64 a) { ret; }",
+            "`.ptr` must stand after the type",
+        ),
+        (
+            ".entry k(.param .u64 .ptr .align 4 ?.global a) { ret; }",
+            "the state space must stand before `.align`",
         ),
         ("?.reg .u32 a;", "module-scope `.reg` ended with PTX 3.0"),
         ("?.tex .u32 a;", "`.tex` ended with PTX 1.5"),
@@ -440,6 +456,28 @@ fn module_heads() {
     assert!(parse_all(&old).is_ok());
 }
 
+/// What may stand in a declaration in more than one way. NVIDIA's assembler (ptxas 13) takes these, too.
+#[test]
+fn loose_declarations() {
+    let items = [
+        ".align 4 .global .u32 a;",
+        ".visible .align 4 .global .u32 a;",
+        ".global .u32 ;",
+        ".entry k(.param .u64 .ptr .global .align 4 a, .align 8 .param .u64 b) { ret; }",
+    ];
+    for text in items {
+        assert!(parse_all(&source(&with_items(text))).is_ok(), "{text}");
+    }
+    let statements = [
+        ".reg .b32 ;",
+        ".align 8 .local .b32 a;",
+        ".align 4 .reg .b32 a;",
+    ];
+    for text in statements {
+        assert!(parse_all(&source(&with_statements(text))).is_ok(), "{text}");
+    }
+}
+
 /// What would overflow a stack or take forever if nothing watched.
 #[test]
 fn deep_nesting() {
@@ -479,6 +517,16 @@ fn deep_nesting() {
             &text[..40]
         );
     }
+}
+
+/// What nests less is taken, on a thread's usual stack.
+#[test]
+fn nesting_within_bounds() {
+    let taken = |statement: &str| parse_all(&source(&with_statements(statement))).is_ok();
+    let parens = |depth| format!("mov.u32 a, {}1{};", "(".repeat(depth), ")".repeat(depth));
+    assert!(taken(&parens(100)) && !taken(&parens(101)));
+    let conditions = |depth| format!("mov.u32 a, {}1;", "1 ? 1 : ".repeat(depth));
+    assert!(taken(&conditions(100)) && !taken(&conditions(101)));
 }
 
 /// Steps of a small generator (xorshift), so that a failure can be repeated.

@@ -117,6 +117,12 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// An f64 with the other sign. Of an `fneg` and an `fma` Cranelift makes one instruction, which does not change the sign of a NaN.
+    fn changed_sign(&mut self, x: cl::Value) -> cl::Value {
+        let sign = self.float_like(FloatFmt::F64, x, -0.0);
+        self.b.ins().bxor(x, sign)
+    }
+
     pub(super) fn float_unary(
         &mut self,
         op: FloatUnaryOp,
@@ -132,6 +138,7 @@ impl Lower<'_, '_> {
             FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy => {
                 let x = self.flush_always(fmt, mode.ftz, x);
                 Some(match op {
+                    FloatUnaryOp::Neg if fmt == FloatFmt::F64 => self.changed_sign(x),
                     FloatUnaryOp::Neg => self.b.ins().fneg(x),
                     FloatUnaryOp::Abs => self.b.ins().fabs(x),
                     _ => x,
@@ -390,6 +397,7 @@ impl Lower<'_, '_> {
             }
             FloatBinaryOp::DivApprox if fmt != FloatFmt::F32 => None,
             _ => {
+                self.stays_in_register(fmt, x);
                 let (x, y) = (self.flush(fmt, mode.ftz, x), self.flush(fmt, mode.ftz, y));
                 let z = match op {
                     FloatBinaryOp::Mul if self.flushes_itself(fmt, mode.ftz) => {
@@ -441,7 +449,18 @@ impl Lower<'_, '_> {
         if self.flushes_itself(fmt, mode.ftz) {
             return Some(self.flushed_product(x, y, Some(z)));
         }
+        self.stays_in_register(fmt, y);
         Some(self.b.ins().fma(x, y, z))
+    }
+
+    /// Has Cranelift load a factor or the first summand in f64 by itself: in memory it would change places with the other one, and of
+    /// two NaNs the other would be kept. A second use does it, and no code comes of one that nobody needs.
+    fn stays_in_register(&mut self, fmt: FloatFmt, x: cl::Value) {
+        let dfg = &self.b.func.dfg;
+        let is_load = |inst| dfg.insts[inst].opcode() == cl::Opcode::Load;
+        if fmt == FloatFmt::F64 && dfg.value_def(x).inst().is_some_and(is_load) {
+            self.b.ins().fneg(x);
+        }
     }
 
     /// PTX's minimum and maximum: a NaN loses, -0 is less than +0.

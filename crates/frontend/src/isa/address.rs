@@ -182,8 +182,8 @@ fn needs_wide_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(),
 
 /// Address in a space to generic address.
 fn cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let arg = t.src(inst, 1)?;
     needs_wide_address(t, inst)?;
+    let arg = t.src(inst, 1)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
     let result = match generic_space(inst.pick(SPACE)) {
         Space::Global | Space::Generic => arg,
@@ -194,8 +194,8 @@ fn cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
 
 /// Generic address to address in a space.
 fn cvta_to<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let arg = t.src(inst, 1)?;
     needs_wide_address(t, inst)?;
+    let arg = t.src(inst, 1)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
     let result = match generic_space(inst.pick(SPACE)) {
         Space::Global | Space::Generic => arg,

@@ -34,10 +34,12 @@ struct Specifiers {
     ty: Option<Spanned<Type>>,
     attribute: Option<Attribute>,
     ptr: Option<Ptr>,
+    /// Whether `.align` stood behind `.ptr`.
+    is_ptr_aligned: bool,
     is_param: bool,
 }
 
-/// Reads a node of the rule `declaration`: one variable per name.
+/// Reads a node of the rule `declaration`: one variable per name. There may be none.
 pub(super) fn declaration(
     node: Node<'_>,
     scope: Scope,
@@ -59,7 +61,11 @@ pub(super) fn declaration(
             _ => specifier(&mut specifiers, part)?,
         }
     }
-    Ok(())
+    if is_complete {
+        Ok(())
+    } else {
+        check_specifiers(&specifiers, scope, span)
+    }
 }
 
 /// Reads a node of the rule `param`.
@@ -132,6 +138,9 @@ fn word(to: &mut Specifiers, node: &Node<'_>) -> Result<()> {
         if to.space.is_some() {
             return Err(misplaced(text, "before the state space", span));
         }
+        if to.align.is_some() {
+            return Err(misplaced(text, "before `.align`", span));
+        }
         to.linkage = Some((linkage, span));
         return Ok(());
     }
@@ -143,6 +152,9 @@ fn word(to: &mut Specifiers, node: &Node<'_>) -> Result<()> {
     }
     if name == "ptr" && to.is_param {
         once(to.ptr.is_some(), ".ptr", span)?;
+        if to.ty.is_none() {
+            return Err(misplaced(text, "after the type", span));
+        }
         to.ptr = Some(Ptr {
             span,
             space: None,
@@ -188,6 +200,9 @@ fn vector(to: &mut Specifiers, text: &str, span: Span) -> Result<()> {
 fn space(to: &mut Specifiers, found: Space, span: Span) -> Result<()> {
     if let Some(ptr) = &mut to.ptr {
         once(ptr.space.is_some(), "a state space", span)?;
+        if to.is_ptr_aligned {
+            return Err(misplaced("the state space", "before `.align`", span));
+        }
         ptr.space = Some(found);
         return match found {
             Space::Const | Space::Global | Space::Local | Space::Shared => Ok(()),
@@ -216,13 +231,13 @@ fn align(to: &mut Specifiers, node: Node<'_>) -> Result<()> {
         );
     }
     match &mut to.ptr {
-        Some(ptr) => ptr.align = value,
+        Some(ptr) => {
+            ptr.align = value;
+            to.is_ptr_aligned = true;
+        }
         // Parameters of old modules carry it after the type: `.param .b8 .align 8 y[12]`.
         None if to.ty.is_some() && !to.is_param => {
             return Err(misplaced(".align", "before the type", span));
-        }
-        None if to.space.is_none() => {
-            return Err(misplaced(".align", "after the state space", span));
         }
         None => {
             once(to.align.is_some(), ".align", span)?;
@@ -320,8 +335,13 @@ fn once(is_repeated: bool, what: &str, span: Span) -> Result<()> {
     Err(Diagnostic::error(format!("{what} is given twice")).label(span, ""))
 }
 
-fn misplaced(text: &str, place: &str, span: Span) -> Diagnostic {
-    Diagnostic::error(format!("`{text}` must stand {place}")).label(span, "")
+fn misplaced(what: &str, place: &str, span: Span) -> Diagnostic {
+    let what = if what.starts_with('.') {
+        format!("`{what}`")
+    } else {
+        what.to_owned()
+    };
+    Diagnostic::error(format!("{what} must stand {place}")).label(span, "")
 }
 
 // ---- names ---------------------------------------------------------------------------------------
@@ -430,7 +450,13 @@ fn check_specifiers(specifiers: &Specifiers, scope: Scope, span: Span) -> Result
     }
     match scope {
         Scope::Module(version) => check_module_scope(specifiers, space, space_span, version),
-        Scope::Body => Ok(()),
+        Scope::Body => match specifiers.linkage {
+            Some((_, at)) => Err(Diagnostic::error(
+                "a linking directive does not belong inside of a function",
+            )
+            .label(at, "only what stands at module scope is linked")),
+            None => Ok(()),
+        },
     }
 }
 

@@ -28,6 +28,21 @@ const SPECIAL: [bool; 256] = {
     table
 };
 
+/// Open brackets and conditions of a statement. The grammar's code calls itself for each, and the stack must be enough for them.
+const MAX_NESTING: u32 = 100;
+
+/// Bytes that matter to [`check_nesting`].
+const NESTING: [bool; 128] = {
+    let mut table = [false; 128];
+    let bytes = b"()[]{}?=,;";
+    let mut idx = 0;
+    while idx < bytes.len() {
+        table[bytes[idx] as usize] = true;
+        idx += 1;
+    }
+    table
+};
+
 /// A letter, digit, `_` or `$`.
 pub(super) fn is_follow(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
@@ -65,6 +80,31 @@ pub(super) fn without_comments(text: &str) -> Result<Cow<'_, str>> {
     }
     blanked.push_str(&text[copied..]);
     Ok(Cow::Owned(blanked))
+}
+
+/// What the grammar relies on: that the text is ASCII, and that nothing in it is nested so deeply that the stack could overflow.
+/// `a ? b : c ? d : e` nests without brackets; braces nest in initializers alone, since scopes are statements to the grammar.
+pub(super) fn check_nesting(text: &[u8]) -> Result<()> {
+    check_ascii(text, 0, text.len())?;
+    let (mut open, mut conditions, mut in_initializer) = (0u32, 0u32, false);
+    for (at, &byte) in text.iter().enumerate() {
+        if !NESTING[usize::from(byte & 0x7f)] {
+            continue;
+        }
+        match byte {
+            b'{' | b'}' if !in_initializer => {}
+            b'(' | b'[' | b'{' => open += 1,
+            b'?' => conditions += 1,
+            b'=' => in_initializer = true,
+            b',' => conditions = 0,
+            b';' => (open, conditions, in_initializer) = (0, 0, false),
+            _ => open = open.saturating_sub(1),
+        }
+        if open + conditions > MAX_NESTING {
+            return Err(Diagnostic::error("this is nested too deeply").label(span(at, at + 1), ""));
+        }
+    }
+    Ok(())
 }
 
 /// The next byte at or after `at` that is `{`, `}` or `;`, outside comments and strings.

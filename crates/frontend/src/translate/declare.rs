@@ -16,10 +16,13 @@ use super::scope::{Entity, Place, PlaceBase};
 const MAX_RANGE: u32 = 1 << 16;
 
 impl<'m> Translator<'m> {
-    /// Declares a name in the innermost scope; a second declaration there is reported.
+    /// Declares a name in the innermost scope; a second declaration there is reported. Labels are names as others are.
     pub(super) fn declare(&mut self, name: Ident, entity: Entity) {
         let text = name.text(self.source);
-        if let Err(before) = self.scopes.declare(text, entity, name.span) {
+        let label = self.labels.declared_here(text);
+        let label = label.filter(|label| label.start < name.span.start);
+        let declared = self.scopes.declare(text, entity, name.span);
+        if let Some(before) = declared.err().or(label) {
             self.report(redefinition(text, name.span, before));
         }
     }

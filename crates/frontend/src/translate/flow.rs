@@ -137,6 +137,12 @@ impl<'m> Labels<'m> {
         self.open.pop();
     }
 
+    /// Where the innermost scope has a label of this name.
+    pub(super) fn declared_here(&self, name: &str) -> Option<Span> {
+        let scope = self.scopes.get(*self.open.last()?)?;
+        scope.get(name).map(|&(_, span)| span)
+    }
+
     fn find(&self, name: &str) -> Option<LabelKind<'m>> {
         self.open
             .iter()
@@ -170,8 +176,9 @@ impl<'m> Translator<'m> {
     pub(super) fn declare_label(&mut self, name: Ident, kind: LabelKind<'m>) {
         let text = name.text(self.source);
         let scope = *self.labels.open.last().unwrap_or(&0);
-        match self.labels.scopes[scope].get(text) {
-            Some(&(_, before)) => self.report(super::module::redefinition(text, name.span, before)),
+        let label = self.labels.declared_here(text);
+        match label.or_else(|| self.scopes.declared_here(text)) {
+            Some(before) => self.report(super::module::redefinition(text, name.span, before)),
             None => {
                 self.labels.scopes[scope].insert(text, (kind, name.span));
             }
@@ -302,6 +309,10 @@ impl<'m> Translator<'m> {
         if self.labels.labels[idx].is_placed {
             // The second of two equal names, reported already.
             return;
+        }
+        let text = name.text(self.source);
+        if let Some(before) = self.scopes.declared_here(text) {
+            self.report(super::module::redefinition(text, name.span, before));
         }
         let block = self.block_of(idx);
         if !self.builder.is_filled() {

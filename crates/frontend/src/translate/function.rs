@@ -70,13 +70,16 @@ impl<'m> Translator<'m> {
         self.builder.set_loc(SrcLoc(ast.span.start));
         if self.is_kernel {
             self.declare_old();
+        }
+        // Parameters and the names of the body are of one scope.
+        self.scopes.open();
+        self.labels.enter();
+        if self.is_kernel {
             self.declare_kernel_params(ast);
         } else {
             self.declare_formals(ast);
         }
         self.builder.seal(entry);
-        self.scopes.open();
-        self.labels.enter();
         for stmt in &body.stmts {
             self.at = stmt.span.start;
             self.builder.set_loc(SrcLoc(stmt.span.start));

@@ -148,7 +148,7 @@ impl<'m> Scopes<'m> {
         let Some(scope) = self.scopes.last_mut() else {
             return Ok(());
         };
-        if let Some(&(_, before)) = scope.names.get(&name) {
+        if let Some(before) = scope.declaration(&name) {
             return Err(before);
         }
         scope.names.insert(name, (entity, decl));
@@ -169,6 +169,9 @@ impl<'m> Scopes<'m> {
         if let Some(before) = scope.ranges.get(prefix) {
             return Err(before.decl);
         }
+        if let Some(before) = scope.member(prefix, count) {
+            return Err(before);
+        }
         scope.ranges.insert(
             prefix,
             Range {
@@ -180,6 +183,12 @@ impl<'m> Scopes<'m> {
             },
         );
         Ok(())
+    }
+
+    /// Where the innermost scope declares a name that is written out.
+    pub(super) fn declared_here(&self, name: &str) -> Option<Span> {
+        let scope = self.scopes.last()?;
+        scope.names.get(name).map(|&(_, decl)| decl)
     }
 
     /// Looks a name up from the innermost scope outwards.
@@ -234,6 +243,34 @@ impl<'m> Scopes<'m> {
 }
 
 impl Scope<'_> {
+    /// Where a name is declared, by itself or as part of a range.
+    fn declaration(&self, name: &str) -> Option<Span> {
+        if let Some(&(_, decl)) = self.names.get(name) {
+            return Some(decl);
+        }
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        (name.len() - digits..name.len()).find_map(|prefix_len| {
+            let range = self.ranges.get(&name[..prefix_len])?;
+            let number: u32 = name[prefix_len..].parse().ok()?;
+            (number < range.count).then_some(range.decl)
+        })
+    }
+
+    /// The first declaration of a name that the range `prefix<count>` would declare, too.
+    fn member(&self, prefix: &str, count: u32) -> Option<Span> {
+        let is_member = |name: &str| {
+            let number = name.strip_prefix(prefix)?;
+            let has_zeros = number.len() > 1 && number.starts_with('0');
+            let is_number = !has_zeros && number.bytes().all(|byte| byte.is_ascii_digit());
+            (is_number && number.parse::<u32>().ok()? < count).then_some(())
+        };
+        let members = self.names.iter();
+        let members = members.filter(|(name, _)| is_member(name).is_some());
+        members
+            .map(|(_, &(_, decl))| decl)
+            .min_by_key(|decl| decl.start)
+    }
+
     /// A prefix may itself end in digits (`%r1<5>` declares `%r10`), so every split of the final digits is tried.
     fn find_in_range(&self, scope: usize, name: &str) -> Option<Found> {
         if self.ranges.is_empty() {

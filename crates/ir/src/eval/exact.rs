@@ -93,7 +93,8 @@ pub(super) fn fma(fmt: FloatFmt, mode: FloatMode, a: u64, b: u64, c: u64) -> u64
         }
         FloatFmt::F64 => {
             let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
-            finish_f64(mode.round, x.mul_add(y, z), [a, b, c], || {
+            // In the order in which x86 looks for NaNs.
+            finish_f64(mode.round, x.mul_add(y, z), [b, a, c], || {
                 let product = wide(a).zip(wide(b)).map(|(a, b)| a.times(b));
                 let zero_sign = (a ^ b) & Layout::F64.sign();
                 Some(soft_sum(mode.round, product, wide(c), [zero_sign, c]))
@@ -166,6 +167,7 @@ pub(super) fn from_f32(x: f32) -> u64 {
 }
 
 /// The NaN that an f64 operation on `args` gives: the first NaN among them made quiet, else the one that x86 makes of nothing.
+/// The PTX ISA leaves it open which NaN is kept. Passes and compiled code keep to this rule; for `a * b + c` the order is b, a, c.
 pub(super) fn nan_f64(args: &[u64]) -> u64 {
     const QUIET: u64 = 1 << 51;
     const MADE: u64 = 0xfff8 << 48;

@@ -14,8 +14,8 @@
 //! ```
 
 use ptxjit_ir::{
-    Block, CompareOp, Effect, FloatBinaryOp, Function, Inst, InstData, IntBinaryOp, MemSem, Scope,
-    Value,
+    Block, CompareOp, Effect, FloatBinaryOp, FloatFmt, Function, Inst, InstData, IntBinaryOp,
+    MemSem, Scope, Value,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -157,12 +157,16 @@ fn canonical(data: &InstData) -> InstData {
     let mut data = data.clone();
     match &mut data {
         InstData::IntBinary { op, args, .. } if is_commutative(*op) => args.sort_unstable(),
+        // In f64 the order tells which NaN is kept.
         InstData::FloatBinary {
             op: FloatBinaryOp::Add | FloatBinaryOp::Mul,
+            fmt,
             args,
             ..
-        } => args.sort_unstable(),
-        InstData::Fma { args, .. } if args[1] < args[0] => args.swap(0, 1),
+        } if *fmt != FloatFmt::F64 => args.sort_unstable(),
+        InstData::Fma { fmt, args, .. } if *fmt != FloatFmt::F64 && args[1] < args[0] => {
+            args.swap(0, 1)
+        }
         InstData::Compare { op, args, .. } if args[1] < args[0] => {
             args.swap(0, 1);
             *op = swapped(*op);

@@ -1,5 +1,5 @@
-//! Rules for floating-point arithmetic. Each keeps the result's bits, those of NaNs included, save in
-//! f64 the sign of a NaN that was negated, which the PTX ISA leaves open.
+//! Rules for floating-point arithmetic. Each keeps the result's bits, those of NaNs included: which NaN f64 keeps depends on the
+//! order of the operands, so these do not change places there unless one is known to be a number, and a change of sign shows.
 
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, Round, Type, Value};
 
@@ -58,10 +58,12 @@ pub(super) fn binary(
     };
     match op {
         FloatBinaryOp::Add | FloatBinaryOp::Mul
-            if ctx.as_const(a).is_some() && ctx.as_const(b).is_none() =>
+            if ctx.as_const(a).is_some_and(|a| !keeps_nan(fmt, a)) && ctx.as_const(b).is_none() =>
         {
             make(op, [b, a])
         }
+        FloatBinaryOp::Add if fmt == FloatFmt::F64 => add_const(ctx, fmt, mode, a, b),
+        FloatBinaryOp::Sub if fmt == FloatFmt::F64 => None,
         // a + (-b); flushing before or after the sign changes is the same.
         FloatBinaryOp::Add => match (negated(ctx, a, mode), negated(ctx, b, mode)) {
             (_, Some(b)) => make(FloatBinaryOp::Sub, [a, b]),
@@ -90,6 +92,11 @@ pub(super) fn binary(
         | FloatBinaryOp::MinNan
         | FloatBinaryOp::MaxNan => None,
     }
+}
+
+/// Whether a constant is a NaN whose bits the result may have.
+fn keeps_nan(fmt: FloatFmt, bits: u64) -> bool {
+    fmt == FloatFmt::F64 && f64::from_bits(bits).is_nan()
 }
 
 /// `x` if the value is `-x`, and an operation in `mode` would not see whether that was flushed.
