@@ -7,6 +7,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::{FunctionBuilder, Switch, Variable};
+use ptxjit_ir::{InstData, Space};
 use rustc_hash::FxHashMap;
 
 use super::values::Parts;
@@ -358,6 +359,21 @@ impl Lower<'_, '_> {
             .keys()
             .any(|block| self.plan.yields[block].is_some());
         self.budget = yields.then(|| self.b.declare_var(types::I32));
+    }
+
+    /// Whether any instruction needs the lanes' local windows.
+    fn uses_windows(&self) -> bool {
+        self.func.insts.values().any(|node| {
+            matches!(
+                node.data,
+                InstData::Load { space, .. }
+                    | InstData::Store { space, .. }
+                    | InstData::Atomic { space, .. }
+                    | InstData::ToGeneric { space, .. }
+                    | InstData::FromGeneric { space, .. }
+                    if space == Space::Local
+            )
+        })
     }
 
     fn gang(&self) -> &Gang {

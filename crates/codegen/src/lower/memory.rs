@@ -164,28 +164,6 @@ impl Lower<'_, '_> {
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
-    /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have
-    /// no room for all of them.
-    fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
-        let per_part = if ty == Type::B64 { 2 } else { 4 };
-        let mut elems = vec![Parts::new(); n];
-        for lane in 0..self.lanes {
-            let at = self.lane_address(&place.address, lane);
-            for (k, parts) in elems.iter_mut().enumerate() {
-                let offset = place.offset + (k as u32 * ty.bytes()) as i32;
-                let x = self.b.ins().load(int_type(ty), device(), at, offset);
-                let x = self.lane_scalar(ty, x);
-                match (lane % per_part, parts.last_mut()) {
-                    (0, _) | (_, None) => {
-                        parts.push(self.b.ins().scalar_to_vector(vector_type(ty), x));
-                    }
-                    (idx, Some(part)) => *part = self.b.ins().insertlane(*part, x, idx as u8),
-                }
-            }
-        }
-        elems
-    }
-
     fn load_strided(
         &mut self,
         results: &[Value],
@@ -401,13 +379,9 @@ impl Lower<'_, '_> {
                 at,
                 offset + 32 * part as i32 + 16,
             );
-            let (even, odd) = if ty == Type::B64 {
-                ([0, 1, 4, 5], [2, 3, 6, 7])
-            } else {
-                ([0, 2, 4, 6], [1, 3, 5, 7])
-            };
-            columns[0].push(self.shuffle32(x, y, even));
-            columns[1].push(self.shuffle32(x, y, odd));
+            let [even, odd] = self.unzip(ty, x, y);
+            columns[0].push(even);
+            columns[1].push(odd);
         }
         columns.concat()
     }

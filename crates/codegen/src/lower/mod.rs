@@ -1,14 +1,15 @@
 //! From a vectorization plan to CLIF.
 //!
-//! The function that comes out is `enter` of the contract in `abi`: a loop over gangs around a dispatch on the state number around the
-//! kernel's nodes in layout order. Each file holds one concern:
+//! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number, for each state a loop over gangs, and
+//! the kernel's nodes in layout order. Each file holds one concern:
 //!
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per CTA or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
-//! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `faults`: how they fail
+//! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `gathers`, `stubs`: accesses; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
-//! * `gangs`: the loops over gangs; `phases`: what each of them runs; `versions`: nodes for whole gangs; `solo`: for one lane; `waits`: suspending and resuming
+//! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and resuming
+//! * `versions`: nodes for whole gangs; `solo`: for one lane
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
 
 mod address;
@@ -22,6 +23,7 @@ mod fields;
 mod float;
 mod folds;
 mod gangs;
+mod gathers;
 mod halves;
 mod int;
 mod invariants;

@@ -250,21 +250,6 @@ impl Lower<'_, '_> {
         self.collect(Type::B64, &lanes)
     }
 
-    /// Whether any instruction needs the lanes' local windows.
-    pub(super) fn uses_windows(&self) -> bool {
-        self.func.insts.values().any(|node| {
-            matches!(
-                node.data,
-                InstData::Load { space, .. }
-                    | InstData::Store { space, .. }
-                    | InstData::Atomic { space, .. }
-                    | InstData::ToGeneric { space, .. }
-                    | InstData::FromGeneric { space, .. }
-                    if space == Space::Local
-            )
-        })
-    }
-
     /// `cvta.local` and `cvta.to.local`.
     pub(super) fn local_generic(&mut self, result: Value, arg: Value, to_generic: bool) {
         let windows = self.windows();

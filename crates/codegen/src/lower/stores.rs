@@ -118,18 +118,13 @@ impl Lower<'_, '_> {
     }
 
     fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
-        for lane in 0..self.lanes {
-            let at = self.lane_address(&place.address, lane);
+        self.for_each_address(&place.address, |lower, lane, at| {
             for (k, parts) in parts.iter().enumerate() {
-                let x = self.extract(ty, parts, lane);
-                self.b.ins().store(
-                    device(),
-                    x,
-                    at,
-                    place.offset + (k as u32 * ty.bytes()) as i32,
-                );
+                let x = lower.extract(ty, parts, lane);
+                let offset = place.offset + (k as u32 * ty.bytes()) as i32;
+                lower.b.ins().store(device(), x, at, offset);
             }
-        }
+        });
     }
 
     fn store_strided(

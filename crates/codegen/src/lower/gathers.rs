@@ -1,0 +1,133 @@
+//! Loads lane by lane, where nothing is known of the lanes' addresses.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::Type;
+
+use super::Lower;
+use super::address::{Address, Place};
+use super::memory::device;
+use super::values::{Parts, int_type, vector_type};
+
+impl Lower<'_, '_> {
+    /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have
+    /// no room for all of them.
+    pub(super) fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
+        let elems = match (ty, n) {
+            (Type::B32, 4) => self.load_each_row4(place),
+            (Type::B32 | Type::B64, 2) => self.load_each_row2(ty, place),
+            _ => self.load_each_word(n, ty, place),
+        };
+        // A load goes into the instruction that puts it into its vector only if that vector has one use; here, that is to be passed on.
+        let join = self.b.create_block();
+        let args: Vec<cl::BlockArg> = elems.iter().flatten().map(|&x| x.into()).collect();
+        self.b.ins().jump(join, &args);
+        self.b.switch_to_block(join);
+        let mut passed_on = |&x: &cl::Value| {
+            let ty = self.b.func.dfg.value_type(x);
+            self.b.append_block_param(join, ty)
+        };
+        let passed_on = elems
+            .iter()
+            .map(|parts| parts.iter().map(&mut passed_on).collect())
+            .collect();
+        passed_on
+    }
+
+    fn load_each_word(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
+        let per_part = if ty == Type::B64 { 2 } else { 4 };
+        let mut elems = vec![Parts::new(); n];
+        self.for_each_address(&place.address, |lower, lane, at| {
+            for (k, parts) in elems.iter_mut().enumerate() {
+                let offset = place.offset + (k as u32 * ty.bytes()) as i32;
+                let x = lower.b.ins().load(int_type(ty), device(), at, offset);
+                let x = lower.lane_scalar(ty, x);
+                match (lane % per_part, parts.last_mut()) {
+                    (0, _) | (_, None) => {
+                        parts.push(lower.b.ins().scalar_to_vector(vector_type(ty), x));
+                    }
+                    (idx, Some(part)) => *part = lower.b.ins().insertlane(*part, x, idx as u8),
+                }
+            }
+        });
+        elems
+    }
+
+    /// Four words of each lane, as vectors that are turned.
+    fn load_each_row4(&mut self, place: &Place) -> Vec<Parts> {
+        let mut rows = Parts::new();
+        self.for_each_address(&place.address, |lower, _, at| {
+            let row = types::I32X4;
+            rows.push(lower.b.ins().load(row, device(), at, place.offset));
+        });
+        let mut columns = vec![Parts::new(); 4];
+        for rows in rows.chunks_exact(4) {
+            let turned = self.transpose4([rows[0], rows[1], rows[2], rows[3]]);
+            for (column, part) in columns.iter_mut().zip(turned) {
+                column.push(part);
+            }
+        }
+        columns
+    }
+
+    /// Two words of each lane, as one.
+    fn load_each_row2(&mut self, ty: Type, place: &Place) -> Vec<Parts> {
+        let pairs = if ty == Type::B64 {
+            let mut rows = Parts::new();
+            self.for_each_address(&place.address, |lower, _, at| {
+                let row = types::I64X2;
+                rows.push(lower.b.ins().load(row, device(), at, place.offset));
+            });
+            rows
+        } else {
+            let wide = self.load_each_word(1, Type::B64, place);
+            wide.into_iter().flatten().collect()
+        };
+        let mut columns = vec![Parts::new(); 2];
+        for pair in pairs.chunks_exact(2) {
+            let [even, odd] = self.unzip(ty, pair[0], pair[1]);
+            columns[0].push(even);
+            columns[1].push(odd);
+        }
+        columns
+    }
+
+    /// First and second words of the pairs in two vectors.
+    pub(super) fn unzip(&mut self, ty: Type, x: cl::Value, y: cl::Value) -> [cl::Value; 2] {
+        let lanes = if ty == Type::B64 {
+            [[0, 1, 4, 5], [2, 3, 6, 7]]
+        } else {
+            [[0, 2, 4, 6], [1, 3, 5, 7]]
+        };
+        lanes.map(|lanes| {
+            let words = self.shuffle32(x, y, lanes);
+            self.cast_vector(words, vector_type(ty))
+        })
+    }
+
+    /// Does something for each lane's address, lane by lane.
+    pub(super) fn for_each_address(
+        &mut self,
+        address: &Address,
+        mut with: impl FnMut(&mut Self, usize, cl::Value),
+    ) {
+        let Address::Lanes32(base, parts, _) = address else {
+            for lane in 0..self.lanes {
+                let at = self.lane_address(address, lane);
+                with(self, lane, at);
+            }
+            return;
+        };
+        // Two offsets at once take fewer instructions.
+        for pair in 0..self.lanes / 2 {
+            let part = self.cast_vector(parts[pair / 2], types::I64X2);
+            let both = self.b.ins().extractlane(part, (pair % 2) as u8);
+            let low = self.b.ins().ireduce(types::I32, both);
+            let low = self.b.ins().sextend(types::I64, low);
+            let low = self.b.ins().iadd(*base, low);
+            with(self, 2 * pair, low);
+            let high = self.b.ins().sshr_imm_s(both, 32);
+            let high = self.b.ins().iadd(*base, high);
+            with(self, 2 * pair + 1, high);
+        }
+    }
+}
