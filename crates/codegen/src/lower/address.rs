@@ -423,7 +423,7 @@ impl Lower<'_, '_> {
             Address::Scalar(x) => *x,
             Address::Strided(x, stride) => self.b.ins().iadd_imm_s(*x, stride * lane as i64),
             Address::Folded(..) => unreachable!("its lanes are asked for all together"),
-            Address::Lanes(parts) => self.b.ins().extractlane(parts[lane / 2], (lane % 2) as u8),
+            Address::Lanes(parts) => self.pick64(parts[lane / 2], lane % 2),
             Address::Lanes32(base, parts, _) => {
                 let x = self.b.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
                 let x = self.b.ins().sextend(types::I64, x);

@@ -1,6 +1,6 @@
-//! Loads lane by lane, where nothing is known of the lanes' addresses.
+//! Loads and stores lane by lane, where nothing is known of the lanes' addresses.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::Type;
 
 use super::Lower;
@@ -12,25 +12,27 @@ impl Lower<'_, '_> {
     /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have
     /// no room for all of them.
     pub(super) fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
-        let elems = match (ty, n) {
+        match (ty, n) {
             (Type::B32, 4) => self.load_each_row4(place),
             (Type::B32 | Type::B64, 2) => self.load_each_row2(ty, place),
             _ => self.load_each_word(n, ty, place),
-        };
-        // A load goes into the instruction that puts it into its vector only if that vector has one use; here, that is to be passed on.
+        }
+    }
+
+    /// Passes vectors on to a new block. A load goes into the instruction that puts it into its vector only if that vector has one use: so this is it.
+    fn pass_on(&mut self, elems: Vec<Parts>) -> Vec<Parts> {
         let join = self.b.create_block();
         let args: Vec<cl::BlockArg> = elems.iter().flatten().map(|&x| x.into()).collect();
         self.b.ins().jump(join, &args);
         self.b.switch_to_block(join);
-        let mut passed_on = |&x: &cl::Value| {
+        let mut param = |&x: &cl::Value| {
             let ty = self.b.func.dfg.value_type(x);
             self.b.append_block_param(join, ty)
         };
-        let passed_on = elems
+        let params = elems
             .iter()
-            .map(|parts| parts.iter().map(&mut passed_on).collect())
-            .collect();
-        passed_on
+            .map(|parts| parts.iter().map(&mut param).collect());
+        params.collect()
     }
 
     fn load_each_word(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
@@ -49,7 +51,7 @@ impl Lower<'_, '_> {
                 }
             }
         });
-        elems
+        self.pass_on(elems)
     }
 
     /// Four words of each lane, as vectors that are turned.
@@ -104,6 +106,81 @@ impl Lower<'_, '_> {
         })
     }
 
+    /// Pairs of the words in two vectors.
+    pub(super) fn zip(&mut self, ty: Type, x: cl::Value, y: cl::Value) -> [cl::Value; 2] {
+        let lanes = if ty == Type::B64 {
+            [[0, 1, 4, 5], [2, 3, 6, 7]]
+        } else {
+            [[0, 4, 1, 5], [2, 6, 3, 7]]
+        };
+        lanes.map(|lanes| self.shuffle32(x, y, lanes))
+    }
+
+    /// What the lanes store, one after the other: each lane's words together if they are two or four.
+    pub(super) fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
+        match (ty, parts) {
+            (Type::B32, [a, b, c, d]) => {
+                let rows = (0..self.quads)
+                    .flat_map(|q| self.transpose4([a[q], b[q], c[q], d[q]]))
+                    .collect();
+                self.store_each_row(rows, place);
+            }
+            (Type::B64, [a, b]) => {
+                let rows = (0..a.len())
+                    .flat_map(|i| self.zip(ty, a[i], b[i]))
+                    .collect();
+                self.store_each_row(rows, place);
+            }
+            (Type::B32, [a, b]) => {
+                let pairs = (0..a.len())
+                    .flat_map(|i| self.zip(ty, a[i], b[i]))
+                    .collect();
+                self.store_each_word(&[pairs], Type::B64, place);
+            }
+            _ => self.store_each_word(parts, ty, place),
+        }
+    }
+
+    fn store_each_row(&mut self, rows: Parts, place: &Place) {
+        self.for_each_address(&place.address, |lower, lane, at| {
+            lower.b.ins().store(device(), rows[lane], at, place.offset);
+        });
+    }
+
+    fn store_each_word(&mut self, parts: &[Parts], ty: Type, place: &Place) {
+        self.for_each_address(&place.address, |lower, lane, at| {
+            for (k, parts) in parts.iter().enumerate() {
+                let x = match ty {
+                    Type::B32 if lane % 4 == 0 => lower.first_float(types::F32X4, parts[lane / 4]),
+                    Type::B64 if lane % 2 == 0 => lower.first_float(types::F64X2, parts[lane / 2]),
+                    Type::B64 => {
+                        let part = lower.cast_vector(parts[lane / 2], types::I64X2);
+                        lower.b.ins().extractlane(part, 1)
+                    }
+                    _ => lower.extract(ty, parts, lane),
+                };
+                let offset = place.offset + (k as u32 * ty.bytes()) as i32;
+                lower.b.ins().store(device(), x, at, offset);
+            }
+        });
+    }
+
+    /// The lowest lane as a float, which it costs nothing to take.
+    fn first_float(&mut self, vector: cl::Type, part: cl::Value) -> cl::Value {
+        let part = self.cast_vector(part, vector);
+        self.b.ins().extractlane(part, 0)
+    }
+
+    /// One of the two words of a vector.
+    pub(super) fn pick64(&mut self, part: cl::Value, half: usize) -> cl::Value {
+        if half == 0 {
+            let float = self.first_float(types::F64X2, part);
+            return self.b.ins().bitcast(types::I64, MemFlagsData::new(), float);
+        }
+        let part = self.cast_vector(part, types::I64X2);
+        self.b.ins().extractlane(part, half as u8)
+    }
+
     /// Does something for each lane's address, lane by lane.
     pub(super) fn for_each_address(
         &mut self,
@@ -119,8 +196,7 @@ impl Lower<'_, '_> {
         };
         // Two offsets at once take fewer instructions.
         for pair in 0..self.lanes / 2 {
-            let part = self.cast_vector(parts[pair / 2], types::I64X2);
-            let both = self.b.ins().extractlane(part, (pair % 2) as u8);
+            let both = self.pick64(parts[pair / 2], pair % 2);
             let low = self.b.ins().ireduce(types::I32, both);
             let low = self.b.ins().sextend(types::I64, low);
             let low = self.b.ins().iadd(*base, low);

@@ -6,7 +6,7 @@
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per CTA or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
-//! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `gathers`, `stubs`: accesses; `faults`: how they fail
+//! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and resuming
 //! * `versions`: nodes for whole gangs; `solo`: for one lane

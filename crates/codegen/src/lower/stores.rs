@@ -117,16 +117,6 @@ impl Lower<'_, '_> {
         );
     }
 
-    fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
-        self.for_each_address(&place.address, |lower, lane, at| {
-            for (k, parts) in parts.iter().enumerate() {
-                let x = lower.extract(ty, parts, lane);
-                let offset = place.offset + (k as u32 * ty.bytes()) as i32;
-                lower.b.ins().store(device(), x, at, offset);
-            }
-        });
-    }
-
     fn store_strided(
         &mut self,
         parts: &[Parts],
@@ -176,14 +166,8 @@ impl Lower<'_, '_> {
                 }
             }
             (Type::B32 | Type::B64, [a, b]) if dense => {
-                let (lo, hi) = if ty == Type::B64 {
-                    ([0, 1, 4, 5], [2, 3, 6, 7])
-                } else {
-                    ([0, 4, 1, 5], [2, 6, 3, 7])
-                };
                 for i in 0..self.n_parts(ty) {
-                    let x = self.shuffle32(a[i], b[i], lo);
-                    let y = self.shuffle32(a[i], b[i], hi);
+                    let [x, y] = self.zip(ty, a[i], b[i]);
                     self.b.ins().store(device(), x, at, offset + 32 * i as i32);
                     self.b
                         .ins()
