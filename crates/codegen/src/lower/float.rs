@@ -109,7 +109,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn flush_always(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
+    pub(super) fn flush_always(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
         if ftz && fmt == FloatFmt::F32 {
             self.flush_bits(x)
         } else {
@@ -461,48 +461,6 @@ impl Lower<'_, '_> {
         if fmt == FloatFmt::F64 && dfg.value_def(x).inst().is_some_and(is_load) {
             self.b.ins().fneg(x);
         }
-    }
-
-    /// PTX's minimum and maximum: a NaN loses, -0 is less than +0.
-    fn min_max(
-        &mut self,
-        op: FloatBinaryOp,
-        fmt: FloatFmt,
-        ftz: bool,
-        x: cl::Value,
-        y: cl::Value,
-    ) -> cl::Value {
-        let (x, y) = (
-            self.flush_always(fmt, ftz, x),
-            self.flush_always(fmt, ftz, y),
-        );
-        let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
-        let cc = if is_min {
-            FloatCC::LessThan
-        } else {
-            FloatCC::GreaterThan
-        };
-        let first = self.b.ins().fcmp(cc, x, y);
-        let picked = self.pick(first, x, y);
-        // Equal operands differ at most in the sign of zero.
-        let equal = self.b.ins().fcmp(FloatCC::Equal, x, y);
-        let (xi, yi) = (self.as_int(fmt, x), self.as_int(fmt, y));
-        let zero = if is_min {
-            self.b.ins().bor(xi, yi)
-        } else {
-            self.b.ins().band(xi, yi)
-        };
-        let zero = self.as_float(fmt, zero);
-        let picked = self.pick(equal, zero, picked);
-        let nan = self.canonical_nan(fmt, x);
-        let nan_y = self.b.ins().fcmp(FloatCC::Unordered, y, y);
-        if matches!(op, FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan) {
-            let either = self.b.ins().fcmp(FloatCC::Unordered, x, y);
-            return self.pick(either, nan, picked);
-        }
-        let other = self.pick(nan_y, x, picked);
-        let nan_both = self.b.ins().fcmp(FloatCC::Unordered, other, other);
-        self.pick(nan_both, nan, other)
     }
 
     /// The result is a predicate: `i8`, or a mask of the operands' lane width.

@@ -4,7 +4,7 @@
 //! the kernel's nodes in layout order. Each file holds one concern:
 //!
 //! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per CTA or gang
-//! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `rounding`, `math`, `halves`, `convert`: instructions without effects
+//! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
 //! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
@@ -18,6 +18,7 @@ mod classes;
 mod control;
 mod convert;
 mod divide;
+mod extremes;
 mod faults;
 mod fields;
 mod float;

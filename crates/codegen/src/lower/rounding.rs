@@ -68,6 +68,65 @@ impl Lower<'_, '_> {
     /// `fma` in f32 in a direction other than to nearest.
     pub(super) fn directed_fma(&mut self, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
         let [x, y, z] = args.map(|arg| self.flush(F32, mode.ftz, arg));
+        match self.constant_lanes(z) {
+            // So that neither `z` over two nor what an addition to it leaves gets near to the subnormal numbers.
+            Some(c) if (1e-18..1e30).contains(&c.abs()) => self.directed_fma_near(mode, x, y, c),
+            _ => self.exact_fma(mode, [x, y, z]),
+        }
+    }
+
+    /// `x * y + c`. If `c` is the greater summand by far, the sum to nearest less `c` is exact, and a second fma tells on which side it lies.
+    fn directed_fma_near(
+        &mut self,
+        mode: FloatMode,
+        x: cl::Value,
+        y: cl::Value,
+        c: f32,
+    ) -> cl::Value {
+        let z = self.float_like(F32, x, f64::from(c));
+        let near = self.b.ins().fma(x, y, z);
+        let change = self.b.ins().fsub(near, z);
+        let minus = self.b.ins().fneg(change);
+        let rest = self.b.ins().fma(x, y, minus);
+        let size = self.b.ins().fabs(change);
+        let half = self.float_like(F32, x, f64::from(c.abs() / 2.0));
+        let far = FloatCC::UnorderedOrGreaterThan;
+        let far = self.b.ins().fcmp(far, size, half);
+        // A product so small that it changes nothing may leave no rest, either.
+        let zero = self.float_like(F32, x, 0.0);
+        let same = self.b.ins().fcmp(FloatCC::Equal, change, zero);
+        let [some_x, some_y] = [x, y].map(|x| self.b.ins().fcmp(FloatCC::NotEqual, x, zero));
+        let lost = self.b.ins().band(some_x, some_y);
+        let lost = self.b.ins().band(same, lost);
+        let rare = self.b.ins().bor(far, lost);
+        let rare = self.any(&[rare]);
+        // Away from zero, or towards it.
+        let (positive, bits) = (c > 0.0, self.as_int(F32, near));
+        let rounded = match (mode.round, positive) {
+            (Round::Rp, true) => {
+                let above = self.b.ins().fcmp(FloatCC::GreaterThan, rest, zero);
+                self.b.ins().isub(bits, above)
+            }
+            (Round::Rm, false) => {
+                let below = self.b.ins().fcmp(FloatCC::LessThan, rest, zero);
+                self.b.ins().isub(bits, below)
+            }
+            (_, true) => {
+                let below = self.b.ins().fcmp(FloatCC::LessThan, rest, zero);
+                self.b.ins().iadd(bits, below)
+            }
+            (_, false) => {
+                let above = self.b.ins().fcmp(FloatCC::GreaterThan, rest, zero);
+                self.b.ins().iadd(bits, above)
+            }
+        };
+        let rounded = self.as_float(F32, rounded);
+        self.unless(rare, &[rounded], |lower| {
+            vec![lower.exact_fma(mode, [x, y, z])]
+        })[0]
+    }
+
+    fn exact_fma(&mut self, mode: FloatMode, [x, y, z]: [cl::Value; 3]) -> cl::Value {
         let down = mode.round == Round::Rm;
         let (x, z) = (self.negated_if(down, x), self.negated_if(down, z));
         let [x, y, z] = [x, y, z].map(|arg| self.promote(arg));

@@ -261,6 +261,11 @@ impl Lower<'_, '_> {
             }
         } else {
             for &inst in &wanted {
+                if self.is_min_max_of_gang(inst) {
+                    self.loc(self.func.insts[inst].loc);
+                    self.min_max_of_gang(inst);
+                    continue;
+                }
                 for q in 0..self.quads {
                     self.emit_part(inst, q);
                 }

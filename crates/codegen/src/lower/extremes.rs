@@ -1,0 +1,169 @@
+//! Minimum and maximum of floats.
+
+use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{FloatBinaryOp, FloatFmt, Inst, InstData};
+use ptxjit_passes::vectorize::Shape;
+
+use super::Lower;
+use super::values::Parts;
+
+impl Lower<'_, '_> {
+    /// PTX's minimum and maximum: a NaN loses, -0 is less than +0.
+    pub(super) fn min_max(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        ftz: bool,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
+        let (x, y) = (
+            self.flush_always(fmt, ftz, x),
+            self.flush_always(fmt, ftz, y),
+        );
+        if let Some(picked) = self.min_max_with_number(op, fmt, x, y) {
+            return picked;
+        }
+        let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
+        let cc = if is_min {
+            FloatCC::LessThan
+        } else {
+            FloatCC::GreaterThan
+        };
+        let first = self.b.ins().fcmp(cc, x, y);
+        let picked = self.pick(first, x, y);
+        // Equal operands differ at most in the sign of zero.
+        let equal = self.b.ins().fcmp(FloatCC::Equal, x, y);
+        let (xi, yi) = (self.as_int(fmt, x), self.as_int(fmt, y));
+        let zero = if is_min {
+            self.b.ins().bor(xi, yi)
+        } else {
+            self.b.ins().band(xi, yi)
+        };
+        let zero = self.as_float(fmt, zero);
+        let picked = self.pick(equal, zero, picked);
+        let nan = self.canonical_nan(fmt, x);
+        let nan_y = self.b.ins().fcmp(FloatCC::Unordered, y, y);
+        if matches!(op, FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan) {
+            let either = self.b.ins().fcmp(FloatCC::Unordered, x, y);
+            return self.pick(either, nan, picked);
+        }
+        let other = self.pick(nan_y, x, picked);
+        let nan_both = self.b.ins().fcmp(FloatCC::Unordered, other, other);
+        self.pick(nan_both, nan, other)
+    }
+
+    /// With a constant that is a number, the host's instruction does it: of operands that are equal, or not in order, it takes the second.
+    fn min_max_with_number(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> Option<cl::Value> {
+        let is_min = match op {
+            FloatBinaryOp::Min => true,
+            FloatBinaryOp::Max => false,
+            _ => return None,
+        };
+        if fmt != FloatFmt::F32 {
+            return None;
+        }
+        let is_fine = |number: Option<f32>| {
+            // Of two zeros that must be this one.
+            number.is_some_and(|c| !c.is_nan() && (c != 0.0 || c.is_sign_negative() == is_min))
+        };
+        let (other, number) = if is_fine(self.constant_lanes(y)) {
+            (x, y)
+        } else if is_fine(self.constant_lanes(x)) {
+            (y, x)
+        } else {
+            return None;
+        };
+        Some(if is_min {
+            self.lesser(other, number)
+        } else {
+            self.greater(other, number)
+        })
+    }
+
+    /// The number that all lanes of a vector of f32 are, if it is a constant.
+    pub(super) fn constant_lanes(&self, x: cl::Value) -> Option<f32> {
+        let dfg = &self.b.func.dfg;
+        let mut inst = dfg.value_def(x).inst()?;
+        while dfg.insts[inst].opcode() == cl::Opcode::Bitcast {
+            inst = dfg.value_def(dfg.inst_args(inst)[0]).inst()?;
+        }
+        let cl::InstructionData::UnaryConst {
+            opcode: cl::Opcode::Vconst,
+            constant_handle,
+        } = dfg.insts[inst]
+        else {
+            return None;
+        };
+        let bytes = dfg.constants.get(constant_handle).as_slice();
+        let (first, rest) = bytes.split_first_chunk::<4>()?;
+        let is_splat = rest.chunks(4).all(|lane| lane == first);
+        is_splat.then(|| f32::from_le_bytes(*first))
+    }
+
+    /// Whether an instruction is a minimum or maximum for which one look tells whether any lane has a NaN.
+    pub(super) fn is_min_max_of_gang(&self, inst: Inst) -> bool {
+        let node = &self.func.insts[inst];
+        let InstData::FloatBinary { op, fmt, args, .. } = node.data else {
+            return false;
+        };
+        matches!(op, FloatBinaryOp::Min | FloatBinaryOp::Max)
+            && fmt == FloatFmt::F32
+            && self.quads > 1
+            && self.shape(node.results[0]) == Shape::Varying
+            && args.iter().all(|&arg| self.func.as_const(arg).is_none())
+    }
+
+    /// Minimum or maximum for all lanes of the gang, where NaNs are rare.
+    pub(super) fn min_max_of_gang(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        let InstData::FloatBinary {
+            op,
+            fmt,
+            mode,
+            args,
+        } = node.data
+        else {
+            unreachable!("asked for minima and maxima only")
+        };
+        let [xs, ys] = args.map(|arg| -> Parts {
+            let parts = self.parts(arg);
+            let flushed = parts.iter().map(|&part| {
+                let part = self.cast_vector(part, types::F32X4);
+                self.flush_always(fmt, mode.ftz, part)
+            });
+            flushed.collect()
+        });
+        let (mut picked, mut tests) = (Parts::new(), Parts::new());
+        for (&x, &y) in xs.iter().zip(&ys) {
+            // Of equal numbers each takes another one: they differ at most in the sign of zero.
+            let both = if op == FloatBinaryOp::Min {
+                let (a, b) = (self.lesser(x, y), self.lesser(y, x));
+                let (a, b) = (self.as_int(fmt, a), self.as_int(fmt, b));
+                self.b.ins().bor(a, b)
+            } else {
+                let (a, b) = (self.greater(x, y), self.greater(y, x));
+                let (a, b) = (self.as_int(fmt, a), self.as_int(fmt, b));
+                self.b.ins().band(a, b)
+            };
+            picked.push(self.as_float(fmt, both));
+            tests.push(self.b.ins().fcmp(FloatCC::Unordered, x, y));
+        }
+        let any = self.any(&tests);
+        let picked = self.unless(any, &picked, |lower| {
+            let both = xs.iter().zip(&ys);
+            both.map(|(&x, &y)| lower.min_max(op, fmt, false, x, y))
+                .collect()
+        });
+        for (q, part) in picked.into_iter().enumerate() {
+            self.push_quad(node.results[0], smallvec::smallvec![part], q);
+        }
+    }
+}
