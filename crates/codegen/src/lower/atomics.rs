@@ -129,14 +129,12 @@ impl Lower<'_, '_> {
     /// Lane after lane, all of which run.
     fn atomic_unrolled(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
         let ty = operands.rmw.fmt.ty();
-        let olds: Vec<cl::Value> = (0..self.lanes)
-            .map(|lane| {
-                let at = self.lane_address(&place.address, lane);
-                let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
-                let args = self.lane_operands(operands, lane);
-                self.rmw(operands.rmw, at, &args)
-            })
-            .collect();
+        let mut olds = Vec::with_capacity(self.lanes);
+        self.for_each_address(&place.address, |lower, lane, at| {
+            let at = lower.b.ins().iadd_imm_s(at, i64::from(place.offset));
+            let args = lower.lane_operands(operands, lane);
+            olds.push(lower.rmw(operands.rmw, at, &args));
+        });
         if operands.result {
             self.collect(ty, &olds)
         } else {

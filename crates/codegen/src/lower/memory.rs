@@ -395,22 +395,9 @@ impl Lower<'_, '_> {
         stride: i64,
         offset: i32,
     ) -> Vec<cl::Value> {
-        let mut out = Vec::new();
-        for k in 0..n {
-            let lanes: Vec<cl::Value> = (0..self.lanes)
-                .map(|lane| {
-                    let (at, offset) = self.strided_lane(
-                        at,
-                        stride,
-                        lane,
-                        offset + (k as u32 * ty.bytes()) as i32,
-                    );
-                    self.b.ins().load(int_type(ty), device(), at, offset)
-                })
-                .collect();
-            out.extend(self.collect(ty, &lanes));
-        }
-        out
+        let address = Address::Strided(at, stride);
+        let elems = self.load_each_lane(n, ty, &Place { address, offset });
+        elems.into_iter().flatten().collect()
     }
 
     /// A lane's address as base and immediate where it fits.

@@ -209,14 +209,8 @@ impl Lower<'_, '_> {
     }
 
     fn store_far(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
-        for lane in 0..self.lanes {
-            for (k, parts) in parts.iter().enumerate() {
-                let x = self.extract(ty, parts, lane);
-                let (at, offset) =
-                    self.strided_lane(at, stride, lane, offset + (k as u32 * ty.bytes()) as i32);
-                self.b.ins().store(device(), x, at, offset);
-            }
-        }
+        let address = Address::Strided(at, stride);
+        self.store_each_lane(parts, ty, &Place { address, offset });
     }
 
     fn store_some(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
