@@ -87,20 +87,32 @@ fn exit_depends_on_others(
                 .for_each(|&result| home[result] = Some(block));
         }
     }
-    // Any branch in the loop can decide which exit is reached; all of them count.
-    let mut work: Vec<Value> = Vec::new();
-    for &block in members {
-        match func.blocks[block].term {
-            Terminator::Brif { cond: value, .. } | Terminator::Switch { index: value, .. } => {
-                work.push(value)
-            }
-            Terminator::Jump(_)
-            | Terminator::Ret(_)
-            | Terminator::Exit
-            | Terminator::Trap(_)
-            | Terminator::Dispatch(_) => {}
+    let condition = |block: Block| match func.blocks[block].term {
+        Terminator::Brif { cond: value, .. } | Terminator::Switch { index: value, .. } => {
+            Some(value)
         }
-    }
+        Terminator::Jump(_)
+        | Terminator::Ret(_)
+        | Terminator::Exit
+        | Terminator::Trap(_)
+        | Terminator::Dispatch(_) => None,
+    };
+    let exits: Vec<Block> = members
+        .iter()
+        .copied()
+        .filter(|&block| {
+            let targets = func.blocks[block].term.targets();
+            targets.is_empty() || targets.iter().any(|call| !inside(call.block))
+        })
+        .collect();
+    let header = members[0];
+    let each_turn = exits
+        .iter()
+        .all(|&exit| passes_each_turn(func, header, exit, &inside));
+    // Where not each turn asks at each exit, any branch can decide which one is reached: all of them count.
+    let mut branches = if each_turn { &exits[..] } else { members };
+    let mut work: Vec<Value> = Vec::new();
+    work.extend(branches.iter().filter_map(|&block| condition(block)));
     let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
     while let Some(value) = work.pop() {
         if home[value].is_none() || std::mem::replace(&mut seen[value], true) {
@@ -115,6 +127,11 @@ fn exit_depends_on_others(
                 work.extend(data.args());
             }
             ValueDef::Param(block, idx) => {
+                // Which of its arguments it is, any branch can have decided.
+                if block != header && branches.len() < members.len() {
+                    branches = members;
+                    work.extend(branches.iter().filter_map(|&block| condition(block)));
+                }
                 let mut is_known = false;
                 for &pred in members {
                     for call in func.blocks[pred].term.targets() {
@@ -132,4 +149,30 @@ fn exit_depends_on_others(
         }
     }
     false
+}
+
+/// Whether no way leads through a loop and back to its header past a block.
+fn passes_each_turn(
+    func: &Function,
+    header: Block,
+    block: Block,
+    inside: &dyn Fn(Block) -> bool,
+) -> bool {
+    if block == header {
+        return true;
+    }
+    let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
+    let mut work = vec![header];
+    while let Some(from) = work.pop() {
+        for call in func.blocks[from].term.targets() {
+            let to = call.block;
+            if to == header {
+                return false;
+            }
+            if to != block && inside(to) && !std::mem::replace(&mut seen[to], true) {
+                work.push(to);
+            }
+        }
+    }
+    true
 }
