@@ -90,6 +90,7 @@ impl Lower<'_, '_> {
             meet(&mut arrive[join], class, join);
         }
         let mut reach = |target: usize, whole: bool| {
+            // Its class is that of the node whose lanes it joins.
             if target > pos && self.plan.joins[target].is_some() {
                 return;
             }
@@ -130,7 +131,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// The start of a node: it is skipped if no lane is there for it.
+    /// The start of a node: it is skipped if no lane is there for it. Nodes that share a mask are never come to without lanes.
     pub(super) fn arrive(&mut self, pos: usize) {
         self.b.switch_to_block(self.node_entry[pos]);
         self.start_region(self.arrive_class[pos]);

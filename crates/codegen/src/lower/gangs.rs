@@ -2,7 +2,7 @@
 //!
 //! A gang all of whose lanes stop together has one state. While all gangs agree on a state that all may leave, there is no way back to the
 //! runtime; nor is there one while CTAs end as a whole and there are more in the row. Where it is certain at which state the gangs
-//! stop (`phases`), they write it down only on the way back.
+//! stop (`phases`), it need not be written down but on the way back.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};

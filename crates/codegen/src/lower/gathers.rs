@@ -19,7 +19,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Passes vectors on to a new block. A load goes into the instruction that puts it into its vector only if that vector has one use: so this is it.
+    /// Passes vectors on to a new block. A load goes into the instruction that puts it into its vector only if that vector has one use:
+    /// so this is it.
     fn pass_on(&mut self, elems: Vec<Parts>) -> Vec<Parts> {
         let join = self.b.create_block();
         let args: Vec<cl::BlockArg> = elems.iter().flatten().map(|&x| x.into()).collect();
@@ -54,13 +55,19 @@ impl Lower<'_, '_> {
         self.pass_on(elems)
     }
 
-    /// Four words of each lane, as vectors that are turned.
-    fn load_each_row4(&mut self, place: &Place) -> Vec<Parts> {
+    /// 16 bytes of each lane.
+    fn load_each_row(&mut self, place: &Place) -> Parts {
         let mut rows = Parts::new();
         self.for_each_address(&place.address, |lower, _, at| {
             let row = types::I32X4;
             rows.push(lower.b.ins().load(row, device(), at, place.offset));
         });
+        rows
+    }
+
+    /// Four words of each lane, as rows that are turned.
+    fn load_each_row4(&mut self, place: &Place) -> Vec<Parts> {
+        let rows = self.load_each_row(place);
         let mut columns = vec![Parts::new(); 4];
         for rows in rows.chunks_exact(4) {
             let turned = self.transpose4([rows[0], rows[1], rows[2], rows[3]]);
@@ -74,12 +81,7 @@ impl Lower<'_, '_> {
     /// Two words of each lane, as one.
     fn load_each_row2(&mut self, ty: Type, place: &Place) -> Vec<Parts> {
         let pairs = if ty == Type::B64 {
-            let mut rows = Parts::new();
-            self.for_each_address(&place.address, |lower, _, at| {
-                let row = types::I64X2;
-                rows.push(lower.b.ins().load(row, device(), at, place.offset));
-            });
-            rows
+            self.load_each_row(place)
         } else {
             let wide = self.load_each_word(1, Type::B64, place);
             wide.into_iter().flatten().collect()
@@ -153,10 +155,7 @@ impl Lower<'_, '_> {
                 let x = match ty {
                     Type::B32 if lane % 4 == 0 => lower.first_float(types::F32X4, parts[lane / 4]),
                     Type::B64 if lane % 2 == 0 => lower.first_float(types::F64X2, parts[lane / 2]),
-                    Type::B64 => {
-                        let part = lower.cast_vector(parts[lane / 2], types::I64X2);
-                        lower.b.ins().extractlane(part, 1)
-                    }
+                    Type::B64 => lower.pick64(parts[lane / 2], 1),
                     _ => lower.extract(ty, parts, lane),
                 };
                 let offset = place.offset + (k as u32 * ty.bytes()) as i32;

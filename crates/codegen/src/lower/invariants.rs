@@ -3,7 +3,7 @@
 //! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loops over gangs, gang
 //! invariants (`%tid` and what follows from it by scalar arithmetic) in each of them, before its nodes. Predicates as bits that follow
 //! from them are made anew where they are used: a kernel has many, one for each step of a tree, and a gang on its way from wait to wait
-//! needs one.
+//! needs one. So are those that only their own block's branch uses, which asks the line's ends first (`lines`).
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;

@@ -102,7 +102,9 @@ fn find(plan: &Plan, data: &InstData) -> Option<LineCompare> {
     let unsigned = is_unsigned(op);
     let in_order = plan.bounds[line].is_some_and(|(lo, hi)| {
         let least = if unsigned { 0 } else { -most - 1 };
-        lo.saturating_add(span.min(0)) >= least && hi.saturating_add(span.max(0)) <= most
+        let low = lo.checked_add(span.min(0));
+        let high = hi.checked_add(span.max(0));
+        low.is_some_and(|low| low >= least) && high.is_some_and(|high| high <= most)
     });
     // With a longer line, a wrap could not be told from the first and last lane.
     (stride != 0 && span.checked_abs()? <= most).then_some(LineCompare {
@@ -182,7 +184,7 @@ impl Lower<'_, '_> {
         };
         let result = self.func.insts[inst].results[0];
         self.bits.insert(result, bits);
-        if self.plan.escapes[result] {
+        if self.plan.escapes[result] && !self.is_pinned(result) {
             let var = self.variables(result)[0];
             self.b.def_var(var, bits);
         }
@@ -221,7 +223,9 @@ impl Lower<'_, '_> {
         )[0]
     }
 
-    /// What the ends of the line say of a comparison, if its operands are at hand in `block` and lanes past its ends need not be feared.
+    /// What the ends of the line say of a comparison, if its operands are at hand in `block` and the number of no lane of the gang, whether
+    /// it runs or not, has wrapped. Of the lanes that run, it may be none for which the comparison holds, or none for which it does not,
+    /// although the ends differ: they are then sent both ways, and where none comes the node is skipped.
     pub(super) fn line_ends(&mut self, block: Block, cond: Value) -> Option<LineEnds> {
         let ValueDef::Result(inst, _) = self.func.values[cond].def else {
             return None;

@@ -1,8 +1,7 @@
 //! Loads.
 //!
 //! Lanes side by side are accessed as vectors when all of them run, or when the place of those that do not may be read as well; otherwise
-//! one call to a stub does the lanes that do. Lanes
-//! anywhere are accessed one by one, those that do not run at a place of our own.
+//! one call to a stub does the lanes that do. Lanes anywhere are accessed one by one (`gathers`), those that do not run at a place of our own.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};

@@ -166,7 +166,7 @@ struct Lower<'a, 'b> {
     alone: Option<solo::Alone>,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
-    /// The state in which the gang stopped as a whole, or `APART`.
+    /// The state in which the gang stopped as a whole, or `APART`; of no meaning where that is certain.
     stopped: Option<Variable>,
     /// Where the code being emitted goes when no lane is left.
     next_gang: cl::Block,

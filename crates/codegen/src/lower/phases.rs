@@ -2,7 +2,7 @@
 //!
 //! A phase enters all gangs at one resume point. Where all ways from there end at one wait, to which the lanes come together, nobody need ask
 //! where the gangs have stopped: the phase of that wait is next. The code of most nodes belongs to one phase, and gangs that stop in it go on to
-//! its next gang; what several phases run has to ask.
+//! its next gang; what several phases run notes where the gang stopped, and asks which phase it is.
 
 use ptxjit_ir::Terminator;
 use ptxjit_passes::vectorize::{Node, WaitKind};

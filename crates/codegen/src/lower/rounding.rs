@@ -69,8 +69,9 @@ impl Lower<'_, '_> {
     pub(super) fn directed_fma(&mut self, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
         let [x, y, z] = args.map(|arg| self.flush(F32, mode.ftz, arg));
         match self.constant_lanes(z) {
-            // So that neither `z` over two nor what an addition to it leaves gets near to the subnormal numbers.
-            Some(c) if (1e-18..1e30).contains(&c.abs()) => self.directed_fma_near(mode, x, y, c),
+            // So that neither `z` over two nor what an addition to it leaves, down to 2^-70 of it, gets near to the subnormal numbers: the host
+            // may flush them.
+            Some(c) if (1e-15..1e30).contains(&c.abs()) => self.directed_fma_near(mode, x, y, c),
             _ => self.exact_fma(mode, [x, y, z]),
         }
     }

@@ -77,7 +77,7 @@ pub struct Plan {
     pub pending_in: Vec<Vec<usize>>,
     /// Nodes that may be reached with no lane for them.
     pub maybe_empty: Vec<bool>,
-    /// For each node, an earlier one all of whose lanes, and no others, come to it together.
+    /// For each node, an earlier one all of whose lanes, and no others, come to it together; to a loop's header, from outside of the loop.
     pub joins: Vec<Option<usize>>,
     /// Blocks with accesses for which it pays to test whether lanes are in step.
     pub in_step: SecondaryMap<Block, Option<InStep>>,
@@ -133,8 +133,10 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     }
     let preds = predecessors(func);
     let live = liveness::run(func, &preds);
-    let can_stop =
-        |block: Block| wait_of[block] || yields[block].is_some() || entries.contains(&block);
+    let can_stop = |block: Block| {
+        let is_entry = block == func.entry || entries.contains(&block);
+        is_entry || wait_of[block] || yields[block].is_some()
+    };
     let alone =
         |shape: &dyn Fn(Value) -> Shape| solo::run(func, &order, gang, &preds, shape, &can_stop);
     let solo = alone(&|value| hopeful.shapes[value].unwrap_or(Shape::Uniform));

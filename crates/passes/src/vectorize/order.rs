@@ -132,7 +132,7 @@ impl Ctx<'_> {
                 self.order.nodes.push(Node::Block(first));
                 continue;
             }
-            let header = self.header(&component, level);
+            let header = self.header(&component);
             self.order.nodes.push(Node::Block(header));
             for &block in &component {
                 self.level[block] = level + 1;
@@ -216,7 +216,7 @@ impl Ctx<'_> {
     }
 
     /// The first block of the component (in search order) that is entered from outside of it.
-    fn header(&self, component: &[Block], _level: u32) -> Block {
+    fn header(&self, component: &[Block]) -> Block {
         let mut member: SecondaryMap<Block, bool> = SecondaryMap::new();
         component.iter().for_each(|&block| member[block] = true);
         let entered: Vec<Block> = self
