@@ -108,7 +108,8 @@ impl Lower<'_, '_> {
         is_splat.then(|| f32::from_le_bytes(*first))
     }
 
-    /// Whether an instruction is a minimum or maximum for which one look tells whether any lane has a NaN.
+    /// Whether an instruction is a minimum or maximum for which one look tells whether any lane has a NaN. In code that seldom runs, less code
+    /// is better.
     pub(super) fn is_min_max_of_gang(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
         let InstData::FloatBinary { op, fmt, args, .. } = node.data else {
@@ -117,6 +118,7 @@ impl Lower<'_, '_> {
         matches!(op, FloatBinaryOp::Min | FloatBinaryOp::Max)
             && fmt == FloatFmt::F32
             && self.quads > 1
+            && !self.certainly_partial
             && self.shape(node.results[0]) == Shape::Varying
             && args.iter().all(|&arg| self.func.as_const(arg).is_none())
     }
