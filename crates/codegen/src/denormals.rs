@@ -1,6 +1,6 @@
 //! Whether a kernel may run with subnormals flushed by the hardware.
 
-use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatUnaryOp, Function, InstData, NumFmt};
+use ptxjit_ir::{FloatFmt, FloatUnaryOp, Function, InstData, NumFmt};
 
 /// True if some f32 operation flushes, all do whose result depends on it, and no other format is worked in.
 pub(crate) fn all_flush(func: &Function) -> bool {
@@ -29,11 +29,7 @@ fn flushes(data: &InstData) -> Option<bool> {
             | FloatUnaryOp::Relu => None,
             _ => Some(mode.ftz && fmt == FloatFmt::F32),
         },
-        InstData::FloatBinary { op, fmt, mode, .. } => match op {
-            // The divisor's reciprocal is flushed in either case.
-            FloatBinaryOp::DivApprox if fmt == FloatFmt::F32 => Some(mode.ftz),
-            _ => Some(mode.ftz && fmt == FloatFmt::F32),
-        },
+        InstData::FloatBinary { fmt, mode, .. } => Some(mode.ftz && fmt == FloatFmt::F32),
         InstData::Fma { fmt, mode, .. } => Some(mode.ftz && fmt == FloatFmt::F32),
         InstData::FloatCompare { fmt, ftz, .. } => Some(ftz && fmt == FloatFmt::F32),
         InstData::Convert { cvt, .. } => {

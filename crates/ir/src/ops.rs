@@ -76,9 +76,9 @@ ops! {
         Udiv = "udiv";
         /// Signed quotient toward zero; all ones for a zero divisor, the minimum for minimum / -1.
         Sdiv = "sdiv";
-        /// Unsigned remainder; all ones for a zero divisor at `B32`, the dividend at other widths.
+        /// Unsigned remainder; all ones for a zero divisor.
         Urem = "urem";
-        /// Signed remainder, the sign of the dividend; zero divisor as `Urem`; 0 for minimum % -1.
+        /// Signed remainder, the sign of the dividend; all ones for a zero divisor, 0 for minimum % -1.
         Srem = "srem";
         /// Bitwise and.
         And = "and";

@@ -121,7 +121,10 @@ impl Lower<'_, '_> {
             };
             return self.float_unary(op, FloatFmt::F32, FloatMode::RN, wide);
         }
-        Some(self.with_canonical_nans(FloatFmt::F32, wide))
+        Some(match fmt {
+            FloatFmt::Bf16 => wide,
+            _ => self.with_canonical_nans(FloatFmt::F32, wide),
+        })
     }
 
     /// From one of the halves to itself.

@@ -136,8 +136,7 @@ impl Lower<'_, '_> {
             let none = self.lane_word(x, 0);
             let is_zero = self.b.ins().icmp(IntCC::Equal, y, none);
             let ones = self.lane_word(x, u32::MAX);
-            let special = if rem && ty != Type::B32 { x } else { ones };
-            self.pick(is_zero, special, result)
+            self.pick(is_zero, ones, result)
         };
         Some(Quad::from_elem(self.lanes_masked(ty, result), 1))
     }
@@ -287,12 +286,8 @@ impl Lower<'_, '_> {
         let result = self.b.ins().bxor(shown, unit_bits);
         let none = self.vconst(Type::B64, 0);
         let is_zero = self.b.ins().icmp(IntCC::Equal, y, none);
-        let special = if rem {
-            x
-        } else {
-            self.vconst(Type::B64, u64::MAX)
-        };
-        self.pick(is_zero, special, result)
+        let ones = self.vconst(Type::B64, u64::MAX);
+        self.pick(is_zero, ones, result)
     }
 
     fn divide_constant(&mut self, x: cl::Value, d: u32) -> Option<cl::Value> {

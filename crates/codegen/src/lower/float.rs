@@ -403,33 +403,48 @@ impl Lower<'_, '_> {
                     FloatBinaryOp::Mul if self.flushes_itself(fmt, mode.ftz) => {
                         return Some(self.flushed_product(x, y, None));
                     }
-                    FloatBinaryOp::Div | FloatBinaryOp::DivFull
+                    FloatBinaryOp::Div | FloatBinaryOp::DivFull | FloatBinaryOp::DivApprox
                         if self.flushes_itself(fmt, mode.ftz) =>
                     {
-                        return Some(self.flushed_quotient(x, y));
+                        let quotient = self.flushed_quotient(x, y);
+                        return Some(match op {
+                            FloatBinaryOp::DivApprox => self.approximate_quotient(x, y, quotient),
+                            _ => quotient,
+                        });
                     }
                     FloatBinaryOp::Add => self.b.ins().fadd(x, y),
                     FloatBinaryOp::Sub => self.b.ins().fsub(x, y),
                     FloatBinaryOp::Mul => self.b.ins().fmul(x, y),
                     FloatBinaryOp::Div | FloatBinaryOp::DivFull => self.b.ins().fdiv(x, y),
-                    // The ISA wants a zero for divisors above 2^126, whose reciprocals are subnormal.
                     _ => {
-                        let one = self.float_like(fmt, y, 1.0);
-                        let reciprocal = self.b.ins().fdiv(one, y);
-                        let reciprocal = if self.flush_denormals {
-                            reciprocal
-                        } else {
-                            self.flush_bits(reciprocal)
-                        };
-                        if self.flushes_itself(fmt, mode.ftz) {
-                            return Some(self.flushed_product(x, reciprocal, None));
-                        }
-                        self.b.ins().fmul(x, reciprocal)
+                        let quotient = self.b.ins().fdiv(x, y);
+                        self.approximate_quotient(x, y, quotient)
                     }
                 };
                 Some(self.flush(fmt, mode.ftz, z))
             }
         }
+    }
+
+    /// What `div.approx.f32` makes of a quotient: of divisors above 2^126 the dividend times zero (ISA 9.7.3.8).
+    fn approximate_quotient(
+        &mut self,
+        x: cl::Value,
+        y: cl::Value,
+        quotient: cl::Value,
+    ) -> cl::Value {
+        const BOUND: f64 = (1u128 << 126) as f64;
+        let fmt = FloatFmt::F32;
+        let size = self.b.ins().fabs(y);
+        let bound = self.float_like(fmt, y, BOUND);
+        let is_large = self.b.ins().fcmp(FloatCC::GreaterThan, size, bound);
+        let (bits, sign) = (self.as_int(fmt, y), self.bits_like(fmt, y, 1 << 31));
+        let zero = self.b.ins().band(bits, sign);
+        let zero = self.as_float(fmt, zero);
+        let small = self.b.ins().fmul(x, zero);
+        let (small, quotient) = (self.as_int(fmt, small), self.as_int(fmt, quotient));
+        let picked = self.pick(is_large, small, quotient);
+        self.as_float(fmt, picked)
     }
 
     pub(super) fn fma(

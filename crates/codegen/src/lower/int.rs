@@ -151,8 +151,7 @@ impl Lower<'_, '_> {
         let ones = self.b.ins().iconst(clif, -1);
         if rem {
             let r = self.b.ins().urem(x, divisor);
-            let special = if ty == Type::B32 { ones } else { x };
-            self.b.ins().select(zero, special, r)
+            self.b.ins().select(zero, ones, r)
         } else {
             let q = self.b.ins().udiv(x, divisor);
             self.b.ins().select(zero, ones, q)
@@ -170,8 +169,7 @@ impl Lower<'_, '_> {
         let ones = self.b.ins().iconst(clif, -1);
         if rem {
             let r = self.b.ins().srem(x, divisor);
-            let special = if ty == Type::B32 { ones } else { x };
-            self.b.ins().select(zero, special, r)
+            self.b.ins().select(zero, ones, r)
         } else {
             let q = self.b.ins().sdiv(x, divisor);
             let negated = self.b.ins().ineg(x);

@@ -88,15 +88,17 @@ pub(super) fn unary(op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, a: u64) ->
     }
 }
 
-/// `div.approx`: `a * (1/b)`, where the reciprocal of a number above 2^126 is zero.
+/// `div.approx`: the quotient, but a zero times `a` if `b` is above 2^126, whose reciprocal the hardware flushes.
 pub(super) fn div_approx(fmt: FloatFmt, ftz: bool, a: u64, b: u64) -> u64 {
     if fmt != FloatFmt::F32 {
         let quotient = exact::to_f64(fmt, a) / exact::to_f64(fmt, b);
         return exact::narrow(fmt, nearest(ftz), quotient);
     }
-    let one = u64::from(1f32.to_bits());
-    let reciprocal = exact::div(fmt, nearest(true), one, b);
-    exact::mul(fmt, nearest(ftz), a, reciprocal)
+    if f32::from_bits(b as u32).abs() > 2f32.powi(126) {
+        let zero = b & Layout::F32.sign();
+        return exact::mul(fmt, nearest(ftz), a, zero);
+    }
+    exact::div(fmt, nearest(ftz), a, b)
 }
 
 /// `div.full`.

@@ -103,6 +103,9 @@ fn float_to_float(cvt: &Convert, a: u64) -> u64 {
     match arithmetic_fmt(cvt.to) {
         Some(fmt) if cvt.from == cvt.to => same_format(cvt, fmt, a),
         Some(FloatFmt::F64) if !cvt.sat && float_num(cvt, a) == Num::Nan => nan_to_f64(cvt, a),
+        Some(FloatFmt::F32) if !cvt.sat && !cvt.relu && float_num(cvt, a) == Num::Nan => {
+            nan_to_f32(cvt, a)
+        }
         Some(_) | None => from_num(cvt, Direction::To(cvt.round), float_num(cvt, a)),
     }
 }
@@ -117,6 +120,22 @@ fn nan_to_f64(cvt: &Convert, a: u64) -> u64 {
             to.with_sign(from.is_neg(a), to.infinity() | quiet | payload)
         }
         _ => Layout::F64.canonical_nan(),
+    }
+}
+
+/// A NaN of another format in f32. Hardware moves the bits of a bf16 as they are, and keeps of f64 what of the payload there is
+/// room for, made quiet.
+fn nan_to_f32(cvt: &Convert, a: u64) -> u64 {
+    let to = Layout::F32;
+    match cvt.from {
+        NumFmt::Bf16 => a << 16,
+        NumFmt::F64 => {
+            let from = Layout::F64;
+            let payload = a >> (from.man_bits - to.man_bits) & ((1 << to.man_bits) - 1);
+            let quiet = 1 << (to.man_bits - 1);
+            to.with_sign(from.is_neg(a), to.infinity() | quiet | payload)
+        }
+        _ => to.canonical_nan(),
     }
 }
 

@@ -32,10 +32,11 @@ pub fn int_binary(op: IntBinaryOp, ty: Type, a: u64, b: u64) -> u64 {
         IntBinaryOp::SmulHi => ((i128::from(sa) * i128::from(sb)) >> bits) as u64,
         IntBinaryOp::UmulWide => return a.wrapping_mul(b) & wide_mask(ty),
         IntBinaryOp::SmulWide => return sa.wrapping_mul(sb) as u64 & wide_mask(ty),
-        IntBinaryOp::Udiv => a.checked_div(b).unwrap_or(mask),
-        IntBinaryOp::Sdiv if b == 0 => mask,
+        IntBinaryOp::Udiv | IntBinaryOp::Sdiv | IntBinaryOp::Urem | IntBinaryOp::Srem if b == 0 => {
+            mask
+        }
+        IntBinaryOp::Udiv => a / b,
         IntBinaryOp::Sdiv => sa.wrapping_div(sb) as u64,
-        IntBinaryOp::Urem | IntBinaryOp::Srem if b == 0 => rem_by_zero(ty, a),
         IntBinaryOp::Urem => a % b,
         IntBinaryOp::Srem => sa.wrapping_rem(sb) as u64,
         IntBinaryOp::And => a & b,
@@ -145,14 +146,6 @@ fn low_bits(n: u64) -> u64 {
 
 fn wide_mask(ty: Type) -> u64 {
     low_bits(2 * u64::from(ty.bits()))
-}
-
-/// The spec is silent; ptxas folds the 32-bit remainder to all ones.
-fn rem_by_zero(ty: Type, a: u64) -> u64 {
-    match ty {
-        Type::B32 => ty.mask(),
-        Type::B1 | Type::B8 | Type::B16 | Type::B64 => a,
-    }
 }
 
 fn clamp_signed(ty: Type, wide: i128) -> u64 {

@@ -213,7 +213,9 @@ impl Origins {
             InstData::Convert { cvt, arg } if cvt.to == NumFmt::F32 => match cvt.from {
                 _ if cvt.sat || cvt.relu => NEITHER,
                 NumFmt::F32 if !cvt.integral => self.0[arg],
-                NumFmt::F32 | NumFmt::F64 => RAW,
+                NumFmt::F32 => RAW,
+                // What of the payload there is room for stays.
+                NumFmt::F64 | NumFmt::Bf16 => FOREIGN,
                 _ => NEITHER,
             },
             InstData::Select { args: [a, b], .. } => self.0[a].or(self.0[b]),
