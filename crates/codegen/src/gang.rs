@@ -18,9 +18,8 @@ const VERY_LONG: usize = 2000;
 /// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each lane more costs time to compile, and registers.
 const SHORT: usize = 250;
 
-/// Vectors that a loop may keep alive from turn to turn. Beyond the sixteen registers they are kept in the first cache, which costs less than
-/// half as many lanes would.
-const LOOP_VECTORS: usize = 36;
+/// Vectors that a loop may keep alive from turn to turn: as many as there are registers.
+const LOOP_VECTORS: usize = 16;
 
 /// A gang width and the reasons for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,10 +65,15 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             Some("a loop steps widely through memory, where neighbours share lines")
         } else if traits.has_barriers && is_short {
             Some("a short kernel with barriers, at which each gang costs the same")
+        } else if weights.only_moves && is_short {
+            Some("a short kernel that mostly moves bytes")
         } else {
             None
         };
-        if let Some(why) = widens {
+        if weights.computes && most > 8 {
+            most = 8;
+            reasons.push("at most 8: long arithmetic between accesses to memory".to_owned());
+        } else if let Some(why) = widens {
             most = WARP;
             reasons = vec![format!("at most 32: {why}")];
         }

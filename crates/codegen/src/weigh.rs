@@ -1,7 +1,7 @@
 //! What a plan for a wide gang says about how wide gangs should be.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Function, InstData, Space, Type, Value};
+use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
 use ptxjit_passes::vectorize::{self, Node, Plan, PlanFacts, Shape, Yield};
 
 use crate::calls;
@@ -17,10 +17,24 @@ pub(crate) struct Weights {
     pub arithmetic: usize,
     /// Gangs take turns in a loop that steps widely through memory.
     pub takes_turns: bool,
+    /// There is a long stretch of arithmetic with few accesses to memory.
+    pub computes: bool,
+    /// There are no loops, and accesses to memory are many for the instructions that there are.
+    pub only_moves: bool,
 }
 
 /// Instructions of a block for each word that it keeps alive.
 const DENSE: usize = 8;
+
+/// The same if the block accesses no memory, so that nothing hides what spilled words cost.
+const DENSE_ARITHMETIC: usize = 2;
+
+/// A block of so many instructions, and so many for each access to memory, computes.
+const COMPUTES: usize = 100;
+const COMPUTES_PER_ACCESS: usize = 16;
+
+/// A kernel of at most so many instructions for each access to memory only moves bytes.
+const MOVES_PER_ACCESS: usize = 6;
 
 /// So many words fit no registers, however narrow the gang.
 const MANY: usize = 32;
@@ -81,15 +95,24 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     }
     let preds = vectorize::predecessors(func);
     let live = vectorize::live_in(func, &preds);
+    let (mut n_insts, mut n_accesses) = (0, 0);
     for (pos, node) in plan.order.nodes.iter().enumerate() {
         let Node::Block(block) = *node else { continue };
+        let data = &func.blocks[block];
+        let accesses = accesses(func, block);
+        n_insts += data.insts.len();
+        n_accesses += accesses;
+        weights.computes |= data.insts.len() >= COMPUTES.max(COMPUTES_PER_ACCESS * accesses);
         if depth[pos] == 0 {
             continue;
         }
-        let data = &func.blocks[block];
         let words = words(func, plan, data.params.iter().chain(&live[block]));
         // Where little is done with them, it matters little where they are kept, unless they are very many.
-        let dense = if words >= MANY { 1 } else { DENSE };
+        let dense = match accesses {
+            _ if words >= MANY => 1,
+            0 => DENSE_ARITHMETIC,
+            _ => DENSE,
+        };
         if data.insts.len() >= dense * words {
             weights.live_words = weights.live_words.max(words);
         }
@@ -120,7 +143,22 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             }
         }
     }
+    weights.only_moves =
+        depth.iter().all(|&depth| depth == 0) && n_insts <= MOVES_PER_ACCESS * n_accesses;
     weights
+}
+
+/// Accesses to memory in a block.
+fn accesses(func: &Function, block: Block) -> usize {
+    let insts = func.blocks[block].insts.iter();
+    insts
+        .filter(|&&inst| {
+            matches!(
+                func.insts[inst].data,
+                InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. }
+            )
+        })
+        .count()
 }
 
 fn words<'a>(func: &Function, plan: &Plan, values: impl Iterator<Item = &'a Value>) -> usize {

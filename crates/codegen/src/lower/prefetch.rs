@@ -40,7 +40,8 @@ impl Lower<'_, '_> {
         let n_lines = ((high - low + LINE - 1) / LINE).min(MOST_LINES);
         let flags = MemFlagsData::new().with_trap_code(Some(MARK));
         for line in 0..n_lines {
-            let offset = i64::from(offset) + low + line * LINE;
+            // From the end, where the next bytes are: few lines may begin where the lanes' bytes do.
+            let offset = i64::from(offset) + high - 1 - line * LINE;
             self.b.ins().uload8(types::I32, flags, at, offset as i32);
         }
     }

@@ -1,4 +1,8 @@
-//! Prefetches for loops with barriers.
+//! Prefetches for the next CTA and for loops with barriers.
+//!
+//! CTAs that follow each other run on one thread of the host, and mostly work on bytes that follow each other. Hardware prefetches these late,
+//! from the first miss on each page, and not at all if a CTA takes little from each of many pages. So an access outside of loops is
+//! followed by a hint for where the same gang will access in the next CTA. By the time that CTA runs the line is there.
 //!
 //! Hardware prefetches what lies on the few pages that are being walked through. Between two barriers a CTA fetches a few bytes each from many
 //! pages, as of the rows of a tile, and with the next turn of the loop the bytes beside them or far away. There, an access is followed by a
@@ -13,8 +17,9 @@ use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value};
 use super::order::{Node, Order};
 use super::shape::Shape;
 use super::shapes::Shapes;
-use super::steps::{Loop, Step, Steps};
+use super::steps::{self, Loop, Step, Steps};
 use super::turns::NEAR_LANES;
+use crate::analysis::cfg;
 
 /// Puts in prefetches; says whether there are any.
 pub(super) fn run(
@@ -55,51 +60,145 @@ pub(super) fn run(
         };
         hint.emit(func, value);
     }
-    !found.is_empty()
+    let hints = for_next_cta(func, order, shapes);
+    for hint in &hints {
+        hint.emit_for_next_cta(func);
+    }
+    !found.is_empty() || !hints.is_empty()
 }
 
-/// An access, and how far it moves in a turn of its loop.
+/// Accesses of fewer bytes by all lanes of a gang have no hints.
+const LEAST_BYTES: u32 = 32;
+
+fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
+    let cfg = cfg::run(func);
+    let is_uniform = |value: Value| shapes.shapes[value] == Some(Shape::Uniform);
+    let mut hints: Vec<Hint> = Vec::new();
+    for node in &order.nodes {
+        let Node::Block(block) = *node else {
+            continue;
+        };
+        if order.innermost(block).is_some() {
+            continue;
+        }
+        for &inst in &func.blocks[block].insts {
+            let Some(access) = access(func, shapes, inst) else {
+                continue;
+            };
+            if access.size * shapes.gang < LEAST_BYTES {
+                continue;
+            }
+            if let Some(hint) = hints.iter_mut().find(|hint| hint.access.is_near(&access)) {
+                hint.access.include(&access);
+                continue;
+            }
+            match steps::to_next_cta(func, &cfg, access.addr) {
+                Some(Step::Const(0)) | None => {}
+                Some(step) if step.all(&is_uniform) => hints.push(Hint {
+                    block,
+                    inst,
+                    access,
+                    step,
+                }),
+                Some(_) => {}
+            }
+        }
+    }
+    hints
+}
+
+/// Bytes of a cache line.
+const LINE: i32 = 64;
+
+/// Bytes of global memory that lanes access side by side.
+#[derive(Copy, Clone)]
+struct Access {
+    addr: Value,
+    offset: i32,
+    /// Of one lane.
+    size: u32,
+}
+
+impl Access {
+    /// Whether hints for both would mostly name the same lines.
+    fn is_near(&self, other: &Access) -> bool {
+        self.addr == other.addr && (self.offset - other.offset).abs() < LINE
+    }
+
+    fn include(&mut self, other: &Access) {
+        let end = |access: &Access| access.offset + access.size as i32;
+        let end = end(self).max(end(other));
+        self.offset = self.offset.min(other.offset);
+        self.size = (end - self.offset) as u32;
+    }
+}
+
+fn access(func: &Function, shapes: &Shapes, inst: Inst) -> Option<Access> {
+    let (addr, space, offset, size) = match func.insts[inst].data {
+        InstData::Load {
+            addr,
+            space,
+            offset,
+            ty,
+            n,
+            ..
+        } => (addr, space, offset, ty.bytes() * u32::from(n)),
+        InstData::Store {
+            addr,
+            space,
+            offset,
+            ty,
+            ref args,
+            ..
+        } => (addr, space, offset, ty.bytes() * args.len() as u32),
+        _ => return None,
+    };
+    let is_near = matches!(
+        shapes.shapes[addr],
+        Some(Shape::Affine { stride, .. }) if stride.unsigned_abs() <= NEAR_LANES
+    );
+    (space == Space::Global && is_near && func.ty(addr) == Type::B64).then_some(Access {
+        addr,
+        offset,
+        size,
+    })
+}
+
+/// An access, and how far it moves in a turn of its loop or to the next CTA.
 struct Hint {
     block: Block,
     inst: Inst,
+    access: Access,
     step: Step,
 }
 
 impl Hint {
+    /// Puts the hint behind the access.
     fn emit(&self, func: &mut Function, step: Value) {
-        let node = &func.insts[self.inst];
-        let data = match node.data {
-            InstData::Load {
-                addr,
-                offset,
-                ty,
-                n,
-                ..
-            } => InstData::Prefetch {
-                addr,
-                step,
-                offset,
-                size: ty.bytes() * u32::from(n),
-            },
-            InstData::Store {
-                addr,
-                offset,
-                ty,
-                ref args,
-                ..
-            } => InstData::Prefetch {
-                addr,
-                step,
-                offset,
-                size: ty.bytes() * args.len() as u32,
-            },
-            _ => unreachable!("loads and stores have hints"),
+        let Access { addr, offset, size } = self.access;
+        let data = InstData::Prefetch {
+            addr,
+            step,
+            offset,
+            size,
         };
-        let loc = node.loc;
+        let loc = func.insts[self.inst].loc;
         let hint = func.make_inst(data, &[], loc);
         let insts = &mut func.blocks[self.block].insts;
         let at = insts.iter().position(|&inst| inst == self.inst);
         insts.insert(at.expect("it is there") + 1, hint);
+    }
+
+    /// Puts the hint behind the access, and what it needs before.
+    fn emit_for_next_cta(&self, func: &mut Function) {
+        let n_insts = func.blocks[self.block].insts.len();
+        let step = self.step.emit(func, self.block, Type::B64);
+        let insts = &mut func.blocks[self.block].insts;
+        let added = insts.split_off(n_insts);
+        let at = insts.iter().position(|&inst| inst == self.inst);
+        let at = at.expect("it is there");
+        insts.splice(at..at, added);
+        self.emit(func, step);
     }
 }
 
@@ -112,21 +211,17 @@ fn hints(func: &Function, order: &Order, around: &Loop, shapes: &Shapes) -> Vec<
             continue;
         }
         for &inst in &func.blocks[block].insts {
-            let (InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. }) =
-                func.insts[inst].data
-            else {
+            let Some(access) = access(func, shapes, inst) else {
                 continue;
             };
-            let is_near = matches!(
-                shapes.shapes[addr],
-                Some(Shape::Affine { stride, .. }) if stride.unsigned_abs() <= NEAR_LANES
-            );
-            if space != Space::Global || !is_near || func.ty(addr) != Type::B64 {
-                continue;
-            }
-            match steps.of(addr) {
+            match steps.of(access.addr) {
                 Some(Step::Const(0)) | None => {}
-                Some(step) if step.all(&is_uniform) => hints.push(Hint { block, inst, step }),
+                Some(step) if step.all(&is_uniform) => hints.push(Hint {
+                    block,
+                    inst,
+                    access,
+                    step,
+                }),
                 Some(_) => {}
             }
         }

@@ -1,11 +1,13 @@
-//! How far a value moves in one turn of a loop.
+//! How far a value moves in one turn of a loop, or from one CTA to the next.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, SrcLoc, Type, Value, ValueDef,
+    Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Space, SpecialReg, SrcLoc, Type, Value,
+    ValueDef,
 };
 
 use super::order::{Node, Order};
+use crate::analysis::cfg::Cfg;
 
 /// A loop of the order.
 pub(super) struct Loop {
@@ -42,7 +44,7 @@ impl Loop {
     }
 }
 
-/// The distance, an expression of values from outside the loop. Wrapping on the way is not looked at.
+/// The distance, an expression of values that do not move. Wrapping on the way is not looked at.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Step {
     Const(i64),
@@ -143,6 +145,93 @@ pub(super) struct Steps<'a> {
     is_inside: SecondaryMap<Inst, bool>,
 }
 
+/// How far a value moves from one CTA to its neighbour in x, as a guess: clamps and wrapping are not looked at, and in loops only the first
+/// turn is. Nothing if it depends on memory that kernels write, or on what cannot be followed.
+pub(super) fn to_next_cta(func: &Function, cfg: &Cfg, value: Value) -> Option<Step> {
+    cta_step(func, cfg, value, DEPTH)
+}
+
+fn cta_step(func: &Function, cfg: &Cfg, value: Value, depth: u32) -> Option<Step> {
+    let depth = depth.checked_sub(1)?;
+    let step = |value: Value| cta_step(func, cfg, value, depth);
+    if let ValueDef::Param(block, idx) = func.values[value].def {
+        // From before a loop, if the block is its header.
+        let Some(&before) = cfg.preds[block].first() else {
+            return Some(Step::Const(0));
+        };
+        let targets = func.blocks[before].term.targets();
+        let call = targets.into_iter().find(|call| call.block == block)?;
+        return step(call.args[idx as usize]);
+    }
+    match *func.def_inst(value)? {
+        InstData::Const { .. } => Some(Step::Const(0)),
+        InstData::Sreg { sreg } => Some(Step::Const(i64::from(sreg == SpecialReg::CtaidX))),
+        InstData::Load {
+            space: Space::Param | Space::Const,
+            addr,
+            ..
+        } => (step(addr)? == Step::Const(0)).then_some(Step::Const(0)),
+        InstData::Resize { op, from, arg, .. } => Some(step(arg)?.resized(op, from)),
+        InstData::IntBinary { op, ty, args } => match op {
+            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => {
+                either(step(args[0])?, step(args[1])?)
+            }
+            IntBinaryOp::Or | IntBinaryOp::Xor => Some(step(args[0])?.plus(step(args[1])?)),
+            _ => combined(func, op, ty, args, step),
+        },
+        InstData::Select { args: [a, b], .. } => either(step(a)?, step(b)?),
+        _ => None,
+    }
+}
+
+/// Of two steps, one of which a value takes, the one that is not zero.
+fn either(x: Step, y: Step) -> Option<Step> {
+    match (x, y) {
+        (x, Step::Const(0)) | (Step::Const(0), x) => Some(x),
+        (x, y) => (x == y).then_some(x),
+    }
+}
+
+/// The step of a sum, a difference or a product.
+fn combined(
+    func: &Function,
+    op: IntBinaryOp,
+    ty: Type,
+    args: [Value; 2],
+    step: impl Fn(Value) -> Option<Step>,
+) -> Option<Step> {
+    let [x, y] = [step(args[0])?, step(args[1])?];
+    let factor = |value: Value| constant(func, value);
+    Some(match op {
+        IntBinaryOp::Add => x.plus(y),
+        IntBinaryOp::Sub => x.minus(y),
+        IntBinaryOp::Shl => {
+            let count = func.as_const(args[1]).filter(|&count| count < 32)?;
+            x.times(Step::Const(1 << count))
+        }
+        IntBinaryOp::Mul => product([x, y], args.map(factor))?,
+        IntBinaryOp::SmulWide => product(
+            [x, y].map(|step| step.resized(ResizeOp::Sext, ty)),
+            args.map(|value| factor(value).resized(ResizeOp::Sext, ty)),
+        )?,
+        IntBinaryOp::UmulWide => product(
+            [x, y].map(|step| step.resized(ResizeOp::Uext, ty)),
+            args.map(|value| factor(value).resized(ResizeOp::Uext, ty)),
+        )?,
+        _ => return None,
+    })
+}
+
+fn constant(func: &Function, value: Value) -> Step {
+    match func.as_const(value) {
+        Some(bits) => {
+            let ty = func.ty(value);
+            Step::Const((bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()))
+        }
+        None => Step::Is(value),
+    }
+}
+
 impl<'a> Steps<'a> {
     pub(super) fn new(func: &'a Function, around: &'a Loop) -> Steps<'a> {
         let mut is_inside = SecondaryMap::new();
@@ -183,38 +272,9 @@ impl<'a> Steps<'a> {
                 Some(self.step(arg, depth)?.resized(op, from))
             }
             InstData::IntBinary { op, ty, args } => {
-                let [x, y] = [self.step(args[0], depth)?, self.step(args[1], depth)?];
-                let factor = |value: Value| self.constant(value);
-                Some(match op {
-                    IntBinaryOp::Add => x.plus(y),
-                    IntBinaryOp::Sub => x.minus(y),
-                    IntBinaryOp::Shl => {
-                        let count = self.func.as_const(args[1]).filter(|&count| count < 32)?;
-                        x.times(Step::Const(1 << count))
-                    }
-                    IntBinaryOp::Mul => product([x, y], args.map(factor))?,
-                    IntBinaryOp::SmulWide => product(
-                        [x, y].map(|step| step.resized(ResizeOp::Sext, ty)),
-                        args.map(|value| factor(value).resized(ResizeOp::Sext, ty)),
-                    )?,
-                    IntBinaryOp::UmulWide => product(
-                        [x, y].map(|step| step.resized(ResizeOp::Uext, ty)),
-                        args.map(|value| factor(value).resized(ResizeOp::Uext, ty)),
-                    )?,
-                    _ => return None,
-                })
+                combined(self.func, op, ty, args, |value| self.step(value, depth))
             }
             _ => None,
-        }
-    }
-
-    fn constant(&self, value: Value) -> Step {
-        match self.func.as_const(value) {
-            Some(bits) => {
-                let ty = self.func.ty(value);
-                Step::Const((bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()))
-            }
-            None => Step::Is(value),
         }
     }
 
@@ -277,7 +337,10 @@ impl<'a> Steps<'a> {
         } else {
             return None;
         };
-        let (rest, change) = (self.distance(param, rest, depth)?, self.constant(change));
+        let (rest, change) = (
+            self.distance(param, rest, depth)?,
+            constant(self.func, change),
+        );
         Some(match op {
             IntBinaryOp::Add => rest.plus(change),
             _ => rest.minus(change),
