@@ -360,3 +360,6 @@ fn product([x, y]: [Step; 2], [a, b]: [Step; 2]) -> Option<Step> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! How far values move from one CTA to the next.
+
+use ptxjit_ir::{InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
+
+use super::{Step, to_next_cta};
+use crate::analysis::cfg;
+use crate::testing::build::{Build, function};
+
+const B32: Type = Type::B32;
+const B64: Type = Type::B64;
+
+fn sreg(b: &mut Build<'_>, sreg: SpecialReg) -> Value {
+    b.b.ins(InstData::Sreg { sreg }, B32)
+}
+
+/// The step of what `build` makes.
+fn step(build: impl FnOnce(&mut Build<'_>) -> Value) -> Option<Step> {
+    let mut made = None;
+    let func = function(&[], B64, |b, _| {
+        made = Some(build(b));
+        let zero = b.iconst(B64, 0);
+        b.ret(zero);
+    });
+    to_next_cta(&func, &cfg::run(&func), made.expect("it was built"))
+}
+
+/// `(ctaid.x * n + tid.x) * 4`, wide.
+fn address(b: &mut Build<'_>, n: Value) -> Value {
+    let (cta, tid) = (sreg(b, SpecialReg::CtaidX), sreg(b, SpecialReg::TidX));
+    let first = b.int(IntBinaryOp::Mul, cta, n);
+    let idx = b.add(first, tid);
+    let four = b.iconst(B32, 4);
+    let args = [idx, four];
+    let data = InstData::IntBinary {
+        op: IntBinaryOp::SmulWide,
+        ty: B32,
+        args,
+    };
+    b.b.ins(data, B64)
+}
+
+#[test]
+fn an_index_moves_by_the_threads_of_a_cta() {
+    let by_constant = step(|b| {
+        let n = b.iconst(B32, 256);
+        address(b, n)
+    });
+    assert!(by_constant == Some(Step::Const(1024)));
+    let mut n_threads = None;
+    let by_value = step(|b| {
+        let n = sreg(b, SpecialReg::NtidX);
+        n_threads = Some(n);
+        address(b, n)
+    });
+    let by_value = by_value.expect("it moves steadily");
+    assert!(by_value != Step::Const(0));
+    assert!(by_value.all(&|value| Some(value) == n_threads));
+}
+
+#[test]
+fn clamps_are_not_looked_at() {
+    let clamped = step(|b| {
+        let (cta, most) = (sreg(b, SpecialReg::CtaidX), b.iconst(B32, 7));
+        b.int(IntBinaryOp::Smin, cta, most)
+    });
+    assert!(clamped == Some(Step::Const(1)));
+}
+
+#[test]
+fn other_coordinates_stay() {
+    assert!(step(|b| sreg(b, SpecialReg::CtaidY)) == Some(Step::Const(0)));
+    assert!(step(|b| sreg(b, SpecialReg::TidX)) == Some(Step::Const(0)));
+}
+
+#[test]
+fn what_memory_holds_is_unknown() {
+    let loaded = step(|b| {
+        let addr = b.iconst(B64, 64);
+        b.load(Space::Global, B32, addr, 0)
+    });
+    assert!(loaded.is_none());
+}
