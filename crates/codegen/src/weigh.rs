@@ -33,8 +33,9 @@ const DENSE_ARITHMETIC: usize = 2;
 const COMPUTES: usize = 100;
 const COMPUTES_PER_ACCESS: usize = 16;
 
-/// A kernel of at most so many instructions for each access to memory only moves bytes.
-const MOVES_PER_ACCESS: usize = 6;
+/// A kernel of at most so many instructions, and so many for each access to memory, only moves bytes.
+const MOVES: usize = 80;
+const MOVES_PER_ACCESS: usize = 8;
 
 /// So many words fit no registers, however narrow the gang.
 const MANY: usize = 32;
@@ -143,8 +144,8 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             }
         }
     }
-    weights.only_moves =
-        depth.iter().all(|&depth| depth == 0) && n_insts <= MOVES_PER_ACCESS * n_accesses;
+    weights.only_moves = depth.iter().all(|&depth| depth == 0)
+        && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
 }
 
