@@ -66,9 +66,86 @@ impl Weights {
 }
 
 fn weigh(func: &Function, plan: &Plan) -> Weights {
-    let n = plan.order.nodes.len();
-    let (mut depth, mut parts) = (vec![0u32; n], vec![false; n]);
-    let mut weights = Weights::default();
+    let places = places(func, plan);
+    let mut weights = Weights {
+        takes_turns: func
+            .blocks
+            .keys()
+            .any(|block| matches!(plan.yields[block], Some(Yield::Turns(_)))),
+        ..Weights::default()
+    };
+    let preds = vectorize::predecessors(func);
+    let live = vectorize::live_in(func, &preds);
+    let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
+    for (place, node) in places.iter().zip(&plan.order.nodes) {
+        let Node::Block(block) = *node else { continue };
+        let data = &func.blocks[block];
+        let accesses = accesses(func, block);
+        n_insts += data.insts.len();
+        n_accesses += accesses;
+        weights.computes |= data.insts.len() >= COMPUTES.max(COMPUTES_PER_ACCESS * accesses);
+        if place.depth == 0 {
+            continue;
+        }
+        has_loops = true;
+        let words = words(func, plan, data.params.iter().chain(&live[block]));
+        // Where little is done with them, it matters little where they are kept, unless they are very many.
+        let dense = match accesses {
+            _ if words >= MANY => 1,
+            0 => DENSE_ARITHMETIC,
+            _ => DENSE,
+        };
+        if data.insts.len() >= dense * words {
+            weights.live_words = weights.live_words.max(words);
+        }
+        if place.is_left_apart {
+            weights.add_divergent(func, plan, block, PER_LOOP.pow(place.depth.min(4)));
+        }
+    }
+    weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
+    weights
+}
+
+impl Weights {
+    /// Counts what a block does of a loop that lanes leave at different turns.
+    fn add_divergent(&mut self, func: &Function, plan: &Plan, block: Block, weight: usize) {
+        let is_own = |value: Value| {
+            let better = plan.in_step[block]
+                .as_ref()
+                .and_then(|in_step| in_step.shapes.get(&value));
+            *better.unwrap_or(&plan.shapes[value]) == Shape::Varying
+        };
+        for &inst in &func.blocks[block].insts {
+            let node = &func.insts[inst];
+            match node.data {
+                InstData::Load { addr, space, .. }
+                | InstData::Store { addr, space, .. }
+                | InstData::Atomic { addr, space, .. } => {
+                    // Threads' local memories lie apart.
+                    let is_scattered = space == Space::Local || is_own(addr);
+                    self.scattered += weight * usize::from(is_scattered);
+                }
+                _ => {
+                    let is_arithmetic = node.results.first().is_some_and(|&result| is_own(result));
+                    self.arithmetic += weight * usize::from(is_arithmetic);
+                }
+            }
+        }
+    }
+}
+
+/// Where a node stands.
+#[derive(Clone, Default)]
+struct Place {
+    /// Number of loops around it.
+    depth: u32,
+    /// Whether lanes leave one of them at different turns.
+    is_left_apart: bool,
+}
+
+/// The places of the plan's nodes.
+fn places(func: &Function, plan: &Plan) -> Vec<Place> {
+    let mut places = vec![Place::default(); plan.order.nodes.len()];
     for node in &plan.order.nodes {
         let Node::LoopEnd(header) = *node else {
             continue;
@@ -88,65 +165,12 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             }
             Node::LoopEnd(_) => false,
         });
-        weights.takes_turns |= matches!(plan.yields[header], Some(Yield::Turns(_)));
-        for pos in range {
-            depth[pos] += 1;
-            parts[pos] |= is_left_apart;
+        for place in &mut places[range] {
+            place.depth += 1;
+            place.is_left_apart |= is_left_apart;
         }
     }
-    let preds = vectorize::predecessors(func);
-    let live = vectorize::live_in(func, &preds);
-    let (mut n_insts, mut n_accesses) = (0, 0);
-    for (pos, node) in plan.order.nodes.iter().enumerate() {
-        let Node::Block(block) = *node else { continue };
-        let data = &func.blocks[block];
-        let accesses = accesses(func, block);
-        n_insts += data.insts.len();
-        n_accesses += accesses;
-        weights.computes |= data.insts.len() >= COMPUTES.max(COMPUTES_PER_ACCESS * accesses);
-        if depth[pos] == 0 {
-            continue;
-        }
-        let words = words(func, plan, data.params.iter().chain(&live[block]));
-        // Where little is done with them, it matters little where they are kept, unless they are very many.
-        let dense = match accesses {
-            _ if words >= MANY => 1,
-            0 => DENSE_ARITHMETIC,
-            _ => DENSE,
-        };
-        if data.insts.len() >= dense * words {
-            weights.live_words = weights.live_words.max(words);
-        }
-        if !parts[pos] {
-            continue;
-        }
-        let weight = PER_LOOP.pow(depth[pos].min(4));
-        for &inst in &data.insts {
-            let node = &func.insts[inst];
-            let is_own = |value: Value| {
-                let better = plan.in_step[block]
-                    .as_ref()
-                    .and_then(|in_step| in_step.shapes.get(&value));
-                *better.unwrap_or(&plan.shapes[value]) == Shape::Varying
-            };
-            match node.data {
-                InstData::Load { addr, space, .. }
-                | InstData::Store { addr, space, .. }
-                | InstData::Atomic { addr, space, .. } => {
-                    // Threads' local memories lie apart.
-                    let is_scattered = space == Space::Local || is_own(addr);
-                    weights.scattered += weight * usize::from(is_scattered);
-                }
-                _ => {
-                    let is_arithmetic = node.results.first().is_some_and(|&result| is_own(result));
-                    weights.arithmetic += weight * usize::from(is_arithmetic);
-                }
-            }
-        }
-    }
-    weights.only_moves = depth.iter().all(|&depth| depth == 0)
-        && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
-    weights
+    places
 }
 
 /// Accesses to memory in a block.
