@@ -19,7 +19,6 @@ use super::shape::Shape;
 use super::shapes::Shapes;
 use super::steps::{self, Loop, Step, Steps};
 use super::turns::NEAR_LANES;
-use crate::analysis::cfg;
 
 /// Puts in prefetches; says whether there are any.
 pub(super) fn run(
@@ -71,7 +70,6 @@ pub(super) fn run(
 const LEAST_BYTES: u32 = 32;
 
 fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
-    let cfg = cfg::run(func);
     let is_uniform = |value: Value| shapes.shapes[value] == Some(Shape::Uniform);
     let mut hints: Vec<Hint> = Vec::new();
     for node in &order.nodes {
@@ -92,7 +90,7 @@ fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
                 hint.access.include(&access);
                 continue;
             }
-            match steps::to_next_cta(func, &cfg, access.addr) {
+            match steps::to_next_cta(func, access.addr) {
                 Some(Step::Const(0)) | None => {}
                 Some(step) if step.all(&is_uniform) => hints.push(Hint {
                     block,
@@ -108,7 +106,7 @@ fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
 }
 
 /// Bytes of a cache line.
-const LINE: i32 = 64;
+const LINE: u32 = 64;
 
 /// Bytes of global memory that lanes access side by side.
 #[derive(Copy, Clone)]
@@ -122,14 +120,14 @@ struct Access {
 impl Access {
     /// Whether hints for both would mostly name the same lines.
     fn is_near(&self, other: &Access) -> bool {
-        self.addr == other.addr && (self.offset - other.offset).abs() < LINE
+        self.addr == other.addr && self.offset.abs_diff(other.offset) < LINE
     }
 
     fn include(&mut self, other: &Access) {
-        let end = |access: &Access| access.offset + access.size as i32;
-        let end = end(self).max(end(other));
-        self.offset = self.offset.min(other.offset);
-        self.size = (end - self.offset) as u32;
+        let offset = self.offset.min(other.offset);
+        let reach = |access: &Access| access.offset.abs_diff(offset) + access.size;
+        self.size = reach(self).max(reach(other));
+        self.offset = offset;
     }
 }
 

@@ -7,7 +7,6 @@ use ptxjit_ir::{
 };
 
 use super::order::{Node, Order};
-use crate::analysis::cfg::Cfg;
 
 /// A loop of the order.
 pub(super) struct Loop {
@@ -145,24 +144,15 @@ pub(super) struct Steps<'a> {
     is_inside: SecondaryMap<Inst, bool>,
 }
 
-/// How far a value moves from one CTA to its neighbour in x, as a guess: clamps and wrapping are not looked at, and in loops only the first
-/// turn is. Nothing if it depends on memory that kernels write, or on what cannot be followed.
-pub(super) fn to_next_cta(func: &Function, cfg: &Cfg, value: Value) -> Option<Step> {
-    cta_step(func, cfg, value, DEPTH)
+/// How far a value moves from one CTA to its neighbour in x, as a guess: clamps and wrapping are not looked at. Nothing if it depends on
+/// memory that kernels write, or on the way that a thread took: so what the step is made of is there wherever the value is.
+pub(super) fn to_next_cta(func: &Function, value: Value) -> Option<Step> {
+    cta_step(func, value, DEPTH)
 }
 
-fn cta_step(func: &Function, cfg: &Cfg, value: Value, depth: u32) -> Option<Step> {
+fn cta_step(func: &Function, value: Value, depth: u32) -> Option<Step> {
     let depth = depth.checked_sub(1)?;
-    let step = |value: Value| cta_step(func, cfg, value, depth);
-    if let ValueDef::Param(block, idx) = func.values[value].def {
-        // From before a loop, if the block is its header.
-        let Some(&before) = cfg.preds[block].first() else {
-            return Some(Step::Const(0));
-        };
-        let targets = func.blocks[before].term.targets();
-        let call = targets.into_iter().find(|call| call.block == block)?;
-        return step(call.args[idx as usize]);
-    }
+    let step = |value: Value| cta_step(func, value, depth);
     match *func.def_inst(value)? {
         InstData::Const { .. } => Some(Step::Const(0)),
         InstData::Sreg { sreg } => Some(Step::Const(i64::from(sreg == SpecialReg::CtaidX))),

@@ -1,9 +1,8 @@
 //! How far values move from one CTA to the next.
 
-use ptxjit_ir::{InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
+use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
 
 use super::{Step, to_next_cta};
-use crate::analysis::cfg;
 use crate::testing::build::{Build, function};
 
 const B32: Type = Type::B32;
@@ -21,7 +20,7 @@ fn step(build: impl FnOnce(&mut Build<'_>) -> Value) -> Option<Step> {
         let zero = b.iconst(B64, 0);
         b.ret(zero);
     });
-    to_next_cta(&func, &cfg::run(&func), made.expect("it was built"))
+    to_next_cta(&func, made.expect("it was built"))
 }
 
 /// `(ctaid.x * n + tid.x) * 4`, wide.
@@ -79,4 +78,30 @@ fn what_memory_holds_is_unknown() {
         b.load(Space::Global, B32, addr, 0)
     });
     assert!(loaded.is_none());
+}
+
+#[test]
+fn what_depends_on_the_way_taken_is_unknown() {
+    let mut joined = None;
+    let func = function(&[], B64, |b, _| {
+        let (then_, else_, join) = (b.b.new_block(), b.b.new_block(), b.b.new_block());
+        let var = b.b.declare(B32);
+        let tid = sreg(b, SpecialReg::TidX);
+        let zero = b.iconst(B32, 0);
+        let is_first = b.compare(CompareOp::Eq, tid, zero);
+        b.b.brif(is_first, then_, else_);
+        for block in [then_, else_] {
+            b.b.switch_to(block);
+            let (cta, n) = (sreg(b, SpecialReg::CtaidX), sreg(b, SpecialReg::NtidX));
+            let scaled = b.int(IntBinaryOp::Mul, cta, n);
+            b.b.def_var(var, scaled);
+            b.b.jump(join);
+        }
+        b.b.switch_to(join);
+        b.b.seal(join);
+        joined = Some(b.b.use_var(var));
+        let zero = b.iconst(B64, 0);
+        b.ret(zero);
+    });
+    assert!(to_next_cta(&func, joined.expect("it was built")).is_none());
 }
