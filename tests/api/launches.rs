@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ptxjit::{Arg, Device, Engine, Error, Schedule};
+use ptxjit::{Arg, Device, Engine, Error, Module, Schedule};
 
 use crate::{ADD, kernel};
 
@@ -37,6 +37,46 @@ fn every_engine_and_gang_agrees() {
         }
     }
 }
+
+#[test]
+fn launches_of_few_threads_have_narrow_gangs() {
+    let device = Device::new().unwrap();
+    let data = device.alloc_from(&[0u32; 256]).unwrap();
+    let gang = |vote: &str, grid: u32, eager: bool| {
+        let body = format!(".visible .entry k(.param .u64 p) {{ {STORE} {vote} ret; }}");
+        let text = format!(".version 6.0\n.target sm_35\n.address_size 64\n{body}");
+        let module = Module::from_source(&device, "narrow.ptx", text).unwrap();
+        let launch = module.kernel("k").unwrap().launch();
+        let prepared = launch
+            .grid(grid)
+            .block(256)
+            .eager(eager)
+            .arg(&data)
+            .prepare();
+        let prepared = prepared.unwrap();
+        prepared.run().unwrap();
+        prepared.gang()
+    };
+    let wide = gang("", 1000, false);
+    assert!(wide > 8);
+    assert_eq!(gang("", 1, false), 8);
+    assert_eq!(gang("", 1, true), wide);
+    // Votes without `.sync` want warps in lockstep, which run at no other width.
+    assert_eq!(gang("vote.all.pred %q, %q;", 1, false), 32);
+}
+
+/// Each thread stores its number.
+const STORE: &str = "
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<3>;
+    .reg .pred %q;
+    mov.u32 %r1, %tid.x;
+    setp.eq.u32 %q, %r1, 0;
+    ld.param.u64 %rd1, [p];
+    mul.wide.u32 %rd2, %r1, 4;
+    add.u64 %rd1, %rd1, %rd2;
+    st.global.u32 [%rd1], %r1;
+";
 
 #[test]
 fn compiled_once() {

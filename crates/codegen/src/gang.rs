@@ -26,6 +26,8 @@ const LOOP_VECTORS: usize = 16;
 pub struct GangChoice {
     /// Lanes.
     pub gang: u32,
+    /// No other width can run the kernel.
+    pub is_fixed: bool,
     /// What led to it, in the order of thought.
     pub reasons: Vec<String>,
 }
@@ -36,10 +38,14 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
     let only = |gang, reason: &str| GangChoice {
         gang,
+        is_fixed: false,
         reasons: vec![reason.to_owned()],
     };
     if program.lockstep {
-        return only(WARP, "its warps run in lockstep");
+        return GangChoice {
+            is_fixed: true,
+            ..only(WARP, "its warps run in lockstep")
+        };
     }
     if threads == 1 {
         return only(1, "a block has one thread");
@@ -102,7 +108,11 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             most.min(8)
         }
     };
-    GangChoice { gang, reasons }
+    GangChoice {
+        gang,
+        is_fixed: false,
+        reasons,
+    }
 }
 
 /// What the choice looks at.

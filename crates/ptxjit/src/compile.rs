@@ -30,10 +30,11 @@ impl Variant {
         options: &Options,
         grid: Dim3,
         block: Dim3,
+        is_tiny: bool,
     ) -> Result<Variant, Error> {
         let gang = match options.gang {
             Some(gang) => gang,
-            None => kernel.variants.choose(kernel, block)?,
+            None => kernel.variants.choose(kernel, block)?.gang(is_tiny),
         };
         Ok(Variant {
             gang,
@@ -125,11 +126,31 @@ impl Stored {
     }
 }
 
+/// The most lanes of a gang in a tiny launch, which is over before the code of a wider one would be compiled.
+const TINY_GANG: u32 = 8;
+
+/// The gang width for blocks of some shape.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    gang: u32,
+    is_fixed: bool,
+}
+
+impl Choice {
+    fn gang(self, is_tiny: bool) -> u32 {
+        if is_tiny && !self.is_fixed {
+            self.gang.min(TINY_GANG)
+        } else {
+            self.gang
+        }
+    }
+}
+
 /// The compiled forms of one kernel, made when first wanted.
 #[derive(Default)]
 pub(crate) struct Variants {
     optimized: OnceLock<Arc<Program>>,
-    chosen: Mutex<HashMap<Dim3, u32>>,
+    chosen: Mutex<HashMap<Dim3, Choice>>,
     compiled: Mutex<HashMap<Variant, Arc<Slot>>>,
 }
 
@@ -138,25 +159,33 @@ type Slot = OnceLock<Result<(Arc<CompiledKernel>, CodeOrigin), String>>;
 
 impl Variants {
     /// The gang width for blocks of this shape.
-    fn choose(&self, kernel: &KernelInner, block: Dim3) -> Result<u32, Error> {
-        if let Some(&gang) = lock(&self.chosen).get(&block) {
-            return Ok(gang);
+    fn choose(&self, kernel: &KernelInner, block: Dim3) -> Result<Choice, Error> {
+        if let Some(&choice) = lock(&self.chosen).get(&block) {
+            return Ok(choice);
         }
         let stored = kernel.stored.as_ref();
         let known = stored.and_then(|stored| stored.cache.get(stored.choice_key(block)));
-        let gang = match known.as_deref() {
-            Some(&[gang]) => u32::from(gang),
+        let choice = match known.as_deref() {
+            Some(&[gang, is_fixed]) => Choice {
+                gang: gang.into(),
+                is_fixed: is_fixed != 0,
+            },
             _ => {
                 let optimized = self.optimized(kernel)?;
-                let gang = ptxjit_codegen::choose_gang(&optimized, block.0).gang;
+                let made = ptxjit_codegen::choose_gang(&optimized, block.0);
+                let choice = Choice {
+                    gang: made.gang,
+                    is_fixed: made.is_fixed,
+                };
                 if let Some(stored) = stored {
-                    stored.cache.put(stored.choice_key(block), &[gang as u8]);
+                    let bytes = [choice.gang as u8, u8::from(choice.is_fixed)];
+                    stored.cache.put(stored.choice_key(block), &bytes);
                 }
-                gang
+                choice
             }
         };
-        lock(&self.chosen).insert(block, gang);
-        Ok(gang)
+        lock(&self.chosen).insert(block, choice);
+        Ok(choice)
     }
 
     /// The code for `variant`. Without haste, what was made in a hurry before is improved first.
@@ -264,7 +293,7 @@ pub(crate) fn dump(
     options: &Options,
     block: Dim3,
 ) -> Result<String, Error> {
-    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block)?;
+    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, false)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel)?;
         let compiled =

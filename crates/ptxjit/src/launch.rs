@@ -18,6 +18,9 @@ use crate::{
 /// A launch of no more threads than this is often over before code made with care would be ready.
 const FEW_THREADS: u64 = 1 << 16;
 
+/// A launch of no more threads than this takes less time than compiling code for many lanes.
+const TINY_THREADS: u64 = 1 << 14;
+
 /// A launch in the making. [`Launch::run`] carries it out; [`Launch::prepare`] does all but that.
 ///
 /// A kernel can reach only device memory: a wild access ends the launch with an error. It can still overwrite *other* device
@@ -175,7 +178,8 @@ impl Launch {
         let kernel = &self.kernel.inner;
         let code = match self.options.engine {
             Engine::Jit => {
-                let variant = Variant::new(kernel, &self.options, self.grid, self.block)?;
+                let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
+                let variant = Variant::new(kernel, &self.options, self.grid, self.block, is_tiny)?;
                 let got = self.kernel.variant(&variant, self.haste())?;
                 Code::Jit(variant, got)
             }
@@ -189,13 +193,17 @@ impl Launch {
         })
     }
 
+    /// Threads of the whole grid.
+    fn n_threads(&self) -> u64 {
+        let sizes = self.grid.0.iter().chain(&self.block.0);
+        sizes.fold(1, |all, &n| all.saturating_mul(n.into()))
+    }
+
     /// How much the compiler should hurry.
     fn haste(&self) -> Haste {
-        let threads = self.grid.0.iter().chain(&self.block.0);
-        let threads = threads.fold(1u64, |all, &n| all.saturating_mul(n.into()));
         if self.options.eager {
             Haste::None
-        } else if threads <= FEW_THREADS {
+        } else if self.n_threads() <= FEW_THREADS {
             Haste::Much
         } else {
             Haste::Some

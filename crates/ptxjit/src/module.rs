@@ -297,7 +297,7 @@ impl Kernel {
     /// by themselves.
     pub fn compile(&self, block: impl Into<Dim3>) -> Result<u32, Error> {
         let options = Options::default();
-        let variant = Variant::new(&self.inner, &options, Dim3([1; 3]), block.into())?;
+        let variant = Variant::new(&self.inner, &options, Dim3([1; 3]), block.into(), false)?;
         Ok(self.variant(&variant, Haste::None)?.code.gang)
     }
 
