@@ -26,7 +26,8 @@ const LOOP_VECTORS: usize = 16;
 pub struct GangChoice {
     /// Lanes.
     pub gang: u32,
-    /// No other width can run the kernel.
+    /// Launches of few threads want no narrower gang either: no other width can run the kernel, or each thread may do much, as in a
+    /// loop over all that the grid has left.
     pub is_fixed: bool,
     /// What led to it, in the order of thought.
     pub reasons: Vec<String>,
@@ -58,6 +59,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     }
     let (mut most, reason) = traits.widest();
     let mut reasons = vec![reason];
+    let mut is_fixed = false;
     if traits.insts < VERY_LONG {
         let weights = Weights::of(program, block);
         if weights.is_scattered() && !traits.has_barriers {
@@ -66,6 +68,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
                 "its threads leave loops at different turns, in which most accesses are at scattered places",
             );
         }
+        is_fixed = weights.takes_turns;
         let is_short = traits.insts < SHORT;
         let widens = if weights.takes_turns && is_short {
             Some("a loop steps widely through memory, where neighbours share lines")
@@ -110,7 +113,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     };
     GangChoice {
         gang,
-        is_fixed: false,
+        is_fixed,
         reasons,
     }
 }

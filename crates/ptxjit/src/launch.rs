@@ -19,7 +19,7 @@ use crate::{
 const FEW_THREADS: u64 = 1 << 16;
 
 /// A launch of no more threads than this takes less time than compiling code for many lanes.
-const TINY_THREADS: u64 = 1 << 14;
+const TINY_THREADS: u64 = 1 << 12;
 
 /// A launch in the making. [`Launch::run`] carries it out; [`Launch::prepare`] does all but that.
 ///
