@@ -70,7 +70,6 @@ pub(super) fn run(
 const LEAST_BYTES: u32 = 32;
 
 fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
-    let is_uniform = |value: Value| shapes.shapes[value] == Some(Shape::Uniform);
     let mut hints: Vec<Hint> = Vec::new();
     for node in &order.nodes {
         let Node::Block(block) = *node else {
@@ -90,19 +89,21 @@ fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
                 hint.access.include(&access);
                 continue;
             }
-            match steps::to_next_cta(func, access.addr) {
-                Some(Step::Const(0)) | None => {}
-                Some(step) if step.all(&is_uniform) => hints.push(Hint {
-                    block,
-                    inst,
-                    access,
-                    step,
-                }),
-                Some(_) => {}
-            }
+            let step = steps::to_next_cta(func, access.addr).filter(|step| is_hint(shapes, step));
+            hints.extend(step.map(|step| Hint {
+                block,
+                inst,
+                access,
+                step,
+            }));
         }
     }
     hints
+}
+
+/// Whether it is worth a hint to go so far: somewhere else, and by the same distance for all lanes.
+fn is_hint(shapes: &Shapes, step: &Step) -> bool {
+    *step != Step::Const(0) && step.all(&|value| shapes.shapes[value] == Some(Shape::Uniform))
 }
 
 /// Bytes of a cache line.
@@ -202,7 +203,6 @@ impl Hint {
 
 fn hints(func: &Function, order: &Order, around: &Loop, shapes: &Shapes) -> Vec<Hint> {
     let steps = Steps::new(func, around);
-    let is_uniform = |value: Value| shapes.shapes[value] == Some(Shape::Uniform);
     let mut hints = Vec::new();
     for &block in &around.members {
         if order.innermost(block) != Some(around.header) {
@@ -212,16 +212,13 @@ fn hints(func: &Function, order: &Order, around: &Loop, shapes: &Shapes) -> Vec<
             let Some(access) = access(func, shapes, inst) else {
                 continue;
             };
-            match steps.of(access.addr) {
-                Some(Step::Const(0)) | None => {}
-                Some(step) if step.all(&is_uniform) => hints.push(Hint {
-                    block,
-                    inst,
-                    access,
-                    step,
-                }),
-                Some(_) => {}
-            }
+            let step = steps.of(access.addr).filter(|step| is_hint(shapes, step));
+            hints.extend(step.map(|step| Hint {
+                block,
+                inst,
+                access,
+                step,
+            }));
         }
     }
     hints
