@@ -407,9 +407,10 @@ impl Lower<'_, '_> {
                         if self.flushes_itself(fmt, mode.ftz) =>
                     {
                         let quotient = self.flushed_quotient(x, y);
-                        return Some(match op {
-                            FloatBinaryOp::DivApprox => self.approximate_quotient(x, y, quotient),
-                            _ => quotient,
+                        return Some(if op == FloatBinaryOp::DivApprox {
+                            self.approximate_quotient(x, y, quotient)
+                        } else {
+                            quotient
                         });
                     }
                     FloatBinaryOp::Add => self.b.ins().fadd(x, y),

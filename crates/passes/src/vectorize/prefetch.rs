@@ -89,21 +89,11 @@ fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
                 hint.access.include(&access);
                 continue;
             }
-            let step = steps::to_next_cta(func, access.addr).filter(|step| is_hint(shapes, step));
-            hints.extend(step.map(|step| Hint {
-                block,
-                inst,
-                access,
-                step,
-            }));
+            let step = steps::to_next_cta(func, access.addr);
+            hints.extend(Hint::new(shapes, (block, inst), access, step));
         }
     }
     hints
-}
-
-/// Whether it is worth a hint to go so far: somewhere else, and by the same distance for all lanes.
-fn is_hint(shapes: &Shapes, step: &Step) -> bool {
-    *step != Step::Const(0) && step.all(&|value| shapes.shapes[value] == Some(Shape::Uniform))
 }
 
 /// Bytes of a cache line.
@@ -172,6 +162,23 @@ struct Hint {
 }
 
 impl Hint {
+    /// A hint for an access that moves so far, if that is somewhere else, and equally far for all lanes.
+    fn new(
+        shapes: &Shapes,
+        (block, inst): (Block, Inst),
+        access: Access,
+        step: Option<Step>,
+    ) -> Option<Hint> {
+        let is_uniform = |value: Value| shapes.shapes[value] == Some(Shape::Uniform);
+        let step = step.filter(|step| *step != Step::Const(0) && step.all(&is_uniform))?;
+        Some(Hint {
+            block,
+            inst,
+            access,
+            step,
+        })
+    }
+
     /// Puts the hint behind the access.
     fn emit(&self, func: &mut Function, step: Value) {
         let Access { addr, offset, size } = self.access;
@@ -212,13 +219,8 @@ fn hints(func: &Function, order: &Order, around: &Loop, shapes: &Shapes) -> Vec<
             let Some(access) = access(func, shapes, inst) else {
                 continue;
             };
-            let step = steps.of(access.addr).filter(|step| is_hint(shapes, step));
-            hints.extend(step.map(|step| Hint {
-                block,
-                inst,
-                access,
-                step,
-            }));
+            let step = steps.of(access.addr);
+            hints.extend(Hint::new(shapes, (block, inst), access, step));
         }
     }
     hints
