@@ -94,9 +94,58 @@ enum Mismatch {
     OperandCount,
 }
 
+/// What an instruction's name, as written, and the number of its operands decide.
+#[derive(Clone)]
+pub(crate) struct Form {
+    desc: &'static InstDesc,
+    opds: SmallVec<[&'static Opd; 6]>,
+    mods: ModSet,
+    types: SmallVec<[PtxType; 4]>,
+}
+
 /// Finds the row of an instruction and checks everything that the row says.
 pub(crate) fn resolve<'m>(
     t: &mut Translator<'m>,
+    ast: &'m ast::Inst,
+    span: Span,
+) -> Result<Inst<'m>, Diagnostic> {
+    // PERF: a body has thousands of instructions, but few forms.
+    let key = (name_of(t, ast), ast.operands.len());
+    let inst = match t.forms.get(&key) {
+        Some(form) => Inst {
+            ast,
+            span,
+            desc: form.desc,
+            opds: form.opds.clone(),
+            mods: form.mods,
+            types: form.types.clone(),
+            extra: SmallVec::new(),
+            name: key.0,
+        },
+        None => {
+            let inst = resolve_name(t, ast, span)?;
+            if inst.extra.is_empty() {
+                let form = Form {
+                    desc: inst.desc,
+                    opds: inst.opds.clone(),
+                    mods: inst.mods,
+                    types: inst.types.clone(),
+                };
+                t.forms.insert(key, form);
+            }
+            inst
+        }
+    };
+    operands::check(t, &inst)?;
+    if let Some(check) = inst.desc.check {
+        check(t, &inst)?;
+    }
+    Ok(inst)
+}
+
+/// Finds the row and checks all that has nothing to do with the operands but their number.
+fn resolve_name<'m>(
+    t: &Translator<'m>,
     ast: &'m ast::Inst,
     span: Span,
 ) -> Result<Inst<'m>, Diagnostic> {
@@ -130,10 +179,6 @@ pub(crate) fn resolve<'m>(
     check_leading(t, &inst)?;
     names::check(t, &inst)?;
     target::check(t, &inst)?;
-    operands::check(t, &inst)?;
-    if let Some(check) = desc.check {
-        check(t, &inst)?;
-    }
     Ok(inst)
 }
 

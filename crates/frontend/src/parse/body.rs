@@ -226,6 +226,7 @@ fn instruction(node: Node<'_>) -> Result<Inst> {
             Rule::suffix => modifiers(&part.text()[1..], span.start + 1, &mut inst)?,
             Rule::guard => inst.guard = Some(guard(part)),
             Rule::pair => complete_pair(inst.operands.last_mut(), part)?,
+            Rule::unified => make_unified(inst.operands.last_mut(), span)?,
             Rule::semi => {}
             _ => inst.operands.push(operand(part, 0)?),
         }
@@ -281,8 +282,8 @@ fn guard(node: Node<'_>) -> Guard {
     let mut is_negated = false;
     for part in node.children() {
         match part.rule() {
-            Rule::ident => pred.span = part.span(),
-            _ => is_negated = true,
+            Rule::negation => is_negated = true,
+            _ => pred.span = part.span(),
         }
     }
     Guard {
@@ -335,6 +336,16 @@ fn complete_pair(first: Option<&mut Operand>, node: Node<'_>) -> Result<()> {
     Ok(())
 }
 
+fn make_unified(operand: Option<&mut Operand>, span: Span) -> Result<()> {
+    match operand.map(|operand| &mut operand.kind) {
+        Some(OperandKind::Address(address)) => {
+            address.is_unified = true;
+            Ok(())
+        }
+        _ => Err(Diagnostic::error("`.unified` follows a plain address only").label(span, "")),
+    }
+}
+
 /// Any operand but a pair.
 fn operand(node: Node<'_>, depth: u32) -> Result<Operand> {
     let span = node.span();
@@ -342,6 +353,7 @@ fn operand(node: Node<'_>, depth: u32) -> Result<Operand> {
         return Err(Diagnostic::error("this is nested too deeply").label(span, ""));
     }
     let kind = match node.rule() {
+        Rule::register | Rule::ident => OperandKind::Name(Ident { span }),
         Rule::named => return named(node, depth),
         Rule::address => return address(node, depth),
         Rule::sink => OperandKind::Sink,
@@ -351,7 +363,7 @@ fn operand(node: Node<'_>, depth: u32) -> Result<Operand> {
             span: node.child().span(),
         }),
         Rule::negated => OperandKind::Neg(Box::new(operand(node.child(), depth + 1)?)),
-        _ => OperandKind::Constant(Box::new(expr::expr(node)?)),
+        _ => OperandKind::Constant(Box::new(expr::constant(node)?)),
     };
     Ok(Operand { span, kind })
 }
@@ -361,6 +373,7 @@ fn operands(node: Node<'_>, depth: u32) -> Result<Vec<Operand>> {
     for part in node.children() {
         match part.rule() {
             Rule::pair => complete_pair(operands.last_mut(), part)?,
+            Rule::unified => make_unified(operands.last_mut(), part.span())?,
             Rule::close_brace | Rule::close_paren => {}
             _ => operands.push(operand(part, depth)?),
         }
@@ -382,7 +395,7 @@ fn named(node: Node<'_>, depth: u32) -> Result<Operand> {
                 selector: Ident { span: tail.span() },
             },
             Rule::offset => {
-                let offset = expr::expr(tail.child())?;
+                let offset = expr::constant(tail.child())?;
                 OperandKind::NameOffset(Box::new(NameOffset { name, offset }))
             }
             _ => OperandKind::Element(Box::new(element(name, tail, depth)?)),
@@ -402,12 +415,12 @@ fn element(name: Ident, node: Node<'_>, depth: u32) -> Result<Element> {
 
 fn address(node: Node<'_>, depth: u32) -> Result<Operand> {
     let span = node.span();
-    let mut parts = Vec::new();
-    let mut is_unified = false;
+    let mut parts: SmallVec<[Operand; 1]> = SmallVec::new();
+    let mut sum = None;
     for part in node.children() {
         match part.rule() {
             Rule::close_bracket => {}
-            Rule::unified => is_unified = true,
+            Rule::offset => sum = Some(expr::constant(part.child())?),
             _ => parts.push(operand(part, depth + 1)?),
         }
     }
@@ -416,18 +429,13 @@ fn address(node: Node<'_>, depth: u32) -> Result<Operand> {
             let (base, offset) = base_and_offset(parts.remove(0))?;
             OperandKind::Address(Box::new(Address {
                 base,
-                offset,
-                is_unified,
+                offset: sum.or(offset),
+                is_unified: false,
             }))
-        }
-        _ if is_unified => {
-            return Err(
-                Diagnostic::error("`.unified` follows a plain address only").label(span, "")
-            );
         }
         _ => {
             parts.iter().try_for_each(refuse_element)?;
-            OperandKind::Tuple(parts.into_boxed_slice())
+            OperandKind::Tuple(parts.into_vec().into_boxed_slice())
         }
     };
     Ok(Operand { span, kind })

@@ -12,6 +12,14 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 /// Deep trees would overflow the stack of whoever walks them; nobody writes such expressions.
 const MAX_TERMS: u32 = 1000;
 
+/// Reads a number that stands alone, or a node of the rule `expr`.
+pub(super) fn constant(node: Node<'_>) -> Result<Expr> {
+    match node.rule() {
+        Rule::number => term(&node),
+        _ => expr(node),
+    }
+}
+
 /// Reads a node of the rule `expr`.
 pub(super) fn expr(node: Node<'_>) -> Result<Expr> {
     let mut budget = MAX_TERMS;

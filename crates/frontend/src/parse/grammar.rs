@@ -165,6 +165,9 @@ fn expected(rules: &[Rule]) -> String {
     let mut words: Vec<&str> = rules.iter().filter_map(|&rule| describe(rule)).collect();
     words.sort_unstable();
     words.dedup();
+    if words.contains(&"an operand") {
+        words.retain(|word| !["a constant", "a name", "a number"].contains(word));
+    }
     match words.as_slice() {
         [] => String::new(),
         [one] => (*one).to_owned(),
@@ -175,10 +178,12 @@ fn expected(rules: &[Rule]) -> String {
 /// What a rule is called in messages; `None` where naming it does not help.
 fn describe(rule: Rule) -> Option<&'static str> {
     Some(match rule {
-        Rule::ident | Rule::generic => "a name",
+        Rule::ident | Rule::register | Rule::generic => "a name",
         Rule::number => "a number",
         Rule::warp_sz | Rule::parens | Rule::prefix | Rule::cast | Rule::cast_type => "a constant",
-        Rule::expr | Rule::mask | Rule::symbol_address | Rule::initializer => "a constant",
+        Rule::expr | Rule::offset | Rule::mask | Rule::symbol_address | Rule::initializer => {
+            "a constant"
+        }
         Rule::string => "a string",
         Rule::word | Rule::plain_word | Rule::align | Rule::attribute | Rule::bank => "a directive",
         Rule::attribute_unified => "an attribute",

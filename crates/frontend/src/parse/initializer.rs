@@ -247,7 +247,7 @@ fn symbol_address(node: Node<'_>) -> Result<SymbolAddress> {
                 address.is_generic = true;
                 address.symbol.span = part.child().span();
             }
-            Rule::offset => address.offset = Some(expr::expr(part.child())?),
+            Rule::offset => address.offset = Some(expr::constant(part.child())?),
             _ => address.symbol.span = part.span(),
         }
     }

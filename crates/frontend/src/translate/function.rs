@@ -4,6 +4,7 @@ use ptxjit_ir::{
     FuncId, Function, FunctionBuilder, FunctionKind, InstData, MemSem, Scope, Space, SrcLoc,
     Terminator, TrapKind, Type, Value,
 };
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::ast::{self, Body, Stmt, StmtKind};
@@ -16,7 +17,7 @@ use super::gates;
 use super::layout::{self, Layout, Passing, Piece};
 use super::module::Module;
 use super::program::SigTable;
-use super::scope::{Entity, Place, PlaceBase, Scopes};
+use super::scope::{Entity, Place, PlaceBase, RegId, Scopes};
 use super::{Found, Translator};
 
 /// Translates a body; the function is usable only if no error was found.
@@ -58,6 +59,8 @@ pub(super) fn translate(
             diagnostics,
             ..Found::default()
         },
+        forms: FxHashMap::default(),
+        recent: [(u32::MAX, RegId(0)); 16],
     };
     t.function(ast, body);
     let found = t.found;

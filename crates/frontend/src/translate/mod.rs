@@ -35,9 +35,11 @@ pub use selected::Selected;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ptxjit_ir::{FuncId, FunctionBuilder, SigId, Type, Value, Var, VarId, Variable};
+use rustc_hash::FxHashMap;
 
 use crate::ast::{Arch, Version};
 use crate::diag::Diagnostic;
+use crate::isa::check::Form;
 use crate::isa::modifiers::Mod;
 use crate::source::{Source, Span};
 
@@ -66,6 +68,10 @@ pub struct Translator<'m> {
     /// The first `.cta_group` of the function's `tcgen05` instructions, which all must share.
     pub(crate) cta_group: Option<(Mod, Span)>,
     found: Found,
+    /// The forms met so far, by name and number of operands.
+    pub(crate) forms: FxHashMap<(&'m str, usize), Form>,
+    /// PERF: registers found last, by where their names stand: checking an operand and using it both look its name up.
+    recent: [(u32, RegId); 16],
 }
 
 /// What a body turned out to need.

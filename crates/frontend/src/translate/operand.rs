@@ -421,7 +421,21 @@ impl<'m> Translator<'m> {
 
     /// What a name stands for in the scopes open here.
     pub fn lookup(&mut self, name: Ident) -> Option<Entity> {
-        let text = name.text(self.source);
+        let start = name.span.start;
+        let slot = start as usize / 4 % self.recent.len();
+        if let (place, reg) = self.recent[slot]
+            && place == start
+        {
+            return Some(Entity::Reg(reg));
+        }
+        let entity = self.find(name.text(self.source));
+        if let Some(Entity::Reg(reg)) = entity {
+            self.recent[slot] = (start, reg);
+        }
+        entity
+    }
+
+    fn find(&mut self, text: &'m str) -> Option<Entity> {
         match self.scopes.find(text) {
             None => self.lookup_global(text),
             Some(Found::Entity(entity)) => Some(entity),
@@ -433,7 +447,8 @@ impl<'m> Translator<'m> {
                 let prefix = &text[..prefix_len];
                 let (ty, elems, decl) = self.scopes.range_of(scope, prefix)?;
                 let id = self.new_reg(ty, elems, decl);
-                self.scopes.add_to_range(scope, prefix, number, id);
+                self.scopes
+                    .add_to_range(scope, (text, prefix_len), number, id);
                 Some(Entity::Reg(id))
             }
         }

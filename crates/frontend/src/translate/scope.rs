@@ -89,6 +89,8 @@ struct Range {
 struct Scope<'m> {
     names: FxHashMap<Cow<'m, str>, (Entity, Span)>,
     ranges: FxHashMap<&'m str, Range>,
+    /// PERF: the registers of ranges that have been used, as they are written.
+    used: FxHashMap<&'m str, RegId>,
 }
 
 /// The scopes that are open, from the outermost.
@@ -193,16 +195,8 @@ impl<'m> Scopes<'m> {
 
     /// Looks a name up from the innermost scope outwards.
     pub(super) fn find(&self, name: &str) -> Option<Found> {
-        self.scopes
-            .iter()
-            .enumerate()
-            .rev()
-            .find_map(|(idx, scope)| {
-                if let Some(&(entity, _)) = scope.names.get(name) {
-                    return Some(Found::Entity(entity));
-                }
-                scope.find_in_range(idx, name)
-            })
+        let mut scopes = self.scopes.iter().enumerate().rev();
+        scopes.find_map(|(idx, scope)| scope.find(idx, name))
     }
 
     /// Type, elements and declaration of the range that a new register belongs to.
@@ -211,13 +205,19 @@ impl<'m> Scopes<'m> {
         Some((range.ty, range.elems, range.decl))
     }
 
-    /// Remembers the register made for a number of a range.
-    pub(super) fn add_to_range(&mut self, scope: usize, prefix: &str, number: u32, reg: RegId) {
-        if let Some(range) = self
-            .scopes
-            .get_mut(scope)
-            .and_then(|scope| scope.ranges.get_mut(prefix))
-        {
+    /// Remembers the register `name`, which has this number in the range of its prefix.
+    pub(super) fn add_to_range(
+        &mut self,
+        scope: usize,
+        (name, prefix_len): (&'m str, usize),
+        number: u32,
+        reg: RegId,
+    ) {
+        let Some(scope) = self.scopes.get_mut(scope) else {
+            return;
+        };
+        scope.used.insert(name, reg);
+        if let Some(range) = scope.ranges.get_mut(&name[..prefix_len]) {
             range.regs.insert(number, reg);
         }
     }
@@ -271,11 +271,22 @@ impl Scope<'_> {
             .min_by_key(|decl| decl.start)
     }
 
-    /// A prefix may itself end in digits (`%r1<5>` declares `%r10`), so every split of the final digits is tried.
-    fn find_in_range(&self, scope: usize, name: &str) -> Option<Found> {
-        if self.ranges.is_empty() {
+    fn find(&self, scope: usize, name: &str) -> Option<Found> {
+        // PERF: most scopes inside of a function declare nothing.
+        if self.names.is_empty() && self.ranges.is_empty() {
             return None;
         }
+        if let Some(&reg) = self.used.get(name) {
+            return Some(Found::Entity(Entity::Reg(reg)));
+        }
+        if let Some(&(entity, _)) = self.names.get(name) {
+            return Some(Found::Entity(entity));
+        }
+        self.find_in_range(scope, name)
+    }
+
+    /// A prefix may itself end in digits (`%r1<5>` declares `%r10`), so every split of the final digits is tried.
+    fn find_in_range(&self, scope: usize, name: &str) -> Option<Found> {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         (name.len() - digits..name.len()).find_map(|prefix_len| {
             let range = self.ranges.get(&name[..prefix_len])?;
