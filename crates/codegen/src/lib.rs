@@ -12,6 +12,7 @@ mod chains;
 mod compile;
 mod denormals;
 mod emit;
+mod factors;
 mod gang;
 mod helpers;
 mod host;

@@ -457,7 +457,7 @@ impl Lower<'_, '_> {
         self.b.ins().bitselect(copies, signs, bytes)
     }
 
-    fn and_word(&mut self, x: cl::Value, mask: u32) -> cl::Value {
+    pub(super) fn and_word(&mut self, x: cl::Value, mask: u32) -> cl::Value {
         let mask = self.lane_word(x, mask);
         self.b.ins().band(x, mask)
     }
@@ -529,6 +529,9 @@ impl Lower<'_, '_> {
             | IntTernaryOp::SBfe
             | IntTernaryOp::Fns => return None,
         };
+        if n == 4 && self.is_vector(x) {
+            return Some(self.dot_of_bytes([x, y], [x_signed, y_signed], sum));
+        }
         let mut sum = sum;
         for idx in 0..n {
             let left = self.word_part(x_signed, x, 32 / n, idx);
@@ -537,5 +540,35 @@ impl Lower<'_, '_> {
             sum = self.b.ins().iadd(sum, product);
         }
         Some(sum)
+    }
+
+    /// Even and odd bytes are made words, whose products are added in pairs: Cranelift makes one instruction of that.
+    fn dot_of_bytes(
+        &mut self,
+        words: [cl::Value; 2],
+        signed: [bool; 2],
+        sum: cl::Value,
+    ) -> cl::Value {
+        let mut sum = sum;
+        for is_odd in [false, true] {
+            let mut halves = |word: cl::Value, is_signed: bool| {
+                let word = self.cast_vector(word, types::I16X8);
+                let top = match is_odd {
+                    true => word,
+                    false => self.b.ins().ishl_imm_s(word, 8),
+                };
+                match is_signed {
+                    true => self.b.ins().sshr_imm_s(top, 8),
+                    false => self.b.ins().ushr_imm_s(top, 8),
+                }
+            };
+            let (x, y) = (halves(words[0], signed[0]), halves(words[1], signed[1]));
+            let low = [x, y].map(|half| self.b.ins().swiden_low(half));
+            let high = [x, y].map(|half| self.b.ins().swiden_high(half));
+            let [low, high] = [low, high].map(|[x, y]| self.b.ins().imul(x, y));
+            let pairs = self.b.ins().iadd_pairwise(low, high);
+            sum = self.b.ins().iadd(sum, pairs);
+        }
+        sum
     }
 }

@@ -9,6 +9,7 @@ use ptxjit_ir::{Inst, InstData, Space, Type, Value};
 use ptxjit_passes::vectorize::{Fold, Shape};
 
 use super::address::{Address, Place};
+use super::packing::words;
 use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use super::{Buffer, Lower};
@@ -36,24 +37,23 @@ impl Lower<'_, '_> {
             unreachable!("called for loads")
         };
         let results = node.results.clone();
-        if self.is_likely_dense(addr, i64::from(ty.bytes()) * i64::from(n)) {
-            return self.load_likely(&results, ty, space, addr, offset);
-        }
-        let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
-        match place.address {
-            Address::Scalar(at) => self.load_scalar(&results, ty, at, place.offset),
-            Address::Strided(at, stride) => {
-                self.load_strided(&results, ty, at, stride, place.offset)
+        let (word, words) = words(ty, usize::from(n));
+        let parts = if self.is_likely_dense(addr, i64::from(ty.bytes()) * i64::from(n)) {
+            self.load_likely(words, word, space, addr, offset)
+        } else {
+            let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
+            match place.address {
+                Address::Scalar(at) => return self.load_scalar(&results, ty, at, place.offset),
+                Address::Strided(at, stride) => {
+                    self.load_strided(words, word, at, stride, place.offset)
+                }
+                Address::Folded(at, stride, fold) => {
+                    self.load_folded(words, word, at, stride, fold, place.offset)
+                }
+                Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(words, word, place),
             }
-            Address::Folded(at, stride, fold) => {
-                self.load_folded(&results, ty, at, stride, fold, place.offset)
-            }
-            Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(&results, ty, place),
-        }
-    }
-
-    /// Splits what was loaded, all parts of an element together, among the results.
-    fn def_parts(&mut self, results: &[Value], ty: Type, parts: &[cl::Value]) {
+        };
+        let parts = self.unpacked(&parts, word, ty);
         let per = self.n_parts(ty);
         for (k, &result) in results.iter().enumerate() {
             let parts = parts[k * per..(k + 1) * per].iter().copied().collect();
@@ -88,19 +88,17 @@ impl Lower<'_, '_> {
         self.def(result, val);
     }
 
-    fn load_lanes(&mut self, results: &[Value], ty: Type, place: Place) {
+    fn load_lanes(&mut self, n: usize, ty: Type, place: Place) -> Vec<cl::Value> {
         let address = self.redirect(place.address, place.offset);
         let elems = self.load_each_lane(
-            results.len(),
+            n,
             ty,
             &Place {
                 address,
                 offset: place.offset,
             },
         );
-        for (&result, parts) in results.iter().zip(elems) {
-            self.def(result, Val::Varying(parts));
-        }
+        elems.into_iter().flatten().collect()
     }
 
     /// Whether the lanes probably lie side by side, so that it pays to test that.
@@ -110,8 +108,14 @@ impl Lower<'_, '_> {
     }
 
     /// As one access if the lanes turn out to lie side by side and all run.
-    fn load_likely(&mut self, results: &[Value], ty: Type, space: Space, addr: Value, offset: i32) {
-        let n = results.len();
+    fn load_likely(
+        &mut self,
+        n: usize,
+        ty: Type,
+        space: Space,
+        addr: Value,
+        offset: i32,
+    ) -> Vec<cl::Value> {
         let stride = i64::from(ty.bytes()) * n as i64;
         let (addr_val, offset) = self.fold_offset(space, addr, offset);
         let address = self.resolve(space, self.func.ty(addr), addr_val);
@@ -121,7 +125,7 @@ impl Lower<'_, '_> {
             None => dense,
             Some(full) => self.b.ins().band(dense, full),
         };
-        let parts = self.either(
+        self.either(
             dense,
             vec![vector_type(ty); n * self.n_parts(ty)],
             |lower| {
@@ -139,8 +143,7 @@ impl Lower<'_, '_> {
                 let elems = lower.load_each_lane(n, ty, &place);
                 elems.into_iter().flatten().collect()
             },
-        );
-        self.def_parts(results, ty, &parts);
+        )
     }
 
     /// Whether each lane's address is so many bytes above that of the lane before.
@@ -165,18 +168,6 @@ impl Lower<'_, '_> {
 
     fn load_strided(
         &mut self,
-        results: &[Value],
-        ty: Type,
-        at: cl::Value,
-        stride: i64,
-        offset: i32,
-    ) {
-        let parts = self.strided_parts(results.len(), ty, at, stride, offset);
-        self.def_parts(results, ty, &parts);
-    }
-
-    fn strided_parts(
-        &mut self,
         n: usize,
         ty: Type,
         at: cl::Value,
@@ -198,25 +189,23 @@ impl Lower<'_, '_> {
     /// Lanes at a constant distance, unless the address tells that an index wrapped.
     fn load_folded(
         &mut self,
-        results: &[Value],
+        n: usize,
         ty: Type,
         at: cl::Value,
         stride: i64,
         fold: Fold,
         offset: i32,
-    ) {
-        let n = results.len();
+    ) -> Vec<cl::Value> {
         let inside = self.is_inside(at);
-        let parts = self.either(
+        self.either(
             inside,
             vec![vector_type(ty); n * self.n_parts(ty)],
-            |lower| lower.strided_parts(n, ty, at, stride, offset),
+            |lower| lower.load_strided(n, ty, at, stride, offset),
             |lower| {
                 let addrs = lower.unfold(at, stride, fold);
                 lower.load_gathered(n, ty, addrs, offset)
             },
-        );
-        self.def_parts(results, ty, &parts);
+        )
     }
 
     /// Runs `fast` if `full`, else `cold`; both give vectors of the given types.
@@ -304,8 +293,17 @@ impl Lower<'_, '_> {
             (Type::B16, 1) if dense => (0..self.quads)
                 .map(|q| self.b.ins().uload16x4(device(), at, offset + 8 * q as i32))
                 .collect(),
-            (Type::B8, 1) if dense => (0..self.quads)
-                .map(|q| self.load_bytes(at, offset + 4 * q as i32))
+            (Type::B8, 1) if dense && self.quads == 1 => vec![self.load_bytes(at, offset)],
+            (Type::B8, 1) if dense => (0..self.quads as i32)
+                .step_by(2)
+                .flat_map(|q| {
+                    let halves = self.b.ins().uload8x8(device(), at, offset + 4 * q);
+                    let ins = [
+                        self.b.ins().uwiden_low(halves),
+                        self.b.ins().uwiden_high(halves),
+                    ];
+                    ins
+                })
                 .collect(),
             (Type::B32, 4) if dense => self.load_rows4(at, offset),
             (Type::B32 | Type::B64, 2) if dense => self.load_rows2(ty, at, offset),

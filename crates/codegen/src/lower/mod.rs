@@ -35,6 +35,7 @@ mod math;
 mod memory;
 mod narrow;
 mod outside;
+mod packing;
 mod phases;
 mod prefetch;
 mod pure;
@@ -194,6 +195,7 @@ pub(crate) fn kernel(
     let mut lower = Lower::new(inputs, b);
     lower.run();
     lower.b.seal_all_blocks();
+    crate::factors::order(lower.b.func);
     lower.b.finalize(target);
     lower.out
 }

@@ -6,6 +6,7 @@ use ptxjit_passes::vectorize::Fold;
 
 use super::address::{Address, Place};
 use super::memory::device;
+use super::packing::words;
 use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, lane_bytes};
 use super::{Buffer, Lower};
@@ -25,19 +26,23 @@ impl Lower<'_, '_> {
             unreachable!("called for stores")
         };
         let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
+        if let Address::Scalar(at) = place.address {
+            return self.store_scalar(args, ty, at, place.offset);
+        }
+        let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
+        let (word, words) = words(ty, args.len());
+        let parts = self.packed(parts, ty, words);
         match place.address {
-            Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
+            Address::Scalar(_) => unreachable!("stored before"),
             Address::Strided(at, stride) => {
-                let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
                 self.own_memory = space == Space::Shared;
-                self.store_strided(&parts, ty, at, stride, place.offset);
+                self.store_strided(&parts, word, at, stride, place.offset);
                 self.own_memory = false;
             }
             Address::Folded(at, stride, fold) => {
-                let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
-                self.store_folded(&parts, ty, at, stride, fold, place.offset);
+                self.store_folded(&parts, word, at, stride, fold, place.offset);
             }
-            Address::Lanes(_) | Address::Lanes32(..) => self.store_lanes(args, ty, place),
+            Address::Lanes(_) | Address::Lanes32(..) => self.store_lanes(&parts, word, place),
         }
     }
 
@@ -104,11 +109,10 @@ impl Lower<'_, '_> {
             .load(int_type(ty), MemFlagsData::trusted(), at, 0)
     }
 
-    fn store_lanes(&mut self, args: &[Value], ty: Type, place: Place) {
+    fn store_lanes(&mut self, parts: &[Parts], ty: Type, place: Place) {
         let address = self.redirect(place.address, place.offset);
-        let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
         self.store_each_lane(
-            &parts,
+            parts,
             ty,
             &Place {
                 address,
@@ -179,8 +183,18 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Packs the low bytes of 32-bit lanes, a quad at a time.
+    /// Packs the low bytes of 32-bit lanes: as many quads as fill a vector, or one at a time.
     fn store_narrow(&mut self, parts: &Parts, ty: Type, at: cl::Value, offset: i32) {
+        let per = (4 / ty.bytes()) as usize;
+        if parts.len().is_multiple_of(per) {
+            for (i, quads) in parts.chunks(per).enumerate() {
+                let packed = self.narrowed_quads(quads, ty);
+                self.b
+                    .ins()
+                    .store(device(), packed, at, offset + 16 * i as i32);
+            }
+            return;
+        }
         for (q, &part) in parts.iter().enumerate() {
             if ty == Type::B8 {
                 let packed = self.shuffle(
@@ -206,6 +220,18 @@ impl Lower<'_, '_> {
                     .store(device(), word, at, offset + 8 * q as i32);
             }
         }
+    }
+
+    /// The low bytes of the lanes of quads, which fill one vector.
+    fn narrowed_quads(&mut self, quads: &[cl::Value], ty: Type) -> cl::Value {
+        let mut parts: Parts = quads.iter().map(|&part| self.low_bits(part, ty)).collect();
+        while parts.len() > 1 {
+            parts = parts
+                .chunks(2)
+                .map(|pair| self.b.ins().unarrow(pair[0], pair[1]))
+                .collect();
+        }
+        parts[0]
     }
 
     fn store_far(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
