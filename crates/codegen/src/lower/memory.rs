@@ -22,6 +22,14 @@ pub(super) fn device() -> MemFlagsData {
     MemFlagsData::new()
 }
 
+/// Bytes of the vectors that hold two lanes each at this distance, if there are any.
+fn close_width(ty: Type, stride: i64) -> Option<i64> {
+    let (size, step) = (i64::from(ty.bytes()), stride.abs());
+    let span = 3 * step + size;
+    let fits = |width: &i64| step + size <= *width && *width <= span;
+    [4, 8, 16].into_iter().find(fits).filter(|_| step >= size)
+}
+
 impl Lower<'_, '_> {
     pub(super) fn load(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
@@ -307,8 +315,56 @@ impl Lower<'_, '_> {
                 .collect(),
             (Type::B32, 4) if dense => self.load_rows4(at, offset),
             (Type::B32 | Type::B64, 2) if dense => self.load_rows2(ty, at, offset),
+            (Type::B8 | Type::B16 | Type::B32, 1) if close_width(ty, stride).is_some() => {
+                self.load_close(ty, at, stride, offset)
+            }
             _ => self.load_far(n, ty, at, stride, offset),
         }
+    }
+
+    /// Lanes so close to each other that a vector has room for two: one from the first lane on and one up to the last hold a quad, and
+    /// nothing beyond it.
+    fn load_close(&mut self, ty: Type, at: cl::Value, stride: i64, offset: i32) -> Vec<cl::Value> {
+        let (size, step) = (i64::from(ty.bytes()), stride.abs());
+        let width = close_width(ty, stride).unwrap_or_else(|| unreachable!("asked before"));
+        let rest = 3 * step + size - width;
+        // Where lane `k` of a quad lies in both vectors one after the other.
+        let place = |k: usize| {
+            let nth = if stride < 0 { 3 - k } else { k } as i64;
+            (nth * step + if nth < 2 { 0 } else { 16 - rest }) as u8
+        };
+        let bytes = std::array::from_fn(|i| place(i / 4) + (i % 4) as u8 % size as u8);
+        let mut parts = Vec::new();
+        for q in 0..self.quads {
+            let lowest = if stride < 0 { 4 * q + 3 } else { 4 * q };
+            let (at, offset) = self.strided_lane(at, stride, lowest, offset);
+            let first = self.load_vector(width, at, offset);
+            let last = match rest {
+                0 => first,
+                _ => {
+                    let (at, offset) = self.strided_lane(at, rest, 1, offset);
+                    self.load_vector(width, at, offset)
+                }
+            };
+            let picked = self.shuffle(first, last, bytes);
+            let picked = self.cast_vector(picked, types::I32X4);
+            parts.push(match ty {
+                Type::B32 => picked,
+                _ => self.low_bits(picked, ty),
+            });
+        }
+        parts
+    }
+
+    /// So many bytes, at the start of a vector.
+    fn load_vector(&mut self, bytes: i64, at: cl::Value, offset: i32) -> cl::Value {
+        let (word, vector) = match bytes {
+            4 => (types::I32, types::I32X4),
+            8 => (types::I64, types::I64X2),
+            _ => return self.b.ins().load(types::I32X4, device(), at, offset),
+        };
+        let word = self.b.ins().load(word, device(), at, offset);
+        self.b.ins().scalar_to_vector(vector, word)
     }
 
     fn load_bytes(&mut self, at: cl::Value, offset: i32) -> cl::Value {
