@@ -5,8 +5,8 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{Inst, InstData, Space, Type, Value};
-use ptxjit_passes::vectorize::{Fold, Shape};
+use ptxjit_ir::{Inst, InstData, Type, Value};
+use ptxjit_passes::vectorize::Fold;
 
 use super::address::{Address, Place};
 use super::packing::words;
@@ -47,7 +47,7 @@ impl Lower<'_, '_> {
         let results = node.results.clone();
         let (word, words) = words(ty, usize::from(n));
         let parts = if self.is_likely_dense(addr, i64::from(ty.bytes()) * i64::from(n)) {
-            self.load_likely(words, word, space, addr, offset)
+            self.load_likely(inst, (words, word), space, addr, offset)
         } else {
             let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
             match place.address {
@@ -107,71 +107,6 @@ impl Lower<'_, '_> {
             },
         );
         elems.into_iter().flatten().collect()
-    }
-
-    /// Whether the lanes probably lie side by side, so that it pays to test that.
-    fn is_likely_dense(&self, addr: Value, size: i64) -> bool {
-        let varies = self.shape(addr) == Shape::Varying && self.quads > 1;
-        varies && self.plan.likely[addr] == Some(size) && !self.memcheck && !self.certainly_partial
-    }
-
-    /// As one access if the lanes turn out to lie side by side and all run.
-    fn load_likely(
-        &mut self,
-        n: usize,
-        ty: Type,
-        space: Space,
-        addr: Value,
-        offset: i32,
-    ) -> Vec<cl::Value> {
-        let stride = i64::from(ty.bytes()) * n as i64;
-        let (addr_val, offset) = self.fold_offset(space, addr, offset);
-        let address = self.resolve(space, self.func.ty(addr), addr_val);
-        let first = self.lane_address(&address, 0);
-        let dense = self.is_dense(&address, stride);
-        let dense = match self.unless_full() {
-            None => dense,
-            Some(full) => self.b.ins().band(dense, full),
-        };
-        self.either(
-            dense,
-            vec![vector_type(ty); n * self.n_parts(ty)],
-            |lower| {
-                if !space.is_window() {
-                    lower.check(&Address::Strided(first, stride));
-                }
-                lower.load_whole(n, ty, first, stride, offset)
-            },
-            |lower| {
-                if !space.is_window() {
-                    lower.check(&address);
-                }
-                let address = lower.redirect(address.clone(), offset);
-                let place = Place { address, offset };
-                let elems = lower.load_each_lane(n, ty, &place);
-                elems.into_iter().flatten().collect()
-            },
-        )
-    }
-
-    /// Whether each lane's address is so many bytes above that of the lane before.
-    fn is_dense(&mut self, address: &Address, stride: i64) -> cl::Value {
-        let (ty, parts) = match address {
-            Address::Lanes(parts) => (Type::B64, parts),
-            Address::Lanes32(_, parts, _) => (Type::B32, parts),
-            Address::Scalar(_) | Address::Strided(..) | Address::Folded(..) => {
-                unreachable!("asked for varying addresses only")
-            }
-        };
-        let first = self.b.ins().extractlane(parts[0], 0);
-        let line = self.affine_parts(ty, first, stride);
-        let differences: Vec<cl::Value> = parts
-            .iter()
-            .zip(&line)
-            .map(|(&x, &y)| self.b.ins().bxor(x, y))
-            .collect();
-        let any = self.any(&differences);
-        self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
     fn load_strided(

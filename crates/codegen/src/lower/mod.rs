@@ -29,6 +29,7 @@ mod halves;
 mod int;
 mod invariants;
 mod lanes;
+mod likely;
 mod lines;
 mod masks;
 mod math;
