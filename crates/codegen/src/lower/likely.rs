@@ -129,14 +129,15 @@ impl Lower<'_, '_> {
             Shape::Uniform => (a, b),
             Shape::Affine { .. } | Shape::Varying => (b, a),
         };
-        let (long, scale) = match *self.func.def_inst(wide)? {
-            InstData::IntBinary {
-                op: IntBinaryOp::Shl,
-                args: [long, count],
-                ..
-            } => (long, 1 << self.func.as_const(count)?.min(63)),
-            _ => (wide, 1),
-        };
+        let (mut long, mut scale) = (wide, 1);
+        if let InstData::IntBinary {
+            op: IntBinaryOp::Shl,
+            args: [index, count],
+            ..
+        } = *self.func.def_inst(wide)?
+        {
+            (long, scale) = (index, 1 << self.func.as_const(count)?.min(63));
+        }
         let InstData::Resize {
             op: ResizeOp::Sext,
             from: Type::B32,
@@ -160,14 +161,11 @@ impl Lower<'_, '_> {
         if !own.any(is_own) {
             return None;
         }
-        let (base, index) = (self.get(base), self.get(index));
-        match (base, index) {
-            (Val::Uniform(base), Val::Varying(index)) => {
-                let base = self.cast_scalar(base, types::I64);
-                Some(Indexed { base, index, scale })
-            }
-            _ => None,
-        }
+        let (Val::Uniform(base), Val::Varying(index)) = (self.get(base), self.get(index)) else {
+            return None;
+        };
+        let base = self.cast_scalar(base, types::I64);
+        Some(Indexed { base, index, scale })
     }
 
     fn is_made_in(&self, insts: &[Inst], value: Value) -> bool {

@@ -303,9 +303,8 @@ impl Lower<'_, '_> {
     }
 
     fn load_bytes(&mut self, at: cl::Value, offset: i32) -> cl::Value {
-        let word = self.b.ins().load(types::I32, device(), at, offset);
-        let vector = self.b.ins().scalar_to_vector(types::I32X4, word);
-        let bytes = self.cast_vector(vector, types::I8X16);
+        let word = self.load_vector(4, at, offset);
+        let bytes = self.cast_vector(word, types::I8X16);
         let halves = self.b.ins().uwiden_low(bytes);
         self.b.ins().uwiden_low(halves)
     }

@@ -26,23 +26,27 @@ impl Lower<'_, '_> {
             unreachable!("called for stores")
         };
         let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
-        if let Address::Scalar(at) = place.address {
-            return self.store_scalar(args, ty, at, place.offset);
-        }
-        let parts: Vec<Parts> = args.iter().map(|&arg| self.parts(arg)).collect();
         let (word, words) = words(ty, args.len());
-        let parts = self.packed(parts, ty, words);
+        let packed = |lower: &mut Self| {
+            let parts = args.iter().map(|&arg| lower.parts(arg)).collect();
+            lower.packed(parts, ty, words)
+        };
         match place.address {
-            Address::Scalar(_) => unreachable!("stored before"),
+            Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
             Address::Strided(at, stride) => {
+                let parts = packed(self);
                 self.own_memory = space == Space::Shared;
                 self.store_strided(&parts, word, at, stride, place.offset);
                 self.own_memory = false;
             }
             Address::Folded(at, stride, fold) => {
+                let parts = packed(self);
                 self.store_folded(&parts, word, at, stride, fold, place.offset);
             }
-            Address::Lanes(_) | Address::Lanes32(..) => self.store_lanes(&parts, word, place),
+            Address::Lanes(_) | Address::Lanes32(..) => {
+                let parts = packed(self);
+                self.store_lanes(&parts, word, place);
+            }
         }
     }
 

@@ -337,13 +337,11 @@ fn complete_pair(first: Option<&mut Operand>, node: Node<'_>) -> Result<()> {
 }
 
 fn make_unified(operand: Option<&mut Operand>, span: Span) -> Result<()> {
-    match operand.map(|operand| &mut operand.kind) {
-        Some(OperandKind::Address(address)) => {
-            address.is_unified = true;
-            Ok(())
-        }
-        _ => Err(Diagnostic::error("`.unified` follows a plain address only").label(span, "")),
-    }
+    let Some(OperandKind::Address(address)) = operand.map(|operand| &mut operand.kind) else {
+        return Err(Diagnostic::error("`.unified` follows a plain address only").label(span, ""));
+    };
+    address.is_unified = true;
+    Ok(())
 }
 
 /// Any operand but a pair.
