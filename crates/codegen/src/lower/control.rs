@@ -152,6 +152,7 @@ impl Lower<'_, '_> {
         self.splats.clear();
         self.reciprocals.clear();
         self.addresses.clear();
+        self.rows.clear();
         self.bits.clear();
         self.mask = class;
         self.certainly_full = false;
@@ -168,11 +169,13 @@ impl Lower<'_, '_> {
             self.addresses.clone(),
         );
         let (reciprocals, alone) = (self.reciprocals.clone(), self.alone.clone());
+        let rows = self.rows.clone();
         let pred_bits = self.bits.clone();
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let result = emit(self);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
         (self.reciprocals, self.alone, self.bits) = (reciprocals, alone, pred_bits);
+        self.rows = rows;
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
         result
     }

@@ -1,7 +1,8 @@
-//! Loads of lanes that probably lie side by side, which a test at run time finds out.
+//! Accesses of lanes that probably lie side by side, which a test at run time finds out.
 //!
 //! A 64-bit address that is a base plus an index of 32 bits is tested by its index, and made of it where it is needed: for the first
-//! lane alone if the lanes lie side by side.
+//! lane alone if the lanes lie side by side. In windows it is enough that the lanes of each quad do, as with the partners of a sorting
+//! network or of a butterfly that are a few numbers apart.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -10,6 +11,7 @@ use ptxjit_passes::vectorize::Shape;
 
 use super::Lower;
 use super::address::{Address, Place, small};
+use super::memory::device;
 use super::values::{Parts, Val, vector_type};
 
 /// With a greater factor an address could wrap where its index does not.
@@ -24,72 +26,232 @@ struct Indexed {
     scale: i64,
 }
 
+/// Where lanes are that turned out to lie side by side.
+enum Row {
+    /// All of them, from here on.
+    Gang(cl::Value),
+    /// Each quad, from its first lane on.
+    Quads(Vec<cl::Value>),
+}
+
+/// What is accessed: its instruction, the type and number of words of each lane, and where.
+struct Likely {
+    inst: Inst,
+    ty: Type,
+    n: usize,
+    space: Space,
+    addr: Value,
+    offset: i32,
+}
+
+impl Likely {
+    /// Bytes from lane to lane.
+    fn stride(&self) -> i64 {
+        i64::from(self.ty.bytes()) * self.n as i64
+    }
+
+    /// Whether quads are told from each other.
+    fn by_quads(&self) -> bool {
+        let few = matches!((self.ty, self.n), (Type::B32, 1 | 2) | (Type::B64, 1));
+        self.space.is_window() && few
+    }
+}
+
 impl Lower<'_, '_> {
     /// Whether the lanes probably lie side by side, so that it pays to test that.
-    pub(super) fn is_likely_dense(&self, addr: Value, size: i64) -> bool {
+    pub(super) fn is_likely_dense(&self, space: Space, addr: Value, size: i64) -> bool {
         let varies = self.shape(addr) == Shape::Varying && self.quads > 1;
-        varies && self.plan.likely[addr] == Some(size) && !self.memcheck && !self.certainly_partial
+        // Each lane has local memory of its own.
+        let is_shared = space != Space::Local && self.plan.likely[addr] == Some(size);
+        varies && is_shared && !self.memcheck && !self.certainly_partial
     }
 
     /// As one access if the lanes turn out to lie side by side and all run.
     pub(super) fn load_likely(
         &mut self,
-        load: Inst,
+        inst: Inst,
         (n, ty): (usize, Type),
         space: Space,
         addr: Value,
         offset: i32,
     ) -> Vec<cl::Value> {
-        let stride = i64::from(ty.bytes()) * n as i64;
-        let indexed = self
-            .indexed(load, space, addr)
-            .filter(|indexed| small(offset) && stride % indexed.scale == 0);
-        if let Some(indexed) = indexed {
-            let (dense, first) = self.first_of_indexed(&indexed, stride);
-            let addresses = |lower: &mut Self| lower.addresses_of(&indexed);
-            return self.load_if_dense((n, ty), space, (dense, first), offset, addresses);
-        }
-        let (addr_val, offset) = self.fold_offset(space, addr, offset);
-        let address = self.resolve(space, self.func.ty(addr), addr_val);
-        let first = self.lane_address(&address, 0);
-        let dense = self.is_dense(&address, stride);
-        self.load_if_dense((n, ty), space, (dense, first), offset, |_| address.clone())
-    }
-
-    /// From `first` on if the lanes are dense and all run; else from their addresses.
-    fn load_if_dense(
-        &mut self,
-        (n, ty): (usize, Type),
-        space: Space,
-        (dense, first): (cl::Value, cl::Value),
-        offset: i32,
-        addresses: impl Fn(&mut Self) -> Address,
-    ) -> Vec<cl::Value> {
-        let stride = i64::from(ty.bytes()) * n as i64;
-        let dense = match self.unless_full() {
-            None => dense,
-            Some(full) => self.b.ins().band(dense, full),
+        let likely = Likely {
+            inst,
+            ty,
+            n,
+            space,
+            addr,
+            offset,
         };
-        self.either(
-            dense,
-            vec![vector_type(ty); n * self.n_parts(ty)],
-            |lower| {
-                if !space.is_window() {
-                    lower.check(&Address::Strided(first, stride));
-                }
-                lower.load_whole(n, ty, first, stride, offset)
+        let types = vec![vector_type(ty); n * self.n_parts(ty)];
+        self.access_likely(
+            &likely,
+            types,
+            |lower, row, offset| match row {
+                Row::Gang(first) => lower.load_whole(n, ty, first, likely.stride(), offset),
+                Row::Quads(firsts) => lower.load_quads(n, ty, &firsts, offset),
             },
-            |lower| {
-                let address = addresses(lower);
-                if !space.is_window() {
-                    lower.check(&address);
-                }
-                let address = lower.redirect(address, offset);
-                let place = Place { address, offset };
+            |lower, place| {
                 let elems = lower.load_each_lane(n, ty, &place);
                 elems.into_iter().flatten().collect()
             },
         )
+    }
+
+    /// The same for stores.
+    pub(super) fn store_likely(
+        &mut self,
+        inst: Inst,
+        parts: &[Parts],
+        ty: Type,
+        space: Space,
+        addr: Value,
+        offset: i32,
+    ) {
+        let likely = Likely {
+            inst,
+            ty,
+            n: parts.len(),
+            space,
+            addr,
+            offset,
+        };
+        self.access_likely(
+            &likely,
+            Vec::new(),
+            |lower, row, offset| {
+                match row {
+                    Row::Gang(first) => {
+                        lower.store_whole(parts, ty, first, likely.stride(), offset);
+                    }
+                    Row::Quads(firsts) => lower.store_quads(parts, ty, &firsts, offset),
+                }
+                Vec::new()
+            },
+            |lower, place| {
+                lower.store_each_lane(parts, ty, &place);
+                Vec::new()
+            },
+        );
+    }
+
+    /// Does `fast` with the lanes' row if they lie in one and all run; else `cold` with their places.
+    fn access_likely(
+        &mut self,
+        likely: &Likely,
+        types: Vec<cl::Type>,
+        fast: impl FnOnce(&mut Self, Row, i32) -> Vec<cl::Value>,
+        cold: impl FnOnce(&mut Self, Place) -> Vec<cl::Value>,
+    ) -> Vec<cl::Value> {
+        let stride = likely.stride();
+        let indexed = self
+            .indexed(likely.inst, likely.space, likely.addr)
+            .filter(|indexed| small(likely.offset) && stride % indexed.scale == 0);
+        let key = (likely.addr, likely.space, stride);
+        let known = self.rows.get(&key).copied().filter(|_| small(likely.offset));
+        let (address, first, dense, offset) = match indexed {
+            Some(indexed) => {
+                let (dense, first) =
+                    known.unwrap_or_else(|| self.first_of_indexed(&indexed, stride));
+                (Err(indexed), first, dense, likely.offset)
+            }
+            None => {
+                let (addr, offset) = self.fold_offset(likely.space, likely.addr, likely.offset);
+                let address = self.resolve(likely.space, self.func.ty(likely.addr), addr);
+                let (dense, first) = known.unwrap_or_else(|| {
+                    let first = self.lane_address(&address, 0);
+                    let dense = match likely.by_quads() {
+                        true => self.are_quads_dense(&address, stride),
+                        false => self.is_dense(&address, stride),
+                    };
+                    (dense, first)
+                });
+                (Ok(address), first, dense, offset)
+            }
+        };
+        if small(likely.offset) {
+            self.rows.insert(key, (dense, first));
+        }
+        let dense = match self.unless_full() {
+            None => dense,
+            Some(full) => self.b.ins().band(dense, full),
+        };
+        let is_guarded = likely.space.is_window();
+        self.either(
+            dense,
+            types,
+            |lower| {
+                let row = match &address {
+                    Ok(address) if likely.by_quads() => Row::Quads(
+                        (0..lower.quads)
+                            .map(|q| lower.lane_address(address, 4 * q))
+                            .collect(),
+                    ),
+                    Ok(_) | Err(_) => Row::Gang(first),
+                };
+                if !is_guarded {
+                    lower.check(&Address::Strided(first, stride));
+                }
+                fast(lower, row, offset)
+            },
+            |lower| {
+                let address = match &address {
+                    Ok(address) => address.clone(),
+                    Err(indexed) => lower.addresses_of(indexed),
+                };
+                if !is_guarded {
+                    lower.check(&address);
+                }
+                let address = lower.redirect(address, offset);
+                cold(lower, Place { address, offset })
+            },
+        )
+    }
+
+    /// Words of quads that begin at `firsts`.
+    fn load_quads(
+        &mut self,
+        n: usize,
+        ty: Type,
+        firsts: &[cl::Value],
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        let mut columns = vec![Vec::new(); n];
+        for &at in firsts {
+            let mut vector = |nth: i32| {
+                self.b
+                    .ins()
+                    .load(vector_type(ty), device(), at, offset + 16 * nth)
+            };
+            match (ty, n) {
+                (Type::B32, 2) => {
+                    let (x, y) = (vector(0), vector(1));
+                    let turned = self.unzip(ty, x, y);
+                    for (column, part) in columns.iter_mut().zip(turned) {
+                        column.push(part);
+                    }
+                }
+                (Type::B64, _) => columns[0].extend([vector(0), vector(1)]),
+                _ => columns[0].push(vector(0)),
+            }
+        }
+        columns.concat()
+    }
+
+    /// The mirror of `load_quads`.
+    fn store_quads(&mut self, parts: &[Parts], ty: Type, firsts: &[cl::Value], offset: i32) {
+        for (q, &at) in firsts.iter().enumerate() {
+            let vectors = match (ty, parts) {
+                (Type::B32, [a, b]) => self.zip(ty, a[q], b[q]).to_vec(),
+                (Type::B64, [parts]) => parts[2 * q..2 * q + 2].to_vec(),
+                _ => vec![parts[0][q]],
+            };
+            for (nth, vector) in vectors.into_iter().enumerate() {
+                self.b
+                    .ins()
+                    .store(device(), vector, at, offset + 16 * nth as i32);
+            }
+        }
     }
 
     /// Whether each lane's address is so many bytes above that of the lane before.
@@ -101,6 +263,28 @@ impl Lower<'_, '_> {
                 unreachable!("asked for varying addresses only")
             }
         }
+    }
+
+    /// Whether within each quad each lane's offset is so many bytes above that of the lane before.
+    fn are_quads_dense(&mut self, address: &Address, stride: i64) -> cl::Value {
+        let Address::Lanes32(_, parts, _) = address else {
+            unreachable!("varying addresses in windows are offsets")
+        };
+        let steps: Vec<u8> = (0..4)
+            .flat_map(|lane| (stride as i32 * lane).to_le_bytes())
+            .collect();
+        let steps = self.vconst_bytes(types::I32X4, &steps);
+        let differences: Vec<cl::Value> = parts
+            .iter()
+            .map(|&part| {
+                let part = self.cast_vector(part, types::I32X4);
+                let first = self.shuffle32(part, part, [0; 4]);
+                let from_first = self.b.ins().isub(part, first);
+                self.b.ins().bxor(from_first, steps)
+            })
+            .collect();
+        let any = self.any(&differences);
+        self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
     fn is_line(&mut self, ty: Type, parts: &[cl::Value], stride: i64) -> cl::Value {
@@ -115,8 +299,8 @@ impl Lower<'_, '_> {
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
-    /// The parts of a load's address, if they are to be had.
-    fn indexed(&mut self, load: Inst, space: Space, addr: Value) -> Option<Indexed> {
+    /// The parts of an access's address, if they are to be had.
+    fn indexed(&mut self, inst: Inst, space: Space, addr: Value) -> Option<Indexed> {
         let InstData::IntBinary {
             op: IntBinaryOp::Add,
             ty: Type::B64,
@@ -150,9 +334,9 @@ impl Lower<'_, '_> {
         if space.is_window() || !(1..=MOST_SCALE).contains(&scale) {
             return None;
         }
-        // What the load's own block uses can be had there; the parts of other addresses may be gone.
+        // What the access's own block uses can be had there; the parts of other addresses may be gone.
         let insts = self.func.blocks.values().map(|block| &block.insts);
-        let mut own = insts.filter(|insts| insts.contains(&load));
+        let mut own = insts.filter(|insts| insts.contains(&inst));
         let is_own = |insts: &Vec<Inst>| {
             [addr, wide, long]
                 .iter()

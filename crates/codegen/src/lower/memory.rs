@@ -46,7 +46,7 @@ impl Lower<'_, '_> {
         };
         let results = node.results.clone();
         let (word, words) = words(ty, usize::from(n));
-        let parts = if self.is_likely_dense(addr, i64::from(ty.bytes()) * i64::from(n)) {
+        let parts = if self.is_likely_dense(space, addr, i64::from(ty.bytes()) * i64::from(n)) {
             self.load_likely(inst, (words, word), space, addr, offset)
         } else {
             let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);

@@ -124,6 +124,9 @@ struct Lower<'a, 'b> {
     vals: FxHashMap<ir::Value, Val>,
     /// Addresses made ready in the node being emitted.
     addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
+    /// Of accesses with a distance from lane to lane: whether the lanes lie side by side, and the first one's address, found out in the
+    /// node being emitted.
+    rows: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
     /// Vectors made from scalars in the node being emitted.
     splats: FxHashMap<ir::Value, Parts>,
     /// Reciprocals of uniform divisors, signed or not, made in the node being emitted.
@@ -229,6 +232,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             quads: lanes.div_ceil(4),
             vals: FxHashMap::default(),
             addresses: FxHashMap::default(),
+            rows: FxHashMap::default(),
             splats: FxHashMap::default(),
             reciprocals: FxHashMap::default(),
             vars: SecondaryMap::new(),

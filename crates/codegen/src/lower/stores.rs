@@ -25,12 +25,16 @@ impl Lower<'_, '_> {
         else {
             unreachable!("called for stores")
         };
-        let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
         let (word, words) = words(ty, args.len());
         let packed = |lower: &mut Self| {
             let parts = args.iter().map(|&arg| lower.parts(arg)).collect();
             lower.packed(parts, ty, words)
         };
+        if self.is_likely_dense(space, addr, i64::from(ty.bytes()) * args.len() as i64) {
+            let parts = packed(self);
+            return self.store_likely(inst, &parts, word, space, addr, offset);
+        }
+        let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
         match place.address {
             Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
             Address::Strided(at, stride) => {
@@ -153,7 +157,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn store_whole(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+    pub(super) fn store_whole(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
         let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
         match (ty, parts) {
             (Type::B32 | Type::B64, [parts]) if dense => {

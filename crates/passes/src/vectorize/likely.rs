@@ -11,13 +11,14 @@ use super::{Plan, Shape};
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
-/// The likely distance from lane to lane of each varying address of a load, where there is one.
+/// The likely distance from lane to lane of each varying address of a load or store, where there is one.
 pub(super) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i64>> {
     let mut out = SecondaryMap::new();
     for node in func.insts.values() {
-        if let InstData::Load { addr, .. } = node.data
-            && plan.shapes[addr] == Shape::Varying
-        {
+        let (InstData::Load { addr, .. } | InstData::Store { addr, .. }) = node.data else {
+            continue;
+        };
+        if plan.shapes[addr] == Shape::Varying {
             out[addr] = distance(func, plan, addr, DEPTH);
         }
     }
@@ -49,9 +50,9 @@ fn distance(func: &Function, plan: &Plan, value: Value, depth: u32) -> Option<i6
             }
             IntBinaryOp::Shl => of(a)?.checked_mul(1 << func.as_const(b).filter(|&n| n < 32)?),
             // A remainder, or what masks make of a power of two: the border is beyond most lanes.
-            IntBinaryOp::Urem | IntBinaryOp::Srem | IntBinaryOp::And => {
-                (of(b)? == 0).then(|| of(a))?
-            }
+            IntBinaryOp::Urem | IntBinaryOp::Srem => (of(b)? == 0).then(|| of(a))?,
+            // Bits that are the same for all lanes are mostly above or below those that tell neighbours apart.
+            IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor => either(of(a)?, of(b)?),
             IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => {
                 either(of(a)?, of(b)?)
             }

@@ -91,7 +91,7 @@ pub struct Plan {
     pub yields: SecondaryMap<Block, Option<Yield>>,
     /// Bounds, as signed integers, of all threads' values of what lies on a line and is compared, if they are known.
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
-    /// The probable distance from lane to lane of varying addresses of loads.
+    /// The probable distance from lane to lane of varying addresses of loads and stores.
     pub likely: SecondaryMap<Value, Option<i64>>,
 }
 
