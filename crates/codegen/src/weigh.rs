@@ -79,6 +79,9 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
     for (place, node) in places.iter().zip(&plan.order.nodes) {
         let Node::Block(block) = *node else { continue };
+        if plan.seldom[block] {
+            continue;
+        }
         let data = &func.blocks[block];
         let accesses = accesses(func, block);
         n_insts += data.insts.len();

@@ -138,6 +138,7 @@ impl<'p> Machine<'p, '_> {
             InstData::IsSpace { space, arg } => {
                 self.is_space(*space, thread.frame().get(*arg)).into()
             }
+            InstData::EndLane { arg, .. } => thread.frame().get(*arg),
             InstData::StateOf { block } => block.as_u32().into(),
             InstData::Const { .. }
             | InstData::IntUnary { .. }

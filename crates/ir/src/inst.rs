@@ -137,6 +137,12 @@ pub enum InstData {
         space: Space,
         arg: Value,
     },
+    /// What `arg` is for the first or the last thread of a gang. Made by the vectorizer: alone, a thread is both.
+    EndLane {
+        ty: Type,
+        last: bool,
+        arg: Value,
+    },
     /// Load of `n` elements of `ty` that lie side by side (n = 1, 2, 4, 8), one result each.
     Load {
         space: Space,
@@ -384,6 +390,7 @@ impl InstData {
             | InstData::ToGeneric { arg, .. }
             | InstData::FromGeneric { arg, .. }
             | InstData::IsSpace { arg, .. }
+            | InstData::EndLane { arg, .. }
             | InstData::StackRestore { arg }
             | InstData::Nanosleep { arg }
             | InstData::Alloca { size: arg, .. }
@@ -435,6 +442,7 @@ impl InstData {
             | InstData::ToGeneric { arg, .. }
             | InstData::FromGeneric { arg, .. }
             | InstData::IsSpace { arg, .. }
+            | InstData::EndLane { arg, .. }
             | InstData::StackRestore { arg }
             | InstData::Nanosleep { arg }
             | InstData::Alloca { size: arg, .. }
@@ -491,7 +499,8 @@ impl InstData {
             | InstData::Select { .. }
             | InstData::ToGeneric { .. }
             | InstData::FromGeneric { .. }
-            | InstData::IsSpace { .. } => Effect::Pure,
+            | InstData::IsSpace { .. }
+            | InstData::EndLane { .. } => Effect::Pure,
             InstData::Sreg { sreg } if !sreg.is_volatile() => Effect::Pure,
             InstData::Load {
                 sem: MemSem::Weak | MemSem::NonCoherent,

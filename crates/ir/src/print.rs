@@ -189,6 +189,9 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
         InstData::FromGeneric { space: of, arg } => {
             write!(out, "from_generic.{} {arg}", space(*of))
         }
+        InstData::EndLane { last, arg, .. } => {
+            write!(out, "end_lane.{} {arg}", if *last { "last" } else { "first" })
+        }
         InstData::IsSpace { space: of, arg } => write!(out, "is_space.{} {arg}", space(*of)),
         InstData::Load { .. }
         | InstData::Store { .. }

@@ -147,7 +147,9 @@ impl Lower<'_, '_> {
             FloatUnaryOp::Sat => {
                 let (zero, one) = (self.float_like(fmt, x, 0.0), self.float_like(fmt, x, 1.0));
                 let x = self.greater(x, zero);
-                Some(self.lesser(x, one))
+                let x = self.lesser(x, one);
+                self.saturated.insert(x);
+                Some(x)
             }
             FloatUnaryOp::Relu => {
                 let x = self.flush_always(fmt, mode.ftz, x);

@@ -14,7 +14,7 @@ use ptxjit_passes::vectorize::{Node, Plan, Shape};
 
 use super::Lower;
 use super::int::condition;
-use super::values::Parts;
+use super::values::{Parts, Val, int_type};
 
 /// `line op bound`, one result per lane.
 #[derive(Copy, Clone)]
@@ -426,4 +426,19 @@ fn is_unsigned(op: CompareOp) -> bool {
         op,
         CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge
     )
+}
+
+impl Lower<'_, '_> {
+    /// What a value is for the first or the last lane of the gang.
+    pub(super) fn end_lane(&mut self, ty: Type, last: bool, value: Value) -> cl::Value {
+        match self.get(value) {
+            Val::Uniform(x) => self.cast_scalar(x, int_type(ty)),
+            Val::Affine(x, stride) => {
+                let first = self.cast_scalar(x, int_type(ty));
+                let steps = if last { self.lanes as i64 - 1 } else { 0 };
+                self.b.ins().iadd_imm_s(first, stride.wrapping_mul(steps))
+            }
+            Val::Varying(_) => unreachable!("{value} was on a line, and nothing can change that"),
+        }
+    }
 }

@@ -60,7 +60,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot};
 use ptxjit_passes::vectorize::{InStep, Node, Plan, Solo};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 pub(crate) use prefetch::put_in as put_in_prefetches;
@@ -182,6 +182,8 @@ struct Lower<'a, 'b> {
     prologue: cl::Block,
     buffers: Vec<(Buffer, cl::StackSlot)>,
     exits: faults::Exits,
+    /// Numbers from zero to one.
+    saturated: FxHashSet<cl::Value>,
     /// Where gangs of which only some lanes wait save their values first.
     slots_aside: Option<cl::StackSlot>,
     /// For warp operations.
@@ -268,6 +270,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             prologue,
             buffers: Vec::new(),
             exits: faults::Exits::default(),
+            saturated: FxHashSet::default(),
             slots_aside: None,
             warp_slot: None,
             imports: FxHashMap::default(),
@@ -317,10 +320,18 @@ impl<'a, 'b> Lower<'a, 'b> {
                 let skip = self.emit_wait(pos, block);
                 self.next_gang = self.way_out(self.phases.running(pos));
                 let insts = &self.func.blocks[block].insts[skip..];
+                if self.plan.seldom[block] {
+                    self.b.set_cold_block(self.node_entry[pos]);
+                    self.b.set_cold_block(self.node_body[pos]);
+                }
                 if self.plan.solo[block] != Solo::No {
                     self.begin_solo();
                     self.emit_body(pos, block, insts);
                     self.alone = None;
+                } else if self.plan.seldom[block] {
+                    self.certainly_partial = true;
+                    self.emit_body(pos, block, insts);
+                    self.certainly_partial = false;
                 } else if self.wants_two_versions(block, insts) {
                     self.emit_two_versions(pos, block, insts);
                 } else {
@@ -370,6 +381,10 @@ impl<'a, 'b> Lower<'a, 'b> {
             InstData::Sreg { sreg } => {
                 let val = self.sreg(*sreg);
                 self.def(node.results[0], val);
+            }
+            InstData::EndLane { ty, last, arg } => {
+                let x = self.end_lane(*ty, *last, *arg);
+                self.def(node.results[0], Val::Uniform(x));
             }
             InstData::IsSpace { space, arg } => self.is_space(node.results[0], *space, *arg),
             InstData::ToGeneric { arg, .. } => self.local_generic(node.results[0], *arg, true),

@@ -76,6 +76,25 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// Whether `x * y + c` is never rare, as in `expf`: `x` lies between zero and one, so that the product is at most half of `c`, and where it
+    /// is so small that nothing is left of it, the nearest number is the one in the direction asked for.
+    fn is_never_rare(&self, round: Round, x: cl::Value, y: cl::Value, c: f32) -> bool {
+        let down = matches!(round, Round::Rm | Round::Rz);
+        let factor = self.constant_lanes(y);
+        down && self.is_saturated(x) && factor.is_some_and(|y| (0.0..=c / 2.0).contains(&y))
+    }
+
+    fn is_saturated(&self, x: cl::Value) -> bool {
+        let dfg = &self.b.func.dfg;
+        let mut x = x;
+        while let Some(inst) = dfg.value_def(x).inst()
+            && dfg.insts[inst].opcode() == cl::Opcode::Bitcast
+        {
+            x = dfg.inst_args(inst)[0];
+        }
+        self.saturated.contains(&x)
+    }
+
     /// `x * y + c`. If `c` is the greater summand by far, the sum to nearest less `c` is exact, and a second fma tells on which side it lies.
     fn directed_fma_near(
         &mut self,
@@ -89,18 +108,7 @@ impl Lower<'_, '_> {
         let change = self.b.ins().fsub(near, z);
         let minus = self.b.ins().fneg(change);
         let rest = self.b.ins().fma(x, y, minus);
-        let size = self.b.ins().fabs(change);
-        let half = self.float_like(F32, x, f64::from(c.abs() / 2.0));
-        let far = FloatCC::UnorderedOrGreaterThan;
-        let far = self.b.ins().fcmp(far, size, half);
-        // A product so small that it changes nothing may leave no rest, either.
         let zero = self.float_like(F32, x, 0.0);
-        let same = self.b.ins().fcmp(FloatCC::Equal, change, zero);
-        let [some_x, some_y] = [x, y].map(|x| self.b.ins().fcmp(FloatCC::NotEqual, x, zero));
-        let lost = self.b.ins().band(some_x, some_y);
-        let lost = self.b.ins().band(same, lost);
-        let rare = self.b.ins().bor(far, lost);
-        let rare = self.any(&[rare]);
         // Away from zero, or towards it.
         let (positive, bits) = (c > 0.0, self.as_int(F32, near));
         let rounded = match (mode.round, positive) {
@@ -122,6 +130,20 @@ impl Lower<'_, '_> {
             }
         };
         let rounded = self.as_float(F32, rounded);
+        if self.is_never_rare(mode.round, x, y, c) {
+            return rounded;
+        }
+        let size = self.b.ins().fabs(change);
+        let half = self.float_like(F32, x, f64::from(c.abs() / 2.0));
+        let far = FloatCC::UnorderedOrGreaterThan;
+        let far = self.b.ins().fcmp(far, size, half);
+        // A product so small that it changes nothing may leave no rest, either.
+        let same = self.b.ins().fcmp(FloatCC::Equal, change, zero);
+        let [some_x, some_y] = [x, y].map(|x| self.b.ins().fcmp(FloatCC::NotEqual, x, zero));
+        let lost = self.b.ins().band(some_x, some_y);
+        let lost = self.b.ins().band(same, lost);
+        let rare = self.b.ins().bor(far, lost);
+        let rare = self.any(&[rare]);
         self.unless(rare, &[rounded], |lower| {
             vec![lower.exact_fma(mode, [x, y, z])]
         })[0]

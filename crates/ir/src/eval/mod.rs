@@ -64,6 +64,7 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         | InstData::ToGeneric { .. }
         | InstData::FromGeneric { .. }
         | InstData::IsSpace { .. }
+        | InstData::EndLane { .. }
         | InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }

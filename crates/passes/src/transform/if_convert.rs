@@ -176,7 +176,8 @@ fn cost(data: &InstData) -> Option<u32> {
         | InstData::Select { .. }
         | InstData::ToGeneric { .. }
         | InstData::FromGeneric { .. }
-        | InstData::IsSpace { .. } => 1,
+        | InstData::IsSpace { .. }
+        | InstData::EndLane { .. } => 1,
         InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }

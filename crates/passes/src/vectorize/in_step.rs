@@ -33,6 +33,7 @@ pub(super) fn run(
     order: &Order,
     flow: &Flow,
     hopeful: &Shapes,
+    seldom: &SecondaryMap<Block, bool>,
 ) -> SecondaryMap<Block, Option<InStep>> {
     let mut out = SecondaryMap::new();
     if hopeful.gang == 1 {
@@ -41,6 +42,7 @@ pub(super) fn run(
     for node in &order.nodes {
         if let Node::Block(block) = *node
             && flow.solo[block] == Solo::No
+            && !seldom[block]
         {
             out[block] = block_in_step(func, flow, hopeful, block);
         }

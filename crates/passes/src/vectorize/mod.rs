@@ -13,6 +13,7 @@
 //! code needs nothing special. Uniform branches stay branches. With `G` = 1 everything is uniform, and the result is ordinary
 //! scalar code.
 
+mod alike;
 mod flow;
 mod in_step;
 mod joins;
@@ -67,6 +68,8 @@ pub struct Plan {
     pub shapes: SecondaryMap<Value, Shape>,
     /// Why a value is varying.
     pub because: SecondaryMap<Value, Because>,
+    /// Blocks that few gangs come to: others have a way of their own.
+    pub seldom: SecondaryMap<Block, bool>,
     /// Blocks that one lane of a gang runs at a time.
     pub solo: SecondaryMap<Block, Solo>,
     /// Blocks whose terminator parts the lanes.
@@ -109,6 +112,7 @@ pub enum Yield {
 /// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
 pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Plan {
     drop_unreachable(func, entries);
+    let seldom = alike::run(func, entries, gang, facts);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);
     if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
@@ -127,6 +131,7 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     for block in func.blocks.keys() {
         yields[block] = match (spins[block], turns[block]) {
             (Some(cost), _) => Some(Yield::Spin(cost)),
+            (None, Some(_)) if seldom[block] => None,
             (None, Some(turns)) => Some(Yield::Turns(turns)),
             (None, None) => None,
         };
@@ -156,7 +161,8 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     let joins = joins::run(func, &order, &can_stop, &|header| yields[header].is_some());
     let mut plan = Plan {
         gang,
-        in_step: in_step::run(func, &order, &flow, &hopeful),
+        in_step: in_step::run(func, &order, &flow, &hopeful, &seldom),
+        seldom,
         escapes: flow.escapes,
         solo: flow.solo,
         order,

@@ -164,15 +164,17 @@ impl Shapes {
         };
         match *data {
             InstData::Sreg { sreg } => ok(self.sreg(sreg)),
+            InstData::EndLane { .. } => (Shape::Uniform, Because::NotVarying),
             InstData::IntBinary {
                 op,
                 ty,
                 args: [a, b],
             } => ok(self.int_binary(func, op, ty, a, b)),
+            // All bits changed is `-1 - x`.
             InstData::IntUnary {
-                op: IntUnaryOp::Neg,
+                op: op @ (IntUnaryOp::Neg | IntUnaryOp::Not),
+                ty: Type::B32 | Type::B64,
                 arg,
-                ..
             } => match self.shape(arg) {
                 Shape::Affine {
                     stride,
@@ -180,7 +182,7 @@ impl Shapes {
                     fold: None,
                 } => ok(Shape::Affine {
                     stride: -stride,
-                    align,
+                    align: if op == IntUnaryOp::Neg { align } else { 0 },
                     fold: None,
                 }),
                 Shape::Affine { .. } => ok(Shape::Varying),

@@ -1,0 +1,402 @@
+//! A way of their own for gangs whose lanes take the same turns of a loop.
+//!
+//! A thread that starts at its own number and goes on in steps takes `(n - i) / step` turns, give or take one, and compilers compute the number
+//! ahead, for the turns that an unrolled loop leaves over. It differs from lane to lane only in the gang that the bound cuts in two. The
+//! first and the last lane tell: what lies on a line between them has no other quotient in its midst. The code that depends on it is
+//! copied for gangs that agree, where it is uniform, and so are the branches and loops that follow; all others go the old way.
+//!
+//! ```text
+//! block1: v3 = ushr v2, 8         =>   block1: v7 = end_lane.first v2; v8 = end_lane.last v2; v9 = ushr v7, 8; v10 = ushr v8, 8
+//!         ...                                  v11 = eq v9, v10; brif v11, block6, block5
+//!         brif v5, block2, block3      block5: v3 = ushr v2, 8; ...; brif v5, block2, block3
+//!                                      block6: ... with v9 in place of v3; brif v12, block7, block3
+//! ```
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, SrcLoc, Terminator, Type,
+    Value, ValueDef,
+};
+use rustc_hash::FxHashMap;
+
+use super::repair::{Repair, predecessors};
+use super::shape::Shape;
+use super::shapes::Shapes;
+use super::{PlanFacts, order, waits};
+use crate::analysis::{cfg, dominators, loops};
+
+/// More instructions than this are not copied.
+const MOST_COPIED: usize = 300;
+
+/// Definitions are followed this deep.
+const DEPTH: u32 = 16;
+
+/// A quotient of what lies on a line.
+#[derive(Copy, Clone)]
+struct Quotient {
+    inst: Inst,
+    op: IntBinaryOp,
+    ty: Type,
+    line: Value,
+    /// Or the count of a shift.
+    divisor: Value,
+    /// Whether later lanes lie higher on the line.
+    rises: bool,
+}
+
+/// Copies the code that follows from quotients; gives the blocks that only gangs whose lanes do not agree come to.
+pub(super) fn run(
+    func: &mut Function,
+    entries: &[Block],
+    gang: u32,
+    facts: PlanFacts,
+) -> SecondaryMap<Block, bool> {
+    let mut seldom = SecondaryMap::new();
+    if gang == 1 || !entries.is_empty() {
+        return seldom;
+    }
+    let order = order::run(func, entries);
+    let mut shapes = Shapes::new(gang, facts);
+    shapes.propagate(func, &order);
+    let found: Vec<(Block, Quotient)> = func
+        .blocks
+        .keys()
+        .filter_map(|block| Some((block, quotient(func, &shapes, gang, block)?)))
+        .collect();
+    let mut copied: SecondaryMap<Block, bool> = SecondaryMap::new();
+    for (block, quotient) in found {
+        if copied[block] {
+            continue;
+        }
+        if let Some(region) = region(func, gang, block) {
+            let old = copy(func, block, &region, quotient);
+            for block in old {
+                seldom[block] = true;
+                copied[block] = true;
+            }
+        }
+    }
+    seldom
+}
+
+/// What the lanes must agree on for the block's branch to be uniform.
+fn quotient(func: &Function, shapes: &Shapes, gang: u32, block: Block) -> Option<Quotient> {
+    let data = &func.blocks[block];
+    let Terminator::Brif { cond, .. } = data.term else {
+        return None;
+    };
+    let shape = |value: Value| shapes.shapes[value].unwrap_or(Shape::Uniform);
+    if shape(cond) == Shape::Uniform {
+        return None;
+    }
+    // From the branch back to what it follows from.
+    let mut work = vec![cond];
+    while let Some(value) = work.pop() {
+        let ValueDef::Result(inst, _) = func.values[value].def else {
+            continue;
+        };
+        if !data.insts.contains(&inst) {
+            continue;
+        }
+        match func.insts[inst].data {
+            InstData::IntBinary {
+                op: op @ (IntBinaryOp::Ushr | IntBinaryOp::Sshr | IntBinaryOp::Udiv),
+                ty: ty @ (Type::B32 | Type::B64),
+                args: [line, divisor],
+            } if shape(divisor) == Shape::Uniform => {
+                let Shape::Affine {
+                    stride, fold: None, ..
+                } = shape(line)
+                else {
+                    continue;
+                };
+                let span = stride.unsigned_abs() * u64::from(gang - 1);
+                let is_told_apart = match (op, func.as_const(divisor)) {
+                    (_, None) => span < 1 << 31,
+                    (IntBinaryOp::Udiv, Some(divisor)) => span < divisor.min(1 << 31),
+                    (_, Some(count)) => span < 1 << count.min(31),
+                };
+                if is_told_apart && is_stable(func, line, DEPTH) {
+                    return Some(Quotient {
+                        inst,
+                        op,
+                        ty,
+                        line,
+                        divisor,
+                        rises: stride > 0,
+                    });
+                }
+            }
+            InstData::IntBinary { args, .. } | InstData::Compare { args, .. } => work.extend(args),
+            InstData::Resize { arg, .. } | InstData::IntUnary { arg, .. } => work.push(arg),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether nothing that is found out later about branches can change a value's shape.
+fn is_stable(func: &Function, value: Value, depth: u32) -> bool {
+    let Some(depth) = depth.checked_sub(1) else {
+        return false;
+    };
+    let ValueDef::Result(inst, _) = func.values[value].def else {
+        return false;
+    };
+    let args = func.insts[inst].data.args();
+    args.into_iter().all(|arg| is_stable(func, arg, depth))
+}
+
+/// The blocks from a block up to one where all ways from it meet again, if there are loops among them and they can be copied: behind the first such
+/// place others follow as long as each brings a loop.
+fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
+    let graph = cfg::run(func);
+    let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
+    let forest = loops::run(&graph);
+    let is_fixed = |&inst: &Inst| {
+        let data = &func.insts[inst].data;
+        waits::can_wait(data, gang)
+            || matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. })
+    };
+    let mut region: Vec<Block> = Vec::new();
+    let mut from = start;
+    while let Some(end) = post.idom(from) {
+        let mut more: Vec<Block> = Vec::new();
+        let mut work: Vec<Block> = graph.succs[from].to_vec();
+        if from != start {
+            more.push(from);
+        }
+        while let Some(block) = work.pop() {
+            if block != end && !more.contains(&block) {
+                more.push(block);
+                work.extend(&graph.succs[block]);
+            }
+        }
+        let has_loop = more.iter().any(|&block| forest.headed_by(block).is_some());
+        let is_own = |&block: &Block| {
+            let insts = &func.blocks[block].insts;
+            block != start && dom.dominates(start, block) && !insts.iter().any(is_fixed)
+        };
+        let n_insts: usize = region
+            .iter()
+            .chain(&more)
+            .map(|&block| func.blocks[block].insts.len())
+            .sum();
+        if !has_loop || !more.iter().all(is_own) || n_insts > MOST_COPIED {
+            break;
+        }
+        region.extend(more);
+        from = end;
+    }
+    (!region.is_empty()).then_some(region)
+}
+
+/// Copies the rest of the block from the quotient on, and the region. Gives the blocks of the old way.
+fn copy(func: &mut Function, start: Block, region: &[Block], quotient: Quotient) -> Vec<Block> {
+    let loc = func.insts[quotient.inst].loc;
+    let old_rest = func.new_block();
+    let data = &mut func.blocks[start];
+    let at = data.insts.iter().position(|&inst| inst == quotient.inst);
+    let rest = data.insts.split_off(at.expect("the quotient is there"));
+    let term = std::mem::replace(&mut data.term, Terminator::Exit);
+    let term_loc = data.term_loc;
+    func.blocks[old_rest].insts = rest;
+    func.blocks[old_rest].term = term;
+    func.blocks[old_rest].term_loc = term_loc;
+    let (same, of_first) = test(func, start, quotient, loc);
+
+    let old: Vec<Block> = std::iter::once(old_rest).chain(region.iter().copied()).collect();
+    let quotient_value = func.insts[quotient.inst].results[0];
+    let mut values: FxHashMap<Value, Value> = FxHashMap::default();
+    let mut blocks: FxHashMap<Block, Block> = FxHashMap::default();
+    for &block in &old {
+        let new = func.new_block();
+        blocks.insert(block, new);
+        for param in func.blocks[block].params.clone() {
+            let ty = func.ty(param);
+            values.insert(param, func.add_param(new, ty));
+        }
+        for inst in func.blocks[block].insts.clone() {
+            let node = &func.insts[inst];
+            let (data, loc, results) = (node.data.clone(), node.loc, node.results.clone());
+            let types: Vec<Type> = results.iter().map(|&result| func.ty(result)).collect();
+            let copied = func.make_inst(data, &types, loc);
+            let pairs = results.iter().zip(func.insts[copied].results.clone());
+            values.extend(pairs.map(|(&old, new)| (old, new)));
+            func.blocks[new].insts.push(copied);
+        }
+        func.blocks[new].term = func.blocks[block].term.clone();
+        func.blocks[new].term_loc = func.blocks[block].term_loc;
+    }
+    values.insert(quotient_value, of_first);
+    for new in blocks.values().copied().collect::<Vec<_>>() {
+        rename(func, new, &values, &blocks);
+    }
+    for &block in &old {
+        compare_quotients(func, blocks[&block], quotient, of_first);
+    }
+    func.blocks[start].term = Terminator::Brif {
+        cond: same,
+        then_: BlockCall::new(blocks[&old_rest]),
+        else_: BlockCall::new(old_rest),
+    };
+    func.blocks[start].term_loc = loc;
+    mend(func, &old, &values, &blocks);
+    old
+}
+
+/// Whether the first and the last lane have the same quotient, and that.
+fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (Value, Value) {
+    let Quotient {
+        op,
+        ty,
+        line,
+        divisor,
+        rises,
+        ..
+    } = quotient;
+    let mut put = |data: InstData, ty: Type| {
+        let inst = func.make_inst(data, &[ty], loc);
+        func.blocks[block].insts.push(inst);
+        func.insts[inst].results[0]
+    };
+    let [first, last] =
+        [false, true].map(|last| put(InstData::EndLane { ty, last, arg: line }, ty));
+    let [of_first, of_last] = [first, last].map(|arg| {
+        let args = [arg, divisor];
+        put(InstData::IntBinary { op, ty, args }, ty)
+    });
+    let equal = |args: [Value; 2]| InstData::Compare {
+        op: CompareOp::Eq,
+        ty,
+        args,
+    };
+    let same = put(equal([of_first, of_last]), Type::B1);
+    if op != IntBinaryOp::Udiv {
+        return (same, of_first);
+    }
+    // If the line wraps, both ends can have a quotient that those in its midst have not.
+    let in_order = InstData::Compare {
+        op: CompareOp::Ule,
+        ty,
+        args: if rises { [first, last] } else { [last, first] },
+    };
+    let in_order = put(in_order, Type::B1);
+    let both = InstData::IntBinary {
+        op: IntBinaryOp::And,
+        ty: Type::B1,
+        args: [same, in_order],
+    };
+    (put(both, Type::B1), of_first)
+}
+
+/// Puts copies in place of what was copied.
+fn rename(
+    func: &mut Function,
+    block: Block,
+    values: &FxHashMap<Value, Value>,
+    blocks: &FxHashMap<Block, Block>,
+) {
+    let new = |arg: &mut Value| *arg = values.get(arg).copied().unwrap_or(*arg);
+    for inst in func.blocks[block].insts.clone() {
+        func.insts[inst].data.args_mut().into_iter().for_each(new);
+    }
+    let term = &mut func.blocks[block].term;
+    term.for_each_arg_mut(new);
+    for call in term.targets_mut() {
+        call.block = blocks.get(&call.block).copied().unwrap_or(call.block);
+    }
+}
+
+/// `line < 3 << 8` is `quotient < 3`.
+fn compare_quotients(func: &mut Function, block: Block, quotient: Quotient, of_first: Value) {
+    if quotient.op != IntBinaryOp::Ushr {
+        return;
+    }
+    let Some(count) = func.as_const(quotient.divisor) else {
+        return;
+    };
+    for idx in 0..func.blocks[block].insts.len() {
+        let inst = func.blocks[block].insts[idx];
+        let InstData::Compare {
+            op: op @ (CompareOp::Ult | CompareOp::Uge),
+            ty,
+            args: [line, bound],
+        } = func.insts[inst].data
+        else {
+            continue;
+        };
+        let Some(bits) = func.as_const(bound).filter(|_| line == quotient.line) else {
+            continue;
+        };
+        if bits & ((1 << count) - 1) != 0 {
+            continue;
+        }
+        let bound = InstData::Const {
+            ty,
+            bits: bits >> count,
+        };
+        let bound = func.make_inst(bound, &[ty], func.insts[inst].loc);
+        func.blocks[block].insts.insert(idx, bound);
+        let bound = func.insts[bound].results[0];
+        func.insts[inst].data = InstData::Compare {
+            op,
+            ty,
+            args: [of_first, bound],
+        };
+    }
+}
+
+/// What was copied and is used elsewhere has two definitions now.
+fn mend(
+    func: &mut Function,
+    old: &[Block],
+    values: &FxHashMap<Value, Value>,
+    blocks: &FxHashMap<Block, Block>,
+) {
+    let copies: Vec<Block> = blocks.values().copied().collect();
+    let outside: Vec<Block> = func
+        .blocks
+        .keys()
+        .filter(|block| !old.contains(block) && !copies.contains(block))
+        .collect();
+    let preds = predecessors(func);
+    for &home in old {
+        let data = &func.blocks[home];
+        let results = data.insts.iter().flat_map(|&inst| func.insts[inst].results.clone());
+        let defined: Vec<Value> = data.params.iter().copied().chain(results).collect();
+        for value in defined {
+            let used: Vec<Block> = outside
+                .iter()
+                .copied()
+                .filter(|&block| uses(func, block, value))
+                .collect();
+            if used.is_empty() {
+                continue;
+            }
+            let mut repair = Repair::new(&preds, func.ty(value));
+            repair.define(home, value);
+            repair.define(blocks[&home], values[&value]);
+            for block in used {
+                let now = repair.start(func, block);
+                let new = |arg: &mut Value| {
+                    if *arg == value {
+                        *arg = now;
+                    }
+                };
+                for inst in func.blocks[block].insts.clone() {
+                    func.insts[inst].data.args_mut().into_iter().for_each(new);
+                }
+                func.blocks[block].term.for_each_arg_mut(new);
+            }
+        }
+    }
+}
+
+fn uses(func: &Function, block: Block, value: Value) -> bool {
+    let data = &func.blocks[block];
+    let mut found = false;
+    data.term.for_each_arg(|arg| found |= arg == value);
+    let in_inst = |&inst: &Inst| func.insts[inst].data.args().contains(&value);
+    found || data.insts.iter().any(in_inst)
+}
