@@ -28,6 +28,8 @@ mod int;
 mod known;
 mod logic;
 
+pub(crate) use known::possible_in as possible_bits;
+
 /// Runs the pass; says whether something changed.
 pub fn run(func: &mut Function) -> bool {
     let cfg = cfg::run(func);

@@ -11,6 +11,7 @@ use super::range;
 use super::shape::{Because, Fold, Shape, lower, scaled};
 use super::solo::{self, Solo};
 use super::{Order, PlanFacts};
+use crate::transform::simplify::possible_bits;
 
 pub(super) struct Shapes {
     /// `None`: not reached yet.
@@ -388,6 +389,10 @@ impl Shapes {
         };
         match op {
             IntBinaryOp::Add => affine(sta.wrapping_add(stb), ala.min(alb)),
+            // Without bits in common they are a sum.
+            IntBinaryOp::Or if possible_bits(func, a) & possible_bits(func, b) == 0 => {
+                affine(sta.wrapping_add(stb), ala.min(alb))
+            }
             IntBinaryOp::Sub => affine(sta.wrapping_sub(stb), ala.min(alb)),
             IntBinaryOp::Mul => match (constant, func.as_const(a)) {
                 (Some(c), _) => affine(
@@ -421,18 +426,6 @@ impl Shapes {
                         && c < i64::from(ty.bits()) =>
                 {
                     Shape::Uniform
-                }
-                _ => Shape::Varying,
-            },
-            IntBinaryOp::Or => match constant {
-                // Setting bits that are zero in every lane is an addition.
-                Some(c)
-                    if c > 0
-                        && ala > 0
-                        && self.lanes_fit(sta, ala)
-                        && c.trailing_zeros() as u8 >= ala =>
-                {
-                    Shape::Varying
                 }
                 _ => Shape::Varying,
             },

@@ -79,13 +79,16 @@ pub(super) fn and(ctx: &mut Ctx, ty: Type, a: Value, b: Value, c: Option<u64>) -
         }
         // The other part of the sum has no bit in the mask.
         InstData::IntBinary {
-            op: IntBinaryOp::Or,
+            op: op @ (IntBinaryOp::Or | IntBinaryOp::Add),
             args: [x, y],
             ..
         } => {
-            let kept = if known::possible(ctx, y) & c == 0 {
+            let (in_x, in_y) = (known::possible(ctx, x), known::possible(ctx, y));
+            let kept = if op == IntBinaryOp::Add && in_x & in_y != 0 {
+                return None;
+            } else if in_y & c == 0 {
                 x
-            } else if known::possible(ctx, x) & c == 0 {
+            } else if in_x & c == 0 {
                 y
             } else {
                 return None;
@@ -119,6 +122,10 @@ pub(super) fn or(ctx: &mut Ctx, ty: Type, a: Value, b: Value, c: Option<u64>) ->
     match c {
         Some(0) => return Some(Found::Value(a)),
         Some(c) if c == ty.mask() => return Some(Found::Const(c)),
+        // As indices are written that were sums: what looks for sums need not look for these.
+        Some(c) if matches!(ty, Type::B32 | Type::B64) && known::possible(ctx, a) & c == 0 => {
+            return Some(Found::Inst(inst(IntBinaryOp::Add, ty, a, b)));
+        }
         Some(_) | None => {}
     }
     bits::reassemble(ctx, ty, a, b)
