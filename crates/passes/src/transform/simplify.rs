@@ -250,6 +250,3 @@ fn is_approximate(data: &InstData) -> bool {
         _ => false,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -55,6 +55,31 @@ fn constants_are_folded() {
 }
 
 #[test]
+fn an_or_of_a_constant_without_bits_in_common_is_a_sum() {
+    let func = simplified(&[B32, B32], B32, |b, params| {
+        let twice = shift(b, IntBinaryOp::Shl, params[0], 1);
+        let one = b.iconst(B32, 1);
+        let odd = b.int(IntBinaryOp::Or, twice, one);
+        let three = b.iconst(B32, 3);
+        let other = b.int(IntBinaryOp::Or, twice, three);
+        let both = b.int(IntBinaryOp::Mul, odd, other);
+        b.int(IntBinaryOp::Or, both, params[1])
+    });
+    let expected = "
+        block0(v0: b32, v1: b32):
+        v2 = const.b32 0x1
+        v3 = shl.b32 v0, v2
+        v4 = const.b32 0x1
+        v5 = iadd.b32 v3, v4
+        v6 = const.b32 0x3
+        v7 = or.b32 v3, v6
+        v8 = imul.b32 v5, v7
+        v9 = or.b32 v8, v1
+        ret v9";
+    check(&func, expected);
+}
+
+#[test]
 fn division_by_zero_is_folded_as_the_op_says() {
     let func = simplified(&[], B32, |b, _| {
         let (x, y) = (b.iconst(B32, 7), b.iconst(B32, 0));

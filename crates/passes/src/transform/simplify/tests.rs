@@ -1,1 +1,0 @@
-//! Rules against the meaning of the ops.
