@@ -190,7 +190,11 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
             write!(out, "from_generic.{} {arg}", space(*of))
         }
         InstData::EndLane { last, arg, .. } => {
-            write!(out, "end_lane.{} {arg}", if *last { "last" } else { "first" })
+            write!(
+                out,
+                "end_lane.{} {arg}",
+                if *last { "last" } else { "first" }
+            )
         }
         InstData::IsSpace { space: of, arg } => write!(out, "is_space.{} {arg}", space(*of)),
         InstData::Load { .. }

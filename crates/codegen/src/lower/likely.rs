@@ -32,6 +32,8 @@ enum Row {
     Gang(cl::Value),
     /// Each quad, from its first lane on.
     Quads(Vec<cl::Value>),
+    /// The same, but only some lanes run; the places of the others lie in the CTA's own memory.
+    SomeOfQuads(Vec<cl::Value>),
 }
 
 /// What is accessed: its instruction, the type and number of words of each lane, and where.
@@ -62,8 +64,10 @@ impl Lower<'_, '_> {
     pub(super) fn is_likely_dense(&self, space: Space, addr: Value, size: i64) -> bool {
         let varies = self.shape(addr) == Shape::Varying && self.quads > 1;
         // Each lane has local memory of its own.
-        let is_shared = space != Space::Local && self.plan.likely[addr] == Some(size);
-        varies && is_shared && !self.memcheck && !self.certainly_partial
+        let is_common = space != Space::Local && self.plan.likely[addr] == Some(size);
+        // In shared memory some lanes will do.
+        let may_run = space == Space::Shared || !self.certainly_partial;
+        varies && is_common && may_run && !self.memcheck && !self.seldom
     }
 
     /// As one access if the lanes turn out to lie side by side and all run.
@@ -89,7 +93,9 @@ impl Lower<'_, '_> {
             types,
             |lower, row, offset| match row {
                 Row::Gang(first) => lower.load_whole(n, ty, first, likely.stride(), offset),
-                Row::Quads(firsts) => lower.load_quads(n, ty, &firsts, offset),
+                Row::Quads(firsts) | Row::SomeOfQuads(firsts) => {
+                    lower.load_quads(n, ty, &firsts, offset)
+                }
             },
             |lower, place| {
                 let elems = lower.load_each_lane(n, ty, &place);
@@ -125,6 +131,7 @@ impl Lower<'_, '_> {
                         lower.store_whole(parts, ty, first, likely.stride(), offset);
                     }
                     Row::Quads(firsts) => lower.store_quads(parts, ty, &firsts, offset),
+                    Row::SomeOfQuads(firsts) => lower.store_among_quads(parts, ty, &firsts, offset),
                 }
                 Vec::new()
             },
@@ -135,7 +142,7 @@ impl Lower<'_, '_> {
         );
     }
 
-    /// Does `fast` with the lanes' row if they lie in one and all run; else `cold` with their places.
+    /// Does `fast` with the lanes' row if they lie in one and all run, or may do so; else `cold` with their places.
     fn access_likely(
         &mut self,
         likely: &Likely,
@@ -148,7 +155,11 @@ impl Lower<'_, '_> {
             .indexed(likely.inst, likely.space, likely.addr)
             .filter(|indexed| small(likely.offset) && stride % indexed.scale == 0);
         let key = (likely.addr, likely.space, stride);
-        let known = self.rows.get(&key).copied().filter(|_| small(likely.offset));
+        let known = self
+            .rows
+            .get(&key)
+            .copied()
+            .filter(|_| small(likely.offset));
         let (address, first, dense, offset) = match indexed {
             Some(indexed) => {
                 let (dense, first) =
@@ -172,9 +183,13 @@ impl Lower<'_, '_> {
         if small(likely.offset) {
             self.rows.insert(key, (dense, first));
         }
-        let dense = match self.unless_full() {
+        let inside = match &address {
+            Ok(address) if self.unless_full().is_some() => self.are_inside(likely, address, offset),
+            Ok(_) | Err(_) => None,
+        };
+        let dense = match inside.or_else(|| self.unless_full()) {
             None => dense,
-            Some(full) => self.b.ins().band(dense, full),
+            Some(also) => self.b.ins().band(dense, also),
         };
         let is_guarded = likely.space.is_window();
         self.either(
@@ -182,11 +197,15 @@ impl Lower<'_, '_> {
             types,
             |lower| {
                 let row = match &address {
-                    Ok(address) if likely.by_quads() => Row::Quads(
-                        (0..lower.quads)
+                    Ok(address) if likely.by_quads() => {
+                        let firsts = (0..lower.quads)
                             .map(|q| lower.lane_address(address, 4 * q))
-                            .collect(),
-                    ),
+                            .collect();
+                        match inside {
+                            Some(_) => Row::SomeOfQuads(firsts),
+                            None => Row::Quads(firsts),
+                        }
+                    }
                     Ok(_) | Err(_) => Row::Gang(first),
                 };
                 if !is_guarded {
@@ -206,6 +225,35 @@ impl Lower<'_, '_> {
                 cold(lower, Place { address, offset })
             },
         )
+    }
+
+    /// Whether what the lanes access, whether they run or not, lies among the kernel's own shared variables; nothing if that is not to be had.
+    fn are_inside(&mut self, likely: &Likely, address: &Address, offset: i32) -> Option<cl::Value> {
+        let Address::Lanes32(_, parts, _) = address else {
+            return None;
+        };
+        let last = self
+            .shared
+            .static_size
+            .checked_sub(likely.stride() as u32)?;
+        if likely.space != Space::Shared || !likely.by_quads() {
+            return None;
+        }
+        let offset = self.vconst(Type::B32, u64::from(offset as u32));
+        let mut highest = None;
+        for &part in parts {
+            let part = self.cast_vector(part, types::I32X4);
+            let at = self.b.ins().iadd(part, offset);
+            highest = Some(match highest {
+                None => at,
+                Some(highest) => self.b.ins().umax(highest, at),
+            });
+        }
+        let highest = highest.expect("a gang has lanes");
+        let last = self.vconst(Type::B32, u64::from(last));
+        let higher = self.b.ins().umax(highest, last);
+        let fits = self.b.ins().icmp(IntCC::Equal, higher, last);
+        Some(self.b.ins().vall_true(fits))
     }
 
     /// Words of quads that begin at `firsts`.
@@ -236,6 +284,22 @@ impl Lower<'_, '_> {
             }
         }
         columns.concat()
+    }
+
+    /// Nobody else writes here meanwhile: what the places of lanes that do not run hold is written again, quad by quad, since quads may overlap.
+    fn store_among_quads(&mut self, parts: &[Parts], ty: Type, firsts: &[cl::Value], offset: i32) {
+        let mask = self.mask_vectors();
+        let per_quad = if ty == Type::B64 { 2 } else { 1 };
+        for (q, &at) in firsts.iter().enumerate() {
+            let old = self.load_quads(parts.len(), ty, &[at], offset);
+            let own = per_quad * q..per_quad * (q + 1);
+            let new: Vec<Parts> = parts
+                .iter()
+                .zip(old.chunks(per_quad))
+                .map(|(new, old)| self.blend(ty, &mask[q..=q], &new[own.clone()], old))
+                .collect();
+            self.store_quads(&new, ty, &[at], offset);
+        }
     }
 
     /// The mirror of `load_quads`.

@@ -165,6 +165,8 @@ struct Lower<'a, 'b> {
     own_memory: bool,
     /// The code being emitted runs only when some lanes do not.
     certainly_partial: bool,
+    /// Few gangs come to the code being emitted.
+    seldom: bool,
     /// What else holds: set in the version of a node for lanes in step.
     in_step: Option<&'a InStep>,
     /// The lane that runs by itself, in nodes for one.
@@ -258,6 +260,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             counted: Vec::new(),
             certainly_full: false,
             certainly_partial: false,
+            seldom: false,
             own_memory: false,
             in_step: None,
             alone: None,
@@ -329,9 +332,9 @@ impl<'a, 'b> Lower<'a, 'b> {
                     self.emit_body(pos, block, insts);
                     self.alone = None;
                 } else if self.plan.seldom[block] {
-                    self.certainly_partial = true;
+                    (self.certainly_partial, self.seldom) = (true, true);
                     self.emit_body(pos, block, insts);
-                    self.certainly_partial = false;
+                    (self.certainly_partial, self.seldom) = (false, false);
                 } else if self.wants_two_versions(block, insts) {
                     self.emit_two_versions(pos, block, insts);
                 } else {

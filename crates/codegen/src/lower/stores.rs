@@ -157,7 +157,14 @@ impl Lower<'_, '_> {
         }
     }
 
-    pub(super) fn store_whole(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+    pub(super) fn store_whole(
+        &mut self,
+        parts: &[Parts],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) {
         let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
         match (ty, parts) {
             (Type::B32 | Type::B64, [parts]) if dense => {

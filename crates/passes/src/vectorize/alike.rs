@@ -205,7 +205,9 @@ fn copy(func: &mut Function, start: Block, region: &[Block], quotient: Quotient)
     func.blocks[old_rest].term_loc = term_loc;
     let (same, of_first) = test(func, start, quotient, loc);
 
-    let old: Vec<Block> = std::iter::once(old_rest).chain(region.iter().copied()).collect();
+    let old: Vec<Block> = std::iter::once(old_rest)
+        .chain(region.iter().copied())
+        .collect();
     let quotient_value = func.insts[quotient.inst].results[0];
     let mut values: FxHashMap<Value, Value> = FxHashMap::default();
     let mut blocks: FxHashMap<Block, Block> = FxHashMap::default();
@@ -260,8 +262,16 @@ fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (
         func.blocks[block].insts.push(inst);
         func.insts[inst].results[0]
     };
-    let [first, last] =
-        [false, true].map(|last| put(InstData::EndLane { ty, last, arg: line }, ty));
+    let [first, last] = [false, true].map(|last| {
+        put(
+            InstData::EndLane {
+                ty,
+                last,
+                arg: line,
+            },
+            ty,
+        )
+    });
     let [of_first, of_last] = [first, last].map(|arg| {
         let args = [arg, divisor];
         put(InstData::IntBinary { op, ty, args }, ty)
@@ -363,7 +373,10 @@ fn mend(
     let preds = predecessors(func);
     for &home in old {
         let data = &func.blocks[home];
-        let results = data.insts.iter().flat_map(|&inst| func.insts[inst].results.clone());
+        let results = data
+            .insts
+            .iter()
+            .flat_map(|&inst| func.insts[inst].results.clone());
         let defined: Vec<Value> = data.params.iter().copied().chain(results).collect();
         for value in defined {
             let used: Vec<Block> = outside

@@ -24,6 +24,7 @@ mod liveness;
 pub mod order;
 mod prefetch;
 mod range;
+mod remake;
 mod repair;
 mod shape;
 mod shapes;
@@ -122,6 +123,9 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     lcssa::run(func, &order);
     let mut hopeful = shapes::Shapes::new(gang, facts);
     hopeful.propagate(func, &order);
+    if remake::run(func, &wait_of, &hopeful) {
+        hopeful.propagate(func, &order);
+    }
     let spins = spin::run(func, &order);
     let turns = turns::run(func, &order, &wait_of, &hopeful);
     if prefetch::run(func, &order, entries, &wait_of, &hopeful) {
