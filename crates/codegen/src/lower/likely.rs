@@ -65,8 +65,9 @@ impl Lower<'_, '_> {
         let varies = self.shape(addr) == Shape::Varying && self.quads > 1;
         // Each lane has local memory of its own.
         let is_common = space != Space::Local && self.plan.likely[addr] == Some(size);
-        // In shared memory some lanes will do.
-        let may_run = space == Space::Shared || !self.certainly_partial;
+        // Among shared variables some lanes will do, by quads of words and pairs.
+        let is_whole = matches!(size, 4 | 8) && i64::from(self.shared.static_size) >= size;
+        let may_run = space == Space::Shared && is_whole || !self.certainly_partial;
         varies && is_common && may_run && !self.memcheck && !self.seldom
     }
 

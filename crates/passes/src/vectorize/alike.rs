@@ -110,7 +110,7 @@ fn quotient(func: &Function, shapes: &Shapes, gang: u32, block: Block) -> Option
                 else {
                     continue;
                 };
-                let span = stride.unsigned_abs() * u64::from(gang - 1);
+                let span = stride.unsigned_abs().saturating_mul(u64::from(gang - 1));
                 let is_told_apart = match (op, func.as_const(divisor)) {
                     (_, None) => span < 1 << 31,
                     (IntBinaryOp::Udiv, Some(divisor)) => span < divisor.min(1 << 31),
