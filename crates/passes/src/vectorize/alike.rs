@@ -25,8 +25,12 @@ use super::shapes::Shapes;
 use super::{PlanFacts, order, waits};
 use crate::analysis::{cfg, dominators, loops};
 
-/// More instructions than this are not copied.
+/// More instructions than this are not copied, nor more blocks.
 const MOST_COPIED: usize = 300;
+const MOST_BLOCKS: usize = 64;
+
+/// In one function so many branches are looked at.
+const MOST_BRANCHES: usize = 32;
 
 /// Definitions are followed this deep.
 const DEPTH: u32 = 16;
@@ -62,6 +66,7 @@ pub(super) fn run(
         .blocks
         .keys()
         .filter_map(|block| Some((block, quotient(func, &shapes, gang, block)?)))
+        .take(MOST_BRANCHES)
         .collect();
     let mut copied: SecondaryMap<Block, bool> = SecondaryMap::new();
     for (block, quotient) in found {
@@ -167,7 +172,7 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
             more.push(from);
         }
         while let Some(block) = work.pop() {
-            if block != end && !more.contains(&block) {
+            if block != end && !more.contains(&block) && more.len() <= MOST_BLOCKS {
                 more.push(block);
                 work.extend(&graph.succs[block]);
             }
@@ -182,7 +187,8 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
             .chain(&more)
             .map(|&block| func.blocks[block].insts.len())
             .sum();
-        if !has_loop || !more.iter().all(is_own) || n_insts > MOST_COPIED {
+        let fits = n_insts <= MOST_COPIED && more.len() <= MOST_BLOCKS;
+        if !has_loop || !fits || !more.iter().all(is_own) {
             break;
         }
         region.extend(more);

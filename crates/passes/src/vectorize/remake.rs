@@ -118,17 +118,18 @@ fn n_vectors(ty: Type) -> u32 {
 
 /// The blocks that are reached behind a wait while a value is alive.
 fn behind_waits(func: &Function, stops: &[Block], is_live: &dyn Fn(Block) -> bool) -> Vec<Block> {
-    let mut seen: Vec<Block> = Vec::new();
+    let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
+    let mut found: Vec<Block> = Vec::new();
     let mut work: Vec<Block> = stops
         .iter()
         .copied()
         .filter(|&block| is_live(block))
         .collect();
     while let Some(block) = work.pop() {
-        if seen.contains(&block) {
+        if std::mem::replace(&mut seen[block], true) {
             continue;
         }
-        seen.push(block);
+        found.push(block);
         let targets = func.blocks[block].term.targets();
         work.extend(
             targets
@@ -137,7 +138,7 @@ fn behind_waits(func: &Function, stops: &[Block], is_live: &dyn Fn(Block) -> boo
                 .filter(|&to| is_live(to)),
         );
     }
-    seen
+    found
 }
 
 fn uses(func: &Function, block: Block) -> impl Iterator<Item = Value> {
