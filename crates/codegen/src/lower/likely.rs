@@ -36,6 +36,23 @@ enum Row {
     SomeOfQuads(Vec<cl::Value>),
 }
 
+/// Where lanes are that may lie anywhere.
+enum Lanes {
+    At(Address),
+    Indexed(Indexed),
+}
+
+/// What a test has found out.
+struct Tested {
+    lanes: Lanes,
+    /// The first lane's address.
+    first: cl::Value,
+    /// Whether the lanes lie side by side.
+    dense: cl::Value,
+    /// What the access adds to its address.
+    offset: i32,
+}
+
 /// What is accessed: its instruction, the type and number of words of each lane, and where.
 struct Likely {
     inst: Inst,
@@ -152,41 +169,17 @@ impl Lower<'_, '_> {
         cold: impl FnOnce(&mut Self, Place) -> Vec<cl::Value>,
     ) -> Vec<cl::Value> {
         let stride = likely.stride();
-        let indexed = self
-            .indexed(likely.inst, likely.space, likely.addr)
-            .filter(|indexed| small(likely.offset) && stride % indexed.scale == 0);
-        let key = (likely.addr, likely.space, stride);
-        let known = self
-            .rows
-            .get(&key)
-            .copied()
-            .filter(|_| small(likely.offset));
-        let (address, first, dense, offset) = match indexed {
-            Some(indexed) => {
-                let (dense, first) =
-                    known.unwrap_or_else(|| self.first_of_indexed(&indexed, stride));
-                (Err(indexed), first, dense, likely.offset)
+        let Tested {
+            lanes,
+            first,
+            dense,
+            offset,
+        } = self.tested(likely);
+        let inside = match &lanes {
+            Lanes::At(address) if self.unless_full().is_some() => {
+                self.are_inside(likely, address, offset)
             }
-            None => {
-                let (addr, offset) = self.fold_offset(likely.space, likely.addr, likely.offset);
-                let address = self.resolve(likely.space, self.func.ty(likely.addr), addr);
-                let (dense, first) = known.unwrap_or_else(|| {
-                    let first = self.lane_address(&address, 0);
-                    let dense = match likely.by_quads() {
-                        true => self.are_quads_dense(&address, stride),
-                        false => self.is_dense(&address, stride),
-                    };
-                    (dense, first)
-                });
-                (Ok(address), first, dense, offset)
-            }
-        };
-        if small(likely.offset) {
-            self.rows.insert(key, (dense, first));
-        }
-        let inside = match &address {
-            Ok(address) if self.unless_full().is_some() => self.are_inside(likely, address, offset),
-            Ok(_) | Err(_) => None,
+            Lanes::At(_) | Lanes::Indexed(_) => None,
         };
         let dense = match inside.or_else(|| self.unless_full()) {
             None => dense,
@@ -197,8 +190,8 @@ impl Lower<'_, '_> {
             dense,
             types,
             |lower| {
-                let row = match &address {
-                    Ok(address) if likely.by_quads() => {
+                let row = match &lanes {
+                    Lanes::At(address) if likely.by_quads() => {
                         let firsts = (0..lower.quads)
                             .map(|q| lower.lane_address(address, 4 * q))
                             .collect();
@@ -207,7 +200,7 @@ impl Lower<'_, '_> {
                             None => Row::Quads(firsts),
                         }
                     }
-                    Ok(_) | Err(_) => Row::Gang(first),
+                    Lanes::At(_) | Lanes::Indexed(_) => Row::Gang(first),
                 };
                 if !is_guarded {
                     lower.check(&Address::Strided(first, stride));
@@ -215,9 +208,9 @@ impl Lower<'_, '_> {
                 fast(lower, row, offset)
             },
             |lower| {
-                let address = match &address {
-                    Ok(address) => address.clone(),
-                    Err(indexed) => lower.addresses_of(indexed),
+                let address = match &lanes {
+                    Lanes::At(address) => address.clone(),
+                    Lanes::Indexed(indexed) => lower.addresses_of(indexed),
                 };
                 if !is_guarded {
                     lower.check(&address);
@@ -226,6 +219,45 @@ impl Lower<'_, '_> {
                 cold(lower, Place { address, offset })
             },
         )
+    }
+
+    /// Emits the test, unless one of the same address was emitted before.
+    fn tested(&mut self, likely: &Likely) -> Tested {
+        let stride = likely.stride();
+        let key = (likely.addr, likely.space, stride);
+        let is_small = small(likely.offset);
+        let known = self.rows.get(&key).copied().filter(|_| is_small);
+        let indexed = self
+            .indexed(likely.inst, likely.space, likely.addr)
+            .filter(|indexed| is_small && stride % indexed.scale == 0);
+        let (lanes, (dense, first), offset) = match indexed {
+            Some(indexed) => {
+                let row = known.unwrap_or_else(|| self.first_of_indexed(&indexed, stride));
+                (Lanes::Indexed(indexed), row, likely.offset)
+            }
+            None => {
+                let (addr, offset) = self.fold_offset(likely.space, likely.addr, likely.offset);
+                let address = self.resolve(likely.space, self.func.ty(likely.addr), addr);
+                let row = known.unwrap_or_else(|| {
+                    let first = self.lane_address(&address, 0);
+                    let dense = match likely.by_quads() {
+                        true => self.are_quads_dense(&address, stride),
+                        false => self.is_dense(&address, stride),
+                    };
+                    (dense, first)
+                });
+                (Lanes::At(address), row, offset)
+            }
+        };
+        if is_small {
+            self.rows.insert(key, (dense, first));
+        }
+        Tested {
+            lanes,
+            first,
+            dense,
+            offset,
+        }
     }
 
     /// Whether what the lanes access, whether they run or not, lies among the kernel's own shared variables; nothing if that is not to be had.

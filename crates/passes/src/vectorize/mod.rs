@@ -184,18 +184,29 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
         likely: SecondaryMap::new(),
     };
     plan.likely = likely::run(func, &plan);
+    plan.bounds = bounds(func, facts, &plan.shapes);
+    waits::number(func, &mut plan, entries, &wait_of, &live);
+    plan
+}
+
+/// Bounds of what lies on a line and is compared.
+fn bounds(
+    func: &Function,
+    facts: PlanFacts,
+    shapes: &SecondaryMap<Value, Shape>,
+) -> SecondaryMap<Value, Option<(i64, i64)>> {
+    let mut bounds = SecondaryMap::new();
     for node in func.insts.values() {
         let InstData::Compare { args, .. } = node.data else {
             continue;
         };
         for arg in args {
-            if matches!(plan.shapes[arg], Shape::Affine { .. }) {
-                plan.bounds[arg] = range::signed(func, facts, arg);
+            if matches!(shapes[arg], Shape::Affine { .. }) {
+                bounds[arg] = range::signed(func, facts, arg);
             }
         }
     }
-    waits::number(func, &mut plan, entries, &wait_of, &live);
-    plan
+    bounds
 }
 
 /// Lanes that end in different blocks end together, so that a gang ends as a whole.
