@@ -153,6 +153,7 @@ impl Lower<'_, '_> {
         self.reciprocals.clear();
         self.addresses.clear();
         self.rows.clear();
+        self.tight.clear();
         self.bits.clear();
         self.mask = class;
         self.certainly_full = false;
@@ -169,13 +170,13 @@ impl Lower<'_, '_> {
             self.addresses.clone(),
         );
         let (reciprocals, alone) = (self.reciprocals.clone(), self.alone.clone());
-        let rows = self.rows.clone();
+        let (rows, tight) = (self.rows.clone(), self.tight.clone());
         let pred_bits = self.bits.clone();
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let result = emit(self);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
         (self.reciprocals, self.alone, self.bits) = (reciprocals, alone, pred_bits);
-        self.rows = rows;
+        (self.rows, self.tight) = (rows, tight);
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
         result
     }

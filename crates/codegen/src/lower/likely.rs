@@ -122,6 +122,39 @@ impl Lower<'_, '_> {
         )
     }
 
+    /// The same for one narrow element, whose vectors are tight.
+    pub(super) fn load_tight_likely(&mut self, inst: Inst, types: Vec<cl::Type>) -> Vec<cl::Value> {
+        let InstData::Load {
+            space,
+            ty,
+            addr,
+            offset,
+            ..
+        } = self.func.insts[inst].data
+        else {
+            unreachable!("called for loads")
+        };
+        let likely = Likely {
+            inst,
+            ty,
+            n: 1,
+            space,
+            addr,
+            offset,
+        };
+        self.access_likely(
+            &likely,
+            types,
+            |lower, row, offset| match row {
+                Row::Gang(first) => lower.load_tight_row(ty, first, offset),
+                Row::Quads(_) | Row::SomeOfQuads(_) => {
+                    unreachable!("quads of narrow elements are not looked for")
+                }
+            },
+            |lower, place| lower.load_tight_lanes(ty, &place),
+        )
+    }
+
     /// The same for stores.
     pub(super) fn store_likely(
         &mut self,

@@ -44,6 +44,9 @@ impl Lower<'_, '_> {
         else {
             unreachable!("called for loads")
         };
+        if self.makes_tight(inst) {
+            return self.load_tight(inst);
+        }
         let results = node.results.clone();
         let (word, words) = words(ty, usize::from(n));
         let parts = if self.is_likely_dense(space, addr, i64::from(ty.bytes()) * i64::from(n)) {
@@ -96,7 +99,7 @@ impl Lower<'_, '_> {
         self.def(result, val);
     }
 
-    fn load_lanes(&mut self, n: usize, ty: Type, place: Place) -> Vec<cl::Value> {
+    pub(super) fn load_lanes(&mut self, n: usize, ty: Type, place: Place) -> Vec<cl::Value> {
         let address = self.redirect(place.address, place.offset);
         let elems = self.load_each_lane(
             n,
@@ -109,7 +112,7 @@ impl Lower<'_, '_> {
         elems.into_iter().flatten().collect()
     }
 
-    fn load_strided(
+    pub(super) fn load_strided(
         &mut self,
         n: usize,
         ty: Type,
@@ -402,7 +405,7 @@ impl Lower<'_, '_> {
     }
 
     /// Some lanes run. Side by side in one page the others' elements can be read with theirs; else a stub loads theirs.
-    fn load_some(
+    pub(super) fn load_some(
         &mut self,
         n: usize,
         ty: Type,
@@ -454,7 +457,7 @@ impl Lower<'_, '_> {
     }
 
     /// The running lanes' addresses lie in a buffer: a stub loads theirs.
-    fn load_gathered(
+    pub(super) fn load_gathered(
         &mut self,
         n: usize,
         ty: Type,

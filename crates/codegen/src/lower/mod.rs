@@ -3,7 +3,7 @@
 //! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number, for each state a loop over gangs, and
 //! the kernel's nodes in layout order. Each file holds one concern:
 //!
-//! * `values`: scalars, affine values and vectors; `classes`: types and register classes; `invariants`: what is computed once per CTA or gang
+//! * `values`: scalars, affine values and vectors; `tight`: vectors of narrow lanes; `classes`: types and register classes; `invariants`: what is computed once per CTA or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
 //! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane; `faults`: how they fail
@@ -46,6 +46,7 @@ mod solo;
 mod special;
 mod stores;
 mod stubs;
+mod tight;
 mod updates;
 mod values;
 mod versions;
@@ -143,6 +144,9 @@ struct Lower<'a, 'b> {
     /// Predicates that are kept as bits, and those at hand in the node being emitted.
     in_bits: SecondaryMap<ir::Value, bool>,
     bits: FxHashMap<ir::Value, cl::Value>,
+    /// Narrow values that are made as vectors of just their width, and those at hand in the node being emitted.
+    is_tight: SecondaryMap<ir::Value, bool>,
+    tight: FxHashMap<ir::Value, Parts>,
     is_used: SecondaryMap<ir::Value, bool>,
     /// What one lane computes by itself.
     of_one: SecondaryMap<ir::Value, bool>,
@@ -247,6 +251,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             is_float: classes::float_values(inputs.func),
             in_bits: lines::in_bits(inputs.func, inputs.plan),
             bits: FxHashMap::default(),
+            is_tight: tight::values(inputs.func, inputs.plan),
+            tight: FxHashMap::default(),
             is_used: classes::used_values(inputs.func),
             of_one: solo::values(inputs.func, inputs.plan),
             slot_offsets: SecondaryMap::new(),

@@ -77,7 +77,13 @@ impl Lower<'_, '_> {
     /// The steps of a stretch with more values alive than registers, if they are chains that do not depend on each other.
     fn by_chains(&self, block: ir::Block, stretch: &[Inst]) -> Option<Schedule> {
         let is_long = stretch.len() >= chains::FEWEST_INSTS;
-        if !is_long || self.lanes == 1 || self.memcheck || self.alone.is_some() {
+        let is_tight = |&inst: &Inst| self.makes_tight(inst);
+        if !is_long
+            || self.lanes == 1
+            || self.memcheck
+            || self.alone.is_some()
+            || stretch.iter().any(is_tight)
+        {
             return None;
         }
         let insts: Vec<Inst> = stretch
@@ -253,14 +259,34 @@ impl Lower<'_, '_> {
             .filter(|&inst| !self.is_done(inst))
             .collect();
         let (last, wanted) = self.split_last_nans(wanted);
-        if self.quads > 1 && self.pressure(&wanted) * self.quads > crate::schedule::REGISTERS {
+        let mut rest = &wanted[..];
+        while let Some(&first) = rest.first() {
+            let is_tight = self.makes_tight(first);
+            let is_other = |&inst: &Inst| self.makes_tight(inst) != is_tight;
+            let n = rest.iter().position(is_other).unwrap_or(rest.len());
+            let (group, others) = rest.split_at(n);
+            match is_tight {
+                true => group.iter().for_each(|&inst| self.tight_op(inst)),
+                false => self.emit_group(group),
+            }
+            rest = others;
+        }
+        for inst in last {
+            self.loc(self.func.insts[inst].loc);
+            self.canonical_nans_of_gang(inst);
+        }
+    }
+
+    /// Instructions whose results are held as quads.
+    fn emit_group(&mut self, wanted: &[Inst]) {
+        if self.quads > 1 && self.pressure(wanted) * self.quads > crate::schedule::REGISTERS {
             for q in 0..self.quads {
-                for &inst in &wanted {
+                for &inst in wanted {
                     self.emit_part(inst, q);
                 }
             }
         } else {
-            for &inst in &wanted {
+            for &inst in wanted {
                 if self.is_min_max_of_gang(inst) {
                     self.loc(self.func.insts[inst].loc);
                     self.min_max_of_gang(inst);
@@ -270,10 +296,6 @@ impl Lower<'_, '_> {
                     self.emit_part(inst, q);
                 }
             }
-        }
-        for inst in last {
-            self.loc(self.func.insts[inst].loc);
-            self.canonical_nans_of_gang(inst);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Space, Type, Value};
-use ptxjit_passes::vectorize::Fold;
 
 use super::address::{Address, Place};
 use super::memory::device;
@@ -37,6 +36,8 @@ impl Lower<'_, '_> {
         let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
         match place.address {
             Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
+            Address::Strided(at, stride)
+                if self.store_tight(args, ty, at, stride, place.offset) => {}
             Address::Strided(at, stride) => {
                 let parts = packed(self);
                 self.own_memory = space == Space::Shared;
@@ -44,40 +45,30 @@ impl Lower<'_, '_> {
                 self.own_memory = false;
             }
             Address::Folded(at, stride, fold) => {
-                let parts = packed(self);
-                self.store_folded(&parts, word, at, stride, fold, place.offset);
+                let inside = self.is_inside(at);
+                self.either(
+                    inside,
+                    Vec::new(),
+                    |lower| {
+                        if !lower.store_tight(args, ty, at, stride, place.offset) {
+                            let parts = packed(lower);
+                            lower.store_strided(&parts, word, at, stride, place.offset);
+                        }
+                        Vec::new()
+                    },
+                    |lower| {
+                        let parts = packed(lower);
+                        let addrs = lower.unfold(at, stride, fold);
+                        lower.store_scattered(&parts, word, addrs, place.offset);
+                        Vec::new()
+                    },
+                );
             }
             Address::Lanes(_) | Address::Lanes32(..) => {
                 let parts = packed(self);
                 self.store_lanes(&parts, word, place);
             }
         }
-    }
-
-    /// Lanes at a constant distance, unless the address tells that an index wrapped.
-    fn store_folded(
-        &mut self,
-        parts: &[Parts],
-        ty: Type,
-        at: cl::Value,
-        stride: i64,
-        fold: Fold,
-        offset: i32,
-    ) {
-        let inside = self.is_inside(at);
-        self.either(
-            inside,
-            Vec::new(),
-            |lower| {
-                lower.store_strided(parts, ty, at, stride, offset);
-                Vec::new()
-            },
-            |lower| {
-                let addrs = lower.unfold(at, stride, fold);
-                lower.store_scattered(parts, ty, addrs, offset);
-                Vec::new()
-            },
-        );
     }
 
     /// All lanes store to one place: the last one's value stays.
@@ -254,7 +245,14 @@ impl Lower<'_, '_> {
         self.store_each_lane(parts, ty, &Place { address, offset });
     }
 
-    fn store_some(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+    pub(super) fn store_some(
+        &mut self,
+        parts: &[Parts],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) {
         let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
         if !dense || !self.own_memory {
             return self.store_theirs(parts, ty, at, stride, offset);

@@ -83,6 +83,9 @@ impl Lower<'_, '_> {
             let bits = self.pred_bits(value);
             return Val::Varying(self.mask_from_bits(bits));
         }
+        if let Some(quads) = self.loosened(value) {
+            return Val::Varying(quads);
+        }
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
         match self.plan.shapes[value] {

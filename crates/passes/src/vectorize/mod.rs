@@ -21,6 +21,7 @@ mod latches;
 mod lcssa;
 mod likely;
 mod liveness;
+mod narrow;
 pub mod order;
 mod prefetch;
 mod range;
@@ -113,6 +114,7 @@ pub enum Yield {
 /// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
 pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Plan {
     drop_unreachable(func, entries);
+    narrow::run(func, entries, gang);
     let seldom = alike::run(func, entries, gang, facts);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);

@@ -1,0 +1,605 @@
+//! Vectors whose lanes have no more than their type's width: sixteen bytes or eight half-words each.
+//!
+//! Mostly a narrow integer takes a lane of 32 bits, as everything else does. What comes from narrow memory, is computed there and goes back to it
+//! stays as it lies in memory, so that one operation does for sixteen lanes what would take four. Predicates between such values are
+//! masks of the same width. A value is made tight where its node defines it; who wants quads has it widened.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, Type, Value};
+use ptxjit_passes::vectorize::{Plan, Shape, Solo};
+use smallvec::SmallVec;
+
+use super::Lower;
+use super::address::{Address, Place};
+use super::int::condition;
+use super::memory::device;
+use super::values::{Parts, Val, int_type};
+
+/// A vector with lanes of a narrow type.
+fn tight_type(ty: Type) -> cl::Type {
+    match ty {
+        Type::B8 => types::I8X16,
+        Type::B16 => types::I16X8,
+        Type::B1 | Type::B32 | Type::B64 => unreachable!("lanes of words are never tight"),
+    }
+}
+
+/// The values that are made tight.
+pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+    let wanted = wanted(func, plan);
+    let mut tight: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for (block, data) in func.blocks.iter() {
+        if plan.solo[block] != Solo::No {
+            continue;
+        }
+        // In other nodes a value is known by quads.
+        let mut here: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for &inst in &data.insts {
+            let [result] = func.insts[inst].results[..] else {
+                continue;
+            };
+            let is_tight = plan.shapes[result] == Shape::Varying
+                && is_made_tight(func, plan, inst, &wanted, &here);
+            (here[result], tight[result]) = (is_tight, is_tight);
+        }
+    }
+    tight
+}
+
+/// Whether all lanes fill vectors.
+fn fills(plan: &Plan, ty: Type) -> bool {
+    match ty {
+        Type::B8 => plan.gang.is_multiple_of(16),
+        Type::B16 => plan.gang.is_multiple_of(8),
+        Type::B1 | Type::B32 | Type::B64 => false,
+    }
+}
+
+/// The values that something would rather have tight.
+fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+    let mut wanted: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for data in func.blocks.values() {
+        for &inst in data.insts.iter().rev() {
+            match func.insts[inst].data {
+                InstData::Store { ty, ref args, .. } if fills(plan, ty) && args.len() == 1 => {
+                    wanted[args[0]] = true
+                }
+                InstData::Resize { from, to, arg, .. } if fills(plan, to) => {
+                    wanted[arg] |= from != Type::B32 && wanted[func.insts[inst].results[0]];
+                }
+                InstData::Compare { ty, args, .. } if fills(plan, ty) => {
+                    args.iter().for_each(|&arg| wanted[arg] = true)
+                }
+                ref data if is_tight_op(func, plan, data) => {
+                    data.args().into_iter().for_each(|arg| wanted[arg] = true)
+                }
+                _ => {}
+            }
+        }
+    }
+    wanted
+}
+
+/// Operations that lanes of a narrow width have.
+fn is_tight_op(func: &Function, plan: &Plan, data: &InstData) -> bool {
+    match *data {
+        InstData::IntUnary { op, ty, .. } => {
+            fills(plan, ty) && matches!(op, IntUnaryOp::Not | IntUnaryOp::Neg | IntUnaryOp::Abs)
+        }
+        InstData::IntBinary { op, ty, args } if fills(plan, ty) => match op {
+            IntBinaryOp::Add
+            | IntBinaryOp::Sub
+            | IntBinaryOp::And
+            | IntBinaryOp::Or
+            | IntBinaryOp::Xor => true,
+            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => true,
+            IntBinaryOp::Mul => ty == Type::B16,
+            IntBinaryOp::Shl => ty == Type::B16 && is_count(func, ty, args[1]),
+            IntBinaryOp::Ushr | IntBinaryOp::Sshr => is_count(func, ty, args[1]),
+            _ => false,
+        },
+        InstData::Select { ty, .. } => fills(plan, ty),
+        _ => false,
+    }
+}
+
+fn is_count(func: &Function, ty: Type, count: Value) -> bool {
+    func.as_const(count)
+        .is_some_and(|count| count < u64::from(ty.bits()))
+}
+
+fn is_made_tight(
+    func: &Function,
+    plan: &Plan,
+    inst: Inst,
+    wanted: &SecondaryMap<Value, bool>,
+    here: &SecondaryMap<Value, bool>,
+) -> bool {
+    let node = &func.insts[inst];
+    let is_wanted = wanted[node.results[0]];
+    match node.data {
+        InstData::Load { ty, space, .. } => {
+            fills(plan, ty) && is_wanted && !matches!(space, Space::Param | Space::Local)
+        }
+        InstData::Resize { to, from, arg, .. } if fills(plan, to) => match from {
+            Type::B8 | Type::B16 => here[arg],
+            Type::B1 | Type::B32 => is_wanted,
+            Type::B64 => false,
+        },
+        InstData::Compare { ty, args, .. } if fills(plan, ty) => args.iter().any(|&arg| here[arg]),
+        InstData::IntBinary {
+            op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
+            ty: Type::B1,
+            args,
+        } => args.iter().any(|&arg| here[arg]),
+        InstData::IntUnary {
+            op: IntUnaryOp::Not,
+            ty: Type::B1,
+            arg,
+        } => here[arg],
+        InstData::Select { args, .. } => {
+            is_tight_op(func, plan, &node.data) && (is_wanted || args.iter().any(|&arg| here[arg]))
+        }
+        ref data => is_tight_op(func, plan, data) && data.args().iter().any(|&arg| here[arg]),
+    }
+}
+
+impl Lower<'_, '_> {
+    /// Whether an instruction's result is made tight.
+    pub(super) fn makes_tight(&self, inst: Inst) -> bool {
+        let [result] = self.func.insts[inst].results[..] else {
+            return false;
+        };
+        self.is_tight[result] && self.shape(result) == Shape::Varying
+    }
+
+    /// A pure instruction, for the whole gang.
+    pub(super) fn tight_op(&mut self, inst: Inst) {
+        self.loc(self.func.insts[inst].loc);
+        let result = self.func.insts[inst].results[0];
+        let parts = match self.func.insts[inst].data {
+            InstData::Resize { op, from, to, arg } => self.tight_resize(op, from, to, arg),
+            InstData::Compare {
+                op,
+                ty,
+                args: [a, b],
+            } => self.tight_pairs(ty, a, b, |lower, x, y| {
+                lower.b.ins().icmp(condition(op), x, y)
+            }),
+            InstData::IntUnary {
+                op,
+                ty: Type::B1,
+                arg,
+            } if op == IntUnaryOp::Not => {
+                let bits = self.mask_width([arg, arg]);
+                let masks = self.tight_mask(arg, bits);
+                masks
+                    .into_iter()
+                    .map(|mask| self.b.ins().bnot(mask))
+                    .collect()
+            }
+            InstData::IntBinary {
+                op,
+                ty: Type::B1,
+                args,
+            } => {
+                let bits = self.mask_width(args);
+                let [x, y] = args.map(|arg| self.tight_mask(arg, bits));
+                x.into_iter()
+                    .zip(y)
+                    .map(|(x, y)| self.tight_binary(op, x, y))
+                    .collect()
+            }
+            InstData::IntUnary { op, ty, arg } => {
+                let parts = self.tight_parts(arg, ty);
+                parts
+                    .into_iter()
+                    .map(|x| match op {
+                        IntUnaryOp::Not => self.b.ins().bnot(x),
+                        IntUnaryOp::Neg => self.b.ins().ineg(x),
+                        _ => self.b.ins().iabs(x),
+                    })
+                    .collect()
+            }
+            InstData::IntBinary {
+                op: op @ (IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr),
+                ty,
+                args: [x, count],
+            } => {
+                let count = self
+                    .func
+                    .as_const(count)
+                    .expect("tight shifts have constant counts") as i64;
+                let parts = self.tight_parts(x, ty);
+                parts
+                    .into_iter()
+                    .map(|x| match op {
+                        IntBinaryOp::Shl => self.b.ins().ishl_imm_s(x, count),
+                        IntBinaryOp::Ushr => self.b.ins().ushr_imm_s(x, count),
+                        _ => self.b.ins().sshr_imm_s(x, count),
+                    })
+                    .collect()
+            }
+            InstData::IntBinary {
+                op,
+                ty,
+                args: [a, b],
+            } => self.tight_pairs(ty, a, b, |lower, x, y| lower.tight_binary(op, x, y)),
+            InstData::Select {
+                ty,
+                cond,
+                args: [a, b],
+            } => {
+                let masks = self.tight_mask(cond, ty.bits());
+                let (x, y) = (self.tight_parts(a, ty), self.tight_parts(b, ty));
+                (0..masks.len())
+                    .map(|i| self.tight_blend(masks[i], x[i], y[i]))
+                    .collect()
+            }
+            ref other => unreachable!("{other:?} has no tight form"),
+        };
+        self.def_tight(result, parts);
+    }
+
+    fn tight_pairs(
+        &mut self,
+        ty: Type,
+        a: Value,
+        b: Value,
+        op: impl Fn(&mut Self, cl::Value, cl::Value) -> cl::Value,
+    ) -> Parts {
+        let (x, y) = (self.tight_parts(a, ty), self.tight_parts(b, ty));
+        x.into_iter().zip(y).map(|(x, y)| op(self, x, y)).collect()
+    }
+
+    fn tight_binary(&mut self, op: IntBinaryOp, x: cl::Value, y: cl::Value) -> cl::Value {
+        match op {
+            IntBinaryOp::Add => self.b.ins().iadd(x, y),
+            IntBinaryOp::Sub => self.b.ins().isub(x, y),
+            IntBinaryOp::Mul => self.b.ins().imul(x, y),
+            IntBinaryOp::And => self.b.ins().band(x, y),
+            IntBinaryOp::Or => self.b.ins().bor(x, y),
+            IntBinaryOp::Xor => self.b.ins().bxor(x, y),
+            IntBinaryOp::Smin => self.b.ins().smin(x, y),
+            IntBinaryOp::Smax => self.b.ins().smax(x, y),
+            IntBinaryOp::Umin => self.b.ins().umin(x, y),
+            IntBinaryOp::Umax => self.b.ins().umax(x, y),
+            other => unreachable!("{other} has no tight form"),
+        }
+    }
+
+    fn tight_blend(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
+        let ty = self.b.func.dfg.value_type(x);
+        let [mask, x, y] = [mask, x, y].map(|part| self.cast_vector(part, types::I8X16));
+        let blend = self.b.ins().blendv(mask, x, y);
+        self.cast_vector(blend, ty)
+    }
+
+    fn tight_resize(&mut self, op: ResizeOp, from: Type, to: Type, arg: Value) -> Parts {
+        match (from, to) {
+            (Type::B1, _) => {
+                let masks = self.tight_mask(arg, to.bits());
+                if op == ResizeOp::Sext {
+                    return masks;
+                }
+                let one = self.tight_const(to, 1);
+                masks
+                    .into_iter()
+                    .map(|mask| self.b.ins().band(mask, one))
+                    .collect()
+            }
+            (Type::B8, Type::B16) => {
+                let bytes = self.tight_parts(arg, from);
+                let widen = |part| match op {
+                    ResizeOp::Sext => [
+                        self.b.ins().swiden_low(part),
+                        self.b.ins().swiden_high(part),
+                    ],
+                    ResizeOp::Uext | ResizeOp::Trunc => [
+                        self.b.ins().uwiden_low(part),
+                        self.b.ins().uwiden_high(part),
+                    ],
+                };
+                bytes.into_iter().flat_map(widen).collect()
+            }
+            (Type::B16, Type::B8) => {
+                let low = self.tight_const(Type::B16, 0xff);
+                let halves = self.tight_parts(arg, from);
+                let bytes: Parts = halves
+                    .into_iter()
+                    .map(|half| self.b.ins().band(half, low))
+                    .collect();
+                bytes
+                    .chunks(2)
+                    .map(|pair| self.b.ins().unarrow(pair[0], pair[1]))
+                    .collect()
+            }
+            _ => {
+                let quads = self.parts(arg);
+                let quads: Parts = quads
+                    .into_iter()
+                    .map(|quad| self.low_bits(quad, to))
+                    .collect();
+                self.tightened(&quads, to)
+            }
+        }
+    }
+
+    /// The width that the masks of one of two predicates have already.
+    fn mask_width(&self, args: [Value; 2]) -> u32 {
+        let known = args.iter().find_map(|arg| self.tight.get(arg));
+        known.map_or(16, |parts| self.lane_width(parts))
+    }
+
+    fn lane_width(&self, parts: &Parts) -> u32 {
+        self.b.func.dfg.value_type(parts[0]).lane_bits()
+    }
+
+    /// A predicate's masks in lanes of so many bits.
+    fn tight_mask(&mut self, pred: Value, bits: u32) -> Parts {
+        let masks = match self.tight.get(&pred) {
+            Some(masks) => masks.clone(),
+            None => self
+                .mask_parts(pred)
+                .into_iter()
+                .map(|mask| self.cast_vector(mask, types::I32X4))
+                .collect(),
+        };
+        self.masks_of_width(masks, bits)
+    }
+
+    fn masks_of_width(&mut self, mut masks: Parts, bits: u32) -> Parts {
+        while self.lane_width(&masks) > bits {
+            masks = masks
+                .chunks(2)
+                .map(|pair| self.b.ins().snarrow(pair[0], pair[1]))
+                .collect();
+        }
+        while self.lane_width(&masks) < bits {
+            masks = masks
+                .into_iter()
+                .flat_map(|mask| {
+                    [
+                        self.b.ins().swiden_low(mask),
+                        self.b.ins().swiden_high(mask),
+                    ]
+                })
+                .collect();
+        }
+        masks
+    }
+
+    fn tight_const(&mut self, ty: Type, bits: u64) -> cl::Value {
+        let bytes = match ty {
+            Type::B8 => vec![bits as u8; 16],
+            _ => [bits as u16; 8]
+                .iter()
+                .flat_map(|half| half.to_le_bytes())
+                .collect(),
+        };
+        self.vconst_bytes(tight_type(ty), &bytes)
+    }
+
+    /// All lanes of a narrow value.
+    fn tight_parts(&mut self, value: Value, ty: Type) -> Parts {
+        if let Some(parts) = self.tight.get(&value) {
+            return parts.clone();
+        }
+        let n = self.lanes * ty.bytes() as usize / 16;
+        let parts = match (self.func.as_const(value), self.get(value)) {
+            (Some(bits), _) => Parts::from_elem(self.tight_const(ty, bits), n),
+            (None, Val::Uniform(x)) => {
+                let x = self.cast_scalar(x, int_type(ty));
+                Parts::from_elem(self.b.ins().splat(tight_type(ty), x), n)
+            }
+            (None, Val::Affine(..) | Val::Varying(_)) => {
+                let quads: Parts = self
+                    .parts(value)
+                    .into_iter()
+                    .map(|quad| self.low_bits(quad, ty))
+                    .collect();
+                self.tightened(&quads, ty)
+            }
+        };
+        self.tight.insert(value, parts.clone());
+        parts
+    }
+
+    /// Quads of zero-extended lanes as tight vectors.
+    fn tightened(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
+        let mut parts: Parts = quads
+            .iter()
+            .map(|&quad| self.cast_vector(quad, types::I32X4))
+            .collect();
+        while self.lane_width(&parts) > ty.bits() {
+            parts = parts
+                .chunks(2)
+                .map(|pair| self.b.ins().unarrow(pair[0], pair[1]))
+                .collect();
+        }
+        parts
+    }
+
+    /// A tight value by quads.
+    pub(super) fn loosened(&mut self, value: Value) -> Option<Parts> {
+        let mut parts = self.tight.get(&value)?.clone();
+        if self.func.ty(value) == Type::B1 {
+            return Some(self.masks_of_width(parts, 32));
+        }
+        while self.lane_width(&parts) < 32 {
+            parts = parts
+                .into_iter()
+                .flat_map(|part| {
+                    [
+                        self.b.ins().uwiden_low(part),
+                        self.b.ins().uwiden_high(part),
+                    ]
+                })
+                .collect();
+        }
+        Some(parts)
+    }
+
+    /// Records a tight result.
+    fn def_tight(&mut self, value: Value, parts: Parts) {
+        self.vals.remove(&value);
+        self.splats.remove(&value);
+        self.tight.insert(value, parts);
+        if self.plan.escapes[value] {
+            let quads = self.parts(value);
+            self.define_variables(value, &Val::Varying(quads));
+        }
+    }
+
+    /// A load of one narrow element for each lane.
+    pub(super) fn load_tight(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        let InstData::Load {
+            space,
+            ty,
+            addr,
+            offset,
+            ..
+        } = node.data
+        else {
+            unreachable!("called for loads")
+        };
+        let result = node.results[0];
+        let parts = if self.is_likely_dense(space, addr, i64::from(ty.bytes())) {
+            let types = self.tight_types(ty);
+            self.load_tight_likely(inst, types)
+        } else {
+            let place = self.place(space, addr, offset, ty.bytes(), 0);
+            let at_offset = place.offset;
+            match place.address {
+                Address::Scalar(at) => {
+                    let x = self.b.ins().load(int_type(ty), device(), at, at_offset);
+                    let n = self.tight_types(ty).len();
+                    vec![self.b.ins().splat(tight_type(ty), x); n]
+                }
+                Address::Strided(at, stride) => self.load_tight_strided(ty, at, stride, at_offset),
+                Address::Folded(at, stride, fold) => {
+                    let inside = self.is_inside(at);
+                    let types = self.tight_types(ty);
+                    self.either(
+                        inside,
+                        types,
+                        |lower| lower.load_tight_strided(ty, at, stride, at_offset),
+                        |lower| {
+                            let addrs = lower.unfold(at, stride, fold);
+                            let quads = lower.load_gathered(1, ty, addrs, at_offset);
+                            lower.tightened(&quads, ty).to_vec()
+                        },
+                    )
+                }
+                Address::Lanes(_) | Address::Lanes32(..) => {
+                    let quads = self.load_lanes(1, ty, place);
+                    self.tightened(&quads, ty).to_vec()
+                }
+            }
+        };
+        self.def_tight(result, parts.into_iter().collect());
+    }
+
+    pub(super) fn tight_types(&self, ty: Type) -> Vec<cl::Type> {
+        vec![tight_type(ty); self.lanes * ty.bytes() as usize / 16]
+    }
+
+    fn load_tight_strided(
+        &mut self,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        if stride != i64::from(ty.bytes()) {
+            let quads = self.load_strided(1, ty, at, stride, offset);
+            return self.tightened(&quads, ty).to_vec();
+        }
+        let some = |lower: &mut Self| {
+            let quads = lower.load_some(1, ty, at, stride, offset);
+            lower.tightened(&quads, ty).to_vec()
+        };
+        match self.unless_full() {
+            None => self.load_tight_row(ty, at, offset),
+            Some(_) if self.certainly_partial => some(self),
+            Some(full) => {
+                let types = self.tight_types(ty);
+                self.either(
+                    full,
+                    types,
+                    |lower| lower.load_tight_row(ty, at, offset),
+                    some,
+                )
+            }
+        }
+    }
+
+    /// All lanes run and lie side by side.
+    pub(super) fn load_tight_row(
+        &mut self,
+        ty: Type,
+        at: cl::Value,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        let types = self.tight_types(ty);
+        (0..types.len())
+            .map(|i| {
+                self.b
+                    .ins()
+                    .load(types[i], device(), at, offset + 16 * i as i32)
+            })
+            .collect()
+    }
+
+    /// The lanes of a narrow element each, loaded one by one.
+    pub(super) fn load_tight_lanes(&mut self, ty: Type, place: &Place) -> Vec<cl::Value> {
+        let elems = self.load_each_lane(1, ty, place);
+        let quads: SmallVec<[cl::Value; 8]> = elems.into_iter().flatten().collect();
+        self.tightened(&quads, ty).to_vec()
+    }
+
+    /// Stores a tight value to a row if all lanes run, and says whether it did.
+    pub(super) fn store_tight(
+        &mut self,
+        args: &[Value],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> bool {
+        let [arg] = *args else { return false };
+        let is_row = stride == i64::from(ty.bytes()) && self.tight.contains_key(&arg);
+        if !is_row || self.certainly_partial {
+            return false;
+        }
+        let whole = |lower: &mut Self| {
+            let parts = lower.tight_parts(arg, ty);
+            for (i, part) in parts.into_iter().enumerate() {
+                lower
+                    .b
+                    .ins()
+                    .store(device(), part, at, offset + 16 * i as i32);
+            }
+        };
+        let Some(full) = self.unless_full() else {
+            whole(self);
+            return true;
+        };
+        self.either(
+            full,
+            Vec::new(),
+            |lower| {
+                whole(lower);
+                Vec::new()
+            },
+            |lower| {
+                let quads = [lower.parts(arg)];
+                lower.store_some(&quads, ty, at, stride, offset);
+                Vec::new()
+            },
+        );
+        true
+    }
+}
