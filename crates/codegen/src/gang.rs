@@ -76,6 +76,8 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             Some("a short kernel with barriers, at which each gang costs the same")
         } else if weights.only_moves && is_short {
             Some("a short kernel that mostly moves bytes")
+        } else if weights.has_bytes && is_short {
+            Some("a short kernel that works on bytes, of which vectors hold many")
         } else {
             None
         };

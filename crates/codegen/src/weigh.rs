@@ -21,6 +21,8 @@ pub(crate) struct Weights {
     pub computes: bool,
     /// There are no loops, and accesses to memory are many for the instructions that there are.
     pub only_moves: bool,
+    /// Most accesses to memory are to single bytes.
+    pub has_bytes: bool,
 }
 
 /// Instructions of a block for each word that it keeps alive.
@@ -105,6 +107,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             weights.add_divergent(func, plan, block, PER_LOOP.pow(place.depth.min(4)));
         }
     }
+    weights.has_bytes = has_bytes(func);
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
 }
@@ -174,6 +177,30 @@ fn places(func: &Function, plan: &Plan) -> Vec<Place> {
         }
     }
     places
+}
+
+/// Whether most accesses to memory are to one byte of each thread.
+fn has_bytes(func: &Function) -> bool {
+    let (mut bytes, mut others) = (0, 0);
+    for &inst in func.blocks.values().flat_map(|data| &data.insts) {
+        match func.insts[inst].data {
+            InstData::Load {
+                space: Space::Param,
+                ..
+            } => {}
+            InstData::Load {
+                ty: Type::B8, n: 1, ..
+            } => bytes += 1,
+            InstData::Store {
+                ty: Type::B8,
+                ref args,
+                ..
+            } if args.len() == 1 => bytes += 1,
+            InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => others += 1,
+            _ => {}
+        }
+    }
+    bytes > others
 }
 
 /// Accesses to memory in a block.

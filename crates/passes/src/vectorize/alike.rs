@@ -17,9 +17,8 @@ use ptxjit_ir::{
     Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, SrcLoc, Terminator, Type,
     Value, ValueDef,
 };
-use rustc_hash::FxHashMap;
 
-use super::repair::{Repair, predecessors};
+use super::copies::{self, Copies};
 use super::shape::Shape;
 use super::shapes::Shapes;
 use super::{PlanFacts, order, waits};
@@ -141,7 +140,7 @@ fn quotient(func: &Function, shapes: &Shapes, gang: u32, block: Block) -> Option
 }
 
 /// Whether nothing that is found out later about branches can change a value's shape.
-fn is_stable(func: &Function, value: Value, depth: u32) -> bool {
+pub(super) fn is_stable(func: &Function, value: Value, depth: u32) -> bool {
     let Some(depth) = depth.checked_sub(1) else {
         return false;
     };
@@ -200,57 +199,24 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
 /// Copies the rest of the block from the quotient on, and the region. Gives the blocks of the old way.
 fn copy(func: &mut Function, start: Block, region: &[Block], quotient: Quotient) -> Vec<Block> {
     let loc = func.insts[quotient.inst].loc;
-    let old_rest = func.new_block();
-    let data = &mut func.blocks[start];
-    let at = data.insts.iter().position(|&inst| inst == quotient.inst);
-    let rest = data.insts.split_off(at.expect("the quotient is there"));
-    let term = std::mem::replace(&mut data.term, Terminator::Exit);
-    let term_loc = data.term_loc;
-    func.blocks[old_rest].insts = rest;
-    func.blocks[old_rest].term = term;
-    func.blocks[old_rest].term_loc = term_loc;
+    let insts = &func.blocks[start].insts;
+    let at = insts.iter().position(|&inst| inst == quotient.inst);
+    let old_rest = copies::split(func, start, at.expect("the quotient is there"));
     let (same, of_first) = test(func, start, quotient, loc);
-
-    let old: Vec<Block> = std::iter::once(old_rest)
-        .chain(region.iter().copied())
-        .collect();
-    let quotient_value = func.insts[quotient.inst].results[0];
-    let mut values: FxHashMap<Value, Value> = FxHashMap::default();
-    let mut blocks: FxHashMap<Block, Block> = FxHashMap::default();
-    for &block in &old {
-        let new = func.new_block();
-        blocks.insert(block, new);
-        for param in func.blocks[block].params.clone() {
-            let ty = func.ty(param);
-            values.insert(param, func.add_param(new, ty));
-        }
-        for inst in func.blocks[block].insts.clone() {
-            let node = &func.insts[inst];
-            let (data, loc, results) = (node.data.clone(), node.loc, node.results.clone());
-            let types: Vec<Type> = results.iter().map(|&result| func.ty(result)).collect();
-            let copied = func.make_inst(data, &types, loc);
-            let pairs = results.iter().zip(func.insts[copied].results.clone());
-            values.extend(pairs.map(|(&old, new)| (old, new)));
-            func.blocks[new].insts.push(copied);
-        }
-        func.blocks[new].term = func.blocks[block].term.clone();
-        func.blocks[new].term_loc = func.blocks[block].term_loc;
-    }
-    values.insert(quotient_value, of_first);
-    for new in blocks.values().copied().collect::<Vec<_>>() {
-        rename(func, new, &values, &blocks);
-    }
-    for &block in &old {
-        compare_quotients(func, blocks[&block], quotient, of_first);
+    let old = std::iter::once(old_rest).chain(region.iter().copied());
+    let known = (func.insts[quotient.inst].results[0], of_first);
+    let copies = Copies::new(func, old.collect(), &[known]);
+    for &block in &copies.old {
+        compare_quotients(func, copies.blocks[&block], quotient, of_first);
     }
     func.blocks[start].term = Terminator::Brif {
         cond: same,
-        then_: BlockCall::new(blocks[&old_rest]),
+        then_: BlockCall::new(copies.blocks[&old_rest]),
         else_: BlockCall::new(old_rest),
     };
     func.blocks[start].term_loc = loc;
-    mend(func, &old, &values, &blocks);
-    old
+    copies.mend(func);
+    copies.old
 }
 
 /// Whether the first and the last lane have the same quotient, and that.
@@ -306,24 +272,6 @@ fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (
     (put(both, Type::B1), of_first)
 }
 
-/// Puts copies in place of what was copied.
-fn rename(
-    func: &mut Function,
-    block: Block,
-    values: &FxHashMap<Value, Value>,
-    blocks: &FxHashMap<Block, Block>,
-) {
-    let new = |arg: &mut Value| *arg = values.get(arg).copied().unwrap_or(*arg);
-    for inst in func.blocks[block].insts.clone() {
-        func.insts[inst].data.args_mut().into_iter().for_each(new);
-    }
-    let term = &mut func.blocks[block].term;
-    term.for_each_arg_mut(new);
-    for call in term.targets_mut() {
-        call.block = blocks.get(&call.block).copied().unwrap_or(call.block);
-    }
-}
-
 /// `line < 3 << 8` is `quotient < 3`.
 fn compare_quotients(func: &mut Function, block: Block, quotient: Quotient, of_first: Value) {
     if quotient.op != IntBinaryOp::Ushr {
@@ -361,61 +309,4 @@ fn compare_quotients(func: &mut Function, block: Block, quotient: Quotient, of_f
             args: [of_first, bound],
         };
     }
-}
-
-/// What was copied and is used elsewhere has two definitions now.
-fn mend(
-    func: &mut Function,
-    old: &[Block],
-    values: &FxHashMap<Value, Value>,
-    blocks: &FxHashMap<Block, Block>,
-) {
-    let copies: Vec<Block> = blocks.values().copied().collect();
-    let outside: Vec<Block> = func
-        .blocks
-        .keys()
-        .filter(|block| !old.contains(block) && !copies.contains(block))
-        .collect();
-    let preds = predecessors(func);
-    for &home in old {
-        let data = &func.blocks[home];
-        let results = data
-            .insts
-            .iter()
-            .flat_map(|&inst| func.insts[inst].results.clone());
-        let defined: Vec<Value> = data.params.iter().copied().chain(results).collect();
-        for value in defined {
-            let used: Vec<Block> = outside
-                .iter()
-                .copied()
-                .filter(|&block| uses(func, block, value))
-                .collect();
-            if used.is_empty() {
-                continue;
-            }
-            let mut repair = Repair::new(&preds, func.ty(value));
-            repair.define(home, value);
-            repair.define(blocks[&home], values[&value]);
-            for block in used {
-                let now = repair.start(func, block);
-                let new = |arg: &mut Value| {
-                    if *arg == value {
-                        *arg = now;
-                    }
-                };
-                for inst in func.blocks[block].insts.clone() {
-                    func.insts[inst].data.args_mut().into_iter().for_each(new);
-                }
-                func.blocks[block].term.for_each_arg_mut(new);
-            }
-        }
-    }
-}
-
-fn uses(func: &Function, block: Block, value: Value) -> bool {
-    let data = &func.blocks[block];
-    let mut found = false;
-    data.term.for_each_arg(|arg| found |= arg == value);
-    let in_inst = |&inst: &Inst| func.insts[inst].data.args().contains(&value);
-    found || data.insts.iter().any(in_inst)
 }

@@ -14,6 +14,7 @@
 //! scalar code.
 
 mod alike;
+mod copies;
 mod flow;
 mod in_step;
 mod joins;
@@ -34,6 +35,7 @@ mod spin;
 mod steps;
 mod turns;
 mod waits;
+mod wraps;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value};
@@ -115,6 +117,7 @@ pub enum Yield {
 pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Plan {
     drop_unreachable(func, entries);
     narrow::run(func, entries, gang);
+    wraps::run(func, entries, gang, facts);
     let seldom = alike::run(func, entries, gang, facts);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);

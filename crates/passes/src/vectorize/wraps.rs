@@ -1,0 +1,688 @@
+//! A way of their own for gangs in which no index wraps around or is held at a border.
+//!
+//! `(x + 1) % w`, `(x - 1) & (w - 1)`, `max(x - 1, 0)` and `x == 0 ? w - 1 : x - 1` go on from lane to lane like `x` in all gangs but those at a border.
+//! The first and the last lane tell. The code that accesses memory at such indices is copied for gangs that are away from the border: there
+//! they lie on lines, no remainder is computed for each lane, and no access asks where the lanes are. The others go the old way.
+//!
+//! ```text
+//! block1: v3 = urem v2, v0; ...   =>   block1: v7 = end_lane.first v2; v8 = urem v7, v0; ...
+//!         v6 = load [v3]                       brif v9, block6, block5
+//!                                      block5: v3 = urem v2, v0; ...; v6 = load [v3]
+//!                                      block6: v10 = isub v8, v7; v11 = iadd v2, v10; ...; v12 = load [v11]
+//! ```
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp,
+    SrcLoc, Terminator, Type, Value, ValueDef,
+};
+use rustc_hash::FxHashMap;
+
+use super::copies::{self, Copies};
+use super::shape::Shape;
+use super::shapes::Shapes;
+use super::{PlanFacts, alike, order, waits};
+use crate::analysis::{cfg, dominators};
+
+/// More instructions than this are not copied, nor more blocks.
+const MOST_COPIED: usize = 200;
+const MOST_BLOCKS: usize = 32;
+
+/// In one function so many blocks are copied from, and so many indices tested for each.
+const MOST_STARTS: usize = 8;
+const MOST_WRAPS: usize = 6;
+
+/// Definitions are followed this deep.
+const DEPTH: u32 = 6;
+
+/// How an index is kept from going on.
+#[derive(Copy, Clone)]
+enum Kind {
+    /// A remainder, or what a mask of low bits leaves.
+    Modulo(IntBinaryOp),
+    /// The lesser or greater of it and a border.
+    Extreme(IntBinaryOp),
+    /// Another value if a comparison holds, or if it does not hold.
+    Chosen {
+        op: CompareOp,
+        compared: Value,
+        bound: Value,
+        unless: bool,
+    },
+}
+
+/// An instruction that keeps an index from going on.
+#[derive(Copy, Clone)]
+struct Wrap {
+    inst: Inst,
+    kind: Kind,
+    ty: Type,
+    /// The index, of which it is a uniform distance away where nothing wraps.
+    line: Value,
+    /// The divisor, the mask or the border.
+    bound: Value,
+}
+
+/// Copies the code behind such instructions.
+pub(super) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) {
+    let is_candidate = |data: &InstData| {
+        matches!(
+            data,
+            InstData::Select { .. }
+                | InstData::IntBinary {
+                    ty: Type::B32 | Type::B64,
+                    ..
+                }
+        )
+    };
+    if gang == 1 || !entries.is_empty() || !func.insts.values().any(|node| is_candidate(&node.data))
+    {
+        return;
+    }
+    let leads = leads(func);
+    let order = order::run(func, entries);
+    let mut shapes = Shapes::new(gang, facts);
+    shapes.propagate(func, &order);
+    let mut found: Vec<(Block, Vec<Wrap>)> = Vec::new();
+    for block in func.blocks.keys() {
+        let finder = Finder {
+            func,
+            shapes: &shapes,
+            gang,
+            block,
+        };
+        let wraps = finder.wraps(&leads);
+        if !wraps.is_empty() && found.len() < MOST_STARTS {
+            found.push((block, wraps));
+        }
+    }
+    let mut copied: SecondaryMap<Block, bool> = SecondaryMap::new();
+    for (block, wraps) in found {
+        if copied[block] {
+            continue;
+        }
+        let Some(region) = region(func, gang, block) else {
+            continue;
+        };
+        for &block in &region {
+            copied[block] = true;
+        }
+        copy(func, &shapes, gang, block, region, &wraps);
+    }
+}
+
+/// Values that addresses of loads and stores follow from.
+fn leads(func: &Function) -> SecondaryMap<Value, bool> {
+    let mut leads: SecondaryMap<Value, bool> = SecondaryMap::new();
+    let mut work: Vec<Value> = Vec::new();
+    for node in func.insts.values() {
+        if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data {
+            work.push(addr);
+        }
+    }
+    while let Some(value) = work.pop() {
+        if std::mem::replace(&mut leads[value], true) {
+            continue;
+        }
+        match func.def_inst(value) {
+            Some(InstData::IntBinary { op, args, .. }) => match op {
+                IntBinaryOp::Shl => work.push(args[0]),
+                IntBinaryOp::Add
+                | IntBinaryOp::Sub
+                | IntBinaryOp::Mul
+                | IntBinaryOp::UmulWide
+                | IntBinaryOp::SmulWide
+                | IntBinaryOp::And
+                | IntBinaryOp::Urem
+                | IntBinaryOp::Srem
+                | IntBinaryOp::Smin
+                | IntBinaryOp::Smax
+                | IntBinaryOp::Umin
+                | IntBinaryOp::Umax => work.extend(args),
+                _ => {}
+            },
+            Some(&InstData::Resize {
+                op: ResizeOp::Sext | ResizeOp::Uext,
+                arg,
+                ..
+            }) => work.push(arg),
+            Some(InstData::Select { args, .. }) => work.extend(args),
+            _ => {}
+        }
+    }
+    leads
+}
+
+struct Finder<'a> {
+    func: &'a Function,
+    shapes: &'a Shapes,
+    gang: u32,
+    block: Block,
+}
+
+impl Finder<'_> {
+    /// What may wrap in a block and leads to addresses, in order.
+    fn wraps(&self, leads: &SecondaryMap<Value, bool>) -> Vec<Wrap> {
+        let mut wraps: Vec<Wrap> = Vec::new();
+        for &inst in &self.func.blocks[self.block].insts {
+            let node = &self.func.insts[inst];
+            let [result] = node.results[..] else { continue };
+            if !leads[result] || self.shapes.shapes[result] != Some(Shape::Varying) {
+                continue;
+            }
+            if let Some(wrap) = self.wrap(inst, &node.data, &wraps)
+                && wraps.len() < MOST_WRAPS
+            {
+                wraps.push(wrap);
+            }
+        }
+        wraps
+    }
+
+    fn wrap(&self, inst: Inst, data: &InstData, before: &[Wrap]) -> Option<Wrap> {
+        match *data {
+            InstData::IntBinary {
+                op,
+                ty: ty @ (Type::B32 | Type::B64),
+                args: [a, b],
+            } => {
+                let kind = match op {
+                    IntBinaryOp::Urem | IntBinaryOp::Srem | IntBinaryOp::And => Kind::Modulo(op),
+                    IntBinaryOp::Umin
+                    | IntBinaryOp::Umax
+                    | IntBinaryOp::Smin
+                    | IntBinaryOp::Smax => Kind::Extreme(op),
+                    _ => return None,
+                };
+                let can_turn = !matches!(op, IntBinaryOp::Urem | IntBinaryOp::Srem);
+                let (line, bound) = match self.is_uniform(a) && can_turn {
+                    true => (b, a),
+                    false => (a, b),
+                };
+                let is_mask = self
+                    .func
+                    .as_const(bound)
+                    .is_none_or(|bits| bits & bits.wrapping_add(1) == 0);
+                self.stride(line, before, DEPTH)?;
+                (self.is_uniform(bound) && (op != IntBinaryOp::And || is_mask)).then_some(Wrap {
+                    inst,
+                    kind,
+                    ty,
+                    line,
+                    bound,
+                })
+            }
+            InstData::Select {
+                ty: ty @ (Type::B32 | Type::B64),
+                cond,
+                args: [a, b],
+            } => {
+                let Some(&InstData::Compare {
+                    op,
+                    ty: compared_ty,
+                    args: [x, y],
+                }) = self.func.def_inst(cond)
+                else {
+                    return None;
+                };
+                if compared_ty != Type::B32 || !self.is_uniform(y) {
+                    return None;
+                }
+                self.stride(x, before, DEPTH)?;
+                let (line, bound, unless) = match self.is_uniform(a) {
+                    true => (b, a, true),
+                    false => (a, b, false),
+                };
+                self.stride(line, before, DEPTH)?;
+                let kind = Kind::Chosen {
+                    op,
+                    compared: x,
+                    bound: y,
+                    unless,
+                };
+                self.is_uniform(bound).then_some(Wrap {
+                    inst,
+                    kind,
+                    ty,
+                    line,
+                    bound,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn is_uniform(&self, value: Value) -> bool {
+        self.shapes.shapes[value].is_none_or(|shape| shape == Shape::Uniform)
+    }
+
+    /// How far lanes are apart if none of the indices before wraps.
+    fn stride(&self, value: Value, before: &[Wrap], depth: u32) -> Option<i64> {
+        let depth = depth.checked_sub(1)?;
+        let is_short = |stride: &i64| {
+            let span = stride
+                .unsigned_abs()
+                .saturating_mul(u64::from(self.gang - 1));
+            span > 0 && span < 1 << 30
+        };
+        if let Some(Shape::Affine {
+            stride, fold: None, ..
+        }) = self.shapes.shapes[value]
+        {
+            return Some(stride)
+                .filter(|stride| is_short(stride) && alike::is_stable(self.func, value, 16));
+        }
+        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            return None;
+        };
+        if let Some(wrap) = before.iter().find(|wrap| wrap.inst == inst) {
+            return self.stride(wrap.line, before, depth);
+        }
+        match self.func.insts[inst].data {
+            InstData::IntBinary {
+                op: IntBinaryOp::Add,
+                args: [a, b],
+                ..
+            } if self.is_uniform(a) => self.stride(b, before, depth),
+            InstData::IntBinary {
+                op: IntBinaryOp::Add | IntBinaryOp::Sub,
+                args: [a, b],
+                ..
+            } if self.is_uniform(b) => self.stride(a, before, depth),
+            _ => None,
+        }
+    }
+}
+
+/// The blocks that can be reached from a block, or those up to one where all ways from it meet again, if they can be copied.
+fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
+    let graph = cfg::run(func);
+    let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
+    let is_fixed = |&inst: &Inst| {
+        let data = &func.insts[inst].data;
+        waits::can_wait(data, gang)
+            || matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. })
+    };
+    let up_to = |end: Option<Block>| {
+        let mut region: Vec<Block> = Vec::new();
+        let mut work: Vec<Block> = graph.succs[start].to_vec();
+        while let Some(block) = work.pop() {
+            if Some(block) != end && !region.contains(&block) {
+                let is_own = block != start && dom.dominates(start, block);
+                if !is_own
+                    || region.len() >= MOST_BLOCKS
+                    || func.blocks[block].insts.iter().any(is_fixed)
+                {
+                    return None;
+                }
+                region.push(block);
+                work.extend(&graph.succs[block]);
+            }
+        }
+        let of = |&block: &Block| func.blocks[block].insts.len();
+        let n_insts: usize = region.iter().map(of).sum();
+        (n_insts + of(&start) <= MOST_COPIED).then_some(region)
+    };
+    if func.blocks[start].insts.iter().any(is_fixed) {
+        return None;
+    }
+    up_to(None).or_else(|| up_to(Some(post.idom(start)?)))
+}
+
+/// Copies the rest of the block from the first of the instructions on, and the region.
+fn copy(
+    func: &mut Function,
+    shapes: &Shapes,
+    gang: u32,
+    start: Block,
+    region: Vec<Block>,
+    wraps: &[Wrap],
+) {
+    let loc = func.insts[wraps[0].inst].loc;
+    let at = func.blocks[start]
+        .insts
+        .iter()
+        .position(|&inst| inst == wraps[0].inst);
+    let rest = copies::split(func, start, at.expect("the instruction is there"));
+    let mut test = Test {
+        func,
+        shapes,
+        block: start,
+        rest,
+        loc,
+        ends: FxHashMap::default(),
+        gang,
+    };
+    let mut holds: Option<Value> = None;
+    let mut passed: Vec<(Wrap, Option<Value>)> = Vec::new();
+    for wrap in wraps {
+        let Some((here, distance)) = test.wrap(wrap, &passed) else {
+            continue;
+        };
+        holds = Some(match holds {
+            None => here,
+            Some(all) => test.both(all, here),
+        });
+        passed.push((*wrap, distance));
+    }
+    let Some(holds) = holds else {
+        let data = std::mem::take(&mut func.blocks[rest]);
+        let start = &mut func.blocks[start];
+        start.insts.extend(data.insts);
+        (start.term, start.term_loc) = (data.term, data.term_loc);
+        return;
+    };
+    let old: Vec<Block> = std::iter::once(rest).chain(region).collect();
+    let copies = Copies::new(func, old, &[]);
+    let same = |value: Value| copies.values.get(&value).copied().unwrap_or(value);
+    for (wrap, distance) in passed {
+        let result = same(func.insts[wrap.inst].results[0]);
+        let ValueDef::Result(inst, _) = func.values[result].def else {
+            unreachable!("copies of instructions are instructions")
+        };
+        let distance = distance.unwrap_or_else(|| {
+            let zero = func.make_inst(
+                InstData::Const {
+                    ty: wrap.ty,
+                    bits: 0,
+                },
+                &[wrap.ty],
+                loc,
+            );
+            func.blocks[start].insts.push(zero);
+            func.insts[zero].results[0]
+        });
+        func.insts[inst].data = InstData::IntBinary {
+            op: IntBinaryOp::Add,
+            ty: wrap.ty,
+            args: [same(wrap.line), distance],
+        };
+    }
+    func.blocks[start].term = Terminator::Brif {
+        cond: holds,
+        then_: BlockCall::new(copies.blocks[&rest]),
+        else_: BlockCall::new(rest),
+    };
+    func.blocks[start].term_loc = loc;
+    copies.mend(func);
+}
+
+/// Puts tests at the end of a block.
+struct Test<'a> {
+    func: &'a mut Function,
+    shapes: &'a Shapes,
+    gang: u32,
+    block: Block,
+    /// What was split off the block.
+    rest: Block,
+    loc: SrcLoc,
+    /// What values are for the first or the last lane.
+    ends: FxHashMap<(Value, bool), Value>,
+}
+
+impl Test<'_> {
+    fn put(&mut self, data: InstData, ty: Type) -> Value {
+        let inst = self.func.make_inst(data, &[ty], self.loc);
+        self.func.blocks[self.block].insts.push(inst);
+        self.func.insts[inst].results[0]
+    }
+
+    fn binary(&mut self, op: IntBinaryOp, ty: Type, args: [Value; 2]) -> Value {
+        self.put(InstData::IntBinary { op, ty, args }, ty)
+    }
+
+    fn compare(&mut self, op: CompareOp, ty: Type, args: [Value; 2]) -> Value {
+        self.put(InstData::Compare { op, ty, args }, Type::B1)
+    }
+
+    fn constant(&mut self, ty: Type, bits: i64) -> Value {
+        let bits = bits as u64 & ty.mask();
+        self.put(InstData::Const { ty, bits }, ty)
+    }
+
+    fn both(&mut self, a: Value, b: Value) -> Value {
+        self.binary(IntBinaryOp::And, Type::B1, [a, b])
+    }
+
+    /// Whether an index does not wrap, and how far away it is then from the line, if not at it.
+    fn wrap(
+        &mut self,
+        wrap: &Wrap,
+        passed: &[(Wrap, Option<Value>)],
+    ) -> Option<(Value, Option<Value>)> {
+        let before: Vec<Wrap> = passed.iter().map(|&(wrap, _)| wrap).collect();
+        let stride = self.stride(wrap.line, &before)?;
+        let [first, last] = self.both_ends(wrap.line)?;
+        let ty = wrap.ty;
+        let in_order = if stride > 0 {
+            [first, last]
+        } else {
+            [last, first]
+        };
+        match wrap.kind {
+            Kind::Modulo(op) => {
+                let bound = self.end(wrap.bound, false, DEPTH)?;
+                let [low, high] = [first, last].map(|end| self.binary(op, ty, [end, bound]));
+                let span = self.constant(ty, stride * i64::from(self.gang - 1));
+                let gone = self.binary(IntBinaryOp::Sub, ty, [high, low]);
+                let goes_on = self.compare(CompareOp::Eq, ty, [gone, span]);
+                let fits = match (op, self.func.as_const(bound)) {
+                    (IntBinaryOp::And, Some(_)) => None,
+                    (IntBinaryOp::And, None) => {
+                        let one = self.constant(ty, 1);
+                        let zero = self.constant(ty, 0);
+                        let above = self.binary(IntBinaryOp::Add, ty, [bound, one]);
+                        let common = self.binary(IntBinaryOp::And, ty, [bound, above]);
+                        Some(self.compare(CompareOp::Eq, ty, [common, zero]))
+                    }
+                    (_, known) => {
+                        let zero = self.constant(ty, 0);
+                        let rises = match op {
+                            IntBinaryOp::Srem => {
+                                let is_positive =
+                                    self.compare(CompareOp::Sle, ty, [zero, in_order[0]]);
+                                let rises = self.compare(CompareOp::Sle, ty, in_order);
+                                self.both(is_positive, rises)
+                            }
+                            _ => self.compare(CompareOp::Ule, ty, in_order),
+                        };
+                        match known {
+                            Some(0) => return None,
+                            Some(_) => Some(rises),
+                            None => {
+                                let divides = self.compare(CompareOp::Ne, ty, [bound, zero]);
+                                Some(self.both(divides, rises))
+                            }
+                        }
+                    }
+                };
+                let holds = fits.map_or(goes_on, |fits| self.both(goes_on, fits));
+                let distance = self.binary(IntBinaryOp::Sub, ty, [low, first]);
+                let result = self.func.insts[wrap.inst].results[0];
+                self.ends.insert((result, false), low);
+                self.ends.insert((result, true), high);
+                Some((holds, Some(distance)))
+            }
+            Kind::Extreme(op) => {
+                let bound = self.end(wrap.bound, false, DEPTH)?;
+                let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
+                let [low, high] = [first, last].map(|end| {
+                    let kept = self.binary(op, ty, [end, bound]);
+                    self.compare(CompareOp::Eq, ty, [kept, end])
+                });
+                let rises = if is_signed {
+                    CompareOp::Sle
+                } else {
+                    CompareOp::Ule
+                };
+                let rises = self.compare(rises, ty, in_order);
+                let kept = self.both(low, high);
+                self.pass_on(wrap, [first, last]);
+                Some((self.both(kept, rises), None))
+            }
+            Kind::Chosen {
+                op,
+                compared,
+                bound,
+                unless,
+            } => {
+                let holds = self.chosen(op, compared, bound, unless, &before)?;
+                self.pass_on(wrap, [first, last]);
+                Some((holds, None))
+            }
+        }
+    }
+
+    fn pass_on(&mut self, wrap: &Wrap, [first, last]: [Value; 2]) {
+        let result = self.func.insts[wrap.inst].results[0];
+        self.ends.insert((result, false), first);
+        self.ends.insert((result, true), last);
+    }
+
+    /// Whether a comparison holds for no lane, or for all of them.
+    fn chosen(
+        &mut self,
+        op: CompareOp,
+        line: Value,
+        bound: Value,
+        unless: bool,
+        before: &[Wrap],
+    ) -> Option<Value> {
+        let ty = self.func.ty(line);
+        let stride = self.stride(line, before)?;
+        let [first, last] = self.both_ends(line)?;
+        let bound = self.end(bound, false, DEPTH)?;
+        let in_order = if stride > 0 {
+            [first, last]
+        } else {
+            [last, first]
+        };
+        let is_never_equal = match op {
+            CompareOp::Eq => unless,
+            CompareOp::Ne => !unless,
+            CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => {
+                return Some(self.agree(
+                    op,
+                    CompareOp::Sle,
+                    [first, last],
+                    in_order,
+                    bound,
+                    unless,
+                ));
+            }
+            CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => {
+                return Some(self.agree(
+                    op,
+                    CompareOp::Ule,
+                    [first, last],
+                    in_order,
+                    bound,
+                    unless,
+                ));
+            }
+        };
+        // All lanes of a line are at one number only if there is one lane.
+        if !is_never_equal {
+            return None;
+        }
+        let from_first = self.binary(IntBinaryOp::Sub, ty, [bound, in_order[0]]);
+        let span = self.constant(ty, stride.abs() * i64::from(self.gang - 1));
+        Some(self.compare(CompareOp::Ugt, ty, [from_first, span]))
+    }
+
+    /// Whether both ends, and so all lanes between them, compare as wanted.
+    fn agree(
+        &mut self,
+        op: CompareOp,
+        order: CompareOp,
+        ends: [Value; 2],
+        in_order: [Value; 2],
+        bound: Value,
+        unless: bool,
+    ) -> Value {
+        let ty = self.func.ty(bound);
+        let [low, high] = ends.map(|end| self.compare(op, ty, [end, bound]));
+        let together = match unless {
+            true => self.binary(IntBinaryOp::Or, Type::B1, [low, high]),
+            false => self.both(low, high),
+        };
+        let wanted = match unless {
+            true => self.put(
+                InstData::IntUnary {
+                    op: IntUnaryOp::Not,
+                    ty: Type::B1,
+                    arg: together,
+                },
+                Type::B1,
+            ),
+            false => together,
+        };
+        let rises = self.compare(order, ty, in_order);
+        self.both(wanted, rises)
+    }
+
+    fn stride(&self, value: Value, before: &[Wrap]) -> Option<i64> {
+        let finder = Finder {
+            func: self.func,
+            shapes: self.shapes,
+            gang: self.gang,
+            block: self.block,
+        };
+        finder.stride(value, before, DEPTH)
+    }
+
+    fn both_ends(&mut self, value: Value) -> Option<[Value; 2]> {
+        Some([
+            self.end(value, false, DEPTH)?,
+            self.end(value, true, DEPTH)?,
+        ])
+    }
+
+    /// What a value is for the first or the last lane, computed anew where it is not known yet.
+    fn end(&mut self, value: Value, last: bool, depth: u32) -> Option<Value> {
+        let depth = depth.checked_sub(1)?;
+        if let Some(&end) = self.ends.get(&(value, last)) {
+            return Some(end);
+        }
+        let ty = self.func.ty(value);
+        let shape = self.shapes.shapes[value].unwrap_or(Shape::Uniform);
+        let later = match self.func.values[value].def {
+            ValueDef::Result(inst, _) => self.func.blocks[self.rest]
+                .insts
+                .contains(&inst)
+                .then_some(inst),
+            ValueDef::Param(..) => None,
+        };
+        let end = match (later, shape) {
+            (None, Shape::Uniform) => value,
+            (None, Shape::Affine { fold: None, .. }) => self.put(
+                InstData::EndLane {
+                    ty,
+                    last,
+                    arg: value,
+                },
+                ty,
+            ),
+            (None, Shape::Affine { .. } | Shape::Varying) => return None,
+            (Some(inst), _) => {
+                let mut data = self.func.insts[inst].data.clone();
+                let is_simple = matches!(
+                    data,
+                    InstData::Const { .. }
+                        | InstData::IntBinary { .. }
+                        | InstData::IntUnary { .. }
+                        | InstData::Resize { .. }
+                );
+                if !is_simple {
+                    return None;
+                }
+                for arg in data.args_mut() {
+                    *arg = self.end(*arg, last, depth)?;
+                }
+                self.put(data, ty)
+            }
+        };
+        self.ends.insert((value, last), end);
+        Some(end)
+    }
+}
