@@ -19,6 +19,7 @@ use ptxjit_ir::{
 };
 
 use super::copies::{self, Copies};
+use super::ends::Homes;
 use super::shape::Shape;
 use super::shapes::Shapes;
 use super::{PlanFacts, order, waits};
@@ -30,9 +31,6 @@ const MOST_BLOCKS: usize = 64;
 
 /// In one function so many branches are looked at.
 const MOST_BRANCHES: usize = 32;
-
-/// Definitions are followed this deep.
-const DEPTH: u32 = 16;
 
 /// A quotient of what lies on a line.
 #[derive(Copy, Clone)]
@@ -61,10 +59,11 @@ pub(super) fn run(
     let order = order::run(func, entries);
     let mut shapes = Shapes::new(gang, facts);
     shapes.propagate(func, &order);
+    let homes = Homes::new(func, order);
     let found: Vec<(Block, Quotient)> = func
         .blocks
         .keys()
-        .filter_map(|block| Some((block, quotient(func, &shapes, gang, block)?)))
+        .filter_map(|block| Some((block, quotient(func, &shapes, &homes, block)?)))
         .take(MOST_BRANCHES)
         .collect();
     let mut copied: SecondaryMap<Block, bool> = SecondaryMap::new();
@@ -72,8 +71,13 @@ pub(super) fn run(
         if copied[block] {
             continue;
         }
-        if let Some(region) = region(func, gang, block) {
-            let old = copy(func, block, &region, quotient);
+        let insts = &func.blocks[block].insts;
+        let at = insts.iter().position(|&inst| inst == quotient.inst);
+        let at = at.expect("the quotient is there");
+        if let Some(region) = region(func, gang, block)
+            && copies::can_copy(func, block, at, &region)
+        {
+            let old = copy(func, (block, at), &region, quotient);
             for block in old {
                 seldom[block] = true;
                 copied[block] = true;
@@ -84,7 +88,7 @@ pub(super) fn run(
 }
 
 /// What the lanes must agree on for the block's branch to be uniform.
-fn quotient(func: &Function, shapes: &Shapes, gang: u32, block: Block) -> Option<Quotient> {
+fn quotient(func: &Function, shapes: &Shapes, homes: &Homes, block: Block) -> Option<Quotient> {
     let data = &func.blocks[block];
     let Terminator::Brif { cond, .. } = data.term else {
         return None;
@@ -114,13 +118,15 @@ fn quotient(func: &Function, shapes: &Shapes, gang: u32, block: Block) -> Option
                 else {
                     continue;
                 };
-                let span = stride.unsigned_abs().saturating_mul(u64::from(gang - 1));
+                let span = stride
+                    .unsigned_abs()
+                    .saturating_mul(u64::from(shapes.gang - 1));
                 let is_told_apart = match (op, func.as_const(divisor)) {
                     (_, None) => span < 1 << 31,
                     (IntBinaryOp::Udiv, Some(divisor)) => span < divisor.min(1 << 31),
                     (_, Some(count)) => span < 1 << count.min(31),
                 };
-                if is_told_apart && is_stable(func, line, DEPTH) {
+                if is_told_apart && homes.is_stable_in(func, line, block) {
                     return Some(Quotient {
                         inst,
                         op,
@@ -137,18 +143,6 @@ fn quotient(func: &Function, shapes: &Shapes, gang: u32, block: Block) -> Option
         }
     }
     None
-}
-
-/// Whether nothing that is found out later about branches can change a value's shape.
-pub(super) fn is_stable(func: &Function, value: Value, depth: u32) -> bool {
-    let Some(depth) = depth.checked_sub(1) else {
-        return false;
-    };
-    let ValueDef::Result(inst, _) = func.values[value].def else {
-        return false;
-    };
-    let args = func.insts[inst].data.args();
-    args.into_iter().all(|arg| is_stable(func, arg, depth))
 }
 
 /// The blocks from a block up to one where all ways from it meet again, if there are loops among them and they can be copied: behind the first such
@@ -197,11 +191,14 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
 }
 
 /// Copies the rest of the block from the quotient on, and the region. Gives the blocks of the old way.
-fn copy(func: &mut Function, start: Block, region: &[Block], quotient: Quotient) -> Vec<Block> {
+fn copy(
+    func: &mut Function,
+    (start, at): (Block, usize),
+    region: &[Block],
+    quotient: Quotient,
+) -> Vec<Block> {
     let loc = func.insts[quotient.inst].loc;
-    let insts = &func.blocks[start].insts;
-    let at = insts.iter().position(|&inst| inst == quotient.inst);
-    let old_rest = copies::split(func, start, at.expect("the quotient is there"));
+    let old_rest = copies::split(func, start, at);
     let (same, of_first) = test(func, start, quotient, loc);
     let old = std::iter::once(old_rest).chain(region.iter().copied());
     let known = (func.insts[quotient.inst].results[0], of_first);

@@ -1,7 +1,7 @@
 //! Copies of blocks, for gangs of which more is known.
 
-use ptxjit_ir::{Block, Function, Inst, Terminator, Type, Value};
-use rustc_hash::FxHashMap;
+use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Type, Value, ValueDef};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::repair::{Repair, predecessors};
 
@@ -12,6 +12,47 @@ pub(super) struct Copies {
     pub old: Vec<Block>,
     pub blocks: FxHashMap<Block, Block>,
     pub values: FxHashMap<Value, Value>,
+}
+
+/// Whether a block from an instruction on, and others, can be copied: nobody else comes to them, and nothing of which the ends of gangs are
+/// looked at elsewhere gets a second definition, since it has to stay on its line.
+pub(super) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block]) -> bool {
+    let preds = predecessors(func);
+    let is_inside = |block: &Block| *block == start || region.contains(block);
+    if !region
+        .iter()
+        .all(|&block| preds[block].iter().all(is_inside))
+    {
+        return false;
+    }
+    let rest = &func.blocks[start].insts[at..];
+    let copied: FxHashSet<Inst> = region
+        .iter()
+        .flat_map(|&block| &func.blocks[block].insts)
+        .chain(rest)
+        .copied()
+        .collect();
+    let insts = func.blocks.values().flat_map(|data| &data.insts);
+    let mut work: Vec<Value> = insts
+        .filter(|inst| !copied.contains(inst))
+        .filter_map(|&inst| match func.insts[inst].data {
+            InstData::EndLane { arg, .. } => Some(arg),
+            _ => None,
+        })
+        .collect();
+    let mut seen: FxHashSet<Value> = FxHashSet::default();
+    while let Some(value) = work.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        if let ValueDef::Result(inst, _) = func.values[value].def {
+            if copied.contains(&inst) {
+                return false;
+            }
+            work.extend(func.insts[inst].data.args());
+        }
+    }
+    true
 }
 
 /// Moves what a block has from an instruction on to a new one. The block is left without an end.

@@ -15,6 +15,7 @@
 
 mod alike;
 mod copies;
+mod ends;
 mod flow;
 mod in_step;
 mod joins;

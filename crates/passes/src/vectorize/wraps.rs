@@ -19,9 +19,10 @@ use ptxjit_ir::{
 use rustc_hash::FxHashMap;
 
 use super::copies::{self, Copies};
+use super::ends::Homes;
 use super::shape::Shape;
 use super::shapes::Shapes;
-use super::{PlanFacts, alike, order, waits};
+use super::{PlanFacts, order, waits};
 use crate::analysis::{cfg, dominators};
 
 /// More instructions than this are not copied, nor more blocks.
@@ -79,40 +80,50 @@ pub(super) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: Plan
     {
         return;
     }
-    let leads = leads(func);
-    let order = order::run(func, entries);
+    let mut done: SecondaryMap<Block, bool> = SecondaryMap::new();
+    let mut n_copied = 0;
+    let mut stale = true;
     let mut shapes = Shapes::new(gang, facts);
-    shapes.propagate(func, &order);
-    let mut found: Vec<(Block, Vec<Wrap>)> = Vec::new();
-    for block in func.blocks.keys() {
+    let mut leads = SecondaryMap::new();
+    let mut homes = Homes::default();
+    let mut blocks: Vec<Block> = func.blocks.keys().collect();
+    blocks.reverse();
+    while let Some(block) = blocks.pop() {
+        if done[block] || n_copied == MOST_STARTS {
+            continue;
+        }
+        if std::mem::take(&mut stale) {
+            leads = find_leads(func);
+            shapes = Shapes::new(gang, facts);
+            let order = order::run(func, entries);
+            shapes.propagate(func, &order);
+            homes = Homes::new(func, order);
+        }
         let finder = Finder {
             func,
             shapes: &shapes,
-            gang,
+            homes: &homes,
             block,
         };
         let wraps = finder.wraps(&leads);
-        if !wraps.is_empty() && found.len() < MOST_STARTS {
-            found.push((block, wraps));
-        }
-    }
-    let mut copied: SecondaryMap<Block, bool> = SecondaryMap::new();
-    for (block, wraps) in found {
-        if copied[block] {
-            continue;
-        }
+        let [first, ..] = wraps[..] else { continue };
         let Some(region) = region(func, gang, block) else {
             continue;
         };
-        for &block in &region {
-            copied[block] = true;
+        let insts = &func.blocks[block].insts;
+        let at = insts.iter().position(|&inst| inst == first.inst);
+        let at = at.expect("the instruction is there");
+        if copies::can_copy(func, block, at, &region) {
+            region.iter().for_each(|&block| done[block] = true);
+            let rest = copies::split(func, block, at);
+            copy(func, (&shapes, &homes), (block, rest), region, &wraps);
+            (n_copied, stale) = (n_copied + 1, true);
         }
-        copy(func, &shapes, gang, block, region, &wraps);
     }
 }
 
 /// Values that addresses of loads and stores follow from.
-fn leads(func: &Function) -> SecondaryMap<Value, bool> {
+fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
     let mut leads: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut work: Vec<Value> = Vec::new();
     for node in func.insts.values() {
@@ -156,7 +167,7 @@ fn leads(func: &Function) -> SecondaryMap<Value, bool> {
 struct Finder<'a> {
     func: &'a Function,
     shapes: &'a Shapes,
-    gang: u32,
+    homes: &'a Homes,
     block: Block,
 }
 
@@ -262,15 +273,16 @@ impl Finder<'_> {
         let is_short = |stride: &i64| {
             let span = stride
                 .unsigned_abs()
-                .saturating_mul(u64::from(self.gang - 1));
+                .saturating_mul(u64::from(self.shapes.gang - 1));
             span > 0 && span < 1 << 30
         };
         if let Some(Shape::Affine {
             stride, fold: None, ..
         }) = self.shapes.shapes[value]
         {
-            return Some(stride)
-                .filter(|stride| is_short(stride) && alike::is_stable(self.func, value, 16));
+            return Some(stride).filter(|stride| {
+                is_short(stride) && self.homes.is_stable_in(self.func, value, self.block)
+            });
         }
         let ValueDef::Result(inst, _) = self.func.values[value].def else {
             return None;
@@ -332,26 +344,20 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
 /// Copies the rest of the block from the first of the instructions on, and the region.
 fn copy(
     func: &mut Function,
-    shapes: &Shapes,
-    gang: u32,
-    start: Block,
+    (shapes, homes): (&Shapes, &Homes),
+    (start, rest): (Block, Block),
     region: Vec<Block>,
     wraps: &[Wrap],
 ) {
     let loc = func.insts[wraps[0].inst].loc;
-    let at = func.blocks[start]
-        .insts
-        .iter()
-        .position(|&inst| inst == wraps[0].inst);
-    let rest = copies::split(func, start, at.expect("the instruction is there"));
     let mut test = Test {
         func,
         shapes,
+        homes,
         block: start,
         rest,
         loc,
         ends: FxHashMap::default(),
-        gang,
     };
     let mut holds: Option<Value> = None;
     let mut passed: Vec<(Wrap, Option<Value>)> = Vec::new();
@@ -411,7 +417,7 @@ fn copy(
 struct Test<'a> {
     func: &'a mut Function,
     shapes: &'a Shapes,
-    gang: u32,
+    homes: &'a Homes,
     block: Block,
     /// What was split off the block.
     rest: Block,
@@ -463,7 +469,7 @@ impl Test<'_> {
             Kind::Modulo(op) => {
                 let bound = self.end(wrap.bound, false, DEPTH)?;
                 let [low, high] = [first, last].map(|end| self.binary(op, ty, [end, bound]));
-                let span = self.constant(ty, stride * i64::from(self.gang - 1));
+                let span = self.constant(ty, stride * i64::from(self.shapes.gang - 1));
                 let gone = self.binary(IntBinaryOp::Sub, ty, [high, low]);
                 let goes_on = self.compare(CompareOp::Eq, ty, [gone, span]);
                 let fits = match (op, self.func.as_const(bound)) {
@@ -586,7 +592,7 @@ impl Test<'_> {
             return None;
         }
         let from_first = self.binary(IntBinaryOp::Sub, ty, [bound, in_order[0]]);
-        let span = self.constant(ty, stride.abs() * i64::from(self.gang - 1));
+        let span = self.constant(ty, stride.abs() * i64::from(self.shapes.gang - 1));
         Some(self.compare(CompareOp::Ugt, ty, [from_first, span]))
     }
 
@@ -625,7 +631,7 @@ impl Test<'_> {
         let finder = Finder {
             func: self.func,
             shapes: self.shapes,
-            gang: self.gang,
+            homes: self.homes,
             block: self.block,
         };
         finder.stride(value, before, DEPTH)
@@ -655,14 +661,18 @@ impl Test<'_> {
         };
         let end = match (later, shape) {
             (None, Shape::Uniform) => value,
-            (None, Shape::Affine { fold: None, .. }) => self.put(
-                InstData::EndLane {
+            (None, Shape::Affine { fold: None, .. })
+                if self.homes.is_stable_in(self.func, value, self.block) =>
+            {
+                self.put(
+                    InstData::EndLane {
+                        ty,
+                        last,
+                        arg: value,
+                    },
                     ty,
-                    last,
-                    arg: value,
-                },
-                ty,
-            ),
+                )
+            }
             (None, Shape::Affine { .. } | Shape::Varying) => return None,
             (Some(inst), _) => {
                 let mut data = self.func.insts[inst].data.clone();

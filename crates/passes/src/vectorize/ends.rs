@@ -1,0 +1,55 @@
+//! Lines that stay lines, so that their ends tell of all lanes.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, Value, ValueDef};
+
+use super::Order;
+
+/// Definitions are followed this deep.
+const DEPTH: u32 = 16;
+
+/// Where a function's values are defined.
+#[derive(Default)]
+pub(super) struct Homes {
+    order: Order,
+    home: SecondaryMap<Value, Option<Block>>,
+}
+
+impl Homes {
+    pub(super) fn new(func: &Function, order: Order) -> Homes {
+        let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
+        for (block, data) in func.blocks.iter() {
+            for &inst in &data.insts {
+                for &result in &func.insts[inst].results {
+                    home[result] = Some(block);
+                }
+            }
+        }
+        Homes { order, home }
+    }
+
+    /// Whether nothing that is found out later about branches can change the shape that a value has in a block: it is made of no parameters,
+    /// nor does it come out of loops, which lanes may leave at different turns.
+    pub(super) fn is_stable_in(&self, func: &Function, value: Value, block: Block) -> bool {
+        self.is_stable(func, value, block, DEPTH)
+    }
+
+    fn is_stable(&self, func: &Function, value: Value, user: Block, depth: u32) -> bool {
+        let (Some(depth), Some(home)) = (depth.checked_sub(1), self.home[value]) else {
+            return false;
+        };
+        let ValueDef::Result(inst, _) = func.values[value].def else {
+            return false;
+        };
+        let stays_inside = self.order.innermost(home).is_none_or(|header| {
+            let (range, at) = (self.order.loop_range(header), self.order.block_pos[user]);
+            let holds = |at: u32| range.is_some_and(|range| range.contains(&(at as usize)));
+            at.is_some_and(holds)
+        });
+        let args = func.insts[inst].data.args();
+        stays_inside
+            && args
+                .into_iter()
+                .all(|arg| self.is_stable(func, arg, home, depth))
+    }
+}
