@@ -23,6 +23,7 @@ use crate::transform::rewrite::Aliases;
 mod address;
 mod bits;
 mod compare;
+mod dot;
 mod float;
 mod int;
 mod known;
@@ -131,7 +132,9 @@ impl Ctx<'_> {
         match *data {
             InstData::IntUnary { op, ty, arg } => int::unary(self, op, ty, arg),
             InstData::IntBinary { op, ty, args } => int::binary(self, op, ty, args),
-            InstData::IntTernary { op, ty, args } => bits::ternary(self, op, ty, args),
+            InstData::IntTernary { op, ty, args } => {
+                bits::ternary(self, op, ty, args).or_else(|| dot::product(self, op, args))
+            }
             InstData::Lop3 { lut, args } => logic::lop3(self, lut, args),
             InstData::Resize { op, from, to, arg } => bits::resize(self, op, from, to, arg),
             InstData::Compare { op, ty, args } => compare::compare(self, op, ty, args),

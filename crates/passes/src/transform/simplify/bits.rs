@@ -146,7 +146,7 @@ fn narrow(ctx: &mut Ctx, word: Word) -> Value {
 }
 
 /// Follows the bits `lo .. lo + n` of a value to a value that holds them, and to their place there.
-fn slice(func: &Function, mut value: Value, mut lo: u32, n: u32) -> (Value, u32) {
+pub(super) fn slice(func: &Function, mut value: Value, mut lo: u32, n: u32) -> (Value, u32) {
     for _ in 0..2 * MAX_DEPTH {
         let Some(data) = func.def_inst(value) else {
             break;
@@ -167,6 +167,18 @@ fn slice(func: &Function, mut value: Value, mut lo: u32, n: u32) -> (Value, u32)
             InstData::IntBinary {
                 op, args: [a, b], ..
             } => slice_binary(func, op, [a, b], lo, n, ty),
+            InstData::IntTernary {
+                op: IntTernaryOp::Prmt,
+                args: [a, b, selectors],
+                ..
+            } if n == 8 && lo.is_multiple_of(8) => func
+                .as_const(selectors)
+                .map(|selectors| selectors >> (lo / 2) & 0xf)
+                .filter(|selector| *selector < 8)
+                .map(|selector| {
+                    let source = if selector < 4 { a } else { b };
+                    (source, 8 * (selector as u32 & 3))
+                }),
             _ => None,
         };
         // Stop where the bits are a whole value: what that is made of is its own matter.
