@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir as cl;
-use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::timing::{self, Pass, Profiler};
 use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -15,6 +15,7 @@ use ptxjit_passes::vectorize::{self, PlanFacts};
 
 use crate::abi::{CompileOptions, CompileStats, CompiledKernel, Haste};
 use crate::gang;
+use crate::gathered::{self, Gathered};
 use crate::host;
 use crate::lower::{self, Inputs};
 use crate::object::{Function, Head, Object};
@@ -125,6 +126,8 @@ fn checked_gang(program: &Program, options: &CompileOptions) -> Result<u32, Comp
 struct Compiler {
     context: Context,
     builder: FunctionBuilderContext,
+    /// The register allocator's.
+    registers: regalloc2::Ctx,
     code: Vec<u8>,
     functions: Vec<Function>,
     listings: Option<BTreeMap<&'static str, String>>,
@@ -136,6 +139,7 @@ impl Compiler {
         Compiler {
             context: Context::new(),
             builder: FunctionBuilderContext::new(),
+            registers: regalloc2::Ctx::default(),
             code: Vec::new(),
             functions: Vec::new(),
             listings: listings.then(BTreeMap::new),
@@ -165,7 +169,7 @@ impl Compiler {
             texts.insert("clif", self.context.func.display().to_string());
             self.context.set_disasm(true);
         }
-        let (locs, asm) = self.define(quick)?;
+        let (locs, asm) = self.define(quick, &out.gathered)?;
         if let Some(texts) = &mut self.listings {
             texts.insert("asm", asm.unwrap_or_default());
         }
@@ -173,7 +177,7 @@ impl Compiler {
             self.context.func.signature = stub.signature();
             let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
             lower::define_stub(*stub, builder, target);
-            self.define(false)?;
+            self.define(false, &[])?;
         }
         let resume_points = (0..inputs.plan.waits.len())
             .map(|number| lower::resume_point(inputs.func, inputs.plan, &out.frame, number))
@@ -210,23 +214,43 @@ impl Compiler {
     fn define(
         &mut self,
         quick: bool,
+        gathered: &[Gathered],
     ) -> Result<(Vec<(u32, SrcLoc)>, Option<String>), CompileError> {
         let isa = host::isa(quick)?;
         let (start, before) = (Instant::now(), regalloc_time());
-        if let Err(error) = self.context.compile(&*isa, &mut ControlPlane::default()) {
-            let error = error.inner;
-            return Err(refused(error, &self.context));
-        }
+        let compiled = self.machine_code(&*isa, gathered);
+        let compiled = compiled.map_err(|error| refused(error, &self.context))?;
         let regalloc = regalloc_time() - before;
         self.stats.regalloc += regalloc;
         self.stats.select += start.elapsed().saturating_sub(regalloc);
-        let compiled = self.context.compiled_code().expect("just compiled");
-        let locs = locations(compiled);
+        let locs = locations(&compiled);
         let asm = compiled.vcode.clone();
-        let function = Function::new(&self.context.func, compiled, &mut self.code);
+        let function = Function::new(&self.context.func, &compiled, &mut self.code);
         self.functions.push(function.map_err(internal)?);
         self.context.clear();
         Ok((locs, asm))
+    }
+
+    /// What Cranelift does in one go, with a pass of our own before instructions are selected.
+    fn machine_code(
+        &mut self,
+        isa: &dyn TargetIsa,
+        gathered: &[Gathered],
+    ) -> Result<CompiledCode, CodegenError> {
+        let context = &mut self.context;
+        let mut control = ControlPlane::default();
+        context.optimize(isa, &mut control)?;
+        if !gathered.is_empty() {
+            gathered::pass_on(&mut context.func, gathered);
+            context.verify_if(isa)?;
+            context.compute_cfg();
+            context.compute_domtree();
+        }
+        let (func, domtree) = (&context.func, &context.domtree);
+        let listing = context.want_disasm;
+        let code =
+            isa.compile_function(func, domtree, &mut self.registers, listing, &mut control)?;
+        Ok(code.apply_params(&func.params))
     }
 }
 

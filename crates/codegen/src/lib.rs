@@ -14,6 +14,7 @@ mod denormals;
 mod emit;
 mod factors;
 mod gang;
+mod gathered;
 mod helpers;
 mod host;
 mod link;

@@ -7,6 +7,7 @@ use super::Lower;
 use super::address::{Address, Place};
 use super::memory::device;
 use super::values::{Parts, int_type, vector_type};
+use crate::gathered::Gathered;
 
 impl Lower<'_, '_> {
     /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have
@@ -19,21 +20,14 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Passes vectors on to a new block. A load goes into the instruction that puts it into its vector only if that vector has one use:
-    /// so this is it.
-    fn pass_on(&mut self, elems: Vec<Parts>) -> Vec<Parts> {
-        let join = self.b.create_block();
-        let args: Vec<cl::BlockArg> = elems.iter().flatten().map(|&x| x.into()).collect();
-        self.b.ins().jump(join, &args);
-        self.b.switch_to_block(join);
-        let mut param = |&x: &cl::Value| {
-            let ty = self.b.func.dfg.value_type(x);
-            self.b.append_block_param(join, ty)
-        };
-        let params = elems
-            .iter()
-            .map(|parts| parts.iter().map(&mut param).collect());
-        params.collect()
+    /// Ends the block behind vectors, which are to be handed on.
+    fn pass_on(&mut self, elems: &[Parts]) {
+        let from = self.b.current_block().expect("code is being emitted");
+        let to = self.b.create_block();
+        self.b.ins().jump(to, &[]);
+        self.b.switch_to_block(to);
+        let vectors = elems.iter().flatten().copied().collect();
+        self.out.gathered.push(Gathered { from, to, vectors });
     }
 
     fn load_each_word(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
@@ -52,7 +46,8 @@ impl Lower<'_, '_> {
                 }
             }
         });
-        self.pass_on(elems)
+        self.pass_on(&elems);
+        elems
     }
 
     /// 16 bytes of each lane.

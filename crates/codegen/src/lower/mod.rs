@@ -70,6 +70,7 @@ use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
 
 use crate::abi::{SlowForm, SymbolRef};
+use crate::gathered::Gathered;
 
 /// What lowering needs beside the function and its plan.
 pub(crate) struct Inputs<'a> {
@@ -90,6 +91,7 @@ pub(crate) struct Outputs {
     /// Instructions that the code evaluates by call.
     pub kept: Vec<InstData>,
     pub stubs: Vec<Stub>,
+    pub gathered: Vec<Gathered>,
     /// Instructions without a vector form.
     pub slow: BTreeMap<ir::SrcLoc, SlowForm>,
     pub frame: Frame,
