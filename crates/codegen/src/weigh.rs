@@ -1,8 +1,8 @@
 //! What a plan for a wide gang says about how wide gangs should be.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
-use ptxjit_passes::vectorize::{self, Node, Plan, PlanFacts, Shape, Yield};
+use ptxjit_ir::{Block, Function, InstData, Type, Value};
+use ptxjit_passes::vectorize::{self, Node, Plan, PlanFacts, Shape, Solo, Yield};
 
 use crate::calls;
 
@@ -19,6 +19,8 @@ pub(crate) struct Weights {
     pub takes_turns: bool,
     /// There is a long stretch of arithmetic with few accesses to memory.
     pub computes: bool,
+    /// Lanes run the loops that they leave apart one after the other.
+    pub by_lane: bool,
     /// There are no loops, and accesses to memory are many for the instructions that there are.
     pub only_moves: bool,
 }
@@ -61,7 +63,7 @@ impl Weights {
 
     /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
     pub(crate) fn is_scattered(&self) -> bool {
-        self.scattered > 0 && 5 * self.scattered >= self.arithmetic
+        vectorize::is_scattered(self.scattered, self.arithmetic)
     }
 }
 
@@ -72,6 +74,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             .blocks
             .keys()
             .any(|block| matches!(plan.yields[block], Some(Yield::Turns(_)))),
+        by_lane: !plan.by_lane.is_empty(),
         ..Weights::default()
     };
     let preds = vectorize::predecessors(func);
@@ -91,6 +94,9 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             continue;
         }
         has_loops = true;
+        if plan.solo[block] != Solo::No {
+            continue;
+        }
         let words = words(func, plan, data.params.iter().chain(&live[block]));
         // Where little is done with them, it matters little where they are kept, unless they are very many.
         let dense = match accesses {
@@ -102,39 +108,14 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             weights.live_words = weights.live_words.max(words);
         }
         if place.is_left_apart {
-            weights.add_divergent(func, plan, block, PER_LOOP.pow(place.depth.min(4)));
+            let weight = PER_LOOP.pow(place.depth.min(4));
+            let counts = vectorize::count(func, &plan.shapes, &plan.in_step[block], block);
+            weights.scattered += weight * counts.scattered;
+            weights.arithmetic += weight * counts.arithmetic;
         }
     }
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
-}
-
-impl Weights {
-    /// Counts what a block does of a loop that lanes leave at different turns.
-    fn add_divergent(&mut self, func: &Function, plan: &Plan, block: Block, weight: usize) {
-        let is_own = |value: Value| {
-            let better = plan.in_step[block]
-                .as_ref()
-                .and_then(|in_step| in_step.shapes.get(&value));
-            *better.unwrap_or(&plan.shapes[value]) == Shape::Varying
-        };
-        for &inst in &func.blocks[block].insts {
-            let node = &func.insts[inst];
-            match node.data {
-                InstData::Load { addr, space, .. }
-                | InstData::Store { addr, space, .. }
-                | InstData::Atomic { addr, space, .. } => {
-                    // Threads' local memories lie apart.
-                    let is_scattered = space == Space::Local || is_own(addr);
-                    self.scattered += weight * usize::from(is_scattered);
-                }
-                _ => {
-                    let is_arithmetic = node.results.first().is_some_and(|&result| is_own(result));
-                    self.arithmetic += weight * usize::from(is_arithmetic);
-                }
-            }
-        }
-    }
 }
 
 /// Where a node stands.
