@@ -19,7 +19,7 @@ pub(crate) struct Weights {
     pub takes_turns: bool,
     /// There is a long stretch of arithmetic with few accesses to memory.
     pub computes: bool,
-    /// Lanes run the loops that they leave apart one after the other.
+    /// Lanes run most of it one after the other, since they leave loops apart.
     pub by_lane: bool,
     /// There are no loops, and accesses to memory are many for the instructions that there are.
     pub only_moves: bool,
@@ -74,12 +74,12 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             .blocks
             .keys()
             .any(|block| matches!(plan.yields[block], Some(Yield::Turns(_)))),
-        by_lane: !plan.by_lane.is_empty(),
         ..Weights::default()
     };
     let preds = vectorize::predecessors(func);
     let live = vectorize::live_in(func, &preds);
     let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
+    let (mut by_lane, mut by_gang) = (0, 0);
     for (place, node) in places.iter().zip(&plan.order.nodes) {
         let Node::Block(block) = *node else { continue };
         if plan.seldom[block] {
@@ -87,6 +87,12 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         }
         let data = &func.blocks[block];
         let accesses = accesses(func, block);
+        let weight = PER_LOOP.pow(place.depth.min(4));
+        *(if plan.solo[block] == Solo::No {
+            &mut by_gang
+        } else {
+            &mut by_lane
+        }) += weight * data.insts.len();
         n_insts += data.insts.len();
         n_accesses += accesses;
         weights.computes |= data.insts.len() >= COMPUTES.max(COMPUTES_PER_ACCESS * accesses);
@@ -108,12 +114,12 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             weights.live_words = weights.live_words.max(words);
         }
         if place.is_left_apart {
-            let weight = PER_LOOP.pow(place.depth.min(4));
             let counts = vectorize::count(func, &plan.shapes, &plan.in_step[block], block);
             weights.scattered += weight * counts.scattered;
             weights.arithmetic += weight * counts.arithmetic;
         }
     }
+    weights.by_lane = !plan.by_lane.is_empty() && by_lane > by_gang;
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
 }

@@ -16,6 +16,7 @@ use ptxjit_ir::{
 use super::flow::Flow;
 use super::in_step::InStep;
 use super::shape::Shape;
+use super::shapes::Shapes;
 use super::solo::{self, Solo};
 use super::{Node, Order};
 
@@ -102,6 +103,8 @@ pub(super) struct Choice<'a> {
     pub order: &'a Order,
     pub preds: &'a SecondaryMap<Block, Vec<Block>>,
     pub flow: &'a Flow,
+    /// Shapes if lanes never parted.
+    pub hopeful: &'a Shapes,
     pub in_step: &'a SecondaryMap<Block, Option<InStep>>,
     pub seldom: &'a SecondaryMap<Block, bool>,
     pub can_stop: &'a dyn Fn(Block) -> bool,
@@ -198,18 +201,20 @@ impl Choice<'_> {
             }
     }
 
-    /// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer.
+    /// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer: if their lanes have come together, as
+    /// to a loop of so many turns for all.
     fn is_on_line(&self, cond: Value, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
         };
-        if self.flow.shapes[cond] == Shape::Uniform {
+        let shape = |value: Value| self.hopeful.shapes[value].unwrap_or(Shape::Uniform);
+        if shape(cond) == Shape::Uniform {
             return true;
         }
         match self.func.def_inst(cond) {
-            Some(&InstData::Compare { args, .. }) => args
-                .iter()
-                .all(|&arg| self.flow.shapes[arg] != Shape::Varying),
+            Some(&InstData::Compare { args, .. }) => {
+                args.iter().all(|&arg| shape(arg) != Shape::Varying)
+            }
             Some(&InstData::IntBinary {
                 op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
                 args,

@@ -169,6 +169,7 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
         order: &order,
         preds: &preds,
         flow: &flow,
+        hopeful: &hopeful,
         in_step: &in_step,
         seldom: &seldom,
         can_stop: &|block| can_stop(func, block),
