@@ -7,7 +7,7 @@
 //!                                                                              └──► results from memory, on to the next node
 //! ```
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
 use ptxjit_ir::{BlockCall, Function, InstData, Space, Type, Value};
@@ -18,6 +18,7 @@ use super::masks::Lanes;
 use super::solo::Alone;
 use super::values::{Parts, Val, lane_bytes};
 use super::{Buffer, Lower, MaskClass};
+use crate::abi::CtaContext;
 
 /// The region being emitted.
 pub(super) struct Turns<'a> {
@@ -251,6 +252,7 @@ impl<'a> Lower<'a, '_> {
         let lane = self.b.ins().uextend(types::I64, lane);
         let others = self.less_lowest(left);
         let bit = self.b.ins().bxor(left, others);
+        self.note_lane(bit);
         let turns = self.turns.as_mut().expect("just seen");
         turns.lane = Some((Alone::new(lane), bit));
         let held: Vec<(Value, cl::Value)> = turns
@@ -274,6 +276,14 @@ impl<'a> Lower<'a, '_> {
         }
         let alone = self.alone.clone().expect("just set");
         self.turns.as_mut().expect("just seen").lane = Some((alone, bit));
+    }
+
+    /// For reports of faults.
+    fn note_lane(&mut self, bit: cl::Value) {
+        let at = core::mem::offset_of!(CtaContext, current_lane) as i32;
+        self.b
+            .ins()
+            .store(MemFlagsData::trusted(), bit, self.cta, at);
     }
 
     fn load_held(&mut self, value: Value, buf: cl::Value, lane: cl::Value) -> cl::Value {
@@ -355,6 +365,8 @@ impl<'a> Lower<'a, '_> {
             .ins()
             .brif(left, self.node_body[root], &[], go_on, &[]);
         self.b.switch_to_block(go_on);
+        let nobody = self.b.ins().iconst(types::I32, 0);
+        self.note_lane(nobody);
         let mut reached = self.plan.pending[root].clone();
         for exit in &turns.exits {
             for &(param, buf) in &exit.params {
