@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
-use ptxjit_passes::vectorize::{ByLane, Node, Shape, Solo, WaitKind};
+use ptxjit_passes::vectorize::{Node, Shape, Solo, WaitKind};
 
 use super::lines::LineEnds;
 use super::masks::Lanes;
@@ -64,7 +64,8 @@ impl Lower<'_, '_> {
         body: &mut [Option<MaskClass>],
     ) {
         if let Some(region) = self.region_of[pos] {
-            return self.classify_by_lane(pos, &self.plan.by_lane[region], joined, arrive, body);
+            let region = &self.plan.by_lane[region];
+            return self.classify_by_lane(pos, region, joined, arrive, body);
         }
         if pos
             == self.plan.order.block_pos[self.func.entry].expect("the entry is in the order")
@@ -102,7 +103,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn classify_edge(
+    pub(super) fn classify_edge(
         &self,
         pos: usize,
         class: MaskClass,
@@ -119,33 +120,6 @@ impl Lower<'_, '_> {
             whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
         let class = if whole { class } else { MaskClass::Own(target) };
         meet(&mut arrive[target], class, target);
-    }
-
-    /// A node that lanes run one after the other. They come to the root together, and leave as if from there.
-    fn classify_by_lane(
-        &self,
-        pos: usize,
-        region: &ByLane,
-        joined: &[Option<usize>],
-        arrive: &mut [Option<MaskClass>],
-        body: &mut [Option<MaskClass>],
-    ) {
-        body[pos] = Some(MaskClass::Lane);
-        if pos != *region.range.start() {
-            arrive[pos] = Some(MaskClass::Lane);
-            if let Some(join) = joined[pos].filter(|join| !region.range.contains(join)) {
-                arrive[join] = Some(MaskClass::Own(join));
-            }
-            return;
-        }
-        let Some(class) = arrive[pos] else { return };
-        if let Some(join) = joined[pos].filter(|join| !region.range.contains(join)) {
-            meet(&mut arrive[join], class, join);
-        }
-        let whole = region.exits.len() == 1 && !region.ends;
-        for &target in &region.exits {
-            self.classify_edge(pos, class, target, whole, arrive);
-        }
     }
 
     /// Whether every lane that arrives at the node waits.
@@ -587,7 +561,7 @@ impl Lower<'_, '_> {
 }
 
 /// A place that nodes of several classes lead to has its own.
-fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
+pub(super) fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
     *slot = match *slot {
         None => Some(class),
         Some(old) if old == class => Some(class),

@@ -4,9 +4,9 @@
 //! addresses is taken apart for each access, while most lanes wait for a few. Such a loop, or all that follows from a branch that lanes
 //! part at and mostly consists of such loops, is run for one lane, then for the next; what is around it stays vector code.
 //!
-//! A region is entered by edges to its root alone, and nothing in it waits. What comes in is the lane's part of it; what is computed inside goes out
-//! through parameters alone, as of any loop after [`super::lcssa`], and is put in the lane's place there. Threads of a gang run in no particular order
-//! between waits, so this order is as good as any other.
+//! A region is entered by edges to its root alone, and nothing in it waits. What comes in is the lane's part of it; what is computed inside
+//! goes out through parameters alone, as of any loop after [`super::lcssa`], and is put in the lane's place there. Threads of a gang run in no
+//! particular order between waits, so this order is as good as any other.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
@@ -23,8 +23,9 @@ use super::{Node, Order};
 /// An instruction in a loop counts this much more than one around it.
 const PER_LOOP: usize = 8;
 
-/// A region may hold so many instructions that its loops do not need, beside as many as these count.
+/// A region may hold so many instructions around its loops, and one more for so much that these count.
 const AROUND: usize = 24;
+const PER_AROUND: usize = 4;
 
 /// Conditions are followed this deep through `and`, `or` and `not`.
 const DEPTH: u32 = 4;
@@ -201,8 +202,7 @@ impl Choice<'_> {
             }
     }
 
-    /// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer: if their lanes have come together, as
-    /// to a loop of so many turns for all.
+    /// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer if their lanes have come together.
     fn is_on_line(&self, cond: Value, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
@@ -348,7 +348,7 @@ impl Choice<'_> {
             };
             *sum += weight * counted.count();
         }
-        !inside.is_empty() && around <= AROUND + needed
+        !inside.is_empty() && around <= AROUND + needed / PER_AROUND
     }
 }
 

@@ -181,26 +181,26 @@ impl Lane<'_> {
 
 /// Whether an instruction's result is one number where one lane runs: not if the lanes' own places in the gang count.
 pub(super) fn is_scalar(data: &InstData) -> bool {
-    match data {
+    matches!(
+        data,
         InstData::Const { .. }
-        | InstData::IntUnary { .. }
-        | InstData::IntBinary { .. }
-        | InstData::IntTernary { .. }
-        | InstData::Lop3 { .. }
-        | InstData::Bfi { .. }
-        | InstData::Resize { .. }
-        | InstData::Compare { .. }
-        | InstData::FloatUnary { .. }
-        | InstData::FloatBinary { .. }
-        | InstData::Fma { .. }
-        | InstData::FloatCompare { .. }
-        | InstData::Convert { .. }
-        | InstData::ConvertRs { .. }
-        | InstData::Select { .. }
-        | InstData::Load { .. }
-        | InstData::Atomic { .. }
-        | InstData::ToGeneric { .. }
-        | InstData::FromGeneric { .. } => true,
-        _ => false,
-    }
+            | InstData::IntUnary { .. }
+            | InstData::IntBinary { .. }
+            | InstData::IntTernary { .. }
+            | InstData::Lop3 { .. }
+            | InstData::Bfi { .. }
+            | InstData::Resize { .. }
+            | InstData::Compare { .. }
+            | InstData::FloatUnary { .. }
+            | InstData::FloatBinary { .. }
+            | InstData::Fma { .. }
+            | InstData::FloatCompare { .. }
+            | InstData::Convert { .. }
+            | InstData::ConvertRs { .. }
+            | InstData::Select { .. }
+            | InstData::Load { .. }
+            | InstData::Atomic { .. }
+            | InstData::ToGeneric { .. }
+            | InstData::FromGeneric { .. }
+    )
 }
