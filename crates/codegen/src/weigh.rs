@@ -114,7 +114,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             weights.live_words = weights.live_words.max(words);
         }
         if place.is_left_apart {
-            let counts = vectorize::count(func, &plan.shapes, &plan.in_step[block], block);
+            let counts = vectorize::count_own(func, &plan.shapes, &plan.in_step[block], block);
             weights.scattered += weight * counts.scattered;
             weights.arithmetic += weight * counts.arithmetic;
         }

@@ -256,7 +256,7 @@ impl Choice<'_> {
         let (mut scattered, mut arithmetic) = (0, 0);
         for (pos, weight) in self.weights(range) {
             if let Node::Block(block) = self.order.nodes[pos] {
-                let counts = count(self.func, &self.flow.shapes, &self.in_step[block], block);
+                let counts = count_own(self.func, &self.flow.shapes, &self.in_step[block], block);
                 scattered += weight * counts.scattered;
                 arithmetic += weight * counts.arithmetic;
             }
@@ -426,7 +426,7 @@ pub struct Counts {
 }
 
 /// Counts what a block does with values that each lane has of its own.
-pub fn count(
+pub fn count_own(
     func: &Function,
     shapes: &SecondaryMap<Value, Shape>,
     in_step: &Option<InStep>,

@@ -38,7 +38,7 @@ mod waits;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value};
 
-pub use by_lane::{ByLane, Counts, count, is_scattered};
+pub use by_lane::{ByLane, Counts, count_own, is_scattered};
 pub use in_step::InStep;
 pub use order::{Node, Order};
 pub use range::MOST_THREADS;
