@@ -145,6 +145,8 @@ pub struct CtaContext {
     pub total_smem_size: u32,
     /// Written by compiled code when it enters a gang, whose mask is in `masks`: for fault reports.
     pub current_gang: u32,
+    /// While compiled code runs the lanes of the gang one after the other: the one whose turn it is, as a bit; else zero.
+    pub current_lane: u32,
     /// Why the code returned 1: a [`FaultKind`] as a number.
     pub fault_kind: u32,
     /// Source location of the fault.

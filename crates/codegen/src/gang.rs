@@ -74,6 +74,8 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             Some("a loop steps widely through memory, where neighbours share lines")
         } else if traits.has_barriers && is_short {
             Some("a short kernel with barriers, at which each gang costs the same")
+        } else if weights.by_lane && is_short {
+            Some("a short kernel that mostly consists of loops that lanes run one after the other")
         } else if weights.only_moves && is_short {
             Some("a short kernel that mostly moves bytes")
         } else if weights.has_bytes && is_short {

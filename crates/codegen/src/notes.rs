@@ -28,7 +28,11 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
         if plan.divergent[block] {
             notes.push(format!("{block}: lanes part here"));
         }
-        if plan.solo[block] != Solo::No {
+        let pos = plan.order.block_pos[block].map(|pos| pos as usize);
+        let mut regions = plan.by_lane.iter();
+        if pos.is_some_and(|pos| regions.any(|region| region.range.contains(&pos))) {
+            notes.push(format!("{block}: one lane after the other"));
+        } else if plan.solo[block] != Solo::No {
             notes.push(format!("{block}: one lane at a time"));
         }
         for &inst in &data.insts {

@@ -2,7 +2,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
-use ptxjit_passes::vectorize::{self, Node, Plan, PlanFacts, Shape, Yield};
+use ptxjit_passes::vectorize::{self, Node, Plan, PlanFacts, Shape, Solo, Yield};
 
 use crate::calls;
 
@@ -19,6 +19,8 @@ pub(crate) struct Weights {
     pub takes_turns: bool,
     /// There is a long stretch of arithmetic with few accesses to memory.
     pub computes: bool,
+    /// Lanes run most of it one after the other, since they leave loops apart.
+    pub by_lane: bool,
     /// There are no loops, and accesses to memory are many for the instructions that there are.
     pub only_moves: bool,
     /// Most accesses to memory are to single bytes.
@@ -63,7 +65,7 @@ impl Weights {
 
     /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
     pub(crate) fn is_scattered(&self) -> bool {
-        self.scattered > 0 && 5 * self.scattered >= self.arithmetic
+        vectorize::is_scattered(self.scattered, self.arithmetic)
     }
 }
 
@@ -79,6 +81,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     let preds = vectorize::predecessors(func);
     let live = vectorize::live_in(func, &preds);
     let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
+    let (mut by_lane, mut by_gang) = (0, 0);
     for (place, node) in places.iter().zip(&plan.order.nodes) {
         let Node::Block(block) = *node else { continue };
         if plan.seldom[block] {
@@ -86,6 +89,12 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         }
         let data = &func.blocks[block];
         let accesses = accesses(func, block);
+        let weight = PER_LOOP.pow(place.depth.min(4));
+        *(if plan.solo[block] == Solo::No {
+            &mut by_gang
+        } else {
+            &mut by_lane
+        }) += weight * data.insts.len();
         n_insts += data.insts.len();
         n_accesses += accesses;
         weights.computes |= data.insts.len() >= COMPUTES.max(COMPUTES_PER_ACCESS * accesses);
@@ -93,6 +102,9 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             continue;
         }
         has_loops = true;
+        if plan.solo[block] != Solo::No {
+            continue;
+        }
         let words = words(func, plan, data.params.iter().chain(&live[block]));
         // Where little is done with them, it matters little where they are kept, unless they are very many.
         let dense = match accesses {
@@ -104,40 +116,15 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             weights.live_words = weights.live_words.max(words);
         }
         if place.is_left_apart {
-            weights.add_divergent(func, plan, block, PER_LOOP.pow(place.depth.min(4)));
+            let counts = vectorize::count_own(func, &plan.shapes, &plan.in_step[block], block);
+            weights.scattered += weight * counts.scattered;
+            weights.arithmetic += weight * counts.arithmetic;
         }
     }
     weights.has_bytes = has_bytes(func);
+    weights.by_lane = !plan.by_lane.is_empty() && by_lane > by_gang;
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
-}
-
-impl Weights {
-    /// Counts what a block does of a loop that lanes leave at different turns.
-    fn add_divergent(&mut self, func: &Function, plan: &Plan, block: Block, weight: usize) {
-        let is_own = |value: Value| {
-            let better = plan.in_step[block]
-                .as_ref()
-                .and_then(|in_step| in_step.shapes.get(&value));
-            *better.unwrap_or(&plan.shapes[value]) == Shape::Varying
-        };
-        for &inst in &func.blocks[block].insts {
-            let node = &func.insts[inst];
-            match node.data {
-                InstData::Load { addr, space, .. }
-                | InstData::Store { addr, space, .. }
-                | InstData::Atomic { addr, space, .. } => {
-                    // Threads' local memories lie apart.
-                    let is_scattered = space == Space::Local || is_own(addr);
-                    self.scattered += weight * usize::from(is_scattered);
-                }
-                _ => {
-                    let is_arithmetic = node.results.first().is_some_and(|&result| is_own(result));
-                    self.arithmetic += weight * usize::from(is_arithmetic);
-                }
-            }
-        }
-    }
 }
 
 /// Where a node stands.

@@ -206,15 +206,23 @@ impl Lower<'_, '_> {
     }
 
     /// Each lane has its own window.
+    /// Where the local memory lies of the only lane that there is, or that runs alone.
+    pub(super) fn only_window(&mut self) -> Option<cl::Value> {
+        match self.lanes {
+            1 => Some(self.windows()[0]),
+            _ => self.own_window(),
+        }
+    }
+
     fn resolve_local(&mut self, addr: Val) -> Address {
-        let windows = self.windows();
-        if self.lanes == 1 {
+        if let Some(window) = self.only_window() {
             let (Val::Uniform(x) | Val::Affine(x, _)) = addr else {
                 unreachable!("one lane has scalars only")
             };
             let x = self.b.ins().sextend(types::I64, x);
-            return Address::Scalar(self.b.ins().iadd(windows[0], x));
+            return Address::Scalar(self.b.ins().iadd(window, x));
         }
+        let windows = self.windows();
         let offsets: Parts = match addr {
             Val::Uniform(x) => {
                 let x = self.b.ins().sextend(types::I64, x);

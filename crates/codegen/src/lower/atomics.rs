@@ -55,7 +55,7 @@ impl Lower<'_, '_> {
         let place = self.place(space, addr, offset, ty.bytes(), 2);
         let result = func.insts[inst].results.first().copied();
         let result = result.filter(|&result| self.is_used[result]);
-        if self.lanes == 1 {
+        if self.lanes == 1 || self.alone.is_some() {
             let at = self.lane_address(&place.address, 0);
             let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
             let operands: Vec<cl::Value> = args.iter().map(|&arg| self.scalar(arg)).collect();

@@ -63,13 +63,10 @@ impl Lower<'_, '_> {
         arrive: &mut [Option<MaskClass>],
         body: &mut [Option<MaskClass>],
     ) {
-        let meet = |slot: &mut Option<MaskClass>, class: MaskClass, own: usize| {
-            *slot = match *slot {
-                None => Some(class),
-                Some(old) if old == class => Some(class),
-                Some(_) => Some(MaskClass::Own(own)),
-            };
-        };
+        if let Some(region) = self.region_of[pos] {
+            let region = &self.plan.by_lane[region];
+            return self.classify_by_lane(pos, region, joined, arrive, body);
+        }
         if pos
             == self.plan.order.block_pos[self.func.entry].expect("the entry is in the order")
                 as usize
@@ -89,21 +86,7 @@ impl Lower<'_, '_> {
         if let Some(join) = joined[pos] {
             meet(&mut arrive[join], class, join);
         }
-        let mut reach = |target: usize, whole: bool| {
-            // Its class is that of the node whose lanes it joins.
-            if target > pos && self.plan.joins[target].is_some() {
-                return;
-            }
-            // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
-            let whole = whole
-                && !self.plan.pending[pos].contains(&target)
-                && !self.plan.maybe_empty[target];
-            meet(
-                &mut arrive[target],
-                if whole { class } else { MaskClass::Own(target) },
-                target,
-            );
-        };
+        let mut reach = |target, whole| self.classify_edge(pos, class, target, whole, arrive);
         match self.plan.order.nodes[pos] {
             Node::LoopEnd(header) => reach(
                 self.plan.order.block_pos[header].expect("headers are in the order") as usize,
@@ -118,6 +101,25 @@ impl Lower<'_, '_> {
                 }
             }
         }
+    }
+
+    pub(super) fn classify_edge(
+        &self,
+        pos: usize,
+        class: MaskClass,
+        target: usize,
+        whole: bool,
+        arrive: &mut [Option<MaskClass>],
+    ) {
+        // Its class is that of the node whose lanes it joins.
+        if target > pos && self.plan.joins[target].is_some() {
+            return;
+        }
+        // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
+        let whole =
+            whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
+        let class = if whole { class } else { MaskClass::Own(target) };
+        meet(&mut arrive[target], class, target);
     }
 
     /// Whether every lane that arrives at the node waits.
@@ -189,6 +191,7 @@ impl Lower<'_, '_> {
             let lanes = self.class_lanes(self.arrive_class[pos]);
             self.set_mask(pos, &lanes);
         }
+        self.begin_turns(pos);
         self.b.ins().jump(self.node_body[pos], &[]);
     }
 
@@ -410,6 +413,20 @@ impl Lower<'_, '_> {
 
     /// Hands lanes to the edges' targets and goes on at `next`.
     fn go_to(&mut self, edges: &[Edge<'_>], pending: &[usize], next: Option<usize>) {
+        let left = match *edges {
+            [] => self.leave(None),
+            [
+                Edge {
+                    target,
+                    call: Some(call),
+                    ..
+                },
+            ] => self.leave(Some((target, call))),
+            _ => false,
+        };
+        if left {
+            return;
+        }
         // All arguments are read before any parameter is written.
         let args: Vec<Vec<(Value, Val)>> = edges.iter().map(|edge| self.edge_args(edge)).collect();
         let mut reached: Vec<usize> = pending.to_vec();
@@ -429,6 +446,11 @@ impl Lower<'_, '_> {
                 reached.push(edge.target);
             }
         }
+        self.go_on(&reached, next);
+    }
+
+    /// Goes on at `next`, if any; lanes may be at the nodes in `reached`.
+    pub(super) fn go_on(&mut self, reached: &[usize], next: Option<usize>) {
         let Some(next) = next else {
             self.b.ins().jump(self.next_gang, &[]);
             return;
@@ -537,6 +559,15 @@ impl Lower<'_, '_> {
             .map(|i| self.b.ins().blendv(wide[i], new[i], old[i]))
             .collect()
     }
+}
+
+/// A place that nodes of several classes lead to has its own.
+pub(super) fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
+    *slot = match *slot {
+        None => Some(class),
+        Some(old) if old == class => Some(class),
+        Some(_) => Some(MaskClass::Own(own)),
+    };
 }
 
 fn call_block(call: &BlockCall) -> Block {

@@ -37,8 +37,10 @@ impl Lower<'_, '_> {
             let all = self.full_bits();
             return Lanes::Bits(self.b.ins().iconst(types::I32, all));
         }
-        let MaskClass::Own(node) = class else {
-            return Lanes::Bits(self.gang_bits());
+        let node = match class {
+            MaskClass::Entry => return Lanes::Bits(self.gang_bits()),
+            MaskClass::Lane => return Lanes::Bits(self.lane_bit()),
+            MaskClass::Own(node) => node,
         };
         let vars = self.mask_variables(node);
         if self.counted[node] {
@@ -242,7 +244,7 @@ impl Lower<'_, '_> {
                     Node::Block(_) => self.body_class[pos],
                 };
                 let from_bits = match class {
-                    MaskClass::Entry => true,
+                    MaskClass::Entry | MaskClass::Lane => true,
                     MaskClass::Own(node) => counted[node],
                 };
                 let mut reach = |target: usize, as_bits: bool| {

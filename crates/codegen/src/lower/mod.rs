@@ -9,11 +9,12 @@
 //! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane; `faults`: how they fail
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and resuming
-//! * `versions`: nodes for whole gangs; `solo`: for one lane
+//! * `versions`: nodes for whole gangs; `solo`: for one lane; `by_lane`: for one lane after the other
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
 
 mod address;
 mod atomics;
+mod by_lane;
 mod classes;
 mod control;
 mod convert;
@@ -99,11 +100,12 @@ pub(crate) struct Outputs {
     pub uses_stack: bool,
 }
 
-/// Which lanes run: those the gang was entered with, or those in a node's own variables.
+/// Which lanes run: those the gang was entered with, those in a node's own variables, or the one whose turn it is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum MaskClass {
     Entry,
     Own(usize),
+    Lane,
 }
 
 struct Lower<'a, 'b> {
@@ -177,6 +179,11 @@ struct Lower<'a, 'b> {
     in_step: Option<&'a InStep>,
     /// The lane that runs by itself, in nodes for one.
     alone: Option<solo::Alone>,
+    /// For each node, the region that it belongs to of which lanes run one after the other.
+    region_of: Vec<Option<usize>>,
+    /// The one being emitted, and the lanes that have not run it yet.
+    turns: Option<by_lane::Turns<'a>>,
+    lanes_left: Option<Variable>,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
     /// The state in which the gang stopped as a whole, or `APART`; of no meaning where that is certain.
@@ -272,6 +279,9 @@ impl<'a, 'b> Lower<'a, 'b> {
             own_memory: false,
             in_step: None,
             alone: None,
+            region_of: by_lane::places(inputs.plan),
+            turns: None,
+            lanes_left: None,
             budget: None,
             stopped: None,
             next_gang: prologue,
@@ -335,7 +345,13 @@ impl<'a, 'b> Lower<'a, 'b> {
                     self.b.set_cold_block(self.node_entry[pos]);
                     self.b.set_cold_block(self.node_body[pos]);
                 }
-                if self.plan.solo[block] != Solo::No {
+                if self.is_by_lane(pos) {
+                    self.begin_turn(pos);
+                    self.certainly_partial = true;
+                    self.emit_body(pos, block, insts);
+                    self.certainly_partial = false;
+                    self.alone = None;
+                } else if self.plan.solo[block] != Solo::No {
                     self.begin_solo();
                     self.emit_body(pos, block, insts);
                     self.alone = None;
@@ -350,6 +366,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 }
             }
         }
+        self.end_turns(pos);
     }
 
     fn emit_body(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
@@ -425,7 +442,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction.
+    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction, or what lanes run one after the other.
     fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
         let found = self.buffers.iter().find(|(other, _)| *other == purpose);
         if let Some(&(_, slot)) = found {
@@ -452,4 +469,8 @@ enum Buffer {
     Data,
     /// More operands of the same instruction.
     Operand(usize),
+    /// What lanes find that run one after the other.
+    Held(usize),
+    /// What they leave behind.
+    Left(usize),
 }

@@ -1,4 +1,5 @@
-//! Blocks that one lane runs at a time: everything there is a scalar. What comes from elsewhere is that lane's part of it.
+//! Blocks that one lane runs at a time: everything there is a scalar. What comes from elsewhere is that lane's part of it. `by_lane` has the loops
+//! over lanes.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
@@ -8,15 +9,29 @@ use rustc_hash::FxHashMap;
 
 use super::values::{Parts, Val, int_type, lane_bytes};
 use super::{Buffer, Lower};
+use crate::abi::CtaContext;
 
 /// The lane that runs alone.
 #[derive(Clone)]
 pub(super) struct Alone {
     /// Its number in the gang, 64 bits wide.
-    lane: cl::Value,
+    pub lane: cl::Value,
     /// What it sees of values.
-    vals: FxHashMap<Value, Val>,
+    pub vals: FxHashMap<Value, Val>,
     splats: FxHashMap<Value, Parts>,
+    /// Where its local memory lies, if somebody has asked.
+    pub window: Option<cl::Value>,
+}
+
+impl Alone {
+    pub(super) fn new(lane: cl::Value) -> Alone {
+        Alone {
+            lane,
+            vals: FxHashMap::default(),
+            splats: FxHashMap::default(),
+            window: None,
+        }
+    }
 }
 
 /// The values that one lane computes by itself.
@@ -39,11 +54,26 @@ impl Lower<'_, '_> {
     pub(super) fn begin_solo(&mut self) {
         let bits = self.mask_as_bits();
         let lane = self.b.ins().ctz(bits);
-        self.alone = Some(Alone {
-            lane: self.b.ins().uextend(types::I64, lane),
-            vals: FxHashMap::default(),
-            splats: FxHashMap::default(),
-        });
+        let lane = self.b.ins().uextend(types::I64, lane);
+        self.alone = Some(Alone::new(lane));
+    }
+
+    /// Where the local memory of the lane that runs alone lies, if one does.
+    pub(super) fn own_window(&mut self) -> Option<cl::Value> {
+        let alone = self.alone.as_ref()?;
+        if alone.window.is_some() {
+            return alone.window;
+        }
+        let lane = alone.lane;
+        let thread = self.gang_thread();
+        let thread = self.b.ins().uextend(types::I64, thread);
+        let thread = self.b.ins().iadd(thread, lane);
+        let stride = self.field(core::mem::offset_of!(CtaContext, local_stride));
+        let base = self.field(core::mem::offset_of!(CtaContext, local_base));
+        let distance = self.b.ins().imul(thread, stride);
+        let window = self.b.ins().iadd(base, distance);
+        self.alone.as_mut()?.window = Some(window);
+        Some(window)
     }
 
     /// Emits code that sees values as the other lanes know them.

@@ -252,15 +252,15 @@ impl Lower<'_, '_> {
 
     /// `cvta.local` and `cvta.to.local`.
     pub(super) fn local_generic(&mut self, result: Value, arg: Value, to_generic: bool) {
-        let windows = self.windows();
-        let val = if self.lanes == 1 {
+        let val = if let Some(window) = self.only_window() {
             let x = self.scalar(arg);
             Val::Uniform(if to_generic {
-                self.b.ins().iadd(x, windows[0])
+                self.b.ins().iadd(x, window)
             } else {
-                self.b.ins().isub(x, windows[0])
+                self.b.ins().isub(x, window)
             })
         } else {
+            let windows = self.windows();
             let parts = self.parts(arg);
             let parts = parts.iter().zip(&windows).map(|(&x, &window)| {
                 if to_generic {

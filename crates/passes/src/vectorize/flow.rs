@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Value};
 
+use super::by_lane::ByLane;
 use super::order::{Node, Order};
 use super::shape::{Because, Shape};
 use super::shapes::Shapes;
@@ -25,22 +26,34 @@ pub(super) struct Flow {
     pub maybe_empty: Vec<bool>,
 }
 
-pub(super) fn run(
-    func: &Function,
-    order: &Order,
-    waits: &SecondaryMap<Block, bool>,
-    yields: &SecondaryMap<Block, Option<Yield>>,
-    gang: u32,
-    facts: PlanFacts,
-    solo: SecondaryMap<Block, Solo>,
-) -> Flow {
+/// What is fixed while shapes and flow are solved.
+pub(super) struct Given<'a> {
+    pub func: &'a Function,
+    pub order: &'a Order,
+    pub waits: &'a SecondaryMap<Block, bool>,
+    pub yields: &'a SecondaryMap<Block, Option<Yield>>,
+    pub gang: u32,
+    pub facts: PlanFacts,
+    /// What lanes run one after the other.
+    pub by_lane: &'a [ByLane],
+}
+
+/// `solo` has the blocks that one lane runs at a time, those of `by_lane` among them.
+pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Flow {
+    let Given {
+        func,
+        order,
+        gang,
+        facts,
+        ..
+    } = *given;
     let mut shapes = Shapes::new(gang, facts);
     shapes.solo = solo;
     loop {
         shapes.propagate(func, order);
         let divergent = divergent(func, order, &shapes, gang);
-        let pending = Pending::solve(func, order, waits, yields, &divergent);
-        let changed = mark_merged(func, order, &pending, &divergent, &mut shapes)
+        let pending = Pending::solve(given, &divergent);
+        let changed = mark_merged(given, &pending, &divergent, &mut shapes)
             | mark_spread(func, order, &mut shapes);
         if !changed {
             let mut out = SecondaryMap::new();
@@ -95,17 +108,21 @@ fn divergent(
 
 /// A parameter is written lane by lane where an edge reaches its block while lanes are pending there.
 fn mark_merged(
-    func: &Function,
-    order: &Order,
+    given: &Given<'_>,
     pending: &Pending,
     divergent: &SecondaryMap<Block, bool>,
     shapes: &mut Shapes,
 ) -> bool {
+    let Given { func, order, .. } = *given;
     let mut blended: SecondaryMap<Block, bool> = SecondaryMap::new();
     let mut first_args: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut differ: SecondaryMap<Value, bool> = SecondaryMap::new();
     for (pos, node) in order.nodes.iter().enumerate() {
         let Node::Block(block) = *node else { continue };
+        let by_lane = given
+            .by_lane
+            .iter()
+            .find(|region| region.range.contains(&pos));
         let targets: Vec<usize> = func.blocks[block]
             .term
             .targets()
@@ -118,10 +135,13 @@ fn mark_merged(
                 .enumerate()
                 .filter(|&(other, _)| divergent[block] && other != idx)
                 .map(|(_, &node)| node);
-            blended[call.block] |= order.must_blend(
-                targets[idx],
-                pending.body[pos].iter().copied().chain(others),
-            );
+            // One lane at a time writes its own.
+            let is_left = by_lane.is_some_and(|region| !region.range.contains(&targets[idx]));
+            blended[call.block] |= is_left
+                || order.must_blend(
+                    targets[idx],
+                    pending.body[pos].iter().copied().chain(others),
+                );
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
                 match first_args[param] {
                     None => first_args[param] = Some(arg),
@@ -234,13 +254,8 @@ struct Pending {
 }
 
 impl Pending {
-    fn solve(
-        func: &Function,
-        order: &Order,
-        waits: &SecondaryMap<Block, bool>,
-        yields: &SecondaryMap<Block, Option<Yield>>,
-        divergent: &SecondaryMap<Block, bool>,
-    ) -> Pending {
+    fn solve(given: &Given<'_>, divergent: &SecondaryMap<Block, bool>) -> Pending {
+        let order = given.order;
         let n = order.nodes.len();
         let mut out = Pending {
             arrive: vec![BTreeSet::new(); n],
@@ -250,9 +265,13 @@ impl Pending {
         loop {
             let mut changed = false;
             for pos in 0..n {
+                let mut regions = given.by_lane.iter();
                 changed |= match order.nodes[pos] {
-                    Node::Block(block) => out.block(func, order, waits, divergent, pos, block),
-                    Node::LoopEnd(header) => out.loop_end(order, yields, pos, header),
+                    _ if regions.any(|region| region.range.contains(&pos)) => {
+                        out.by_lane(given, pos)
+                    }
+                    Node::Block(block) => out.block(given, divergent, pos, block),
+                    Node::LoopEnd(header) => out.loop_end(order, given.yields, pos, header),
                 };
             }
             if !changed {
@@ -261,15 +280,35 @@ impl Pending {
         }
     }
 
+    /// What lanes run one after the other is left by all of them at once, as it were; inside nobody is pending.
+    fn by_lane(&mut self, given: &Given<'_>, pos: usize) -> bool {
+        let mut roots = given.by_lane.iter();
+        let Some(region) = roots.find(|region| *region.range.start() == pos) else {
+            return false;
+        };
+        let arrived = self.arrive[pos].clone();
+        let mut changed = self.maybe_empty[pos] && self.go(&[], &arrived);
+        self.body[pos].extend(arrived);
+        let pending = self.body[pos].clone();
+        changed |= self.go(&region.exits, &pending);
+        if region.ends {
+            let next = region.exits.iter().chain(&pending).min();
+            changed |=
+                next.is_some_and(|&next| !std::mem::replace(&mut self.maybe_empty[next], true));
+        }
+        changed
+    }
+
     fn block(
         &mut self,
-        func: &Function,
-        order: &Order,
-        waits: &SecondaryMap<Block, bool>,
+        given: &Given<'_>,
         divergent: &SecondaryMap<Block, bool>,
         pos: usize,
         block: Block,
     ) -> bool {
+        let Given {
+            func, order, waits, ..
+        } = *given;
         let mut changed = false;
         let always_waits = waits[block]
             && !matches!(

@@ -14,6 +14,7 @@
 //! scalar code.
 
 mod alike;
+mod by_lane;
 mod copies;
 mod ends;
 mod flow;
@@ -41,6 +42,7 @@ mod wraps;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value};
 
+pub use by_lane::{ByLane, Counts, count_own, is_scattered};
 pub use in_step::InStep;
 pub use order::{Node, Order};
 pub use range::MOST_THREADS;
@@ -77,6 +79,8 @@ pub struct Plan {
     pub seldom: SecondaryMap<Block, bool>,
     /// Blocks that one lane of a gang runs at a time.
     pub solo: SecondaryMap<Block, Solo>,
+    /// Regions of such blocks that the lanes run one after the other, in layout order.
+    pub by_lane: Vec<ByLane>,
     /// Blocks whose terminator parts the lanes.
     pub divergent: SecondaryMap<Block, bool>,
     /// For each node: other nodes where lanes may be pending while it runs, ascending.
@@ -125,7 +129,7 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
         join_exits(func);
     }
-    let order = order::run(func, entries);
+    let mut order = order::run(func, entries);
     lcssa::run(func, &order);
     let mut hopeful = shapes::Shapes::new(gang, facts);
     hopeful.propagate(func, &order);
@@ -146,35 +150,56 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
             (None, None) => None,
         };
     }
-    let preds = predecessors(func);
-    let live = liveness::run(func, &preds);
-    let can_stop = |block: Block| {
+    let mut preds = predecessors(func);
+    let can_stop = |func: &Function, block: Block| {
         let is_entry = block == func.entry || entries.contains(&block);
         is_entry || wait_of[block] || yields[block].is_some()
     };
-    let alone =
-        |shape: &dyn Fn(Value) -> Shape| solo::run(func, &order, gang, &preds, shape, &can_stop);
-    let solo = alone(&|value| hopeful.shapes[value].unwrap_or(Shape::Uniform));
-    let mut flow = flow::run(func, &order, &wait_of, &yields, gang, facts, solo);
-    loop {
-        // Where lanes parted, some of what was hoped to lie on lines does not. With fewer regions shapes only get worse.
-        let still = alone(&|value| flow.shapes[value]);
-        if func
-            .blocks
-            .keys()
-            .all(|block| still[block] == flow.solo[block])
-        {
-            break;
-        }
-        flow = flow::run(func, &order, &wait_of, &yields, gang, facts, still);
+    let solve = |func: &Function, order: &Order, preds: &_, hopeful: &_, by_lane: &[ByLane]| {
+        let given = flow::Given {
+            func,
+            order,
+            waits: &wait_of,
+            yields: &yields,
+            gang,
+            facts,
+            by_lane,
+        };
+        solve(&given, preds, hopeful, &|block| can_stop(func, block))
+    };
+    let mut flow = solve(func, &order, &preds, &hopeful, &[]);
+    let mut in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
+    let mut by_lane = Vec::new();
+    let mut chosen = by_lane::Choice {
+        func,
+        order: &order,
+        preds: &preds,
+        flow: &flow,
+        hopeful: &hopeful,
+        in_step: &in_step,
+        seldom: &seldom,
+        can_stop: &|block| can_stop(func, block),
     }
-    let joins = joins::run(func, &order, &can_stop, &|header| yields[header].is_some());
+    .run();
+    if !chosen.is_empty() {
+        by_lane::add_roots(func, &order, &mut chosen);
+        order = order::run(func, entries);
+        preds = predecessors(func);
+        hopeful.propagate(func, &order);
+        by_lane = by_lane::regions(func, &order, &preds, &chosen);
+        flow = solve(func, &order, &preds, &hopeful, &by_lane);
+        in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
+    }
+    let live = liveness::run(func, &preds);
+    let stops = |block: Block| can_stop(func, block);
+    let joins = joins::run(func, &order, &stops, &|header| yields[header].is_some());
     let mut plan = Plan {
         gang,
-        in_step: in_step::run(func, &order, &flow, &hopeful, &seldom),
+        in_step,
         seldom,
         escapes: flow.escapes,
         solo: flow.solo,
+        by_lane,
         order,
         shapes: flow.shapes,
         because: flow.because,
@@ -193,6 +218,42 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     plan.bounds = bounds(func, facts, &plan.shapes);
     waits::number(func, &mut plan, entries, &wait_of, &live);
     plan
+}
+
+/// Solves shapes and flow, and with them which blocks one lane runs at a time.
+fn solve(
+    given: &flow::Given<'_>,
+    preds: &SecondaryMap<Block, Vec<Block>>,
+    hopeful: &shapes::Shapes,
+    can_stop: &dyn Fn(Block) -> bool,
+) -> flow::Flow {
+    let &flow::Given {
+        func, order, gang, ..
+    } = given;
+    let alone = |shape: &dyn Fn(Value) -> Shape| {
+        let mut solo = solo::run(func, order, gang, preds, shape, can_stop);
+        for region in given.by_lane {
+            for block in region.blocks(order) {
+                solo[block] = if block == region.root {
+                    Solo::Root
+                } else {
+                    Solo::Inner
+                };
+            }
+        }
+        solo
+    };
+    let solo = alone(&|value| hopeful.shapes[value].unwrap_or(Shape::Uniform));
+    let mut flow = flow::run(given, solo);
+    loop {
+        // Where lanes parted, some of what was hoped to lie on lines does not. With fewer regions shapes only get worse.
+        let still = alone(&|value| flow.shapes[value]);
+        let mut blocks = func.blocks.keys();
+        if blocks.all(|block| still[block] == flow.solo[block]) {
+            return flow;
+        }
+        flow = flow::run(given, still);
+    }
 }
 
 /// Bounds of what lies on a line and is compared.

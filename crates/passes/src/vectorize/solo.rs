@@ -5,7 +5,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Space, Terminator, Type, Value,
+    Block, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Terminator, Type, Value,
 };
 
 use super::shape::Shape;
@@ -17,7 +17,7 @@ pub enum Solo {
     /// By any lanes.
     #[default]
     No,
-    /// By one lane that comes from a block run by any.
+    /// By one lane that comes from a block run by any; or by one after the other of those that come.
     Root,
     /// By one lane that was alone before.
     Inner,
@@ -67,7 +67,7 @@ pub(super) fn run(
 }
 
 /// The blocks that are reached through `root` only.
-fn region(
+pub(super) fn region(
     func: &Function,
     order: &Order,
     preds: &SecondaryMap<Block, Vec<Block>>,
@@ -101,7 +101,7 @@ fn region(
 }
 
 /// The positions of the innermost loop around a block.
-fn enclosing(order: &Order, block: Block) -> Option<std::ops::RangeInclusive<usize>> {
+pub(super) fn enclosing(order: &Order, block: Block) -> Option<std::ops::RangeInclusive<usize>> {
     let pos = order.block_pos[block].expect("reachable") as usize;
     order.nodes[pos..].iter().find_map(|node| match *node {
         Node::LoopEnd(header) => order
@@ -181,25 +181,26 @@ impl Lane<'_> {
 
 /// Whether an instruction's result is one number where one lane runs: not if the lanes' own places in the gang count.
 pub(super) fn is_scalar(data: &InstData) -> bool {
-    match data {
+    matches!(
+        data,
         InstData::Const { .. }
-        | InstData::IntUnary { .. }
-        | InstData::IntBinary { .. }
-        | InstData::IntTernary { .. }
-        | InstData::Lop3 { .. }
-        | InstData::Bfi { .. }
-        | InstData::Resize { .. }
-        | InstData::Compare { .. }
-        | InstData::FloatUnary { .. }
-        | InstData::FloatBinary { .. }
-        | InstData::Fma { .. }
-        | InstData::FloatCompare { .. }
-        | InstData::Convert { .. }
-        | InstData::ConvertRs { .. }
-        | InstData::Select { .. } => true,
-        InstData::Load { space, .. }
-        | InstData::ToGeneric { space, .. }
-        | InstData::FromGeneric { space, .. } => *space != Space::Local,
-        _ => false,
-    }
+            | InstData::IntUnary { .. }
+            | InstData::IntBinary { .. }
+            | InstData::IntTernary { .. }
+            | InstData::Lop3 { .. }
+            | InstData::Bfi { .. }
+            | InstData::Resize { .. }
+            | InstData::Compare { .. }
+            | InstData::FloatUnary { .. }
+            | InstData::FloatBinary { .. }
+            | InstData::Fma { .. }
+            | InstData::FloatCompare { .. }
+            | InstData::Convert { .. }
+            | InstData::ConvertRs { .. }
+            | InstData::Select { .. }
+            | InstData::Load { .. }
+            | InstData::Atomic { .. }
+            | InstData::ToGeneric { .. }
+            | InstData::FromGeneric { .. }
+    )
 }

@@ -122,6 +122,8 @@ impl Cta {
         let ctx = &mut *self.ctx;
         // A context used before may be of a launch with other clusters.
         (ctx.cluster_ctaid, ctx.cluster_ctarank) = ([0; 3], 0);
+        // A fault may have left it.
+        ctx.current_lane = 0;
         grid.fill_context(ctx);
         (ctx.shared_base, ctx.local_base, ctx.local_stride) =
             (shared_base, local_base, local_stride);

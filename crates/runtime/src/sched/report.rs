@@ -54,7 +54,11 @@ pub(crate) fn signal(grid: &Grid, cta: &Cta, signal: Signal) -> LaunchError {
         SignalKind::Arithmetic => TrapCause::Arithmetic,
     };
     let gang = cta.ctx().current_gang;
-    let threads = gang_threads(cta, gang, cta.masks.slice()[gang as usize]);
+    let lanes = match cta.ctx().current_lane {
+        0 => cta.masks.slice()[gang as usize],
+        lane => lane,
+    };
+    let threads = gang_threads(cta, gang, lanes);
     // Stubs have no locations of their own; they say whom they work for.
     let loc = grid
         .kernel

@@ -1,0 +1,434 @@
+//! Regions that the lanes run one after the other: a loop over the set bits of the mask around scalar code.
+//!
+//! ```text
+//! root:  operands to memory; left = lanes        lane = ctz(left)   <──────────┐
+//!                                                scalar code of the region     │
+//!        each way out: results to the lane's place in memory ──► left &= left - 1; any left?
+//!                                                                              └──► results from memory, on to the next node
+//! ```
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_entity::SecondaryMap;
+use cranelift_frontend::Variable;
+use ptxjit_ir::{BlockCall, Function, InstData, Space, Type, Value};
+use ptxjit_passes::vectorize::{ByLane, Plan, Shape};
+use rustc_hash::FxHashMap;
+
+use super::control::meet;
+use super::masks::Lanes;
+use super::solo::Alone;
+use super::values::{Parts, Val, lane_bytes};
+use super::{Buffer, Lower, MaskClass};
+use crate::abi::CtaContext;
+
+/// The region being emitted.
+pub(super) struct Turns<'a> {
+    region: &'a ByLane,
+    /// The lanes that came.
+    bits: cl::Value,
+    /// Those that have not run yet, with the one that runs.
+    left: Variable,
+    /// What lanes see of values from elsewhere.
+    inputs: Inputs,
+    /// Where vectors from elsewhere lie.
+    held: FxHashMap<Value, cl::Value>,
+    /// The lane that runs, as everybody in the region sees it, and as a bit; set at its start.
+    lane: Option<(Alone, cl::Value)>,
+    /// For each way out, what is put in the lane's place there.
+    exits: Vec<Exit>,
+    /// Where lanes go that have left.
+    done: cl::Block,
+}
+
+/// A node where lanes go from a region.
+struct Exit {
+    target: usize,
+    /// The lanes that have gone there, if not all do.
+    bits: Option<Variable>,
+    /// Parameters that lanes write, and the memory in which they are collected.
+    params: Vec<(Value, cl::Value)>,
+    /// Parameters that have one value in any case.
+    fixed: Vec<(Value, Value)>,
+}
+
+/// Values from elsewhere that a region uses.
+#[derive(Default)]
+struct Inputs {
+    /// As operands; constants aside.
+    values: Vec<Value>,
+    /// Local memory is accessed.
+    uses_window: bool,
+}
+
+/// The region that each node belongs to.
+pub(super) fn places(plan: &Plan) -> Vec<Option<usize>> {
+    let mut places = vec![None; plan.order.nodes.len()];
+    for (idx, region) in plan.by_lane.iter().enumerate() {
+        places[region.range.clone()].fill(Some(idx));
+    }
+    places
+}
+
+impl Inputs {
+    fn of(func: &Function, plan: &Plan, region: &ByLane) -> Inputs {
+        let mut out = Inputs::default();
+        let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for block in region.blocks(&plan.order) {
+            let data = &func.blocks[block];
+            // Parameters of the root are written by those who come.
+            let params = data.params.iter().filter(|_| block != region.root);
+            let results = data
+                .insts
+                .iter()
+                .flat_map(|&inst| &func.insts[inst].results);
+            params.chain(results).for_each(|&value| seen[value] = true);
+        }
+        let mut add = |out: &mut Inputs, value: Value| {
+            if !std::mem::replace(&mut seen[value], true) && func.as_const(value).is_none() {
+                out.values.push(value);
+            }
+        };
+        for block in region.blocks(&plan.order) {
+            let data = &func.blocks[block];
+            for &inst in &data.insts {
+                let data = &func.insts[inst].data;
+                let folded = address(data).filter(|&addr| {
+                    // Found out at the access, where it need not be known whether an index has wrapped.
+                    plan.shapes[addr].fold().is_some()
+                });
+                let args = data.args();
+                let args = args.iter().filter(|&&arg| Some(arg) != folded);
+                args.for_each(|&arg| add(&mut out, arg));
+                out.uses_window |= is_local(data);
+            }
+            data.term.for_each_arg(|arg| add(&mut out, arg));
+        }
+        out
+    }
+}
+
+fn address(data: &InstData) -> Option<Value> {
+    match *data {
+        InstData::Load { addr, .. }
+        | InstData::Store { addr, .. }
+        | InstData::Atomic { addr, .. }
+        | InstData::Prefetch { addr, .. } => Some(addr),
+        _ => None,
+    }
+}
+
+fn is_local(data: &InstData) -> bool {
+    matches!(
+        *data,
+        InstData::Load { space, .. }
+            | InstData::Store { space, .. }
+            | InstData::Atomic { space, .. }
+            | InstData::ToGeneric { space, .. }
+            | InstData::FromGeneric { space, .. }
+            if space == Space::Local
+    )
+}
+
+impl<'a> Lower<'a, '_> {
+    /// The region that begins at a node.
+    fn region_at(&self, pos: usize) -> Option<&'a ByLane> {
+        let region = &self.plan.by_lane[self.region_of[pos]?];
+        (*region.range.start() == pos).then_some(region)
+    }
+
+    /// Whether lanes run a node one after the other.
+    pub(super) fn is_by_lane(&self, pos: usize) -> bool {
+        self.region_of[pos].is_some()
+    }
+
+    /// A node that lanes run one after the other. They come to the root together, and leave as if from there.
+    pub(super) fn classify_by_lane(
+        &self,
+        pos: usize,
+        region: &ByLane,
+        joined: &[Option<usize>],
+        arrive: &mut [Option<MaskClass>],
+        body: &mut [Option<MaskClass>],
+    ) {
+        body[pos] = Some(MaskClass::Lane);
+        if pos != *region.range.start() {
+            arrive[pos] = Some(MaskClass::Lane);
+            if let Some(join) = joined[pos].filter(|join| !region.range.contains(join)) {
+                arrive[join] = Some(MaskClass::Own(join));
+            }
+            return;
+        }
+        let Some(class) = arrive[pos] else { return };
+        if let Some(join) = joined[pos].filter(|join| !region.range.contains(join)) {
+            meet(&mut arrive[join], class, join);
+        }
+        let whole = region.exits.len() == 1 && !region.ends;
+        for &target in &region.exits {
+            self.classify_edge(pos, class, target, whole, arrive);
+        }
+    }
+
+    /// At the arrival at a region's root: the lanes' operands are put where each finds its own.
+    pub(super) fn begin_turns(&mut self, pos: usize) {
+        let Some(region) = self.region_at(pos) else {
+            return;
+        };
+        let bits = self.mask_as_bits();
+        let left = *self
+            .lanes_left
+            .get_or_insert_with(|| self.b.declare_var(types::I32));
+        let inputs = Inputs::of(self.func, self.plan, region);
+        let mut held = FxHashMap::default();
+        for &value in &inputs.values {
+            let is_vector = match self.plan.shapes[value] {
+                Shape::Varying => !self.in_bits[value],
+                Shape::Affine { fold, .. } => fold.is_some(),
+                Shape::Uniform => false,
+            };
+            if is_vector {
+                let parts = self.parts(value);
+                let at = self.store_to_buffer(Buffer::Held(held.len()), &parts);
+                held.insert(value, at);
+            }
+        }
+        let exits = self.open_exits(region);
+        self.b.def_var(left, bits);
+        let done = self.b.create_block();
+        self.turns = Some(Turns {
+            region,
+            bits,
+            left,
+            inputs,
+            held,
+            lane: None,
+            exits,
+            done,
+        });
+    }
+
+    /// Makes the places in which results are collected.
+    fn open_exits(&mut self, region: &ByLane) -> Vec<Exit> {
+        let pos = *region.range.start();
+        let pending = &self.plan.pending[pos];
+        let is_only = region.exits.len() == 1 && !region.ends;
+        let mut n_slots = 0;
+        let mut exits = Vec::new();
+        for &target in &region.exits {
+            let others = region.exits.iter().filter(|&&other| other != target);
+            let others = pending.iter().chain(others).copied();
+            let is_shared = self.plan.order.must_blend(target, others);
+            let (mut params, mut fixed) = (Vec::new(), Vec::new());
+            let call = self.call_to(region, target);
+            for (&param, &arg) in self.func.blocks[call.block].params.iter().zip(&call.args) {
+                if self.plan.shapes[param] != Shape::Varying {
+                    fixed.push((param, arg));
+                    continue;
+                }
+                let ty = self.func.ty(param);
+                let parts: Parts = match is_shared {
+                    true => {
+                        let vars = self.variables(param);
+                        vars.iter().map(|&var| self.b.use_var(var)).collect()
+                    }
+                    false => {
+                        let zero = self.zero_vector(ty);
+                        Parts::from_elem(zero, self.n_parts(ty))
+                    }
+                };
+                let at = self.store_to_buffer(Buffer::Left(n_slots), &parts);
+                n_slots += 1;
+                params.push((param, at));
+            }
+            let bits = (!is_only).then(|| {
+                let var = self.b.declare_var(types::I32);
+                let none = self.b.ins().iconst(types::I32, 0);
+                self.b.def_var(var, none);
+                var
+            });
+            exits.push(Exit {
+                target,
+                bits,
+                params,
+                fixed,
+            });
+        }
+        exits
+    }
+
+    /// One of the branches from a region to a node.
+    fn call_to(&self, region: &ByLane, target: usize) -> &'a BlockCall {
+        let order = &self.plan.order;
+        let mut calls = region.blocks(order).flat_map(|block| {
+            let pos = order.block_pos[block].expect("it is in the order") as usize;
+            let calls = self.func.blocks[block].term.targets();
+            calls.into_iter().map(move |call| (pos, call))
+        });
+        let found = calls.find(|&(pos, call)| order.target(pos, call.block) == target);
+        found.expect("a way out has a branch").1
+    }
+
+    /// At the start of a node that lanes run one after the other: from here on, values are those of the one that does.
+    pub(super) fn begin_turn(&mut self, pos: usize) {
+        let turns = self.turns.as_ref().expect("begun at the root");
+        if let Some((alone, _)) = &turns.lane {
+            self.alone = Some(alone.clone());
+            return;
+        }
+        debug_assert_eq!(pos, *turns.region.range.start());
+        let left = self.b.use_var(turns.left);
+        let lane = self.b.ins().ctz(left);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let others = self.less_lowest(left);
+        let bit = self.b.ins().bxor(left, others);
+        self.note_lane(bit);
+        let turns = self.turns.as_mut().expect("just seen");
+        turns.lane = Some((Alone::new(lane), bit));
+        let held: Vec<(Value, cl::Value)> = turns
+            .inputs
+            .values
+            .iter()
+            .filter_map(|value| Some((*value, *turns.held.get(value)?)))
+            .collect();
+        let (inputs, uses_window) = (turns.inputs.values.clone(), turns.inputs.uses_window);
+        let mut alone = Alone::new(lane);
+        for (value, buf) in held {
+            let x = self.load_held(value, buf, lane);
+            alone.vals.insert(value, Val::Uniform(x));
+        }
+        self.alone = Some(alone);
+        for value in inputs {
+            self.own(value);
+        }
+        if uses_window {
+            self.own_window();
+        }
+        let alone = self.alone.clone().expect("just set");
+        self.turns.as_mut().expect("just seen").lane = Some((alone, bit));
+    }
+
+    /// For reports of faults.
+    fn note_lane(&mut self, bit: cl::Value) {
+        let at = core::mem::offset_of!(CtaContext, current_lane) as i32;
+        self.b
+            .ins()
+            .store(MemFlagsData::trusted(), bit, self.cta, at);
+    }
+
+    fn load_held(&mut self, value: Value, buf: cl::Value, lane: cl::Value) -> cl::Value {
+        let ty = self.func.ty(value);
+        let x = self.load_lane(buf, lane, self.scalar_type(value), lane_bytes(ty));
+        // A predicate's lanes are masks.
+        match ty {
+            Type::B1 => self.b.ins().band_imm_s(x, 1),
+            Type::B8 | Type::B16 | Type::B32 | Type::B64 => x,
+        }
+    }
+
+    /// The lane that runs, as a bit.
+    pub(super) fn lane_bit(&self) -> cl::Value {
+        let lane = self.turns.as_ref().and_then(|turns| turns.lane.as_ref());
+        lane.expect("asked for in a region").1
+    }
+
+    fn less_lowest(&mut self, bits: cl::Value) -> cl::Value {
+        let less = self.b.ins().iadd_imm_s(bits, -1);
+        self.b.ins().band(bits, less)
+    }
+
+    /// If an edge leaves the region being emitted, or the lane ends: notes where it goes, and what it takes along. Ends the current block.
+    pub(super) fn leave(&mut self, way: Option<(usize, &BlockCall)>) -> bool {
+        let Some(turns) = &self.turns else {
+            return false;
+        };
+        let Some((target, call)) = way else {
+            self.b.ins().jump(turns.done, &[]);
+            return true;
+        };
+        let Some(exit) = turns.exits.iter().find(|exit| exit.target == target) else {
+            return false;
+        };
+        let (bits, params, done) = (exit.bits, exit.params.clone(), turns.done);
+        let (alone, bit) = turns.lane.clone().expect("the lane runs");
+        let args: Vec<cl::Value> = params
+            .iter()
+            .map(|&(param, _)| {
+                let arg = self.arg_of(call, param);
+                self.scalar(arg)
+            })
+            .collect();
+        for (&(param, buf), x) in params.iter().zip(args) {
+            self.store_lane(buf, alone.lane, self.func.ty(param), x);
+        }
+        if let Some(var) = bits {
+            let before = self.b.use_var(var);
+            let now = self.b.ins().bor(before, bit);
+            self.b.def_var(var, now);
+        }
+        self.b.ins().jump(done, &[]);
+        true
+    }
+
+    fn arg_of(&self, call: &BlockCall, param: Value) -> Value {
+        let params = &self.func.blocks[call.block].params;
+        let idx = params.iter().position(|&other| other == param);
+        call.args[idx.expect("a parameter of the target")]
+    }
+
+    /// Behind the last node of a region: the next lane, or on to the next node.
+    pub(super) fn end_turns(&mut self, pos: usize) {
+        let is_last = |turns: &mut Turns<'_>| *turns.region.range.end() == pos;
+        let Some(turns) = self.turns.take_if(is_last) else {
+            return;
+        };
+        let root = *turns.region.range.start();
+        self.next_gang = self.way_out(self.phases.running(root));
+        self.b.switch_to_block(turns.done);
+        let class = self.arrive_class[root];
+        self.start_region(class);
+        let left = self.b.use_var(turns.left);
+        let left = self.less_lowest(left);
+        self.b.def_var(turns.left, left);
+        let go_on = self.b.create_block();
+        self.b
+            .ins()
+            .brif(left, self.node_body[root], &[], go_on, &[]);
+        self.b.switch_to_block(go_on);
+        let nobody = self.b.ins().iconst(types::I32, 0);
+        self.note_lane(nobody);
+        let mut reached = self.plan.pending[root].clone();
+        for exit in &turns.exits {
+            for &(param, buf) in &exit.params {
+                let parts = self.load_buffer(buf, self.func.ty(param));
+                self.define_variables(param, &Val::Varying(parts));
+            }
+            for &(param, arg) in &exit.fixed {
+                let x = self.scalar(arg);
+                let x = self.cast_scalar(x, self.scalar_type(param));
+                self.define_variables(param, &Val::Uniform(x));
+            }
+            let bits = match exit.bits {
+                Some(var) => self.b.use_var(var),
+                None => turns.bits,
+            };
+            self.reach(
+                exit.target,
+                &Lanes::Bits(bits),
+                reached.contains(&exit.target),
+            );
+            reached.push(exit.target);
+        }
+        let next = reached.iter().copied().min();
+        self.go_on(&reached, next);
+    }
+
+    /// Hands lanes to a node; `joining`: others may be there already.
+    fn reach(&mut self, target: usize, lanes: &Lanes, joining: bool) {
+        if self.arrive_class[target] == MaskClass::Own(target) {
+            let lanes = match joining {
+                true => self.with_waiting(target, lanes),
+                false => lanes.clone(),
+            };
+            self.set_mask(target, &lanes);
+        }
+    }
+}

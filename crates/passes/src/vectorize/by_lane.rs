@@ -1,0 +1,464 @@
+//! Finds regions that the lanes of a gang run one after the other: everything there is computed by scalar code, with real branches.
+//!
+//! Where lanes leave a loop at different turns and mostly access scattered places, they gain nothing from each other: a vector of
+//! addresses is taken apart for each access, while most lanes wait for a few. Such a loop, or all that follows from a branch that lanes
+//! part at and mostly consists of such loops, is run for one lane, then for the next; what is around it stays vector code.
+//!
+//! A region is entered by edges to its root alone, and nothing in it waits. What comes in is the lane's part of it; what is computed inside
+//! goes out through parameters alone, as of any loop after [`super::lcssa`], and is put in the lane's place there. Threads of a gang run in no
+//! particular order between waits, so this order is as good as any other.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, BlockCall, Function, InstData, IntBinaryOp, IntUnaryOp, Space, Terminator, Type, Value,
+};
+
+use super::flow::Flow;
+use super::in_step::InStep;
+use super::shape::Shape;
+use super::shapes::Shapes;
+use super::solo::{self, Solo};
+use super::{Node, Order};
+
+/// An instruction in a loop counts this much more than one around it.
+const PER_LOOP: usize = 8;
+
+/// A region may hold so many instructions around its loops, and one more for so much that these count.
+const AROUND: usize = 24;
+const PER_AROUND: usize = 4;
+
+/// Conditions are followed this deep through `and`, `or` and `not`.
+const DEPTH: u32 = 4;
+
+/// What lanes run one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ByLane {
+    /// The block that all of them enter by.
+    pub root: Block,
+    /// Its place and those of the others, loop ends included.
+    pub range: std::ops::RangeInclusive<usize>,
+    /// The nodes where lanes go from here, ascending.
+    pub exits: Vec<usize>,
+    /// Whether lanes may end here.
+    pub ends: bool,
+}
+
+impl ByLane {
+    /// The blocks.
+    pub fn blocks<'a>(&self, order: &'a Order) -> impl Iterator<Item = Block> + 'a {
+        let nodes = &order.nodes[self.range.clone()];
+        nodes.iter().filter_map(|node| match *node {
+            Node::Block(block) => Some(block),
+            Node::LoopEnd(_) => None,
+        })
+    }
+
+    /// Where the blocks lead, as nodes, if all ways in come to the root.
+    fn new(
+        func: &Function,
+        order: &Order,
+        preds: &SecondaryMap<Block, Vec<Block>>,
+        root: Block,
+        range: std::ops::RangeInclusive<usize>,
+    ) -> Option<ByLane> {
+        let mut region = ByLane {
+            root,
+            range: range.clone(),
+            exits: Vec::new(),
+            ends: false,
+        };
+        let inside = |block: Block| {
+            order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)))
+        };
+        for pos in range.clone() {
+            match order.nodes[pos] {
+                Node::Block(block) => {
+                    if block != root && !preds[block].iter().all(|&pred| inside(pred)) {
+                        return None;
+                    }
+                    let targets = func.blocks[block].term.targets();
+                    let ends = matches!(func.blocks[block].term, Terminator::Exit);
+                    region.ends |= ends;
+                    let exits = targets.iter().filter(|call| !inside(call.block));
+                    region
+                        .exits
+                        .extend(exits.map(|call| order.target(pos, call.block)));
+                    // A root that its own region comes back to would need parameters of both kinds.
+                    if targets.iter().any(|call| call.block == root) {
+                        return None;
+                    }
+                }
+                Node::LoopEnd(header) if inside(header) => {}
+                Node::LoopEnd(_) => return None,
+            }
+        }
+        region.exits.sort_unstable();
+        region.exits.dedup();
+        (order.nodes[*range.start()] == Node::Block(root)).then_some(region)
+    }
+}
+
+/// What the choice looks at.
+pub(super) struct Choice<'a> {
+    pub func: &'a Function,
+    pub order: &'a Order,
+    pub preds: &'a SecondaryMap<Block, Vec<Block>>,
+    pub flow: &'a Flow,
+    /// Shapes if lanes never parted.
+    pub hopeful: &'a Shapes,
+    pub in_step: &'a SecondaryMap<Block, Option<InStep>>,
+    pub seldom: &'a SecondaryMap<Block, bool>,
+    pub can_stop: &'a dyn Fn(Block) -> bool,
+}
+
+/// The roots of regions, and the headers of loops that need a root in front of them.
+#[derive(Default)]
+pub(super) struct Chosen {
+    /// Root and last block.
+    pub roots: Vec<(Block, Block)>,
+    pub headers: Vec<Block>,
+}
+
+impl Chosen {
+    pub(super) fn is_empty(&self) -> bool {
+        self.roots.is_empty() && self.headers.is_empty()
+    }
+}
+
+impl Choice<'_> {
+    /// Chooses the regions, from what a plan without them says.
+    pub(super) fn run(&self) -> Chosen {
+        let mut chosen = Chosen::default();
+        let mut loops = self.scattered_loops();
+        if loops.is_empty() {
+            return chosen;
+        }
+        let mut end = 0;
+        for (pos, node) in self.order.nodes.iter().enumerate() {
+            let Node::Block(block) = *node else { continue };
+            if pos < end {
+                continue;
+            }
+            if let Some(region) = self.behind(block, &loops) {
+                let last = region.blocks(self.order).last();
+                chosen
+                    .roots
+                    .push((region.root, last.unwrap_or(region.root)));
+                loops.retain(|&header| !region.range.contains(&self.pos(header)));
+                end = *region.range.end();
+            }
+        }
+        chosen.headers = loops;
+        chosen
+    }
+
+    fn pos(&self, block: Block) -> usize {
+        self.order.block_pos[block].expect("reachable") as usize
+    }
+
+    /// The outermost loops that lanes leave apart and mostly access scattered places in, by their headers.
+    fn scattered_loops(&self) -> Vec<Block> {
+        let mut found: Vec<Block> = Vec::new();
+        let mut end = 0;
+        for (pos, node) in self.order.nodes.iter().enumerate() {
+            let Node::Block(header) = *node else { continue };
+            let Some(range) = self.order.loop_range(header) else {
+                continue;
+            };
+            if pos >= end && self.is_left_apart(&range) && self.is_scattered(&range) {
+                end = *range.end();
+                found.push(header);
+            }
+        }
+        found
+    }
+
+    /// Whether lanes leave a loop at different turns, which is more than that a last gang is cut in two.
+    fn is_left_apart(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
+        let mut is_left = false;
+        for pos in range.clone() {
+            let Node::Block(block) = self.order.nodes[pos] else {
+                continue;
+            };
+            if !self.can_run_by_lane(block) {
+                return false;
+            }
+            is_left |= self.parts(block) && {
+                let targets = self.func.blocks[block].term.targets();
+                targets
+                    .iter()
+                    .any(|call| !range.contains(&self.order.target(pos, call.block)))
+            };
+        }
+        is_left
+    }
+
+    /// Whether lanes part at a block, by what they have each found.
+    fn parts(&self, block: Block) -> bool {
+        self.flow.divergent[block]
+            && match self.func.blocks[block].term {
+                Terminator::Brif { cond, .. } => !self.is_on_line(cond, DEPTH),
+                _ => true,
+            }
+    }
+
+    /// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer if their lanes have come together.
+    fn is_on_line(&self, cond: Value, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else {
+            return false;
+        };
+        let shape = |value: Value| self.hopeful.shapes[value].unwrap_or(Shape::Uniform);
+        if shape(cond) == Shape::Uniform {
+            return true;
+        }
+        match self.func.def_inst(cond) {
+            Some(&InstData::Compare { args, .. }) => {
+                args.iter().all(|&arg| shape(arg) != Shape::Varying)
+            }
+            Some(&InstData::IntBinary {
+                op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
+                args,
+                ..
+            }) => args.iter().all(|&arg| self.is_on_line(arg, depth)),
+            Some(&InstData::IntUnary {
+                op: IntUnaryOp::Not,
+                arg,
+                ..
+            }) => self.is_on_line(arg, depth),
+            _ => false,
+        }
+    }
+
+    fn can_run_by_lane(&self, block: Block) -> bool {
+        let data = &self.func.blocks[block];
+        let is_fixed = |data: &InstData| {
+            matches!(
+                data,
+                InstData::Warp { .. }
+                    | InstData::Barrier { .. }
+                    | InstData::Nanosleep { .. }
+                    | InstData::Call { .. }
+                    | InstData::CallIndirect { .. }
+            )
+        };
+        !(self.can_stop)(block)
+            && !self.seldom[block]
+            && self.flow.solo[block] == Solo::No
+            && !matches!(data.term, Terminator::Dispatch(_) | Terminator::Ret(_))
+            && !data
+                .insts
+                .iter()
+                .any(|&inst| is_fixed(&self.func.insts[inst].data))
+    }
+
+    /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
+    fn is_scattered(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
+        let (mut scattered, mut arithmetic) = (0, 0);
+        for (pos, weight) in self.weights(range) {
+            if let Node::Block(block) = self.order.nodes[pos] {
+                let counts = count_own(self.func, &self.flow.shapes, &self.in_step[block], block);
+                scattered += weight * counts.scattered;
+                arithmetic += weight * counts.arithmetic;
+            }
+        }
+        is_scattered(scattered, arithmetic)
+    }
+
+    /// What an instruction at each place counts.
+    fn weights(
+        &self,
+        range: &std::ops::RangeInclusive<usize>,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let mut weight = 1;
+        range.clone().map(move |pos| {
+            if let Node::Block(block) = self.order.nodes[pos]
+                && self.order.end_pos[block].is_some()
+            {
+                weight *= PER_LOOP;
+            }
+            let here = weight;
+            if matches!(self.order.nodes[pos], Node::LoopEnd(_)) {
+                weight /= PER_LOOP;
+            }
+            (pos, here)
+        })
+    }
+
+    /// What follows from a branch at which lanes part, if it consists of some of these loops and little else.
+    fn behind(&self, block: Block, loops: &[Block]) -> Option<ByLane> {
+        let Terminator::Brif { then_, else_, .. } = &self.func.blocks[block].term else {
+            return None;
+        };
+        if !self.parts(block) || then_.block == else_.block {
+            return None;
+        }
+        [then_.block, else_.block].into_iter().find_map(|root| {
+            if self.preds[root] != [block] {
+                return None;
+            }
+            let around = solo::enclosing(self.order, block);
+            let mut blocks = solo::region(self.func, self.order, self.preds, root);
+            blocks.retain(|&block| {
+                let pos = self.pos(block);
+                around.as_ref().is_none_or(|range| range.contains(&pos))
+            });
+            if !blocks.iter().all(|&block| self.can_run_by_lane(block)) {
+                return None;
+            }
+            let ends = blocks.iter().map(|&block| {
+                self.order.end_pos[block].map_or(self.pos(block), |end| end as usize)
+            });
+            let range = self.pos(root)..=ends.max()?;
+            let n_blocks = range
+                .clone()
+                .filter(|&pos| matches!(self.order.nodes[pos], Node::Block(_)))
+                .count();
+            if n_blocks != blocks.len() {
+                return None;
+            }
+            let region = ByLane::new(self.func, self.order, self.preds, root, range)?;
+            // What goes around in a loop would be each lane's own.
+            let goes_on = |&exit: &usize| matches!(self.order.nodes[exit], Node::LoopEnd(_));
+            if region.exits.iter().any(goes_on) {
+                return None;
+            }
+            self.loops_fill(&region, loops).then_some(region)
+        })
+    }
+
+    /// Whether a region has some of the loops and little else.
+    fn loops_fill(&self, region: &ByLane, loops: &[Block]) -> bool {
+        let inside: Vec<_> = loops
+            .iter()
+            .filter(|&&header| region.range.contains(&self.pos(header)))
+            .filter_map(|&header| self.order.loop_range(header))
+            .collect();
+        let (mut needed, mut around) = (0, 0);
+        for (pos, weight) in self.weights(&region.range) {
+            let Node::Block(block) = self.order.nodes[pos] else {
+                continue;
+            };
+            let insts = self.func.blocks[block].insts.iter();
+            let counted = insts
+                .filter(|&&inst| !matches!(self.func.insts[inst].data, InstData::Const { .. }));
+            let sum = if inside.iter().any(|range| range.contains(&pos)) {
+                &mut needed
+            } else {
+                &mut around
+            };
+            *sum += weight * counted.count();
+        }
+        !inside.is_empty() && around <= AROUND + needed / PER_AROUND
+    }
+}
+
+/// Puts a block in front of each of these loops, to be the root of its region.
+pub(super) fn add_roots(func: &mut Function, order: &Order, chosen: &mut Chosen) {
+    for header in std::mem::take(&mut chosen.headers) {
+        let range = order.loop_range(header).expect("a loop's header");
+        let last = order.nodes[range.clone()]
+            .iter()
+            .rev()
+            .find_map(|node| match *node {
+                Node::Block(block) => Some(block),
+                Node::LoopEnd(_) => None,
+            });
+        let root = func.new_block();
+        let types: Vec<Type> = func.blocks[header]
+            .params
+            .iter()
+            .map(|&param| func.ty(param))
+            .collect();
+        let params: Vec<Value> = types.iter().map(|&ty| func.add_param(root, ty)).collect();
+        for block in func.blocks.keys().collect::<Vec<_>>() {
+            let is_inside =
+                order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
+            if is_inside || block == root {
+                continue;
+            }
+            for call in func.blocks[block].term.targets_mut() {
+                if call.block == header {
+                    call.block = root;
+                }
+            }
+        }
+        let mut call = BlockCall::new(header);
+        call.args.extend(params);
+        func.blocks[root].term = Terminator::Jump(call);
+        func.blocks[root].term_loc = func.blocks[header].term_loc;
+        chosen.roots.push((root, last.unwrap_or(header)));
+    }
+}
+
+/// The regions, in the final order.
+pub(super) fn regions(
+    func: &Function,
+    order: &Order,
+    preds: &SecondaryMap<Block, Vec<Block>>,
+    chosen: &Chosen,
+) -> Vec<ByLane> {
+    let mut out: Vec<ByLane> = chosen
+        .roots
+        .iter()
+        .filter_map(|&(root, last)| {
+            let start = order.block_pos[root]? as usize;
+            let mut end = order.block_pos[last]? as usize;
+            // Loops that begin in the region end in it.
+            while let Some(&Node::LoopEnd(header)) = order.nodes.get(end + 1)
+                && order.block_pos[header]? as usize >= start
+            {
+                end += 1;
+            }
+            ByLane::new(func, order, preds, root, start..=end)
+        })
+        .collect();
+    out.sort_unstable_by_key(|region| *region.range.start());
+    out
+}
+
+/// What a block does in a loop that lanes leave at different turns.
+#[derive(Default)]
+pub struct Counts {
+    /// Accesses at places that do not lie side by side.
+    pub scattered: usize,
+    /// Arithmetic on each thread's own values.
+    pub arithmetic: usize,
+}
+
+/// Counts what a block does with values that each lane has of its own.
+pub fn count_own(
+    func: &Function,
+    shapes: &SecondaryMap<Value, Shape>,
+    in_step: &Option<InStep>,
+    block: Block,
+) -> Counts {
+    let is_own = |value: Value| {
+        let better = in_step
+            .as_ref()
+            .and_then(|in_step| in_step.shapes.get(&value));
+        *better.unwrap_or(&shapes[value]) == Shape::Varying
+    };
+    let mut counts = Counts::default();
+    for &inst in &func.blocks[block].insts {
+        let node = &func.insts[inst];
+        match node.data {
+            InstData::Load { addr, space, .. }
+            | InstData::Store { addr, space, .. }
+            | InstData::Atomic { addr, space, .. } => {
+                // Threads' local memories lie apart.
+                let is_scattered = space == Space::Local || is_own(addr);
+                counts.scattered += usize::from(is_scattered);
+            }
+            _ => {
+                let is_arithmetic = node.results.first().is_some_and(|&result| is_own(result));
+                counts.arithmetic += usize::from(is_arithmetic);
+            }
+        }
+    }
+    counts
+}
+
+/// Whether so many accesses at scattered places outweigh so much arithmetic.
+pub fn is_scattered(scattered: usize, arithmetic: usize) -> bool {
+    scattered > 0 && 5 * scattered >= arithmetic
+}
