@@ -4,7 +4,7 @@
 //! in the loop, on the result of an atomic, or on a clock. A loop that merely counts ends by itself, whatever it does in each turn.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, MemSem, Terminator, Value, ValueDef};
+use ptxjit_ir::{Block, Function, InstData, MemSem, Space, Terminator, Value, ValueDef};
 
 use super::{Node, Order};
 
@@ -37,7 +37,9 @@ fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
             .flat_map(|&block| func.blocks[block].insts.iter())
             .map(|&inst| &func.insts[inst].data)
     };
-    if !insts().any(tells_of_others) || !exit_depends_on_others(func, order, &range, &members) {
+    // What a thread has put into its own memory in the loop may be what it read of others.
+    let tells = |data: &InstData| tells_of_others(data) && !is_own(data);
+    if !insts().any(tells) || !exit_depends_on_others(func, order, &range, &members) {
         return None;
     }
     Some(if insts().any(synchronises) {
@@ -54,6 +56,17 @@ fn synchronises(data: &InstData) -> bool {
         InstData::Sreg { sreg } => sreg.is_volatile(),
         _ => false,
     }
+}
+
+/// Whether an instruction reads the thread's own memory.
+fn is_own(data: &InstData) -> bool {
+    matches!(
+        data,
+        InstData::Load {
+            space: Space::Local,
+            ..
+        }
+    )
 }
 
 /// Whether what other threads do can change the result.
