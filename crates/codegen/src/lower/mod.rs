@@ -3,10 +3,12 @@
 //! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number, for each state a loop over gangs, and
 //! the kernel's nodes in layout order. Each file holds one concern:
 //!
-//! * `values`: scalars, affine values and vectors; `tight`: vectors of narrow lanes; `classes`: types and register classes; `invariants`: what is computed once per CTA or gang
+//! * `values`: scalars, affine values and vectors; `tight`: vectors of narrow lanes; `classes`: types and register classes
+//! * `invariants`: what is computed once per CTA or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
-//! * `outside`: what the code refers to by name; `memory`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane; `faults`: how they fail
+//! * `outside`: what the code refers to by name; `faults`: how accesses fail
+//! * `memory`, `stores`, `likely`, `tight_rows`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and resuming
 //! * `versions`: nodes for whole gangs; `solo`: for one lane; `by_lane`: for one lane after the other
@@ -48,6 +50,7 @@ mod special;
 mod stores;
 mod stubs;
 mod tight;
+mod tight_rows;
 mod updates;
 mod values;
 mod versions;

@@ -8,16 +8,13 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, Type, Value};
 use ptxjit_passes::vectorize::{Plan, Shape, Solo};
-use smallvec::SmallVec;
 
 use super::Lower;
-use super::address::{Address, Place};
 use super::int::condition;
-use super::memory::device;
 use super::values::{Parts, Val, int_type};
 
 /// A vector with lanes of a narrow type.
-fn tight_type(ty: Type) -> cl::Type {
+pub(super) fn tight_type(ty: Type) -> cl::Type {
     match ty {
         Type::B8 => types::I8X16,
         Type::B16 => types::I16X8,
@@ -193,34 +190,18 @@ impl Lower<'_, '_> {
             }
             InstData::IntUnary { op, ty, arg } => {
                 let parts = self.tight_parts(arg, ty);
-                parts
-                    .into_iter()
-                    .map(|x| match op {
-                        IntUnaryOp::Not => self.b.ins().bnot(x),
-                        IntUnaryOp::Neg => self.b.ins().ineg(x),
-                        _ => self.b.ins().iabs(x),
-                    })
-                    .collect()
+                let mut each = |x| match op {
+                    IntUnaryOp::Not => self.b.ins().bnot(x),
+                    IntUnaryOp::Neg => self.b.ins().ineg(x),
+                    _ => self.b.ins().iabs(x),
+                };
+                parts.into_iter().map(&mut each).collect()
             }
             InstData::IntBinary {
                 op: op @ (IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr),
                 ty,
-                args: [x, count],
-            } => {
-                let count = self
-                    .func
-                    .as_const(count)
-                    .expect("tight shifts have constant counts") as i64;
-                let parts = self.tight_parts(x, ty);
-                parts
-                    .into_iter()
-                    .map(|x| match op {
-                        IntBinaryOp::Shl => self.b.ins().ishl_imm_s(x, count),
-                        IntBinaryOp::Ushr => self.b.ins().ushr_imm_s(x, count),
-                        _ => self.b.ins().sshr_imm_s(x, count),
-                    })
-                    .collect()
-            }
+                args,
+            } => self.tight_shift(op, ty, args),
             InstData::IntBinary {
                 op,
                 ty,
@@ -240,6 +221,18 @@ impl Lower<'_, '_> {
             ref other => unreachable!("{other:?} has no tight form"),
         };
         self.def_tight(result, parts);
+    }
+
+    fn tight_shift(&mut self, op: IntBinaryOp, ty: Type, [x, count]: [Value; 2]) -> Parts {
+        let count = self.func.as_const(count);
+        let count = count.expect("tight shifts have constant counts") as i64;
+        let parts = self.tight_parts(x, ty);
+        let mut each = |x| match op {
+            IntBinaryOp::Shl => self.b.ins().ishl_imm_s(x, count),
+            IntBinaryOp::Ushr => self.b.ins().ushr_imm_s(x, count),
+            _ => self.b.ins().sshr_imm_s(x, count),
+        };
+        parts.into_iter().map(&mut each).collect()
     }
 
     fn tight_pairs(
@@ -382,7 +375,7 @@ impl Lower<'_, '_> {
     }
 
     /// All lanes of a narrow value.
-    fn tight_parts(&mut self, value: Value, ty: Type) -> Parts {
+    pub(super) fn tight_parts(&mut self, value: Value, ty: Type) -> Parts {
         if let Some(parts) = self.tight.get(&value) {
             return parts.clone();
         }
@@ -407,7 +400,7 @@ impl Lower<'_, '_> {
     }
 
     /// Quads of zero-extended lanes as tight vectors.
-    fn tightened(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
+    pub(super) fn tightened(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
         let mut parts: Parts = quads
             .iter()
             .map(|&quad| self.cast_vector(quad, types::I32X4))
@@ -442,7 +435,7 @@ impl Lower<'_, '_> {
     }
 
     /// Records a tight result.
-    fn def_tight(&mut self, value: Value, parts: Parts) {
+    pub(super) fn def_tight(&mut self, value: Value, parts: Parts) {
         self.vals.remove(&value);
         self.splats.remove(&value);
         self.tight.insert(value, parts);
@@ -450,156 +443,5 @@ impl Lower<'_, '_> {
             let quads = self.parts(value);
             self.define_variables(value, &Val::Varying(quads));
         }
-    }
-
-    /// A load of one narrow element for each lane.
-    pub(super) fn load_tight(&mut self, inst: Inst) {
-        let node = &self.func.insts[inst];
-        let InstData::Load {
-            space,
-            ty,
-            addr,
-            offset,
-            ..
-        } = node.data
-        else {
-            unreachable!("called for loads")
-        };
-        let result = node.results[0];
-        let parts = if self.is_likely_dense(space, addr, i64::from(ty.bytes())) {
-            let types = self.tight_types(ty);
-            self.load_tight_likely(inst, types)
-        } else {
-            let place = self.place(space, addr, offset, ty.bytes(), 0);
-            let at_offset = place.offset;
-            match place.address {
-                Address::Scalar(at) => {
-                    let x = self.b.ins().load(int_type(ty), device(), at, at_offset);
-                    let n = self.tight_types(ty).len();
-                    vec![self.b.ins().splat(tight_type(ty), x); n]
-                }
-                Address::Strided(at, stride) => self.load_tight_strided(ty, at, stride, at_offset),
-                Address::Folded(at, stride, fold) => {
-                    let inside = self.is_inside(at);
-                    let types = self.tight_types(ty);
-                    self.either(
-                        inside,
-                        types,
-                        |lower| lower.load_tight_strided(ty, at, stride, at_offset),
-                        |lower| {
-                            let addrs = lower.unfold(at, stride, fold);
-                            let quads = lower.load_gathered(1, ty, addrs, at_offset);
-                            lower.tightened(&quads, ty).to_vec()
-                        },
-                    )
-                }
-                Address::Lanes(_) | Address::Lanes32(..) => {
-                    let quads = self.load_lanes(1, ty, place);
-                    self.tightened(&quads, ty).to_vec()
-                }
-            }
-        };
-        self.def_tight(result, parts.into_iter().collect());
-    }
-
-    pub(super) fn tight_types(&self, ty: Type) -> Vec<cl::Type> {
-        vec![tight_type(ty); self.lanes * ty.bytes() as usize / 16]
-    }
-
-    fn load_tight_strided(
-        &mut self,
-        ty: Type,
-        at: cl::Value,
-        stride: i64,
-        offset: i32,
-    ) -> Vec<cl::Value> {
-        if stride != i64::from(ty.bytes()) {
-            let quads = self.load_strided(1, ty, at, stride, offset);
-            return self.tightened(&quads, ty).to_vec();
-        }
-        let some = |lower: &mut Self| {
-            let quads = lower.load_some(1, ty, at, stride, offset);
-            lower.tightened(&quads, ty).to_vec()
-        };
-        match self.unless_full() {
-            None => self.load_tight_row(ty, at, offset),
-            Some(_) if self.certainly_partial => some(self),
-            Some(full) => {
-                let types = self.tight_types(ty);
-                self.either(
-                    full,
-                    types,
-                    |lower| lower.load_tight_row(ty, at, offset),
-                    some,
-                )
-            }
-        }
-    }
-
-    /// All lanes run and lie side by side.
-    pub(super) fn load_tight_row(
-        &mut self,
-        ty: Type,
-        at: cl::Value,
-        offset: i32,
-    ) -> Vec<cl::Value> {
-        let types = self.tight_types(ty);
-        (0..types.len())
-            .map(|i| {
-                self.b
-                    .ins()
-                    .load(types[i], device(), at, offset + 16 * i as i32)
-            })
-            .collect()
-    }
-
-    /// The lanes of a narrow element each, loaded one by one.
-    pub(super) fn load_tight_lanes(&mut self, ty: Type, place: &Place) -> Vec<cl::Value> {
-        let elems = self.load_each_lane(1, ty, place);
-        let quads: SmallVec<[cl::Value; 8]> = elems.into_iter().flatten().collect();
-        self.tightened(&quads, ty).to_vec()
-    }
-
-    /// Stores a tight value to a row if all lanes run, and says whether it did.
-    pub(super) fn store_tight(
-        &mut self,
-        args: &[Value],
-        ty: Type,
-        at: cl::Value,
-        stride: i64,
-        offset: i32,
-    ) -> bool {
-        let [arg] = *args else { return false };
-        let is_row = stride == i64::from(ty.bytes()) && self.tight.contains_key(&arg);
-        if !is_row || self.certainly_partial {
-            return false;
-        }
-        let whole = |lower: &mut Self| {
-            let parts = lower.tight_parts(arg, ty);
-            for (i, part) in parts.into_iter().enumerate() {
-                lower
-                    .b
-                    .ins()
-                    .store(device(), part, at, offset + 16 * i as i32);
-            }
-        };
-        let Some(full) = self.unless_full() else {
-            whole(self);
-            return true;
-        };
-        self.either(
-            full,
-            Vec::new(),
-            |lower| {
-                whole(lower);
-                Vec::new()
-            },
-            |lower| {
-                let quads = [lower.parts(arg)];
-                lower.store_some(&quads, ty, at, stride, offset);
-                Vec::new()
-            },
-        );
-        true
     }
 }

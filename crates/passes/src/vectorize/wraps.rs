@@ -1,7 +1,7 @@
 //! A way of their own for gangs in which no index wraps around or is held at a border.
 //!
-//! `(x + 1) % w`, `(x - 1) & (w - 1)`, `max(x - 1, 0)` and `x == 0 ? w - 1 : x - 1` go on from lane to lane like `x` in all gangs but those at a border.
-//! The first and the last lane tell. The code that accesses memory at such indices is copied for gangs that are away from the border: there
+//! `(x + 1) % w`, `(x - 1) & (w - 1)`, `max(x - 1, 0)` and `x == 0 ? w - 1 : x - 1` go on from lane to lane like `x` in all gangs but those at
+//! a border. The first and the last lane tell. The code that accesses memory at such indices is copied for gangs that are away from the border: there
 //! they lie on lines, no remainder is computed for each lane, and no access asks where the lanes are. The others go the old way.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp,
-    SrcLoc, Terminator, Type, Value, ValueDef,
+    Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, ResizeOp, Terminator, Type,
+    Value, ValueDef,
 };
 use rustc_hash::FxHashMap;
 
@@ -24,6 +24,10 @@ use super::shape::Shape;
 use super::shapes::Shapes;
 use super::{PlanFacts, order, waits};
 use crate::analysis::{cfg, dominators};
+
+mod borders;
+
+use borders::Test;
 
 /// More instructions than this are not copied, nor more blocks.
 const MOST_COPIED: usize = 200;
@@ -362,7 +366,8 @@ fn copy(
     let mut holds: Option<Value> = None;
     let mut passed: Vec<(Wrap, Option<Value>)> = Vec::new();
     for wrap in wraps {
-        let Some((here, distance)) = test.wrap(wrap, &passed) else {
+        let before: Vec<Wrap> = passed.iter().map(|&(wrap, _)| wrap).collect();
+        let Some((here, distance)) = test.wrap(wrap, &before) else {
             continue;
         };
         holds = Some(match holds {
@@ -411,288 +416,4 @@ fn copy(
     };
     func.blocks[start].term_loc = loc;
     copies.mend(func);
-}
-
-/// Puts tests at the end of a block.
-struct Test<'a> {
-    func: &'a mut Function,
-    shapes: &'a Shapes,
-    homes: &'a Homes,
-    block: Block,
-    /// What was split off the block.
-    rest: Block,
-    loc: SrcLoc,
-    /// What values are for the first or the last lane.
-    ends: FxHashMap<(Value, bool), Value>,
-}
-
-impl Test<'_> {
-    fn put(&mut self, data: InstData, ty: Type) -> Value {
-        let inst = self.func.make_inst(data, &[ty], self.loc);
-        self.func.blocks[self.block].insts.push(inst);
-        self.func.insts[inst].results[0]
-    }
-
-    fn binary(&mut self, op: IntBinaryOp, ty: Type, args: [Value; 2]) -> Value {
-        self.put(InstData::IntBinary { op, ty, args }, ty)
-    }
-
-    fn compare(&mut self, op: CompareOp, ty: Type, args: [Value; 2]) -> Value {
-        self.put(InstData::Compare { op, ty, args }, Type::B1)
-    }
-
-    fn constant(&mut self, ty: Type, bits: i64) -> Value {
-        let bits = bits as u64 & ty.mask();
-        self.put(InstData::Const { ty, bits }, ty)
-    }
-
-    fn both(&mut self, a: Value, b: Value) -> Value {
-        self.binary(IntBinaryOp::And, Type::B1, [a, b])
-    }
-
-    /// Whether an index does not wrap, and how far away it is then from the line, if not at it.
-    fn wrap(
-        &mut self,
-        wrap: &Wrap,
-        passed: &[(Wrap, Option<Value>)],
-    ) -> Option<(Value, Option<Value>)> {
-        let before: Vec<Wrap> = passed.iter().map(|&(wrap, _)| wrap).collect();
-        let stride = self.stride(wrap.line, &before)?;
-        let [first, last] = self.both_ends(wrap.line)?;
-        let ty = wrap.ty;
-        let in_order = if stride > 0 {
-            [first, last]
-        } else {
-            [last, first]
-        };
-        match wrap.kind {
-            Kind::Modulo(op) => {
-                let bound = self.end(wrap.bound, false, DEPTH)?;
-                let [low, high] = [first, last].map(|end| self.binary(op, ty, [end, bound]));
-                let span = self.constant(ty, stride * i64::from(self.shapes.gang - 1));
-                let gone = self.binary(IntBinaryOp::Sub, ty, [high, low]);
-                let goes_on = self.compare(CompareOp::Eq, ty, [gone, span]);
-                let fits = match (op, self.func.as_const(bound)) {
-                    (IntBinaryOp::And, Some(_)) => None,
-                    (IntBinaryOp::And, None) => {
-                        let one = self.constant(ty, 1);
-                        let zero = self.constant(ty, 0);
-                        let above = self.binary(IntBinaryOp::Add, ty, [bound, one]);
-                        let common = self.binary(IntBinaryOp::And, ty, [bound, above]);
-                        Some(self.compare(CompareOp::Eq, ty, [common, zero]))
-                    }
-                    (_, known) => {
-                        let zero = self.constant(ty, 0);
-                        let rises = match op {
-                            IntBinaryOp::Srem => {
-                                let is_positive =
-                                    self.compare(CompareOp::Sle, ty, [zero, in_order[0]]);
-                                let rises = self.compare(CompareOp::Sle, ty, in_order);
-                                self.both(is_positive, rises)
-                            }
-                            _ => self.compare(CompareOp::Ule, ty, in_order),
-                        };
-                        match known {
-                            Some(0) => return None,
-                            Some(_) => Some(rises),
-                            None => {
-                                let divides = self.compare(CompareOp::Ne, ty, [bound, zero]);
-                                Some(self.both(divides, rises))
-                            }
-                        }
-                    }
-                };
-                let holds = fits.map_or(goes_on, |fits| self.both(goes_on, fits));
-                let distance = self.binary(IntBinaryOp::Sub, ty, [low, first]);
-                let result = self.func.insts[wrap.inst].results[0];
-                self.ends.insert((result, false), low);
-                self.ends.insert((result, true), high);
-                Some((holds, Some(distance)))
-            }
-            Kind::Extreme(op) => {
-                let bound = self.end(wrap.bound, false, DEPTH)?;
-                let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
-                let [low, high] = [first, last].map(|end| {
-                    let kept = self.binary(op, ty, [end, bound]);
-                    self.compare(CompareOp::Eq, ty, [kept, end])
-                });
-                let rises = if is_signed {
-                    CompareOp::Sle
-                } else {
-                    CompareOp::Ule
-                };
-                let rises = self.compare(rises, ty, in_order);
-                let kept = self.both(low, high);
-                self.pass_on(wrap, [first, last]);
-                Some((self.both(kept, rises), None))
-            }
-            Kind::Chosen {
-                op,
-                compared,
-                bound,
-                unless,
-            } => {
-                let holds = self.chosen(op, compared, bound, unless, &before)?;
-                self.pass_on(wrap, [first, last]);
-                Some((holds, None))
-            }
-        }
-    }
-
-    fn pass_on(&mut self, wrap: &Wrap, [first, last]: [Value; 2]) {
-        let result = self.func.insts[wrap.inst].results[0];
-        self.ends.insert((result, false), first);
-        self.ends.insert((result, true), last);
-    }
-
-    /// Whether a comparison holds for no lane, or for all of them.
-    fn chosen(
-        &mut self,
-        op: CompareOp,
-        line: Value,
-        bound: Value,
-        unless: bool,
-        before: &[Wrap],
-    ) -> Option<Value> {
-        let ty = self.func.ty(line);
-        let stride = self.stride(line, before)?;
-        let [first, last] = self.both_ends(line)?;
-        let bound = self.end(bound, false, DEPTH)?;
-        let in_order = if stride > 0 {
-            [first, last]
-        } else {
-            [last, first]
-        };
-        let is_never_equal = match op {
-            CompareOp::Eq => unless,
-            CompareOp::Ne => !unless,
-            CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => {
-                return Some(self.agree(
-                    op,
-                    CompareOp::Sle,
-                    [first, last],
-                    in_order,
-                    bound,
-                    unless,
-                ));
-            }
-            CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => {
-                return Some(self.agree(
-                    op,
-                    CompareOp::Ule,
-                    [first, last],
-                    in_order,
-                    bound,
-                    unless,
-                ));
-            }
-        };
-        // All lanes of a line are at one number only if there is one lane.
-        if !is_never_equal {
-            return None;
-        }
-        let from_first = self.binary(IntBinaryOp::Sub, ty, [bound, in_order[0]]);
-        let span = self.constant(ty, stride.abs() * i64::from(self.shapes.gang - 1));
-        Some(self.compare(CompareOp::Ugt, ty, [from_first, span]))
-    }
-
-    /// Whether both ends, and so all lanes between them, compare as wanted.
-    fn agree(
-        &mut self,
-        op: CompareOp,
-        order: CompareOp,
-        ends: [Value; 2],
-        in_order: [Value; 2],
-        bound: Value,
-        unless: bool,
-    ) -> Value {
-        let ty = self.func.ty(bound);
-        let [low, high] = ends.map(|end| self.compare(op, ty, [end, bound]));
-        let together = match unless {
-            true => self.binary(IntBinaryOp::Or, Type::B1, [low, high]),
-            false => self.both(low, high),
-        };
-        let wanted = match unless {
-            true => self.put(
-                InstData::IntUnary {
-                    op: IntUnaryOp::Not,
-                    ty: Type::B1,
-                    arg: together,
-                },
-                Type::B1,
-            ),
-            false => together,
-        };
-        let rises = self.compare(order, ty, in_order);
-        self.both(wanted, rises)
-    }
-
-    fn stride(&self, value: Value, before: &[Wrap]) -> Option<i64> {
-        let finder = Finder {
-            func: self.func,
-            shapes: self.shapes,
-            homes: self.homes,
-            block: self.block,
-        };
-        finder.stride(value, before, DEPTH)
-    }
-
-    fn both_ends(&mut self, value: Value) -> Option<[Value; 2]> {
-        Some([
-            self.end(value, false, DEPTH)?,
-            self.end(value, true, DEPTH)?,
-        ])
-    }
-
-    /// What a value is for the first or the last lane, computed anew where it is not known yet.
-    fn end(&mut self, value: Value, last: bool, depth: u32) -> Option<Value> {
-        let depth = depth.checked_sub(1)?;
-        if let Some(&end) = self.ends.get(&(value, last)) {
-            return Some(end);
-        }
-        let ty = self.func.ty(value);
-        let shape = self.shapes.shapes[value].unwrap_or(Shape::Uniform);
-        let later = match self.func.values[value].def {
-            ValueDef::Result(inst, _) => self.func.blocks[self.rest]
-                .insts
-                .contains(&inst)
-                .then_some(inst),
-            ValueDef::Param(..) => None,
-        };
-        let end = match (later, shape) {
-            (None, Shape::Uniform) => value,
-            (None, Shape::Affine { fold: None, .. })
-                if self.homes.is_stable_in(self.func, value, self.block) =>
-            {
-                self.put(
-                    InstData::EndLane {
-                        ty,
-                        last,
-                        arg: value,
-                    },
-                    ty,
-                )
-            }
-            (None, Shape::Affine { .. } | Shape::Varying) => return None,
-            (Some(inst), _) => {
-                let mut data = self.func.insts[inst].data.clone();
-                let is_simple = matches!(
-                    data,
-                    InstData::Const { .. }
-                        | InstData::IntBinary { .. }
-                        | InstData::IntUnary { .. }
-                        | InstData::Resize { .. }
-                );
-                if !is_simple {
-                    return None;
-                }
-                for arg in data.args_mut() {
-                    *arg = self.end(*arg, last, depth)?;
-                }
-                self.put(data, ty)
-            }
-        };
-        self.ends.insert((value, last), end);
-        Some(end)
-    }
 }

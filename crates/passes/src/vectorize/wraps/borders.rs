@@ -1,0 +1,277 @@
+//! Tests by which a gang finds out that none of its lanes is at a border.
+
+use ptxjit_ir::{
+    Block, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, SrcLoc, Type, Value, ValueDef,
+};
+use rustc_hash::FxHashMap;
+
+use super::{DEPTH, Finder, Kind, Wrap};
+use crate::vectorize::ends::Homes;
+use crate::vectorize::shape::Shape;
+use crate::vectorize::shapes::Shapes;
+
+/// An index, as long as it goes on.
+struct Line {
+    /// What it is for the first and the last lane.
+    ends: [Value; 2],
+    /// The same, the lower one first.
+    in_order: [Value; 2],
+    /// The last less the first.
+    span: i64,
+}
+
+/// Puts tests at the end of a block.
+pub(super) struct Test<'a> {
+    pub func: &'a mut Function,
+    pub shapes: &'a Shapes,
+    pub homes: &'a Homes,
+    pub block: Block,
+    /// What was split off the block.
+    pub rest: Block,
+    pub loc: SrcLoc,
+    /// What values are for the first or the last lane.
+    pub ends: FxHashMap<(Value, bool), Value>,
+}
+
+impl Test<'_> {
+    fn put(&mut self, data: InstData, ty: Type) -> Value {
+        let inst = self.func.make_inst(data, &[ty], self.loc);
+        self.func.blocks[self.block].insts.push(inst);
+        self.func.insts[inst].results[0]
+    }
+
+    fn binary(&mut self, op: IntBinaryOp, ty: Type, args: [Value; 2]) -> Value {
+        self.put(InstData::IntBinary { op, ty, args }, ty)
+    }
+
+    fn compare(&mut self, op: CompareOp, ty: Type, args: [Value; 2]) -> Value {
+        self.put(InstData::Compare { op, ty, args }, Type::B1)
+    }
+
+    fn constant(&mut self, ty: Type, bits: i64) -> Value {
+        let bits = bits as u64 & ty.mask();
+        self.put(InstData::Const { ty, bits }, ty)
+    }
+
+    pub(super) fn both(&mut self, a: Value, b: Value) -> Value {
+        self.binary(IntBinaryOp::And, Type::B1, [a, b])
+    }
+
+    /// Whether an index does not wrap, and how far away it is then from the line, if not at it.
+    pub(super) fn wrap(&mut self, wrap: &Wrap, before: &[Wrap]) -> Option<(Value, Option<Value>)> {
+        let line = self.line(wrap.line, before)?;
+        let (holds, distance, ends) = match wrap.kind {
+            Kind::Modulo(op) => {
+                let bound = self.end(wrap.bound, false, DEPTH)?;
+                let ends = line.ends.map(|end| self.binary(op, wrap.ty, [end, bound]));
+                let holds = self.modulo(op, wrap.ty, &line, bound, ends)?;
+                let distance = self.binary(IntBinaryOp::Sub, wrap.ty, [ends[0], line.ends[0]]);
+                (holds, Some(distance), ends)
+            }
+            Kind::Extreme(op) => {
+                let bound = self.end(wrap.bound, false, DEPTH)?;
+                (self.extreme(op, wrap.ty, &line, bound), None, line.ends)
+            }
+            Kind::Chosen {
+                op,
+                compared,
+                bound,
+                unless,
+            } => {
+                let compared = self.line(compared, before)?;
+                let bound = self.end(bound, false, DEPTH)?;
+                let holds = self.chosen(op, &compared, bound, unless)?;
+                (holds, None, line.ends)
+            }
+        };
+        let result = self.func.insts[wrap.inst].results[0];
+        self.ends.insert((result, false), ends[0]);
+        self.ends.insert((result, true), ends[1]);
+        Some((holds, distance))
+    }
+
+    /// The ends of an index if none of those before wraps.
+    fn line(&mut self, value: Value, before: &[Wrap]) -> Option<Line> {
+        let stride = self.stride(value, before)?;
+        let first = self.end(value, false, DEPTH)?;
+        let last = self.end(value, true, DEPTH)?;
+        Some(Line {
+            ends: [first, last],
+            in_order: if stride > 0 {
+                [first, last]
+            } else {
+                [last, first]
+            },
+            span: stride * i64::from(self.shapes.gang - 1),
+        })
+    }
+
+    /// Whether what a remainder or mask of low bits leaves of both ends is as far apart as they are, so that no multiple lies between them.
+    fn modulo(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        line: &Line,
+        bound: Value,
+        [low, high]: [Value; 2],
+    ) -> Option<Value> {
+        let span = self.constant(ty, line.span);
+        let gone = self.binary(IntBinaryOp::Sub, ty, [high, low]);
+        let goes_on = self.compare(CompareOp::Eq, ty, [gone, span]);
+        let known = self.func.as_const(bound);
+        if op == IntBinaryOp::And {
+            if known.is_some() {
+                return Some(goes_on);
+            }
+            let one = self.constant(ty, 1);
+            let zero = self.constant(ty, 0);
+            let above = self.binary(IntBinaryOp::Add, ty, [bound, one]);
+            let common = self.binary(IntBinaryOp::And, ty, [bound, above]);
+            let is_mask = self.compare(CompareOp::Eq, ty, [common, zero]);
+            return Some(self.both(goes_on, is_mask));
+        }
+        let is_signed = op == IntBinaryOp::Srem;
+        let mut holds = self.rises(ty, line, is_signed);
+        holds = self.both(holds, goes_on);
+        if is_signed {
+            let zero = self.constant(ty, 0);
+            let is_positive = self.compare(CompareOp::Sle, ty, [zero, line.in_order[0]]);
+            holds = self.both(holds, is_positive);
+        }
+        match known {
+            Some(0) => None,
+            Some(_) => Some(holds),
+            None => {
+                let zero = self.constant(ty, 0);
+                let divides = self.compare(CompareOp::Ne, ty, [bound, zero]);
+                Some(self.both(holds, divides))
+            }
+        }
+    }
+
+    /// Whether a line does not wrap between its ends.
+    fn rises(&mut self, ty: Type, line: &Line, is_signed: bool) -> Value {
+        let op = match is_signed {
+            true => CompareOp::Sle,
+            false => CompareOp::Ule,
+        };
+        self.compare(op, ty, line.in_order)
+    }
+
+    /// Whether both ends, and so all lanes between them, are on their side of the border.
+    fn extreme(&mut self, op: IntBinaryOp, ty: Type, line: &Line, bound: Value) -> Value {
+        let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
+        let [low, high] = line.ends.map(|end| {
+            let kept = self.binary(op, ty, [end, bound]);
+            self.compare(CompareOp::Eq, ty, [kept, end])
+        });
+        let kept = self.both(low, high);
+        let rises = self.rises(ty, line, is_signed);
+        self.both(kept, rises)
+    }
+
+    /// Whether a comparison holds for no lane, or for all of them.
+    fn chosen(&mut self, op: CompareOp, line: &Line, bound: Value, unless: bool) -> Option<Value> {
+        let ty = self.func.ty(bound);
+        match op {
+            CompareOp::Eq if unless => Some(self.is_beside(ty, line, bound)),
+            CompareOp::Ne if !unless => Some(self.is_beside(ty, line, bound)),
+            // Lanes of a line are not all at one number.
+            CompareOp::Eq | CompareOp::Ne => None,
+            CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => {
+                let rises = self.rises(ty, line, true);
+                let agree = self.agree(op, ty, line, bound, unless);
+                Some(self.both(rises, agree))
+            }
+            CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => {
+                let rises = self.rises(ty, line, false);
+                let agree = self.agree(op, ty, line, bound, unless);
+                Some(self.both(rises, agree))
+            }
+        }
+    }
+
+    /// Whether a number is not between the ends of a line.
+    fn is_beside(&mut self, ty: Type, line: &Line, bound: Value) -> Value {
+        let from_lowest = self.binary(IntBinaryOp::Sub, ty, [bound, line.in_order[0]]);
+        let span = self.constant(ty, line.span.abs());
+        self.compare(CompareOp::Ugt, ty, [from_lowest, span])
+    }
+
+    /// Whether both ends compare as wanted.
+    fn agree(&mut self, op: CompareOp, ty: Type, line: &Line, bound: Value, unless: bool) -> Value {
+        let [low, high] = line.ends.map(|end| self.compare(op, ty, [end, bound]));
+        if !unless {
+            return self.both(low, high);
+        }
+        let arg = self.binary(IntBinaryOp::Or, Type::B1, [low, high]);
+        let neither = InstData::IntUnary {
+            op: IntUnaryOp::Not,
+            ty: Type::B1,
+            arg,
+        };
+        self.put(neither, Type::B1)
+    }
+
+    fn stride(&self, value: Value, before: &[Wrap]) -> Option<i64> {
+        let finder = Finder {
+            func: self.func,
+            shapes: self.shapes,
+            homes: self.homes,
+            block: self.block,
+        };
+        finder.stride(value, before, DEPTH)
+    }
+
+    /// What a value is for the first or the last lane, computed anew where it is not known yet.
+    fn end(&mut self, value: Value, last: bool, depth: u32) -> Option<Value> {
+        let depth = depth.checked_sub(1)?;
+        if let Some(&end) = self.ends.get(&(value, last)) {
+            return Some(end);
+        }
+        let ty = self.func.ty(value);
+        let shape = self.shapes.shapes[value].unwrap_or(Shape::Uniform);
+        let later = match self.func.values[value].def {
+            ValueDef::Result(inst, _) => self.func.blocks[self.rest]
+                .insts
+                .contains(&inst)
+                .then_some(inst),
+            ValueDef::Param(..) => None,
+        };
+        let end = match (later, shape) {
+            (None, Shape::Uniform) => value,
+            (None, Shape::Affine { fold: None, .. })
+                if self.homes.is_stable_in(self.func, value, self.block) =>
+            {
+                self.put(
+                    InstData::EndLane {
+                        ty,
+                        last,
+                        arg: value,
+                    },
+                    ty,
+                )
+            }
+            (None, Shape::Affine { .. } | Shape::Varying) => return None,
+            (Some(inst), _) => {
+                let mut data = self.func.insts[inst].data.clone();
+                let is_simple = matches!(
+                    data,
+                    InstData::Const { .. }
+                        | InstData::IntBinary { .. }
+                        | InstData::IntUnary { .. }
+                        | InstData::Resize { .. }
+                );
+                if !is_simple {
+                    return None;
+                }
+                for arg in data.args_mut() {
+                    *arg = self.end(*arg, last, depth)?;
+                }
+                self.put(data, ty)
+            }
+        };
+        self.ends.insert((value, last), end);
+        Some(end)
+    }
+}
