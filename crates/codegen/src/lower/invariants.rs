@@ -7,7 +7,7 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, Terminator, ValueDef};
+use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, Terminator, Type, ValueDef};
 use ptxjit_passes::vectorize::{Shape, Solo};
 
 use super::Lower;
@@ -151,12 +151,17 @@ impl Lower<'_, '_> {
             if self.plan.solo[block] != Solo::No {
                 continue;
             }
-            let ValueDef::Result(inst, _) = self.func.values[cond].def else {
-                continue;
-            };
-            let is_compare = matches!(self.func.insts[inst].data, InstData::Compare { .. });
-            if is_compare && self.in_bits[cond] && uses[cond] == 1 && data.insts.contains(&inst) {
-                self.remade[cond] = Some(inst);
+            let mut work = vec![cond];
+            while let Some(pred) = work.pop() {
+                let ValueDef::Result(inst, _) = self.func.values[pred].def else {
+                    continue;
+                };
+                if self.in_bits[pred] && uses[pred] == 1 && data.insts.contains(&inst) {
+                    self.remade[pred] = Some(inst);
+                    // What logic makes of predicates asks for them in its turn.
+                    let args = self.func.insts[inst].data.args();
+                    work.extend(args.iter().filter(|&&arg| self.func.ty(arg) == Type::B1));
+                }
             }
         }
     }

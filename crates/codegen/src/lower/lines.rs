@@ -35,7 +35,7 @@ struct LineCompare {
 pub(super) struct LineEnds {
     /// Whether all lanes meet it; nothing if that cannot be.
     pub all: Option<cl::Value>,
-    /// If not all do, whether some may; nothing if they do.
+    /// Whether some may meet it; nothing if they do.
     pub any: Option<cl::Value>,
 }
 
@@ -223,10 +223,17 @@ impl Lower<'_, '_> {
         )[0]
     }
 
-    /// What the ends of the line say of a comparison, if its operands are at hand in `block` and the number of no lane of the gang, whether
-    /// it runs or not, has wrapped. Of the lanes that run, it may be none for which the comparison holds, or none for which it does not,
+    /// What the ends of lines say of a predicate, if what it is made of is at hand in `block` and the number of no lane of the gang, whether
+    /// it runs or not, has wrapped. Of the lanes that run, it may be none for which the predicate holds, or none for which it does not,
     /// although the ends differ: they are then sent both ways, and where none comes the node is skipped.
     pub(super) fn line_ends(&mut self, block: Block, cond: Value) -> Option<LineEnds> {
+        if self.is_uniform(cond) {
+            let x = self.scalar(cond);
+            return Some(LineEnds {
+                all: Some(x),
+                any: Some(x),
+            });
+        }
         let ValueDef::Result(inst, _) = self.func.values[cond].def else {
             return None;
         };
@@ -234,6 +241,48 @@ impl Lower<'_, '_> {
         if self.remade[cond].is_none() && !insts.iter().rev().any(|&other| other == inst) {
             return None;
         }
+        match self.func.insts[inst].data {
+            InstData::IntBinary {
+                op: op @ (IntBinaryOp::And | IntBinaryOp::Or),
+                args: [a, b],
+                ..
+            } => {
+                let (a, b) = (self.line_ends(block, a)?, self.line_ends(block, b)?);
+                Some(self.both_ends(op, a, b))
+            }
+            InstData::IntUnary { arg, .. } => {
+                let ends = self.line_ends(block, arg)?;
+                let mut not = |x| self.b.ins().bxor_imm_s(x, 1);
+                Some(LineEnds {
+                    all: ends.any.map(&mut not),
+                    any: ends.all.map(&mut not),
+                })
+            }
+            InstData::Compare { .. } => self.compared_ends(inst),
+            _ => None,
+        }
+    }
+
+    /// What follows for two predicates together. That all lanes meet one or the other is not noticed if some meet only one, some only the other.
+    fn both_ends(&mut self, op: IntBinaryOp, a: LineEnds, b: LineEnds) -> LineEnds {
+        let mut join = |x, y| match op {
+            IntBinaryOp::And => self.b.ins().band(x, y),
+            _ => self.b.ins().bor(x, y),
+        };
+        let is_and = op == IntBinaryOp::And;
+        LineEnds {
+            all: match (a.all, b.all) {
+                (Some(x), Some(y)) => Some(join(x, y)),
+                (one, other) => one.or(other).filter(|_| !is_and),
+            },
+            any: match (a.any, b.any) {
+                (Some(x), Some(y)) => Some(join(x, y)),
+                (one, other) => one.or(other).filter(|_| is_and),
+            },
+        }
+    }
+
+    fn compared_ends(&mut self, inst: Inst) -> Option<LineEnds> {
         let compare = find(self.plan, &self.func.insts[inst].data)?;
         if !compare.in_order {
             return None;
