@@ -19,6 +19,7 @@ use crate::gathered::{self, Gathered};
 use crate::host;
 use crate::lower::{self, Inputs};
 use crate::object::{Function, Head, Object};
+use crate::slots;
 
 /// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well takes over three
 /// milliseconds.
@@ -80,6 +81,9 @@ fn object(
     let start = Instant::now();
     let mut func = crate::calls::merge(program);
     let gang = checked_gang(program, options)?;
+    if func.entries.is_empty() {
+        slots::fix(&mut func.function);
+    }
     let facts = PlanFacts {
         one_dimensional: options.facts.one_dimensional,
         whole_rows: options.facts.whole_rows,

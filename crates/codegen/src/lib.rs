@@ -23,6 +23,7 @@ mod notes;
 mod object;
 mod registers;
 mod schedule;
+mod slots;
 pub mod warp_ops;
 mod weigh;
 

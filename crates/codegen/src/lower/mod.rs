@@ -75,6 +75,7 @@ pub(crate) use waits::{Frame, resume_point};
 
 use crate::abi::{SlowForm, SymbolRef};
 use crate::gathered::Gathered;
+use crate::slots::Slots;
 
 /// What lowering needs beside the function and its plan.
 pub(crate) struct Inputs<'a> {
@@ -232,6 +233,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         let cta = b.block_params(prologue)[0];
         let n_nodes = inputs.plan.order.nodes.len();
         let lanes = inputs.plan.gang as usize;
+        let slots = Slots::of(inputs.func);
         let mut lower = Lower {
             func: inputs.func,
             plan: inputs.plan,
@@ -267,7 +269,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             tight: FxHashMap::default(),
             is_used: classes::used_values(inputs.func),
             of_one: solo::values(inputs.func, inputs.plan),
-            slot_offsets: SecondaryMap::new(),
+            slot_offsets: slots.offsets,
             arrive_class: Vec::new(),
             body_class: Vec::new(),
             mask_vars: vec![SmallVec::new(); n_nodes],
@@ -299,20 +301,10 @@ impl<'a, 'b> Lower<'a, 'b> {
             warp_slot: None,
             imports: FxHashMap::default(),
         };
-        lower.place_slots();
+        lower.out.local_static = slots.size;
         lower.classify_masks();
         lower.out.frame = Frame::new(inputs.func, inputs.plan, &|value| lower.is_invariant(value));
         lower
-    }
-
-    fn place_slots(&mut self) {
-        let mut end = 0u32;
-        for (slot, data) in self.func.slots.iter() {
-            let at = end.next_multiple_of(data.align.max(1));
-            self.slot_offsets[slot] = at;
-            end = at + data.size;
-        }
-        self.out.local_static = end.next_multiple_of(16);
     }
 
     fn run(&mut self) {
