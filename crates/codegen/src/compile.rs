@@ -81,8 +81,9 @@ fn object(
     let start = Instant::now();
     let mut func = crate::calls::merge(program);
     let gang = checked_gang(program, options)?;
+    let shared = ir::SharedLayout::new(program);
     if func.entries.is_empty() {
-        slots::fix(&mut func.function);
+        slots::fix(&mut func.function, &shared);
     }
     let facts = PlanFacts {
         one_dimensional: options.facts.one_dimensional,
@@ -91,7 +92,6 @@ fn object(
         small_ctaid: options.facts.small_ctaid,
     };
     let plan = vectorize::run(&mut func.function, &func.entries, gang, facts);
-    let shared = ir::SharedLayout::new(program);
     let space_of = |var: ir::VarId| {
         program
             .vars

@@ -1,7 +1,7 @@
-//! Where stack slots lie in each thread's local memory.
+//! Where stack slots lie in each thread's local memory, and variables in shared memory.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Function, InstData, StackSlot, Type};
+use ptxjit_ir::{Function, InstData, SharedLayout, StackSlot, Type};
 use ptxjit_passes::transform::{address_fold, dce, simplify};
 
 /// Slots one after the other.
@@ -27,13 +27,23 @@ impl Slots {
     }
 }
 
-/// Puts the places of slots into the accesses to them: so an index into an array need not be added to a number that takes a register.
-pub(crate) fn fix(func: &mut Function) {
+/// Puts the places of slots and shared variables into the accesses to them: so an index into an array need not be added to a number that
+/// takes a register.
+pub(crate) fn fix(func: &mut Function, shared: &SharedLayout) {
     let slots = Slots::of(func);
     let mut has_any = false;
     for node in func.insts.values_mut() {
-        if let InstData::StackAddr { slot, offset } = node.data {
-            let at = i64::from(slots.offsets[slot]) + i64::from(offset);
+        let at = match node.data {
+            InstData::StackAddr { slot, offset } => {
+                Some(i64::from(slots.offsets[slot]) + i64::from(offset))
+            }
+            InstData::VarAddr { var, offset } => {
+                let at = shared.offsets.get(&var);
+                at.map(|&at| i64::from(at) + offset)
+            }
+            _ => None,
+        };
+        if let Some(at) = at {
             node.data = InstData::Const {
                 ty: Type::B64,
                 bits: at as u64,
