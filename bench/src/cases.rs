@@ -191,6 +191,20 @@ pub(crate) const CASES: &[Case] = &[
         work: Work::Bytes((2 * 16) << 20),
     },
     Case {
+        name: "sobel",
+        ptx: ptx!("sobel"),
+        kernel: "sobel",
+        buffers: &[
+            input(Dtype::U8, 16 * MIB, 125, 0.0, 256.0),
+            output(Dtype::U8, 16 * MIB, Check::Exact),
+        ],
+        grid: [128, 1024, 1],
+        block: [32, 4, 1],
+        shared: 0,
+        args: &[Buf(0), Buf(1), I32(4096), I32(4096)],
+        work: Work::Bytes((2 * 16) << 20),
+    },
+    Case {
         name: "reduce_tree",
         ptx: ptx!("reduce_tree"),
         kernel: "reduce_tree",
