@@ -487,7 +487,11 @@ impl Lower<'_, '_> {
                 let steps = if last { self.lanes as i64 - 1 } else { 0 };
                 self.b.ins().iadd_imm_s(first, stride.wrapping_mul(steps))
             }
-            Val::Varying(_) => unreachable!("{value} was on a line, and nothing can change that"),
+            // Held as vectors, since some use of it wants numbers.
+            Val::Varying(parts) => {
+                let lane = if last { self.lanes - 1 } else { 0 };
+                self.extract(ty, &parts, lane)
+            }
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Value, ValueDef};
+use rustc_hash::FxHashSet;
 
 use super::Order;
 
-/// Definitions are followed this deep.
-const DEPTH: u32 = 16;
+/// What more definitions than these make is taken for unstable.
+const MOST: usize = 64;
 
 /// Where a function's values are defined.
 #[derive(Default)]
@@ -31,25 +32,33 @@ impl Homes {
     /// Whether nothing that is found out later about branches can change the shape that a value has in a block: it is made of no parameters,
     /// nor does it come out of loops, which lanes may leave at different turns.
     pub(super) fn is_stable_in(&self, func: &Function, value: Value, block: Block) -> bool {
-        self.is_stable(func, value, block, DEPTH)
+        let mut seen: FxHashSet<(Value, Block)> = FxHashSet::default();
+        let mut work = vec![(value, block)];
+        while let Some((value, user)) = work.pop() {
+            if !seen.insert((value, user)) {
+                continue;
+            }
+            let Some(home) = self.home[value] else {
+                return false;
+            };
+            let ValueDef::Result(inst, _) = func.values[value].def else {
+                return false;
+            };
+            if seen.len() > MOST || !self.is_inside(home, user) {
+                return false;
+            }
+            let args = func.insts[inst].data.args();
+            work.extend(args.into_iter().map(|arg| (arg, home)));
+        }
+        true
     }
 
-    fn is_stable(&self, func: &Function, value: Value, user: Block, depth: u32) -> bool {
-        let (Some(depth), Some(home)) = (depth.checked_sub(1), self.home[value]) else {
-            return false;
-        };
-        let ValueDef::Result(inst, _) = func.values[value].def else {
-            return false;
-        };
-        let stays_inside = self.order.innermost(home).is_none_or(|header| {
+    /// Whether a block is in the innermost loop around another, if there is one.
+    fn is_inside(&self, home: Block, user: Block) -> bool {
+        self.order.innermost(home).is_none_or(|header| {
             let (range, at) = (self.order.loop_range(header), self.order.block_pos[user]);
             let holds = |at: u32| range.is_some_and(|range| range.contains(&(at as usize)));
             at.is_some_and(holds)
-        });
-        let args = func.insts[inst].data.args();
-        stays_inside
-            && args
-                .into_iter()
-                .all(|arg| self.is_stable(func, arg, home, depth))
+        })
     }
 }

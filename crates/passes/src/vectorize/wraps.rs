@@ -354,6 +354,7 @@ fn copy(
     wraps: &[Wrap],
 ) {
     let loc = func.insts[wraps[0].inst].loc;
+    let n_before = func.blocks[start].insts.len();
     let mut test = Test {
         func,
         shapes,
@@ -379,6 +380,7 @@ fn copy(
     let Some(holds) = holds else {
         let data = std::mem::take(&mut func.blocks[rest]);
         let start = &mut func.blocks[start];
+        start.insts.truncate(n_before);
         start.insts.extend(data.insts);
         (start.term, start.term_loc) = (data.term, data.term_loc);
         return;

@@ -46,6 +46,9 @@ pub(super) fn narrowest(
         }
         _ => return None,
     };
+    if result.is_none() && !matches!(data, InstData::Compare { .. }) {
+        return None;
+    }
     let is_narrower = match *data {
         InstData::IntUnary { ty, .. }
         | InstData::IntBinary { ty, .. }

@@ -134,7 +134,8 @@ fn binary(op: IntBinaryOp, bits: u32, x: Span, y: Span) -> Option<Span> {
     let both = x.join(y);
     let is_signed = both.is_signed_in(bits);
     let is_unsigned = both.is_unsigned_in(bits);
-    let count = u32::try_from(y.lo).ok().filter(|_| y.lo == y.hi);
+    // Counts are unsigned.
+    let count = (y.lo == y.hi).then_some(y.lo as u32);
     let down = || count.map(|n| Span::new(x.lo >> n.min(31), x.hi >> n.min(31)));
     let least = || Some(Span::new(x.lo.min(y.lo), x.hi.min(y.hi)));
     let greatest = || Some(Span::new(x.lo.max(y.lo), x.hi.max(y.hi)));
