@@ -70,43 +70,32 @@ struct Wrap {
 
 /// Copies the code behind such instructions.
 pub(super) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) {
-    let is_candidate = |data: &InstData| {
-        matches!(
-            data,
-            InstData::Select { .. }
-                | InstData::IntBinary {
-                    ty: Type::B32 | Type::B64,
-                    ..
-                }
-        )
-    };
-    if gang == 1 || !entries.is_empty() || !func.insts.values().any(|node| is_candidate(&node.data))
-    {
+    if gang == 1 || !entries.is_empty() {
         return;
     }
     let mut done: SecondaryMap<Block, bool> = SecondaryMap::new();
     let mut n_copied = 0;
-    let mut stale = true;
-    let mut shapes = Shapes::new(gang, facts);
-    let mut leads = SecondaryMap::new();
-    let mut homes = Homes::default();
-    let mut blocks: Vec<Block> = func.blocks.keys().collect();
-    blocks.reverse();
-    while let Some(block) = blocks.pop() {
-        if done[block] || n_copied == MOST_STARTS {
+    let mut leads = find_leads(func);
+    let mut known: Option<(Shapes, Homes)> = None;
+    for block in func.blocks.keys().collect::<Vec<_>>() {
+        let may_wrap = |&inst: &Inst| {
+            let node = &func.insts[inst];
+            can_wrap(&node.data) && node.results.iter().any(|&result| leads[result])
+        };
+        let is_over = done[block] || n_copied == MOST_STARTS;
+        if is_over || !func.blocks[block].insts.iter().any(may_wrap) {
             continue;
         }
-        if std::mem::take(&mut stale) {
-            leads = find_leads(func);
-            shapes = Shapes::new(gang, facts);
+        let (shapes, homes) = &*known.get_or_insert_with(|| {
+            let mut shapes = Shapes::new(gang, facts);
             let order = order::run(func, entries);
             shapes.propagate(func, &order);
-            homes = Homes::new(func, order);
-        }
+            (shapes, Homes::new(func, order))
+        });
         let finder = Finder {
             func,
-            shapes: &shapes,
-            homes: &homes,
+            shapes,
+            homes,
             block,
         };
         let wraps = finder.wraps(&leads);
@@ -120,9 +109,29 @@ pub(super) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: Plan
         if copies::can_copy(func, block, at, &region) {
             region.iter().for_each(|&block| done[block] = true);
             let rest = copies::split(func, block, at);
-            copy(func, (&shapes, &homes), (block, rest), region, &wraps);
-            (n_copied, stale) = (n_copied + 1, true);
+            copy(func, (shapes, homes), (block, rest), region, &wraps);
+            n_copied += 1;
+            known = None;
+            leads = find_leads(func);
         }
+    }
+}
+
+/// Whether an instruction can keep an index from going on.
+fn can_wrap(data: &InstData) -> bool {
+    match data {
+        InstData::Select { .. } => true,
+        InstData::IntBinary { op, .. } => matches!(
+            op,
+            IntBinaryOp::Urem
+                | IntBinaryOp::Srem
+                | IntBinaryOp::And
+                | IntBinaryOp::Umin
+                | IntBinaryOp::Umax
+                | IntBinaryOp::Smin
+                | IntBinaryOp::Smax
+        ),
+        _ => false,
     }
 }
 
