@@ -69,20 +69,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             );
         }
         is_fixed = weights.takes_turns;
-        let is_short = traits.insts < SHORT;
-        let widens = if weights.takes_turns && is_short {
-            Some("a loop steps widely through memory, where neighbours share lines")
-        } else if traits.has_barriers && is_short {
-            Some("a short kernel with barriers, at which each gang costs the same")
-        } else if weights.by_lane && is_short {
-            Some("a short kernel that mostly consists of loops that lanes run one after the other")
-        } else if weights.only_moves && is_short {
-            Some("a short kernel that mostly moves bytes")
-        } else if weights.has_bytes && is_short {
-            Some("a short kernel that works on bytes, of which vectors hold many")
-        } else {
-            None
-        };
+        let widens = traits.widens(&weights);
         if weights.computes && most > 8 {
             most = 8;
             reasons.push("at most 8: long arithmetic between accesses to memory".to_owned());
@@ -157,6 +144,25 @@ impl Traits {
                 InstData::Warp { op, .. } => self.exchanges |= op != WarpOp::ActiveMask,
                 _ => {}
             }
+        }
+    }
+
+    /// Why a short kernel may be spread over a whole warp, if it may.
+    fn widens(&self, weights: &Weights) -> Option<&'static str> {
+        if self.insts >= SHORT {
+            None
+        } else if weights.takes_turns {
+            Some("a loop steps widely through memory, where neighbours share lines")
+        } else if self.has_barriers {
+            Some("a short kernel with barriers, at which each gang costs the same")
+        } else if weights.by_lane {
+            Some("a short kernel that mostly consists of loops that lanes run one after the other")
+        } else if weights.only_moves {
+            Some("a short kernel that mostly moves bytes")
+        } else if weights.has_bytes {
+            Some("a short kernel that works on bytes, of which vectors hold many")
+        } else {
+            None
         }
     }
 

@@ -4,6 +4,7 @@ use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Type, Value, ValueD
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::repair::{Repair, predecessors};
+use super::waits;
 
 /// Blocks and what stands for them and their values in a copy.
 #[derive(Default)]
@@ -12,6 +13,13 @@ pub(super) struct Copies {
     pub old: Vec<Block>,
     pub blocks: FxHashMap<Block, Block>,
     pub values: FxHashMap<Value, Value>,
+}
+
+/// Whether an instruction stands where lanes have to meet, or leads elsewhere, so that there is to be one of it.
+pub(super) fn is_fixed(func: &Function, gang: u32, inst: Inst) -> bool {
+    let data = &func.insts[inst].data;
+    let is_call = matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. });
+    is_call || waits::can_wait(data, gang)
 }
 
 /// Whether a block from an instruction on, and others, can be copied: nobody else comes to them, and nothing of which the ends of gangs are

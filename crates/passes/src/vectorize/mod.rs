@@ -120,15 +120,7 @@ pub enum Yield {
 ///
 /// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
 pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Plan {
-    drop_unreachable(func, entries);
-    narrow::run(func, entries, gang);
-    wraps::run(func, entries, gang, facts);
-    let seldom = alike::run(func, entries, gang, facts);
-    latches::run(func, &order::run(func, entries));
-    let wait_of = waits::split(func, gang);
-    if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
-        join_exits(func);
-    }
+    let (seldom, wait_of) = prepare(func, entries, gang, facts);
     let mut order = order::run(func, entries);
     lcssa::run(func, &order);
     let mut hopeful = shapes::Shapes::new(gang, facts);
@@ -141,15 +133,7 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     if prefetch::run(func, &order, entries, &wait_of, &hopeful) {
         hopeful.propagate(func, &order);
     }
-    let mut yields = SecondaryMap::new();
-    for block in func.blocks.keys() {
-        yields[block] = match (spins[block], turns[block]) {
-            (Some(cost), _) => Some(Yield::Spin(cost)),
-            (None, Some(_)) if seldom[block] => None,
-            (None, Some(turns)) => Some(Yield::Turns(turns)),
-            (None, None) => None,
-        };
-    }
+    let yields = yields(func, &spins, &turns, &seldom);
     let mut preds = predecessors(func);
     let can_stop = |func: &Function, block: Block| {
         let is_entry = block == func.entry || entries.contains(&block);
@@ -218,6 +202,44 @@ pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) 
     plan.bounds = bounds(func, facts, &plan.shapes);
     waits::number(func, &mut plan, entries, &wait_of, &live);
     plan
+}
+
+/// Changes what is easier for a gang in another form. Gives the blocks that few gangs come to, and those that start with a wait.
+fn prepare(
+    func: &mut Function,
+    entries: &[Block],
+    gang: u32,
+    facts: PlanFacts,
+) -> (SecondaryMap<Block, bool>, SecondaryMap<Block, bool>) {
+    drop_unreachable(func, entries);
+    narrow::run(func, entries, gang);
+    wraps::run(func, entries, gang, facts);
+    let seldom = alike::run(func, entries, gang, facts);
+    latches::run(func, &order::run(func, entries));
+    let wait_of = waits::split(func, gang);
+    if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
+        join_exits(func);
+    }
+    (seldom, wait_of)
+}
+
+/// When loops let others run, by their headers.
+fn yields(
+    func: &Function,
+    spins: &SecondaryMap<Block, Option<u32>>,
+    turns: &SecondaryMap<Block, Option<u32>>,
+    seldom: &SecondaryMap<Block, bool>,
+) -> SecondaryMap<Block, Option<Yield>> {
+    let mut yields = SecondaryMap::new();
+    for block in func.blocks.keys() {
+        yields[block] = match (spins[block], turns[block]) {
+            (Some(cost), _) => Some(Yield::Spin(cost)),
+            (None, Some(_)) if seldom[block] => None,
+            (None, Some(turns)) => Some(Yield::Turns(turns)),
+            (None, None) => None,
+        };
+    }
+    yields
 }
 
 /// Solves shapes and flow, and with them which blocks one lane runs at a time.

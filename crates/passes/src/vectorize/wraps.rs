@@ -22,7 +22,7 @@ use super::copies::{self, Copies};
 use super::ends::Homes;
 use super::shape::Shape;
 use super::shapes::Shapes;
-use super::{PlanFacts, order, waits};
+use super::{PlanFacts, order};
 use crate::analysis::{cfg, dominators};
 
 mod borders;
@@ -323,11 +323,7 @@ impl Finder<'_> {
 fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
-    let is_fixed = |&inst: &Inst| {
-        let data = &func.insts[inst].data;
-        waits::can_wait(data, gang)
-            || matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. })
-    };
+    let is_fixed = |&inst: &Inst| copies::is_fixed(func, gang, inst);
     let up_to = |end: Option<Block>| {
         let mut region: Vec<Block> = Vec::new();
         let mut work: Vec<Block> = graph.succs[start].to_vec();
