@@ -15,7 +15,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Twelve chains of multiply-adds, enough to hide their latency and few enough for sixteen registers.
+// Twelve chains of multiply-adds, enough to hide their latency and few enough for sixteen registers. The compiler must not know where
+// they start: of twelve equal chains it would compute one.
 #define PEAK(NAME, V, LANES)                                                                     \
     static double NAME(long turns)                                                               \
     {                                                                                            \
@@ -23,6 +24,7 @@ static double now(void)
         _Pragma("omp parallel reduction(+ : flops)")                                             \
         {                                                                                        \
             V x[12] = {{0}}, a = (V){0} + 0.5f, b = (V){0} + 1.0f;                               \
+            for (int k = 0; k < 12; k++) __asm__ volatile("" : "+x"(x[k]));                      \
             for (long i = 0; i < turns; i++) {                                                   \
                 _Pragma("GCC unroll 12") for (int k = 0; k < 12; k++) x[k] = x[k] * a + b;       \
                 __asm__ volatile("" : "+x"(a), "+x"(b));                                         \

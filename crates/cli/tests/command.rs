@@ -19,9 +19,13 @@ fn ptxjit(args: &[&str]) -> Done {
 }
 
 fn ptxjit_with_cache(args: &[&str], cache: &Path) -> Done {
+    ptxjit_with_env(args, &[("PTXJIT_CACHE_DIR", &cache.to_string_lossy())])
+}
+
+fn ptxjit_with_env(args: &[&str], env: &[(&str, &str)]) -> Done {
     let output = Command::new(env!("CARGO_BIN_EXE_ptxjit"))
         .args(args)
-        .env("PTXJIT_CACHE_DIR", cache)
+        .envs(env.iter().copied())
         .output()
         .expect("the command can be started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -277,6 +281,18 @@ fn test_counts_and_reports() {
     assert_eq!(done.json()["passed"], 1);
     ptxjit(&["test", &folder, "--filter", "nothing like that"]).expect(2);
     ptxjit(&["test", "no/such/folder"]).expect(2);
+}
+
+/// Elsewhere, kernels run with the widest vectors that the processor has.
+#[test]
+fn vectors_can_be_held_to_128_bits() {
+    let narrow = [("PTXJIT_VECTOR_BITS", "128")];
+    let done = ptxjit_with_env(&["test", &kernel("cuda")], &narrow).expect(0);
+    assert!(done.stdout.contains(" 0 failed"), "{}", done.stdout);
+    let file = kernel("cuda/mandelbrot/mandelbrot.sm80.ptx");
+    let dump = ["dump", &file, "--gang", "16", "--after", "asm"];
+    let done = ptxjit_with_env(&dump, &narrow).expect(0);
+    assert!(!done.stdout.contains("ymm"), "{}", done.stdout);
 }
 
 #[test]

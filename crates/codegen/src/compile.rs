@@ -19,7 +19,9 @@ use crate::gathered::{self, Gathered};
 use crate::host;
 use crate::lower::{self, Inputs};
 use crate::object::{Function, Head, Object};
+use crate::pairs::{self, Merged};
 use crate::slots;
+use crate::ymm::{self, Refused};
 
 /// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well takes over three
 /// milliseconds.
@@ -107,9 +109,15 @@ fn object(
         flush_denormals: crate::denormals::all_flush(&func.function),
         one_dimensional: options.facts.one_dimensional,
     };
-    let mut compiler = Compiler::new(listings);
-    compiler.stats.vectorize = start.elapsed();
-    compiler.run(&inputs, options, shared.clone())
+    let vectorize = start.elapsed();
+    for is_wide in [gang > 4 && host::vector_bits() == 256, false] {
+        let mut compiler = Compiler::new(is_wide, listings);
+        compiler.stats.vectorize = vectorize;
+        if let Some(object) = compiler.run(&inputs, options, shared.clone())? {
+            return Ok(object);
+        }
+    }
+    unreachable!("vectors of 128 bits are never refused")
 }
 
 /// The gang width to compile for: the one asked for, if it can be.
@@ -134,29 +142,33 @@ struct Compiler {
     registers: regalloc2::Ctx,
     code: Vec<u8>,
     functions: Vec<Function>,
+    /// Vectors may have 256 bits.
+    is_wide: bool,
     listings: Option<BTreeMap<&'static str, String>>,
     stats: CompileStats,
 }
 
 impl Compiler {
-    fn new(listings: bool) -> Compiler {
+    fn new(is_wide: bool, listings: bool) -> Compiler {
         Compiler {
             context: Context::new(),
             builder: FunctionBuilderContext::new(),
             registers: regalloc2::Ctx::default(),
             code: Vec::new(),
             functions: Vec::new(),
+            is_wide,
             listings: listings.then(BTreeMap::new),
             stats: CompileStats::default(),
         }
     }
 
+    /// None if the code is refused with vectors of 256 bits.
     fn run(
         mut self,
         inputs: &Inputs<'_>,
         options: &CompileOptions,
         shared: ir::SharedLayout,
-    ) -> Result<Object, CompileError> {
+    ) -> Result<Option<Object>, CompileError> {
         let start = Instant::now();
         let target = host::isa(false)?.frontend_config();
         self.context.func.signature = enter_signature();
@@ -173,7 +185,11 @@ impl Compiler {
             texts.insert("clif", self.context.func.display().to_string());
             self.context.set_disasm(true);
         }
-        let (locs, asm) = self.define(quick, &out.gathered)?;
+        // Code that is made in a hurry keeps nearly everything on the stack, and the search for pairs would take longer than it saves.
+        let is_wide = self.is_wide && !quick;
+        let Some((locs, asm)) = self.define(quick, is_wide, &out.gathered)? else {
+            return Ok(None);
+        };
         if let Some(texts) = &mut self.listings {
             texts.insert("asm", asm.unwrap_or_default());
         }
@@ -181,12 +197,12 @@ impl Compiler {
             self.context.func.signature = stub.signature();
             let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
             lower::define_stub(*stub, builder, target);
-            self.define(false, &[])?;
+            self.define(false, false, &[])?;
         }
         let resume_points = (0..inputs.plan.waits.len())
             .map(|number| lower::resume_point(inputs.func, inputs.plan, &out.frame, number))
             .collect();
-        Ok(Object {
+        Ok(Some(Object {
             head: Head {
                 gang: inputs.plan.gang,
                 facts: options.facts,
@@ -210,48 +226,86 @@ impl Compiler {
             slow: out.slow.into_iter().collect(),
             listings: self.listings.unwrap_or_default(),
             stats: self.stats,
-        })
+        }))
     }
 
-    /// Compiles the function that was just built, and clears it away. Returns its places in the PTX, and its listing.
+    /// Compiles the function that was just built, and clears it away. Returns its places in the PTX, and its listing; none if it is
+    /// refused with vectors of 256 bits.
     #[expect(clippy::type_complexity, reason = "two unlike things")]
     fn define(
         &mut self,
         quick: bool,
+        is_wide: bool,
         gathered: &[Gathered],
-    ) -> Result<(Vec<(u32, SrcLoc)>, Option<String>), CompileError> {
+    ) -> Result<Option<(Vec<(u32, SrcLoc)>, Option<String>)>, CompileError> {
         let isa = host::isa(quick)?;
         let (start, before) = (Instant::now(), regalloc_time());
-        let compiled = self.machine_code(&*isa, gathered);
+        let compiled = self.machine_code(&*isa, is_wide, gathered);
         let compiled = compiled.map_err(|error| refused(error, &self.context))?;
+        let Some((compiled, bytes)) = compiled else {
+            return Ok(None);
+        };
         let regalloc = regalloc_time() - before;
         self.stats.regalloc += regalloc;
         self.stats.select += start.elapsed().saturating_sub(regalloc);
         let locs = locations(&compiled);
         let asm = compiled.vcode.clone();
-        let function = Function::new(&self.context.func, &compiled, &mut self.code);
+        let function = Function::new(&self.context.func, &compiled, &bytes, &mut self.code);
         self.functions.push(function.map_err(internal)?);
         self.context.clear();
-        Ok((locs, asm))
+        Ok(Some((locs, asm)))
     }
 
-    /// What Cranelift does in one go, with a pass of our own before instructions are selected.
+    /// What Cranelift does in one go, with passes of our own before instructions are selected and behind.
     fn machine_code(
         &mut self,
         isa: &dyn TargetIsa,
+        is_wide: bool,
         gathered: &[Gathered],
-    ) -> Result<CompiledCode, CodegenError> {
+    ) -> Result<Option<(CompiledCode, Vec<u8>)>, CodegenError> {
         let context = &mut self.context;
-        let mut control = ControlPlane::default();
-        context.optimize(isa, &mut control)?;
+        context.optimize(isa, &mut ControlPlane::default())?;
         if !gathered.is_empty() {
             gathered::pass_on(&mut context.func, gathered);
             context.verify_if(isa)?;
             context.compute_cfg();
             context.compute_domtree();
         }
+        if is_wide && let Some(merged) = pairs::merge(context) {
+            context.verify_if(isa)?;
+            return self.wide(isa, &merged);
+        }
+        let code = self.compiled(isa)?;
+        let bytes = code.code_buffer().to_vec();
+        Ok(Some((code, bytes)))
+    }
+
+    /// Compiles a function of vectors of 256 bits, again if there was no room for registers on the stack.
+    fn wide(
+        &mut self,
+        isa: &dyn TargetIsa,
+        merged: &Merged,
+    ) -> Result<Option<(CompiledCode, Vec<u8>)>, CodegenError> {
+        loop {
+            let mut code = self.compiled(isa)?;
+            let slot = &mut self.context.func.sized_stack_slots[merged.spills];
+            match ymm::widen(&code, merged, slot.size / ymm::BYTES) {
+                Ok(bytes) => {
+                    if let Some(text) = &mut code.vcode {
+                        *text = ymm::listing(&bytes, &code.bb_starts);
+                    }
+                    return Ok(Some((code, bytes)));
+                }
+                Err(Refused::Spills(count)) => slot.size = ymm::BYTES * count,
+                Err(Refused::Unknown(_)) => return Ok(None),
+            }
+        }
+    }
+
+    fn compiled(&mut self, isa: &dyn TargetIsa) -> Result<CompiledCode, CodegenError> {
+        let context = &self.context;
         let (func, domtree) = (&context.func, &context.domtree);
-        let listing = context.want_disasm;
+        let (listing, mut control) = (context.want_disasm, ControlPlane::default());
         let code =
             isa.compile_function(func, domtree, &mut self.registers, listing, &mut control)?;
         Ok(code.apply_params(&func.params))
@@ -321,7 +375,8 @@ fn enter_signature() -> cl::Signature {
 
 fn locations(code: &CompiledCode) -> Vec<(u32, SrcLoc)> {
     let mut locs = Vec::new();
-    for range in code.buffer.get_srclocs_sorted() {
+    let ranges = code.buffer.get_srclocs_sorted().iter();
+    for range in ranges.filter(|range| range.loc != pairs::clearing()) {
         locs.push((range.start, SrcLoc(range.loc.bits())));
         locs.push((range.end, SrcLoc(u32::MAX)));
     }

@@ -5,6 +5,7 @@
 
 use ptxjit_ir::{FloatFmt, Function, InstData, Program, WarpOp};
 
+use crate::host;
 use crate::weigh::Weights;
 
 /// Threads of a warp.
@@ -57,6 +58,8 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             "threads of a warp exchange values, which costs much across gangs",
         );
     }
+    // Two vectors of each value.
+    let few = 2 * host::lanes_of_vector() as u32;
     let (mut most, reason) = traits.widest();
     let mut reasons = vec![reason];
     let mut is_fixed = false;
@@ -70,16 +73,18 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
         }
         is_fixed = weights.takes_turns;
         let widens = traits.widens(&weights);
-        if weights.computes && most > 8 {
-            most = 8;
-            reasons.push("at most 8: long arithmetic between accesses to memory".to_owned());
+        if weights.computes && most > few {
+            most = few;
+            reasons.push(format!(
+                "at most {few}: long arithmetic between accesses to memory"
+            ));
         } else if let Some(why) = widens {
             most = WARP;
             reasons = vec![format!("at most 32: {why}")];
         }
         while !weights.takes_turns
-            && most > 4
-            && weights.live_words * most as usize / 4 > LOOP_VECTORS
+            && most as usize > host::lanes_of_vector()
+            && weights.live_words * most as usize / host::lanes_of_vector() > LOOP_VECTORS
         {
             most /= 2;
             let words = weights.live_words;
@@ -170,7 +175,11 @@ impl Traits {
     fn widest(&self) -> (u32, String) {
         let insts = self.insts;
         if insts >= VERY_LONG {
-            (4, format!("at most 4: the kernel has {insts} instructions"))
+            let most = host::lanes_of_vector() as u32;
+            (
+                most,
+                format!("at most {most}: the kernel has {insts} instructions"),
+            )
         } else if insts >= LONG {
             (8, format!("at most 8: the kernel has {insts} instructions"))
         } else if self.wide > self.narrow {

@@ -26,6 +26,8 @@ fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
         ("is_pic", "false"),
+        // Where blocks begin, which `ymm` has to know.
+        ("machine_code_cfg_info", "true"),
         (
             "regalloc_algorithm",
             if quick { "single_pass" } else { "backtracking" },
@@ -48,11 +50,44 @@ fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
         .map_err(|error| error.to_string())
 }
 
+/// Bits of a vector: 256 where the processor has them for everything (AVX2 and FMA), if `$PTXJIT_VECTOR_BITS` does not say 128.
+pub(crate) fn vector_bits() -> u32 {
+    static BITS: OnceLock<u32> = OnceLock::new();
+    *BITS.get_or_init(|| {
+        let is_held_down = std::env::var("PTXJIT_VECTOR_BITS").is_ok_and(|bits| bits == "128");
+        if has_256_bits() && !is_held_down {
+            256
+        } else {
+            128
+        }
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_256_bits() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_256_bits() -> bool {
+    false
+}
+
+/// Lanes of 32 bits that a register holds.
+pub(crate) fn lanes_of_vector() -> usize {
+    vector_bits() as usize / 32
+}
+
 /// All that code depends on beside the program: the code generator's version, the processor's features. Stored code may be
 /// used where this text is the same.
 pub fn target() -> Result<String, CompileError> {
     let isa = isa(false)?;
-    let mut text = format!("cranelift {}, {}", cranelift_codegen::VERSION, isa.triple());
+    let mut text = format!(
+        "cranelift {}, {}, vectors of {} bits",
+        cranelift_codegen::VERSION,
+        isa.triple(),
+        vector_bits()
+    );
     for flag in isa.isa_flags() {
         write!(text, ", {flag}").expect("writing to a string");
     }

@@ -21,11 +21,13 @@ mod link;
 mod lower;
 mod notes;
 mod object;
+mod pairs;
 mod registers;
 mod schedule;
 mod slots;
 pub mod warp_ops;
 mod weigh;
+mod ymm;
 
 pub use abi::{
     CompileOptions, CompileStats, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, Haste,

@@ -94,13 +94,13 @@ pub(crate) const RELOC_KINDS: &[RelocKind] = &[
 ];
 
 impl Function {
-    /// Takes over a function that Cranelift compiled; its bytes go to the end of `code`.
+    /// Takes over a function that Cranelift compiled, with these bytes, which go to the end of `code`.
     pub(crate) fn new(
         func: &cl::Function,
         compiled: &CompiledCode,
+        bytes: &[u8],
         code: &mut Vec<u8>,
     ) -> Result<Function, String> {
-        let bytes = compiled.code_buffer();
         let start = code.len();
         code.extend_from_slice(bytes);
         put_in_prefetches(compiled, &mut code[start..]);

@@ -75,6 +75,7 @@ pub(crate) use waits::{Frame, resume_point};
 
 use crate::abi::{SlowForm, SymbolRef};
 use crate::gathered::Gathered;
+use crate::host;
 use crate::slots::Slots;
 
 /// What lowering needs beside the function and its plan.
@@ -129,6 +130,8 @@ struct Lower<'a, 'b> {
     /// Lanes of a gang, and quads of lanes.
     lanes: usize,
     quads: usize,
+    /// Quads of which one register holds a value in the end: code that takes some of a gang's at a time takes so many.
+    strip: usize,
     /// Values at hand in the node being emitted.
     vals: FxHashMap<ir::Value, Val>,
     /// Addresses made ready in the node being emitted.
@@ -252,6 +255,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             loops: None,
             lanes,
             quads: lanes.div_ceil(4),
+            strip: (host::lanes_of_vector() / 4).min(lanes.div_ceil(4)),
             vals: FxHashMap::default(),
             addresses: FxHashMap::default(),
             rows: FxHashMap::default(),

@@ -1,4 +1,6 @@
-//! The order in which a node's instructions are emitted: op by op, quad by quad, or a group of chains after the other.
+//! The order in which a node's instructions are emitted: op by op, strip by strip, or a group of chains after the other.
+
+use std::ops::Range;
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Inst, InstData, MemSem, Space, Value};
@@ -112,20 +114,30 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// Groups of chains, quad by quad. What comes out of them goes through memory: there is no place for it in registers until the last
+    /// The quads in portions that are emitted together.
+    fn strips(&self) -> Vec<Range<usize>> {
+        let firsts = (0..self.quads).step_by(self.strip);
+        firsts.map(|first| first..first + self.strip).collect()
+    }
+
+    /// Groups of chains, strip by strip. What comes out of them goes through memory: there is no place for it in registers until the last
     /// group has ended, and Cranelift would not merge loads into instructions on the way to a value with several uses.
     fn emit_steps(&mut self, schedule: &Schedule) {
         let size = 32 * (schedule.results.len() * self.quads) as u32;
         let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
         let slot = self.b.create_sized_stack_slot(data);
         let base = self.b.ins().stack_addr(types::I64, slot, 0);
-        for q in 0..self.quads {
+        for strip in self.strips() {
             for &step in &schedule.steps {
                 let (Step::Pure(inst) | Step::Load(inst) | Step::Element(inst, _)) = step;
                 self.loc(self.func.insts[inst].loc);
                 match step {
-                    Step::Pure(inst) => self.chain_quad(inst, q, schedule, base),
-                    Step::Load(inst) => self.load_quad(inst, q, schedule),
+                    Step::Pure(inst) => {
+                        for q in strip.clone() {
+                            self.chain_quad(inst, q, schedule, base);
+                        }
+                    }
+                    Step::Load(inst) => self.load_strip(inst, &strip, schedule),
                     Step::Element(inst, k) => self.load_element(inst, k),
                 }
             }
@@ -167,8 +179,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What one quad of lanes loads.
-    fn load_quad(&mut self, inst: Inst, q: usize, schedule: &Schedule) {
+    /// What a strip of lanes loads.
+    fn load_strip(&mut self, inst: Inst, strip: &Range<usize>, schedule: &Schedule) {
         let node = &self.func.insts[inst];
         let InstData::Load {
             space,
@@ -182,7 +194,7 @@ impl Lower<'_, '_> {
             unreachable!("called for loads")
         };
         if schedule.kept.contains(&inst) {
-            if q == 0 {
+            if strip.start == 0 {
                 self.load(inst);
             }
             return;
@@ -191,19 +203,20 @@ impl Lower<'_, '_> {
         let Address::Strided(at, stride) = place.address else {
             unreachable!("lanes load at constant distances")
         };
-        let (at, offset) = self.strided_lane(at, stride, 4 * q, place.offset);
+        let (at, offset) = self.strided_lane(at, stride, 4 * strip.start, place.offset);
         let (lanes, quads) = (self.lanes, self.quads);
-        (self.lanes, self.quads) = (4, 1);
+        (self.lanes, self.quads) = (4 * strip.len(), strip.len());
         let parts = self.load_whole(usize::from(n), ty, at, stride, offset);
         let per = self.n_parts(ty);
         (self.lanes, self.quads) = (lanes, quads);
+        let n_parts = self.n_parts(ty);
         for (k, &result) in node.results.iter().enumerate() {
-            // The other quads' places are not looked at before their turn.
-            let quad: Parts = parts[k * per..(k + 1) * per]
+            // The other strips' places are not looked at before their turn.
+            let strip_parts: Parts = parts[k * per..(k + 1) * per]
                 .iter()
                 .map(|&part| self.cast_vector(part, vector_type(self.func.ty(result))))
                 .collect();
-            let parts = quad.iter().copied().cycle().take(per * quads).collect();
+            let parts = strip_parts.iter().copied().cycle().take(n_parts).collect();
             self.splats.remove(&result);
             self.vals.insert(result, Val::Varying(parts));
         }
@@ -250,7 +263,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The schedule of a run of pure instructions: op by op, or quad by quad where all quads together would not fit the
+    /// The schedule of a run of pure instructions: op by op, or strip by strip where all quads together would not fit the
     /// registers.
     fn emit_run(&mut self, run: &[Inst]) {
         let wanted: Vec<Inst> = run
@@ -279,10 +292,11 @@ impl Lower<'_, '_> {
 
     /// Instructions whose results are held as quads.
     fn emit_group(&mut self, wanted: &[Inst]) {
-        if self.quads > 1 && self.pressure(wanted) * self.quads > crate::schedule::REGISTERS {
-            for q in 0..self.quads {
+        let n_strips = self.quads / self.strip;
+        if n_strips > 1 && self.pressure(wanted) * n_strips > crate::schedule::REGISTERS {
+            for strip in self.strips() {
                 for &inst in wanted {
-                    self.emit_part(inst, q);
+                    strip.clone().for_each(|q| self.emit_part(inst, q));
                 }
             }
         } else {

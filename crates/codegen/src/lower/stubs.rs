@@ -53,7 +53,13 @@ impl Stub {
             Stub::MergeSlots => &[types::I64, types::I64, types::I32, types::I64, types::I64],
             Stub::SetStates => &[types::I64, types::I32, types::I32],
         };
-        let mut sig = cl::Signature::new(CallConv::PreserveAll);
+        // Stubs keep the first 128 bits of vector registers, and the others as long as the helpers behind them have no AVX.
+        let has_avx = cfg!(target_feature = "avx");
+        let convention = match has_avx {
+            true => CallConv::triple_default(&target_lexicon::Triple::host()),
+            false => CallConv::PreserveAll,
+        };
+        let mut sig = cl::Signature::new(convention);
         sig.params = params.iter().copied().map(AbiParam::new).collect();
         sig
     }

@@ -1,0 +1,441 @@
+//! Machine code for vectors of 256 bits, made of that for 128.
+//!
+//! [`crate::pairs`] leaves functions whose vectors of 128 bits stand for 256. The instructions of the two are equally long on x86-64:
+//! a bit tells which. So the code stays as it is but for these bits, and for
+//! * moves between registers and to the stack, which Cranelift encodes in the older way, without such a bit;
+//! * places on the stack where registers are saved, which have to be twice as large and so elsewhere;
+//! * constants, which are repeated behind the code;
+//! * what stands for instructions that Cranelift does not have: shuffles that put halves together or take the second, fences that
+//!   clear the upper halves.
+//!
+//! Accesses of memory are made wider only where they carry the mark. An instruction that is not known is an error: then the function is compiled
+//! with vectors of 128 bits.
+
+use std::fmt::Write;
+
+use cranelift_codegen::CompiledCode;
+use cranelift_codegen::ir::StackSlot;
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter, Mnemonic as M,
+    OpKind, Register,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::pairs::{Merged, Signs, WIDE, clearing};
+
+/// Bytes of a vector.
+pub(crate) const BYTES: u32 = 32;
+
+/// Why code could not be made wider.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// More room is needed to save registers: so many of 32 bytes.
+    Spills(u32),
+    /// An instruction is not known.
+    Unknown(String),
+}
+
+/// Makes the code of a function that was just compiled use 256 bits, and returns it.
+pub(crate) fn widen(
+    compiled: &CompiledCode,
+    merged: &Merged,
+    n_spills: u32,
+) -> Result<Vec<u8>, Refused> {
+    let buffer = &compiled.buffer;
+    let frame = buffer.frame_layout().expect("the function has a frame");
+    let offset_of = |slot: StackSlot| frame.stackslots[slot].offset;
+    let srclocs = buffer.get_srclocs_sorted().iter();
+    let mut widening = Widening {
+        signs: merged.signs,
+        is_behind_jump: false,
+        code: compiled.code_buffer().to_vec(),
+        wide: buffer
+            .traps()
+            .iter()
+            .filter(|trap| trap.code == WIDE)
+            .map(|trap| trap.offset)
+            .collect(),
+        clear: srclocs
+            .filter(|range| range.loc == clearing())
+            .map(|range| range.start)
+            .collect(),
+        first_spill: offset_of(merged.spills),
+        n_spills,
+        spills: FxHashMap::default(),
+        constants: FxHashMap::default(),
+    };
+    if widening.wide.len() != merged.n_wide {
+        return Err(Refused::Unknown("an access without its mark".to_owned()));
+    }
+    let end = widening.code.len() as u32;
+    let ends = compiled.bb_starts.iter().skip(1).copied().chain([end]);
+    for (start, end) in compiled.bb_starts.iter().copied().zip(ends) {
+        widening.block(start, end)?;
+    }
+    match widening.spills.len() as u32 {
+        count if count > n_spills => Err(Refused::Spills(count)),
+        _ => Ok(widening.code),
+    }
+}
+
+struct Widening {
+    /// The last instruction was a conditional jump.
+    is_behind_jump: bool,
+    signs: Signs,
+    code: Vec<u8>,
+    /// Accesses of 256 bits.
+    wide: FxHashSet<u32>,
+    /// Fences that clear the upper halves.
+    clear: FxHashSet<u32>,
+    first_spill: u32,
+    n_spills: u32,
+    /// New places of what is saved on the stack, by the old ones: in 32 bytes.
+    spills: FxHashMap<u32, u32>,
+    /// Places of repeated constants.
+    constants: FxHashMap<u32, u32>,
+}
+
+impl Widening {
+    fn block(&mut self, start: u32, end: u32) -> Result<(), Refused> {
+        let code = self.code[start as usize..end as usize].to_vec();
+        let mut decoder = Decoder::with_ip(64, &code, u64::from(start), DecoderOptions::NONE);
+        let mut inst = Instruction::default();
+        while decoder.can_decode() {
+            decoder.decode_out(&mut inst);
+            if inst.is_invalid() {
+                return Err(Refused::Unknown(format!(
+                    "no instruction at {:#x}",
+                    inst.ip()
+                )));
+            }
+            let offsets = decoder.get_constant_offsets(&inst);
+            let displacement = (offsets.displacement_size() == 4)
+                .then(|| inst.ip() as u32 + offsets.displacement_offset() as u32);
+            self.inst(&inst, displacement)?;
+            self.is_behind_jump = inst.flow_control() == FlowControl::ConditionalBranch;
+            if !goes_on(&inst, end) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn inst(&mut self, inst: &Instruction, displacement: Option<u32>) -> Result<(), Refused> {
+        let at = inst.ip() as u32;
+        let bytes = &mut self.code[at as usize..at as usize + inst.len()];
+        if self.clear.contains(&at) && inst.mnemonic() == M::Mfence {
+            // vzeroupper
+            bytes.copy_from_slice(&[0xc5, 0xf8, 0x77]);
+            return Ok(());
+        }
+        let vectors = (0..inst.op_count())
+            .filter(|&op| inst.op_kind(op) == OpKind::Register && inst.op_register(op).is_xmm());
+        if vectors.count() == 0 {
+            return Ok(());
+        }
+        let refused = || Err(Refused::Unknown(format!("{:?}", inst.code())));
+        let has_memory = (0..inst.op_count()).any(|op| inst.op_kind(op) == OpKind::Memory);
+        let is_wide = self.wide.contains(&at);
+        if !matches!(bytes[0], 0xc4 | 0xc5 | 0x62) {
+            return match inst.mnemonic() {
+                M::Movdqa | M::Movdqu if has_memory => {
+                    if inst.memory_base() != Register::RSP
+                        || inst.memory_index() != Register::None
+                        || is_wide
+                    {
+                        return refused();
+                    }
+                    let Some(displacement) = displacement else {
+                        return refused();
+                    };
+                    encode_move(bytes);
+                    self.move_spill(inst, displacement);
+                    Ok(())
+                }
+                M::Movdqa => {
+                    encode_move(bytes);
+                    Ok(())
+                }
+                // A selection by a condition, which is one of halves.
+                M::Movaps | M::Movapd if self.is_behind_jump => Ok(()),
+                mnemonic if is_scalar(mnemonic) => Ok(()),
+                _ => refused(),
+            };
+        }
+        match (inst.mnemonic(), bytes[inst.len() - 1]) {
+            (M::Vpalignr, by) if by == self.signs.join => {
+                // vinserti128
+                set_wide(bytes);
+                bytes[3] = 0x38;
+                bytes[inst.len() - 1] = 1;
+                return Ok(());
+            }
+            (M::Vpalignr, by) if by == self.signs.second && !has_memory => {
+                take_second(bytes);
+                return Ok(());
+            }
+            (M::Vpalignr, by) if by == self.signs.second => return refused(),
+            _ => {}
+        }
+        match class(inst.mnemonic()) {
+            Class::Broadcast => set_wide(bytes),
+            Class::LaneWise if !has_memory => set_wide(bytes),
+            // With the later prefix, small displacements are counted in vectors.
+            Class::LaneWise if is_wide && (bytes[0] != 0x62 || displacement.is_some()) => {
+                set_wide(bytes)
+            }
+            Class::LaneWise if inst.memory_base() == Register::RIP => {
+                set_wide(bytes);
+                let Some(displacement) = displacement else {
+                    return refused();
+                };
+                self.repeat_constant(inst, displacement);
+            }
+            Class::LaneWise | Class::Half if !is_wide => {}
+            Class::LaneWise | Class::Half | Class::Unknown => return refused(),
+        }
+        Ok(())
+    }
+
+    /// Gives a register that is saved its new place.
+    fn move_spill(&mut self, inst: &Instruction, displacement: u32) {
+        let old = inst.memory_displacement64() as u32;
+        let next = self.spills.len() as u32;
+        let number = *self.spills.entry(old).or_insert(next);
+        if number < self.n_spills {
+            self.put(displacement, self.first_spill + BYTES * number);
+        }
+    }
+
+    /// Makes an instruction use a constant that is in both halves.
+    fn repeat_constant(&mut self, inst: &Instruction, displacement: u32) {
+        let old = inst.memory_displacement64() as u32;
+        let code = &mut self.code;
+        let new = *self.constants.entry(old).or_insert_with(|| {
+            let constant: [u8; 16] = code[old as usize..old as usize + 16]
+                .try_into()
+                .expect("16 bytes");
+            code.resize(code.len().next_multiple_of(16), 0);
+            let place = code.len() as u32;
+            code.extend(constant);
+            code.extend(constant);
+            place
+        });
+        self.put(displacement, new.wrapping_sub(inst.next_ip() as u32));
+    }
+
+    fn put(&mut self, at: u32, word: u32) {
+        self.code[at as usize..at as usize + 4].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Whether the instructions of a block up to `end` go on behind this one. Behind the last there may be tables of targets, and constants; some
+/// of Cranelift's instructions have jumps inside.
+fn goes_on(inst: &Instruction, end: u32) -> bool {
+    match inst.flow_control() {
+        FlowControl::UnconditionalBranch => {
+            (inst.next_ip()..=u64::from(end)).contains(&inst.near_branch_target())
+        }
+        FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception => false,
+        _ => true,
+    }
+}
+
+/// The instructions as text, by the beginnings of their blocks.
+pub(crate) fn listing(code: &[u8], starts: &[u32]) -> String {
+    let mut formatter = IntelFormatter::new();
+    let mut text = String::new();
+    let ends = starts.iter().skip(1).copied().chain([code.len() as u32]);
+    for (start, end) in starts.iter().copied().zip(ends) {
+        let _ = writeln!(text, "{start:#x}:");
+        let code = &code[start as usize..end as usize];
+        let decoder = Decoder::with_ip(64, code, u64::from(start), DecoderOptions::NONE);
+        for inst in decoder {
+            text.push_str("  ");
+            formatter.format(&inst, &mut text);
+            text.push('\n');
+            if !goes_on(&inst, end) {
+                break;
+            }
+        }
+    }
+    text
+}
+
+/// Makes an instruction with a VEX or EVEX prefix one of 256 bits.
+fn set_wide(bytes: &mut [u8]) {
+    match bytes[0] {
+        0xc5 => bytes[1] |= 0b100,
+        0xc4 => bytes[2] |= 0b100,
+        _ => bytes[3] |= 0b10_0000,
+    }
+}
+
+/// Makes `66 [REX] 0f 6f`, `f3 [REX] 0f 6f` and the same with `7f` instructions with a VEX prefix of 256 bits, which are equally long.
+fn encode_move(bytes: &mut [u8]) {
+    // Of the prefixes: 1 for 66, 2 for f3.
+    let prefix = if bytes[0] == 0x66 { 0b01 } else { 0b10 };
+    // No further operand, 256 bits.
+    let rest = 0b0111_1100 | prefix;
+    if bytes[1] & 0xf0 == 0x40 {
+        let rex = bytes[1];
+        bytes[0] = 0xc4;
+        // The bits of the registers, inverted, then the map of instructions.
+        bytes[1] = (!rex & 0b111) << 5 | 1;
+        bytes[2] = rest;
+    } else {
+        bytes[0] = 0xc5;
+        bytes[1] = 0b1000_0000 | rest;
+    }
+}
+
+/// Makes `vpalignr r, x, x, n` a `vextracti128 r, x, 1`.
+fn take_second(bytes: &mut [u8]) {
+    let (prefix, modrm) = (bytes[1], bytes[4]);
+    // The two fields for registers change places.
+    let (r, b) = (prefix >> 7 & 1, prefix >> 5 & 1);
+    bytes[1] = prefix & 0b0101_1111 | b << 7 | r << 5;
+    bytes[2] = 0b0111_1101;
+    bytes[3] = 0x39;
+    bytes[4] = 0b1100_0000 | (modrm & 0b111) << 3 | modrm >> 3 & 0b111;
+    bytes[5] = 1;
+}
+
+/// What may become of an instruction on vectors.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Class {
+    /// Does the same with each lane, or with each 128 bits.
+    LaneWise,
+    /// Makes all lanes of one.
+    Broadcast,
+    /// Does something with one lane, with all lanes together, or between lanes of different sizes: only with the first half.
+    Half,
+    Unknown,
+}
+
+#[rustfmt::skip]
+fn class(mnemonic: M) -> Class {
+    match mnemonic {
+        M::Vmovdqu | M::Vmovdqa | M::Vmovups | M::Vmovaps | M::Vmovupd | M::Vmovapd
+            | M::Vaddps | M::Vaddpd | M::Vsubps | M::Vsubpd | M::Vmulps | M::Vmulpd | M::Vdivps | M::Vdivpd
+            | M::Vsqrtps | M::Vsqrtpd | M::Vminps | M::Vminpd | M::Vmaxps | M::Vmaxpd
+            | M::Vandps | M::Vandpd | M::Vandnps | M::Vandnpd | M::Vorps | M::Vorpd | M::Vxorps | M::Vxorpd
+            | M::Vcmpps | M::Vcmppd | M::Vroundps | M::Vroundpd | M::Vblendvps | M::Vblendvpd
+            | M::Vcvtdq2ps | M::Vcvtps2dq | M::Vcvttps2dq
+            | M::Vfmadd132ps | M::Vfmadd213ps | M::Vfmadd231ps | M::Vfmadd132pd | M::Vfmadd213pd | M::Vfmadd231pd
+            | M::Vfmsub132ps | M::Vfmsub213ps | M::Vfmsub231ps | M::Vfmsub132pd | M::Vfmsub213pd | M::Vfmsub231pd
+            | M::Vfnmadd132ps | M::Vfnmadd213ps | M::Vfnmadd231ps | M::Vfnmadd132pd | M::Vfnmadd213pd | M::Vfnmadd231pd
+            | M::Vfnmsub132ps | M::Vfnmsub213ps | M::Vfnmsub231ps | M::Vfnmsub132pd | M::Vfnmsub213pd | M::Vfnmsub231pd
+            | M::Vpand | M::Vpandn | M::Vpor | M::Vpxor | M::Vpblendvb | M::Vpblendw | M::Vpshufb | M::Vpshufd
+            | M::Vpaddb | M::Vpaddw | M::Vpaddd | M::Vpaddq | M::Vpsubb | M::Vpsubw | M::Vpsubd | M::Vpsubq
+            | M::Vpaddsb | M::Vpaddsw | M::Vpaddusb | M::Vpaddusw | M::Vpsubsb | M::Vpsubsw | M::Vpsubusb | M::Vpsubusw
+            | M::Vpavgb | M::Vpavgw | M::Vpmullw | M::Vpmulld | M::Vpmullq | M::Vpmuludq | M::Vpmuldq
+            | M::Vpminsb | M::Vpminsw | M::Vpminsd | M::Vpminub | M::Vpminuw | M::Vpminud
+            | M::Vpmaxsb | M::Vpmaxsw | M::Vpmaxsd | M::Vpmaxub | M::Vpmaxuw | M::Vpmaxud
+            | M::Vpunpcklbw | M::Vpunpcklwd | M::Vpunpckldq | M::Vpunpcklqdq | M::Vpunpckhbw | M::Vpunpckhwd | M::Vpunpckhdq | M::Vpunpckhqdq
+            | M::Vunpcklps | M::Vunpckhps | M::Vunpcklpd | M::Vunpckhpd | M::Vpopcntb
+            | M::Vshufps | M::Vshufpd | M::Vpermilps | M::Vpermilpd | M::Vpshuflw | M::Vpshufhw | M::Vpalignr | M::Vpslldq | M::Vpsrldq
+            | M::Vpmaddwd | M::Vpmaddubsw | M::Vpmulhw | M::Vpmulhuw | M::Vpmulhrsw | M::Vphaddw | M::Vphaddd | M::Vpsadbw
+            | M::Vcvtudq2ps | M::Vpsraq | M::Vpabsq | M::Vpsrlvd | M::Vpsllvd | M::Vpsravd | M::Vpsrlvq | M::Vpsllvq
+            | M::Vpabsb | M::Vpabsw | M::Vpabsd
+            | M::Vpcmpeqb | M::Vpcmpeqw | M::Vpcmpeqd | M::Vpcmpeqq | M::Vpcmpgtb | M::Vpcmpgtw | M::Vpcmpgtd | M::Vpcmpgtq
+            | M::Vpsllw | M::Vpslld | M::Vpsllq | M::Vpsrlw | M::Vpsrld | M::Vpsrlq | M::Vpsraw | M::Vpsrad => Class::LaneWise,
+        M::Vbroadcastss | M::Vbroadcastsd | M::Vpbroadcastb | M::Vpbroadcastw | M::Vpbroadcastd | M::Vpbroadcastq => Class::Broadcast,
+        M::Vmovd | M::Vmovq | M::Vmovss | M::Vmovsd | M::Vmovddup | M::Vmovhlps | M::Vmovlhps | M::Vmovlps | M::Vmovhps
+            | M::Vpextrb | M::Vpextrw | M::Vpextrd | M::Vpextrq | M::Vpinsrb | M::Vpinsrw | M::Vpinsrd | M::Vpinsrq
+            | M::Vpermi2b | M::Vinsertps | M::Vextractps | M::Vptest | M::Vmovmskps | M::Vmovmskpd | M::Vpmovmskb
+            | M::Vpacksswb | M::Vpackssdw | M::Vpackuswb | M::Vpackusdw
+            | M::Vpmovsxbw | M::Vpmovsxbd | M::Vpmovsxbq | M::Vpmovsxwd | M::Vpmovsxwq | M::Vpmovsxdq
+            | M::Vpmovzxbw | M::Vpmovzxbd | M::Vpmovzxbq | M::Vpmovzxwd | M::Vpmovzxwq | M::Vpmovzxdq
+            | M::Vcvtps2pd | M::Vcvtpd2ps | M::Vcvtdq2pd | M::Vcvttpd2dq | M::Vcvtpd2dq
+            | M::Vaddss | M::Vaddsd | M::Vsubss | M::Vsubsd | M::Vmulss | M::Vmulsd | M::Vdivss | M::Vdivsd
+            | M::Vsqrtss | M::Vsqrtsd | M::Vminss | M::Vminsd | M::Vmaxss | M::Vmaxsd | M::Vroundss | M::Vroundsd
+            | M::Vcmpss | M::Vcmpsd | M::Vucomiss | M::Vucomisd | M::Vcomiss | M::Vcomisd
+            | M::Vcvtss2sd | M::Vcvtsd2ss | M::Vcvtsi2ss | M::Vcvtsi2sd
+            | M::Vcvtss2si | M::Vcvtsd2si | M::Vcvttss2si | M::Vcvttsd2si
+            | M::Vfmadd132ss | M::Vfmadd213ss | M::Vfmadd231ss | M::Vfmadd132sd | M::Vfmadd213sd | M::Vfmadd231sd
+            | M::Vfmsub132ss | M::Vfmsub213ss | M::Vfmsub231ss | M::Vfmsub132sd | M::Vfmsub213sd | M::Vfmsub231sd
+            | M::Vfnmadd132ss | M::Vfnmadd213ss | M::Vfnmadd231ss | M::Vfnmadd132sd | M::Vfnmadd213sd | M::Vfnmadd231sd
+            | M::Vfnmsub132ss | M::Vfnmsub213ss | M::Vfnmsub231ss | M::Vfnmsub132sd | M::Vfnmsub213sd | M::Vfnmsub231sd => Class::Half,
+        _ => Class::Unknown,
+    }
+}
+
+/// Instructions on scalars, as Cranelift encodes them in the older way.
+fn is_scalar(mnemonic: M) -> bool {
+    matches!(
+        mnemonic,
+        M::Movd
+            | M::Movq
+            | M::Movss
+            | M::Movsd
+            | M::Ucomiss
+            | M::Ucomisd
+            | M::Cvtss2si
+            | M::Cvtsd2si
+            | M::Cvttss2si
+            | M::Cvttsd2si
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{encode_move, set_wide, take_second};
+
+    /// Instructions before and after, as an assembler writes them.
+    fn check(change: fn(&mut [u8]), before: &[u8], after: &[u8]) {
+        let mut code = before.to_vec();
+        change(&mut code);
+        assert_eq!(code, after);
+    }
+
+    #[test]
+    fn moves_get_the_later_prefix() {
+        // movdqa xmm0, xmm1; movdqa xmm8, xmm9; movdqu [rsp + 0x80], xmm8.
+        check(
+            encode_move,
+            &[0x66, 0x0f, 0x6f, 0xc1],
+            &[0xc5, 0xfd, 0x6f, 0xc1],
+        );
+        check(
+            encode_move,
+            &[0x66, 0x45, 0x0f, 0x6f, 0xc1],
+            &[0xc4, 0x41, 0x7d, 0x6f, 0xc1],
+        );
+        check(
+            encode_move,
+            &[0xf3, 0x44, 0x0f, 0x7f, 0x84, 0x24, 0x80, 0, 0, 0],
+            &[0xc4, 0x61, 0x7e, 0x7f, 0x84, 0x24, 0x80, 0, 0, 0],
+        );
+    }
+
+    #[test]
+    fn the_second_half_is_taken_out() {
+        // vpalignr xmm8, xmm1, xmm1, 13 becomes vextracti128 xmm8, ymm1, 1.
+        check(
+            take_second,
+            &[0xc4, 0x63, 0x71, 0x0f, 0xc1, 0x0d],
+            &[0xc4, 0xc3, 0x7d, 0x39, 0xc8, 0x01],
+        );
+    }
+
+    #[test]
+    fn prefixes_say_how_wide() {
+        // vaddps xmm0, xmm1, xmm2; vpmulld xmm0, xmm1, xmm9; vpmullq xmm0, xmm1, xmm2.
+        check(
+            set_wide,
+            &[0xc5, 0xf0, 0x58, 0xc2],
+            &[0xc5, 0xf4, 0x58, 0xc2],
+        );
+        check(
+            set_wide,
+            &[0xc4, 0xc2, 0x71, 0x40, 0xc1],
+            &[0xc4, 0xc2, 0x75, 0x40, 0xc1],
+        );
+        check(
+            set_wide,
+            &[0x62, 0xf2, 0xf5, 0x08, 0x40, 0xc2],
+            &[0x62, 0xf2, 0xf5, 0x28, 0x40, 0xc2],
+        );
+    }
+}
