@@ -11,8 +11,8 @@ use crate::weigh::Weights;
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// Kernels with more instructions than this are held to 8 lanes, and above the second number to 4: they take long to compile in many parts
-/// and do not keep them in registers.
+/// Kernels with more instructions than this are held to 8 lanes, and above the second number to those of one vector: they take long to
+/// compile in many parts and do not keep them in registers.
 const LONG: usize = 1200;
 const VERY_LONG: usize = 2000;
 

@@ -188,9 +188,8 @@ struct Pairs<'a> {
     /// Positions of instructions in their function.
     position: SecondaryMap<Inst, u32>,
     edges: Vec<Edge>,
-    /// The edges that lead to each block, and those of each branch.
+    /// The edges that lead to each block.
     edges_to: SecondaryMap<Block, SmallVec<[usize; 2]>>,
-    edges_of: SecondaryMap<Inst, SmallVec<[usize; 2]>>,
     /// Instructions that do the same with each lane.
     lane_wise: Vec<Inst>,
 }
@@ -213,7 +212,6 @@ impl<'a> Pairs<'a> {
             position: SecondaryMap::new(),
             edges: Vec::new(),
             edges_to: SecondaryMap::new(),
-            edges_of: SecondaryMap::new(),
             lane_wise: Vec::new(),
         };
         let mut at = 0;
@@ -422,7 +420,6 @@ impl<'a> Pairs<'a> {
             let args = args.map(|arg| arg.as_value().map(|value| dfg.resolve_aliases(value)));
             let (to, number) = (call.block(&dfg.value_lists), self.edges.len());
             self.edges_to[to].push(number);
-            self.edges_of[inst].push(number);
             self.edges.push(Edge {
                 branch: inst,
                 to,
