@@ -11,8 +11,8 @@
 //! Where the operands of a pair are none, they are put together; where something else needs the second half, it is taken out. Pairs
 //! that cost more than they save are dropped.
 //!
-//! Moving the second half of an access of memory to the first, or the other way round, passes accesses of other lanes only, by other
-//! instructions at most: both halves are of one instruction of the PTX, and nothing that is not a pair itself may stand between.
+//! Accesses of memory are merged if nothing stands between them that could matter: no effects, nor loads between two stores. That both are
+//! of one instruction of the PTX would not be enough: a function that is inlined twice has its instructions twice.
 
 mod alike;
 mod cost;

@@ -8,14 +8,20 @@ use smallvec::SmallVec;
 
 use super::{Args, is_vector};
 
+/// The instructions that make two values, each as its first result.
+fn makers(func: &Function, x: Value, y: Value) -> Option<(Inst, Inst)> {
+    match (func.dfg.value_def(x), func.dfg.value_def(y)) {
+        (ValueDef::Result(a, 0), ValueDef::Result(b, 0)) => Some((a, b)),
+        _ => None,
+    }
+}
+
 /// Whether two vectors are made of the same scalar or constant.
 pub(super) fn is_same(func: &Function, x: Value, y: Value) -> bool {
     if x == y {
         return true;
     }
-    let (ValueDef::Result(a, 0), ValueDef::Result(b, 0)) =
-        (func.dfg.value_def(x), func.dfg.value_def(y))
-    else {
+    let Some((a, b)) = makers(func, x, y) else {
         return false;
     };
     match (func.dfg.insts[a], func.dfg.insts[b]) {
@@ -64,9 +70,7 @@ fn is_same_scalar(func: &Function, x: Value, y: Value) -> bool {
     if x == y {
         return true;
     }
-    let (ValueDef::Result(a, 0), ValueDef::Result(b, 0)) =
-        (func.dfg.value_def(x), func.dfg.value_def(y))
-    else {
+    let Some((a, b)) = makers(func, x, y) else {
         return false;
     };
     let is_constant = matches!(
