@@ -376,7 +376,8 @@ fn enter_signature() -> cl::Signature {
 fn locations(code: &CompiledCode) -> Vec<(u32, SrcLoc)> {
     let mut locs = Vec::new();
     let ranges = code.buffer.get_srclocs_sorted().iter();
-    for range in ranges.filter(|range| range.loc != pairs::clearing()) {
+    let marks = [pairs::clearing(), pairs::test_of_both()];
+    for range in ranges.filter(|range| !marks.contains(&range.loc)) {
         locs.push((range.start, SrcLoc(range.loc.bits())));
         locs.push((range.end, SrcLoc(u32::MAX)));
     }

@@ -7,7 +7,7 @@
 //! So the first half of a pair costs nothing to get, and a vector whose lanes are equal in both halves (a scalar in all lanes, a
 //! constant, what is computed of such) is its own pair.
 //!
-//! Pairs are found from stores to adjacent places backwards, through operations, loads of adjacent places and parameters of blocks.
+//! Pairs are found from stores to adjacent places and tests of masks backwards, through operations, loads of adjacent places and parameters of blocks.
 //! Where the operands of a pair are none, they are put together; where something else needs the second half, it is taken out. Pairs
 //! that cost more than they save are dropped.
 //!
@@ -18,6 +18,7 @@ mod alike;
 mod cost;
 mod order;
 mod rewrite;
+mod tests;
 
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{
@@ -29,6 +30,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use self::alike::{args_of, is_lane_wise, is_pair, is_same};
+use self::tests::Test;
 use crate::ymm;
 
 /// The mark of loads and stores of 256 bits.
@@ -37,6 +39,11 @@ pub(crate) const WIDE: TrapCode = TrapCode::unwrap_user(2);
 /// The place of fences that stand for the instruction that clears the upper halves of all registers.
 pub(crate) fn clearing() -> SourceLoc {
     SourceLoc::new(0xffff_fffe)
+}
+
+/// The place of branches whose tests take both halves of a mask.
+pub(crate) fn test_of_both() -> SourceLoc {
+    SourceLoc::new(0xffff_fffd)
 }
 
 /// How many bytes shuffles seem to move their operands by that stand for other instructions. No other shuffle of the function moves them by
@@ -79,6 +86,8 @@ pub(crate) struct Merged {
     pub spills: StackSlot,
     /// How many accesses carry the mark.
     pub n_wide: usize,
+    /// How many tests take both halves of a mask.
+    pub n_tests: usize,
 }
 
 /// Merges pairs of vectors, if that makes the function faster. Dominators must have been computed.
@@ -100,7 +109,7 @@ pub(crate) fn merge(context: &mut Context) -> Option<Merged> {
         (order, _) = order::order(&mut pairs);
     }
     let pairs = pairs.found;
-    let n_wide = rewrite::rewrite(
+    let (n_wide, n_tests) = rewrite::rewrite(
         &mut context.func,
         &context.loop_analysis,
         signs,
@@ -115,6 +124,7 @@ pub(crate) fn merge(context: &mut Context) -> Option<Merged> {
         signs,
         spills,
         n_wide,
+        n_tests,
     })
 }
 
@@ -136,6 +146,8 @@ struct Found {
     args_at: SecondaryMap<Inst, usize>,
     /// Vectors that are equal in both halves.
     even: EntitySet<Value>,
+    /// Tests of two vectors, by what folds these into one.
+    tests: FxHashMap<Inst, Test>,
 }
 
 type Args = SmallVec<[(Value, Value); 3]>;
@@ -156,6 +168,15 @@ impl Found {
         } else {
             Operand::Joined(x, y)
         }
+    }
+
+    /// The pair that a test takes both halves of, if what folds them is this instruction.
+    fn tested_pair(&self, fold: Inst) -> Option<Value> {
+        let [x, y] = self.tests.get(&fold)?.halves;
+        [(x, y), (y, x)]
+            .into_iter()
+            .find(|&(x, y)| self.second[x] == Some(y))
+            .map(|(x, _)| x)
     }
 
     fn is_taken(&self, value: Value) -> bool {
@@ -232,6 +253,7 @@ impl<'a> Pairs<'a> {
         }
         next.reverse();
         pairs.follow(next);
+        pairs.pair_tested();
         pairs.pair_ends();
         // What is half of a pair has another in the upper half of its register.
         pairs.find_even();
@@ -242,6 +264,20 @@ impl<'a> Pairs<'a> {
     fn follow(&mut self, mut next: Vec<(Value, Value)>) {
         while let Some((x, y)) = next.pop() {
             self.pair(x, y, &mut next);
+        }
+    }
+
+    /// Pairs of vectors that are tested together.
+    fn pair_tested(&mut self) {
+        for test in tests::find(self.func) {
+            let [x, y] = test.halves;
+            let position = |value: Value| match self.func.dfg.value_def(value) {
+                ValueDef::Result(inst, _) => self.position[inst],
+                _ => 0,
+            };
+            let in_order = position(x) <= position(y);
+            self.follow(vec![if in_order { (x, y) } else { (y, x) }]);
+            self.found.tests.insert(test.fold, test);
         }
     }
 

@@ -12,16 +12,17 @@
 //! with vectors of 128 bits.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use cranelift_codegen::CompiledCode;
-use cranelift_codegen::ir::StackSlot;
+use cranelift_codegen::ir::{SourceLoc, StackSlot};
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter, Mnemonic as M,
-    OpKind, Register,
+    Code, Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter,
+    Mnemonic as M, OpKind, Register,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::pairs::{Merged, Signs, WIDE, clearing};
+use crate::pairs::{Merged, Signs, WIDE, clearing, test_of_both};
 
 /// Bytes of a vector.
 pub(crate) const BYTES: u32 = 32;
@@ -44,7 +45,10 @@ pub(crate) fn widen(
     let buffer = &compiled.buffer;
     let frame = buffer.frame_layout().expect("the function has a frame");
     let offset_of = |slot: StackSlot| frame.stackslots[slot].offset;
-    let srclocs = buffer.get_srclocs_sorted().iter();
+    let at = |place: SourceLoc| {
+        let srclocs = buffer.get_srclocs_sorted().iter();
+        srclocs.filter(move |range| range.loc == place)
+    };
     let mut widening = Widening {
         signs: merged.signs,
         is_behind_jump: false,
@@ -55,10 +59,11 @@ pub(crate) fn widen(
             .filter(|trap| trap.code == WIDE)
             .map(|trap| trap.offset)
             .collect(),
-        clear: srclocs
-            .filter(|range| range.loc == clearing())
-            .map(|range| range.start)
+        clear: at(clearing()).map(|range| range.start).collect(),
+        tests: at(test_of_both())
+            .map(|range| range.start..range.end)
             .collect(),
+        n_tests: 0,
         first_spill: offset_of(merged.spills),
         n_spills,
         spills: FxHashMap::default(),
@@ -71,6 +76,9 @@ pub(crate) fn widen(
     let ends = compiled.bb_starts.iter().skip(1).copied().chain([end]);
     for (start, end) in compiled.bb_starts.iter().copied().zip(ends) {
         widening.block(start, end)?;
+    }
+    if widening.n_tests != merged.n_tests {
+        return Err(Refused::Unknown("a test without its mark".to_owned()));
     }
     match widening.spills.len() as u32 {
         count if count > n_spills => Err(Refused::Spills(count)),
@@ -87,6 +95,9 @@ struct Widening {
     wide: FxHashSet<u32>,
     /// Fences that clear the upper halves.
     clear: FxHashSet<u32>,
+    /// Where the tests of both halves of a mask are, in ascending order, and how many were met.
+    tests: Vec<Range<u32>>,
+    n_tests: usize,
     first_spill: u32,
     n_spills: u32,
     /// New places of what is saved on the stack, by the old ones: in 32 bytes.
@@ -101,6 +112,7 @@ impl Widening {
         let mut decoder = Decoder::with_ip(64, &code, u64::from(start), DecoderOptions::NONE);
         let mut inst = Instruction::default();
         while decoder.can_decode() {
+            let before = inst;
             decoder.decode_out(&mut inst);
             if inst.is_invalid() {
                 return Err(Refused::Unknown(format!(
@@ -112,6 +124,9 @@ impl Widening {
             let displacement = (offsets.displacement_size() == 4)
                 .then(|| inst.ip() as u32 + offsets.displacement_offset() as u32);
             self.inst(&inst, displacement)?;
+            if is_load_for(&before, &inst) {
+                self.broadcast_from_memory(&before, &inst);
+            }
             self.is_behind_jump = inst.flow_control() == FlowControl::ConditionalBranch;
             if !goes_on(&inst, end) {
                 break;
@@ -122,6 +137,7 @@ impl Widening {
 
     fn inst(&mut self, inst: &Instruction, displacement: Option<u32>) -> Result<(), Refused> {
         let at = inst.ip() as u32;
+        let is_test = self.is_test(at);
         let bytes = &mut self.code[at as usize..at as usize + inst.len()];
         if self.clear.contains(&at) && inst.mnemonic() == M::Mfence {
             // vzeroupper
@@ -177,6 +193,14 @@ impl Widening {
             (M::Vpalignr, by) if by == self.signs.second => return refused(),
             _ => {}
         }
+        if inst.mnemonic() == M::Vptest && is_test {
+            if has_memory {
+                return refused();
+            }
+            self.n_tests += 1;
+            set_wide(bytes);
+            return Ok(());
+        }
         match class(inst.mnemonic()) {
             Class::Broadcast => set_wide(bytes),
             Class::LaneWise if !has_memory => set_wide(bytes),
@@ -195,6 +219,32 @@ impl Widening {
             Class::LaneWise | Class::Half | Class::Unknown => return refused(),
         }
         Ok(())
+    }
+
+    /// Whether both halves of a mask are tested here.
+    fn is_test(&self, at: u32) -> bool {
+        let number = self.tests.partition_point(|range| range.end <= at);
+        self.tests
+            .get(number)
+            .is_some_and(|range| range.contains(&at))
+    }
+
+    /// Makes one instruction of a load and of a broadcast of what was loaded, which Cranelift keeps apart if it has several users.
+    fn broadcast_from_memory(&mut self, load: &Instruction, broadcast: &Instruction) {
+        let (start, end) = (load.ip() as usize, broadcast.next_ip() as usize);
+        let code = &mut self.code[start..end];
+        let old = code[..load.len()].to_vec();
+        // The inverted bits that extend the register and those of the address, behind the prefix; then what follows the opcode.
+        let (extensions, operands) = match old[0] {
+            0xc5 => (old[1] & 0x80 | 0x60, &old[3..]),
+            _ => (old[1] & 0xe0, &old[4..]),
+        };
+        let len = 4 + operands.len();
+        // Prefixes of segments, which mean nothing here, fill the rest: no instruction of its own.
+        let (rest, new) = code.split_at_mut(code.len() - len);
+        rest.fill(0x3e);
+        new[..4].copy_from_slice(&[0xc4, extensions | 2, 0x7d, 0x18]);
+        new[4..].copy_from_slice(operands);
     }
 
     /// Gives a register that is saved its new place.
@@ -227,6 +277,20 @@ impl Widening {
     fn put(&mut self, at: u32, word: u32) {
         self.code[at as usize..at as usize + 4].copy_from_slice(&word.to_le_bytes());
     }
+}
+
+/// Whether an instruction loads nothing but what the next one broadcasts.
+fn is_load_for(load: &Instruction, broadcast: &Instruction) -> bool {
+    load.mnemonic() == M::Vmovss
+        && broadcast.mnemonic() == M::Vbroadcastss
+        && load.op1_kind() == OpKind::Memory
+        && broadcast.op1_kind() == OpKind::Register
+        && load.op0_register() == broadcast.op1_register()
+        && load.op0_register() == broadcast.op0_register()
+        && load.next_ip() == broadcast.ip()
+        && load.memory_base() != Register::RIP
+        && load.code() == Code::VEX_Vmovss_xmm_m32
+        && broadcast.code() == Code::VEX_Vbroadcastss_xmm_xmm
 }
 
 /// Whether the instructions of a block up to `end` go on behind this one. Behind the last there may be tables of targets, and constants; some

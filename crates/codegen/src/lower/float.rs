@@ -243,11 +243,12 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&part| self.cast_vector(part, types::F32X4))
             .collect();
-        let tests: Vec<cl::Value> = parts
-            .chunks(2)
-            .map(|pair| {
-                let other = pair[pair.len() - 1];
-                self.b.ins().fcmp(FloatCC::Unordered, pair[0], other)
+        // One comparison looks at two vectors: at such as are not in one register.
+        let n_tests = self.strip.max(parts.len() / 2);
+        let tests: Vec<cl::Value> = (0..n_tests)
+            .map(|at| {
+                let other = parts[(at + n_tests) % parts.len()];
+                self.b.ins().fcmp(FloatCC::Unordered, parts[at], other)
             })
             .collect();
         let any = self.any(&tests);

@@ -14,6 +14,9 @@ use super::values::Parts;
 use super::{Lower, MaskClass};
 use crate::abi::{CtaContext, LaneState};
 
+/// Phases that are looked for one after the other; more are looked up in a table.
+const MOST_COMPARED: usize = 5;
+
 /// Turns of loops that may wait for others before a gang lets others run.
 pub(super) const BUDGET: i64 = 1024;
 
@@ -49,22 +52,19 @@ pub(super) struct Loops {
     several: Option<Several>,
 }
 
-/// Variables of kernels in which lanes can wait.
+/// What kernels have in which lanes can wait.
 #[derive(Copy, Clone)]
 struct Several {
     /// The phase.
     state: Variable,
-    agreement: Agreement,
+    /// The state in which all gangs so far have stopped, or `MIXED`; at first where they probably will.
+    common: Variable,
+    /// A gang has stopped in another state.
+    differs: cl::Block,
 }
 
-/// The states in which gangs so far have stopped, which are one if all of their bits agree.
-#[derive(Copy, Clone)]
-struct Agreement {
-    /// Bits that are set in all of them.
-    all: Variable,
-    /// Bits that are set in some.
-    some: Variable,
-}
+/// Gangs have stopped in different states, and each has noted its own.
+const MIXED: i64 = 0x1_0000;
 
 impl Lower<'_, '_> {
     /// The loops over gangs and the dispatch on the state, in a loop over CTAs.
@@ -84,10 +84,8 @@ impl Lower<'_, '_> {
             self.stopped = Some(self.b.declare_var(types::I32));
             Several {
                 state: self.b.declare_var(types::I32),
-                agreement: Agreement {
-                    all: self.b.declare_var(types::I32),
-                    some: self.b.declare_var(types::I32),
-                },
+                common: self.b.declare_var(types::I32),
+                differs: self.b.create_block(),
             }
         });
         let mut blocks = || (0..n).map(|_| self.b.create_block()).collect();
@@ -109,6 +107,9 @@ impl Lower<'_, '_> {
             self.emit_phase(&loops, number);
         }
         self.emit_leave(&loops);
+        if let Some(several) = loops.several {
+            self.emit_differs(&loops, several);
+        }
         self.b.switch_to_block(loops.ended);
         self.emit_next_cta(&loops, start);
         self.loops = Some(loops);
@@ -123,7 +124,6 @@ impl Lower<'_, '_> {
             return;
         };
         self.b.def_var(several.state, state);
-        self.reset_agreement(several.agreement);
         let bad = self.b.create_block();
         let mut switch = Switch::new();
         let mut entries = Vec::new();
@@ -133,8 +133,9 @@ impl Lower<'_, '_> {
             entries.push((entry, head));
         }
         switch.emit(&mut self.b, state, bad);
-        for (entry, head) in entries {
+        for (number, (entry, head)) in entries.into_iter().enumerate() {
             self.b.switch_to_block(entry);
+            self.expect(several, number);
             self.b.ins().jump(head, &[loops.first.into()]);
         }
         self.b.switch_to_block(bad);
@@ -162,10 +163,12 @@ impl Lower<'_, '_> {
         self.emit_gang_entry(loops, number, latch);
 
         self.b.switch_to_block(stop);
-        if let Some(several) = loops.several {
-            self.add_to_agreement(several.agreement);
+        match loops.several {
+            Some(several) => self.agree(several, latch),
+            None => {
+                self.b.ins().jump(latch, &[]);
+            }
         }
-        self.b.ins().jump(latch, &[]);
 
         self.b.switch_to_block(latch);
         let idx = self.b.use_var(idx_var);
@@ -179,7 +182,7 @@ impl Lower<'_, '_> {
         };
         match self.phases.next(number) {
             None => {
-                let next = self.agreed_state(several.agreement, loops.ended);
+                let next = self.agreed_state(loops, several);
                 self.b.ins().jump(loops.dispatch, &[next.into()]);
             }
             Some(LaneState::EXITED) => {
@@ -194,9 +197,7 @@ impl Lower<'_, '_> {
                     .brif(may, go_on, &[], loops.leave, &[state.into()]);
                 self.b.switch_to_block(go_on);
                 self.b.def_var(several.state, state);
-                if self.phases.next(usize::from(next)).is_none() {
-                    self.reset_agreement(several.agreement);
-                }
+                self.expect(several, usize::from(next));
                 let head = loops.heads[usize::from(next)];
                 self.b.ins().jump(head, &[loops.first.into()]);
             }
@@ -228,13 +229,90 @@ impl Lower<'_, '_> {
             self.b.ins().jump(loops.latches[0], &[]);
             return;
         };
-        self.add_to_agreement(several.agreement);
+        let agreed = self.b.create_block();
+        self.agree(several, agreed);
+        self.b.switch_to_block(agreed);
+        self.to_latch(&loops, several);
+        self.loops = Some(loops);
+    }
+
+    /// On to the next gang of the phase, whichever it is. The first phase is run once, later ones in loops.
+    fn to_latch(&mut self, loops: &Loops, several: Several) {
         let state = self.b.use_var(several.state);
-        let mut switch = Switch::new();
-        for (number, &latch) in loops.latches.iter().enumerate().skip(1) {
-            switch.set_entry(number as u128, latch);
+        if loops.latches.len() > MOST_COMPARED {
+            let mut switch = Switch::new();
+            for (number, &latch) in loops.latches.iter().enumerate().skip(1) {
+                switch.set_entry(number as u128, latch);
+            }
+            switch.emit(&mut self.b, state, loops.latches[0]);
+            return;
         }
-        switch.emit(&mut self.b, state, loops.latches[0]);
+        for (number, &latch) in loops.latches.iter().enumerate().skip(1).rev() {
+            let other = self.b.create_block();
+            let is_this = self.b.ins().icmp_imm_s(IntCC::Equal, state, number as i64);
+            self.b.ins().brif(is_this, latch, &[], other, &[]);
+            self.b.switch_to_block(other);
+        }
+        self.b.ins().jump(loops.latches[0], &[]);
+    }
+
+    /// Where a gang comes that has stopped in another state than was expected. If it is the first of the phase, others are expected to do the same;
+    /// else all have to note their states.
+    fn emit_differs(&mut self, loops: &Loops, several: Several) {
+        let [head, entered, note, next, alone, apart, on] =
+            std::array::from_fn(|_| self.b.create_block());
+        for block in [several.differs, head, entered, note, next, apart] {
+            self.b.set_cold_block(block);
+        }
+        self.b.switch_to_block(several.differs);
+        let stopped = self
+            .b
+            .use_var(self.stopped.expect("declared where lanes can wait"));
+        let common = self.b.use_var(several.common);
+        let own = self.gang_idx();
+        let is_noted = self.b.ins().icmp_imm_s(IntCC::Equal, common, MIXED);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        self.b.ins().brif(
+            is_noted,
+            apart,
+            &[],
+            head,
+            &[loops.first.into(), zero.into()],
+        );
+
+        // The gangs before this one.
+        let idx = self.b.append_block_param(head, types::I32);
+        let any = self.b.append_block_param(head, types::I32);
+        self.b.switch_to_block(head);
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, idx, own);
+        let end = self.b.create_block();
+        self.b.ins().brif(more, entered, &[], end, &[]);
+        self.b.switch_to_block(entered);
+        let bits = self.mask_to_enter(idx);
+        self.b.ins().brif(bits, note, &[], next, &[any.into()]);
+        self.b.switch_to_block(note);
+        self.note_state(idx, common);
+        self.b.ins().jump(next, &[bits.into()]);
+        let any = self.b.append_block_param(next, types::I32);
+        self.b.switch_to_block(next);
+        let idx = self.b.ins().iadd_imm_s(idx, 1);
+        self.b.ins().jump(head, &[idx.into(), any.into()]);
+        self.b.switch_to_block(end);
+        let any = self.b.func.dfg.block_params(head)[1];
+        self.b.ins().brif(any, apart, &[], alone, &[]);
+
+        self.b.switch_to_block(alone);
+        self.b.def_var(several.common, stopped);
+        self.b.ins().jump(on, &[]);
+
+        self.b.switch_to_block(apart);
+        self.note_state(own, stopped);
+        let mixed = self.b.ins().iconst(types::I32, MIXED);
+        self.b.def_var(several.common, mixed);
+        self.b.ins().jump(on, &[]);
+
+        self.b.switch_to_block(on);
+        self.to_latch(loops, several);
     }
 
     /// All gangs that were entered have stopped at a state that none has noted.
@@ -467,12 +545,11 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn reset_agreement(&mut self, agreement: Agreement) {
-        // Without a gang they do not agree.
-        let ones = self.b.ins().iconst(types::I32, -1);
-        let zero = self.b.ins().iconst(types::I32, 0);
-        self.b.def_var(agreement.all, ones);
-        self.b.def_var(agreement.some, zero);
+    /// Where the gangs of a phase probably stop.
+    fn expect(&mut self, several: Several, phase: usize) {
+        let state = self.phases.likely_next(phase);
+        let state = self.b.ins().iconst(types::I32, i64::from(state));
+        self.b.def_var(several.common, state);
     }
 
     fn note_state(&mut self, idx: cl::Value, state: cl::Value) {
@@ -483,54 +560,48 @@ impl Lower<'_, '_> {
         self.b.ins().istore16(MemFlagsData::trusted(), state, at, 0);
     }
 
-    /// The gang has stopped.
-    fn add_to_agreement(&mut self, agreement: Agreement) {
+    /// The gang has stopped: goes on to `then` if that is where others have.
+    fn agree(&mut self, several: Several, then: cl::Block) {
         let stopped = self.stopped.expect("declared where lanes can wait");
         let stopped = self.b.use_var(stopped);
-        let idx = self.gang_idx();
-        self.note_state(idx, stopped);
-        let all = self.b.use_var(agreement.all);
-        let all = self.b.ins().band(all, stopped);
-        self.b.def_var(agreement.all, all);
-        let some = self.b.use_var(agreement.some);
-        let some = self.b.ins().bor(some, stopped);
-        self.b.def_var(agreement.some, some);
+        let common = self.b.use_var(several.common);
+        let agrees = self.b.ins().icmp(IntCC::Equal, stopped, common);
+        self.b.ins().brif(agrees, then, &[], several.differs, &[]);
     }
 
     /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function unless all go on at the state that
     /// this gives.
-    fn agreed_state(&mut self, agreement: Agreement, ended: cl::Block) -> cl::Value {
-        let (listed, go_on, other, leave) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
-        let common = self.b.use_var(agreement.all);
-        let some = self.b.use_var(agreement.some);
-        let differs = self.b.ins().bxor(common, some);
-        // States that are no resume point's are greater; so is what differs.
-        let beyond = self.b.ins().ishl_imm_s(differs, 16);
-        let both = self.b.ins().bor(common, beyond);
+    fn agreed_state(&mut self, loops: &Loops, several: Several) -> cl::Value {
+        let [listed, go_on, other, unlisted, noted] =
+            std::array::from_fn(|_| self.b.create_block());
+        let common = self.b.use_var(several.common);
         let n_states = self.plan.waits.len() as i64;
+        // States that are no resume point's are greater.
         let is_point = self
             .b
             .ins()
-            .icmp_imm_s(IntCC::UnsignedLessThan, both, n_states);
+            .icmp_imm_s(IntCC::UnsignedLessThan, common, n_states);
         self.b.ins().brif(is_point, listed, &[], other, &[]);
 
         self.b.switch_to_block(other);
         let exited = i64::from(LaneState::EXITED);
-        let is_end = self.b.ins().icmp_imm_s(IntCC::Equal, both, exited);
-        self.b.ins().brif(is_end, ended, &[], leave, &[]);
+        let is_end = self.b.ins().icmp_imm_s(IntCC::Equal, common, exited);
+        self.b.ins().brif(is_end, loops.ended, &[], unlisted, &[]);
 
-        self.b.switch_to_block(leave);
+        self.b.switch_to_block(unlisted);
+        let is_noted = self.b.ins().icmp_imm_s(IntCC::Equal, common, MIXED);
+        self.b
+            .ins()
+            .brif(is_noted, noted, &[], loops.leave, &[common.into()]);
+        self.b.switch_to_block(noted);
         let zero = self.b.ins().iconst(types::I32, 0);
         self.b.ins().return_(&[zero]);
 
         self.b.switch_to_block(listed);
         let may = self.may_go_on(common);
-        self.b.ins().brif(may, go_on, &[], leave, &[]);
+        self.b
+            .ins()
+            .brif(may, go_on, &[], loops.leave, &[common.into()]);
         self.b.switch_to_block(go_on);
         common
     }

@@ -2,6 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_frontend::FunctionBuilder;
 use ptxjit_ir::{Terminator, Type};
 use ptxjit_passes::vectorize::Node;
 use smallvec::SmallVec;
@@ -185,19 +186,30 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn fold_and(&mut self, parts: &[cl::Value]) -> cl::Value {
-        let mut all = parts[0];
-        for &part in &parts[1..] {
-            all = self.b.ins().band(all, part);
-        }
-        all
+        self.fold(parts, |b, x, y| b.ins().band(x, y))
     }
 
+    /// Whether any lane of a mask is set.
     pub(super) fn any(&mut self, parts: &[cl::Value]) -> cl::Value {
-        let mut any = parts[0];
-        for &part in &parts[1..] {
-            any = self.b.ins().bor(any, part);
-        }
+        let any = self.fold(parts, |b, x, y| b.ins().bor(x, y));
         self.b.ins().vany_true(any)
+    }
+
+    /// One vector of several: the second half of them into the first, so that neighbours, which may be in one register, meet last.
+    fn fold(
+        &mut self,
+        parts: &[cl::Value],
+        both: fn(&mut FunctionBuilder<'_>, cl::Value, cl::Value) -> cl::Value,
+    ) -> cl::Value {
+        let mut folded = Parts::from_slice(parts);
+        while folded.len() > 1 {
+            let left = folded.len().div_ceil(2);
+            for at in left..folded.len() {
+                folded[at - left] = both(&mut self.b, folded[at - left], folded[at]);
+            }
+            folded.truncate(left);
+        }
+        folded[0]
     }
 
     /// Assigns a node's own mask.

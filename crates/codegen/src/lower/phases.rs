@@ -42,6 +42,8 @@ pub(super) struct Phases {
     body: Vec<Comers>,
     /// For each phase, the state in which all gangs are after it, each as a whole, if that is certain.
     next: Vec<Option<u16>>,
+    /// For each phase, a state in which gangs can be after it.
+    likely_next: Vec<u16>,
 }
 
 impl Phases {
@@ -58,6 +60,11 @@ impl Phases {
     pub(super) fn next(&self, phase: usize) -> Option<u16> {
         self.next[phase]
     }
+
+    /// The state in which gangs probably are after a phase.
+    pub(super) fn likely_next(&self, phase: usize) -> u16 {
+        self.likely_next[phase]
+    }
 }
 
 impl Lower<'_, '_> {
@@ -67,6 +74,7 @@ impl Lower<'_, '_> {
             arrive: vec![Comers::None; n],
             body: vec![Comers::None; n],
             next: Vec::new(),
+            likely_next: Vec::new(),
         };
         for number in 0..self.plan.waits.len() {
             let pos = self.resumed_at(number);
@@ -97,6 +105,9 @@ impl Lower<'_, '_> {
         }
         phases.next = (0..self.plan.waits.len())
             .map(|number| self.state_after(number))
+            .collect();
+        phases.likely_next = (0..self.plan.waits.len())
+            .map(|number| self.some_state_after(number))
             .collect();
         self.phases = phases;
     }
@@ -165,6 +176,24 @@ impl Lower<'_, '_> {
             }
         }
         found
+    }
+
+    /// A state in which lanes can stop that are resumed at a wait: that of another wait, as they mostly turn in loops, or of the end.
+    fn some_state_after(&self, number: usize) -> u16 {
+        let mut seen = vec![false; self.plan.order.nodes.len()];
+        let mut work = vec![self.resumed_at(number)];
+        while let Some(pos) = work.pop() {
+            if std::mem::replace(&mut seen[pos], true) {
+                continue;
+            }
+            for target in self.successors(pos) {
+                match self.wait_at(target) {
+                    Some(wait) => return wait as u16,
+                    None => work.push(target),
+                }
+            }
+        }
+        LaneState::EXITED
     }
 
     /// The wait that lanes come to at the start of a node.

@@ -227,7 +227,7 @@ impl Costs<'_, '_> {
             User::Inst(inst) => match found.first_inst[inst] {
                 Some(first) => found.args(first).iter().any(|&(m, n)| n == y && m != x),
                 // Among the first halves of other pairs, or by itself.
-                None => true,
+                None => found.tested_pair(inst) != Some(x),
             },
             User::Edge(edge, at) => {
                 let Edge { to, ref args, .. } = self.pairs.edges[edge];

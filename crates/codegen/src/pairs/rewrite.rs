@@ -9,16 +9,17 @@ use cranelift_entity::SecondaryMap;
 use rustc_hash::FxHashMap;
 
 use super::order::{Order, has_effect};
-use super::{Found, Operand, Signs, WIDE, clearing, is_vector};
+use super::tests::Test;
+use super::{Found, Operand, Signs, WIDE, clearing, is_vector, test_of_both};
 
-/// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256 bits.
+/// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256 bits, and how many tests.
 pub(super) fn rewrite(
     func: &mut Function,
     loops: &LoopAnalysis,
     signs: Signs,
     found: &Found,
     order: &Order,
-) -> usize {
+) -> (usize, usize) {
     let mut rewriting = Rewriting {
         func,
         loops,
@@ -29,6 +30,7 @@ pub(super) fn rewrite(
         addresses: FxHashMap::default(),
         at_end: SecondaryMap::new(),
         n_wide: 0,
+        n_tests: 0,
     };
     for (block, _) in order {
         rewriting.note_homes(*block);
@@ -39,9 +41,9 @@ pub(super) fn rewrite(
     for (block, _) in order {
         rewriting.finish(*block);
     }
-    let n_wide = rewriting.n_wide;
+    let counts = (rewriting.n_wide, rewriting.n_tests);
     remove_unused(func);
-    n_wide
+    counts
 }
 
 /// Removes what nobody uses any more. Cranelift would not make code of it, but would count it among the users of its operands, and so not
@@ -104,6 +106,7 @@ struct Rewriting<'f> {
     /// What is made at the end of a block for later ones.
     at_end: SecondaryMap<Block, Vec<Inst>>,
     n_wide: usize,
+    n_tests: usize,
 }
 
 impl Rewriting<'_> {
@@ -128,8 +131,26 @@ impl Rewriting<'_> {
         }
     }
 
+    /// Has a test take both halves of a mask, which need not be folded then. False if this is no instruction that folds the halves of a pair.
+    fn test_both(&mut self, fold: Inst) -> bool {
+        let Some(mask) = self.found.tested_pair(fold) else {
+            return false;
+        };
+        let Test { test, branch, .. } = self.found.tests[&fold];
+        self.func.dfg.inst_args_mut(fold).fill(mask);
+        self.func.dfg.inst_args_mut(test).fill(mask);
+        for inst in [test, branch] {
+            self.func.set_srcloc(inst, test_of_both());
+        }
+        self.n_tests += 1;
+        true
+    }
+
     /// Gives an instruction its new operands.
     fn operands(&mut self, block: Block, inst: Inst) {
+        if self.test_both(inst) {
+            return;
+        }
         let args: Vec<Value> = match self.found.second_inst[inst] {
             Some(_) => {
                 let args = self.found.args(inst).to_vec();

@@ -1,0 +1,77 @@
+//! Tests whether any lane of a mask is set, or each.
+//!
+//! A mask of several vectors is folded into one, and that is tested. If the last two that are folded are the halves of a pair, the test takes
+//! both at once instead.
+
+use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value, ValueDef};
+use cranelift_entity::SecondaryMap;
+
+/// A test of two vectors that are folded into one for it, and for nothing else.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Test {
+    pub fold: Inst,
+    pub test: Inst,
+    /// What it decides: the only user of the result, behind it in the same block.
+    pub branch: Inst,
+    pub halves: [Value; 2],
+}
+
+/// All tests of a function.
+pub(super) fn find(func: &Function) -> Vec<Test> {
+    let last_insts = || {
+        let blocks = func.layout.blocks();
+        blocks.filter_map(|block| func.layout.last_inst(block))
+    };
+    let mut tests: Vec<Test> = last_insts()
+        .filter_map(|branch| test_of(func, branch))
+        .collect();
+    if tests.is_empty() {
+        return tests;
+    }
+    let mut n_uses: SecondaryMap<Value, u32> = SecondaryMap::new();
+    for block in func.layout.blocks() {
+        for inst in func.layout.block_insts(block) {
+            for value in func.dfg.inst_values(inst) {
+                n_uses[func.dfg.resolve_aliases(value)] += 1;
+            }
+        }
+    }
+    let has_one_use = |inst: Inst| n_uses[func.dfg.first_result(inst)] == 1;
+    tests.retain(|test| has_one_use(test.fold) && has_one_use(test.test));
+    tests
+}
+
+/// The test that a branch asks for, if it is one of two vectors.
+fn test_of(func: &Function, branch: Inst) -> Option<Test> {
+    let dfg = &func.dfg;
+    let block = func.layout.inst_block(branch);
+    let maker = |value: Value| match dfg.value_def(dfg.resolve_aliases(value)) {
+        ValueDef::Result(inst, 0) if func.layout.inst_block(inst) == block => Some(inst),
+        _ => None,
+    };
+    let InstructionData::Brif { arg, .. } = dfg.insts[branch] else {
+        return None;
+    };
+    let test = maker(arg)?;
+    let fold_by = match dfg.insts[test].opcode() {
+        Opcode::VanyTrue => Opcode::Bor,
+        Opcode::VallTrue => Opcode::Band,
+        _ => return None,
+    };
+    let fold = maker(dfg.inst_args(test)[0])?;
+    let InstructionData::Binary { opcode, args } = dfg.insts[fold] else {
+        return None;
+    };
+    let halves = args.map(|arg| dfg.resolve_aliases(arg));
+    // An access belongs to a line of the PTX, which the branch could not tell.
+    let is_loaded = |value: Value| match dfg.value_def(value) {
+        ValueDef::Result(inst, _) => dfg.insts[inst].opcode().can_load(),
+        _ => false,
+    };
+    (opcode == fold_by && !halves.into_iter().any(is_loaded)).then_some(Test {
+        fold,
+        test,
+        branch,
+        halves,
+    })
+}
