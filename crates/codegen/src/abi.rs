@@ -225,7 +225,8 @@ pub struct Facts {
     pub one_dimensional: bool,
     /// The gang width divides `ntid.x`: a gang never spans two rows, and every gang is full.
     pub whole_rows: bool,
-    /// The gang width divides the number of threads: every gang is full.
+    /// The gang width divides the number of threads: every gang is full. Code that takes this for granted may be
+    /// [for whole gangs only](CompiledKernel::whole_gangs).
     pub whole_gangs: bool,
     /// `%ctaid.x * %ntid.x + %tid.x` is always less than [`MOST_THREADS`].
     pub small_grid: bool,
@@ -399,6 +400,9 @@ pub struct CompiledKernel {
     pub locs: Vec<(u32, SrcLoc)>,
     /// Resume points; number 0 is the entry.
     pub resume_points: Vec<ResumePoint>,
+    /// Gangs may only be entered with all of their lanes. Where some lanes of a gang are to go on by themselves, the same kernel
+    /// compiled without [`Facts::whole_gangs`] does it: the two are [alike](CompiledKernel::is_alike).
+    pub whole_gangs: bool,
     /// Bytes of context slots per gang.
     pub frame_size: u32,
     /// Symbols whose values the runtime puts in `CtaContext::symbols`.
@@ -443,6 +447,7 @@ impl CompiledKernel {
             code: 0..0,
             locs: Vec::new(),
             resume_points,
+            whole_gangs: false,
             frame_size,
             symbols: Vec::new(),
             shared: ptxjit_ir::SharedLayout::default(),
@@ -474,20 +479,26 @@ impl CompiledKernel {
     /// Takes over the code of `other`, the same variant compiled without haste. Entries from now on use it, also those of
     /// launches under way: both lay out slots and number resume points alike. False if they do not.
     pub fn improve(&self, other: CompiledKernel) -> bool {
-        let alike = self.gang == other.gang
-            && self.facts == other.facts
-            && self.frame_size == other.frame_size
-            && self.resume_points == other.resume_points
-            && self.symbols == other.symbols
-            && self.shared == other.shared
-            && self.local_static == other.local_static;
+        let is_same = self.facts == other.facts
+            && self.whole_gangs == other.whole_gangs
+            && self.is_alike(&other);
         let placed = Placed {
             enter: other.enter,
             code: other.code,
             locs: other.locs,
             _module: other._module,
         };
-        alike && self.better.set(placed).is_ok()
+        is_same && self.better.set(placed).is_ok()
+    }
+
+    /// Whether two kernels lay out slots and number resume points alike, so that lanes that one has stopped go on in the other.
+    pub fn is_alike(&self, other: &CompiledKernel) -> bool {
+        self.gang == other.gang
+            && self.frame_size == other.frame_size
+            && self.resume_points == other.resume_points
+            && self.symbols == other.symbols
+            && self.shared == other.shared
+            && self.local_static == other.local_static
     }
 
     /// What to enter now, and the range of its code.

@@ -11,7 +11,7 @@ use cranelift_codegen::timing::{self, Pass, Profiler};
 use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
-use ptxjit_passes::vectorize::{self, PlanFacts};
+use ptxjit_passes::vectorize::{self, Plan, PlanFacts, Wait, WaitKind};
 
 use crate::abi::{CompileOptions, CompileStats, CompiledKernel, Haste};
 use crate::gang;
@@ -108,6 +108,7 @@ fn object(
         memcheck: options.memcheck,
         flush_denormals: crate::denormals::all_flush(&func.function),
         one_dimensional: options.facts.one_dimensional,
+        whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &func.entries),
     };
     let vectorize = start.elapsed();
     for is_wide in [gang > 4 && host::vector_bits() == 256, false] {
@@ -118,6 +119,13 @@ fn object(
         }
     }
     unreachable!("vectors of 128 bits are never refused")
+}
+
+/// Whether the lanes of a gang mostly wait together, so that code that knows no other case is worth it. With calls that wait for lanes of
+/// other threads, and in loops that wait for other threads, they part.
+fn stay_whole(plan: &Plan, entries: &[ir::Block]) -> bool {
+    let spins = |wait: &Wait| matches!(wait.kind, WaitKind::Yield);
+    entries.is_empty() && !plan.waits.iter().any(spins)
 }
 
 /// The gang width to compile for: the one asked for, if it can be.
@@ -210,6 +218,7 @@ impl Compiler {
                 functions: self.functions,
                 kept: out.kept,
                 resume_points,
+                whole_gangs: inputs.whole_gangs,
                 frame_size: out.frame.size,
                 symbols: out.symbols,
                 shared,
@@ -289,14 +298,14 @@ impl Compiler {
         loop {
             let mut code = self.compiled(isa)?;
             let slot = &mut self.context.func.sized_stack_slots[merged.spills];
-            match ymm::widen(&code, merged, slot.size / ymm::BYTES) {
+            match ymm::widen(&code, merged, slot.size) {
                 Ok(bytes) => {
                     if let Some(text) = &mut code.vcode {
                         *text = ymm::listing(&bytes, &code.bb_starts);
                     }
                     return Ok(Some((code, bytes)));
                 }
-                Err(Refused::Spills(count)) => slot.size = ymm::BYTES * count,
+                Err(Refused::Spills(count)) => slot.size = ymm::room_for(count),
                 Err(Refused::Unknown(_)) => return Ok(None),
             }
         }

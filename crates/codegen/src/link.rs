@@ -78,6 +78,7 @@ impl Object {
             code: first..end,
             locs: std::iter::once((0, none)).chain(locs).collect(),
             resume_points: head.resume_points,
+            whole_gangs: head.whole_gangs,
             frame_size: head.frame_size,
             symbols: head.symbols,
             shared: head.shared,

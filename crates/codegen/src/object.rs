@@ -40,6 +40,7 @@ pub(crate) struct Head {
     pub functions: Vec<Function>,
     pub kept: Vec<InstData>,
     pub resume_points: Vec<ResumePoint>,
+    pub whole_gangs: bool,
     pub frame_size: u32,
     pub symbols: Vec<SymbolRef>,
     pub shared: SharedLayout,

@@ -118,7 +118,7 @@ pub(crate) fn merge(context: &mut Context) -> Option<Merged> {
     );
     let n_values = context.func.dfg.num_values() as u32;
     let n_spills = (n_values / 8).clamp(FEWEST_SPILLS, MOST_SPILLS);
-    let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, ymm::BYTES * n_spills, 4);
+    let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, ymm::room_for(n_spills), 4);
     let spills = context.func.create_sized_stack_slot(slot);
     Some(Merged {
         signs,

@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use cranelift_codegen::CompiledCode;
-use cranelift_codegen::ir::{SourceLoc, StackSlot};
+use cranelift_codegen::ir::SourceLoc;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter,
     Mnemonic as M, OpKind, Register,
@@ -25,7 +25,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::pairs::{Merged, Signs, WIDE, clearing, test_of_both};
 
 /// Bytes of a vector.
-pub(crate) const BYTES: u32 = 32;
+const BYTES: u32 = 32;
+
+/// Bytes on the stack in which so many vectors can be saved, at multiples of their size.
+pub(crate) fn room_for(n_spills: u32) -> u32 {
+    BYTES * (n_spills + 1)
+}
+
+/// How far below a multiple of 64 a function's frame pointer is where the runtime enters it: it has pushed the return address and the old one.
+const FRAME_POINTER: u32 = 16;
 
 /// Why code could not be made wider.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,11 +48,13 @@ pub(crate) enum Refused {
 pub(crate) fn widen(
     compiled: &CompiledCode,
     merged: &Merged,
-    n_spills: u32,
+    room: u32,
 ) -> Result<Vec<u8>, Refused> {
+    let n_spills = room / BYTES - 1;
     let buffer = &compiled.buffer;
     let frame = buffer.frame_layout().expect("the function has a frame");
-    let offset_of = |slot: StackSlot| frame.stackslots[slot].offset;
+    let spills = frame.stackslots[merged.spills].offset;
+    let below = FRAME_POINTER + frame.frame_to_fp_offset - spills;
     let at = |place: SourceLoc| {
         let srclocs = buffer.get_srclocs_sorted().iter();
         srclocs.filter(move |range| range.loc == place)
@@ -64,7 +74,7 @@ pub(crate) fn widen(
             .map(|range| range.start..range.end)
             .collect(),
         n_tests: 0,
-        first_spill: offset_of(merged.spills),
+        first_spill: spills + below % BYTES,
         n_spills,
         spills: FxHashMap::default(),
         constants: FxHashMap::default(),

@@ -9,6 +9,7 @@ use ptxjit_codegen::{CompileOptions, CompiledKernel, Facts, Haste, Object};
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
 use ptxjit_passes::pipeline;
+use ptxjit_runtime::MakeCode;
 
 use crate::cache::{self, Cache, Key};
 use crate::improve::{self, Job};
@@ -257,6 +258,32 @@ impl Variants {
         if code.is_quick() {
             improve::later(Job::new(kernel, variant, code));
         }
+    }
+
+    /// What makes the code to go on with where lanes of a gang stop apart, when that first happens in a launch. Workers have small stacks,
+    /// so it is made on a thread of its own.
+    pub(crate) fn for_some_lanes(
+        kernel: &Arc<KernelInner>,
+        variant: &Variant,
+        haste: Haste,
+    ) -> Arc<MakeCode> {
+        let kernel = kernel.clone();
+        let mut variant = variant.clone();
+        variant.facts.whole_gangs = false;
+        Arc::new(move || {
+            let make = || {
+                let got = kernel.variants.get(&kernel, &variant, haste);
+                let code = got.map_err(|err| err.to_string())?.code;
+                Variants::improve(&kernel, &variant, &code);
+                Ok(code)
+            };
+            std::thread::scope(|scope| {
+                let thread = std::thread::Builder::new().stack_size(improve::STACK_SIZE);
+                let thread = thread.spawn_scoped(scope, make);
+                let made = thread.map_err(|err| err.to_string())?.join();
+                made.unwrap_or_else(|_| Err("the compiler panicked".to_owned()))
+            })
+        })
     }
 
     pub(crate) fn optimized(&self, kernel: &KernelInner) -> Result<Arc<Program>, Error> {

@@ -17,7 +17,7 @@ use crate::module::KernelInner;
 const DELAY: Duration = Duration::from_millis(3);
 
 /// Deeply nested PTX takes some, and memory is only used when touched.
-const STACK_SIZE: usize = 64 << 20;
+pub(crate) const STACK_SIZE: usize = 64 << 20;
 
 /// A kernel whose code is to be improved.
 pub(crate) struct Job {

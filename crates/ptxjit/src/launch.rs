@@ -319,7 +319,7 @@ impl Prepared {
         let result = match &self.code {
             Code::Jit(variant, got) => {
                 Variants::improve(&self.launch.kernel.inner, variant, &got.code);
-                let launched = module.device.runtime.launch(&self.desc(&got.code));
+                let launched = module.device.runtime.launch(&self.desc(variant, &got.code));
                 launched.map_err(Cause::from).map(|_| ())
             }
             Code::Interp(program) => interp::run(&self.launch.kernel, program, &self.request()),
@@ -332,10 +332,13 @@ impl Prepared {
         })
     }
 
-    fn desc(&self, compiled: &Arc<CompiledKernel>) -> LaunchDesc {
+    fn desc(&self, variant: &Variant, compiled: &Arc<CompiledKernel>) -> LaunchDesc {
         let (launch, kernel) = (&self.launch, &self.launch.kernel.inner);
         LaunchDesc {
             kernel: compiled.clone(),
+            for_some_lanes: compiled
+                .whole_gangs
+                .then(|| Variants::for_some_lanes(kernel, variant, launch.haste())),
             name: kernel.name.clone(),
             attrs: kernel.attrs.clone(),
             param_bytes: self.params.len() as u32,

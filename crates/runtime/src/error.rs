@@ -215,6 +215,9 @@ pub enum LaunchError {
     /// The system refused something that the launch needs.
     #[error("cannot run the kernel: {0}")]
     System(String),
+    /// There is no code to go on with.
+    #[error("cannot compile the kernel: {0}")]
+    Code(String),
     /// A variable that no module defines.
     #[error("`{0}` is declared `.extern` and not defined")]
     UnresolvedSymbol(String),

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use ptxjit_codegen::{CompiledKernel, CtaContext, RuntimeFns};
 
+use crate::code::Code;
 use crate::error::LaunchError;
 use crate::fault;
 use crate::launch::{OutputFn, Schedule};
@@ -57,6 +58,7 @@ const SHUFFLE_WINDOW: u64 = 16;
 /// See the module.
 pub(crate) struct Grid {
     pub(crate) kernel: Arc<CompiledKernel>,
+    pub(crate) code: Code,
     pub(crate) name: String,
     pub(crate) shared: Arc<Shared>,
     pub(crate) arena: Arc<Arena>,
@@ -125,6 +127,7 @@ impl Grid {
         };
         Grid {
             kernel: launch.kernel.clone(),
+            code: Code::new(launch),
             name: launch.name.clone(),
             arena: shared.arena.clone(),
             grid: launch.grid,

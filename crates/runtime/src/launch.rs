@@ -59,11 +59,16 @@ impl CancelToken {
     }
 }
 
+/// Makes the code for some lanes of a gang, see [`CompiledKernel::whole_gangs`]. Says why it cannot.
+pub type MakeCode = dyn Fn() -> Result<Arc<CompiledKernel>, String> + Send + Sync;
+
 /// Everything about one launch.
 #[derive(Clone)]
 pub struct LaunchDesc {
     /// The kernel, compiled under facts that hold for this launch.
     pub kernel: Arc<CompiledKernel>,
+    /// Makes the code to go on with where lanes of a gang stop apart; must be there if `kernel` is for whole gangs only.
+    pub for_some_lanes: Option<Arc<MakeCode>>,
     /// Its name, for reports.
     pub name: String,
     /// Its attributes.

@@ -9,6 +9,7 @@
 
 mod buf;
 mod builtins;
+mod code;
 mod error;
 mod fault;
 mod fp;
@@ -27,7 +28,8 @@ mod module_tests;
 
 pub use error::{Deadlock, LaunchError, Threads, Trap, TrapCause, WaitingGroup};
 pub use launch::{
-    CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, OutputFn, Schedule,
+    CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, MakeCode, OutputFn,
+    Schedule,
 };
 pub use memory::{Arena, MemoryError};
 pub use module::{ModuleMemory, VarSource};

@@ -158,7 +158,7 @@ impl Lower<'_, '_> {
         self.tight.clear();
         self.bits.clear();
         self.mask = class;
-        self.certainly_full = false;
+        self.certainly_full = self.whole_gangs && class == MaskClass::Entry;
         self.mask_bits = None;
         self.mask_full = None;
         self.mask_parts = None;

@@ -10,12 +10,10 @@ use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 use ptxjit_ir::{InstData, Space};
 use rustc_hash::FxHashMap;
 
+use super::agreement::Several;
 use super::values::Parts;
 use super::{Lower, MaskClass};
 use crate::abi::{CtaContext, LaneState};
-
-/// Phases that are looked for one after the other; more are looked up in a table.
-const MOST_COMPARED: usize = 5;
 
 /// Turns of loops that may wait for others before a gang lets others run.
 pub(super) const BUDGET: i64 = 1024;
@@ -35,36 +33,22 @@ pub(super) struct Gang {
 
 /// What the loops over gangs share.
 pub(super) struct Loops {
-    first: cl::Value,
+    pub first: cl::Value,
     end: cl::Value,
     /// Each phase's loop, and where it goes on to the next gang.
     heads: Vec<cl::Block>,
-    latches: Vec<cl::Block>,
+    pub latches: Vec<cl::Block>,
     /// Where gangs of a phase stop: they note how before they go on.
     stops: Vec<cl::Block>,
     /// Goes to the phase of a state.
     dispatch: cl::Block,
     /// The CTA has ended.
-    ended: cl::Block,
+    pub ended: cl::Block,
     /// All gangs have stopped at a state, but none has noted it, and the runtime must go on.
-    leave: cl::Block,
+    pub leave: cl::Block,
     /// What a phase finds out, if there are several.
     several: Option<Several>,
 }
-
-/// What kernels have in which lanes can wait.
-#[derive(Copy, Clone)]
-struct Several {
-    /// The phase.
-    state: Variable,
-    /// The state in which all gangs so far have stopped, or `MIXED`; at first where they probably will.
-    common: Variable,
-    /// A gang has stopped in another state.
-    differs: cl::Block,
-}
-
-/// Gangs have stopped in different states, and each has noted its own.
-const MIXED: i64 = 0x1_0000;
 
 impl Lower<'_, '_> {
     /// The loops over gangs and the dispatch on the state, in a loop over CTAs.
@@ -236,85 +220,6 @@ impl Lower<'_, '_> {
         self.loops = Some(loops);
     }
 
-    /// On to the next gang of the phase, whichever it is. The first phase is run once, later ones in loops.
-    fn to_latch(&mut self, loops: &Loops, several: Several) {
-        let state = self.b.use_var(several.state);
-        if loops.latches.len() > MOST_COMPARED {
-            let mut switch = Switch::new();
-            for (number, &latch) in loops.latches.iter().enumerate().skip(1) {
-                switch.set_entry(number as u128, latch);
-            }
-            switch.emit(&mut self.b, state, loops.latches[0]);
-            return;
-        }
-        for (number, &latch) in loops.latches.iter().enumerate().skip(1).rev() {
-            let other = self.b.create_block();
-            let is_this = self.b.ins().icmp_imm_s(IntCC::Equal, state, number as i64);
-            self.b.ins().brif(is_this, latch, &[], other, &[]);
-            self.b.switch_to_block(other);
-        }
-        self.b.ins().jump(loops.latches[0], &[]);
-    }
-
-    /// Where a gang comes that has stopped in another state than was expected. If it is the first of the phase, others are expected to do the same;
-    /// else all have to note their states.
-    fn emit_differs(&mut self, loops: &Loops, several: Several) {
-        let [head, entered, note, next, alone, apart, on] =
-            std::array::from_fn(|_| self.b.create_block());
-        for block in [several.differs, head, entered, note, next, apart] {
-            self.b.set_cold_block(block);
-        }
-        self.b.switch_to_block(several.differs);
-        let stopped = self
-            .b
-            .use_var(self.stopped.expect("declared where lanes can wait"));
-        let common = self.b.use_var(several.common);
-        let own = self.gang_idx();
-        let is_noted = self.b.ins().icmp_imm_s(IntCC::Equal, common, MIXED);
-        let zero = self.b.ins().iconst(types::I32, 0);
-        self.b.ins().brif(
-            is_noted,
-            apart,
-            &[],
-            head,
-            &[loops.first.into(), zero.into()],
-        );
-
-        // The gangs before this one.
-        let idx = self.b.append_block_param(head, types::I32);
-        let any = self.b.append_block_param(head, types::I32);
-        self.b.switch_to_block(head);
-        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, idx, own);
-        let end = self.b.create_block();
-        self.b.ins().brif(more, entered, &[], end, &[]);
-        self.b.switch_to_block(entered);
-        let bits = self.mask_to_enter(idx);
-        self.b.ins().brif(bits, note, &[], next, &[any.into()]);
-        self.b.switch_to_block(note);
-        self.note_state(idx, common);
-        self.b.ins().jump(next, &[bits.into()]);
-        let any = self.b.append_block_param(next, types::I32);
-        self.b.switch_to_block(next);
-        let idx = self.b.ins().iadd_imm_s(idx, 1);
-        self.b.ins().jump(head, &[idx.into(), any.into()]);
-        self.b.switch_to_block(end);
-        let any = self.b.func.dfg.block_params(head)[1];
-        self.b.ins().brif(any, apart, &[], alone, &[]);
-
-        self.b.switch_to_block(alone);
-        self.b.def_var(several.common, stopped);
-        self.b.ins().jump(on, &[]);
-
-        self.b.switch_to_block(apart);
-        self.note_state(own, stopped);
-        let mixed = self.b.ins().iconst(types::I32, MIXED);
-        self.b.def_var(several.common, mixed);
-        self.b.ins().jump(on, &[]);
-
-        self.b.switch_to_block(on);
-        self.to_latch(loops, several);
-    }
-
     /// All gangs that were entered have stopped at a state that none has noted.
     fn emit_leave(&mut self, loops: &Loops) {
         let state = self.b.append_block_param(loops.leave, types::I32);
@@ -376,7 +281,7 @@ impl Lower<'_, '_> {
     }
 
     /// The lanes to enter of a gang.
-    fn mask_to_enter(&mut self, idx: cl::Value) -> cl::Value {
+    pub(super) fn mask_to_enter(&mut self, idx: cl::Value) -> cl::Value {
         let masks = self.field(core::mem::offset_of!(CtaContext, masks));
         let at = self.b.ins().uextend(types::I64, idx);
         let at = self.b.ins().ishl_imm_s(at, 2);
@@ -390,14 +295,16 @@ impl Lower<'_, '_> {
         let gang = self.gang.as_ref().expect("declared before");
         let (idx, bits_var) = (gang.idx, gang.bits);
         let idx = self.b.use_var(idx);
-        let bits = self.mask_to_enter(idx);
         let current = core::mem::offset_of!(CtaContext, current_gang) as i32;
         let flags = MemFlagsData::trusted();
         self.b.ins().store(flags, idx, self.cta, current);
-        let some = self.b.create_block();
-        self.b.ins().brif(bits, some, &[], latch, &[]);
-        self.b.switch_to_block(some);
-        self.b.def_var(bits_var, bits);
+        if !self.whole_gangs {
+            let bits = self.mask_to_enter(idx);
+            let some = self.b.create_block();
+            self.b.ins().brif(bits, some, &[], latch, &[]);
+            self.b.switch_to_block(some);
+            self.b.def_var(bits_var, bits);
+        }
         self.forget_nodes();
         self.start_region(MaskClass::Entry);
         if loops.several.is_some() && self.phases.next(number).is_none() {
@@ -478,6 +385,10 @@ impl Lower<'_, '_> {
 
     /// The lanes that the gang was entered with.
     pub(super) fn gang_bits(&mut self) -> cl::Value {
+        if self.whole_gangs {
+            let all = self.full_bits();
+            return self.b.ins().iconst(types::I32, all);
+        }
         let bits = self.gang().bits;
         self.b.use_var(bits)
     }
@@ -488,11 +399,14 @@ impl Lower<'_, '_> {
         self.b.ins().icmp_imm_s(IntCC::Equal, bits, full)
     }
 
-    /// Number of the first lane that the gang was entered with.
-    pub(super) fn first_lane(&mut self) -> cl::Value {
+    /// Number of the first lane that the gang was entered with; none if that is the first of all.
+    pub(super) fn first_lane(&mut self) -> Option<cl::Value> {
+        if self.lanes == 1 || self.whole_gangs {
+            return None;
+        }
         let bits = self.gang_bits();
         let first = self.b.ins().ctz(bits);
-        self.b.ins().uextend(types::I64, first)
+        Some(self.b.ins().uextend(types::I64, first))
     }
 
     /// Where the lanes' local windows are.
@@ -545,69 +459,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Where the gangs of a phase probably stop.
-    fn expect(&mut self, several: Several, phase: usize) {
-        let state = self.phases.likely_next(phase);
-        let state = self.b.ins().iconst(types::I32, i64::from(state));
-        self.b.def_var(several.common, state);
-    }
-
-    fn note_state(&mut self, idx: cl::Value, state: cl::Value) {
-        let states = self.field(core::mem::offset_of!(CtaContext, gang_states));
-        let at = self.b.ins().uextend(types::I64, idx);
-        let at = self.b.ins().ishl_imm_s(at, 1);
-        let at = self.b.ins().iadd(states, at);
-        self.b.ins().istore16(MemFlagsData::trusted(), state, at, 0);
-    }
-
-    /// The gang has stopped: goes on to `then` if that is where others have.
-    fn agree(&mut self, several: Several, then: cl::Block) {
-        let stopped = self.stopped.expect("declared where lanes can wait");
-        let stopped = self.b.use_var(stopped);
-        let common = self.b.use_var(several.common);
-        let agrees = self.b.ins().icmp(IntCC::Equal, stopped, common);
-        self.b.ins().brif(agrees, then, &[], several.differs, &[]);
-    }
-
-    /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function unless all go on at the state that
-    /// this gives.
-    fn agreed_state(&mut self, loops: &Loops, several: Several) -> cl::Value {
-        let [listed, go_on, other, unlisted, noted] =
-            std::array::from_fn(|_| self.b.create_block());
-        let common = self.b.use_var(several.common);
-        let n_states = self.plan.waits.len() as i64;
-        // States that are no resume point's are greater.
-        let is_point = self
-            .b
-            .ins()
-            .icmp_imm_s(IntCC::UnsignedLessThan, common, n_states);
-        self.b.ins().brif(is_point, listed, &[], other, &[]);
-
-        self.b.switch_to_block(other);
-        let exited = i64::from(LaneState::EXITED);
-        let is_end = self.b.ins().icmp_imm_s(IntCC::Equal, common, exited);
-        self.b.ins().brif(is_end, loops.ended, &[], unlisted, &[]);
-
-        self.b.switch_to_block(unlisted);
-        let is_noted = self.b.ins().icmp_imm_s(IntCC::Equal, common, MIXED);
-        self.b
-            .ins()
-            .brif(is_noted, noted, &[], loops.leave, &[common.into()]);
-        self.b.switch_to_block(noted);
-        let zero = self.b.ins().iconst(types::I32, 0);
-        self.b.ins().return_(&[zero]);
-
-        self.b.switch_to_block(listed);
-        let may = self.may_go_on(common);
-        self.b
-            .ins()
-            .brif(may, go_on, &[], loops.leave, &[common.into()]);
-        self.b.switch_to_block(go_on);
-        common
-    }
-
     /// Whether gangs that have all stopped at a resume point go on without the runtime.
-    fn may_go_on(&mut self, state: cl::Value) -> cl::Value {
+    pub(super) fn may_go_on(&mut self, state: cl::Value) -> cl::Value {
         let flags = MemFlagsData::trusted();
         let table = self.field(core::mem::offset_of!(CtaContext, go_on));
         let at = self.b.ins().uextend(types::I64, state);

@@ -15,6 +15,7 @@
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
 
 mod address;
+mod agreement;
 mod atomics;
 mod by_lane;
 mod classes;
@@ -88,6 +89,8 @@ pub(crate) struct Inputs<'a> {
     pub flush_denormals: bool,
     /// `ntid.y == ntid.z == 1`.
     pub one_dimensional: bool,
+    /// Gangs are only entered with all of their lanes.
+    pub whole_gangs: bool,
 }
 
 /// What lowering leaves for the finished kernel.
@@ -121,6 +124,7 @@ struct Lower<'a, 'b> {
     memcheck: bool,
     flush_denormals: bool,
     one_dimensional: bool,
+    whole_gangs: bool,
     b: FunctionBuilder<'b>,
     out: Outputs,
     cta: cl::Value,
@@ -245,6 +249,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             memcheck: inputs.memcheck,
             flush_denormals: inputs.flush_denormals,
             one_dimensional: inputs.one_dimensional,
+            whole_gangs: inputs.whole_gangs,
             node_entry: (0..n_nodes).map(|_| b.create_block()).collect(),
             node_body: (0..n_nodes).map(|_| b.create_block()).collect(),
             b,

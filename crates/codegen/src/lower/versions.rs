@@ -63,16 +63,19 @@ impl Lower<'_, '_> {
         let pays = work <= MOST_WORK * asked
             || self.plan.in_step[block].is_some()
             || self.has_chains(block, insts);
+        if self.certainly_full && self.plan.in_step[block].is_none() {
+            return false;
+        }
         self.lanes > 1 && asked > 0 && insts.len() * self.quads < MOST_TWICE && pays
     }
 
     /// One version for when all lanes run, one for when some do.
     pub(super) fn emit_two_versions(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
-        let full = self
-            .unless_full()
-            .expect("a gang of several lanes has a mask");
         let (all, some) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(full, all, &[], some, &[]);
+        match self.unless_full() {
+            Some(full) => self.b.ins().brif(full, all, &[], some, &[]),
+            None => self.b.ins().jump(all, &[]),
+        };
         self.b.switch_to_block(all);
         let in_step = self.plan.in_step[block].as_ref();
         self.aside(|lower| {

@@ -440,7 +440,7 @@ impl Lower<'_, '_> {
         self.b.ins().jump(self.node_body[pos], &[]);
     }
 
-    fn load_slot(&mut self, value: Value, at: u32, first: cl::Value) -> Val {
+    fn load_slot(&mut self, value: Value, at: u32, first: Option<cl::Value>) -> Val {
         let ty = self.func.ty(value);
         let flags = MemFlagsData::trusted();
         let frame = self.gang_frame();
@@ -453,7 +453,10 @@ impl Lower<'_, '_> {
             });
             return Val::Varying(parts.collect());
         }
-        let address = self.slot_of_lane(first, lane_bytes(ty));
+        let address = match first {
+            Some(first) => self.slot_of_lane(first, lane_bytes(ty)),
+            None => frame,
+        };
         let wide = if ty == Type::B64 {
             types::I64
         } else {
@@ -478,9 +481,6 @@ impl Lower<'_, '_> {
     /// Where a lane's element of a slot at offset 0 is.
     fn slot_of_lane(&mut self, lane: cl::Value, lane_bytes: u32) -> cl::Value {
         let frame = self.gang_frame();
-        if self.lanes == 1 {
-            return frame;
-        }
         let shift = i64::from(lane_bytes.trailing_zeros());
         let at = self.b.ins().ishl_imm_s(lane, shift);
         self.b.ins().iadd(frame, at)

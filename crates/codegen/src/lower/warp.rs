@@ -71,7 +71,10 @@ impl Lower<'_, '_> {
 
     /// Whether all lanes run here and name each other as members.
     fn whole_warp(&mut self, members: Option<Value>) -> cl::Value {
-        let full = self.unless_full().expect("a warp has a mask");
+        let full = match self.unless_full() {
+            Some(full) => full,
+            None => self.b.ins().iconst(types::I8, 1),
+        };
         let Some(members) = members else { return full };
         if self.func.as_const(members) == Some(0xffff_ffff) {
             return full;

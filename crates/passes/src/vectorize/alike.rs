@@ -59,7 +59,7 @@ pub(super) fn run(
     let order = order::run(func, entries);
     let mut shapes = Shapes::new(gang, facts);
     shapes.propagate(func, &order);
-    let homes = Homes::new(func, order);
+    let homes = Homes::new(func, order, false);
     let found: Vec<(Block, Quotient)> = func
         .blocks
         .keys()

@@ -1,23 +1,39 @@
 //! Lines that stay lines, so that their ends tell of all lanes.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Value, ValueDef};
-use rustc_hash::FxHashSet;
+use ptxjit_ir::{Block, Function, InstData, Value, ValueDef};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Order;
+use super::shape::Shape;
 
 /// What more definitions than these make is taken for unstable.
 const MOST: usize = 64;
+
+/// Whether everything of which the ends are looked at is on a line.
+pub(super) fn hold(func: &Function, shapes: &SecondaryMap<Value, Shape>) -> bool {
+    let mut insts = func.blocks.values().flat_map(|data| &data.insts);
+    insts.all(|&inst| match func.insts[inst].data {
+        InstData::EndLane { arg, .. } => matches!(
+            shapes[arg],
+            Shape::Uniform | Shape::Affine { fold: None, .. }
+        ),
+        _ => true,
+    })
+}
 
 /// Where a function's values are defined.
 #[derive(Default)]
 pub(super) struct Homes {
     order: Order,
     home: SecondaryMap<Value, Option<Block>>,
+    /// What is passed for parameters of loops that are hoped to stay on their lines, and by which blocks.
+    passed: FxHashMap<Value, Vec<(Value, Block)>>,
 }
 
 impl Homes {
-    pub(super) fn new(func: &Function, order: Order) -> Homes {
+    /// `hopes`: parameters of loops stay on their lines unless somebody finds out otherwise, see [`hold`].
+    pub(super) fn new(func: &Function, order: Order, hopes: bool) -> Homes {
         let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
         for (block, data) in func.blocks.iter() {
             for &inst in &data.insts {
@@ -26,11 +42,27 @@ impl Homes {
                 }
             }
         }
-        Homes { order, home }
+        let mut passed: FxHashMap<Value, Vec<(Value, Block)>> = FxHashMap::default();
+        for (block, data) in func.blocks.iter().filter(|_| hopes) {
+            for call in data.term.targets() {
+                if order.loop_range(call.block).is_none() {
+                    continue;
+                }
+                for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+                    home[param] = Some(call.block);
+                    passed.entry(param).or_default().push((arg, block));
+                }
+            }
+        }
+        Homes {
+            order,
+            home,
+            passed,
+        }
     }
 
-    /// Whether nothing that is found out later about branches can change the shape that a value has in a block: it is made of no parameters,
-    /// nor does it come out of loops, which lanes may leave at different turns.
+    /// Whether nothing that is found out later about branches can change the shape that a value has in a block: it is made of no parameters
+    /// but those of loops, nor does it come out of loops, which lanes may leave at different turns.
     pub(super) fn is_stable_in(&self, func: &Function, value: Value, block: Block) -> bool {
         let mut seen: FxHashSet<(Value, Block)> = FxHashSet::default();
         let mut work = vec![(value, block)];
@@ -41,12 +73,16 @@ impl Homes {
             let Some(home) = self.home[value] else {
                 return false;
             };
-            let ValueDef::Result(inst, _) = func.values[value].def else {
-                return false;
-            };
             if seen.len() > MOST || !self.is_inside(home, user) {
                 return false;
             }
+            let ValueDef::Result(inst, _) = func.values[value].def else {
+                let Some(passed) = self.passed.get(&value) else {
+                    return false;
+                };
+                work.extend(passed);
+                continue;
+            };
             let args = func.insts[inst].data.args();
             work.extend(args.into_iter().map(|arg| (arg, home)));
         }

@@ -116,11 +116,33 @@ pub enum Yield {
     Turns(u32),
 }
 
+/// Instructions of functions of which a hopeful plan may be thrown away.
+const MOST_TWICE: usize = 4000;
+
 /// Plans `func`, which it changes: blocks are split where lanes wait, and loops are closed.
 ///
 /// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
 pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Plan {
-    let (seldom, wait_of) = prepare(func, entries, gang, facts);
+    if gang > 1 && entries.is_empty() && func.insts.len() <= MOST_TWICE {
+        let before = func.clone();
+        let plan = run_once(func, entries, gang, facts, true);
+        if ends::hold(func, &plan.shapes) {
+            return plan;
+        }
+        *func = before;
+    }
+    run_once(func, entries, gang, facts, false)
+}
+
+/// `hopes`: what parameters of loops look like at first is taken for what they are.
+fn run_once(
+    func: &mut Function,
+    entries: &[Block],
+    gang: u32,
+    facts: PlanFacts,
+    hopes: bool,
+) -> Plan {
+    let (seldom, wait_of) = prepare(func, entries, gang, facts, hopes);
     let mut order = order::run(func, entries);
     lcssa::run(func, &order);
     let mut hopeful = shapes::Shapes::new(gang, facts);
@@ -210,10 +232,11 @@ fn prepare(
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
+    hopes: bool,
 ) -> (SecondaryMap<Block, bool>, SecondaryMap<Block, bool>) {
     drop_unreachable(func, entries);
     narrow::run(func, entries, gang);
-    wraps::run(func, entries, gang, facts);
+    wraps::run(func, entries, gang, facts, hopes);
     let seldom = alike::run(func, entries, gang, facts);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);

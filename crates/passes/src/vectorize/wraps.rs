@@ -16,7 +16,7 @@ use ptxjit_ir::{
     Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, ResizeOp, Terminator, Type,
     Value, ValueDef,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::copies::{self, Copies};
 use super::ends::Homes;
@@ -27,7 +27,7 @@ use crate::analysis::{cfg, dominators};
 
 mod borders;
 
-use borders::Test;
+use borders::{Outcome, Test};
 
 /// More instructions than this are not copied, nor more blocks.
 const MOST_COPIED: usize = 200;
@@ -47,6 +47,8 @@ enum Kind {
     Modulo(IntBinaryOp),
     /// The lesser or greater of it and a border.
     Extreme(IntBinaryOp),
+    /// A quotient, or what is left of it without its low bits: the same for all lanes between two multiples.
+    Quotient(IntBinaryOp),
     /// Another value if a comparison holds, or if it does not hold.
     Chosen {
         op: CompareOp,
@@ -62,14 +64,20 @@ struct Wrap {
     inst: Inst,
     kind: Kind,
     ty: Type,
-    /// The index, of which it is a uniform distance away where nothing wraps.
+    /// The index, of which it is a uniform distance away where nothing wraps; but for quotients.
     line: Value,
     /// The divisor, the mask or the border.
     bound: Value,
 }
 
 /// Copies the code behind such instructions.
-pub(super) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) {
+pub(super) fn run(
+    func: &mut Function,
+    entries: &[Block],
+    gang: u32,
+    facts: PlanFacts,
+    hopes: bool,
+) {
     if gang == 1 || !entries.is_empty() {
         return;
     }
@@ -90,7 +98,7 @@ pub(super) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: Plan
             let mut shapes = Shapes::new(gang, facts);
             let order = order::run(func, entries);
             shapes.propagate(func, &order);
-            (shapes, Homes::new(func, order))
+            (shapes, Homes::new(func, order, hopes))
         });
         let finder = Finder {
             func,
@@ -106,7 +114,9 @@ pub(super) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: Plan
         let insts = &func.blocks[block].insts;
         let at = insts.iter().position(|&inst| inst == first.inst);
         let at = at.expect("the instruction is there");
-        if copies::can_copy(func, block, at, &region) {
+        if is_accessed(func, (block, at), &region, &wraps)
+            && copies::can_copy(func, block, at, &region)
+        {
             region.iter().for_each(|&block| done[block] = true);
             let rest = copies::split(func, block, at);
             copy(func, (shapes, homes), (block, rest), region, &wraps);
@@ -125,6 +135,10 @@ fn can_wrap(data: &InstData) -> bool {
             op,
             IntBinaryOp::Urem
                 | IntBinaryOp::Srem
+                | IntBinaryOp::Udiv
+                | IntBinaryOp::Sdiv
+                | IntBinaryOp::Ushr
+                | IntBinaryOp::Sshr
                 | IntBinaryOp::And
                 | IntBinaryOp::Umin
                 | IntBinaryOp::Umax
@@ -150,7 +164,7 @@ fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
         }
         match func.def_inst(value) {
             Some(InstData::IntBinary { op, args, .. }) => match op {
-                IntBinaryOp::Shl => work.push(args[0]),
+                IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => work.push(args[0]),
                 IntBinaryOp::Add
                 | IntBinaryOp::Sub
                 | IntBinaryOp::Mul
@@ -159,6 +173,8 @@ fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
                 | IntBinaryOp::And
                 | IntBinaryOp::Urem
                 | IntBinaryOp::Srem
+                | IntBinaryOp::Udiv
+                | IntBinaryOp::Sdiv
                 | IntBinaryOp::Smin
                 | IntBinaryOp::Smax
                 | IntBinaryOp::Umin
@@ -210,25 +226,40 @@ impl Finder<'_> {
                 ty: ty @ (Type::B32 | Type::B64),
                 args: [a, b],
             } => {
+                let can_turn = matches!(
+                    op,
+                    IntBinaryOp::And
+                        | IntBinaryOp::Umin
+                        | IntBinaryOp::Umax
+                        | IntBinaryOp::Smin
+                        | IntBinaryOp::Smax
+                );
+                let (line, bound) = match can_turn && self.is_even(a, before, DEPTH) {
+                    true => (b, a),
+                    false => (a, b),
+                };
                 let kind = match op {
-                    IntBinaryOp::Urem | IntBinaryOp::Srem | IntBinaryOp::And => Kind::Modulo(op),
+                    IntBinaryOp::Urem | IntBinaryOp::Srem => Kind::Modulo(op),
+                    IntBinaryOp::And => mask_kind(self.func.as_const(bound), ty)?,
                     IntBinaryOp::Umin
                     | IntBinaryOp::Umax
                     | IntBinaryOp::Smin
                     | IntBinaryOp::Smax => Kind::Extreme(op),
+                    IntBinaryOp::Udiv
+                    | IntBinaryOp::Sdiv
+                    | IntBinaryOp::Ushr
+                    | IntBinaryOp::Sshr => Kind::Quotient(op),
                     _ => return None,
                 };
-                let can_turn = !matches!(op, IntBinaryOp::Urem | IntBinaryOp::Srem);
-                let (line, bound) = match self.is_uniform(a) && can_turn {
-                    true => (b, a),
-                    false => (a, b),
-                };
-                let is_mask = self
-                    .func
-                    .as_const(bound)
-                    .is_none_or(|bits| bits & bits.wrapping_add(1) == 0);
-                self.stride(line, before, DEPTH)?;
-                (self.is_uniform(bound) && (op != IntBinaryOp::And || is_mask)).then_some(Wrap {
+                let stride = self.stride(line, before, DEPTH)?;
+                let span = stride
+                    .unsigned_abs()
+                    .saturating_mul(u64::from(self.shapes.gang - 1));
+                let fits = self
+                    .period(op, bound, ty)
+                    .is_none_or(|period| span < period);
+                let is_even = || self.is_even(bound, before, DEPTH);
+                (fits && is_even()).then_some(Wrap {
                     inst,
                     kind,
                     ty,
@@ -249,11 +280,11 @@ impl Finder<'_> {
                 else {
                     return None;
                 };
-                if compared_ty != Type::B32 || !self.is_uniform(y) {
+                if compared_ty != Type::B32 || !self.is_even(y, before, DEPTH) {
                     return None;
                 }
                 self.stride(x, before, DEPTH)?;
-                let (line, bound, unless) = match self.is_uniform(a) {
+                let (line, bound, unless) = match self.is_even(a, before, DEPTH) {
                     true => (b, a, true),
                     false => (a, b, false),
                 };
@@ -264,7 +295,7 @@ impl Finder<'_> {
                     bound: y,
                     unless,
                 };
-                self.is_uniform(bound).then_some(Wrap {
+                self.is_even(bound, before, DEPTH).then_some(Wrap {
                     inst,
                     kind,
                     ty,
@@ -278,6 +309,45 @@ impl Finder<'_> {
 
     fn is_uniform(&self, value: Value) -> bool {
         self.shapes.shapes[value].is_none_or(|shape| shape == Shape::Uniform)
+    }
+
+    /// How far apart indices are between which a remainder or quotient goes on or stays the same, if that is known.
+    fn period(&self, op: IntBinaryOp, bound: Value, ty: Type) -> Option<u64> {
+        let bound = self.func.as_const(bound)?;
+        match op {
+            IntBinaryOp::Urem | IntBinaryOp::Udiv => Some(bound),
+            IntBinaryOp::Srem | IntBinaryOp::Sdiv => Some(match ty {
+                Type::B32 => u64::from((bound as i32).unsigned_abs()),
+                _ => (bound as i64).unsigned_abs(),
+            }),
+            IntBinaryOp::Ushr | IntBinaryOp::Sshr => 1u64.checked_shl(bound as u32),
+            IntBinaryOp::And if bound & 1 == 0 => Some(1 << bound.trailing_zeros()),
+            IntBinaryOp::And => Some(bound & ty.mask()).and_then(|mask| mask.checked_add(1)),
+            _ => None,
+        }
+    }
+
+    /// Whether lanes agree if each of the quotients before is the same for all.
+    fn is_even(&self, value: Value, before: &[Wrap], depth: u32) -> bool {
+        if self.is_uniform(value) {
+            return true;
+        }
+        let (Some(depth), ValueDef::Result(inst, _)) =
+            (depth.checked_sub(1), self.func.values[value].def)
+        else {
+            return false;
+        };
+        let is_quotient = |wrap: &Wrap| wrap.inst == inst && matches!(wrap.kind, Kind::Quotient(_));
+        if before.iter().any(is_quotient) {
+            return true;
+        }
+        let data = &self.func.insts[inst].data;
+        let is_simple = matches!(
+            data,
+            InstData::IntBinary { .. } | InstData::IntUnary { .. } | InstData::Resize { .. }
+        );
+        let mut args = data.args().into_iter();
+        is_simple && args.all(|arg| self.is_even(arg, before, depth))
     }
 
     /// How far lanes are apart if none of the indices before wraps.
@@ -301,25 +371,66 @@ impl Finder<'_> {
             return None;
         };
         if let Some(wrap) = before.iter().find(|wrap| wrap.inst == inst) {
-            return self.stride(wrap.line, before, depth);
+            return match wrap.kind {
+                Kind::Quotient(_) => None,
+                _ => self.stride(wrap.line, before, depth),
+            };
         }
         match self.func.insts[inst].data {
             InstData::IntBinary {
                 op: IntBinaryOp::Add,
                 args: [a, b],
                 ..
-            } if self.is_uniform(a) => self.stride(b, before, depth),
+            } if self.is_even(a, before, depth) => self.stride(b, before, depth),
             InstData::IntBinary {
                 op: IntBinaryOp::Add | IntBinaryOp::Sub,
                 args: [a, b],
                 ..
-            } if self.is_uniform(b) => self.stride(a, before, depth),
+            } if self.is_even(b, before, depth) => self.stride(a, before, depth),
             _ => None,
         }
     }
 }
 
-/// The blocks that can be reached from a block, or those up to one where all ways from it meet again, if they can be copied.
+/// Whether code to copy accesses memory at places that follow from what may wrap.
+fn is_accessed(func: &Function, start: (Block, usize), region: &[Block], wraps: &[Wrap]) -> bool {
+    let rest = &func.blocks[start.0].insts[start.1..];
+    let others = || region.iter().flat_map(|&block| &func.blocks[block].insts);
+    let mut follows: FxHashSet<Value> = FxHashSet::default();
+    loop {
+        let n_before = follows.len();
+        for &inst in rest.iter().chain(others()) {
+            let node = &func.insts[inst];
+            if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data
+                && follows.contains(&addr)
+            {
+                return true;
+            }
+            let is_wrap = wraps.iter().any(|wrap| wrap.inst == inst);
+            if is_wrap || node.data.args().iter().any(|arg| follows.contains(arg)) {
+                follows.extend(&node.results);
+            }
+        }
+        // Blocks may stand in another order than they run in.
+        if follows.len() == n_before {
+            return false;
+        }
+    }
+}
+
+/// What a mask leaves of an index: what is beyond a multiple, or how many there are; nothing else is looked at. An unknown mask has low bits,
+/// perhaps.
+fn mask_kind(mask: Option<u64>, ty: Type) -> Option<Kind> {
+    let has_low_bits = |mask: u64| mask & mask.wrapping_add(1) == 0;
+    match mask {
+        Some(mask) if !has_low_bits(mask) => {
+            has_low_bits(!mask & ty.mask()).then_some(Kind::Quotient(IntBinaryOp::And))
+        }
+        _ => Some(Kind::Modulo(IntBinaryOp::And)),
+    }
+}
+
+/// The blocks that can be reached from a block, or those up to the last one where all ways from it meet again, if they can be copied.
 fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
@@ -347,7 +458,14 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     if func.blocks[start].insts.iter().any(is_fixed) {
         return None;
     }
-    up_to(None).or_else(|| up_to(Some(post.idom(start)?)))
+    up_to(None).or_else(|| {
+        let mut ends = std::iter::successors(post.idom(start), |&end| post.idom(end));
+        let mut largest = None;
+        while let Some(region) = ends.next().and_then(|end| up_to(Some(end))) {
+            largest = Some(region);
+        }
+        largest
+    })
 }
 
 /// Copies the rest of the block from the first of the instructions on, and the region.
@@ -370,17 +488,17 @@ fn copy(
         ends: FxHashMap::default(),
     };
     let mut holds: Option<Value> = None;
-    let mut passed: Vec<(Wrap, Option<Value>)> = Vec::new();
+    let mut passed: Vec<(Wrap, Outcome)> = Vec::new();
     for wrap in wraps {
         let before: Vec<Wrap> = passed.iter().map(|&(wrap, _)| wrap).collect();
-        let Some((here, distance)) = test.wrap(wrap, &before) else {
+        let Some((here, outcome)) = test.wrap(wrap, &before) else {
             continue;
         };
         holds = Some(match holds {
             None => here,
             Some(all) => test.both(all, here),
         });
-        passed.push((*wrap, distance));
+        passed.push((*wrap, outcome));
     }
     let Some(holds) = holds else {
         let data = std::mem::take(&mut func.blocks[rest]);
@@ -393,12 +511,12 @@ fn copy(
     let old: Vec<Block> = std::iter::once(rest).chain(region).collect();
     let copies = Copies::new(func, old, &[]);
     let same = |value: Value| copies.values.get(&value).copied().unwrap_or(value);
-    for (wrap, distance) in passed {
+    for (wrap, outcome) in passed {
         let result = same(func.insts[wrap.inst].results[0]);
         let ValueDef::Result(inst, _) = func.values[result].def else {
             unreachable!("copies of instructions are instructions")
         };
-        let distance = distance.unwrap_or_else(|| {
+        let mut zero = || {
             let zero = func.make_inst(
                 InstData::Const {
                     ty: wrap.ty,
@@ -409,11 +527,16 @@ fn copy(
             );
             func.blocks[start].insts.push(zero);
             func.insts[zero].results[0]
-        });
+        };
+        let args = match outcome {
+            Outcome::Away(distance) => [same(wrap.line), distance],
+            Outcome::OnLine => [same(wrap.line), zero()],
+            Outcome::Same(value) => [value, zero()],
+        };
         func.insts[inst].data = InstData::IntBinary {
             op: IntBinaryOp::Add,
             ty: wrap.ty,
-            args: [same(wrap.line), distance],
+            args,
         };
     }
     func.blocks[start].term = Terminator::Brif {

@@ -115,11 +115,12 @@ impl Runner<'_> {
         if self.grid.is_stopped() {
             return Err(self.grid.stop_error());
         }
+        let kernel = self.grid.code.get(cta.masks_are_full)?;
         let ctx = cta.ctx_ptr();
         // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into its buffers is held here.
         let entered = unsafe {
             self.worker
-                .enter(self.grid.kernel.entry(), ctx, state, first_gang, end_gang)
+                .enter(kernel.entry(), ctx, state, first_gang, end_gang)
         };
         cta.end_entry();
         match entered {

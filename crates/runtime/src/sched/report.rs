@@ -61,7 +61,7 @@ pub(crate) fn signal(grid: &Grid, cta: &Cta, signal: Signal) -> LaunchError {
     let threads = gang_threads(cta, gang, lanes);
     // Stubs have no locations of their own; they say whom they work for.
     let loc = grid
-        .kernel
+        .code
         .loc_of(signal.pc)
         .or(Some(SrcLoc(cta.ctx().fault_loc)));
     trap(grid, cta, cause, threads, loc)

@@ -221,6 +221,7 @@ impl Bench {
     fn desc(&self, kernel: CompiledKernel, grid: u32, block: u32) -> LaunchDesc {
         LaunchDesc {
             kernel: Arc::new(kernel),
+            for_some_lanes: None,
             name: "test".into(),
             attrs: Default::default(),
             param_bytes: 8,

@@ -20,6 +20,15 @@ struct Line {
     span: i64,
 }
 
+/// What an index is in gangs away from the border.
+pub(super) enum Outcome {
+    /// So far away from the line.
+    Away(Value),
+    OnLine,
+    /// The same for all lanes.
+    Same(Value),
+}
+
 /// Puts tests at the end of a block.
 pub(super) struct Test<'a> {
     pub func: &'a mut Function,
@@ -57,20 +66,27 @@ impl Test<'_> {
         self.binary(IntBinaryOp::And, Type::B1, [a, b])
     }
 
-    /// Whether an index does not wrap, and how far away it is then from the line, if not at it.
-    pub(super) fn wrap(&mut self, wrap: &Wrap, before: &[Wrap]) -> Option<(Value, Option<Value>)> {
+    /// Whether an index does not wrap, and what it is then.
+    pub(super) fn wrap(&mut self, wrap: &Wrap, before: &[Wrap]) -> Option<(Value, Outcome)> {
         let line = self.line(wrap.line, before)?;
-        let (holds, distance, ends) = match wrap.kind {
+        let (holds, outcome, ends) = match wrap.kind {
             Kind::Modulo(op) => {
                 let bound = self.end(wrap.bound, false, DEPTH)?;
                 let ends = line.ends.map(|end| self.binary(op, wrap.ty, [end, bound]));
                 let holds = self.modulo(op, wrap.ty, &line, bound, ends)?;
                 let distance = self.binary(IntBinaryOp::Sub, wrap.ty, [ends[0], line.ends[0]]);
-                (holds, Some(distance), ends)
+                (holds, Outcome::Away(distance), ends)
+            }
+            Kind::Quotient(op) => {
+                let bound = self.end(wrap.bound, false, DEPTH)?;
+                let ends = line.ends.map(|end| self.binary(op, wrap.ty, [end, bound]));
+                let holds = self.quotient(op, wrap.ty, &line, bound, ends)?;
+                (holds, Outcome::Same(ends[0]), ends)
             }
             Kind::Extreme(op) => {
                 let bound = self.end(wrap.bound, false, DEPTH)?;
-                (self.extreme(op, wrap.ty, &line, bound), None, line.ends)
+                let holds = self.extreme(op, wrap.ty, &line, bound);
+                (holds, Outcome::OnLine, line.ends)
             }
             Kind::Chosen {
                 op,
@@ -81,13 +97,13 @@ impl Test<'_> {
                 let compared = self.line(compared, before)?;
                 let bound = self.end(bound, false, DEPTH)?;
                 let holds = self.chosen(op, &compared, bound, unless)?;
-                (holds, None, line.ends)
+                (holds, Outcome::OnLine, line.ends)
             }
         };
         let result = self.func.insts[wrap.inst].results[0];
         self.ends.insert((result, false), ends[0]);
         self.ends.insert((result, true), ends[1]);
-        Some((holds, distance))
+        Some((holds, outcome))
     }
 
     /// The ends of an index if none of those before wraps.
@@ -146,6 +162,31 @@ impl Test<'_> {
                 let divides = self.compare(CompareOp::Ne, ty, [bound, zero]);
                 Some(self.both(holds, divides))
             }
+        }
+    }
+
+    /// Whether both ends, and so all lanes between them, have the same quotient: it rises or falls with the index.
+    fn quotient(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        line: &Line,
+        bound: Value,
+        [first, last]: [Value; 2],
+    ) -> Option<Value> {
+        let is_signed = matches!(op, IntBinaryOp::Sdiv | IntBinaryOp::Sshr);
+        let rises = self.rises(ty, line, is_signed);
+        let same = self.compare(CompareOp::Eq, ty, [first, last]);
+        let holds = self.both(rises, same);
+        let divides = matches!(op, IntBinaryOp::Udiv | IntBinaryOp::Sdiv);
+        match self.func.as_const(bound) {
+            Some(0) if divides => None,
+            None if divides => {
+                let zero = self.constant(ty, 0);
+                let is_defined = self.compare(CompareOp::Ne, ty, [bound, zero]);
+                Some(self.both(holds, is_defined))
+            }
+            _ => Some(holds),
         }
     }
 
