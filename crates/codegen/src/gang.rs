@@ -19,8 +19,11 @@ const VERY_LONG: usize = 2000;
 /// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each lane more costs time to compile, and registers.
 const SHORT: usize = 250;
 
-/// Vectors that a loop may keep alive from turn to turn: as many as there are registers.
+/// Vectors of 128 bits that a loop may keep alive from turn to turn: as many as there are registers.
 const LOOP_VECTORS: usize = 16;
+
+/// The same with 256 bits. Those that are kept on the stack cost half as much for each lane, so some more pay.
+const LOOP_WIDE_VECTORS: usize = 22;
 
 /// A gang width and the reasons for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,7 +87,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
         }
         while !weights.takes_turns
             && most as usize > host::lanes_of_vector()
-            && weights.live_words * most as usize / host::lanes_of_vector() > LOOP_VECTORS
+            && weights.live_words * most as usize / host::lanes_of_vector() > loop_vectors()
         {
             most /= 2;
             let words = weights.live_words;
@@ -111,6 +114,13 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
         gang,
         is_fixed,
         reasons,
+    }
+}
+
+fn loop_vectors() -> usize {
+    match host::vector_bits() {
+        256 => LOOP_WIDE_VECTORS,
+        _ => LOOP_VECTORS,
     }
 }
 
@@ -162,6 +172,10 @@ impl Traits {
             Some("a short kernel with barriers, at which each gang costs the same")
         } else if weights.by_lane {
             Some("a short kernel that mostly consists of loops that lanes run one after the other")
+        } else if weights.scattered > 0 {
+            Some(
+                "a short kernel with loops that fetch at scattered places, which lanes wait for together",
+            )
         } else if weights.only_moves {
             Some("a short kernel that mostly moves bytes")
         } else if weights.has_bytes {

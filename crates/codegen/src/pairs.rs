@@ -7,7 +7,8 @@
 //! So the first half of a pair costs nothing to get, and a vector whose lanes are equal in both halves (a scalar in all lanes, a
 //! constant, what is computed of such) is its own pair.
 //!
-//! Pairs are found from stores to adjacent places and tests of masks backwards, through operations, loads of adjacent places and parameters of blocks.
+//! Pairs are found from stores to adjacent places and tests of masks backwards, through operations, loads of adjacent places and parameters of
+//! blocks.
 //! Where the operands of a pair are none, they are put together; where something else needs the second half, it is taken out. Pairs
 //! that cost more than they save are dropped.
 //!

@@ -1,6 +1,7 @@
 //! Small compiled functions for what is rare in the midst of common code, as accesses of some lanes of a gang. They preserve all
 //! registers, so that the rare call costs the common path nothing: what lives across a call of the usual kind must be in memory.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::FunctionBuilder;
@@ -173,7 +174,10 @@ fn define_call<'b>(
 }
 
 fn define_transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Value]) {
-    let (at, stride, bits, buf) = (params[0], params[1], params[2], params[3]);
+    let (at, stride, mut bits, buf) = (params[0], params[1], params[2], params[3]);
+    if stub.bytes == 4 && !stub.gather {
+        bits = transfer_quads(stub, b, params);
+    }
     each_lane(b, bits, |b, lane| {
         let address = if stub.gather {
             let place = b.ins().ishl_imm_s(lane, 3);
@@ -190,6 +194,58 @@ fn define_transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Va
         let place = b.ins().iadd(buf, place);
         transfer(stub, b, address, place);
     });
+}
+
+/// Accesses words that lie side by side, as far as they belong to four lanes of which all run. Gives the other lanes.
+///
+/// In registers of 64 bits: the upper halves of vector registers are not the stub's.
+fn transfer_quads(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Value]) -> cl::Value {
+    let (at, stride, bits, buf) = (params[0], params[1], params[2], params[3]);
+    let [head, look, turn, next, done] = std::array::from_fn(|_| b.create_block());
+    let lane = b.append_block_param(head, types::I64);
+    let left = b.append_block_param(head, types::I32);
+    let zero = b.ins().iconst(types::I64, 0);
+    let is_dense = b.ins().icmp_imm_s(IntCC::Equal, stride, 4);
+    let rest = b.append_block_param(done, types::I32);
+    b.ins().brif(
+        is_dense,
+        head,
+        &[zero.into(), bits.into()],
+        done,
+        &[bits.into()],
+    );
+    b.switch_to_block(head);
+    let more = b.ins().icmp_imm_u(IntCC::UnsignedLessThan, lane, 32);
+    b.ins().brif(more, look, &[], done, &[left.into()]);
+
+    b.switch_to_block(look);
+    let quad = b.ins().iconst(types::I32, 0b1111);
+    let quad = b.ins().ishl(quad, lane);
+    let here = b.ins().band(left, quad);
+    let all = b.ins().icmp(IntCC::Equal, here, quad);
+    b.ins().brif(all, turn, &[], next, &[left.into()]);
+
+    b.switch_to_block(turn);
+    let others = b.ins().bxor(left, quad);
+    let distance = b.ins().ishl_imm_s(lane, 2);
+    let (address, place) = (b.ins().iadd(at, distance), b.ins().iadd(buf, distance));
+    let (device, own) = (MemFlagsData::new(), MemFlagsData::trusted());
+    let (from, to) = match stub.store {
+        true => ((own, place), (device, address)),
+        false => ((device, address), (own, place)),
+    };
+    for offset in [0, 8] {
+        let pair = b.ins().load(types::I64, from.0, from.1, offset);
+        b.ins().store(to.0, pair, to.1, offset);
+    }
+    b.ins().jump(next, &[others.into()]);
+
+    let left = b.append_block_param(next, types::I32);
+    b.switch_to_block(next);
+    let lane = b.ins().iadd_imm_s(lane, 4);
+    b.ins().jump(head, &[lane.into(), left.into()]);
+    b.switch_to_block(done);
+    rest
 }
 
 /// A loop over the set bits: `body` gets their numbers, 64 bits wide.

@@ -262,8 +262,9 @@ pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
             ty == types::F32X4 && dfg.value_type(dfg.inst_args(inst)[0]) == types::I32X4
         }
         Opcode::X86Cvtt2dq => ty == types::I32X4,
-        Opcode::Imul | Opcode::Smin | Opcode::Smax | Opcode::Umin | Opcode::Umax => {
-            !is_float && matches!(ty.lane_bits(), 16 | 32)
+        Opcode::Imul => !is_float && matches!(ty.lane_bits(), 16 | 32),
+        Opcode::Smin | Opcode::Smax | Opcode::Umin | Opcode::Umax => {
+            !is_float && matches!(ty.lane_bits(), 8 | 16 | 32)
         }
         Opcode::Iabs => matches!(ty.lane_bits(), 8 | 16 | 32),
         Opcode::Ishl | Opcode::Ushr => matches!(ty.lane_bits(), 16 | 32 | 64),
