@@ -16,6 +16,10 @@ const WARP: u32 = 32;
 const LONG: usize = 1200;
 const VERY_LONG: usize = 2000;
 
+/// The most lanes for launches of few threads, and where each of these may do much.
+const TINY: u32 = 8;
+const TINY_IN_TURNS: u32 = 16;
+
 /// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each lane more costs time to compile, and registers.
 const SHORT: usize = 250;
 
@@ -30,9 +34,8 @@ const LOOP_WIDE_VECTORS: usize = 22;
 pub struct GangChoice {
     /// Lanes.
     pub gang: u32,
-    /// Launches of few threads want no narrower gang either: no other width can run the kernel, or each thread may do much, as in a
-    /// loop over all that the grid has left.
-    pub is_fixed: bool,
+    /// Lanes for launches of few threads, which are over before the code of a wide gang would be compiled.
+    pub tiny: u32,
     /// What led to it, in the order of thought.
     pub reasons: Vec<String>,
 }
@@ -43,12 +46,12 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
     let only = |gang, reason: &str| GangChoice {
         gang,
-        is_fixed: false,
+        tiny: traits.tiny(gang),
         reasons: vec![reason.to_owned()],
     };
     if program.lockstep {
         return GangChoice {
-            is_fixed: true,
+            tiny: WARP,
             ..only(WARP, "its warps run in lockstep")
         };
     }
@@ -65,7 +68,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     let few = 2 * host::lanes_of_vector() as u32;
     let (mut most, reason) = traits.widest();
     let mut reasons = vec![reason];
-    let mut is_fixed = false;
+    let mut takes_turns = false;
     if traits.insts < VERY_LONG {
         let weights = Weights::of(program, block);
         if weights.is_scattered() && !traits.has_barriers {
@@ -74,7 +77,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
                 "its threads leave loops at different turns, in which most accesses are at scattered places",
             );
         }
-        is_fixed = weights.takes_turns;
+        takes_turns = weights.takes_turns;
         let widens = traits.widens(&weights);
         if weights.computes && most > few {
             most = few;
@@ -112,7 +115,11 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     };
     GangChoice {
         gang,
-        is_fixed,
+        // In a loop over all that the grid has left, each of a few threads may do much.
+        tiny: match takes_turns {
+            true => gang.min(TINY_IN_TURNS),
+            false => traits.tiny(gang),
+        },
         reasons,
     }
 }
@@ -134,6 +141,8 @@ struct Traits {
     /// Has warp operations that exchange values.
     exchanges: bool,
     has_barriers: bool,
+    /// Has calls, in which lanes of a gang part.
+    has_calls: bool,
 }
 
 impl Traits {
@@ -156,9 +165,18 @@ impl Traits {
                     FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => self.narrow += 1,
                 },
                 InstData::Barrier { .. } => self.has_barriers = true,
+                InstData::Call { .. } | InstData::CallIndirect { .. } => self.has_calls = true,
                 InstData::Warp { op, .. } => self.exchanges |= op != WarpOp::ActiveMask,
                 _ => {}
             }
+        }
+    }
+
+    /// Lanes for launches of few threads, where others want `gang`. Code with calls is long: each of them saves what all lanes have alive.
+    fn tiny(&self, gang: u32) -> u32 {
+        match self.has_calls {
+            true => 1,
+            false => gang.min(TINY),
         }
     }
 

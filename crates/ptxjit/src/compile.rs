@@ -127,23 +127,16 @@ impl Stored {
     }
 }
 
-/// The most lanes of a gang in a tiny launch, which is over before the code of a wider one would be compiled.
-const TINY_GANG: u32 = 8;
-
 /// The gang width for blocks of some shape.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     gang: u32,
-    is_fixed: bool,
+    tiny: u32,
 }
 
 impl Choice {
     fn gang(self, is_tiny: bool) -> u32 {
-        if is_tiny && !self.is_fixed {
-            self.gang.min(TINY_GANG)
-        } else {
-            self.gang
-        }
+        if is_tiny { self.tiny } else { self.gang }
     }
 }
 
@@ -167,19 +160,19 @@ impl Variants {
         let stored = kernel.stored.as_ref();
         let known = stored.and_then(|stored| stored.cache.get(stored.choice_key(block)));
         let choice = match known.as_deref() {
-            Some(&[gang, is_fixed]) => Choice {
+            Some(&[gang, tiny]) => Choice {
                 gang: gang.into(),
-                is_fixed: is_fixed != 0,
+                tiny: tiny.into(),
             },
             _ => {
                 let optimized = self.optimized(kernel)?;
                 let made = ptxjit_codegen::choose_gang(&optimized, block.0);
                 let choice = Choice {
                     gang: made.gang,
-                    is_fixed: made.is_fixed,
+                    tiny: made.tiny,
                 };
                 if let Some(stored) = stored {
-                    let bytes = [choice.gang as u8, u8::from(choice.is_fixed)];
+                    let bytes = [choice.gang, choice.tiny].map(|gang| gang as u8);
                     stored.cache.put(stored.choice_key(block), &bytes);
                 }
                 choice

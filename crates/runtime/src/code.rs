@@ -28,11 +28,8 @@ impl Code {
         }
     }
 
-    /// The form to enter gangs with, each with all of its lanes or not.
-    pub(crate) fn get(&self, all_lanes: bool) -> Result<&CompiledKernel, LaunchError> {
-        if all_lanes || !self.kernel.whole_gangs {
-            return Ok(&self.kernel);
-        }
+    /// The form to enter gangs with of which some lanes go on by themselves.
+    pub(crate) fn for_some_lanes(&self) -> Result<&CompiledKernel, LaunchError> {
         let made = self.some_lanes.get_or_init(|| self.make()).as_ref();
         made.map(|code| &**code)
             .map_err(|why| LaunchError::Code(why.clone()))

@@ -29,13 +29,15 @@ mod together;
 #[cfg(test)]
 mod tests;
 
-use ptxjit_codegen::{LaneState, Operand, ResumeKind, ResumePoint};
+use std::ops::Range;
+
+use ptxjit_codegen::{CompiledKernel, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::BarrierOp;
 
 use crate::error::LaunchError;
 use crate::grid::Grid;
 use crate::worker::{Entered, Worker};
-use cta::{Cta, Phase};
+use cta::{Cta, Phase, low_bits};
 
 /// How far a CTA got.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -104,7 +106,6 @@ impl Runner<'_> {
     }
 
     /// Enters the gangs in the range whose masks are not zero.
-    #[expect(unsafe_code, reason = "enters compiled code")]
     fn enter(
         &mut self,
         cta: &mut Cta,
@@ -112,15 +113,52 @@ impl Runner<'_> {
         first_gang: u32,
         end_gang: u32,
     ) -> Result<(), LaunchError> {
+        if cta.masks_are_full || !self.grid.kernel.whole_gangs {
+            return self.enter_with(&self.grid.kernel, cta, state, first_gang..end_gang);
+        }
+        let full = low_bits(cta.layout.gang);
+        let mask = |cta: &Cta, gang: u32| cta.masks.slice()[gang as usize];
+        let is_partial = |gang: u32| ![0, full].contains(&mask(cta, gang));
+        if (first_gang..end_gang).any(is_partial) {
+            let kernel = self.grid.code.for_some_lanes()?;
+            return self.enter_with(kernel, cta, state, first_gang..end_gang);
+        }
+        // All lanes of some gangs, which need not be neighbours.
+        let mut next = first_gang;
+        let mut run = |cta: &Cta| {
+            let first = (next..end_gang).find(|&gang| mask(cta, gang) != 0)?;
+            let end = (first..end_gang).find(|&gang| mask(cta, gang) == 0);
+            next = end.unwrap_or(end_gang);
+            Some(first..next)
+        };
+        let Some(mut now) = run(cta) else {
+            return Ok(());
+        };
+        while let Some(later) = run(cta) {
+            // None of them may leave a barrier before the others have come.
+            cta.set_go_on(&self.grid.go_on.never);
+            self.enter_with(&self.grid.kernel, cta, state, now)?;
+            now = later;
+        }
+        self.enter_with(&self.grid.kernel, cta, state, now)
+    }
+
+    #[expect(unsafe_code, reason = "enters compiled code")]
+    fn enter_with(
+        &mut self,
+        kernel: &CompiledKernel,
+        cta: &mut Cta,
+        state: u32,
+        gangs: Range<u32>,
+    ) -> Result<(), LaunchError> {
         if self.grid.is_stopped() {
             return Err(self.grid.stop_error());
         }
-        let kernel = self.grid.code.get(cta.masks_are_full)?;
         let ctx = cta.ctx_ptr();
         // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into its buffers is held here.
         let entered = unsafe {
             self.worker
-                .enter(kernel.entry(), ctx, state, first_gang, end_gang)
+                .enter(kernel.entry(), ctx, state, gangs.start, gangs.end)
         };
         cta.end_entry();
         match entered {
