@@ -52,6 +52,11 @@ const WAVE_THREADS: u32 = 4096;
 /// Shared memory of CTAs that take turns, together: it should stay in the first cache.
 const WAVE_SHARED_BYTES: u32 = 24 << 10;
 
+/// A worker takes so many at a time of the CTAs that are left that each worker could take as many again so often: memory is walked through
+/// in long stretches, and in the end the workers are done together.
+const CHUNKS_LEFT: u64 = 4;
+const MOST_IN_CHUNK: u64 = 2048;
+
 /// CTAs of a random schedule are shuffled within windows of this many.
 const SHUFFLE_WINDOW: u64 = 16;
 
@@ -333,19 +338,16 @@ struct Supply<'a> {
     chunk: Range<u64>,
     shuffled: Vec<u64>,
     total: u64,
-    chunk_size: u64,
 }
 
 impl Supply<'_> {
     fn new(grid: &Grid) -> Supply<'_> {
         let total = grid.n_ctas();
-        let chunk_size = (total / (u64::from(grid.n_workers) * 8)).clamp(1, 64);
         Supply {
             grid,
             chunk: 0..0,
             shuffled: Vec::new(),
             total,
-            chunk_size,
         }
     }
 
@@ -364,11 +366,12 @@ impl Supply<'_> {
             return self.shuffled.pop();
         }
         if self.chunk.is_empty() {
-            if self.grid.next.load(Ordering::Relaxed) >= self.total {
-                return None;
-            }
-            let start = self.grid.next.fetch_add(self.chunk_size, Ordering::Relaxed);
-            self.chunk = start.min(self.total)..(start + self.chunk_size).min(self.total);
+            let taken = self.grid.next.load(Ordering::Relaxed);
+            let left = self.total.checked_sub(taken).filter(|&left| left > 0)?;
+            let share = left / (u64::from(self.grid.n_workers) * CHUNKS_LEFT);
+            let size = share.clamp(1, MOST_IN_CHUNK);
+            let start = self.grid.next.fetch_add(size, Ordering::Relaxed);
+            self.chunk = start.min(self.total)..(start + size).min(self.total);
         }
         self.chunk.next()
     }

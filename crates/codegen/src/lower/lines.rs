@@ -439,18 +439,16 @@ impl Lower<'_, '_> {
     /// The lane at a distance from the first, if there is one.
     fn hit(&mut self, distance: cl::Value, step: i64) -> cl::Value {
         let lane = self.quotient(distance, step);
-        let there = if step == 1 {
-            distance
-        } else {
-            self.b.ins().imul_imm_s(lane, step)
-        };
-        let exact = self.b.ins().icmp(IntCC::Equal, there, distance);
         let lanes = self.lanes as i64;
-        let among = self
+        let mut hit = self
             .b
             .ins()
             .icmp_imm_u(IntCC::UnsignedLessThan, lane, lanes);
-        let hit = self.b.ins().band(exact, among);
+        if step != 1 {
+            let there = self.b.ins().imul_imm_s(lane, step);
+            let exact = self.b.ins().icmp(IntCC::Equal, there, distance);
+            hit = self.b.ins().band(exact, hit);
+        }
         let one = self.b.ins().uextend(types::I32, hit);
         let lane = self.b.ins().ireduce(types::I32, lane);
         self.b.ins().ishl(one, lane)
