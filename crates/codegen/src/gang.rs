@@ -99,20 +99,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             ));
         }
     }
-    // Gangs that stay within a row have one `%tid.y`, and lanes side by side.
-    let fits = |gang: &u32| *gang <= most && block[0].is_multiple_of(*gang);
-    let gang = match [32, 16, 8, 4].into_iter().find(fits) {
-        Some(gang) => {
-            if gang < most {
-                reasons.push(format!("{gang} divides rows of {} threads", block[0]));
-            }
-            gang
-        }
-        None => {
-            reasons.push(format!("no width divides rows of {} threads", block[0]));
-            most.min(8)
-        }
-    };
+    let gang = within_rows(most, block[0], &mut reasons);
     GangChoice {
         gang,
         // In a loop over all that the grid has left, each of a few threads may do much.
@@ -121,6 +108,23 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             false => traits.tiny(gang),
         },
         reasons,
+    }
+}
+
+/// The widest gang of at most so many lanes that stays within a row of threads: it has one `%tid.y`, and lanes side by side.
+fn within_rows(most: u32, row: u32, reasons: &mut Vec<String>) -> u32 {
+    let fits = |gang: &u32| *gang <= most && row.is_multiple_of(*gang);
+    match [32, 16, 8, 4].into_iter().find(fits) {
+        Some(gang) => {
+            if gang < most {
+                reasons.push(format!("{gang} divides rows of {row} threads"));
+            }
+            gang
+        }
+        None => {
+            reasons.push(format!("no width divides rows of {row} threads"));
+            most.min(8)
+        }
     }
 }
 

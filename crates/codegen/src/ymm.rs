@@ -163,30 +163,7 @@ impl Widening {
         let has_memory = (0..inst.op_count()).any(|op| inst.op_kind(op) == OpKind::Memory);
         let is_wide = self.wide.contains(&at);
         if !matches!(bytes[0], 0xc4 | 0xc5 | 0x62) {
-            return match inst.mnemonic() {
-                M::Movdqa | M::Movdqu if has_memory => {
-                    if inst.memory_base() != Register::RSP
-                        || inst.memory_index() != Register::None
-                        || is_wide
-                    {
-                        return refused();
-                    }
-                    let Some(displacement) = displacement else {
-                        return refused();
-                    };
-                    encode_move(bytes);
-                    self.move_spill(inst, displacement);
-                    Ok(())
-                }
-                M::Movdqa => {
-                    encode_move(bytes);
-                    Ok(())
-                }
-                // A selection by a condition, which is one of halves.
-                M::Movaps | M::Movapd if self.is_behind_jump => Ok(()),
-                mnemonic if is_scalar(mnemonic) => Ok(()),
-                _ => refused(),
-            };
+            return self.older(inst, displacement, has_memory && is_wide);
         }
         match (inst.mnemonic(), bytes[inst.len() - 1]) {
             (M::Vpalignr, by) if by == self.signs.join => {
@@ -229,6 +206,35 @@ impl Widening {
             Class::LaneWise | Class::Half | Class::Unknown => return refused(),
         }
         Ok(())
+    }
+
+    /// An instruction that is encoded in the older way.
+    fn older(
+        &mut self,
+        inst: &Instruction,
+        displacement: Option<u32>,
+        is_wide: bool,
+    ) -> Result<(), Refused> {
+        let at = inst.ip() as usize;
+        let bytes = &mut self.code[at..at + inst.len()];
+        let is_saved = inst.memory_base() == Register::RSP && !is_wide;
+        match (inst.mnemonic(), displacement) {
+            (M::Movdqa | M::Movdqu, Some(displacement))
+                if is_saved && inst.memory_index() == Register::None =>
+            {
+                encode_move(bytes);
+                self.move_spill(inst, displacement);
+                Ok(())
+            }
+            (M::Movdqa, None) if inst.memory_base() == Register::None => {
+                encode_move(bytes);
+                Ok(())
+            }
+            // A selection by a condition, which is one of halves.
+            (M::Movaps | M::Movapd, _) if self.is_behind_jump => Ok(()),
+            (mnemonic, _) if is_scalar(mnemonic) => Ok(()),
+            _ => Err(Refused::Unknown(format!("{:?}", inst.code()))),
+        }
     }
 
     /// Whether both halves of a mask are tested here.

@@ -224,87 +224,105 @@ impl Finder<'_> {
             InstData::IntBinary {
                 op,
                 ty: ty @ (Type::B32 | Type::B64),
-                args: [a, b],
-            } => {
-                let can_turn = matches!(
-                    op,
-                    IntBinaryOp::And
-                        | IntBinaryOp::Umin
-                        | IntBinaryOp::Umax
-                        | IntBinaryOp::Smin
-                        | IntBinaryOp::Smax
-                );
-                let (line, bound) = match can_turn && self.is_even(a, before, DEPTH) {
-                    true => (b, a),
-                    false => (a, b),
-                };
-                let kind = match op {
-                    IntBinaryOp::Urem | IntBinaryOp::Srem => Kind::Modulo(op),
-                    IntBinaryOp::And => mask_kind(self.func.as_const(bound), ty)?,
-                    IntBinaryOp::Umin
-                    | IntBinaryOp::Umax
-                    | IntBinaryOp::Smin
-                    | IntBinaryOp::Smax => Kind::Extreme(op),
-                    IntBinaryOp::Udiv
-                    | IntBinaryOp::Sdiv
-                    | IntBinaryOp::Ushr
-                    | IntBinaryOp::Sshr => Kind::Quotient(op),
-                    _ => return None,
-                };
-                let stride = self.stride(line, before, DEPTH)?;
-                let span = stride
-                    .unsigned_abs()
-                    .saturating_mul(u64::from(self.shapes.gang - 1));
-                let fits = self
-                    .period(op, bound, ty)
-                    .is_none_or(|period| span < period);
-                let is_even = || self.is_even(bound, before, DEPTH);
-                (fits && is_even()).then_some(Wrap {
-                    inst,
-                    kind,
-                    ty,
-                    line,
-                    bound,
-                })
-            }
+                args,
+            } => self.computed(inst, op, ty, args, before),
             InstData::Select {
                 ty: ty @ (Type::B32 | Type::B64),
                 cond,
-                args: [a, b],
-            } => {
-                let Some(&InstData::Compare {
-                    op,
-                    ty: compared_ty,
-                    args: [x, y],
-                }) = self.func.def_inst(cond)
-                else {
-                    return None;
-                };
-                if compared_ty != Type::B32 || !self.is_even(y, before, DEPTH) {
-                    return None;
-                }
-                self.stride(x, before, DEPTH)?;
-                let (line, bound, unless) = match self.is_even(a, before, DEPTH) {
-                    true => (b, a, true),
-                    false => (a, b, false),
-                };
-                self.stride(line, before, DEPTH)?;
-                let kind = Kind::Chosen {
-                    op,
-                    compared: x,
-                    bound: y,
-                    unless,
-                };
-                self.is_even(bound, before, DEPTH).then_some(Wrap {
-                    inst,
-                    kind,
-                    ty,
-                    line,
-                    bound,
-                })
-            }
+                args,
+            } => self.chosen(inst, ty, cond, args, before),
             _ => None,
         }
+    }
+
+    /// What arithmetic makes of an index and what is the same for all lanes.
+    fn computed(
+        &self,
+        inst: Inst,
+        op: IntBinaryOp,
+        ty: Type,
+        [a, b]: [Value; 2],
+        before: &[Wrap],
+    ) -> Option<Wrap> {
+        let can_turn = matches!(
+            op,
+            IntBinaryOp::And
+                | IntBinaryOp::Umin
+                | IntBinaryOp::Umax
+                | IntBinaryOp::Smin
+                | IntBinaryOp::Smax
+        );
+        let (line, bound) = match can_turn && self.is_even(a, before, DEPTH) {
+            true => (b, a),
+            false => (a, b),
+        };
+        let kind = match op {
+            IntBinaryOp::Urem | IntBinaryOp::Srem => Kind::Modulo(op),
+            IntBinaryOp::And => mask_kind(self.func.as_const(bound), ty)?,
+            IntBinaryOp::Umin | IntBinaryOp::Umax | IntBinaryOp::Smin | IntBinaryOp::Smax => {
+                Kind::Extreme(op)
+            }
+            IntBinaryOp::Udiv | IntBinaryOp::Sdiv | IntBinaryOp::Ushr | IntBinaryOp::Sshr => {
+                Kind::Quotient(op)
+            }
+            _ => return None,
+        };
+        let stride = self.stride(line, before, DEPTH)?;
+        let span = stride
+            .unsigned_abs()
+            .saturating_mul(u64::from(self.shapes.gang - 1));
+        let fits = self
+            .period(op, bound, ty)
+            .is_none_or(|period| span < period);
+        let is_even = || self.is_even(bound, before, DEPTH);
+        (fits && is_even()).then_some(Wrap {
+            inst,
+            kind,
+            ty,
+            line,
+            bound,
+        })
+    }
+
+    /// What a comparison of an index chooses.
+    fn chosen(
+        &self,
+        inst: Inst,
+        ty: Type,
+        cond: Value,
+        [a, b]: [Value; 2],
+        before: &[Wrap],
+    ) -> Option<Wrap> {
+        let Some(&InstData::Compare {
+            op,
+            ty: Type::B32,
+            args: [x, y],
+        }) = self.func.def_inst(cond)
+        else {
+            return None;
+        };
+        if !self.is_even(y, before, DEPTH) {
+            return None;
+        }
+        self.stride(x, before, DEPTH)?;
+        let (line, bound, unless) = match self.is_even(a, before, DEPTH) {
+            true => (b, a, true),
+            false => (a, b, false),
+        };
+        self.stride(line, before, DEPTH)?;
+        let kind = Kind::Chosen {
+            op,
+            compared: x,
+            bound: y,
+            unless,
+        };
+        self.is_even(bound, before, DEPTH).then_some(Wrap {
+            inst,
+            kind,
+            ty,
+            line,
+            bound,
+        })
     }
 
     fn is_uniform(&self, value: Value) -> bool {
