@@ -69,6 +69,10 @@ impl Test<'_> {
     /// Whether an index does not wrap, and what it is then.
     pub(super) fn wrap(&mut self, wrap: &Wrap, before: &[Wrap]) -> Option<(Value, Outcome)> {
         let line = self.line(wrap.line, before)?;
+        // Not all that was the same for all lanes with every wrap found still is with those that are tested.
+        if !self.finder().is_even(wrap.bound, before, DEPTH) {
+            return None;
+        }
         let (holds, outcome, ends) = match wrap.kind {
             Kind::Modulo(op) => {
                 let bound = self.end(wrap.bound, false, DEPTH)?;
@@ -95,6 +99,9 @@ impl Test<'_> {
                 unless,
             } => {
                 let compared = self.line(compared, before)?;
+                if !self.finder().is_even(bound, before, DEPTH) {
+                    return None;
+                }
                 let bound = self.end(bound, false, DEPTH)?;
                 let holds = self.chosen(op, &compared, bound, unless)?;
                 (holds, Outcome::OnLine, line.ends)
@@ -108,7 +115,7 @@ impl Test<'_> {
 
     /// The ends of an index if none of those before wraps.
     fn line(&mut self, value: Value, before: &[Wrap]) -> Option<Line> {
-        let stride = self.stride(value, before)?;
+        let stride = self.finder().stride(value, before, DEPTH)?;
         let first = self.end(value, false, DEPTH)?;
         let last = self.end(value, true, DEPTH)?;
         Some(Line {
@@ -254,14 +261,13 @@ impl Test<'_> {
         self.put(neither, Type::B1)
     }
 
-    fn stride(&self, value: Value, before: &[Wrap]) -> Option<i64> {
-        let finder = Finder {
+    fn finder(&self) -> Finder<'_> {
+        Finder {
             func: self.func,
             shapes: self.shapes,
             homes: self.homes,
             block: self.block,
-        };
-        finder.stride(value, before, DEPTH)
+        }
     }
 
     /// What a value is for the first or the last lane, computed anew where it is not known yet.
