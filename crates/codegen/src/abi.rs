@@ -14,6 +14,7 @@
 //! * If all lanes that a gang was entered with stopped together, their common state is in `gang_states[gang]` instead: none has a state of
 //!   its own then, and values that are the same for all of them are only in the slot of the first, see [`ResumePoint::shared`]. Else
 //!   `gang_states[gang]` is [`LaneState::APART`].
+//! * Code [for whole gangs only](CompiledKernel::whole_gangs) is entered with ranges all of whose gangs have all of their lanes.
 //! * If all gangs of the range stopped so at one state for which `go_on[state]` is not zero, the code resumes them there
 //!   itself, instead of returning.
 //! * Lanes may be resumed together only if their resume point is the same and their slots listed in
@@ -23,6 +24,8 @@
 //!
 //! Where no lane can ever wait (there is one resume point, the entry), lane states are not written: all lanes have ended when
 //! the code returns.
+//!
+//! The stack is at a multiple of 64 where it is called: nothing depends on it but that vectors saved there do not cross cache lines.
 //!
 //! The return value is 0, or 1 if the CTA must stop: then the `fault_*` fields say why. A hardware fault (an access to
 //! an unmapped page of the arena) shows as a signal whose pc lies in [`CompiledKernel::code`].
