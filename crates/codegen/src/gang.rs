@@ -23,6 +23,9 @@ const TINY_IN_TURNS: u32 = 16;
 /// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each lane more costs time to compile, and registers.
 const SHORT: usize = 250;
 
+/// Branches in a loop at which lanes may part: with more, some lane of a wide gang goes its own way nearly always.
+const FEW_PARTINGS: usize = 8;
+
 /// Vectors of 128 bits that a loop may keep alive from turn to turn: as many as there are registers.
 const LOOP_VECTORS: usize = 16;
 
@@ -186,15 +189,16 @@ impl Traits {
 
     /// Why a short kernel may be spread over a whole warp, if it may.
     fn widens(&self, weights: &Weights) -> Option<&'static str> {
+        let stays_together = weights.partings <= FEW_PARTINGS;
         if self.insts >= SHORT {
             None
-        } else if weights.takes_turns {
+        } else if weights.takes_turns && stays_together {
             Some("a loop steps widely through memory, where neighbours share lines")
         } else if self.has_barriers {
             Some("a short kernel with barriers, at which each gang costs the same")
         } else if weights.by_lane {
             Some("a short kernel that mostly consists of loops that lanes run one after the other")
-        } else if weights.scattered > 0 {
+        } else if weights.scattered > 0 && stays_together {
             Some(
                 "a short kernel with loops that fetch at scattered places, which lanes wait for together",
             )

@@ -17,6 +17,8 @@ pub(crate) struct Weights {
     pub arithmetic: usize,
     /// Gangs take turns in a loop that steps widely through memory.
     pub takes_turns: bool,
+    /// Branches in loops at which lanes may part.
+    pub partings: usize,
     /// There is a long stretch of arithmetic with few accesses to memory.
     pub computes: bool,
     /// Lanes run most of it one after the other, since they leave loops apart.
@@ -102,6 +104,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             continue;
         }
         has_loops = true;
+        weights.partings += usize::from(plan.divergent[block]);
         if plan.solo[block] != Solo::No {
             continue;
         }
