@@ -135,7 +135,8 @@ impl Widening {
                 .then(|| inst.ip() as u32 + offsets.displacement_offset() as u32);
             self.inst(&inst, displacement)?;
             if is_load_for(&before, &inst) {
-                self.broadcast_from_memory(&before, &inst);
+                let place = before.ip() as usize..inst.next_ip() as usize;
+                broadcast_from_memory(&mut self.code[place], before.len());
             }
             self.is_behind_jump = inst.flow_control() == FlowControl::ConditionalBranch;
             if !goes_on(&inst, end) {
@@ -245,24 +246,6 @@ impl Widening {
             .is_some_and(|range| range.contains(&at))
     }
 
-    /// Makes one instruction of a load and of a broadcast of what was loaded, which Cranelift keeps apart if it has several users.
-    fn broadcast_from_memory(&mut self, load: &Instruction, broadcast: &Instruction) {
-        let (start, end) = (load.ip() as usize, broadcast.next_ip() as usize);
-        let code = &mut self.code[start..end];
-        let old = code[..load.len()].to_vec();
-        // The inverted bits that extend the register and those of the address, behind the prefix; then what follows the opcode.
-        let (extensions, operands) = match old[0] {
-            0xc5 => (old[1] & 0x80 | 0x60, &old[3..]),
-            _ => (old[1] & 0xe0, &old[4..]),
-        };
-        let len = 4 + operands.len();
-        // Prefixes of segments, which mean nothing here, fill the rest: no instruction of its own.
-        let (rest, new) = code.split_at_mut(code.len() - len);
-        rest.fill(0x3e);
-        new[..4].copy_from_slice(&[0xc4, extensions | 2, 0x7d, 0x18]);
-        new[4..].copy_from_slice(operands);
-    }
-
     /// Gives a register that is saved its new place.
     fn move_spill(&mut self, inst: &Instruction, displacement: u32) {
         let old = inst.memory_displacement64() as u32;
@@ -297,16 +280,12 @@ impl Widening {
 
 /// Whether an instruction loads nothing but what the next one broadcasts.
 fn is_load_for(load: &Instruction, broadcast: &Instruction) -> bool {
-    load.mnemonic() == M::Vmovss
-        && broadcast.mnemonic() == M::Vbroadcastss
-        && load.op1_kind() == OpKind::Memory
-        && broadcast.op1_kind() == OpKind::Register
+    load.code() == Code::VEX_Vmovss_xmm_m32
+        && broadcast.code() == Code::VEX_Vbroadcastss_xmm_xmm
         && load.op0_register() == broadcast.op1_register()
         && load.op0_register() == broadcast.op0_register()
         && load.next_ip() == broadcast.ip()
         && load.memory_base() != Register::RIP
-        && load.code() == Code::VEX_Vmovss_xmm_m32
-        && broadcast.code() == Code::VEX_Vbroadcastss_xmm_xmm
 }
 
 /// Whether the instructions of a block up to `end` go on behind this one. Behind the last there may be tables of targets, and constants; some
@@ -367,6 +346,23 @@ fn encode_move(bytes: &mut [u8]) {
         bytes[0] = 0xc5;
         bytes[1] = 0b1000_0000 | rest;
     }
+}
+
+/// Makes one instruction of 256 bits of a load, of so many bytes, and the broadcast of what was loaded behind it, which Cranelift keeps apart
+/// if several instructions use it.
+fn broadcast_from_memory(code: &mut [u8], load: usize) {
+    let old = code[..load].to_vec();
+    // The inverted bits that extend the registers of the value and of the address, behind the prefix; then what follows the opcode.
+    let (extensions, operands) = match old[0] {
+        0xc5 => (old[1] & 0x80 | 0x60, &old[3..]),
+        _ => (old[1] & 0xe0, &old[4..]),
+    };
+    let len = 4 + operands.len();
+    // Prefixes of segments, which mean nothing here, fill the rest: no instruction of its own.
+    let (rest, new) = code.split_at_mut(code.len() - len);
+    rest.fill(0x3e);
+    new[..4].copy_from_slice(&[0xc4, extensions | 2, 0x7d, 0x18]);
+    new[4..].copy_from_slice(operands);
 }
 
 /// Makes `vpalignr r, x, x, n` a `vextracti128 r, x, 1`.
@@ -460,7 +456,7 @@ fn is_scalar(mnemonic: M) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{encode_move, set_wide, take_second};
+    use super::{broadcast_from_memory, encode_move, set_wide, take_second};
 
     /// Instructions before and after, as an assembler writes them.
     fn check(change: fn(&mut [u8]), before: &[u8], after: &[u8]) {
@@ -486,6 +482,26 @@ mod tests {
             encode_move,
             &[0xf3, 0x44, 0x0f, 0x7f, 0x84, 0x24, 0x80, 0, 0, 0],
             &[0xc4, 0x61, 0x7e, 0x7f, 0x84, 0x24, 0x80, 0, 0, 0],
+        );
+    }
+
+    #[test]
+    fn scalars_are_broadcast_from_memory() {
+        // vmovss xmm2, [rdi + 4]; vbroadcastss xmm2, xmm2 becomes vbroadcastss ymm2, [rdi + 4].
+        check(
+            |code| broadcast_from_memory(code, 5),
+            &[0xc5, 0xfa, 0x10, 0x57, 0x04, 0xc4, 0xe2, 0x79, 0x18, 0xd2],
+            &[0x3e, 0x3e, 0x3e, 0x3e, 0xc4, 0xe2, 0x7d, 0x18, 0x57, 0x04],
+        );
+        // vmovss xmm9, [r14 + r10]; vbroadcastss xmm9, xmm9 becomes vbroadcastss ymm9, [r14 + r10].
+        check(
+            |code| broadcast_from_memory(code, 6),
+            &[
+                0xc4, 0x01, 0x7a, 0x10, 0x0c, 0x16, 0xc4, 0x42, 0x79, 0x18, 0xc9,
+            ],
+            &[
+                0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0xc4, 0x02, 0x7d, 0x18, 0x0c, 0x16,
+            ],
         );
     }
 

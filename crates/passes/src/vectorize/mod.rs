@@ -146,16 +146,7 @@ fn run_once(
     let mut order = order::run(func, entries);
     lcssa::run(func, &order);
     let mut hopeful = shapes::Shapes::new(gang, facts);
-    hopeful.propagate(func, &order);
-    if remake::run(func, &wait_of, &hopeful) {
-        hopeful.propagate(func, &order);
-    }
-    let spins = spin::run(func, &order);
-    let turns = turns::run(func, &order, &wait_of, &hopeful);
-    if prefetch::run(func, &order, entries, &wait_of, &hopeful) {
-        hopeful.propagate(func, &order);
-    }
-    let yields = yields(func, &spins, &turns, &seldom);
+    let yields = add_hints(func, entries, &order, (&seldom, &wait_of), &mut hopeful);
     let mut preds = predecessors(func);
     let can_stop = |func: &Function, block: Block| {
         let is_entry = block == func.entry || entries.contains(&block);
@@ -196,9 +187,8 @@ fn run_once(
         flow = solve(func, &order, &preds, &hopeful, &by_lane);
         in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
     }
-    let live = liveness::run(func, &preds);
-    let stops = |block: Block| can_stop(func, block);
-    let joins = joins::run(func, &order, &stops, &|header| yields[header].is_some());
+    let does_yield = |header: Block| yields[header].is_some();
+    let joins = joins::run(func, &order, &|block| can_stop(func, block), &does_yield);
     let mut plan = Plan {
         gang,
         in_step,
@@ -222,7 +212,13 @@ fn run_once(
     };
     plan.likely = likely::run(func, &plan);
     plan.bounds = bounds(func, facts, &plan.shapes);
-    waits::number(func, &mut plan, entries, &wait_of, &live);
+    waits::number(
+        func,
+        &mut plan,
+        entries,
+        &wait_of,
+        &liveness::run(func, &preds),
+    );
     plan
 }
 
@@ -244,6 +240,26 @@ fn prepare(
         join_exits(func);
     }
     (seldom, wait_of)
+}
+
+/// Computes anew what is easy to, and puts hints behind accesses. Gives the shapes that are hoped for then, and when loops let others run.
+fn add_hints(
+    func: &mut Function,
+    entries: &[Block],
+    order: &Order,
+    (seldom, wait_of): (&SecondaryMap<Block, bool>, &SecondaryMap<Block, bool>),
+    hopeful: &mut shapes::Shapes,
+) -> SecondaryMap<Block, Option<Yield>> {
+    hopeful.propagate(func, order);
+    if remake::run(func, wait_of, hopeful) {
+        hopeful.propagate(func, order);
+    }
+    let spins = spin::run(func, order);
+    let turns = turns::run(func, order, wait_of, hopeful);
+    if prefetch::run(func, order, entries, wait_of, hopeful) {
+        hopeful.propagate(func, order);
+    }
+    yields(func, &spins, &turns, seldom)
 }
 
 /// When loops let others run, by their headers.

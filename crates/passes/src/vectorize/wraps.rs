@@ -391,7 +391,9 @@ impl Finder<'_> {
         if let Some(wrap) = before.iter().find(|wrap| wrap.inst == inst) {
             return match wrap.kind {
                 Kind::Quotient(_) => None,
-                _ => self.stride(wrap.line, before, depth),
+                Kind::Modulo(_) | Kind::Extreme(_) | Kind::Chosen { .. } => {
+                    self.stride(wrap.line, before, depth)
+                }
             };
         }
         match self.func.insts[inst].data {
