@@ -197,6 +197,7 @@ fn run_once(
         solo: flow.solo,
         by_lane,
         order,
+        bounds: bounds(func, facts, &flow.shapes),
         shapes: flow.shapes,
         because: flow.because,
         divergent: flow.divergent,
@@ -207,18 +208,11 @@ fn run_once(
         waits: Vec::new(),
         wait_of: SecondaryMap::new(),
         yields,
-        bounds: SecondaryMap::new(),
         likely: SecondaryMap::new(),
     };
     plan.likely = likely::run(func, &plan);
-    plan.bounds = bounds(func, facts, &plan.shapes);
-    waits::number(
-        func,
-        &mut plan,
-        entries,
-        &wait_of,
-        &liveness::run(func, &preds),
-    );
+    let live = liveness::run(func, &preds);
+    waits::number(func, &mut plan, entries, &wait_of, &live);
     plan
 }
 
