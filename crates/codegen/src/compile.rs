@@ -18,6 +18,7 @@ use crate::gang;
 use crate::gathered::{self, Gathered};
 use crate::host;
 use crate::lower::{self, Inputs};
+use crate::masked;
 use crate::object::{Function, Head, Object};
 use crate::pairs::{self, Merged};
 use crate::slots;
@@ -100,12 +101,13 @@ fn object(
             .get(&var)
             .map_or(ir::Space::Global, |var| var.space)
     };
-    let inputs = Inputs {
+    let mut inputs = Inputs {
         func: &func.function,
         plan: &plan,
         shared: &shared,
         space_of: &space_of,
         memcheck: options.memcheck,
+        has_masked_stores: false,
         flush_denormals: crate::denormals::all_flush(&func.function),
         one_dimensional: options.facts.one_dimensional,
         whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &func.entries),
@@ -114,6 +116,7 @@ fn object(
     for is_wide in [gang > 4 && host::vector_bits() == 256, false] {
         let mut compiler = Compiler::new(is_wide, listings);
         compiler.stats.vectorize = vectorize;
+        inputs.has_masked_stores = is_wide;
         if let Some(object) = compiler.run(&inputs, options, shared.clone())? {
             return Ok(object);
         }
@@ -285,8 +288,8 @@ impl Compiler {
             return self.wide(isa, &merged);
         }
         let code = self.compiled(isa)?;
-        let bytes = code.code_buffer().to_vec();
-        Ok(Some((code, bytes)))
+        let mut bytes = code.code_buffer().to_vec();
+        Ok(masked::put_in(&code, &mut bytes).then_some((code, bytes)))
     }
 
     /// Compiles a function of vectors of 256 bits, again if there was no room for registers on the stack.
@@ -299,7 +302,10 @@ impl Compiler {
             let mut code = self.compiled(isa)?;
             let slot = &mut self.context.func.sized_stack_slots[merged.spills];
             match ymm::widen(&code, merged, slot.size) {
-                Ok(bytes) => {
+                Ok(mut bytes) => {
+                    if !masked::put_in(&code, &mut bytes) {
+                        return Ok(None);
+                    }
                     if let Some(text) = &mut code.vcode {
                         *text = ymm::listing(&bytes, &code.bb_starts);
                     }

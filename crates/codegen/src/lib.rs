@@ -19,6 +19,7 @@ mod helpers;
 mod host;
 mod link;
 mod lower;
+mod masked;
 mod notes;
 mod object;
 mod pairs;

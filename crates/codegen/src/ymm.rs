@@ -22,6 +22,7 @@ use iced_x86::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::masked::WIDE_MASKED;
 use crate::pairs::{Merged, Signs, WIDE, clearing, test_of_both};
 
 /// Bytes of a vector.
@@ -66,7 +67,7 @@ pub(crate) fn widen(
         wide: buffer
             .traps()
             .iter()
-            .filter(|trap| trap.code == WIDE)
+            .filter(|trap| [WIDE, WIDE_MASKED].contains(&trap.code))
             .map(|trap| trap.offset)
             .collect(),
         clear: at(clearing()).map(|range| range.start).collect(),

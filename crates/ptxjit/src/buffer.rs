@@ -76,12 +76,12 @@ impl<T: Element> Buffer<T> {
     /// Copies `count` elements from `start` on to the host.
     pub fn read_range(&self, start: usize, count: usize) -> Result<Vec<T>, Error> {
         self.check(start, count)?;
-        let mut bytes = vec![0; count * T::SIZE];
+        let mut values = bytemuck::zeroed_vec(count);
         self.block
             .arena
-            .read(self.byte(start), &mut bytes)
+            .read(self.byte(start), bytemuck::cast_slice_mut(&mut values))
             .map_err(memory)?;
-        Ok(T::extract(bytes))
+        Ok(values)
     }
 
     /// Overwrites the first elements with `values`, of which there may not be more than the buffer holds.
@@ -94,7 +94,7 @@ impl<T: Element> Buffer<T> {
         self.check(start, values.len())?;
         self.block
             .arena
-            .write(self.byte(start), &T::bytes(values))
+            .write(self.byte(start), bytemuck::cast_slice(values))
             .map_err(memory)
     }
 

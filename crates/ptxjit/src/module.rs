@@ -356,21 +356,24 @@ impl Global {
             self.module
                 .inner
                 .memory
-                .write(self.id, 0, &T::bytes(values)),
+                .write(self.id, 0, bytemuck::cast_slice(values)),
         )
     }
 
     /// Reads the first `count` elements.
     pub fn read<T: Element>(&self, count: usize) -> Result<Vec<T>, Error> {
-        let size = count
+        if count
             .checked_mul(T::SIZE)
-            .filter(|&size| size as u64 <= self.size);
-        let size = size.ok_or_else(|| {
-            Error::usage(format!("{count} elements are more than the variable has"))
-        })?;
-        let mut bytes = vec![0; size];
-        self.checked(self.module.inner.memory.read(self.id, 0, &mut bytes))?;
-        Ok(T::extract(bytes))
+            .is_none_or(|size| size as u64 > self.size)
+        {
+            return Err(Error::usage(format!(
+                "{count} elements are more than the variable has"
+            )));
+        }
+        let mut values = bytemuck::zeroed_vec(count);
+        let bytes = bytemuck::cast_slice_mut(&mut values);
+        self.checked(self.module.inner.memory.read(self.id, 0, bytes))?;
+        Ok(values)
     }
 
     fn checked<R>(&self, result: Result<R, ptxjit_runtime::LaunchError>) -> Result<R, Error> {

@@ -86,6 +86,8 @@ pub(crate) struct Inputs<'a> {
     pub shared: &'a ir::SharedLayout,
     pub space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
     pub memcheck: bool,
+    /// Vectors of some lanes can be stored.
+    pub has_masked_stores: bool,
     pub flush_denormals: bool,
     /// `ntid.y == ntid.z == 1`.
     pub one_dimensional: bool,
@@ -122,6 +124,7 @@ struct Lower<'a, 'b> {
     shared: &'a ir::SharedLayout,
     space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
     memcheck: bool,
+    has_masked_stores: bool,
     flush_denormals: bool,
     one_dimensional: bool,
     whole_gangs: bool,
@@ -247,6 +250,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             shared: inputs.shared,
             space_of: inputs.space_of,
             memcheck: inputs.memcheck,
+            has_masked_stores: inputs.has_masked_stores,
             flush_denormals: inputs.flush_denormals,
             one_dimensional: inputs.one_dimensional,
             whole_gangs: inputs.whole_gangs,

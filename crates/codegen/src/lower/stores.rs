@@ -2,6 +2,7 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Space, Type, Value};
+use smallvec::{SmallVec, smallvec};
 
 use super::address::{Address, Place};
 use super::memory::device;
@@ -9,6 +10,12 @@ use super::packing::words;
 use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, lane_bytes};
 use super::{Buffer, Lower};
+use crate::masked;
+
+/// Whether so many words per lane, side by side, are whole vectors.
+fn has_rows(ty: Type, n_words: usize) -> bool {
+    matches!((ty, n_words), (Type::B32, 1 | 2 | 4) | (Type::B64, 1 | 2))
+}
 
 impl Lower<'_, '_> {
     pub(super) fn store(&mut self, inst: Inst) {
@@ -157,35 +164,31 @@ impl Lower<'_, '_> {
         offset: i32,
     ) {
         let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
+        if dense && has_rows(ty, parts.len()) {
+            for i in 0..self.n_parts(ty) {
+                let rows = self.rows(ty, parts, i);
+                let offset = offset + (16 * i * rows.len()) as i32;
+                for (k, &row) in rows.iter().enumerate() {
+                    self.b
+                        .ins()
+                        .store(device(), row, at, offset + 16 * k as i32);
+                }
+            }
+            return;
+        }
         match (ty, parts) {
-            (Type::B32 | Type::B64, [parts]) if dense => {
-                for (i, &part) in parts.iter().enumerate() {
-                    self.b
-                        .ins()
-                        .store(device(), part, at, offset + 16 * i as i32);
-                }
-            }
-            (Type::B32, [a, b, c, d]) if dense => {
-                for q in 0..self.quads {
-                    let rows = self.transpose4([a[q], b[q], c[q], d[q]]);
-                    for (i, row) in rows.into_iter().enumerate() {
-                        self.b
-                            .ins()
-                            .store(device(), row, at, offset + (64 * q + 16 * i) as i32);
-                    }
-                }
-            }
-            (Type::B32 | Type::B64, [a, b]) if dense => {
-                for i in 0..self.n_parts(ty) {
-                    let [x, y] = self.zip(ty, a[i], b[i]);
-                    self.b.ins().store(device(), x, at, offset + 32 * i as i32);
-                    self.b
-                        .ins()
-                        .store(device(), y, at, offset + 32 * i as i32 + 16);
-                }
-            }
             (Type::B8 | Type::B16, [parts]) if dense => self.store_narrow(parts, ty, at, offset),
             _ => self.store_far(parts, ty, at, stride, offset),
+        }
+    }
+
+    /// What the lanes of a part store, one after the other.
+    fn rows(&mut self, ty: Type, parts: &[Parts], i: usize) -> SmallVec<[cl::Value; 4]> {
+        match parts {
+            [a] => smallvec![a[i]],
+            [a, b] => SmallVec::from_slice(&self.zip(ty, a[i], b[i])),
+            [a, b, c, d] => self.transpose4([a[i], b[i], c[i], d[i]]).into(),
+            _ => unreachable!("these have no rows"),
         }
     }
 
@@ -286,6 +289,10 @@ impl Lower<'_, '_> {
     }
 
     fn store_theirs(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+        let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
+        if dense && has_rows(ty, parts.len()) && self.has_masked_stores {
+            return self.store_masked(parts, ty, at, offset);
+        }
         let bits = self.mask_as_bits();
         for (k, parts) in parts.iter().enumerate() {
             let buf = self.store_to_buffer(Buffer::Data, parts);
@@ -302,6 +309,25 @@ impl Lower<'_, '_> {
                 bits,
                 buf,
             );
+        }
+    }
+
+    /// The lanes that run store their vectors' lanes.
+    fn store_masked(&mut self, parts: &[Parts], ty: Type, at: cl::Value, offset: i32) {
+        let mut masks = self.mask_vectors();
+        if ty == Type::B64 {
+            masks = masks
+                .iter()
+                .flat_map(|&mask| self.widen_mask(mask))
+                .collect();
+        }
+        let masks = vec![masks; parts.len()];
+        for i in 0..self.n_parts(ty) {
+            let (rows, masks) = (self.rows(ty, parts, i), self.rows(ty, &masks, i));
+            let offset = offset + (16 * i * rows.len()) as i32;
+            for (k, (row, mask)) in rows.into_iter().zip(masks).enumerate() {
+                masked::store(&mut self.b, (row, mask), ty, (at, offset + 16 * k as i32));
+            }
         }
     }
 

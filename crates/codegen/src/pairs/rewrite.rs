@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::order::{Order, has_effect};
 use super::tests::Test;
 use super::{Found, Operand, Signs, WIDE, clearing, is_vector, test_of_both};
+use crate::masked::{MASKED, WIDE_MASKED};
 
 /// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256 bits, and how many tests.
 pub(super) fn rewrite(
@@ -188,7 +189,12 @@ impl Rewriting<'_> {
         if let InstructionData::Load { flags, .. } | InstructionData::Store { flags, .. } =
             &mut dfg.insts[inst]
         {
-            let data = dfg.mem_flags[*flags].with_trap_code(Some(WIDE));
+            let data = dfg.mem_flags[*flags];
+            let mark = match data.trap_code() {
+                Some(MASKED) => WIDE_MASKED,
+                _ => WIDE,
+            };
+            let data = data.with_trap_code(Some(mark));
             *flags = dfg.mem_flags.insert_unchecked(data);
             self.n_wide += 1;
             return true;

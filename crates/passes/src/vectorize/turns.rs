@@ -12,9 +12,9 @@ use super::shape::Shape;
 use super::shapes::Shapes;
 use super::steps::{Loop, Step, Steps};
 
-/// Lines that a gang should fetch in one go: enough to make up for saving and restoring what it holds, few enough to stay in the first cache
+/// Lines that a gang should fetch in one go: enough to make up for saving and restoring what it holds, few enough to stay in the second cache
 /// until the last gang has come by.
-const LINES: u32 = 16;
+const LINES: u32 = 32;
 
 /// Neighbouring lanes at most this far apart share lines and pages.
 pub(super) const NEAR_LANES: u64 = 32;
