@@ -93,6 +93,7 @@ fn object(
         whole_rows: options.facts.whole_rows,
         small_grid: options.facts.small_grid,
         small_ctaid: options.facts.small_ctaid,
+        keeps_accesses: options.memcheck,
     };
     let plan = vectorize::run(&mut func.function, &func.entries, gang, facts);
     let space_of = |var: ir::VarId| {

@@ -60,6 +60,7 @@ impl Weights {
             whole_rows: facts.whole_rows,
             small_grid: true,
             small_ctaid: true,
+            keeps_accesses: false,
         };
         let plan = vectorize::run(&mut merged.function, &merged.entries, GANG, facts);
         weigh(&merged.function, &plan)

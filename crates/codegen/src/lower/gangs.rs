@@ -140,8 +140,10 @@ impl Lower<'_, '_> {
         let (enter, done) = (self.b.create_block(), self.b.create_block());
         self.b.switch_to_block(head);
         self.b.def_var(idx_var, idx);
-        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, idx, loops.end);
-        self.b.ins().brif(more, enter, &[], done, &[]);
+        let at_end = IntCC::UnsignedGreaterThanOrEqual;
+        let at_end = self.b.ins().icmp(at_end, idx, loops.end);
+        // Cranelift lays out what is behind a branch's last target first: the loop is in one place.
+        self.b.ins().brif(at_end, done, &[], enter, &[]);
 
         self.b.switch_to_block(enter);
         self.emit_gang_entry(loops, number, latch);

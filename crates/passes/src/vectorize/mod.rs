@@ -30,6 +30,7 @@ mod prefetch;
 mod range;
 mod remake;
 mod repair;
+mod rows;
 mod shape;
 mod shapes;
 mod solo;
@@ -62,6 +63,8 @@ pub struct PlanFacts {
     pub small_grid: bool,
     /// No component of `%nctaid` exceeds 65,536.
     pub small_ctaid: bool,
+    /// Each access is looked at as the program has it.
+    pub keeps_accesses: bool,
 }
 
 /// The plan for one function and gang width.
@@ -247,6 +250,9 @@ fn add_hints(
     hopeful.propagate(func, order);
     if remake::run(func, wait_of, hopeful) {
         hopeful.propagate(func, order);
+    }
+    if hopeful.gang > 1 && !hopeful.facts.keeps_accesses {
+        rows::run(func, hopeful);
     }
     let spins = spin::run(func, order);
     let turns = turns::run(func, order, wait_of, hopeful);

@@ -1,0 +1,200 @@
+//! Stores of neighbouring words by each lane, which are one store.
+//!
+//! `s[2 * t] = a; s[2 * t + 1] = b` fills a row of memory from all lanes together, but each of the two stores by itself leaves out every other
+//! word and has to be done lane by lane. Where nothing between them may look at the place, the first is made part of the second.
+
+use ptxjit_ir::{Block, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type, Value};
+
+use super::shape::Shape;
+use super::shapes::Shapes;
+
+/// How many instructions behind the first of such stores the last one may be.
+const MOST_BETWEEN: usize = 64;
+
+/// Makes one of the stores that belong together.
+pub(super) fn run(func: &mut Function, hopeful: &Shapes) {
+    let blocks: Vec<Block> = func.blocks.keys().collect();
+    for block in blocks {
+        let mut at = 0;
+        while at < func.blocks[block].insts.len() {
+            match row(func, hopeful, block, at) {
+                Some(row) => merge(func, block, &row),
+                None => at += 1,
+            }
+        }
+    }
+}
+
+/// Bytes that an access touches: by how much they are away from a value, and how many.
+#[derive(Copy, Clone)]
+struct Place {
+    space: Space,
+    root: Value,
+    from: i64,
+    bytes: i64,
+}
+
+impl Place {
+    fn may_overlap(&self, other: &Place) -> bool {
+        let kind = |space: Space| match space {
+            Space::SharedCluster => Space::Shared,
+            other => other,
+        };
+        let (mine, theirs) = (kind(self.space), kind(other.space));
+        if mine != theirs && ![mine, theirs].contains(&Space::Generic) {
+            return false;
+        }
+        let ends_before = |a: &Place, b: &Place| a.from + a.bytes <= b.from;
+        self.root != other.root || !ends_before(self, other) && !ends_before(other, self)
+    }
+}
+
+/// A store of one word.
+#[derive(Copy, Clone)]
+struct Word {
+    inst: Inst,
+    place: Place,
+}
+
+/// The stores of a row, in the order of their places, and which of them comes last.
+struct Row {
+    words: Vec<Word>,
+    last: Inst,
+}
+
+/// The row whose first store in the block is at a position.
+fn row(func: &Function, hopeful: &Shapes, block: Block, at: usize) -> Option<Row> {
+    let insts = &func.blocks[block].insts;
+    let (first, ty, n_words) = word(func, hopeful, insts[at])?;
+    let mut words = vec![first];
+    for &inst in insts[at + 1..].iter().take(MOST_BETWEEN) {
+        let next = word(func, hopeful, inst).filter(|(word, ty_of_next, n_of_next)| {
+            let alike = (*ty_of_next, *n_of_next) == (ty, n_words);
+            let place = &word.place;
+            alike && (place.space, place.root) == (first.place.space, first.place.root)
+        });
+        if words.iter().any(|word| may_meet(func, inst, &word.place)) {
+            return None;
+        }
+        let Some((next, ..)) = next else {
+            continue;
+        };
+        words.push(next);
+        words.sort_by_key(|word| word.place.from);
+        let lowest = words[0].place;
+        let reach = words[words.len() - 1].place.from - lowest.from;
+        if reach >= lowest.bytes * n_words {
+            return None;
+        }
+        if words.len() as i64 == n_words {
+            return Some(Row { words, last: inst });
+        }
+    }
+    None
+}
+
+/// A store of a word to every second or fourth place, with its type and how many such stores fill a row.
+fn word(func: &Function, hopeful: &Shapes, inst: Inst) -> Option<(Word, Type, i64)> {
+    let InstData::Store {
+        space,
+        sem: MemSem::Weak,
+        ty,
+        addr,
+        ref args,
+        ..
+    } = func.insts[inst].data
+    else {
+        return None;
+    };
+    let Some(Shape::Affine { stride, .. }) = hopeful.shapes[addr] else {
+        return None;
+    };
+    let bytes = i64::from(ty.bytes());
+    let n_words = stride / bytes;
+    let fills_rows = matches!((ty, n_words), (Type::B32, 2 | 4) | (Type::B64, 2));
+    let place =
+        place(func, inst).filter(|_| args.len() == 1 && fills_rows && stride % bytes == 0)?;
+    debug_assert_eq!(place.space, space);
+    Some((Word { inst, place }, ty, n_words))
+}
+
+/// Whether an instruction may touch a place, or have others look at it.
+fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
+    let data = &func.insts[inst].data;
+    match data {
+        InstData::Store {
+            sem: MemSem::Weak, ..
+        } => {}
+        InstData::Load { .. } if data.effect() == Effect::Read => {}
+        _ => return data.effect() != Effect::Pure,
+    }
+    self::place(func, inst).is_none_or(|other| other.may_overlap(place))
+}
+
+/// What a load or store accesses.
+fn place(func: &Function, inst: Inst) -> Option<Place> {
+    let (space, addr, offset, bytes) = match func.insts[inst].data {
+        InstData::Load {
+            space,
+            ty,
+            n,
+            addr,
+            offset,
+            ..
+        } => (space, addr, offset, ty.bytes() * u32::from(n)),
+        InstData::Store {
+            space,
+            ty,
+            addr,
+            offset,
+            ref args,
+            ..
+        } => (space, addr, offset, ty.bytes() * args.len() as u32),
+        _ => return None,
+    };
+    let (root, distance) = from_root(func, addr);
+    Some(Place {
+        space,
+        root,
+        from: distance.wrapping_add(i64::from(offset)),
+        bytes: i64::from(bytes),
+    })
+}
+
+/// What an address is a constant away from, and by how much.
+fn from_root(func: &Function, addr: Value) -> (Value, i64) {
+    match func.def_inst(addr) {
+        Some(&InstData::IntBinary {
+            op: IntBinaryOp::Add,
+            ty: Type::B64,
+            args: [a, b],
+            ..
+        }) if func.as_const(b).is_some() => {
+            let (root, distance) = from_root(func, a);
+            let more = func.as_const(b).map_or(0, |bits| bits as i64);
+            (root, distance.wrapping_add(more))
+        }
+        _ => (addr, 0),
+    }
+}
+
+/// Makes the last store one of the whole row, and takes out the others.
+fn merge(func: &mut Function, block: Block, row: &Row) {
+    let values = row
+        .words
+        .iter()
+        .map(|word| match &func.insts[word.inst].data {
+            InstData::Store { args, .. } => args[0],
+            _ => unreachable!("rows are made of stores"),
+        });
+    let values = values.collect();
+    let mut whole = func.insts[row.words[0].inst].data.clone();
+    if let InstData::Store { args, .. } = &mut whole {
+        *args = values;
+    }
+    func.insts[row.last].data = whole;
+    let is_part = |inst: &Inst| row.words.iter().any(|word| word.inst == *inst);
+    func.blocks[block]
+        .insts
+        .retain(|inst| *inst == row.last || !is_part(inst));
+}
