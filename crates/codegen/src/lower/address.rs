@@ -94,7 +94,7 @@ impl Lower<'_, '_> {
                     other => other,
                 };
                 // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
-                if !space.is_window() {
+                if !space.is_window() && !self.may_meet_collected(&address) {
                     self.check(&address);
                 }
                 if rest == offset {
@@ -111,7 +111,9 @@ impl Lower<'_, '_> {
             self.memcheck(&address, offset, size, write);
             return Place { address, offset };
         }
-        Place { address, offset }
+        let place = Place { address, offset };
+        self.settle_before(space, &place);
+        place
     }
 
     /// Large offsets are added to the address so that the test covers them.

@@ -50,6 +50,9 @@ impl Lower<'_, '_> {
         else {
             unreachable!("called for atomics")
         };
+        if self.collect_addition(inst) {
+            return;
+        }
         let ty = fmt.ty();
         let rmw = Rmw { op, fmt, space };
         let place = self.place(space, addr, offset, ty.bytes(), 2);

@@ -192,6 +192,7 @@ impl<'a> Lower<'a, '_> {
             }
         }
         let exits = self.open_exits(region);
+        self.begin_collecting(region);
         self.b.def_var(left, bits);
         let done = self.b.create_block();
         self.turns = Some(Turns {
@@ -307,7 +308,7 @@ impl<'a> Lower<'a, '_> {
     }
 
     /// For reports of faults.
-    fn note_lane(&mut self, bit: cl::Value) {
+    pub(super) fn note_lane(&mut self, bit: cl::Value) {
         let at = core::mem::offset_of!(CtaContext, current_lane) as i32;
         self.b
             .ins()
@@ -393,6 +394,7 @@ impl<'a> Lower<'a, '_> {
             .ins()
             .brif(left, self.node_body[root], &[], go_on, &[]);
         self.b.switch_to_block(go_on);
+        self.end_collecting();
         let nobody = self.b.ins().iconst(types::I32, 0);
         self.note_lane(nobody);
         let mut reached = self.plan.pending[root].clone();

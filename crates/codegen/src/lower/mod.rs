@@ -19,6 +19,7 @@ mod agreement;
 mod atomics;
 mod by_lane;
 mod classes;
+mod collected;
 mod control;
 mod convert;
 mod divide;
@@ -198,6 +199,8 @@ struct Lower<'a, 'b> {
     /// The one being emitted, and the lanes that have not run it yet.
     turns: Option<by_lane::Turns<'a>>,
     lanes_left: Option<Variable>,
+    /// What its lanes have added to one place.
+    collected: Option<collected::Collected>,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
     /// The state in which the gang stopped as a whole, or `APART`; of no meaning where that is certain.
@@ -299,6 +302,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             alone: None,
             region_of: by_lane::places(inputs.plan),
             turns: None,
+            collected: None,
             lanes_left: None,
             budget: None,
             stopped: None,
@@ -481,4 +485,6 @@ enum Buffer {
     Held(usize),
     /// What they leave behind.
     Left(usize),
+    /// What they add to one place.
+    Collected,
 }

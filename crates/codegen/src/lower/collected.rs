@@ -1,0 +1,265 @@
+//! What lanes that run one after the other add to one place, collected.
+//!
+//! Searches and filters count what they find in one word of global memory, for which all processors contend. Nobody can tell when a relaxed
+//! addition takes place, other than by the order in which one thread accesses one place. So while the lanes of a region run, what they add is
+//! summed up, and added when the last of them is done, or before an access that may meet the place.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{AtomicFmt, AtomicOp, Effect, Inst, InstData, MemSem, Space, SrcLoc, Value};
+use ptxjit_passes::vectorize::{ByLane, Node, Shape};
+
+use super::address::{Address, Place};
+use super::atomics::Rmw;
+use super::values::int_type;
+use super::{Buffer, Lower};
+use crate::abi::CtaContext;
+
+/// No access is longer than this, nor at a place that is no multiple of its size.
+const LINE: i64 = 64;
+
+/// The place that lanes of the region being emitted add to.
+#[derive(Copy, Clone)]
+pub(super) struct Collected {
+    fmt: AtomicFmt,
+    /// In memory, as loops have better use for registers: what was added and is not there yet; its place; by which lane first.
+    slot: cl::StackSlot,
+    /// The size of the arena but for a line.
+    reach: cl::Value,
+    loc: SrcLoc,
+}
+
+/// Where in the slot these are.
+const SUM: i32 = 0;
+const PLACE: i32 = 8;
+const LANE: i32 = 16;
+
+impl Lower<'_, '_> {
+    /// At the start of a region: whether its lanes add to one place.
+    pub(super) fn begin_collecting(&mut self, region: &ByLane) {
+        let Some((fmt, loc)) = self.added(region) else {
+            return;
+        };
+        let slot = self.buffer(Buffer::Collected);
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.b.ins().stack_store(types::I64, zero, slot, SUM);
+        self.collect_nowhere(slot);
+        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let reach = self.b.ins().iadd_imm_s(size, -LINE);
+        self.collected = Some(Collected {
+            fmt,
+            slot,
+            reach,
+            loc,
+        });
+    }
+
+    /// The place is the arena's first line, which is never mapped.
+    fn collect_nowhere(&mut self, slot: cl::StackSlot) {
+        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        self.b.ins().stack_store(types::I64, arena, slot, PLACE);
+    }
+
+    /// The format of the first such addition, if nothing in the region depends on when it takes place.
+    fn added(&self, region: &ByLane) -> Option<(AtomicFmt, SrcLoc)> {
+        let nodes = &self.plan.order.nodes[region.range.clone()];
+        let waits_for_others = nodes.iter().any(|node| match *node {
+            Node::LoopEnd(header) => self.plan.yields[header].is_some(),
+            Node::Block(_) => false,
+        });
+        if self.memcheck || waits_for_others {
+            return None;
+        }
+        let mut found = None;
+        for block in region.blocks(&self.plan.order) {
+            for &inst in &self.func.blocks[block].insts {
+                let data = &self.func.insts[inst].data;
+                let is_ordered = match data {
+                    InstData::Load { sem, .. }
+                    | InstData::Store { sem, .. }
+                    | InstData::Atomic { sem, .. } => {
+                        !matches!(sem, MemSem::Weak | MemSem::NonCoherent | MemSem::Relaxed)
+                    }
+                    InstData::Prefetch { .. } => false,
+                    _ => data.effect() != Effect::Pure,
+                };
+                if is_ordered {
+                    return None;
+                }
+                if let Some(fmt) = self.addition(inst) {
+                    found.get_or_insert((fmt, self.func.insts[inst].loc));
+                }
+            }
+        }
+        found
+    }
+
+    /// The format of an addition of integers in global memory, at a place that all lanes have in common, whose result nobody uses.
+    fn addition(&self, inst: Inst) -> Option<AtomicFmt> {
+        let InstData::Atomic {
+            op: AtomicOp::Add,
+            fmt,
+            space: Space::Global,
+            addr,
+            ..
+        } = self.func.insts[inst].data
+        else {
+            return None;
+        };
+        let is_integer = matches!(
+            fmt,
+            AtomicFmt::U32 | AtomicFmt::S32 | AtomicFmt::U64 | AtomicFmt::S64
+        );
+        let is_used = |&result: &Value| self.is_used[result];
+        let is_one_place = self.plan.shapes[addr] == Shape::Uniform;
+        let is_unused = !self.func.insts[inst].results.iter().any(is_used);
+        (is_integer && is_one_place && is_unused).then_some(fmt)
+    }
+
+    /// Collects what the lane that runs adds, if that is done in the region being emitted.
+    pub(super) fn collect_addition(&mut self, inst: Inst) -> bool {
+        let Some(collected) = self.collected else {
+            return false;
+        };
+        if self.addition(inst) != Some(collected.fmt) {
+            return false;
+        }
+        let InstData::Atomic {
+            space,
+            addr,
+            offset,
+            ref args,
+            ..
+        } = self.func.insts[inst].data
+        else {
+            return false;
+        };
+        self.collected = None;
+        let place = self.place(space, addr, offset, collected.fmt.ty().bytes(), 2);
+        self.collected = Some(collected);
+        let at = self.lane_address(&place.address, 0);
+        let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
+        let before = self
+            .b
+            .ins()
+            .stack_load(types::I64, types::I64, collected.slot, PLACE);
+        let is_other = self.b.ins().icmp(IntCC::NotEqual, at, before);
+        let (other, go_on) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(is_other, other, &[], go_on, &[]);
+        self.b.set_cold_block(other);
+        self.b.switch_to_block(other);
+        self.settle_aside(collected, go_on, |lower| {
+            lower
+                .b
+                .ins()
+                .stack_store(types::I64, at, collected.slot, PLACE);
+            let lane = lower.lane_bit();
+            lower
+                .b
+                .ins()
+                .stack_store(types::I64, lane, collected.slot, LANE);
+        });
+        self.b.switch_to_block(go_on);
+        let more = self.scalar(args[0]);
+        let ty = int_type(collected.fmt.ty());
+        let sum = self.b.ins().stack_load(types::I64, ty, collected.slot, SUM);
+        let sum = self.b.ins().iadd(sum, more);
+        self.b
+            .ins()
+            .stack_store(types::I64, sum, collected.slot, SUM);
+        true
+    }
+
+    /// Whether an access of the lane that runs is tested by [`Lower::settle_before`].
+    pub(super) fn may_meet_collected(&self, address: &Address) -> bool {
+        self.collected.is_some() && matches!(address, Address::Scalar(_))
+    }
+
+    /// Before an access of the lane that runs: tests that it is in the arena, and adds what was collected if the two may meet.
+    pub(super) fn settle_before(&mut self, space: Space, place: &Place) {
+        let (Some(collected), Address::Scalar(at)) = (self.collected, &place.address) else {
+            return;
+        };
+        if space.is_window() {
+            return;
+        }
+        // All addresses in the arena have their upper bits in common. Those in one line do not differ in the others either, and none of
+        // the two is in two lines, as accesses are aligned.
+        let own = self.b.ins().iadd_imm_s(*at, i64::from(place.offset));
+        let slot = collected.slot;
+        let mine = self.b.ins().stack_load(types::I64, types::I64, slot, PLACE);
+        let differ = self.b.ins().bxor(own, mine);
+        let beyond = self.b.ins().iadd_imm_s(differ, -LINE);
+        let outside = IntCC::UnsignedGreaterThanOrEqual;
+        let rare = self.b.ins().icmp(outside, beyond, collected.reach);
+        let (look, go_on) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(rare, look, &[], go_on, &[]);
+        self.b.set_cold_block(look);
+        self.b.switch_to_block(look);
+        self.check(&place.address);
+        self.settle_aside(collected, go_on, |lower| lower.collect_nowhere(slot));
+        self.b.switch_to_block(go_on);
+    }
+
+    /// Behind the last lane of a region.
+    pub(super) fn end_collecting(&mut self) {
+        if let Some(collected) = self.collected.take() {
+            self.settle(collected);
+        }
+    }
+
+    /// Off the common path: adds what was collected; `then` notes where the next will be added.
+    fn settle_aside(
+        &mut self,
+        collected: Collected,
+        go_on: cl::Block,
+        then: impl FnOnce(&mut Self),
+    ) {
+        let (add, done) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(done);
+        self.settle_to(collected, add, done);
+        self.b.switch_to_block(done);
+        let lane = self.lane_bit();
+        self.note_lane(lane);
+        then(self);
+        self.b.ins().jump(go_on, &[]);
+    }
+
+    /// Adds what was collected.
+    fn settle(&mut self, collected: Collected) {
+        let (add, done) = (self.b.create_block(), self.b.create_block());
+        self.settle_to(collected, add, done);
+        self.b.switch_to_block(done);
+    }
+
+    fn settle_to(&mut self, collected: Collected, add: cl::Block, done: cl::Block) {
+        let here = self.loc;
+        let ty = int_type(collected.fmt.ty());
+        let sum = self.b.ins().stack_load(types::I64, ty, collected.slot, SUM);
+        self.b.ins().brif(sum, add, &[], done, &[]);
+        self.b.set_cold_block(add);
+        self.b.switch_to_block(add);
+        self.loc(collected.loc);
+        let lane = self
+            .b
+            .ins()
+            .stack_load(types::I64, types::I32, collected.slot, LANE);
+        self.note_lane(lane);
+        let at = self
+            .b
+            .ins()
+            .stack_load(types::I64, types::I64, collected.slot, PLACE);
+        let rmw = Rmw {
+            op: AtomicOp::Add,
+            fmt: collected.fmt,
+            space: Space::Global,
+        };
+        self.rmw(rmw, at, &[sum]);
+        let zero = self.b.ins().iconst(ty, 0);
+        self.b
+            .ins()
+            .stack_store(types::I64, zero, collected.slot, SUM);
+        self.b.ins().jump(done, &[]);
+        self.loc(here);
+    }
+}
