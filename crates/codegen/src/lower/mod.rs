@@ -16,6 +16,7 @@
 
 mod address;
 mod agreement;
+mod aside;
 mod atomics;
 mod by_lane;
 mod classes;

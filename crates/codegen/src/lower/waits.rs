@@ -32,7 +32,7 @@ pub(crate) struct WaitSlots {
     /// What the runtime writes.
     pub results: Vec<(Value, u32)>,
     /// Where the saved values and copies lie.
-    layout: SlotLayout,
+    pub(super) layout: SlotLayout,
 }
 
 impl Frame {
@@ -249,27 +249,6 @@ impl Lower<'_, '_> {
         });
         self.b.ins().jump(join, &[]);
         self.b.switch_to_block(join);
-    }
-
-    /// The address of a copy of a gang's frame.
-    fn slots_aside(&mut self) -> cl::Value {
-        let size = self.out.frame.size;
-        let slot = *self.slots_aside.get_or_insert_with(|| {
-            let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
-            self.b.create_sized_stack_slot(data)
-        });
-        self.b.ins().stack_addr(types::I64, slot, 0)
-    }
-
-    /// Copies what the current lanes save from `aside` to the gang's frame.
-    fn merge_slots(&mut self, wait: u32, aside: cl::Value) {
-        let layout = self.out.frame.waits[wait as usize].layout;
-        let bits = self.mask_as_bits();
-        let counts = self.b.ins().iconst(types::I64, layout.counts() as i64);
-        let shape = i64::from(layout.wide_start) << 32 | self.lanes as i64;
-        let shape = self.b.ins().iconst(types::I64, shape);
-        let frame = self.gang_frame();
-        self.call(Stub::MergeSlots, &[frame, aside, bits, counts, shape]);
     }
 
     /// Writes what the lanes need to the slots at `frame`; what they share, once.
@@ -544,7 +523,7 @@ pub(crate) fn resume_point(
 }
 
 /// Whether one scalar says a value for all lanes.
-fn is_shared(plan: &Plan, value: Value) -> bool {
+pub(super) fn is_shared(plan: &Plan, value: Value) -> bool {
     plan.shapes[value] != Shape::Varying
 }
 

@@ -1,0 +1,77 @@
+//! What some lanes of a gang save.
+//!
+//! The code for the whole gang writes to a place of its own then, and the slots of these lanes get their part: by stores under a mask if there are
+//! few, or else by a stub.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::Type;
+
+use super::values::Parts;
+use super::waits::is_shared;
+use super::{Lower, Stub};
+use crate::masked;
+
+/// So many values are saved under a mask where only some lanes wait.
+const MOST_MASKED: usize = 12;
+
+impl Lower<'_, '_> {
+    /// The address of a copy of a gang's frame.
+    pub(super) fn slots_aside(&mut self) -> cl::Value {
+        let size = self.out.frame.size;
+        let slot = *self.slots_aside.get_or_insert_with(|| {
+            let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
+            self.b.create_sized_stack_slot(data)
+        });
+        self.b.ins().stack_addr(types::I64, slot, 0)
+    }
+
+    /// Has the gang's frame hold what the current lanes save, which also lies in `aside`.
+    pub(super) fn merge_slots(&mut self, wait: u32, aside: cl::Value) {
+        let slots = &self.out.frame.waits[wait as usize];
+        if self.has_masked_stores && slots.saves.len() + slots.copies.len() <= MOST_MASKED {
+            return self.save_masked(wait);
+        }
+        let layout = self.out.frame.waits[wait as usize].layout;
+        let bits = self.mask_as_bits();
+        let counts = self.b.ins().iconst(types::I64, layout.counts() as i64);
+        let shape = i64::from(layout.wide_start) << 32 | self.lanes as i64;
+        let shape = self.b.ins().iconst(types::I64, shape);
+        let frame = self.gang_frame();
+        self.call(Stub::MergeSlots, &[frame, aside, bits, counts, shape]);
+    }
+
+    /// As [`Lower::save`], to the slots of the current lanes alone; what they share, each.
+    fn save_masked(&mut self, wait: u32) {
+        let frame = self.gang_frame();
+        let slots = &self.out.frame.waits[wait as usize];
+        let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
+        let mask = self.mask_vectors();
+        let wide: Parts = mask
+            .iter()
+            .flat_map(|&mask| self.widen_mask(mask))
+            .collect();
+        let of_each = copies.iter().map(|&copy| (copy, false));
+        let of_all = saves
+            .iter()
+            .map(|&save| (save, is_shared(self.plan, save.0)));
+        for ((value, at), is_shared) in of_all.chain(of_each) {
+            let ty = self.func.ty(value);
+            let (mask, lanes) = match ty {
+                Type::B64 => (&wide, types::I64X2),
+                _ => (&mask, types::I32X4),
+            };
+            let parts = if is_shared {
+                let x = self.scalar(value);
+                let x = self.lane_scalar(ty, x);
+                let splat = self.b.ins().splat(lanes, x);
+                Parts::from_elem(splat, mask.len())
+            } else {
+                self.parts(value)
+            };
+            for (i, (&part, &mask)) in parts.iter().zip(mask).enumerate() {
+                let at = at as i32 + 16 * i as i32;
+                masked::store(&mut self.b, (part, mask), ty, (frame, at));
+            }
+        }
+    }
+}
