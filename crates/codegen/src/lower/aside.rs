@@ -11,8 +11,8 @@ use super::waits::is_shared;
 use super::{Lower, Stub};
 use crate::masked;
 
-/// So many values are saved under a mask where only some lanes wait.
-const MOST_MASKED: usize = 12;
+/// So many values are saved under a mask where only some lanes wait, times the places where they do: it is more code than a call.
+const MOST_MASKED: usize = 48;
 
 impl Lower<'_, '_> {
     /// The address of a copy of a gang's frame.
@@ -27,8 +27,10 @@ impl Lower<'_, '_> {
 
     /// Has the gang's frame hold what the current lanes save, which also lies in `aside`.
     pub(super) fn merge_slots(&mut self, wait: u32, aside: cl::Value) {
-        let slots = &self.out.frame.waits[wait as usize];
-        if self.has_masked_stores && slots.saves.len() + slots.copies.len() <= MOST_MASKED {
+        let waits = &self.out.frame.waits;
+        let slots = &waits[wait as usize];
+        let n_values = waits.len() * (slots.saves.len() + slots.copies.len());
+        if self.has_masked_stores && n_values <= MOST_MASKED {
             return self.save_masked(wait);
         }
         let layout = self.out.frame.waits[wait as usize].layout;
