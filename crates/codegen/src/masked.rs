@@ -45,10 +45,12 @@ pub(crate) fn store(
 /// possible.
 pub(crate) fn put_in(compiled: &CompiledCode, code: &mut [u8]) -> bool {
     let traps = compiled.buffer.traps().iter();
-    let mut stores = traps
+    let mut stores: Vec<u32> = traps
         .filter(|trap| [MASKED, WIDE_MASKED].contains(&trap.code))
         .map(|trap| trap.offset)
-        .peekable();
+        .collect();
+    stores.sort_unstable();
+    let mut stores = stores.into_iter().peekable();
     let starts = &compiled.bb_starts;
     let mut factory = InstructionInfoFactory::new();
     while let Some(&first) = stores.peek() {

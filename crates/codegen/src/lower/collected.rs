@@ -75,6 +75,8 @@ impl Lower<'_, '_> {
             for &inst in &self.func.blocks[block].insts {
                 let data = &self.func.insts[inst].data;
                 let is_ordered = match data {
+                    // Rows that the planner has put together may lie at any multiple of a word.
+                    InstData::Store { args, .. } if args.len() > 1 => true,
                     InstData::Load { sem, .. }
                     | InstData::Store { sem, .. }
                     | InstData::Atomic { sem, .. } => {
