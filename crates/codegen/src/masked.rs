@@ -28,7 +28,7 @@ pub(crate) fn store(
 ) {
     let float = match ty {
         Type::B64 => types::F64X2,
-        _ => types::F32X4,
+        Type::B1 | Type::B8 | Type::B16 | Type::B32 => types::F32X4,
     };
     let flags = MemFlagsData::new().with_endianness(Endianness::Little);
     // What is cast is in a register: no load or constant becomes an operand of the difference.

@@ -200,7 +200,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn widen_lanes(&mut self, parts: &[cl::Value]) -> Parts {
+    /// Each 32-bit lane as one of 64 bits, with its sign.
+    pub(super) fn widen_lanes(&mut self, parts: &[cl::Value]) -> Parts {
         parts
             .iter()
             .flat_map(|&part| self.widen_mask(part))

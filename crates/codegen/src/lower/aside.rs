@@ -48,10 +48,7 @@ impl Lower<'_, '_> {
         let slots = &self.out.frame.waits[wait as usize];
         let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
         let mask = self.mask_vectors();
-        let wide: Parts = mask
-            .iter()
-            .flat_map(|&mask| self.widen_mask(mask))
-            .collect();
+        let wide = self.widen_lanes(&mask);
         let of_each = copies.iter().map(|&copy| (copy, false));
         let of_all = saves
             .iter()
@@ -60,7 +57,7 @@ impl Lower<'_, '_> {
             let ty = self.func.ty(value);
             let (mask, lanes) = match ty {
                 Type::B64 => (&wide, types::I64X2),
-                _ => (&mask, types::I32X4),
+                Type::B1 | Type::B8 | Type::B16 | Type::B32 => (&mask, types::I32X4),
             };
             let parts = if is_shared {
                 let x = self.scalar(value);

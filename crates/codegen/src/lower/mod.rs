@@ -247,8 +247,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         let cta = b.block_params(prologue)[0];
         let n_nodes = inputs.plan.order.nodes.len();
         let lanes = inputs.plan.gang as usize;
-        let slots = Slots::of(inputs.func);
-        let mut lower = Lower {
+        Lower {
             func: inputs.func,
             plan: inputs.plan,
             shared: inputs.shared,
@@ -286,7 +285,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             tight: FxHashMap::default(),
             is_used: classes::used_values(inputs.func),
             of_one: solo::values(inputs.func, inputs.plan),
-            slot_offsets: slots.offsets,
+            slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),
             mask_vars: vec![SmallVec::new(); n_nodes],
@@ -318,14 +317,15 @@ impl<'a, 'b> Lower<'a, 'b> {
             slots_aside: None,
             warp_slot: None,
             imports: FxHashMap::default(),
-        };
-        lower.out.local_static = slots.size;
-        lower.classify_masks();
-        lower.out.frame = Frame::new(inputs.func, inputs.plan, &|value| lower.is_invariant(value));
-        lower
+        }
     }
 
     fn run(&mut self) {
+        let slots = Slots::of(self.func);
+        self.slot_offsets = slots.offsets;
+        self.out.local_static = slots.size;
+        self.classify_masks();
+        self.out.frame = Frame::new(self.func, self.plan, &|value| self.is_invariant(value));
         self.find_phases();
         self.emit_gang_loops();
         for pos in 0..self.plan.order.nodes.len() {

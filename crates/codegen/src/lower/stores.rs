@@ -316,10 +316,7 @@ impl Lower<'_, '_> {
     fn store_masked(&mut self, parts: &[Parts], ty: Type, at: cl::Value, offset: i32) {
         let mut masks = self.mask_vectors();
         if ty == Type::B64 {
-            masks = masks
-                .iter()
-                .flat_map(|&mask| self.widen_mask(mask))
-                .collect();
+            masks = self.widen_lanes(&masks);
         }
         let masks = vec![masks; parts.len()];
         for i in 0..self.n_parts(ty) {

@@ -37,8 +37,8 @@ struct Place {
 impl Place {
     fn may_overlap(&self, other: &Place) -> bool {
         let kind = |space: Space| match space {
-            Space::SharedCluster => Space::Shared,
-            other => other,
+            Space::Shared | Space::SharedCluster => Space::Shared,
+            Space::Generic | Space::Global | Space::Local | Space::Const | Space::Param => space,
         };
         let (mine, theirs) = (kind(self.space), kind(other.space));
         if mine != theirs && ![mine, theirs].contains(&Space::Generic) {
@@ -162,7 +162,7 @@ fn place(func: &Function, inst: Inst) -> Option<Place> {
 }
 
 /// What an address is a constant away from, and by how much.
-fn from_root(func: &Function, addr: Value) -> (Value, i64) {
+pub(super) fn from_root(func: &Function, addr: Value) -> (Value, i64) {
     match func.def_inst(addr) {
         Some(&InstData::IntBinary {
             op: IntBinaryOp::Add,

@@ -5,9 +5,10 @@
 //! the lines and pages again. So gangs leave such a loop after some turns, for the others to come as far.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, IntBinaryOp, Space, Type, Value};
+use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
 
 use super::order::{Node, Order};
+use super::rows;
 use super::shape::Shape;
 use super::shapes::Shapes;
 use super::steps::{Loop, Step, Steps};
@@ -78,7 +79,7 @@ fn turns(
                     };
                     if let Some(step) = steps.of(addr).filter(|_| stride <= NEAR_LANES) {
                         accesses.push(Access {
-                            root: root(func, addr),
+                            root: rows::from_root(func, addr).0,
                             step,
                             bytes: stride * u64::from(hopeful.gang),
                         });
@@ -116,17 +117,5 @@ impl Access {
             .filter(|other| other.root == self.root && other.step == self.step);
         let covered: u64 = near.map(|other| other.bytes).sum();
         distance.unsigned_abs() >= FAR_STEP && covered < distance.unsigned_abs()
-    }
-}
-
-/// The address without the constants added to it.
-fn root(func: &Function, addr: Value) -> Value {
-    match func.def_inst(addr) {
-        Some(&InstData::IntBinary {
-            op: IntBinaryOp::Add,
-            args: [a, b],
-            ..
-        }) if func.as_const(b).is_some() => root(func, a),
-        _ => addr,
     }
 }

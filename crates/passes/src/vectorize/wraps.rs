@@ -265,7 +265,18 @@ impl Finder<'_> {
             IntBinaryOp::Udiv | IntBinaryOp::Sdiv | IntBinaryOp::Ushr | IntBinaryOp::Sshr => {
                 Kind::Quotient(op)
             }
-            _ => return None,
+            IntBinaryOp::Add
+            | IntBinaryOp::Sub
+            | IntBinaryOp::Mul
+            | IntBinaryOp::UmulHi
+            | IntBinaryOp::SmulHi
+            | IntBinaryOp::UmulWide
+            | IntBinaryOp::SmulWide
+            | IntBinaryOp::Or
+            | IntBinaryOp::Xor
+            | IntBinaryOp::Shl
+            | IntBinaryOp::SaddSat
+            | IntBinaryOp::SsubSat => return None,
         };
         let stride = self.stride(line, before, DEPTH)?;
         let span = stride
