@@ -9,7 +9,7 @@ use ptxjit_ir::{Space, Value};
 use ptxjit_passes::vectorize::Shape;
 
 use super::Lower;
-use super::address::Address;
+use super::address::{Address, small};
 
 /// Bytes of a cache line.
 const LINE: i64 = 64;
@@ -33,8 +33,17 @@ impl Lower<'_, '_> {
             Some(&(Address::Strided(at, stride) | Address::Folded(at, stride, _))) => (at, stride),
             Some(Address::Lanes(_) | Address::Lanes32(..)) | None => return,
         };
-        let step = self.scalar(step);
-        let at = self.b.ins().iadd(at, step);
+        let (at, offset) = match self
+            .func
+            .as_const(step)
+            .map(|step| i32::try_from(step as i64))
+        {
+            Some(Ok(step)) if small(step) => (at, offset + step),
+            _ => {
+                let step = self.scalar(step);
+                (self.b.ins().iadd(at, step), offset)
+            }
+        };
         let reach = stride * (self.lanes as i64 - 1);
         let (low, high) = (reach.min(0), reach.max(0) + i64::from(size));
         let n_lines = ((high - low + LINE - 1) / LINE).min(MOST_LINES);

@@ -16,6 +16,7 @@
 mod alike;
 mod by_lane;
 mod copies;
+mod ctas;
 mod ends;
 mod flow;
 mod in_step;
@@ -256,7 +257,7 @@ fn add_hints(
     }
     let spins = spin::run(func, order);
     let turns = turns::run(func, order, wait_of, hopeful);
-    if prefetch::run(func, order, entries, wait_of, hopeful) {
+    if prefetch::run(func, order, entries, (wait_of, &turns), hopeful) {
         hopeful.propagate(func, order);
     }
     yields(func, &spins, &turns, seldom)

@@ -1,4 +1,4 @@
-//! Prefetches for the next CTA and for loops with barriers.
+//! Prefetches for the next CTA, for the next gang and for loops with barriers.
 //!
 //! CTAs that follow each other run on one thread of the host, and mostly work on bytes that follow each other. Hardware prefetches these late,
 //! from the first miss on each page, and not at all if a CTA takes little from each of many pages. So an access outside of loops is
@@ -9,11 +9,14 @@
 //! hint for where the gang will access with its next turn.
 //!
 //! In loops without barriers the next turn comes too soon for that, and in those where gangs take turns the distances are often powers of two: what
-//! is fetched ahead for many gangs competes for the same few cache sets.
+//! is fetched ahead for many gangs competes for the same few cache sets. There, what the hint is for lies behind what the gang accesses, where
+//! the next gang will: so few bytes of so many pages that hardware does not see them coming. What several CTAs access is not worth
+//! hints: most of it is in some cache.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value};
 
+use super::ctas::Ctas;
 use super::order::{Node, Order};
 use super::shape::Shape;
 use super::shapes::Shapes;
@@ -25,10 +28,14 @@ pub(super) fn run(
     func: &mut Function,
     order: &Order,
     entries: &[Block],
-    waits: &SecondaryMap<Block, bool>,
+    (waits, turns): (
+        &SecondaryMap<Block, bool>,
+        &SecondaryMap<Block, Option<u32>>,
+    ),
     shapes: &Shapes,
 ) -> bool {
     let mut found = Vec::new();
+    let mut near: Vec<Hint> = for_next_cta(func, order, shapes);
     for node in &order.nodes {
         let Node::LoopEnd(header) = *node else {
             continue;
@@ -36,6 +43,9 @@ pub(super) fn run(
         let Some(around) = Loop::new(order, header) else {
             continue;
         };
+        if turns[header].is_some() {
+            near.extend(for_next_gang(func, order, &around, shapes));
+        }
         if !around.members.iter().any(|&block| waits[block]) {
             continue;
         }
@@ -59,11 +69,10 @@ pub(super) fn run(
         };
         hint.emit(func, value);
     }
-    let hints = for_next_cta(func, order, shapes);
-    for hint in &hints {
-        hint.emit_for_next_cta(func);
+    for hint in &near {
+        hint.emit_with_step(func);
     }
-    !found.is_empty() || !hints.is_empty()
+    !found.is_empty() || !near.is_empty()
 }
 
 /// Accesses of fewer bytes by all lanes of a gang have no hints.
@@ -96,6 +105,24 @@ fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
     hints
 }
 
+fn for_next_gang(func: &Function, order: &Order, around: &Loop, shapes: &Shapes) -> Vec<Hint> {
+    let ctas = Ctas::new(func, order);
+    let mut hints: Vec<Hint> = Vec::new();
+    for &block in &around.members {
+        for &inst in &func.blocks[block].insts {
+            let Some(access) = access(func, shapes, inst) else {
+                continue;
+            };
+            let is_near = |hint: &Hint| hint.access.is_near(&access);
+            if ctas.each_has_its_own(access.addr) && !hints.iter().any(is_near) {
+                let step = Step::Const(access.stride * i64::from(shapes.gang));
+                hints.extend(Hint::new(shapes, (block, inst), access, Some(step)));
+            }
+        }
+    }
+    hints
+}
+
 /// Bytes of a cache line.
 const LINE: u32 = 64;
 
@@ -106,6 +133,8 @@ struct Access {
     offset: i32,
     /// Of one lane.
     size: u32,
+    /// From lane to lane.
+    stride: i64,
 }
 
 impl Access {
@@ -142,18 +171,19 @@ fn access(func: &Function, shapes: &Shapes, inst: Inst) -> Option<Access> {
         } => (addr, space, offset, ty.bytes() * args.len() as u32),
         _ => return None,
     };
-    let is_near = matches!(
-        shapes.shapes[addr],
-        Some(Shape::Affine { stride, .. }) if stride.unsigned_abs() <= NEAR_LANES
-    );
+    let Some(Shape::Affine { stride, .. }) = shapes.shapes[addr] else {
+        return None;
+    };
+    let is_near = stride.unsigned_abs() <= NEAR_LANES;
     (space == Space::Global && is_near && func.ty(addr) == Type::B64).then_some(Access {
         addr,
         offset,
         size,
+        stride,
     })
 }
 
-/// An access, and how far it moves in a turn of its loop or to the next CTA.
+/// An access, and how far it moves in a turn of its loop, or from one gang or CTA to the next.
 struct Hint {
     block: Block,
     inst: Inst,
@@ -181,7 +211,9 @@ impl Hint {
 
     /// Puts the hint behind the access.
     fn emit(&self, func: &mut Function, step: Value) {
-        let Access { addr, offset, size } = self.access;
+        let Access {
+            addr, offset, size, ..
+        } = self.access;
         let data = InstData::Prefetch {
             addr,
             step,
@@ -196,7 +228,7 @@ impl Hint {
     }
 
     /// Puts the hint behind the access, and what it needs before.
-    fn emit_for_next_cta(&self, func: &mut Function) {
+    fn emit_with_step(&self, func: &mut Function) {
         let n_insts = func.blocks[self.block].insts.len();
         let step = self.step.emit(func, self.block, Type::B64);
         let insts = &mut func.blocks[self.block].insts;
