@@ -80,6 +80,12 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
                 "its threads leave loops at different turns, in which most accesses are at scattered places",
             );
         }
+        if weights.searches && !traits.has_barriers {
+            return only(
+                1,
+                "its threads leave loops at different turns, in which most accesses are to memory of their own",
+            );
+        }
         takes_turns = weights.takes_turns;
         let widens = traits.widens(&weights);
         if weights.computes && most > few {

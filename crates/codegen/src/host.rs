@@ -73,6 +73,17 @@ fn has_256_bits() -> bool {
     false
 }
 
+/// Whether sixteen bytes can be compared and exchanged.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_wide_exchange() -> bool {
+    is_x86_feature_detected!("cmpxchg16b")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn has_wide_exchange() -> bool {
+    false
+}
+
 /// Lanes of 32 bits that a register holds.
 pub(crate) fn lanes_of_vector() -> usize {
     vector_bits() as usize / 32

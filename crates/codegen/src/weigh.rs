@@ -23,6 +23,8 @@ pub(crate) struct Weights {
     pub computes: bool,
     /// Lanes run most of it one after the other, since they leave loops apart.
     pub by_lane: bool,
+    /// There, they mostly access memory of their own: a stack of things to try, a row of a table.
+    pub searches: bool,
     /// There are no loops, and accesses to memory are many for the instructions that there are.
     pub only_moves: bool,
     /// Most accesses to memory are to single bytes.
@@ -85,6 +87,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     let live = vectorize::live_in(func, &preds);
     let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
     let (mut by_lane, mut by_gang) = (0, 0);
+    let (mut own, mut common) = (0, 0);
     for (place, node) in places.iter().zip(&plan.order.nodes) {
         let Node::Block(block) = *node else { continue };
         if plan.seldom[block] {
@@ -107,6 +110,9 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         has_loops = true;
         weights.partings += usize::from(plan.divergent[block]);
         if plan.solo[block] != Solo::No {
+            let n_own = local_accesses(func, block);
+            own += weight * n_own;
+            common += weight * (accesses - n_own);
             continue;
         }
         let words = words(func, plan, data.params.iter().chain(&live[block]));
@@ -127,6 +133,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     }
     weights.has_bytes = has_bytes(func);
     weights.by_lane = !plan.by_lane.is_empty() && by_lane > by_gang;
+    weights.searches = weights.by_lane && own > common;
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
 }
@@ -154,6 +161,7 @@ fn places(func: &Function, plan: &Plan) -> Vec<Place> {
         let is_left_apart = range.clone().any(|pos| match plan.order.nodes[pos] {
             Node::Block(block) => {
                 plan.divergent[block]
+                    && vectorize::parts_widely(func, &plan.shapes, block)
                     && func.blocks[block]
                         .term
                         .targets()
@@ -203,6 +211,17 @@ fn accesses(func: &Function, block: Block) -> usize {
                 func.insts[inst].data,
                 InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. }
             )
+        })
+        .count()
+}
+
+/// Accesses to the threads' own memories in a block.
+fn local_accesses(func: &Function, block: Block) -> usize {
+    let insts = func.blocks[block].insts.iter();
+    insts
+        .filter(|&&inst| match func.insts[inst].data {
+            InstData::Load { space, .. } | InstData::Store { space, .. } => space == Space::Local,
+            _ => false,
         })
         .count()
 }

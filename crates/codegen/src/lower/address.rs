@@ -127,10 +127,8 @@ impl Lower<'_, '_> {
         }
         let ty = self.func.ty(addr);
         let val = match val {
-            Val::Uniform(x) => Val::Uniform(self.b.ins().iadd_imm_s(x, i64::from(offset))),
-            Val::Affine(x, stride) => {
-                Val::Affine(self.b.ins().iadd_imm_s(x, i64::from(offset)), stride)
-            }
+            Val::Uniform(x) => Val::Uniform(self.plus(x, i64::from(offset))),
+            Val::Affine(x, stride) => Val::Affine(self.plus(x, i64::from(offset)), stride),
             Val::Varying(parts) => {
                 let add = self.vconst(ty, offset as i64 as u64);
                 Val::Varying(
@@ -412,7 +410,7 @@ impl Lower<'_, '_> {
             Address::Lanes(parts) => {
                 let wide = self.wide_mask().expect("the mask may have gaps");
                 let junk = self.field(core::mem::offset_of!(CtaContext, junk));
-                let junk = self.b.ins().iadd_imm_s(junk, -i64::from(offset));
+                let junk = self.plus(junk, -i64::from(offset));
                 let junk = self.b.ins().splat(types::I64X2, junk);
                 Address::Lanes(
                     parts
@@ -432,7 +430,7 @@ impl Lower<'_, '_> {
     pub(super) fn lane_address(&mut self, address: &Address, lane: usize) -> cl::Value {
         match address {
             Address::Scalar(x) => *x,
-            Address::Strided(x, stride) => self.b.ins().iadd_imm_s(*x, stride * lane as i64),
+            Address::Strided(x, stride) => self.plus(*x, stride * lane as i64),
             Address::Folded(..) => unreachable!("its lanes are asked for all together"),
             Address::Lanes(parts) => self.pick64(parts[lane / 2], lane % 2),
             Address::Lanes32(base, parts, _) => {
@@ -448,7 +446,7 @@ impl Lower<'_, '_> {
         let bits = self.mask_as_bits_or_one();
         let at = if self.lanes == 1 {
             let x = self.lane_address(address, 0);
-            let x = self.b.ins().iadd_imm_s(x, i64::from(offset));
+            let x = self.plus(x, i64::from(offset));
             self.store_to_buffer(Buffer::Addresses, &[x])
         } else {
             let parts = self.lane_addresses(address);
@@ -510,6 +508,14 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(fail);
         self.fault(FaultKind::Runtime, bits, None);
         self.b.switch_to_block(fine);
+    }
+
+    /// An address so many bytes further on. A sum with zero is none: it would keep the address in a register beside those that it is made of.
+    pub(super) fn plus(&mut self, at: cl::Value, bytes: i64) -> cl::Value {
+        match bytes {
+            0 => at,
+            _ => self.b.ins().iadd_imm_s(at, bytes),
+        }
     }
 
     /// Whether a value is the same for all lanes.

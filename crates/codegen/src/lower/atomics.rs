@@ -22,8 +22,13 @@ pub(super) struct Rmw {
 
 impl Rmw {
     /// On memory of the CTA, which never runs on two workers at once: it needs no locked instructions.
-    fn is_shared(self) -> bool {
+    pub(super) fn is_shared(self) -> bool {
         matches!(self.space, Space::Shared | Space::SharedCluster)
+    }
+
+    /// CLIF's own atomic, where that is the way to do it.
+    fn native(self) -> Option<AtomicRmwOp> {
+        native_op(self.op, self.fmt).filter(|_| !self.is_shared())
     }
 }
 
@@ -60,7 +65,7 @@ impl Lower<'_, '_> {
         let result = result.filter(|&result| self.is_used[result]);
         if self.lanes == 1 || self.alone.is_some() {
             let at = self.lane_address(&place.address, 0);
-            let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
+            let at = self.plus(at, i64::from(place.offset));
             let operands: Vec<cl::Value> = args.iter().map(|&arg| self.scalar(arg)).collect();
             let old = self.rmw(rmw, at, &operands);
             if let Some(result) = result {
@@ -83,10 +88,13 @@ impl Lower<'_, '_> {
     fn atomic_gang(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
         let rmw = operands.rmw;
         if let Address::Scalar(at) = place.address {
-            let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
+            let at = self.plus(at, i64::from(place.offset));
             if let Some(olds) = self.atomic_at_one_place(operands, at) {
                 return olds;
             }
+        }
+        if let Some(olds) = self.atomic_side_by_side(operands, place) {
+            return olds;
         }
         // Elsewhere the operations take longer than the loop around them.
         let is_plain = rmw.is_shared() && self.has_update(rmw);
@@ -134,7 +142,7 @@ impl Lower<'_, '_> {
         let ty = operands.rmw.fmt.ty();
         let mut olds = Vec::with_capacity(self.lanes);
         self.for_each_address(&place.address, |lower, lane, at| {
-            let at = lower.b.ins().iadd_imm_s(at, i64::from(place.offset));
+            let at = lower.plus(at, i64::from(place.offset));
             let args = lower.lane_operands(operands, lane);
             olds.push(lower.rmw(operands.rmw, at, &args));
         });
@@ -165,7 +173,7 @@ impl Lower<'_, '_> {
     }
 
     /// Lane after lane in a loop, those that run.
-    fn atomic_loop(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
+    pub(super) fn atomic_loop(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
         let rmw = operands.rmw;
         let ty = rmw.fmt.ty();
         let addresses = self.lane_addresses(&place.address);
@@ -181,18 +189,23 @@ impl Lower<'_, '_> {
             .collect();
         let out_slot = self.buffer(Buffer::Operand(2));
         let out = self.b.ins().stack_addr(types::I64, out_slot, 0);
-        self.lane_loop(|lower, lane| {
-            let at = lower.load_lane(addrs, lane, types::I64, 8);
-            let at = lower.b.ins().iadd_imm_s(at, i64::from(place.offset));
-            let args: Vec<cl::Value> = args
-                .iter()
-                .map(|&buf| lower.load_lane(buf, lane, int_type(ty), lane_bytes(ty)))
-                .collect();
-            let old = lower.rmw(rmw, at, &args);
-            if operands.result {
-                lower.store_lane(out, lane, ty, old);
-            }
-        });
+        if self.exchanges(rmw) {
+            let out = operands.result.then_some(out);
+            self.exchange_runs(rmw, (addrs, place.offset), &args, out);
+        } else {
+            self.lane_loop(|lower, lane| {
+                let at = lower.load_lane(addrs, lane, types::I64, 8);
+                let at = lower.plus(at, i64::from(place.offset));
+                let args: Vec<cl::Value> = args
+                    .iter()
+                    .map(|&buf| lower.load_lane(buf, lane, int_type(ty), lane_bytes(ty)))
+                    .collect();
+                let old = lower.rmw(rmw, at, &args);
+                if operands.result {
+                    lower.store_lane(out, lane, ty, old);
+                }
+            });
+        }
         if operands.result {
             self.load_buffer(out, ty)
         } else {
@@ -263,8 +276,7 @@ impl Lower<'_, '_> {
     /// One lane's read-modify-write; the result is the old value.
     pub(super) fn rmw(&mut self, rmw: Rmw, at: cl::Value, args: &[cl::Value]) -> cl::Value {
         let ty = int_type(rmw.fmt.ty());
-        let native = native_op(rmw.op, rmw.fmt).filter(|_| !rmw.is_shared());
-        if let Some(op) = native {
+        if let Some(op) = rmw.native() {
             let flags = MemFlagsData::new();
             return self.b.ins().atomic_rmw(ty, flags, op, at, args[0]);
         }
@@ -276,6 +288,12 @@ impl Lower<'_, '_> {
             return self.rmw_by_call(rmw, at, args);
         }
         self.exchange(rmw, at, |lower, old| lower.update(rmw, at, old, args))
+    }
+
+    /// Whether compare-and-swap is the way to do it.
+    fn exchanges(&self, rmw: Rmw) -> bool {
+        let is_other = rmw.is_shared() || rmw.native().is_some() || rmw.op == AtomicOp::Cas;
+        !is_other && self.has_update(rmw)
     }
 
     /// Replaces an element by what `next` makes of it; the result is the old value.
@@ -401,8 +419,8 @@ impl Lower<'_, '_> {
         self.lane_loop(|lower, lane| {
             let to_at = lower.load_lane(to_buf, lane, types::I64, 8);
             let from_at = lower.load_lane(from_buf, lane, types::I64, 8);
-            let to_at = lower.b.ins().iadd_imm_s(to_at, i64::from(to.offset));
-            let from_at = lower.b.ins().iadd_imm_s(from_at, i64::from(from.offset));
+            let to_at = lower.plus(to_at, i64::from(to.offset));
+            let from_at = lower.plus(from_at, i64::from(from.offset));
             match sizes {
                 None => lower.copy_whole(size, to_at, from_at),
                 Some(sizes) => {

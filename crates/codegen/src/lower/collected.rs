@@ -140,7 +140,7 @@ impl Lower<'_, '_> {
         let place = self.place(space, addr, offset, collected.fmt.ty().bytes(), 2);
         self.collected = Some(collected);
         let at = self.lane_address(&place.address, 0);
-        let at = self.b.ins().iadd_imm_s(at, i64::from(place.offset));
+        let at = self.plus(at, i64::from(place.offset));
         let before = self
             .b
             .ins()
@@ -187,7 +187,7 @@ impl Lower<'_, '_> {
         }
         // All addresses in the arena have their upper bits in common. Those in one line do not differ in the others either, and none of
         // the two is in two lines, as accesses are aligned.
-        let own = self.b.ins().iadd_imm_s(*at, i64::from(place.offset));
+        let own = self.plus(*at, i64::from(place.offset));
         let slot = collected.slot;
         let mine = self.b.ins().stack_load(types::I64, types::I64, slot, PLACE);
         let differ = self.b.ins().bxor(own, mine);

@@ -24,6 +24,7 @@ mod collected;
 mod control;
 mod convert;
 mod divide;
+mod exchanges;
 mod extremes;
 mod faults;
 mod fields;

@@ -79,8 +79,14 @@ impl Lower<'_, '_> {
         old: cl::Value,
         args: &[cl::Value],
     ) -> cl::Value {
-        let new = self.raw_update(rmw, at, old, args);
-        self.as_seen(rmw, new)
+        let exact = |lower: &mut Self| {
+            let new = lower.raw_update(rmw, at, old, args);
+            lower.as_seen(rmw, new)
+        };
+        match (rmw.op, rmw.fmt, rmw.space) {
+            (AtomicOp::Add, AtomicFmt::F32, Space::Global) => self.quick_sum(old, args[0], exact),
+            _ => exact(self),
+        }
     }
 
     /// What [`Lower::raw_update`] made, as memory is to have it.
@@ -258,7 +264,13 @@ impl Lower<'_, '_> {
         self.b.ins().extractlane(sum, 0)
     }
 
-    fn combine(&mut self, op: IntBinaryOp, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
+    pub(super) fn combine(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
         self.vector_simple(op, ty, x, y)
             .expect("simple ops have a vector form")
     }

@@ -16,7 +16,6 @@ use ptxjit_ir::{
 use super::flow::Flow;
 use super::in_step::InStep;
 use super::shape::Shape;
-use super::shapes::Shapes;
 use super::solo::{self, Solo};
 use super::{Node, Order};
 
@@ -104,8 +103,6 @@ pub(super) struct Choice<'a> {
     pub order: &'a Order,
     pub preds: &'a SecondaryMap<Block, Vec<Block>>,
     pub flow: &'a Flow,
-    /// Shapes if lanes never parted.
-    pub hopeful: &'a Shapes,
     pub in_step: &'a SecondaryMap<Block, Option<InStep>>,
     pub seldom: &'a SecondaryMap<Block, bool>,
     pub can_stop: &'a dyn Fn(Block) -> bool,
@@ -195,38 +192,7 @@ impl Choice<'_> {
 
     /// Whether lanes part at a block, by what they have each found.
     fn parts(&self, block: Block) -> bool {
-        self.flow.divergent[block]
-            && match self.func.blocks[block].term {
-                Terminator::Brif { cond, .. } => !self.is_on_line(cond, DEPTH),
-                _ => true,
-            }
-    }
-
-    /// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer if their lanes have come together.
-    fn is_on_line(&self, cond: Value, depth: u32) -> bool {
-        let Some(depth) = depth.checked_sub(1) else {
-            return false;
-        };
-        let shape = |value: Value| self.hopeful.shapes[value].unwrap_or(Shape::Uniform);
-        if shape(cond) == Shape::Uniform {
-            return true;
-        }
-        match self.func.def_inst(cond) {
-            Some(&InstData::Compare { args, .. }) => {
-                args.iter().all(|&arg| shape(arg) != Shape::Varying)
-            }
-            Some(&InstData::IntBinary {
-                op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
-                args,
-                ..
-            }) => args.iter().all(|&arg| self.is_on_line(arg, depth)),
-            Some(&InstData::IntUnary {
-                op: IntUnaryOp::Not,
-                arg,
-                ..
-            }) => self.is_on_line(arg, depth),
-            _ => false,
-        }
+        self.flow.divergent[block] && parts_widely(self.func, &self.flow.shapes, block)
     }
 
     fn can_run_by_lane(&self, block: Block) -> bool {
@@ -352,6 +318,46 @@ impl Choice<'_> {
     }
 }
 
+/// Whether lanes that part at a block do so by what they have each found, and not only in the one gang that a bound cuts in two.
+pub fn parts_widely(func: &Function, shapes: &SecondaryMap<Value, Shape>, block: Block) -> bool {
+    match func.blocks[block].term {
+        Terminator::Brif { cond, .. } => !is_on_line(func, shapes, cond, DEPTH),
+        _ => true,
+    }
+}
+
+/// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer.
+fn is_on_line(
+    func: &Function,
+    shapes: &SecondaryMap<Value, Shape>,
+    cond: Value,
+    depth: u32,
+) -> bool {
+    let Some(depth) = depth.checked_sub(1) else {
+        return false;
+    };
+    if shapes[cond] == Shape::Uniform {
+        return true;
+    }
+    let is_on_line = |arg: &Value| is_on_line(func, shapes, *arg, depth);
+    match func.def_inst(cond) {
+        Some(InstData::Compare { args, .. }) => {
+            args.iter().all(|&arg| shapes[arg] != Shape::Varying)
+        }
+        Some(InstData::IntBinary {
+            op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
+            args,
+            ..
+        }) => args.iter().all(is_on_line),
+        Some(InstData::IntUnary {
+            op: IntUnaryOp::Not,
+            arg,
+            ..
+        }) => is_on_line(arg),
+        _ => false,
+    }
+}
+
 /// Puts a block in front of each of these loops, to be the root of its region.
 pub(super) fn add_roots(func: &mut Function, order: &Order, chosen: &mut Chosen) {
     for header in std::mem::take(&mut chosen.headers) {
@@ -460,5 +466,5 @@ pub fn count_own(
 
 /// Whether so many accesses at scattered places outweigh so much arithmetic.
 pub fn is_scattered(scattered: usize, arithmetic: usize) -> bool {
-    scattered > 0 && 5 * scattered >= arithmetic
+    scattered > 0 && 6 * scattered >= arithmetic
 }

@@ -44,7 +44,7 @@ mod wraps;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value};
 
-pub use by_lane::{ByLane, Counts, count_own, is_scattered};
+pub use by_lane::{ByLane, Counts, count_own, is_scattered, parts_widely};
 pub use in_step::InStep;
 pub use order::{Node, Order};
 pub use range::MOST_THREADS;
@@ -176,7 +176,6 @@ fn run_once(
         order: &order,
         preds: &preds,
         flow: &flow,
-        hopeful: &hopeful,
         in_step: &in_step,
         seldom: &seldom,
         can_stop: &|block| can_stop(func, block),
