@@ -11,7 +11,7 @@ use crate::calls;
 pub(crate) struct Weights {
     /// Words of each thread's own that a loop keeps alive and works much with, at most.
     pub live_words: usize,
-    /// In loops that lanes leave at different turns: accesses at places that do not lie side by side.
+    /// In loops that lanes leave at different turns: accesses at places that do not lie side by side, as the arithmetic that they outweigh.
     pub scattered: usize,
     /// In the same loops: arithmetic on each thread's own values.
     pub arithmetic: usize,

@@ -11,7 +11,7 @@ use ptxjit_ir::{FuncId, Function, Program, verify};
 use crate::analysis::call_graph;
 use crate::transform::{
     address_fold, canonical_nans, cfg_cleanup, compact, dce, gvn, if_convert, inline, licm,
-    narrow_windows, remove_constant_params, simplify, sroa,
+    narrow_windows, remove_constant_params, simplify, sroa, wide_division,
 };
 
 /// What [`optimize`] may do.
@@ -125,6 +125,7 @@ const SIMPLIFY: Pass = pass("simplify", |func, _| simplify::run(func));
 const SROA: Pass = pass("sroa", |func, _| sroa::run(func));
 const GVN: Pass = pass("gvn", |func, _| gvn::run(func));
 const DCE: Pass = pass("dce", |func, _| dce::run(func));
+const WIDE_DIVISION: Pass = pass("wide_division", |func, _| wide_division::run(func));
 const IF_CONVERT: Pass = pass("if_convert", |func, _| if_convert::run(func));
 const LICM: Pass = pass("licm", |func, facts| licm::run(func, facts.param_bytes));
 const NARROW_WINDOWS: Pass = pass("narrow_windows", |func, _| narrow_windows::run(func));
@@ -151,6 +152,7 @@ const PASSES: &[Step] = &[
     Step::Once(REMOVE_CONSTANT_PARAMS),
     Step::Once(SIMPLIFY),
     Step::Once(CFG_CLEANUP),
+    Step::UntilStable(&[WIDE_DIVISION, CFG_CLEANUP]),
     Step::UntilStable(&[IF_CONVERT, CFG_CLEANUP]),
     Step::Once(NARROW_WINDOWS),
     Step::Once(DCE),

@@ -17,3 +17,4 @@ pub mod sroa;
 mod ssa;
 #[cfg(test)]
 mod tests;
+pub mod wide_division;

@@ -425,11 +425,16 @@ pub(super) fn regions(
 /// What a block does in a loop that lanes leave at different turns.
 #[derive(Default)]
 pub struct Counts {
-    /// Accesses at places that do not lie side by side.
+    /// Accesses at places that do not lie side by side, each as the arithmetic that it outweighs.
     pub scattered: usize,
     /// Arithmetic on each thread's own values.
     pub arithmetic: usize,
 }
+
+/// So many instructions that compute are outweighed by an access at a scattered place, and by one to a thread's own memory: of other memory,
+/// the lanes of a gang wait together for what is not in a cache.
+const PER_ACCESS: usize = 5;
+const PER_OWN_ACCESS: usize = 6;
 
 /// Counts what a block does with values that each lane has of its own.
 pub fn count_own(
@@ -452,8 +457,11 @@ pub fn count_own(
             | InstData::Store { addr, space, .. }
             | InstData::Atomic { addr, space, .. } => {
                 // Threads' local memories lie apart.
-                let is_scattered = space == Space::Local || is_own(addr);
-                counts.scattered += usize::from(is_scattered);
+                counts.scattered += match space {
+                    Space::Local => PER_OWN_ACCESS,
+                    _ if is_own(addr) => PER_ACCESS,
+                    _ => 0,
+                };
             }
             _ => {
                 let is_arithmetic = node.results.first().is_some_and(|&result| is_own(result));
@@ -466,5 +474,5 @@ pub fn count_own(
 
 /// Whether so many accesses at scattered places outweigh so much arithmetic.
 pub fn is_scattered(scattered: usize, arithmetic: usize) -> bool {
-    scattered > 0 && 6 * scattered >= arithmetic
+    scattered > 0 && scattered >= arithmetic
 }

@@ -16,22 +16,19 @@ use ptxjit_ir::{
     Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, ResizeOp, Terminator, Type,
     Value, ValueDef,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::copies::{self, Copies};
 use super::ends::Homes;
 use super::shape::Shape;
 use super::shapes::Shapes;
 use super::{PlanFacts, order};
-use crate::analysis::{cfg, dominators};
 
 mod borders;
+mod regions;
 
 use borders::{Outcome, Test};
-
-/// More instructions than this are not copied, nor more blocks.
-const MOST_COPIED: usize = 200;
-const MOST_BLOCKS: usize = 32;
+use regions::{detach_end, is_accessed, region};
 
 /// In one function so many blocks are copied from, and so many indices tested for each.
 const MOST_STARTS: usize = 8;
@@ -94,20 +91,31 @@ pub(super) fn run(
         if is_over || !func.blocks[block].insts.iter().any(may_wrap) {
             continue;
         }
-        let (shapes, homes) = &*known.get_or_insert_with(|| {
-            let mut shapes = Shapes::new(gang, facts);
-            let order = order::run(func, entries);
-            shapes.propagate(func, &order);
-            (shapes, Homes::new(func, order, hopes))
-        });
-        let finder = Finder {
-            func,
-            shapes,
-            homes,
-            block,
+        let find = |func: &Function, known: &mut Option<(Shapes, Homes)>| {
+            let (shapes, homes) = &*known.get_or_insert_with(|| {
+                let mut shapes = Shapes::new(gang, facts);
+                let order = order::run(func, entries);
+                shapes.propagate(func, &order);
+                (shapes, Homes::new(func, order, hopes))
+            });
+            let finder = Finder {
+                func,
+                shapes,
+                homes,
+                block,
+            };
+            finder.wraps(&leads)
         };
-        let wraps = finder.wraps(&leads);
-        let [first, ..] = wraps[..] else { continue };
+        let mut wraps = find(func, &mut known);
+        let is_loop = |call: &&BlockCall| call.block == block;
+        if !wraps.is_empty() && func.blocks[block].term.targets().iter().any(is_loop) {
+            detach_end(func, block, &wraps);
+            known = None;
+            wraps = find(func, &mut known);
+        }
+        let (Some((shapes, homes)), [first, ..]) = (&known, &wraps[..]) else {
+            continue;
+        };
         let Some(region) = region(func, gang, block) else {
             continue;
         };
@@ -423,32 +431,6 @@ impl Finder<'_> {
     }
 }
 
-/// Whether code to copy accesses memory at places that follow from what may wrap.
-fn is_accessed(func: &Function, start: (Block, usize), region: &[Block], wraps: &[Wrap]) -> bool {
-    let rest = &func.blocks[start.0].insts[start.1..];
-    let others = || region.iter().flat_map(|&block| &func.blocks[block].insts);
-    let mut follows: FxHashSet<Value> = FxHashSet::default();
-    loop {
-        let n_before = follows.len();
-        for &inst in rest.iter().chain(others()) {
-            let node = &func.insts[inst];
-            if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data
-                && follows.contains(&addr)
-            {
-                return true;
-            }
-            let is_wrap = wraps.iter().any(|wrap| wrap.inst == inst);
-            if is_wrap || node.data.args().iter().any(|arg| follows.contains(arg)) {
-                follows.extend(&node.results);
-            }
-        }
-        // Blocks may stand in another order than they run in.
-        if follows.len() == n_before {
-            return false;
-        }
-    }
-}
-
 /// What a mask leaves of an index: what is beyond a multiple, or how many there are; nothing else is looked at. An unknown mask has low bits,
 /// perhaps.
 fn mask_kind(mask: Option<u64>, ty: Type) -> Option<Kind> {
@@ -459,44 +441,6 @@ fn mask_kind(mask: Option<u64>, ty: Type) -> Option<Kind> {
         }
         _ => Some(Kind::Modulo(IntBinaryOp::And)),
     }
-}
-
-/// The blocks that can be reached from a block, or those up to the last one where all ways from it meet again, if they can be copied.
-fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
-    let graph = cfg::run(func);
-    let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
-    let is_fixed = |&inst: &Inst| copies::is_fixed(func, gang, inst);
-    let up_to = |end: Option<Block>| {
-        let mut region: Vec<Block> = Vec::new();
-        let mut work: Vec<Block> = graph.succs[start].to_vec();
-        while let Some(block) = work.pop() {
-            if Some(block) != end && !region.contains(&block) {
-                let is_own = block != start && dom.dominates(start, block);
-                if !is_own
-                    || region.len() >= MOST_BLOCKS
-                    || func.blocks[block].insts.iter().any(is_fixed)
-                {
-                    return None;
-                }
-                region.push(block);
-                work.extend(&graph.succs[block]);
-            }
-        }
-        let of = |&block: &Block| func.blocks[block].insts.len();
-        let n_insts: usize = region.iter().map(of).sum();
-        (n_insts + of(&start) <= MOST_COPIED).then_some(region)
-    };
-    if func.blocks[start].insts.iter().any(is_fixed) {
-        return None;
-    }
-    up_to(None).or_else(|| {
-        let mut ends = std::iter::successors(post.idom(start), |&end| post.idom(end));
-        let mut largest = None;
-        while let Some(region) = ends.next().and_then(|end| up_to(Some(end))) {
-            largest = Some(region);
-        }
-        largest
-    })
 }
 
 /// Copies the rest of the block from the first of the instructions on, and the region.

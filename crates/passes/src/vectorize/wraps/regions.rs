@@ -1,0 +1,105 @@
+//! What code is copied for gangs in which nothing wraps.
+
+use ptxjit_ir::{Block, BlockCall, Effect, Function, Inst, InstData, Terminator, Value};
+use rustc_hash::FxHashSet;
+
+use super::Wrap;
+use crate::analysis::{cfg, dominators};
+use crate::vectorize::copies;
+
+/// More instructions than this are not copied, nor more blocks.
+const MOST_COPIED: usize = 200;
+const MOST_BLOCKS: usize = 32;
+
+/// Gives the end of a loop of one block a block of its own, so that what is before it can be copied. What does not follow from any of the wraps,
+/// as the loop's counter, is computed ahead of them, and stays the one value that it is.
+pub(super) fn detach_end(func: &mut Function, block: Block, wraps: &[Wrap]) {
+    let insts = std::mem::take(&mut func.blocks[block].insts);
+    let is_wrap = |inst: Inst| wraps.iter().any(|wrap| wrap.inst == inst);
+    let at = insts.iter().position(|&inst| is_wrap(inst));
+    let (before, rest) = insts.split_at(at.expect("the wraps are there"));
+    let mut follows: FxHashSet<Value> = FxHashSet::default();
+    let (behind, ahead): (Vec<Inst>, Vec<Inst>) = rest.iter().partition(|&&inst| {
+        let node = &func.insts[inst];
+        let stays = is_wrap(inst)
+            || node.data.effect() != Effect::Pure
+            || node.data.args().iter().any(|arg| follows.contains(arg));
+        if stays {
+            follows.extend(&node.results);
+        }
+        stays
+    });
+    let n_insts = insts.len();
+    func.blocks[block].insts = [before, &ahead, &behind].concat();
+    let end = copies::split(func, block, n_insts);
+    func.blocks[block].term = Terminator::Jump(BlockCall::new(end));
+}
+
+/// The blocks that can be reached from a block, or those up to the last one where all ways from it meet again, if they can be copied.
+pub(super) fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
+    let graph = cfg::run(func);
+    let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
+    let is_fixed = |&inst: &Inst| copies::is_fixed(func, gang, inst);
+    let up_to = |end: Option<Block>| {
+        let mut region: Vec<Block> = Vec::new();
+        let mut work: Vec<Block> = graph.succs[start].to_vec();
+        while let Some(block) = work.pop() {
+            if Some(block) != end && !region.contains(&block) {
+                let is_own = block != start && dom.dominates(start, block);
+                if !is_own
+                    || region.len() >= MOST_BLOCKS
+                    || func.blocks[block].insts.iter().any(is_fixed)
+                {
+                    return None;
+                }
+                region.push(block);
+                work.extend(&graph.succs[block]);
+            }
+        }
+        let of = |&block: &Block| func.blocks[block].insts.len();
+        let n_insts: usize = region.iter().map(of).sum();
+        (n_insts + of(&start) <= MOST_COPIED).then_some(region)
+    };
+    if func.blocks[start].insts.iter().any(is_fixed) {
+        return None;
+    }
+    up_to(None).or_else(|| {
+        let mut ends = std::iter::successors(post.idom(start), |&end| post.idom(end));
+        let mut largest = None;
+        while let Some(region) = ends.next().and_then(|end| up_to(Some(end))) {
+            largest = Some(region);
+        }
+        largest
+    })
+}
+
+/// Whether code to copy accesses memory at places that follow from what may wrap.
+pub(super) fn is_accessed(
+    func: &Function,
+    start: (Block, usize),
+    region: &[Block],
+    wraps: &[Wrap],
+) -> bool {
+    let rest = &func.blocks[start.0].insts[start.1..];
+    let others = || region.iter().flat_map(|&block| &func.blocks[block].insts);
+    let mut follows: FxHashSet<Value> = FxHashSet::default();
+    loop {
+        let n_before = follows.len();
+        for &inst in rest.iter().chain(others()) {
+            let node = &func.insts[inst];
+            if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data
+                && follows.contains(&addr)
+            {
+                return true;
+            }
+            let is_wrap = wraps.iter().any(|wrap| wrap.inst == inst);
+            if is_wrap || node.data.args().iter().any(|arg| follows.contains(arg)) {
+                follows.extend(&node.results);
+            }
+        }
+        // Blocks may stand in another order than they run in.
+        if follows.len() == n_before {
+            return false;
+        }
+    }
+}
