@@ -14,6 +14,7 @@
 //! scalar code.
 
 mod alike;
+mod apart;
 mod by_lane;
 mod copies;
 mod ctas;
@@ -249,6 +250,9 @@ fn add_hints(
 ) -> SecondaryMap<Block, Option<Yield>> {
     hopeful.propagate(func, order);
     if remake::run(func, wait_of, hopeful) {
+        hopeful.propagate(func, order);
+    }
+    if apart::run(func, hopeful) {
         hopeful.propagate(func, order);
     }
     if hopeful.gang > 1 && !hopeful.facts.keeps_accesses {

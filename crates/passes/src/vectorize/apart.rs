@@ -1,0 +1,121 @@
+//! Addresses that are also computed with, as numbers of their own there.
+//!
+//! An address that stems from an index that may wrap is a scalar while it serves as an address alone, see [`super::shape::Fold`]. Compilers make
+//! `x > 0 ? p[i - 1] : p[i]` an access at `p + 4 * (i - (x > 0))`: one such thing at the edge of a tile, and every access to `p[i]` would be at the
+//! places of a vector. So whoever computes with an address gets one that is made anew from the index.
+//!
+//! ```text
+//! block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]      block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]
+//! block1: v6 = iadd v3, v5; v7 = load [v6]                 =>   block1: v8 = iadd v1, (shl (sext v2), 2)
+//!                                                                       v6 = iadd v8, v5; v7 = load [v6]
+//! ```
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Value, ValueDef};
+
+use super::flow::numbers_in;
+use super::shape::Shape;
+use super::shapes::Shapes;
+
+/// Definitions are followed this deep from an address to its index.
+const DEPTH: u32 = 5;
+
+/// Says whether something changed.
+pub(super) fn run(func: &mut Function, hopeful: &Shapes) -> bool {
+    let mut is_address: SecondaryMap<Value, bool> = SecondaryMap::new();
+    let mut uses: Vec<(Value, Block)> = Vec::new();
+    for (block, data) in func.blocks.iter() {
+        for &inst in &data.insts {
+            if let InstData::Load { addr, .. } | InstData::Store { addr, .. } =
+                func.insts[inst].data
+            {
+                is_address[addr] = true;
+            }
+            let is_folded = |value: &Value| is_folded(hopeful, *value);
+            let numbers = numbers(func, hopeful, inst).into_iter().filter(is_folded);
+            uses.extend(numbers.map(|value| (value, block)));
+        }
+    }
+    uses.retain(|&(value, _)| is_address[value]);
+    uses.sort_unstable();
+    uses.dedup();
+    let mut changed = false;
+    for (value, block) in uses {
+        changed |= remake(func, hopeful, block, value);
+    }
+    changed
+}
+
+fn numbers(func: &Function, hopeful: &Shapes, inst: Inst) -> Vec<Value> {
+    let mut numbers = Vec::new();
+    numbers_in(func, hopeful, inst, &mut numbers);
+    numbers
+}
+
+/// Whether a value stems from an index that may have wrapped, and does not tell by itself whether it has.
+fn is_folded(hopeful: &Shapes, value: Value) -> bool {
+    let fold = hopeful.shapes[value].and_then(Shape::fold);
+    fold.is_some_and(|fold| fold.sums_left == 0)
+}
+
+/// Makes an address anew for those in a block that compute with it.
+fn remake(func: &mut Function, hopeful: &Shapes, block: Block, value: Value) -> bool {
+    let insts = func.blocks[block].insts.clone();
+    let computes = |inst: &Inst| numbers(func, hopeful, *inst).contains(&value);
+    let users: Vec<Inst> = insts.iter().copied().filter(computes).collect();
+    let at = insts.iter().position(|inst| *inst == users[0]);
+    let mut made = Vec::new();
+    let Some(own) = copy(func, hopeful, value, DEPTH, &mut made) else {
+        return false;
+    };
+    let at = at.expect("users are in the block");
+    func.blocks[block].insts.splice(at..at, made);
+    for user in users {
+        for arg in func.insts[user].data.args_mut() {
+            if *arg == value {
+                *arg = own;
+            }
+        }
+    }
+    true
+}
+
+/// Computes a value anew from the narrow index that it stems from.
+fn copy(
+    func: &mut Function,
+    hopeful: &Shapes,
+    value: Value,
+    depth: u32,
+    made: &mut Vec<Inst>,
+) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    let ValueDef::Result(inst, _) = func.values[value].def else {
+        return None;
+    };
+    let mut data = func.insts[inst].data.clone();
+    match data {
+        InstData::Resize {
+            op: ResizeOp::Sext | ResizeOp::Uext,
+            ..
+        }
+        | InstData::IntBinary {
+            op: IntBinaryOp::SmulWide | IntBinaryOp::UmulWide,
+            ..
+        } => {}
+        InstData::IntBinary {
+            op: IntBinaryOp::Add | IntBinaryOp::Sub | IntBinaryOp::Mul | IntBinaryOp::Shl,
+            ..
+        } => {
+            for arg in data.args_mut() {
+                if hopeful.shapes[*arg].and_then(Shape::fold).is_some() {
+                    *arg = copy(func, hopeful, *arg, depth, made)?;
+                }
+            }
+        }
+        _ => return None,
+    }
+    let (ty, loc) = (func.ty(value), func.insts[inst].loc);
+    let new = func.make_inst(data, &[ty], loc);
+    made.push(new);
+    Some(func.insts[new].results[0])
+}
