@@ -19,7 +19,7 @@
 
 use ptxjit_ir::{
     Block, BlockCall, CompareOp, Effect, Function, InstData, IntBinaryOp, ResizeOp, Terminator,
-    Type, Value,
+    Type, Value, ValueDef,
 };
 
 const HIGH_HALF: u64 = 0xffff_ffff_0000_0000;
@@ -54,6 +54,13 @@ fn find(func: &Function, block: Block) -> Option<Division> {
     let (short, long) = match if_zero {
         true => (then_, else_),
         false => (else_, then_),
+    };
+    let is_inside = |value: Value| {
+        let ValueDef::Result(inst, _) = func.values[value].def else {
+            return false;
+        };
+        let mut blocks = [short.block, long.block].into_iter();
+        blocks.any(|block| func.blocks[block].insts.contains(&inst))
     };
     let (short, long) = (side(func, short)?, side(func, long)?);
     let n_args = long.args.len();
@@ -93,7 +100,8 @@ fn find(func: &Function, block: Block) -> Option<Division> {
         return None;
     };
     let is_same = short_op == unsigned && is_low_half(func, x, a) && is_low_half(func, y, b);
-    (is_same && is_known_short(func, tested, [a, b])).then(|| Division {
+    let is_there = !is_inside(a) && !is_inside(b);
+    (is_same && is_there && is_known_short(func, tested, [a, b])).then(|| Division {
         op,
         args: [a, b],
         end: long.clone(),

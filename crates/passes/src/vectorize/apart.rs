@@ -62,13 +62,14 @@ fn is_folded(hopeful: &Shapes, value: Value) -> bool {
 fn remake(func: &mut Function, hopeful: &Shapes, block: Block, value: Value) -> bool {
     let insts = func.blocks[block].insts.clone();
     let computes = |inst: &Inst| numbers(func, hopeful, *inst).contains(&value);
-    let users: Vec<Inst> = insts.iter().copied().filter(computes).collect();
-    let at = insts.iter().position(|inst| *inst == users[0]);
+    let users: Vec<Inst> = insts.iter().copied().filter(&computes).collect();
+    let Some(at) = insts.iter().position(computes) else {
+        return false;
+    };
     let mut made = Vec::new();
     let Some(own) = copy(func, hopeful, value, DEPTH, &mut made) else {
         return false;
     };
-    let at = at.expect("users are in the block");
     func.blocks[block].insts.splice(at..at, made);
     for user in users {
         for arg in func.insts[user].data.args_mut() {

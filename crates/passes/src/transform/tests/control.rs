@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use ptxjit_ir::{
     CompareOp, FuncId, Function, FunctionKind, InstData, IntBinaryOp, KernelAttrs, MemSem, Program,
-    Scope, Space, Terminator, Type, WarpOp, verify,
+    ResizeOp, Scope, Space, Terminator, Type, WarpOp, verify,
 };
 
 use crate::analysis::call_graph;
 use crate::pipeline::{self, Options};
 use crate::testing::build::{check, function, text};
-use crate::transform::{cfg_cleanup, dce, if_convert, inline, licm};
+use crate::transform::{cfg_cleanup, dce, if_convert, inline, licm, wide_division};
 
 const B1: Type = Type::B1;
 const B32: Type = Type::B32;
@@ -404,4 +404,61 @@ fn the_pipeline_inlines_all_but_recursion_and_drops_what_is_left_over() {
         );
         assert!(seen.contains(&(name, FuncId::new(0))), "{name}");
     }
+}
+
+/// A quotient of 64 bits with a branch to one of 32; the wide divisor is computed ahead of the branch, or not before the side that uses it.
+fn short_division(is_ahead: bool) -> Function {
+    function(&[B64, B32], B64, |b, params| {
+        let (n, word) = (params[0], params[1]);
+        let widen = |b: &mut crate::testing::build::Build<'_>, arg| {
+            let (op, from, to) = (ResizeOp::Uext, B32, B64);
+            b.b.ins(InstData::Resize { op, from, to, arg }, B64)
+        };
+        let (short, long, (join, joined)) = (b.block(), b.block(), b.block_of(B64));
+        let ahead = widen(b, word);
+        let (mask, zero) = (b.iconst(B64, 0xffff_ffff_0000_0000), b.iconst(B64, 0));
+        let high = b.int(IntBinaryOp::And, n, mask);
+        let fits = b.compare(CompareOp::Eq, high, zero);
+        b.brif(fits, (short, &[]), (long, &[]));
+        b.at(short);
+        let (op, from, to) = (ResizeOp::Trunc, B64, B32);
+        let low = b.b.ins(
+            InstData::Resize {
+                op,
+                from,
+                to,
+                arg: n,
+            },
+            B32,
+        );
+        let quotient = b.int(IntBinaryOp::Udiv, low, word);
+        let quotient = widen(b, quotient);
+        b.jump(join, &[quotient]);
+        b.at(long);
+        let divisor = match is_ahead {
+            true => ahead,
+            false => widen(b, word),
+        };
+        let quotient = b.int(IntBinaryOp::Udiv, n, divisor);
+        b.jump(join, &[quotient]);
+        b.at(join);
+        b.ret(joined);
+    })
+}
+
+#[test]
+fn a_division_of_64_bits_is_one_again() {
+    let mut func = short_division(true);
+    assert!(wide_division::run(&mut func));
+    cfg_cleanup::run(&mut func);
+    let text = text(&func);
+    assert!(
+        text.contains("udiv.b64") && !text.contains("udiv.b32"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_divisor_that_is_not_there_yet_stays_where_it_is() {
+    assert!(!wide_division::run(&mut short_division(false)));
 }
