@@ -25,6 +25,9 @@ impl Lower<'_, '_> {
         if let Some(picked) = self.min_max_with_number(op, fmt, x, y) {
             return picked;
         }
+        if !self.is_vector(x) {
+            return self.scalar_min_max(op, fmt, x, y);
+        }
         let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
         let cc = if is_min {
             FloatCC::LessThan
@@ -52,6 +55,51 @@ impl Lower<'_, '_> {
         let other = self.pick(nan_y, x, picked);
         let nan_both = self.b.ins().fcmp(FloatCC::Unordered, other, other);
         self.pick(nan_both, nan, other)
+    }
+
+    /// The same for scalars, with conditional moves: a choice between floats would be a branch, and chains of these are long.
+    fn scalar_min_max(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
+        let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
+        let both = self.min_max_of_numbers(is_min, fmt, x, y);
+        let nan = self.canonical_nan(fmt, x);
+        let [xi, yi, nan] = [x, y, nan].map(|x| self.as_int(fmt, x));
+        let picked = if matches!(op, FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan) {
+            let either = self.b.ins().fcmp(FloatCC::Unordered, x, y);
+            self.b.ins().select(either, nan, both)
+        } else {
+            let nan_x = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+            let nan_y = self.b.ins().fcmp(FloatCC::Unordered, y, y);
+            let without_x = self.b.ins().select(nan_y, nan, yi);
+            let with_x = self.b.ins().select(nan_y, xi, both);
+            self.b.ins().select(nan_x, without_x, with_x)
+        };
+        self.as_float(fmt, picked)
+    }
+
+    /// The bits of the lesser or greater of two numbers. Of equal ones the host's instruction takes the second, here once the one and once the other: they
+    /// differ at most in the sign of zero.
+    fn min_max_of_numbers(
+        &mut self,
+        is_min: bool,
+        fmt: FloatFmt,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
+        let (a, b) = match is_min {
+            true => (self.lesser(x, y), self.lesser(y, x)),
+            false => (self.greater(x, y), self.greater(y, x)),
+        };
+        let (a, b) = (self.as_int(fmt, a), self.as_int(fmt, b));
+        match is_min {
+            true => self.b.ins().bor(a, b),
+            false => self.b.ins().band(a, b),
+        }
     }
 
     /// With a constant that is a number, the host's instruction does it: of operands that are equal, or not in order, it takes the second.
@@ -145,16 +193,7 @@ impl Lower<'_, '_> {
         });
         let (mut picked, mut tests) = (Parts::new(), Parts::new());
         for (&x, &y) in xs.iter().zip(&ys) {
-            // Of equal numbers each takes another one: they differ at most in the sign of zero.
-            let both = if op == FloatBinaryOp::Min {
-                let (a, b) = (self.lesser(x, y), self.lesser(y, x));
-                let (a, b) = (self.as_int(fmt, a), self.as_int(fmt, b));
-                self.b.ins().bor(a, b)
-            } else {
-                let (a, b) = (self.greater(x, y), self.greater(y, x));
-                let (a, b) = (self.as_int(fmt, a), self.as_int(fmt, b));
-                self.b.ins().band(a, b)
-            };
+            let both = self.min_max_of_numbers(op == FloatBinaryOp::Min, fmt, x, y);
             picked.push(self.as_float(fmt, both));
             tests.push(self.b.ins().fcmp(FloatCC::Unordered, x, y));
         }
