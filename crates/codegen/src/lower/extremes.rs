@@ -82,8 +82,8 @@ impl Lower<'_, '_> {
         self.as_float(fmt, picked)
     }
 
-    /// The bits of the lesser or greater of two numbers. Of equal ones the host's instruction takes the second, here once the one and once the other: they
-    /// differ at most in the sign of zero.
+    /// The bits of the lesser or greater of two numbers. Of equal ones the host's instruction takes the second, here once the one and once the
+    /// other: they differ at most in the sign of zero.
     fn min_max_of_numbers(
         &mut self,
         is_min: bool,
