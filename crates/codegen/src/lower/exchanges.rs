@@ -164,9 +164,10 @@ impl Lower<'_, '_> {
                 };
                 let sum = self.float_binary(FloatBinaryOp::Add, fmt, mode, old, arg);
                 let sum = sum.expect("rounded to nearest, sums have an inline form");
-                let seen = match fmt {
-                    FloatFmt::F32 => self.with_canonical_nans(fmt, sum),
-                    _ => sum,
+                let seen = if fmt == FloatFmt::F32 {
+                    self.with_canonical_nans(fmt, sum)
+                } else {
+                    sum
                 };
                 self.cast_vector(seen, vector_type(fmt.ty()))
             }

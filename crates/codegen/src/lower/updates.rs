@@ -83,9 +83,11 @@ impl Lower<'_, '_> {
             let new = lower.raw_update(rmw, at, old, args);
             lower.as_seen(rmw, new)
         };
-        match (rmw.op, rmw.fmt, rmw.space) {
-            (AtomicOp::Add, AtomicFmt::F32, Space::Global) => self.quick_sum(old, args[0], exact),
-            _ => exact(self),
+        let is_sum = (rmw.op, rmw.fmt) == (AtomicOp::Add, AtomicFmt::F32);
+        if is_sum && rmw.space == Space::Global {
+            self.quick_sum(old, args[0], exact)
+        } else {
+            exact(self)
         }
     }
 

@@ -77,10 +77,13 @@ fn find(func: &Function, block: Block) -> Option<Division> {
     else {
         return None;
     };
-    let unsigned = match op {
-        IntBinaryOp::Udiv | IntBinaryOp::Sdiv => IntBinaryOp::Udiv,
-        IntBinaryOp::Urem | IntBinaryOp::Srem => IntBinaryOp::Urem,
-        _ => return None,
+    // What fits 32 bits has no sign.
+    let unsigned = if matches!(op, IntBinaryOp::Udiv | IntBinaryOp::Sdiv) {
+        IntBinaryOp::Udiv
+    } else if matches!(op, IntBinaryOp::Urem | IntBinaryOp::Srem) {
+        IntBinaryOp::Urem
+    } else {
+        return None;
     };
     let &InstData::Resize {
         op: ResizeOp::Uext,
@@ -127,13 +130,10 @@ fn tested_for_zero(func: &Function, cond: Value) -> Option<(Value, bool)> {
     else {
         return None;
     };
-    let if_zero = match op {
-        CompareOp::Eq => true,
-        CompareOp::Ne => false,
-        _ => return None,
-    };
-    let is_test = func.as_const(zero) == Some(0) && func.as_const(mask) == Some(HIGH_HALF);
-    is_test.then_some((tested, if_zero))
+    let is_test = matches!(op, CompareOp::Eq | CompareOp::Ne)
+        && func.as_const(zero) == Some(0)
+        && func.as_const(mask) == Some(HIGH_HALF);
+    is_test.then_some((tested, op == CompareOp::Eq))
 }
 
 /// Where a side leads, if it only computes.

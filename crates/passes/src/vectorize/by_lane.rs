@@ -457,10 +457,12 @@ pub fn count_own(
             | InstData::Store { addr, space, .. }
             | InstData::Atomic { addr, space, .. } => {
                 // Threads' local memories lie apart.
-                counts.scattered += match space {
-                    Space::Local => PER_OWN_ACCESS,
-                    _ if is_own(addr) => PER_ACCESS,
-                    _ => 0,
+                counts.scattered += if space == Space::Local {
+                    PER_OWN_ACCESS
+                } else if is_own(addr) {
+                    PER_ACCESS
+                } else {
+                    0
                 };
             }
             _ => {

@@ -63,15 +63,9 @@ fn pass(func: &Function, order: &Order, dims: &mut SecondaryMap<Value, Dims>) ->
 }
 
 fn of_sreg(inst: &InstData) -> Dims {
-    match inst {
-        InstData::Sreg { sreg } => match sreg {
-            SpecialReg::CtaidX => 1,
-            SpecialReg::CtaidY => 2,
-            SpecialReg::CtaidZ => 4,
-            _ => 0,
-        },
-        _ => 0,
-    }
+    let dims = [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ];
+    let is = |dim: &SpecialReg| matches!(inst, InstData::Sreg { sreg } if sreg == dim);
+    dims.iter().position(is).map_or(0, |dim| 1 << dim)
 }
 
 #[cfg(test)]
