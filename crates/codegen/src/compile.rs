@@ -20,6 +20,7 @@ use crate::host;
 use crate::lower::{self, Inputs};
 use crate::masked;
 use crate::object::{Function, Head, Object};
+use crate::operands;
 use crate::pairs::{self, Merged};
 use crate::slots;
 use crate::ymm::{self, Refused};
@@ -307,6 +308,7 @@ impl Compiler {
                     if !masked::put_in(&code, &mut bytes) {
                         return Ok(None);
                     }
+                    operands::put_in(&code, &mut bytes);
                     if let Some(text) = &mut code.vcode {
                         *text = ymm::listing(&bytes, &code.bb_starts);
                     }

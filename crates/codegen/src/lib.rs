@@ -22,6 +22,7 @@ mod lower;
 mod masked;
 mod notes;
 mod object;
+mod operands;
 mod pairs;
 mod registers;
 mod schedule;

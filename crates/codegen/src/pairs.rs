@@ -16,6 +16,7 @@
 //! of one instruction of the PTX would not be enough: a function that is inlined twice has its instructions twice.
 
 mod alike;
+mod constants;
 mod cost;
 mod order;
 mod rewrite;
@@ -117,6 +118,8 @@ pub(crate) fn merge(context: &mut Context) -> Option<Merged> {
         &pairs,
         &order,
     );
+    constants::repeat_at_use(&mut context.func);
+    rewrite::remove_unused(&mut context.func);
     let n_values = context.func.dfg.num_values() as u32;
     let n_spills = (n_values / 8).clamp(FEWEST_SPILLS, MOST_SPILLS);
     let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, ymm::room_for(n_spills), 4);

@@ -265,7 +265,7 @@ impl Widening {
             let constant: [u8; 16] = code[old as usize..old as usize + 16]
                 .try_into()
                 .expect("16 bytes");
-            code.resize(code.len().next_multiple_of(16), 0);
+            code.resize(code.len().next_multiple_of(2 * constant.len()), 0);
             let place = code.len() as u32;
             code.extend(constant);
             code.extend(constant);
@@ -291,7 +291,7 @@ fn is_load_for(load: &Instruction, broadcast: &Instruction) -> bool {
 
 /// Whether the instructions of a block up to `end` go on behind this one. Behind the last there may be tables of targets, and constants; some
 /// of Cranelift's instructions have jumps inside.
-fn goes_on(inst: &Instruction, end: u32) -> bool {
+pub(crate) fn goes_on(inst: &Instruction, end: u32) -> bool {
     match inst.flow_control() {
         FlowControl::UnconditionalBranch => {
             (inst.next_ip()..=u64::from(end)).contains(&inst.near_branch_target())

@@ -548,7 +548,7 @@ impl Lower<'_, '_> {
     ) -> Parts {
         if ty != Type::B64 {
             return (0..new.len())
-                .map(|i| self.b.ins().blendv(mask[i], new[i], old[i]))
+                .map(|i| self.choose(mask[i], new[i], old[i]))
                 .collect();
         }
         let wide: Vec<cl::Value> = mask
@@ -556,7 +556,7 @@ impl Lower<'_, '_> {
             .flat_map(|&mask| self.widen_mask(mask))
             .collect();
         (0..new.len())
-            .map(|i| self.b.ins().blendv(wide[i], new[i], old[i]))
+            .map(|i| self.choose(wide[i], new[i], old[i]))
             .collect()
     }
 }

@@ -20,6 +20,22 @@ pub(super) enum Lanes {
 }
 
 impl Lower<'_, '_> {
+    /// `x` in the lanes of a mask, `y` in the others; with zeros, the mask itself takes away what is not wanted.
+    pub(super) fn choose(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
+        if self.is_zero(y) {
+            self.b.ins().band(x, mask)
+        } else if self.is_zero(x) {
+            self.b.ins().band_not(y, mask)
+        } else {
+            self.b.ins().blendv(mask, x, y)
+        }
+    }
+
+    /// Whether a vector is a constant without a bit set.
+    fn is_zero(&self, x: cl::Value) -> bool {
+        self.constant_lanes(x).is_some_and(|x| x.to_bits() == 0)
+    }
+
     fn mask_variables(&mut self, node: usize) -> SmallVec<[cranelift_frontend::Variable; 8]> {
         if self.mask_vars[node].is_empty() {
             let (n, ty) = if self.counted[node] {

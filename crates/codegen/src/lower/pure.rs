@@ -455,10 +455,8 @@ impl Lower<'_, '_> {
         let mask = self.quad(cond, q)[0];
         if ty == Type::B64 {
             let masks = self.widen_mask(mask);
-            return (0..2)
-                .map(|i| self.b.ins().blendv(masks[i], x[i], y[i]))
-                .collect();
+            return (0..2).map(|i| self.choose(masks[i], x[i], y[i])).collect();
         }
-        Quad::from_elem(self.b.ins().blendv(mask, x[0], y[0]), 1)
+        Quad::from_elem(self.choose(mask, x[0], y[0]), 1)
     }
 }

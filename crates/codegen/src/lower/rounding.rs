@@ -68,7 +68,11 @@ impl Lower<'_, '_> {
     /// `fma` in f32 in a direction other than to nearest.
     pub(super) fn directed_fma(&mut self, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
         let [x, y, z] = args.map(|arg| self.flush(F32, mode.ftz, arg));
-        match self.constant_lanes(z).filter(|_| !self.certainly_partial) {
+        match self.constant_lanes(z) {
+            // Lanes that are off would make what is rare frequent.
+            Some(c) if self.certainly_partial && !self.is_never_rare(mode.round, x, y, c) => {
+                self.exact_fma(mode, [x, y, z])
+            }
             // So that neither `z` over two nor what an addition to it leaves, down to 2^-70 of it, gets near to the subnormal numbers: the host
             // may flush them.
             Some(c) if (1e-15..1e30).contains(&c.abs()) => self.directed_fma_near(mode, x, y, c),

@@ -42,14 +42,12 @@ pub(super) fn rewrite(
     for (block, _) in order {
         rewriting.finish(*block);
     }
-    let counts = (rewriting.n_wide, rewriting.n_tests);
-    remove_unused(func);
-    counts
+    (rewriting.n_wide, rewriting.n_tests)
 }
 
 /// Removes what nobody uses any more. Cranelift would not make code of it, but would count it among the users of its operands, and so not
 /// merge loads into the others.
-fn remove_unused(func: &mut Function) {
+pub(super) fn remove_unused(func: &mut Function) {
     let mut n_uses: SecondaryMap<Value, u32> = SecondaryMap::new();
     let mut unused: Vec<Inst> = Vec::new();
     for block in func.layout.blocks() {

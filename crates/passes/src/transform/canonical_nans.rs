@@ -8,10 +8,10 @@
 //! and a NaN from elsewhere (memory, say) is as it was.
 //!
 //! How: a value *may be raw* if arithmetic makes it or it is a copy (block parameter, selection, shuffle) of one that is, and it
-//! *may be foreign* if it may have bits that must stay. A raw value is made canonical before its first use by bits in a block. If
-//! it may be foreign too, its raw sources are made canonical instead, on the edge or before the instruction that mixes them.
-//! No instruction is put into a deeper loop than the value is made in, nor into the loop that an edge leaves: a sum that a loop
-//! carries is made canonical once, after the loop.
+//! *may be foreign* if it may have bits that must stay; what is certainly a number is neither. A raw value is made canonical
+//! before its first use by bits in a block. If it may be foreign too, its raw sources are made canonical instead, on the edge or
+//! before the instruction that mixes them. No instruction is put into a deeper loop than the value is made in, nor into the loop
+//! that an edge leaves: a sum that a loop carries is made canonical once, after the loop.
 //!
 //! ```text
 //! v3 = fma.f32 v0, v1, v2; store.global.b32 [v4], v3
@@ -27,6 +27,7 @@ use ptxjit_ir::{
 };
 
 use crate::analysis::cfg::{self, Cfg};
+use crate::analysis::float_bounds::FloatBounds;
 use crate::analysis::loops::{self, LoopForest};
 
 const CANONICAL: u64 = 0x7fff_ffff;
@@ -140,21 +141,22 @@ impl Origins {
                 origins.0[param] = FOREIGN;
             }
         }
-        while origins.turn(func, cfg) {}
+        let bounds = FloatBounds::of(func, cfg);
+        while origins.turn(func, cfg, &bounds) {}
         origins
     }
 
     /// Once over the function; says whether something changed.
-    fn turn(&mut self, func: &Function, cfg: &Cfg) -> bool {
+    fn turn(&mut self, func: &Function, cfg: &Cfg, bounds: &FloatBounds) -> bool {
         let mut changed = false;
         for &block in &cfg.rpo {
             for &inst in &func.blocks[block].insts {
                 let node = &func.insts[inst];
                 for (idx, &result) in node.results.iter().enumerate() {
-                    let origin = if idx == 0 {
-                        self.of_inst(&node.data)
-                    } else {
-                        FOREIGN
+                    let origin = match idx {
+                        0 if bounds.is_number(result) => NEITHER,
+                        0 => self.of_inst(&node.data),
+                        _ => FOREIGN,
                     };
                     changed |= self.add(func, result, origin);
                 }

@@ -143,3 +143,36 @@ fn numbers_from_elsewhere_keep_their_bits() {
                 ret v8",
     );
 }
+
+/// What is clamped to `[0, 1]` stays a number in arithmetic with constants, unless they are so great that it may overflow.
+#[test]
+fn what_is_certainly_a_number_stays_as_it_is() {
+    let func = mended(|b, [to, x, _, _]| {
+        let clamp = InstData::FloatUnary {
+            op: FloatUnaryOp::Sat,
+            fmt: FloatFmt::F32,
+            mode: FloatMode::RN,
+            arg: x,
+        };
+        let clamped = b.b.ins(clamp, B32);
+        for constant in [1000f32, 3e38] {
+            let constant = b.iconst(B32, u64::from(constant.to_bits()));
+            let z = sum(b, clamped, constant);
+            b.store(Space::Global, to, 0, z);
+        }
+        b.ret(clamped);
+    });
+    check(
+        &func,
+        "block0(v0: b64, v1: b32, v2: b32, v3: b1):
+                v4 = fsat.f32 v1
+                v5 = const.b32 0x447a0000
+                v6 = fadd.f32 v4, v5
+                store.global.b32 [v0], v6
+                v7 = const.b32 0x7f61b1e6
+                v8 = fadd.f32 v4, v7
+                v9 = fcanonical.f32 v8
+                store.global.b32 [v0], v9
+                ret v4",
+    );
+}
