@@ -1,6 +1,6 @@
 //! One step of one thread.
 
-use ptxjit_ir::{InstData, InstNode, RelocTarget, Space, Terminator, TrapKind, Value, VarId, eval};
+use ptxjit_ir::{InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval};
 use smallvec::SmallVec;
 
 use crate::access::Address;
@@ -83,10 +83,7 @@ impl<'p> Machine<'p, '_> {
     fn inst(&mut self, env: &mut Env, thread: &mut Thread<'p>, node: &'p InstNode) -> Outcome<'p> {
         let results = &node.results;
         let bits = match &node.data {
-            InstData::Load { .. }
-            | InstData::Store { .. }
-            | InstData::Atomic { .. }
-            | InstData::CopyAsync { .. } => {
+            InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
                 self.memory_inst(env, thread, node)?;
                 return Ok(Step::Next);
             }
@@ -216,39 +213,8 @@ impl<'p> Machine<'p, '_> {
                 thread.frame().set_all(&node.results, &[old]);
                 Ok(())
             }
-            InstData::CopyAsync {
-                size,
-                dst,
-                dst_offset,
-                src,
-                src_offset,
-                src_size,
-            } => {
-                let dst = address(thread, Space::Shared, *dst, *dst_offset);
-                let src = address(thread, Space::Global, *src, *src_offset);
-                let wanted = src_size.map_or(u64::from(*size), |value| thread.frame().get(value));
-                self.copy(env, thread, dst, src, (usize::from(*size), wanted))
-            }
             other => unreachable!("{other:?} does not access memory"),
         }
-    }
-
-    /// `cp.async`, done at once: a legal schedule.
-    fn copy(
-        &mut self,
-        env: &mut Env,
-        thread: &mut Thread<'p>,
-        dst: Address,
-        src: Address,
-        (size, wanted): (usize, u64),
-    ) -> Result<(), FaultKind> {
-        let mut bytes = [0u8; 16];
-        let size = size.min(bytes.len());
-        let n_read = usize::try_from(wanted).unwrap_or(size).min(size);
-        if n_read > 0 {
-            self.read(env, thread, src, &mut bytes[..n_read])?;
-        }
-        self.write(env, thread, dst, &bytes[..size])
     }
 }
 

@@ -176,15 +176,6 @@ pub enum InstData {
         offset: i32,
         args: SmallVec<[Value; 2]>,
     },
-    /// `cp.async`: copy `size` bytes from global `src` to shared `dst`; bytes from `src_size` on are zero.
-    CopyAsync {
-        size: u8,
-        dst: Value,
-        dst_offset: i32,
-        src: Value,
-        src_offset: i32,
-        src_size: Option<Value>,
-    },
     Fence {
         sem: MemSem,
         scope: Scope,
@@ -408,9 +399,6 @@ impl InstData {
             InstData::Select { cond, args, .. } => [cond].into_iter().chain(args).collect(),
             InstData::Store { addr, args, .. } => [addr].into_iter().chain(args).collect(),
             InstData::Atomic { addr, args, .. } => [addr].into_iter().chain(args).collect(),
-            InstData::CopyAsync {
-                dst, src, src_size, ..
-            } => [dst, src].into_iter().chain(src_size).collect(),
             InstData::Barrier {
                 id, count, pred, ..
             } => [id].into_iter().chain(count).chain(pred).collect(),
@@ -460,9 +448,6 @@ impl InstData {
             InstData::Select { cond, args, .. } => [*cond].iter().chain(args).copied().collect(),
             InstData::Store { addr, args, .. } => [*addr].iter().chain(args).copied().collect(),
             InstData::Atomic { addr, args, .. } => [*addr].iter().chain(args).copied().collect(),
-            InstData::CopyAsync {
-                dst, src, src_size, ..
-            } => [*dst, *src].iter().chain(src_size).copied().collect(),
             InstData::Barrier {
                 id, count, pred, ..
             } => [*id].iter().chain(count).chain(pred).copied().collect(),
@@ -510,7 +495,6 @@ impl InstData {
             | InstData::Load { .. }
             | InstData::Store { .. }
             | InstData::Atomic { .. }
-            | InstData::CopyAsync { .. }
             | InstData::Fence { .. }
             | InstData::StackSave
             | InstData::StackRestore { .. }

@@ -200,7 +200,6 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
         InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }
-        | InstData::CopyAsync { .. }
         | InstData::Prefetch { .. }
         | InstData::Fence { .. } => write_memory(out, data),
         InstData::Barrier { .. }
@@ -275,21 +274,6 @@ fn write_memory(out: &mut String, data: &InstData) -> fmt::Result {
                 Offset(i64::from(*offset)),
                 List(args)
             )
-        }
-        InstData::CopyAsync {
-            size,
-            dst,
-            dst_offset,
-            src,
-            src_offset,
-            src_size,
-        } => {
-            let (to, from) = (
-                Offset(i64::from(*dst_offset)),
-                Offset(i64::from(*src_offset)),
-            );
-            write!(out, "copy_async.{size} [{dst}{to}], [{src}{from}]")?;
-            write_optional(out, *src_size)
         }
         InstData::Prefetch {
             addr,

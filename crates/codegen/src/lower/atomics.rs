@@ -1,4 +1,4 @@
-//! Atomic operations and asynchronous copies: lane after lane, in ascending order. `updates` has what becomes of an element.
+//! Atomic operations: lane after lane, in ascending order. `updates` has what becomes of an element.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
@@ -376,101 +376,6 @@ impl Lower<'_, '_> {
             Space::Global | Space::Local | Space::Const | Space::Param => {
                 self.b.ins().iconst(types::I64, 1)
             }
-        }
-    }
-
-    /// `cp.async`, done at once.
-    pub(super) fn copy_async(&mut self, inst: Inst) {
-        let InstData::CopyAsync {
-            size,
-            dst,
-            dst_offset,
-            src,
-            src_offset,
-            src_size,
-        } = self.func.insts[inst].data
-        else {
-            unreachable!("called for copies")
-        };
-        let to = self.place(Space::Shared, dst, dst_offset, u32::from(size), 1);
-        let to_addrs = self.lane_addresses_or_one(&to.address);
-        let to_buf = self.store_to_buffer(Buffer::Data, &to_addrs);
-        let from = self.place(
-            Space::Global,
-            src,
-            src_offset,
-            if src_size.is_some() {
-                1
-            } else {
-                u32::from(size)
-            },
-            0,
-        );
-        let from_addrs = self.lane_addresses_or_one(&from.address);
-        let from_buf = self.store_to_buffer(Buffer::Operand(0), &from_addrs);
-        let sizes = src_size.map(|value| {
-            let parts = if self.lanes == 1 {
-                Parts::from_elem(self.scalar(value), 1)
-            } else {
-                self.parts(value)
-            };
-            self.store_to_buffer(Buffer::Operand(1), &parts)
-        });
-        self.lane_loop(|lower, lane| {
-            let to_at = lower.load_lane(to_buf, lane, types::I64, 8);
-            let from_at = lower.load_lane(from_buf, lane, types::I64, 8);
-            let to_at = lower.plus(to_at, i64::from(to.offset));
-            let from_at = lower.plus(from_at, i64::from(from.offset));
-            match sizes {
-                None => lower.copy_whole(size, to_at, from_at),
-                Some(sizes) => {
-                    let n = lower.load_lane(sizes, lane, types::I32, 4);
-                    lower.copy_some(size, to_at, from_at, n);
-                }
-            }
-        });
-    }
-
-    fn lane_addresses_or_one(&mut self, address: &super::address::Address) -> Parts {
-        if self.lanes == 1 {
-            Parts::from_elem(self.lane_address(address, 0), 1)
-        } else {
-            self.lane_addresses(address)
-        }
-    }
-
-    fn copy_whole(&mut self, size: u8, to: cl::Value, from: cl::Value) {
-        let ty = match size {
-            4 => types::I32,
-            8 => types::I64,
-            _ => types::I64X2,
-        };
-        let x = self.b.ins().load(ty, MemFlagsData::new(), from, 0);
-        self.b.ins().store(MemFlagsData::new(), x, to, 0);
-    }
-
-    /// Byte by byte; bytes from `n` on are zero and their source is not touched.
-    fn copy_some(&mut self, size: u8, to: cl::Value, from: cl::Value, n: cl::Value) {
-        for k in 0..i64::from(size) {
-            let (inside, outside, join) = (
-                self.b.create_block(),
-                self.b.create_block(),
-                self.b.create_block(),
-            );
-            let x = self.b.append_block_param(join, types::I8);
-            let wanted = self.b.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, n, k);
-            self.b.ins().brif(wanted, inside, &[], outside, &[]);
-            self.b.switch_to_block(inside);
-            let byte = self
-                .b
-                .ins()
-                .load(types::I8, MemFlagsData::new(), from, k as i32);
-            self.b.ins().jump(join, &[byte.into()]);
-            self.b.switch_to_block(outside);
-            let zero = self.b.ins().iconst(types::I8, 0);
-            self.b.ins().jump(join, &[zero.into()]);
-            self.b.switch_to_block(join);
-            self.b.ins().store(MemFlagsData::new(), x, to, k as i32);
         }
     }
 }

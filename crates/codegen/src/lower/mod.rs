@@ -414,7 +414,6 @@ impl<'a, 'b> Lower<'a, 'b> {
             InstData::Load { .. } => self.load(inst),
             InstData::Store { .. } => self.store(inst),
             InstData::Atomic { .. } => self.atomic(inst),
-            InstData::CopyAsync { .. } => self.copy_async(inst),
             InstData::Fence { sem, .. } => {
                 if *sem == ir::MemSem::Sc || !cfg!(target_arch = "x86_64") {
                     self.b.ins().fence();

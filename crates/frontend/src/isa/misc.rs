@@ -3,7 +3,8 @@
 //!
 //! Asynchronous copies are done at once, which is one of the schedules the memory model allows; so waiting for them is nothing.
 
-use ptxjit_ir::{InstData, Space, Type};
+use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, IntUnaryOp, MemSem, Scope, Space, Type, Value};
+use smallvec::SmallVec;
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
@@ -148,14 +149,14 @@ fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
     }
 }
 
-/// Copies from global to shared memory; bytes beyond the source size are zero.
+/// Copies from global to shared memory; bytes beyond the source size are zero, and nothing is read there.
 fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let size = t.src_const(inst, 2)?;
+    let size = t.src_const(inst, 2)? as u32;
     let src_size = match source_size(inst) {
         None => None,
         Some(n) if is_predicate(t, inst, n) => {
             let ignore = t.src_as(inst, n, T::Pred)?;
-            let (zero, all) = (t.iconst(Type::B32, 0), t.iconst(Type::B32, size as u64));
+            let (zero, all) = (t.iconst(Type::B32, 0), t.iconst(Type::B32, u64::from(size)));
             Some(t.select(ignore, zero, all))
         }
         Some(n) => Some(t.src_as(inst, n, T::U32)?),
@@ -164,18 +165,95 @@ fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
         return Ok(());
     };
     let (dst, src) = (t.resolve_address(dst)?, t.resolve_address(src)?);
-    let (dst, dst_offset) = t.emit_address(&dst)?;
+    let dst = t.emit_address(&dst)?;
     let (src, src_offset) = t.emit_address(&src)?;
-    let src = t.zext_or_trunc(src, Type::B64);
-    t.ins_void(InstData::CopyAsync {
-        size: size as u8,
-        dst,
-        dst_offset,
-        src,
-        src_offset,
-        src_size,
+    let src = (t.zext_or_trunc(src, Type::B64), src_offset);
+    let Some(src_size) = src_size else {
+        copy_words(t, dst, src, size);
+        return Ok(());
+    };
+    let all = t.iconst(Type::B32, u64::from(size));
+    let is_part = t.compare(CompareOp::Ult, src_size, all);
+    let is_whole = t.unary(IntUnaryOp::Not, is_part);
+    t.guarded(is_whole, |t| {
+        copy_words(t, dst, src, size);
+        Ok(())
+    })?;
+    t.guarded(is_part, |t| {
+        let zero = t.iconst(Type::B32, 0);
+        store(t, Type::B32, dst, &vec![zero; size as usize / 4]);
+        copy_bytes(t, dst, src, src_size);
+        Ok(())
+    })
+}
+
+/// An address in a register and what is added to it.
+type Address = (Value, i32);
+
+fn copy_words(t: &mut Translator<'_>, dst: Address, src: Address, size: u32) {
+    let words = load(t, Type::B32, src, size as usize / 4);
+    store(t, Type::B32, dst, &words);
+}
+
+/// Copies a number of bytes, one after the other.
+fn copy_bytes(t: &mut Translator<'_>, dst: Address, src: Address, count: Value) {
+    let var = t.builder.declare(Type::B32);
+    let first = t.iconst(Type::B32, 0);
+    t.builder.def_var(var, first);
+    let [head, body, done] = [(); 3].map(|()| t.builder.new_block());
+    t.builder.jump(head);
+    t.builder.switch_to(head);
+    let at = t.builder.use_var(var);
+    let is_wanted = t.compare(CompareOp::Ult, at, count);
+    t.builder.brif(is_wanted, body, done);
+    t.builder.seal(body);
+    t.builder.switch_to(body);
+    let [to, from] = [dst, src].map(|(address, offset)| {
+        let at = t.zext_or_trunc(at, t.value_ty(address));
+        (t.binary(IntBinaryOp::Add, address, at), offset)
     });
-    Ok(())
+    let byte = load(t, Type::B8, from, 1);
+    store(t, Type::B8, to, &byte);
+    let one = t.iconst(Type::B32, 1);
+    let next = t.binary(IntBinaryOp::Add, at, one);
+    t.builder.def_var(var, next);
+    t.builder.jump(head);
+    t.builder.seal(head);
+    t.builder.seal(done);
+    t.builder.switch_to(done);
+}
+
+fn load(
+    t: &mut Translator<'_>,
+    ty: Type,
+    (addr, offset): Address,
+    n: usize,
+) -> SmallVec<[Value; 2]> {
+    let (space, sem, scope) = (Space::Global, MemSem::Weak, Scope::Cta);
+    let data = InstData::Load {
+        space,
+        sem,
+        scope,
+        ty,
+        n: n as u8,
+        addr,
+        offset,
+    };
+    t.ins_multi(data, &vec![ty; n])
+}
+
+fn store(t: &mut Translator<'_>, ty: Type, (addr, offset): Address, args: &[Value]) {
+    let args = SmallVec::from_slice(args);
+    let (space, sem, scope) = (Space::Shared, MemSem::Weak, Scope::Cta);
+    t.ins_void(InstData::Store {
+        space,
+        sem,
+        scope,
+        ty,
+        addr,
+        offset,
+        args,
+    });
 }
 
 /// Whether an operand is a predicate rather than a number.

@@ -122,39 +122,6 @@ fn vector_access() {
     assert_eq!(out[2..], [0x0003_0004, 0x0001_0002]);
 }
 
-#[test]
-fn copy_to_shared_fills_with_zeros() {
-    let program = kernel(|k| {
-        let base = k.buffer();
-        let zero = k.long(0);
-        let six = k.word(6);
-        let copy = InstData::CopyAsync {
-            size: 8,
-            dst: zero,
-            dst_offset: 0,
-            src: base,
-            src_offset: 0,
-            src_size: Some(six),
-        };
-        k.b.inst(copy, &[]);
-        let x = k.load(Space::Shared, Type::B32, zero, 0);
-        let y = k.load(Space::Shared, Type::B32, zero, 4);
-        k.store(Space::Global, x, base, 8);
-        k.store(Space::Global, y, base, 12);
-    });
-    let words = [0x1111_1111, 0x2222_2222, 9, 9];
-    let out = run_with(
-        &program,
-        1,
-        1,
-        &words,
-        &mut SilentHost::default(),
-        |launch| launch.dynamic_shared = 8,
-    )
-    .unwrap();
-    assert_eq!(out[2..], [0x1111_1111, 0x2222]);
-}
-
 /// `atom.add.f32` flushes subnormals in global memory and keeps them in shared memory.
 #[test]
 fn float_atomics_flush_by_place() {

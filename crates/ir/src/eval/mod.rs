@@ -68,7 +68,6 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         | InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }
-        | InstData::CopyAsync { .. }
         | InstData::Fence { .. }
         | InstData::Barrier { .. }
         | InstData::Warp { .. }

@@ -17,10 +17,7 @@ type Types = SmallVec<[Type; 4]>;
 pub(super) fn inst(func: &Function, program: Option<&Program>, inst: Inst) -> Result<(), String> {
     let node = &func.insts[inst];
     let (args, results) = match &node.data {
-        InstData::Load { .. }
-        | InstData::Store { .. }
-        | InstData::Atomic { .. }
-        | InstData::CopyAsync { .. } => {
+        InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
             return memory(func, inst);
         }
         InstData::Barrier { .. } => return barrier(func, inst),
@@ -134,7 +131,6 @@ fn fixed(data: &InstData) -> Result<(Types, Types), String> {
         InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }
-        | InstData::CopyAsync { .. }
         | InstData::Barrier { .. }
         | InstData::Call { .. }
         | InstData::CallIndirect { .. }
@@ -298,16 +294,6 @@ fn memory(func: &Function, inst: Inst) -> Result<(), String> {
             let n_args = if *op == AtomicOp::Cas { 2 } else { 1 };
             expect_all(func, args, &vec![fmt.ty(); n_args])?;
             expect_results(func, &node.results, &[fmt.ty()])
-        }
-        InstData::CopyAsync {
-            dst, src, src_size, ..
-        } => {
-            address(func, Space::Shared, *dst)?;
-            expect(func, *src, Type::B64)?;
-            if let Some(size) = src_size {
-                expect(func, *size, Type::B32)?;
-            }
-            expect_results(func, &node.results, &[])
         }
         other => unreachable!("{other:?} does not access memory"),
     }

@@ -22,22 +22,13 @@ pub fn run(func: &mut Function) -> bool {
         for idx in 0..func.blocks[block].insts.len() {
             let inst = func.blocks[block].insts[idx];
             let data = &func.insts[inst].data;
-            let folded = match *data {
-                InstData::Load { addr, offset, .. }
-                | InstData::Store { addr, offset, .. }
-                | InstData::Atomic { addr, offset, .. } => [Some(fold(func, addr, offset)), None],
-                InstData::CopyAsync {
-                    dst,
-                    dst_offset,
-                    src,
-                    src_offset,
-                    ..
-                } => [
-                    Some(fold(func, dst, dst_offset)),
-                    Some(fold(func, src, src_offset)),
-                ],
-                _ => [None, None],
+            let (InstData::Load { addr, offset, .. }
+            | InstData::Store { addr, offset, .. }
+            | InstData::Atomic { addr, offset, .. }) = *data
+            else {
+                continue;
             };
+            let folded = fold(func, addr, offset);
             changed |= update(&mut func.insts[inst].data, folded);
         }
     }
@@ -79,30 +70,15 @@ fn fold(func: &Function, mut addr: Value, mut offset: i32) -> (Value, i32) {
     (addr, offset)
 }
 
-fn update(data: &mut InstData, folded: [Option<(Value, i32)>; 2]) -> bool {
-    let mut changed = false;
-    let mut set = |addr: &mut Value, offset: &mut i32, new: Option<(Value, i32)>| {
-        if let Some(new) = new.filter(|&new| new != (*addr, *offset)) {
-            (*addr, *offset) = new;
-            changed = true;
-        }
+/// Gives an access its new address and offset; says whether that changed it.
+fn update(data: &mut InstData, folded: (Value, i32)) -> bool {
+    let (InstData::Load { addr, offset, .. }
+    | InstData::Store { addr, offset, .. }
+    | InstData::Atomic { addr, offset, .. }) = data
+    else {
+        return false;
     };
-    let [first, second] = folded;
-    match data {
-        InstData::Load { addr, offset, .. }
-        | InstData::Store { addr, offset, .. }
-        | InstData::Atomic { addr, offset, .. } => set(addr, offset, first),
-        InstData::CopyAsync {
-            dst,
-            dst_offset,
-            src,
-            src_offset,
-            ..
-        } => {
-            set(dst, dst_offset, first);
-            set(src, src_offset, second);
-        }
-        _ => {}
-    }
+    let changed = (*addr, *offset) != folded;
+    (*addr, *offset) = folded;
     changed
 }

@@ -181,7 +181,6 @@ fn cost(data: &InstData) -> Option<u32> {
         InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }
-        | InstData::CopyAsync { .. }
         | InstData::Fence { .. }
         | InstData::Barrier { .. }
         | InstData::Warp { .. }

@@ -48,8 +48,6 @@ fn accesses_window(data: &InstData) -> bool {
         InstData::Load { space, .. }
         | InstData::Store { space, .. }
         | InstData::Atomic { space, .. } => space.is_window(),
-        // To shared memory.
-        InstData::CopyAsync { .. } => true,
         _ => false,
     }
 }

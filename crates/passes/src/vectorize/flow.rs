@@ -218,7 +218,7 @@ pub(super) fn numbers_in(func: &Function, shapes: &Shapes, inst: Inst, numbers: 
         InstData::Load { .. } => {}
         InstData::Store { ref args, .. } => numbers.extend(args),
         InstData::Atomic { ref args, .. } => numbers.extend(args),
-        InstData::CopyAsync { .. } | InstData::Prefetch { .. } => {}
+        InstData::Prefetch { .. } => {}
         InstData::IntBinary { .. }
         | InstData::Resize { .. }
         | InstData::Select { .. }
