@@ -96,7 +96,8 @@ fn object(
         small_ctaid: options.facts.small_ctaid,
         keeps_accesses: options.memcheck,
     };
-    let plan = vectorize::run(&mut func.function, &func.entries, gang, facts);
+    let mut plan = vectorize::run(&mut func.function, &func.entries, gang, facts);
+    plan.forget_waits(&lower::met_by_all(&func.function, &plan));
     let space_of = |var: ir::VarId| {
         program
             .vars

@@ -14,11 +14,11 @@ use ptxjit_ir::{BlockCall, Function, InstData, Space, Type, Value};
 use ptxjit_passes::vectorize::{ByLane, Plan, Shape};
 use rustc_hash::FxHashMap;
 
-use super::control::meet;
+use super::mask_classes::MaskClass;
 use super::masks::Lanes;
 use super::solo::Alone;
 use super::values::{Parts, Val, lane_bytes};
-use super::{Buffer, Lower, MaskClass};
+use super::{Buffer, Lower};
 use crate::abi::CtaContext;
 
 /// The region being emitted.
@@ -139,33 +139,6 @@ impl<'a> Lower<'a, '_> {
     /// Whether lanes run a node one after the other.
     pub(super) fn is_by_lane(&self, pos: usize) -> bool {
         self.region_of[pos].is_some()
-    }
-
-    /// A node that lanes run one after the other. They come to the root together, and leave as if from there.
-    pub(super) fn classify_by_lane(
-        &self,
-        pos: usize,
-        region: &ByLane,
-        joined: &[Option<usize>],
-        arrive: &mut [Option<MaskClass>],
-        body: &mut [Option<MaskClass>],
-    ) {
-        body[pos] = Some(MaskClass::Lane);
-        if pos != *region.range.start() {
-            arrive[pos] = Some(MaskClass::Lane);
-            if let Some(join) = joined[pos].filter(|join| !region.range.contains(join)) {
-                arrive[join] = Some(MaskClass::Own(join));
-            }
-            return;
-        }
-        let Some(class) = arrive[pos] else { return };
-        if let Some(join) = joined[pos].filter(|join| !region.range.contains(join)) {
-            meet(&mut arrive[join], class, join);
-        }
-        let whole = region.exits.len() == 1 && !region.ends;
-        for &target in &region.exits {
-            self.classify_edge(pos, class, target, whole, arrive);
-        }
     }
 
     /// At the arrival at a region's root: the lanes' operands are put where each finds its own.

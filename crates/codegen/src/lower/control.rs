@@ -3,12 +3,13 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
-use ptxjit_passes::vectorize::{Node, Shape, Solo, WaitKind};
+use ptxjit_passes::vectorize::{Shape, Solo};
 
+use super::Lower;
 use super::lines::LineEnds;
+use super::mask_classes::MaskClass;
 use super::masks::Lanes;
 use super::values::{Parts, Val};
-use super::{Lower, MaskClass};
 use crate::abi::{FaultKind, LaneState};
 use ptxjit_ir::Type;
 
@@ -21,118 +22,6 @@ struct Edge<'c> {
 }
 
 impl Lower<'_, '_> {
-    /// Decides which nodes run for just the lanes the gang was entered with, so that no mask need be kept for them: the nodes
-    /// that are only reached by all lanes of such a node at once, or join them. Others share the mask of a node that leads to them alone
-    /// or whose lanes they join, or own one.
-    pub(super) fn classify_masks(&mut self) {
-        let n = self.plan.order.nodes.len();
-        let mut arrive: Vec<Option<MaskClass>> = vec![None; n];
-        let mut body: Vec<Option<MaskClass>> = vec![None; n];
-        let mut joined = vec![None; n];
-        for (join, from) in self.plan.joins.iter().enumerate() {
-            if let Some(from) = *from {
-                joined[from] = Some(join);
-            }
-        }
-        loop {
-            let before = (arrive.clone(), body.clone());
-            for pos in 0..n {
-                self.classify_node(pos, &joined, &mut arrive, &mut body);
-            }
-            if before == (arrive.clone(), body.clone()) {
-                break;
-            }
-        }
-        self.arrive_class = arrive
-            .into_iter()
-            .enumerate()
-            .map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos)))
-            .collect();
-        self.body_class = body
-            .into_iter()
-            .enumerate()
-            .map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos)))
-            .collect();
-        self.find_counted();
-    }
-
-    fn classify_node(
-        &self,
-        pos: usize,
-        joined: &[Option<usize>],
-        arrive: &mut [Option<MaskClass>],
-        body: &mut [Option<MaskClass>],
-    ) {
-        if let Some(region) = self.region_of[pos] {
-            let region = &self.plan.by_lane[region];
-            return self.classify_by_lane(pos, region, joined, arrive, body);
-        }
-        if pos
-            == self.plan.order.block_pos[self.func.entry].expect("the entry is in the order")
-                as usize
-        {
-            meet(&mut body[pos], MaskClass::Entry, pos);
-        }
-        let resumed = matches!(self.plan.order.nodes[pos], Node::Block(block) if self.plan.wait_of[block].is_some());
-        if resumed {
-            meet(&mut body[pos], MaskClass::Entry, pos);
-        }
-        if let Some(class) = arrive[pos] {
-            if !self.always_waits(pos) {
-                meet(&mut body[pos], class, pos);
-            }
-        }
-        let Some(class) = body[pos] else { return };
-        if let Some(join) = joined[pos] {
-            meet(&mut arrive[join], class, join);
-        }
-        let mut reach = |target, whole| self.classify_edge(pos, class, target, whole, arrive);
-        match self.plan.order.nodes[pos] {
-            Node::LoopEnd(header) => reach(
-                self.plan.order.block_pos[header].expect("headers are in the order") as usize,
-                true,
-            ),
-            Node::Block(block) => {
-                for call in self.func.blocks[block].term.targets() {
-                    reach(
-                        self.plan.order.target(pos, call.block),
-                        !self.plan.divergent[block],
-                    );
-                }
-            }
-        }
-    }
-
-    pub(super) fn classify_edge(
-        &self,
-        pos: usize,
-        class: MaskClass,
-        target: usize,
-        whole: bool,
-        arrive: &mut [Option<MaskClass>],
-    ) {
-        // Its class is that of the node whose lanes it joins.
-        if target > pos && self.plan.joins[target].is_some() {
-            return;
-        }
-        // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
-        let whole =
-            whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
-        let class = if whole { class } else { MaskClass::Own(target) };
-        meet(&mut arrive[target], class, target);
-    }
-
-    /// Whether every lane that arrives at the node waits.
-    pub(super) fn always_waits(&self, pos: usize) -> bool {
-        let Node::Block(block) = self.plan.order.nodes[pos] else {
-            return false;
-        };
-        self.plan.wait_of[block].is_some_and(|wait| match self.plan.waits[wait as usize].kind {
-            WaitKind::Inst(inst) => !self.has_fast_path(inst),
-            WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn => false,
-        })
-    }
-
     /// The start of a node: it is skipped if no lane is there for it. Nodes that share a mask are never come to without lanes.
     pub(super) fn arrive(&mut self, pos: usize) {
         self.b.switch_to_block(self.node_entry[pos]);
@@ -559,15 +448,6 @@ impl Lower<'_, '_> {
             .map(|i| self.choose(wide[i], new[i], old[i]))
             .collect()
     }
-}
-
-/// A place that nodes of several classes lead to has its own.
-pub(super) fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
-    *slot = match *slot {
-        None => Some(class),
-        Some(old) if old == class => Some(class),
-        Some(_) => Some(MaskClass::Own(own)),
-    };
 }
 
 fn call_block(call: &BlockCall) -> Block {

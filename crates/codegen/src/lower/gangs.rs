@@ -10,9 +10,10 @@ use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 use ptxjit_ir::{InstData, Space};
 use rustc_hash::FxHashMap;
 
+use super::Lower;
 use super::agreement::Several;
+use super::mask_classes::MaskClass;
 use super::values::Parts;
-use super::{Lower, MaskClass};
 use crate::abi::{CtaContext, LaneState};
 
 /// Turns of loops that may wait for others before a gang lets others run.

@@ -7,8 +7,9 @@ use ptxjit_ir::{Terminator, Type};
 use ptxjit_passes::vectorize::Node;
 use smallvec::SmallVec;
 
+use super::Lower;
+use super::mask_classes::MaskClass;
 use super::values::Parts;
-use super::{Lower, MaskClass};
 
 /// A set of lanes of the gang.
 #[derive(Clone)]

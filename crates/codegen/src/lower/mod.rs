@@ -38,6 +38,7 @@ mod invariants;
 mod lanes;
 mod likely;
 mod lines;
+mod mask_classes;
 mod masks;
 mod math;
 mod memory;
@@ -72,6 +73,8 @@ use ptxjit_passes::vectorize::{InStep, Node, Plan, Solo};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use mask_classes::MaskClass;
+pub(crate) use mask_classes::met_by_all;
 pub(crate) use prefetch::put_in as put_in_prefetches;
 pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
@@ -81,6 +84,7 @@ use crate::abi::{SlowForm, SymbolRef};
 use crate::gathered::Gathered;
 use crate::host;
 use crate::slots::Slots;
+use crate::warp_ops::WARP;
 
 /// What lowering needs beside the function and its plan.
 pub(crate) struct Inputs<'a> {
@@ -111,14 +115,6 @@ pub(crate) struct Outputs {
     pub frame: Frame,
     pub local_static: u32,
     pub uses_stack: bool,
-}
-
-/// Which lanes run: those the gang was entered with, those in a node's own variables, or the one whose turn it is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum MaskClass {
-    Entry,
-    Own(usize),
-    Lane,
 }
 
 struct Lower<'a, 'b> {
@@ -325,7 +321,9 @@ impl<'a, 'b> Lower<'a, 'b> {
         let slots = Slots::of(self.func);
         self.slot_offsets = slots.offsets;
         self.out.local_static = slots.size;
-        self.classify_masks();
+        let classes = mask_classes::MaskClasses::of(self.func, self.plan);
+        (self.arrive_class, self.body_class) = (classes.arrive, classes.body);
+        self.find_counted();
         self.out.frame = Frame::new(self.func, self.plan, &|value| self.is_invariant(value));
         self.find_phases();
         self.emit_gang_loops();
@@ -445,6 +443,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 size,
             } => self.prefetch(*addr, *step, *offset, *size),
             InstData::Nop => {}
+            InstData::Warp { .. } if self.lanes == WARP => self.warp_at_once(inst),
             InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. } => {
                 unreachable!("waits are the first instructions of their blocks")
             }

@@ -7,7 +7,8 @@
 use ptxjit_ir::Terminator;
 use ptxjit_passes::vectorize::{Node, WaitKind};
 
-use super::{Lower, MaskClass};
+use super::Lower;
+use super::mask_classes::{MaskClass, always_waits};
 use crate::abi::LaneState;
 
 /// The phases that come to a place.
@@ -83,7 +84,7 @@ impl Lower<'_, '_> {
         loop {
             let before = (phases.arrive.clone(), phases.body.clone());
             for pos in 0..n {
-                if !self.always_waits(pos) {
+                if !always_waits(self.func, self.plan, pos) {
                     phases.body[pos] = phases.body[pos].join(phases.arrive[pos]);
                 }
                 for target in self.successors(pos) {
@@ -167,7 +168,7 @@ impl Lower<'_, '_> {
                 match self.wait_at(target) {
                     None => work.push(target),
                     Some(wait) => {
-                        let sure = self.always_waits(target);
+                        let sure = always_waits(self.func, self.plan, target);
                         if !sure || !stop(wait as u16, self.arrive_class[target]) {
                             return None;
                         }

@@ -6,8 +6,9 @@ use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
 use ptxjit_passes::vectorize::{Plan, Shape, WaitKind, Yield};
 
 use super::gangs::BUDGET;
+use super::mask_classes::{MaskClass, has_fast_path};
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
-use super::{Lower, MaskClass, Stub};
+use super::{Lower, Stub};
 use crate::abi::{CtaContext, LaneState, Operand};
 use crate::helpers::SlotLayout;
 
@@ -197,7 +198,7 @@ impl Lower<'_, '_> {
         match self.plan.wait_of[block].map(|wait| (wait, self.plan.waits[wait as usize].kind)) {
             Some((wait, WaitKind::Inst(inst))) => {
                 self.loc(self.func.insts[inst].loc);
-                if self.has_fast_path(inst) {
+                if has_fast_path(self.func, self.plan, inst) {
                     self.emit_fast_path(pos, inst);
                 }
                 self.suspend(wait);
@@ -371,12 +372,14 @@ impl Lower<'_, '_> {
         self.store_state_vectors(&narrow);
     }
 
-    /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes still in the loop wait.
+    /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes still in the loop wait. Where gangs take
+    /// turns, they do as long as all of their lanes are in the loop: nothing is gained by parting those that are from those that have left.
     pub(super) fn emit_yield(&mut self, pos: usize, header: Block) {
-        let cost = match self.plan.yields[header].expect("only loops that yield come here") {
-            Yield::Spin(cost) => i64::from(cost),
-            Yield::Turns(turns) => BUDGET / i64::from(turns),
-        };
+        let (cost, only_whole) =
+            match self.plan.yields[header].expect("only loops that yield come here") {
+                Yield::Spin(cost) => (i64::from(cost), false),
+                Yield::Turns(turns) => (BUDGET / i64::from(turns), true),
+            };
         let wait = self.plan.wait_of[header].expect("a loop that yields is a wait");
         self.loc(self.func.blocks[header].term_loc);
         let var = self.budget.expect("set at gang entry");
@@ -391,10 +394,23 @@ impl Lower<'_, '_> {
         self.b.ins().brif(spent, stop, &[], go_on, &[]);
         self.b.set_cold_block(stop);
         self.b.switch_to_block(stop);
-        let pending = self.plan.pending[pos].clone();
+        // Of a whole gang no lane is elsewhere.
+        let pending = match only_whole {
+            true => Vec::new(),
+            false => self.plan.pending[pos].clone(),
+        };
         self.aside(|lower| {
+            let was_full = lower.certainly_full;
+            if only_whole && let Some(full) = lower.unless_full() {
+                let whole = lower.b.create_block();
+                lower.b.ins().brif(full, whole, &[], go_on, &[]);
+                lower.b.set_cold_block(whole);
+                lower.b.switch_to_block(whole);
+                lower.certainly_full = true;
+            }
             lower.suspend(wait);
             lower.go(&[], &pending);
+            lower.certainly_full = was_full;
         });
         self.b.switch_to_block(go_on);
     }

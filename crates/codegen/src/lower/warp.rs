@@ -29,9 +29,75 @@ fn lane_words(of: impl Fn(u32) -> u32) -> Vec<Vec<u8>> {
 }
 
 impl Lower<'_, '_> {
-    /// Whether lanes need not always wait at an instruction.
-    pub(super) fn has_fast_path(&self, inst: Inst) -> bool {
-        self.lanes == WARP && matches!(self.func.insts[inst].data, InstData::Warp { .. })
+    /// Does an operation for which nobody ever waits: all lanes that have not ended are here.
+    pub(super) fn warp_at_once(&mut self, inst: Inst) {
+        let results = self.func.insts[inst].results.clone();
+        let vals = match self.unless_full() {
+            None => self.whole_warp_op(inst),
+            Some(full) => {
+                let types: Vec<cl::Type> = results.iter().flat_map(|&x| self.types_of(x)).collect();
+                let flat = self.either(
+                    full,
+                    types,
+                    |lower| {
+                        let vals = lower.whole_warp_op(inst);
+                        lower.flat(&results, &vals)
+                    },
+                    |lower| {
+                        let group = lower.mask_as_bits();
+                        let vals = lower.warp_by_call(inst, group);
+                        lower.flat(&results, &vals)
+                    },
+                );
+                self.unflat(&results, &flat)
+            }
+        };
+        for (&result, val) in results.iter().zip(&vals) {
+            let val = self.as_shaped(result, val);
+            self.def(result, val);
+        }
+    }
+
+    /// The operation for all 32 lanes.
+    fn whole_warp_op(&mut self, inst: Inst) -> Vec<Val> {
+        self.warp_in_registers(inst).unwrap_or_else(|| {
+            let group = self.b.ins().iconst(types::I32, 0xffff_ffff);
+            self.warp_by_call(inst, group)
+        })
+    }
+
+    /// The types of a result's scalar or vectors.
+    fn types_of(&self, result: Value) -> Vec<cl::Type> {
+        let ty = self.func.ty(result);
+        match self.plan.shapes[result] {
+            Shape::Varying => vec![vector_type(ty); self.n_parts(ty)],
+            Shape::Uniform | Shape::Affine { .. } => vec![self.scalar_type(result)],
+        }
+    }
+
+    /// The scalars or vectors of results, one after the other.
+    fn flat(&mut self, results: &[Value], vals: &[Val]) -> Vec<cl::Value> {
+        let mut flat = Vec::new();
+        for (&result, val) in results.iter().zip(vals) {
+            match self.as_shaped(result, val) {
+                Val::Uniform(x) | Val::Affine(x, _) => flat.push(x),
+                Val::Varying(parts) => flat.extend(parts),
+            }
+        }
+        flat
+    }
+
+    fn unflat(&self, results: &[Value], flat: &[cl::Value]) -> Vec<Val> {
+        let mut rest = flat;
+        let mut take = |result: &Value| {
+            let (own, behind) = rest.split_at(self.types_of(*result).len());
+            rest = behind;
+            match self.plan.shapes[*result] {
+                Shape::Varying => Val::Varying(Parts::from_slice(own)),
+                Shape::Uniform | Shape::Affine { .. } => Val::Uniform(own[0]),
+            }
+        };
+        results.iter().map(&mut take).collect()
     }
 
     /// Does an operation for the lanes that are here, if it need not wait for others, and goes on to the node's body. What is
@@ -46,10 +112,7 @@ impl Lower<'_, '_> {
         self.b.ins().brif(all_here, whole, &[], apart, &[]);
         self.b.switch_to_block(whole);
         self.aside(|lower| {
-            let vals = lower.warp_in_registers(inst).unwrap_or_else(|| {
-                let group = lower.b.ins().iconst(types::I32, 0xffff_ffff);
-                lower.warp_by_call(inst, group)
-            });
+            let vals = lower.whole_warp_op(inst);
             lower.define_results(inst, &vals);
             lower.enter_body(pos);
         });
@@ -511,16 +574,21 @@ impl Lower<'_, '_> {
     fn define_results(&mut self, inst: Inst, vals: &[Val]) {
         let results = self.func.insts[inst].results.clone();
         for (&result, val) in results.iter().zip(vals) {
-            let val = match val {
-                Val::Uniform(x) if self.plan.shapes[result] == Shape::Varying => {
-                    let ty = self.func.ty(result);
-                    let splat = self.splat(ty, *x);
-                    Val::Varying(Parts::from_elem(splat, self.n_parts(ty)))
-                }
-                Val::Uniform(x) => Val::Uniform(self.cast_scalar(*x, self.scalar_type(result))),
-                other => other.clone(),
-            };
+            let val = self.as_shaped(result, val);
             self.define_variables(result, &val);
+        }
+    }
+
+    /// A result in the form in which the plan wants it.
+    fn as_shaped(&mut self, result: Value, val: &Val) -> Val {
+        match val {
+            Val::Uniform(x) if self.plan.shapes[result] == Shape::Varying => {
+                let ty = self.func.ty(result);
+                let splat = self.splat(ty, *x);
+                Val::Varying(Parts::from_elem(splat, self.n_parts(ty)))
+            }
+            Val::Uniform(x) => Val::Uniform(self.cast_scalar(*x, self.scalar_type(result))),
+            other => other.clone(),
         }
     }
 

@@ -9,12 +9,23 @@ use ptxjit_ir::{Block, Function, Terminator};
 use super::order::{Node, Order};
 
 /// For each node, an earlier one whose lanes all come here, if there is one. A loop's header is meant as it is reached from outside.
-pub(super) fn run(
-    func: &Function,
-    order: &Order,
-    stops: &dyn Fn(Block) -> bool,
-    yields: &dyn Fn(Block) -> bool,
-) -> Vec<Option<usize>> {
+#[derive(Debug)]
+pub struct Joins {
+    /// With nothing between that lanes stop at.
+    pub straight: Vec<Option<usize>>,
+    /// With loops between in which gangs take turns: there the whole gang stops, and whoever is resumed comes here, too. So this is of use only if
+    /// all lanes of the gang are at the earlier node.
+    pub over_turns: Vec<Option<usize>>,
+}
+
+/// What lanes stop at: blocks, ends of loops by their headers, and which of these are for taking turns.
+pub(super) struct Stops<'a> {
+    pub at: &'a dyn Fn(Block) -> bool,
+    pub is_turn: &'a dyn Fn(Block) -> bool,
+}
+
+/// Finds the joins.
+pub(super) fn run(func: &Function, order: &Order, stops: &Stops<'_>) -> Joins {
     let n = order.nodes.len();
     let mut targets: Vec<Vec<usize>> = Vec::with_capacity(n);
     let mut first_pred = vec![usize::MAX; n];
@@ -34,25 +45,32 @@ pub(super) fn run(
         }
         targets.push(found);
     }
-    let mut out = vec![None; n];
+    let mut out = Joins {
+        straight: vec![None; n],
+        over_turns: vec![None; n],
+    };
     for start in 0..n {
-        if let Some(join) = join_of(func, order, stops, yields, &targets, &first_pred, start) {
-            out[join] = out[join].or(Some(start));
+        if let Some((join, has_turns)) = join_of(func, order, stops, &targets, &first_pred, start) {
+            let joins = match has_turns {
+                true => &mut out.over_turns,
+                false => &mut out.straight,
+            };
+            joins[join] = joins[join].or(Some(start));
         }
     }
     out
 }
 
-/// The first node that joins the lanes of `start`.
+/// The first node that joins the lanes of `start`, and whether gangs take turns between the two.
 fn join_of(
     func: &Function,
     order: &Order,
-    stops: &dyn Fn(Block) -> bool,
-    yields: &dyn Fn(Block) -> bool,
+    stops: &Stops<'_>,
     targets: &[Vec<usize>],
     first_pred: &[usize],
     start: usize,
-) -> Option<usize> {
+) -> Option<(usize, bool)> {
+    let mut has_turns = false;
     // As far as edges and loops that have begun reach.
     let mut reach = start;
     for pos in start..order.nodes.len() {
@@ -61,7 +79,7 @@ fn join_of(
             return None;
         }
         if pos > start && pos == reach {
-            return Some(pos);
+            return Some((pos, has_turns));
         }
         match order.nodes[pos] {
             Node::Block(block) => {
@@ -69,16 +87,17 @@ fn join_of(
                     func.blocks[block].term,
                     Terminator::Ret(_) | Terminator::Exit | Terminator::Dispatch(_)
                 );
-                if ends || (pos > start && stops(block)) {
+                if ends || (pos > start && (stops.at)(block) && !(stops.is_turn)(block)) {
                     return None;
                 }
+                has_turns |= pos > start && (stops.is_turn)(block);
                 if let Some(end) = order.end_pos[block].filter(|_| pos > start) {
                     reach = reach.max(end as usize + 1);
                 }
             }
             Node::LoopEnd(header) => {
                 let begin = order.block_pos[header]? as usize;
-                if begin <= start || yields(header) {
+                if begin <= start {
                     return None;
                 }
             }

@@ -47,6 +47,7 @@ use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value};
 
 pub use by_lane::{ByLane, Counts, count_own, is_scattered, parts_widely};
 pub use in_step::InStep;
+pub use joins::Joins;
 pub use order::{Node, Order};
 pub use range::MOST_THREADS;
 pub use repair::{Repair, predecessors};
@@ -95,7 +96,7 @@ pub struct Plan {
     /// Nodes that may be reached with no lane for them.
     pub maybe_empty: Vec<bool>,
     /// For each node, an earlier one all of whose lanes, and no others, come to it together; to a loop's header, from outside of the loop.
-    pub joins: Vec<Option<usize>>,
+    pub joins: Joins,
     /// Blocks with accesses for which it pays to test whether lanes are in step.
     pub in_step: SecondaryMap<Block, Option<InStep>>,
     /// Where lanes wait; number 0 is the entry.
@@ -110,6 +111,19 @@ pub struct Plan {
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
     /// The probable distance from lane to lane of varying addresses of loads and stores.
     pub likely: SecondaryMap<Value, Option<i64>>,
+}
+
+impl Plan {
+    /// Forgets the waits at these blocks: no lane will wait there.
+    pub fn forget_waits(&mut self, blocks: &[Block]) {
+        self.waits.retain(|wait| !blocks.contains(&wait.block));
+        for &block in blocks {
+            self.wait_of[block] = None;
+        }
+        for (number, wait) in self.waits.iter().enumerate() {
+            self.wait_of[wait.block] = Some(number as u32);
+        }
+    }
 }
 
 /// When a loop lets others run.
@@ -191,8 +205,11 @@ fn run_once(
         flow = solve(func, &order, &preds, &hopeful, &by_lane);
         in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
     }
-    let does_yield = |header: Block| yields[header].is_some();
-    let joins = joins::run(func, &order, &|block| can_stop(func, block), &does_yield);
+    let stops = joins::Stops {
+        at: &|block| can_stop(func, block),
+        is_turn: &|header| !wait_of[header] && matches!(yields[header], Some(Yield::Turns(_))),
+    };
+    let joins = joins::run(func, &order, &stops);
     let mut plan = Plan {
         gang,
         in_step,

@@ -1,0 +1,243 @@
+//! Which nodes share a mask.
+
+use ptxjit_ir::{Block, Function, Inst, InstData};
+use ptxjit_passes::vectorize::{ByLane, Node, Plan, WaitKind};
+
+use super::by_lane;
+use crate::warp_ops::WARP;
+
+/// Which lanes run: those the gang was entered with, those in a node's own variables, or the one whose turn it is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum MaskClass {
+    Entry,
+    Own(usize),
+    Lane,
+}
+
+/// The classes of all nodes: of the lanes that arrive, and of those that run the body.
+pub(super) struct MaskClasses {
+    pub arrive: Vec<MaskClass>,
+    pub body: Vec<MaskClass>,
+}
+
+impl MaskClasses {
+    /// Decides which nodes run for just the lanes the gang was entered with, so that no mask need be kept for them: the nodes
+    /// that are only reached by all lanes of such a node at once, or join them. Others share the mask of a node that leads to them alone
+    /// or whose lanes they join, or own one.
+    pub(super) fn of(func: &Function, plan: &Plan) -> MaskClasses {
+        let n = plan.order.nodes.len();
+        let inverse = |joins: &[Option<usize>]| {
+            let mut joined = vec![None; n];
+            for (join, from) in joins.iter().enumerate() {
+                if let Some(from) = *from {
+                    joined[from] = Some(join);
+                }
+            }
+            joined
+        };
+        let mut found = Classifier {
+            func,
+            plan,
+            region_of: by_lane::places(plan),
+            straight: inverse(&plan.joins.straight),
+            over_turns: inverse(&plan.joins.over_turns),
+            arrive: vec![None; n],
+            body: vec![None; n],
+        };
+        loop {
+            let before = (found.arrive.clone(), found.body.clone());
+            for pos in 0..n {
+                found.node(pos);
+            }
+            if before == (found.arrive.clone(), found.body.clone()) {
+                break;
+            }
+        }
+        let settled = |classes: Vec<Option<MaskClass>>| {
+            let classes = classes.into_iter().enumerate();
+            classes
+                .map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos)))
+                .collect()
+        };
+        MaskClasses {
+            arrive: settled(found.arrive),
+            body: settled(found.body),
+        }
+    }
+}
+
+struct Classifier<'a> {
+    func: &'a Function,
+    plan: &'a Plan,
+    region_of: Vec<Option<usize>>,
+    /// The node that joins each one's lanes, without and with loops between in which gangs take turns.
+    straight: Vec<Option<usize>>,
+    over_turns: Vec<Option<usize>>,
+    arrive: Vec<Option<MaskClass>>,
+    body: Vec<Option<MaskClass>>,
+}
+
+impl Classifier<'_> {
+    fn node(&mut self, pos: usize) {
+        let (func, plan) = (self.func, self.plan);
+        if let Some(region) = self.region_of[pos] {
+            return self.by_lane(pos, &plan.by_lane[region]);
+        }
+        let entry = plan.order.block_pos[func.entry].expect("the entry is in the order");
+        let is_resumed =
+            matches!(plan.order.nodes[pos], Node::Block(block) if plan.wait_of[block].is_some());
+        if pos == entry as usize || is_resumed {
+            meet(&mut self.body[pos], MaskClass::Entry, pos);
+        }
+        if let Some(class) = self.arrive[pos]
+            && !always_waits(func, plan, pos)
+        {
+            meet(&mut self.body[pos], class, pos);
+        }
+        let Some(class) = self.body[pos] else { return };
+        self.join(pos, class, &|_| true);
+        match plan.order.nodes[pos] {
+            Node::LoopEnd(header) => {
+                let header = plan.order.block_pos[header].expect("headers are in the order");
+                self.edge(pos, class, header as usize, true);
+            }
+            Node::Block(block) => {
+                for call in func.blocks[block].term.targets() {
+                    let target = plan.order.target(pos, call.block);
+                    self.edge(pos, class, target, !plan.divergent[block]);
+                }
+            }
+        }
+    }
+
+    /// Tells the nodes that join a node's lanes, those of them that are asked for.
+    fn join(&mut self, pos: usize, class: MaskClass, is_asked: &dyn Fn(usize) -> bool) {
+        let joins = &self.plan.joins;
+        if let Some(join) = self.over_turns[pos].filter(|&join| is_asked(join)) {
+            // Without all lanes of the gang, what joins it more directly counts.
+            if class == MaskClass::Entry {
+                meet(&mut self.arrive[join], class, join);
+            } else if joins.straight[join].is_none() {
+                self.arrive[join] = Some(MaskClass::Own(join));
+            }
+        }
+        if let Some(join) = self.straight[pos].filter(|&join| is_asked(join)) {
+            let is_whole = joins.over_turns[join]
+                .is_some_and(|from| self.body[from] == Some(MaskClass::Entry));
+            if !is_whole {
+                meet(&mut self.arrive[join], class, join);
+            }
+        }
+    }
+
+    fn edge(&mut self, pos: usize, class: MaskClass, target: usize, whole: bool) {
+        // Its class is that of the node whose lanes it joins.
+        let joins = &self.plan.joins;
+        if target > pos && (joins.straight[target].is_some() || joins.over_turns[target].is_some())
+        {
+            return;
+        }
+        // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
+        let whole =
+            whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
+        let class = if whole { class } else { MaskClass::Own(target) };
+        meet(&mut self.arrive[target], class, target);
+    }
+
+    /// A node that lanes run one after the other. They come to the root together, and leave as if from there.
+    fn by_lane(&mut self, pos: usize, region: &ByLane) {
+        self.body[pos] = Some(MaskClass::Lane);
+        let is_outside = |join: usize| !region.range.contains(&join);
+        if pos != *region.range.start() {
+            self.arrive[pos] = Some(MaskClass::Lane);
+            for join in [self.straight[pos], self.over_turns[pos]] {
+                if let Some(join) = join.filter(|&join| is_outside(join)) {
+                    self.arrive[join] = Some(MaskClass::Own(join));
+                }
+            }
+            return;
+        }
+        let Some(class) = self.arrive[pos] else {
+            return;
+        };
+        self.join(pos, class, &is_outside);
+        let whole = region.exits.len() == 1 && !region.ends;
+        for &target in &region.exits {
+            self.edge(pos, class, target, whole);
+        }
+    }
+}
+
+/// A place that nodes of several classes lead to has its own.
+fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
+    *slot = match *slot {
+        None => Some(class),
+        Some(found) if found == class => Some(class),
+        Some(_) => Some(MaskClass::Own(own)),
+    };
+}
+
+/// Whether every lane that arrives at a node waits.
+pub(super) fn always_waits(func: &Function, plan: &Plan, pos: usize) -> bool {
+    let Node::Block(block) = plan.order.nodes[pos] else {
+        return false;
+    };
+    plan.wait_of[block].is_some_and(|wait| match plan.waits[wait as usize].kind {
+        WaitKind::Inst(inst) => !has_fast_path(func, plan, inst),
+        WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn => false,
+    })
+}
+
+/// Whether lanes need not always wait at an instruction.
+pub(super) fn has_fast_path(func: &Function, plan: &Plan, inst: Inst) -> bool {
+    plan.gang as usize == WARP && matches!(func.insts[inst].data, InstData::Warp { .. })
+}
+
+/// The blocks that begin with a warp operation for which nobody ever waits: a gang is a warp, its lanes stay together wherever they wait for
+/// anything, and the operation is for all of them. If lanes may part at one wait, they may come to any other apart.
+pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
+    if plan.gang as usize != WARP {
+        return Vec::new();
+    }
+    let classes = MaskClasses::of(func, plan);
+    let place = |pos: Option<u32>| pos.expect("waits are in the order") as usize;
+    let mut met = Vec::new();
+    for wait in &plan.waits {
+        let begin = place(plan.order.block_pos[wait.block]);
+        let class = match wait.kind {
+            WaitKind::Entry => MaskClass::Entry,
+            WaitKind::Ready => return Vec::new(),
+            WaitKind::Inst(inst) => {
+                if has_fast_path(func, plan, inst) {
+                    if !is_for_all(func, inst) {
+                        if std::env::var("MB").is_ok() {
+                            eprintln!("MB {:?} {} not for all", wait.kind, wait.block);
+                        }
+                        return Vec::new();
+                    }
+                    met.push(wait.block);
+                }
+                classes.arrive[begin]
+            }
+            WaitKind::Yield => classes.body[place(plan.order.end_pos[wait.block])],
+            // Only whole gangs wait there.
+            WaitKind::Turn => MaskClass::Entry,
+        };
+        if class != MaskClass::Entry {
+            if std::env::var("MB").is_ok() {
+                eprintln!("MB {:?} {} class {:?}", wait.kind, wait.block, class);
+            }
+            return Vec::new();
+        }
+    }
+    met
+}
+
+/// Whether the members of a warp operation are all lanes of the warp.
+fn is_for_all(func: &Function, inst: Inst) -> bool {
+    let InstData::Warp { sync, ref args, .. } = func.insts[inst].data else {
+        return false;
+    };
+    let members = args.last().filter(|_| sync);
+    members.is_none_or(|&members| func.as_const(members) == Some(0xffff_ffff))
+}
