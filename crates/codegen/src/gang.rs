@@ -6,7 +6,7 @@
 use ptxjit_ir::{FloatFmt, Function, InstData, Program, WarpOp};
 
 use crate::host;
-use crate::weigh::Weights;
+use crate::weigh::{self, Weights};
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -61,11 +61,22 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     if threads == 1 {
         return only(1, "a block has one thread");
     }
-    if traits.exchanges && traits.insts < LONG && threads >= u64::from(WARP) {
-        return only(
-            WARP,
-            "threads of a warp exchange values, which costs much across gangs",
-        );
+    if traits.exchanges && threads >= u64::from(WARP) {
+        if traits.insts < LONG {
+            return only(
+                WARP,
+                "threads of a warp exchange values, which costs much across gangs",
+            );
+        }
+        if weigh::exchanges_at_once(program, block) {
+            return GangChoice {
+                tiny: WARP,
+                ..only(
+                    WARP,
+                    "threads of a warp exchange values, always all of them together",
+                )
+            };
+        }
     }
     // Two vectors of each value.
     let few = 2 * host::lanes_of_vector() as u32;

@@ -1,10 +1,11 @@
 //! What a plan for a wide gang says about how wide gangs should be.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
+use ptxjit_ir::{Block, Function, InstData, Program, Space, Type, Value};
 use ptxjit_passes::vectorize::{self, Node, Plan, PlanFacts, Shape, Solo, Yield};
 
 use crate::calls;
+use crate::lower;
 
 /// Figures of a kernel's loops.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -53,25 +54,36 @@ const PER_LOOP: usize = 8;
 
 impl Weights {
     /// Plans the kernel for gangs of 16 in blocks of this shape.
-    pub(crate) fn of(program: &ptxjit_ir::Program, block: [u32; 3]) -> Weights {
-        const GANG: u32 = 16;
-        let mut merged = calls::merge(program);
-        let facts = crate::abi::Facts::of([1, 1, 1], block.map(|n| n.max(1)), GANG);
-        let facts = PlanFacts {
-            one_dimensional: facts.one_dimensional,
-            whole_rows: facts.whole_rows,
-            small_grid: true,
-            small_ctaid: true,
-            keeps_accesses: false,
-        };
-        let plan = vectorize::run(&mut merged.function, &merged.entries, GANG, facts);
-        weigh(&merged.function, &plan)
+    pub(crate) fn of(program: &Program, block: [u32; 3]) -> Weights {
+        let (func, plan) = planned(program, block, 16);
+        weigh(&func, &plan)
     }
 
     /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
     pub(crate) fn is_scattered(&self) -> bool {
         vectorize::is_scattered(self.scattered, self.arithmetic)
     }
+}
+
+/// Whether warps as gangs do some warp operations at once, and no lane ever waits for others of its warp.
+pub(crate) fn exchanges_at_once(program: &Program, block: [u32; 3]) -> bool {
+    let (func, plan) = planned(program, block, 32);
+    !lower::met_by_all(&func, &plan).is_empty()
+}
+
+/// The kernel in blocks of this shape, and the plan for it.
+fn planned(program: &Program, block: [u32; 3], gang: u32) -> (Function, Plan) {
+    let mut merged = calls::merge(program);
+    let facts = crate::abi::Facts::of([1, 1, 1], block.map(|n| n.max(1)), gang);
+    let facts = PlanFacts {
+        one_dimensional: facts.one_dimensional,
+        whole_rows: facts.whole_rows,
+        small_grid: true,
+        small_ctaid: true,
+        keeps_accesses: false,
+    };
+    let plan = vectorize::run(&mut merged.function, &merged.entries, gang, facts);
+    (merged.function, plan)
 }
 
 fn weigh(func: &Function, plan: &Plan) -> Weights {

@@ -210,9 +210,6 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
             WaitKind::Inst(inst) => {
                 if has_fast_path(func, plan, inst) {
                     if !is_for_all(func, inst) {
-                        if std::env::var("MB").is_ok() {
-                            eprintln!("MB {:?} {} not for all", wait.kind, wait.block);
-                        }
                         return Vec::new();
                     }
                     met.push(wait.block);
@@ -224,9 +221,6 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
             WaitKind::Turn => MaskClass::Entry,
         };
         if class != MaskClass::Entry {
-            if std::env::var("MB").is_ok() {
-                eprintln!("MB {:?} {} class {:?}", wait.kind, wait.block, class);
-            }
             return Vec::new();
         }
     }
