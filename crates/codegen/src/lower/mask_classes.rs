@@ -18,6 +18,8 @@ pub(super) enum MaskClass {
 pub(super) struct MaskClasses {
     pub arrive: Vec<MaskClass>,
     pub body: Vec<MaskClass>,
+    /// Of headers of loops: all lanes of the gang come to the loop together.
+    pub comes_whole: Vec<bool>,
 }
 
 impl MaskClasses {
@@ -42,14 +44,19 @@ impl MaskClasses {
             straight: inverse(&plan.joins.straight),
             over_turns: inverse(&plan.joins.over_turns),
             arrive: vec![None; n],
+            ahead: vec![None; n],
             body: vec![None; n],
         };
         loop {
-            let before = (found.arrive.clone(), found.body.clone());
+            let state = |found: &Classifier<'_>| {
+                let (arrive, body) = (found.arrive.clone(), found.body.clone());
+                (arrive, found.ahead.clone(), body)
+            };
+            let before = state(&found);
             for pos in 0..n {
                 found.node(pos);
             }
-            if before == (found.arrive.clone(), found.body.clone()) {
+            if before == state(&found) {
                 break;
             }
         }
@@ -59,7 +66,9 @@ impl MaskClasses {
                 .map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos)))
                 .collect()
         };
+        let ahead = found.ahead.into_iter();
         MaskClasses {
+            comes_whole: ahead.map(|class| class == Some(MaskClass::Entry)).collect(),
             arrive: settled(found.arrive),
             body: settled(found.body),
         }
@@ -74,6 +83,8 @@ struct Classifier<'a> {
     straight: Vec<Option<usize>>,
     over_turns: Vec<Option<usize>>,
     arrive: Vec<Option<MaskClass>>,
+    /// The class of those that arrive from nodes ahead: at a loop's header, from outside.
+    ahead: Vec<Option<MaskClass>>,
     body: Vec<Option<MaskClass>>,
 }
 
@@ -115,18 +126,37 @@ impl Classifier<'_> {
         let joins = &self.plan.joins;
         if let Some(join) = self.over_turns[pos].filter(|&join| is_asked(join)) {
             // Without all lanes of the gang, what joins it more directly counts.
-            if class == MaskClass::Entry {
-                meet(&mut self.arrive[join], class, join);
+            if self.stays_whole(pos, join) {
+                self.arrive_at(join, pos, class);
             } else if joins.straight[join].is_none() {
-                self.arrive[join] = Some(MaskClass::Own(join));
+                self.arrive_at(join, pos, MaskClass::Own(join));
             }
         }
         if let Some(join) = self.straight[pos].filter(|&join| is_asked(join)) {
-            let is_whole = joins.over_turns[join]
-                .is_some_and(|from| self.body[from] == Some(MaskClass::Entry));
-            if !is_whole {
-                meet(&mut self.arrive[join], class, join);
+            let from = joins.over_turns[join];
+            if !from.is_some_and(|from| self.stays_whole(from, join)) {
+                self.arrive_at(join, pos, class);
             }
+        }
+    }
+
+    /// Whether all lanes of the gang are at a node, and come to all loops together in which gangs take turns on the way to the one that joins it.
+    fn stays_whole(&self, from: usize, join: usize) -> bool {
+        let comes_whole = |pos: usize| match self.plan.order.nodes[pos] {
+            Node::Block(block) => {
+                let ahead = self.ahead[pos];
+                self.plan.yields[block].is_none()
+                    || ahead.is_none_or(|class| class == MaskClass::Entry)
+            }
+            Node::LoopEnd(_) => true,
+        };
+        self.body[from] == Some(MaskClass::Entry) && (from + 1..join).all(comes_whole)
+    }
+
+    fn arrive_at(&mut self, pos: usize, from: usize, class: MaskClass) {
+        meet(&mut self.arrive[pos], class, pos);
+        if from < pos {
+            meet(&mut self.ahead[pos], class, pos);
         }
     }
 
@@ -141,7 +171,7 @@ impl Classifier<'_> {
         let whole =
             whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
         let class = if whole { class } else { MaskClass::Own(target) };
-        meet(&mut self.arrive[target], class, target);
+        self.arrive_at(target, pos, class);
     }
 
     /// A node that lanes run one after the other. They come to the root together, and leave as if from there.
@@ -152,7 +182,7 @@ impl Classifier<'_> {
             self.arrive[pos] = Some(MaskClass::Lane);
             for join in [self.straight[pos], self.over_turns[pos]] {
                 if let Some(join) = join.filter(|&join| is_outside(join)) {
-                    self.arrive[join] = Some(MaskClass::Own(join));
+                    self.arrive_at(join, pos, MaskClass::Own(join));
                 }
             }
             return;
@@ -217,8 +247,9 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
                 classes.arrive[begin]
             }
             WaitKind::Yield => classes.body[place(plan.order.end_pos[wait.block])],
-            // Only whole gangs wait there.
-            WaitKind::Turn => MaskClass::Entry,
+            // Only whole gangs wait there, if they come as such.
+            WaitKind::Turn if classes.comes_whole[begin] => MaskClass::Entry,
+            WaitKind::Turn => return Vec::new(),
         };
         if class != MaskClass::Entry {
             return Vec::new();
