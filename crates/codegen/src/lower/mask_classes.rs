@@ -18,8 +18,6 @@ pub(super) enum MaskClass {
 pub(super) struct MaskClasses {
     pub arrive: Vec<MaskClass>,
     pub body: Vec<MaskClass>,
-    /// Of headers of loops: all lanes of the gang come to the loop together.
-    pub comes_whole: Vec<bool>,
 }
 
 impl MaskClasses {
@@ -44,19 +42,14 @@ impl MaskClasses {
             straight: inverse(&plan.joins.straight),
             over_turns: inverse(&plan.joins.over_turns),
             arrive: vec![None; n],
-            ahead: vec![None; n],
             body: vec![None; n],
         };
         loop {
-            let state = |found: &Classifier<'_>| {
-                let (arrive, body) = (found.arrive.clone(), found.body.clone());
-                (arrive, found.ahead.clone(), body)
-            };
-            let before = state(&found);
+            let before = (found.arrive.clone(), found.body.clone());
             for pos in 0..n {
                 found.node(pos);
             }
-            if before == state(&found) {
+            if before == (found.arrive.clone(), found.body.clone()) {
                 break;
             }
         }
@@ -66,9 +59,7 @@ impl MaskClasses {
                 .map(|(pos, class)| class.unwrap_or(MaskClass::Own(pos)))
                 .collect()
         };
-        let ahead = found.ahead.into_iter();
         MaskClasses {
-            comes_whole: ahead.map(|class| class == Some(MaskClass::Entry)).collect(),
             arrive: settled(found.arrive),
             body: settled(found.body),
         }
@@ -83,8 +74,6 @@ struct Classifier<'a> {
     straight: Vec<Option<usize>>,
     over_turns: Vec<Option<usize>>,
     arrive: Vec<Option<MaskClass>>,
-    /// The class of those that arrive from nodes ahead: at a loop's header, from outside.
-    ahead: Vec<Option<MaskClass>>,
     body: Vec<Option<MaskClass>>,
 }
 
@@ -123,55 +112,35 @@ impl Classifier<'_> {
 
     /// Tells the nodes that join a node's lanes, those of them that are asked for.
     fn join(&mut self, pos: usize, class: MaskClass, is_asked: &dyn Fn(usize) -> bool) {
-        let joins = &self.plan.joins;
         if let Some(join) = self.over_turns[pos].filter(|&join| is_asked(join)) {
             // Without all lanes of the gang, what joins it more directly counts.
-            if self.stays_whole(pos, join) {
-                self.arrive_at(join, pos, class);
-            } else if joins.straight[join].is_none() {
-                self.arrive_at(join, pos, MaskClass::Own(join));
+            if class == MaskClass::Entry {
+                meet(&mut self.arrive[join], class, join);
+            } else if self.plan.joins.straight[join].is_none() {
+                self.arrive[join] = Some(MaskClass::Own(join));
             }
         }
         if let Some(join) = self.straight[pos].filter(|&join| is_asked(join)) {
-            let from = joins.over_turns[join];
-            if !from.is_some_and(|from| self.stays_whole(from, join)) {
-                self.arrive_at(join, pos, class);
+            let over_turns = self.plan.joins.over_turns[join];
+            let is_whole = |from: usize| self.body[from] == Some(MaskClass::Entry);
+            if !over_turns.is_some_and(is_whole) {
+                meet(&mut self.arrive[join], class, join);
             }
-        }
-    }
-
-    /// Whether all lanes of the gang are at a node, and come to all loops together in which gangs take turns on the way to the one that joins it.
-    fn stays_whole(&self, from: usize, join: usize) -> bool {
-        let comes_whole = |pos: usize| match self.plan.order.nodes[pos] {
-            Node::Block(block) => {
-                let ahead = self.ahead[pos];
-                self.plan.yields[block].is_none()
-                    || ahead.is_none_or(|class| class == MaskClass::Entry)
-            }
-            Node::LoopEnd(_) => true,
-        };
-        self.body[from] == Some(MaskClass::Entry) && (from + 1..join).all(comes_whole)
-    }
-
-    fn arrive_at(&mut self, pos: usize, from: usize, class: MaskClass) {
-        meet(&mut self.arrive[pos], class, pos);
-        if from < pos {
-            meet(&mut self.ahead[pos], class, pos);
         }
     }
 
     fn edge(&mut self, pos: usize, class: MaskClass, target: usize, whole: bool) {
         // Its class is that of the node whose lanes it joins.
         let joins = &self.plan.joins;
-        if target > pos && (joins.straight[target].is_some() || joins.over_turns[target].is_some())
-        {
+        let is_joined = joins.straight[target].is_some() || joins.over_turns[target].is_some();
+        if target > pos && is_joined {
             return;
         }
         // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
         let whole =
             whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
         let class = if whole { class } else { MaskClass::Own(target) };
-        self.arrive_at(target, pos, class);
+        meet(&mut self.arrive[target], class, target);
     }
 
     /// A node that lanes run one after the other. They come to the root together, and leave as if from there.
@@ -182,7 +151,7 @@ impl Classifier<'_> {
             self.arrive[pos] = Some(MaskClass::Lane);
             for join in [self.straight[pos], self.over_turns[pos]] {
                 if let Some(join) = join.filter(|&join| is_outside(join)) {
-                    self.arrive_at(join, pos, MaskClass::Own(join));
+                    self.arrive[join] = Some(MaskClass::Own(join));
                 }
             }
             return;
@@ -247,9 +216,7 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
                 classes.arrive[begin]
             }
             WaitKind::Yield => classes.body[place(plan.order.end_pos[wait.block])],
-            // Only whole gangs wait there, if they come as such.
-            WaitKind::Turn if classes.comes_whole[begin] => MaskClass::Entry,
-            WaitKind::Turn => return Vec::new(),
+            WaitKind::Turn => MaskClass::Entry,
         };
         if class != MaskClass::Entry {
             return Vec::new();

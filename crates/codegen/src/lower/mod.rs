@@ -172,8 +172,6 @@ struct Lower<'a, 'b> {
     node_body: Vec<cl::Block>,
     arrive_class: Vec<MaskClass>,
     body_class: Vec<MaskClass>,
-    /// Of headers of loops: all lanes of the gang come to the loop together.
-    comes_whole: Vec<bool>,
     mask_vars: Vec<SmallVec<[Variable; 8]>>,
     /// Nodes whose lanes are kept as bits.
     counted: Vec<bool>,
@@ -287,7 +285,6 @@ impl<'a, 'b> Lower<'a, 'b> {
             slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),
-            comes_whole: Vec::new(),
             mask_vars: vec![SmallVec::new(); n_nodes],
             mask: MaskClass::Entry,
             mask_bits: None,
@@ -326,7 +323,6 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.out.local_static = slots.size;
         let classes = mask_classes::MaskClasses::of(self.func, self.plan);
         (self.arrive_class, self.body_class) = (classes.arrive, classes.body);
-        self.comes_whole = classes.comes_whole;
         self.find_counted();
         self.out.frame = Frame::new(self.func, self.plan, &|value| self.is_invariant(value));
         self.find_phases();

@@ -373,15 +373,13 @@ impl Lower<'_, '_> {
     }
 
     /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes still in the loop wait. Where gangs take
-    /// turns, those that come with all of their lanes do as long as none has left: nothing is gained by parting them.
+    /// turns as wholes, they do as long as all of their lanes are in the loop.
     pub(super) fn emit_yield(&mut self, pos: usize, header: Block) {
-        let begin = self.plan.order.block_pos[header].expect("headers are in the order");
-        let (cost, only_whole) = match self.plan.yields[header]
-            .expect("only loops that yield come here")
-        {
-            Yield::Spin(cost) => (i64::from(cost), false),
-            Yield::Turns(turns) => (BUDGET / i64::from(turns), self.comes_whole[begin as usize]),
-        };
+        let (cost, only_whole) =
+            match self.plan.yields[header].expect("only loops that yield come here") {
+                Yield::Spin(cost) => (i64::from(cost), false),
+                Yield::Turns(turns) => (BUDGET / i64::from(turns), self.plan.turns_whole),
+            };
         let wait = self.plan.wait_of[header].expect("a loop that yields is a wait");
         self.loc(self.func.blocks[header].term_loc);
         let var = self.budget.expect("set at gang entry");

@@ -43,7 +43,7 @@ mod waits;
 mod wraps;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value};
+use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value, WarpOp};
 
 pub use by_lane::{ByLane, Counts, count_own, is_scattered, parts_widely};
 pub use in_step::InStep;
@@ -107,6 +107,9 @@ pub struct Plan {
     pub escapes: SecondaryMap<Value, bool>,
     /// By its header, each loop that lets others run from time to time.
     pub yields: SecondaryMap<Block, Option<Yield>>,
+    /// Gangs take turns only while all of their lanes are in the loop. Where a warp is a gang and its lanes exchange values, parting those that
+    /// are still in a loop from those that have left it would cost more than it gains.
+    pub turns_whole: bool,
     /// Bounds, as signed integers, of all threads' values of what lies on a line and is compared, if they are known.
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
     /// The probable distance from lane to lane of varying addresses of loads and stores.
@@ -134,6 +137,9 @@ pub enum Yield {
     /// After so many turns, for the others to come as far.
     Turns(u32),
 }
+
+/// Lanes of a warp.
+const WARP: u32 = 32;
 
 /// Instructions of functions of which a hopeful plan may be thrown away.
 const MOST_TWICE: usize = 4000;
@@ -205,9 +211,12 @@ fn run_once(
         flow = solve(func, &order, &preds, &hopeful, &by_lane);
         in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
     }
+    let turns_whole = gang == WARP && has_exchanges(func);
     let stops = joins::Stops {
         at: &|block| can_stop(func, block),
-        is_turn: &|header| !wait_of[header] && matches!(yields[header], Some(Yield::Turns(_))),
+        is_turn: &|header| {
+            turns_whole && !wait_of[header] && matches!(yields[header], Some(Yield::Turns(_)))
+        },
     };
     let joins = joins::run(func, &order, &stops);
     let mut plan = Plan {
@@ -229,12 +238,22 @@ fn run_once(
         waits: Vec::new(),
         wait_of: SecondaryMap::new(),
         yields,
+        turns_whole,
         likely: SecondaryMap::new(),
     };
     plan.likely = likely::run(func, &plan);
     let live = liveness::run(func, &preds);
     waits::number(func, &mut plan, entries, &wait_of, &live);
     plan
+}
+
+/// Whether there are operations for which the lanes of a warp meet.
+fn has_exchanges(func: &Function) -> bool {
+    let mut insts = func.blocks.values().flat_map(|block| &block.insts);
+    insts.any(|&inst| match func.insts[inst].data {
+        InstData::Warp { op, .. } => op != WarpOp::ActiveMask,
+        _ => false,
+    })
 }
 
 /// Changes what is easier for a gang in another form. Gives the blocks that few gangs come to, and those that start with a wait.
