@@ -50,6 +50,7 @@ mod prefetch;
 mod pure;
 mod rounding;
 mod runs;
+mod shuffles;
 mod solo;
 mod special;
 mod stores;
