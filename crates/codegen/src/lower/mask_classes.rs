@@ -1,7 +1,7 @@
 //! Which nodes share a mask.
 
-use ptxjit_ir::{Block, Function, Inst, InstData};
-use ptxjit_passes::vectorize::{ByLane, Node, Plan, WaitKind};
+use ptxjit_ir::{Block, Function, Inst, InstData, Value};
+use ptxjit_passes::vectorize::{ByLane, Node, Plan, Shape, WaitKind};
 
 use super::by_lane;
 use crate::warp_ops::WARP;
@@ -207,10 +207,10 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
             WaitKind::Entry => MaskClass::Entry,
             WaitKind::Ready => return Vec::new(),
             WaitKind::Inst(inst) => {
+                if !is_for_all(func, plan, inst) {
+                    return Vec::new();
+                }
                 if has_fast_path(func, plan, inst) {
-                    if !is_for_all(func, inst) {
-                        return Vec::new();
-                    }
                     met.push(wait.block);
                 }
                 classes.arrive[begin]
@@ -225,11 +225,16 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
     met
 }
 
-/// Whether the members of a warp operation are all lanes of the warp.
-fn is_for_all(func: &Function, inst: Inst) -> bool {
-    let InstData::Warp { sync, ref args, .. } = func.insts[inst].data else {
-        return false;
-    };
-    let members = args.last().filter(|_| sync);
-    members.is_none_or(|&members| func.as_const(members) == Some(0xffff_ffff))
+/// Whether all lanes of a warp that come to an instruction go on from there together: they are the members of a warp operation, or wait at
+/// one barrier.
+fn is_for_all(func: &Function, plan: &Plan, inst: Inst) -> bool {
+    let is_uniform = |value: &Value| plan.shapes[*value] == Shape::Uniform;
+    match &func.insts[inst].data {
+        InstData::Warp { sync, args, .. } => {
+            let members = args.last().filter(|_| *sync);
+            members.is_none_or(|&members| func.as_const(members) == Some(0xffff_ffff))
+        }
+        InstData::Barrier { id, count, .. } => is_uniform(id) && count.iter().all(is_uniform),
+        _ => false,
+    }
 }
