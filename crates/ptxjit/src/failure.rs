@@ -107,7 +107,9 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
                 TrapCause::Misaligned { .. } => FailureKind::Misaligned,
                 TrapCause::Trap | TrapCause::Unreachable => FailureKind::Trap,
                 TrapCause::Assert { .. } => FailureKind::Assert,
-                TrapCause::StackOverflow { .. } => FailureKind::StackOverflow,
+                TrapCause::StackOverflow { .. } | TrapCause::HostStack { .. } => {
+                    FailureKind::StackOverflow
+                }
                 TrapCause::BadCallTarget => FailureKind::BadCall,
                 _ => FailureKind::Other,
             };

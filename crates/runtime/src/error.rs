@@ -60,6 +60,11 @@ pub enum TrapCause {
         /// Bytes that a thread has.
         limit: u64,
     },
+    /// Compiled code needs more of the host's stack than there is.
+    HostStack {
+        /// Bytes that there are.
+        limit: usize,
+    },
     /// An indirect call through a pointer to no function of the expected signature.
     BadCallTarget,
     /// A barrier id that does not exist.
@@ -101,6 +106,10 @@ impl fmt::Display for TrapCause {
             TrapCause::StackOverflow { limit } => {
                 write!(f, "local memory of {limit} bytes is used up")
             }
+            TrapCause::HostStack { limit } => write!(
+                f,
+                "the code of this kernel needs more than {limit} bytes of the host's stack: that of a narrower gang needs less"
+            ),
             TrapCause::BadCallTarget => {
                 f.write_str("indirect call of something that is no function with this signature")
             }

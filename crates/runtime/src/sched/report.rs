@@ -10,6 +10,7 @@ use super::{barrier_operands, point_number};
 use crate::error::{Deadlock, LaunchError, Threads, Trap, TrapCause, WaitingGroup};
 use crate::fault::{Signal, SignalKind};
 use crate::grid::Grid;
+use crate::worker;
 
 /// Compiled code returned 1.
 pub(crate) fn stopped(grid: &Grid, cta: &Cta) -> LaunchError {
@@ -47,8 +48,8 @@ pub(crate) fn signal(grid: &Grid, cta: &Cta, signal: Signal) -> LaunchError {
     let cause = match signal.kind {
         SignalKind::Stop => return grid.stop_error(),
         SignalKind::Access => bad_address(grid, cta, signal.addr),
-        SignalKind::NativeStack => TrapCause::StackOverflow {
-            limit: cta.local_limit(),
+        SignalKind::NativeStack => TrapCause::HostStack {
+            limit: worker::STACK_SIZE,
         },
         SignalKind::Illegal => TrapCause::Unreachable,
         SignalKind::Arithmetic => TrapCause::Arithmetic,
