@@ -48,7 +48,7 @@ fn block(code: &mut [u8], start: usize, end: usize, factory: &mut InstructionInf
         };
         let place = load.memory_displacement64() as usize;
         if let Some(taken) = taken(user, register, &code[user.ip() as usize..])
-            && (taken == Taken::Third || !has_nan(&code[place..][..16]))
+            && (taken == Taken::Third || !has_nan(&code[place..][..load.memory_size().size()]))
             && load.len() + user.len() <= LONGEST
             && is_dead(register, user, rest, factory)
         {

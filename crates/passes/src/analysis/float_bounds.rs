@@ -11,6 +11,11 @@ use super::cfg::Cfg;
 /// Results up to this stay finite in every direction of rounding.
 const LARGEST: f64 = 1e38;
 
+/// What a magnitude may be rounded to at most: a step further, which does not shrink with it among the subnormal numbers.
+fn rounded(bound: f64) -> f64 {
+    bound * (1.0 + f64::from(f32::EPSILON)) + f64::from(f32::MIN_POSITIVE)
+}
+
 /// The greatest magnitude of each value that is certainly a number.
 #[derive(Debug, Default)]
 pub struct FloatBounds(SecondaryMap<Value, Option<f64>>);
@@ -25,7 +30,7 @@ impl FloatBounds {
                 if let [result] = node.results[..]
                     && func.ty(result) == Type::B32
                 {
-                    let bound = bounds.of_inst(&node.data);
+                    let bound = bounds.of_inst(&node.data).map(rounded);
                     bounds.0[result] = bound.filter(|&bound| bound <= LARGEST);
                 }
             }

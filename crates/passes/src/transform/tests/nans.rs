@@ -144,6 +144,34 @@ fn numbers_from_elsewhere_keep_their_bits() {
     );
 }
 
+/// Products that are rounded up stay away from zero, however small their factors are.
+#[test]
+fn small_factors_do_not_make_numbers_of_what_may_overflow() {
+    let func = mended(|b, [to, x, _, _]| {
+        let one = InstData::FloatUnary {
+            op: FloatUnaryOp::Sat,
+            fmt: FloatFmt::F32,
+            mode: FloatMode::RN,
+            arg: x,
+        };
+        let mut z = b.b.ins(one, B32);
+        for factor in [1e-30f32, 1e-30, 1e38, 1e38] {
+            let factor = b.iconst(B32, u64::from(factor.to_bits()));
+            let data = InstData::FloatBinary {
+                op: FloatBinaryOp::Mul,
+                fmt: FloatFmt::F32,
+                mode: FloatMode::RN,
+                args: [z, factor],
+            };
+            z = b.b.ins(data, B32);
+        }
+        b.store(Space::Global, to, 0, z);
+        b.ret(x);
+    });
+    let text = crate::testing::build::text(&func);
+    assert!(text.contains("fcanonical"), "{text}");
+}
+
 /// What is clamped to `[0, 1]` stays a number in arithmetic with constants, unless they are so great that it may overflow.
 #[test]
 fn what_is_certainly_a_number_stays_as_it_is() {
