@@ -99,7 +99,7 @@ pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
 }
 
 /// Whether the first two operands may change places.
-fn commutes(data: &InstructionData) -> bool {
+pub(super) fn commutes(data: &InstructionData) -> bool {
     match data {
         InstructionData::IntCompare { cond, .. } => matches!(cond, IntCC::Equal | IntCC::NotEqual),
         _ => matches!(

@@ -10,6 +10,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntitySet;
 
+use super::alike::commutes;
 use super::is_vector;
 
 /// Gives instructions that can take a constant from memory one of their own.
@@ -64,7 +65,7 @@ fn operand(
             _ => &[],
         },
         _ if opcode == Opcode::Fma => &[2, 1, 0],
-        _ if commutes(opcode) => &[1, 0],
+        _ if commutes(&data) => &[1, 0],
         _ if matches!(
             opcode,
             Opcode::Fsub | Opcode::Fdiv | Opcode::Isub | Opcode::Bitselect | Opcode::Blendv
@@ -90,7 +91,7 @@ fn operand(
     if func.dfg.value_type(result) == types::F64X2 && has_nan(func, constant) {
         return None;
     }
-    if at == 0 && (commutes(opcode) || places.len() == 2) {
+    if at == 0 && commutes(&data) {
         func.dfg.inst_args_mut(inst).swap(0, 1);
         return Some((1, constant));
     }
@@ -123,24 +124,6 @@ fn is_turned(cond: FloatCC) -> bool {
             | FloatCC::GreaterThanOrEqual
             | FloatCC::UnorderedOrLessThan
             | FloatCC::UnorderedOrLessThanOrEqual
-    )
-}
-
-/// Whether the two operands may change places, and the second may be in memory.
-fn commutes(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Fadd
-            | Opcode::Fmul
-            | Opcode::Band
-            | Opcode::Bor
-            | Opcode::Bxor
-            | Opcode::Iadd
-            | Opcode::Imul
-            | Opcode::Smin
-            | Opcode::Smax
-            | Opcode::Umin
-            | Opcode::Umax
     )
 }
 
