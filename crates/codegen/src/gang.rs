@@ -53,10 +53,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
         reasons: vec![reason.to_owned()],
     };
     if program.lockstep {
-        return GangChoice {
-            tiny: WARP,
-            ..only(WARP, "its warps run in lockstep")
-        };
+        return whole_warps(only(WARP, "its warps run in lockstep"));
     }
     if threads == 1 {
         return only(1, "a block has one thread");
@@ -69,13 +66,8 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             );
         }
         if weigh::exchanges_at_once(program, block) {
-            return GangChoice {
-                tiny: WARP,
-                ..only(
-                    WARP,
-                    "threads of a warp exchange values, always all of them together",
-                )
-            };
+            let reason = "threads of a warp exchange values, always all of them together";
+            return whole_warps(only(WARP, reason));
         }
     }
     // Two vectors of each value.
@@ -128,6 +120,14 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             false => traits.tiny(gang),
         },
         reasons,
+    }
+}
+
+/// A choice that holds for launches of few threads, too.
+fn whole_warps(choice: GangChoice) -> GangChoice {
+    GangChoice {
+        tiny: WARP,
+        ..choice
     }
 }
 

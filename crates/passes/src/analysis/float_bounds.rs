@@ -57,7 +57,18 @@ impl FloatBounds {
             } => match op {
                 FloatUnaryOp::Sat => Some(1.0),
                 FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy => self.0[arg],
-                _ => None,
+                FloatUnaryOp::Relu
+                | FloatUnaryOp::CanonicalNan
+                | FloatUnaryOp::RoundInt
+                | FloatUnaryOp::Sqrt
+                | FloatUnaryOp::RcpApprox
+                | FloatUnaryOp::SqrtApprox
+                | FloatUnaryOp::RsqrtApprox
+                | FloatUnaryOp::SinApprox
+                | FloatUnaryOp::CosApprox
+                | FloatUnaryOp::Lg2Approx
+                | FloatUnaryOp::Ex2Approx
+                | FloatUnaryOp::TanhApprox => None,
             },
             InstData::FloatBinary {
                 op,
@@ -69,7 +80,13 @@ impl FloatBounds {
                 match op {
                     FloatBinaryOp::Add | FloatBinaryOp::Sub => Some(a + b),
                     FloatBinaryOp::Mul => Some(a * b),
-                    _ => None,
+                    FloatBinaryOp::Div
+                    | FloatBinaryOp::DivApprox
+                    | FloatBinaryOp::DivFull
+                    | FloatBinaryOp::Min
+                    | FloatBinaryOp::Max
+                    | FloatBinaryOp::MinNan
+                    | FloatBinaryOp::MaxNan => None,
                 }
             }
             InstData::Fma {
@@ -80,15 +97,7 @@ impl FloatBounds {
             InstData::Convert { cvt, arg } if cvt.to == NumFmt::F32 => match cvt.from {
                 NumFmt::F32 if cvt.sat => Some(1.0),
                 NumFmt::F32 if !cvt.integral => self.0[arg],
-                NumFmt::U8
-                | NumFmt::U16
-                | NumFmt::U32
-                | NumFmt::U64
-                | NumFmt::S8
-                | NumFmt::S16
-                | NumFmt::S32
-                | NumFmt::S64 => Some(2f64.powi(64)),
-                _ => None,
+                from => from.is_int().then_some(2f64.powi(64)),
             },
             InstData::Select { args: [a, b], .. } => Some(self.0[a]?.max(self.0[b]?)),
             _ => None,

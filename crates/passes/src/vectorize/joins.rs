@@ -18,14 +18,13 @@ pub struct Joins {
     pub over_turns: Vec<Option<usize>>,
 }
 
-/// What lanes stop at: blocks, ends of loops by their headers, and which of these are for taking turns.
-pub(super) struct Stops<'a> {
-    pub at: &'a dyn Fn(Block) -> bool,
-    pub is_turn: &'a dyn Fn(Block) -> bool,
-}
-
-/// Finds the joins.
-pub(super) fn run(func: &Function, order: &Order, stops: &Stops<'_>) -> Joins {
+/// Finds the joins. Lanes stop at some blocks, of which some are headers of loops in which gangs take turns as wholes.
+pub(super) fn run(
+    func: &Function,
+    order: &Order,
+    stops: &dyn Fn(Block) -> bool,
+    is_turn: &dyn Fn(Block) -> bool,
+) -> Joins {
     let n = order.nodes.len();
     let mut targets: Vec<Vec<usize>> = Vec::with_capacity(n);
     let mut first_pred = vec![usize::MAX; n];
@@ -50,7 +49,9 @@ pub(super) fn run(func: &Function, order: &Order, stops: &Stops<'_>) -> Joins {
         over_turns: vec![None; n],
     };
     for start in 0..n {
-        if let Some((join, has_turns)) = join_of(func, order, stops, &targets, &first_pred, start) {
+        if let Some((join, has_turns)) =
+            join_of(func, order, stops, is_turn, &targets, &first_pred, start)
+        {
             let joins = match has_turns {
                 true => &mut out.over_turns,
                 false => &mut out.straight,
@@ -65,7 +66,8 @@ pub(super) fn run(func: &Function, order: &Order, stops: &Stops<'_>) -> Joins {
 fn join_of(
     func: &Function,
     order: &Order,
-    stops: &Stops<'_>,
+    stops: &dyn Fn(Block) -> bool,
+    is_turn: &dyn Fn(Block) -> bool,
     targets: &[Vec<usize>],
     first_pred: &[usize],
     start: usize,
@@ -87,10 +89,10 @@ fn join_of(
                     func.blocks[block].term,
                     Terminator::Ret(_) | Terminator::Exit | Terminator::Dispatch(_)
                 );
-                if ends || (pos > start && (stops.at)(block) && !(stops.is_turn)(block)) {
+                if ends || (pos > start && stops(block) && !is_turn(block)) {
                     return None;
                 }
-                has_turns |= pos > start && (stops.is_turn)(block);
+                has_turns |= pos > start && is_turn(block);
                 if let Some(end) = order.end_pos[block].filter(|_| pos > start) {
                     reach = reach.max(end as usize + 1);
                 }

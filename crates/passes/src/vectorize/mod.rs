@@ -212,13 +212,8 @@ fn run_once(
         in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
     }
     let turns_whole = gang == WARP && has_exchanges(func);
-    let stops = joins::Stops {
-        at: &|block| can_stop(func, block),
-        is_turn: &|header| {
-            turns_whole && !wait_of[header] && matches!(yields[header], Some(Yield::Turns(_)))
-        },
-    };
-    let joins = joins::run(func, &order, &stops);
+    let is_turn = |header: Block| turns_whole && matches!(yields[header], Some(Yield::Turns(_)));
+    let joins = joins::run(func, &order, &|block| can_stop(func, block), &is_turn);
     let mut plan = Plan {
         gang,
         in_step,
@@ -242,8 +237,13 @@ fn run_once(
         likely: SecondaryMap::new(),
     };
     plan.likely = likely::run(func, &plan);
-    let live = liveness::run(func, &preds);
-    waits::number(func, &mut plan, entries, &wait_of, &live);
+    waits::number(
+        func,
+        &mut plan,
+        entries,
+        &wait_of,
+        &liveness::run(func, &preds),
+    );
     plan
 }
 
