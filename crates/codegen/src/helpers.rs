@@ -20,6 +20,8 @@ pub(crate) enum Helper {
     BadLanes,
     /// [`crate::warp_ops::warp_op`].
     Warp,
+    /// [`crate::mma::mma_op`].
+    Mma,
     /// [`unfold`].
     Unfold,
     /// [`row`].
@@ -35,6 +37,7 @@ impl Helper {
         Helper::Atomic,
         Helper::BadLanes,
         Helper::Warp,
+        Helper::Mma,
         Helper::Unfold,
         Helper::Row,
         Helper::MergeSlots,
@@ -53,6 +56,7 @@ impl Helper {
             Helper::Atomic => atomic as *const () as *const u8,
             Helper::BadLanes => bad_lanes as *const () as *const u8,
             Helper::Warp => crate::warp_ops::warp_op as *const () as *const u8,
+            Helper::Mma => crate::mma::mma_op as *const () as *const u8,
             Helper::Unfold => unfold as *const () as *const u8,
             Helper::Row => row as *const () as *const u8,
             Helper::MergeSlots => merge_slots as *const () as *const u8,
@@ -78,7 +82,7 @@ pub(crate) unsafe extern "C" fn eval_inst(
 }
 
 /// Runs `f` with the default floating-point environment: kernels may run with subnormals flushed.
-fn with_default_rounding<T>(f: impl FnOnce() -> T) -> T {
+pub(crate) fn with_default_rounding<T>(f: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
     {
         let (mut saved, default) = (0u32, 0x1f80u32);

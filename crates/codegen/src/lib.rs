@@ -20,6 +20,7 @@ mod host;
 mod link;
 mod lower;
 mod masked;
+mod mma;
 mod notes;
 mod object;
 mod operands;

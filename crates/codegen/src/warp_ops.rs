@@ -8,18 +8,18 @@
 
 use ptxjit_ir::{InstData, Type, WarpOp};
 
+use crate::mma;
+
 /// Lanes of a warp.
 pub const WARP: usize = 32;
 
 /// One value per lane.
 pub type Lanes = [u64; WARP];
 
-/// Results of an operation: up to two values per lane.
-pub type Results = [Lanes; 2];
-
 /// Computes `op` over the lanes in `group`, which all have arrived; lanes outside it are ignored. Operands are in the
-/// op's order, without the member mask. What `out` holds for other lanes, or beyond the op's results, is arbitrary.
-pub fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut Results) {
+/// op's order, without the member mask. What `out` holds for other lanes, or beyond the op's results, is arbitrary; it has room for
+/// [`WarpOp::n_results`] at least.
+pub fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut [Lanes]) {
     const ZEROS: Lanes = [0; WARP];
     let a = args.first().unwrap_or(&ZEROS);
     let value = match op {
@@ -51,6 +51,7 @@ pub fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut Resul
         WarpOp::Elect => elect(group, out),
         WarpOp::Sync => 0,
         WarpOp::ActiveMask => group,
+        WarpOp::Mma(mma) => return mma::compute(&mma, group, args, out),
     };
     out[0].fill(u64::from(value));
 }
@@ -90,8 +91,8 @@ pub fn shuffle_source(op: WarpOp, lane: u32, b: u32, c: u32) -> (u32, bool) {
 
 /// `shfl`: operands a, b, c; results the value and whether the source lane is in range. A source lane that takes no part
 /// gives zero.
-fn shuffle(op: WarpOp, group: u32, args: &[Lanes], out: &mut Results) {
-    let ([a, b, c], [value, in_range]) = (args, out) else {
+fn shuffle(op: WarpOp, group: u32, args: &[Lanes], out: &mut [Lanes]) {
+    let ([a, b, c], [value, in_range, ..]) = (args, out) else {
         return;
     };
     // All lanes, whether in the group or not: there is nothing to decide.
@@ -103,7 +104,7 @@ fn shuffle(op: WarpOp, group: u32, args: &[Lanes], out: &mut Results) {
     }
 }
 
-fn match_any(a: &Lanes, group: u32, ty: Type, out: &mut Results) {
+fn match_any(a: &Lanes, group: u32, ty: Type, out: &mut [Lanes]) {
     for lane in lanes(group) {
         let equal = |&other: &u32| (a[other as usize] ^ a[lane as usize]) & ty.mask() == 0;
         let mask = lanes(group)
@@ -113,7 +114,7 @@ fn match_any(a: &Lanes, group: u32, ty: Type, out: &mut Results) {
     }
 }
 
-fn match_all(a: &Lanes, group: u32, ty: Type, out: &mut Results) -> u32 {
+fn match_all(a: &Lanes, group: u32, ty: Type, out: &mut [Lanes]) -> u32 {
     let first = a[group.trailing_zeros() as usize % WARP];
     let equal = lanes(group).all(|lane| (a[lane as usize] ^ first) & ty.mask() == 0);
     out[1].fill(u64::from(equal));
@@ -138,7 +139,7 @@ fn float_fold(a: &Lanes, group: u32, key: impl Fn(f32) -> f32, nan: bool) -> u32
     least.map_or(CANONICAL_NAN, |x| key(x).to_bits())
 }
 
-fn elect(group: u32, out: &mut Results) -> u32 {
+fn elect(group: u32, out: &mut [Lanes]) -> u32 {
     let leader = group.trailing_zeros();
     out[1].fill(0);
     out[1][leader as usize % WARP] = 1;
@@ -202,7 +203,7 @@ pub(crate) unsafe extern "C" fn warp_op(
 mod tests {
     use super::*;
 
-    fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes]) -> Results {
+    fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes]) -> [Lanes; 2] {
         let mut out = [[0; WARP]; 2];
         super::compute(op, ty, group, args, &mut out);
         out

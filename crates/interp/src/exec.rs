@@ -259,16 +259,11 @@ fn wait<'p>(thread: &mut Thread<'p>, node: &'p InstNode) -> Wait<'p> {
             } else {
                 None
             };
-            let mut operands = [0; 3];
-            operands
-                .iter_mut()
-                .zip(&args)
-                .for_each(|(slot, &arg)| *slot = arg);
             WaitKind::Warp(WarpWait {
                 op: *op,
                 ty: *ty,
                 mask,
-                args: operands,
+                args,
             })
         }
         other => unreachable!("{other:?} does not wait"),

@@ -129,11 +129,11 @@ impl<'p> Cta<'p> {
 
     /// A warp operation is over as soon as the lanes that run have executed it.
     fn warp_operation(&mut self, active: &[usize]) {
-        let mut operands: Operands = [None; LANES];
+        let mut operands: Operands = [const { None }; LANES];
         let mut op: Option<WarpWait> = None;
         for &idx in active {
             if let Some(WaitKind::Warp(wait)) = self.threads[idx].wait().map(|wait| &wait.kind) {
-                operands[idx % LANES] = Some(wait.args);
+                operands[idx % LANES] = Some(wait.args.clone());
                 op = Some(wait.clone());
             }
         }

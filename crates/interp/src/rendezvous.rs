@@ -152,7 +152,7 @@ impl<'p> Cta<'p> {
         } else {
             1 << lane
         };
-        let mut operands: Operands = [None; LANES];
+        let mut operands: Operands = [const { None }; LANES];
         for member in (0..LANES).filter(|member| members >> member & 1 != 0) {
             if self
                 .threads
@@ -165,7 +165,7 @@ impl<'p> Cta<'p> {
                 Some(wait)
                     if (wait.op, wait.ty, wait.mask) == (wanted.op, wanted.ty, wanted.mask) =>
                 {
-                    operands[member] = Some(wait.args);
+                    operands[member] = Some(wait.args.clone());
                 }
                 Some(_) | None => return false,
             }
@@ -213,9 +213,9 @@ impl<'p> Cta<'p> {
         let Some(wait) = self.warp_wait(group[0]).cloned() else {
             return false;
         };
-        let mut operands: Operands = [None; LANES];
+        let mut operands: Operands = [const { None }; LANES];
         for idx in group {
-            operands[idx - first] = self.warp_wait(idx).map(|wait| wait.args);
+            operands[idx - first] = self.warp_wait(idx).map(|wait| wait.args.clone());
         }
         self.perform(first, &wait, &operands);
         true

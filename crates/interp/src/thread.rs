@@ -3,6 +3,8 @@
 use ptxjit_ir::{BarrierOp, Block, BlockCall, FuncId, Function, SrcLoc, Type, Value, WarpOp};
 use smallvec::SmallVec;
 
+use crate::warp::Args;
+
 /// One thread of a CTA.
 pub(crate) struct Thread<'p> {
     /// `%tid`.
@@ -54,7 +56,7 @@ pub(crate) struct WarpWait {
     pub(crate) ty: Type,
     /// Member mask; none for forms without `.sync`.
     pub(crate) mask: Option<u32>,
-    pub(crate) args: [u64; 3],
+    pub(crate) args: Args,
 }
 
 /// An active call.

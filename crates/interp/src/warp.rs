@@ -1,17 +1,37 @@
 //! What the operations among the lanes of a warp compute, as a pure function.
 
 use ptxjit_ir::{CompareOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Type, WarpOp, eval};
+use smallvec::{SmallVec, smallvec};
 
 /// Lanes of a warp.
 pub const LANES: usize = 32;
 
-/// The operands of each lane that takes part, without the member mask.
-pub type Operands = [Option<[u64; 3]>; LANES];
+/// A lane's operands, without the member mask.
+pub type Args = SmallVec<[u64; 4]>;
 
-/// The results of a warp operation for each lane that takes part; those of others are zero, as are the second results of
-/// operations that have one.
-pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [[u64; 2]; LANES] {
-    let mut results = [[0; 2]; LANES];
+/// The operands of each lane that takes part.
+pub type Operands = [Option<Args>; LANES];
+
+/// The results of one lane: two, even if the operation has one, or the registers of a matrix.
+pub type Results = SmallVec<[u64; 2]>;
+
+/// The results of a warp operation for each lane that takes part; others have none. The second results of operations that have
+/// one are zero.
+pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [Results; LANES] {
+    let mut results = std::array::from_fn(|_| Results::new());
+    if let WarpOp::Mma(mma) = op {
+        // Lanes that take no part are not allowed; their operands read as zero.
+        let register = |n: usize| {
+            let of_lane = |args: &Option<Args>| args.as_ref().map_or(0, |args| args[n]);
+            std::array::from_fn(|lane| of_lane(&operands[lane]))
+        };
+        let args: Vec<_> = (0..op.n_args()).map(register).collect();
+        let registers = eval::mma(&mma, &args);
+        for lane in (0..LANES).filter(|&lane| operands[lane].is_some()) {
+            results[lane] = registers.iter().map(|lanes| lanes[lane]).collect();
+        }
+        return results;
+    }
     let shared = shared_result(op, ty, operands);
     for (lane, args) in operands.iter().enumerate() {
         let Some(args) = args else { continue };
@@ -19,11 +39,11 @@ pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [[u64; 2]; LANES] 
             WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => {
                 shuffle(op, lane, args, operands)
             }
-            WarpOp::MatchAny => [
+            WarpOp::MatchAny => smallvec![
                 lanes_where(operands, |other| (other[0] ^ args[0]) & ty.mask() == 0).into(),
                 0,
             ],
-            WarpOp::Elect => [shared[0], u64::from(shared[0] == lane as u64)],
+            WarpOp::Elect => smallvec![shared[0], u64::from(shared[0] == lane as u64)],
             WarpOp::VoteAll
             | WarpOp::VoteAny
             | WarpOp::VoteUni
@@ -42,7 +62,8 @@ pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [[u64; 2]; LANES] 
             | WarpOp::ReduxFminNan
             | WarpOp::ReduxFmaxNan
             | WarpOp::Sync
-            | WarpOp::ActiveMask => shared,
+            | WarpOp::ActiveMask
+            | WarpOp::Mma(_) => SmallVec::from_slice(&shared),
         };
     }
     results
@@ -80,19 +101,18 @@ pub fn shuffle_source(op: WarpOp, lane: u32, b: u64, c: u64) -> (u32, bool) {
     }
 }
 
-fn shuffle(op: WarpOp, lane: usize, args: &[u64; 3], operands: &Operands) -> [u64; 2] {
+fn shuffle(op: WarpOp, lane: usize, args: &Args, operands: &Operands) -> Results {
     let (source, in_range) = shuffle_source(op, lane as u32, args[1], args[2]);
     // Reading a lane that takes no part is undefined; it reads as zero.
     let value = operands
         .get(source as usize)
-        .copied()
-        .flatten()
+        .and_then(Option::as_ref)
         .map_or(0, |other| other[0]);
-    [value & Type::B32.mask(), in_range.into()]
+    smallvec![value & Type::B32.mask(), in_range.into()]
 }
 
-fn lanes_where(operands: &Operands, holds: impl Fn(&[u64; 3]) -> bool) -> u32 {
-    let bit = |(lane, args): (usize, &Option<[u64; 3]>)| {
+fn lanes_where(operands: &Operands, holds: impl Fn(&Args) -> bool) -> u32 {
+    let bit = |(lane, args): (usize, &Option<Args>)| {
         u32::from(args.as_ref().is_some_and(&holds)) << lane
     };
     operands
@@ -145,7 +165,8 @@ fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
         | WarpOp::ShflUp
         | WarpOp::ShflDown
         | WarpOp::ShflBfly
-        | WarpOp::ShflIdx => [0, 0],
+        | WarpOp::ShflIdx
+        | WarpOp::Mma(_) => [0, 0],
     }
 }
 

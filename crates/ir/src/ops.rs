@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::mma::Mma;
+
 /// What an instruction does beside computing its results.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
@@ -311,60 +313,6 @@ ops! {
         RedOr = "red.or";
     }
 
-    /// Operations among the lanes of a warp. The `.sync` forms carry the member mask as their last operand.
-    pub enum WarpOp {
-        /// `shfl.up` (a, b, c): results `B32`, `B1`.
-        ShflUp = "shfl.up";
-        /// `shfl.down`.
-        ShflDown = "shfl.down";
-        /// `shfl.bfly`.
-        ShflBfly = "shfl.bfly";
-        /// `shfl.idx`.
-        ShflIdx = "shfl.idx";
-        /// `vote.all` (p): result `B1`.
-        VoteAll = "vote.all";
-        /// `vote.any`.
-        VoteAny = "vote.any";
-        /// `vote.uni`.
-        VoteUni = "vote.uni";
-        /// `vote.ballot`: result `B32`.
-        Ballot = "vote.ballot";
-        /// `match.any` (a of `B32` or `B64`): result `B32`.
-        MatchAny = "match.any";
-        /// `match.all`: results `B32`, `B1`.
-        MatchAll = "match.all";
-        /// `redux` add.
-        ReduxAdd = "redux.add";
-        /// `redux` unsigned minimum.
-        ReduxUmin = "redux.umin";
-        /// `redux` unsigned maximum.
-        ReduxUmax = "redux.umax";
-        /// `redux` signed minimum.
-        ReduxSmin = "redux.smin";
-        /// `redux` signed maximum.
-        ReduxSmax = "redux.smax";
-        /// `redux` and.
-        ReduxAnd = "redux.and";
-        /// `redux` or.
-        ReduxOr = "redux.or";
-        /// `redux` exclusive or.
-        ReduxXor = "redux.xor";
-        /// `redux.min.f32`, NaNs ignored unless all are.
-        ReduxFmin = "redux.fmin";
-        /// `redux.max.f32`.
-        ReduxFmax = "redux.fmax";
-        /// `redux.min.NaN.f32`.
-        ReduxFminNan = "redux.fmin.nan";
-        /// `redux.max.NaN.f32`.
-        ReduxFmaxNan = "redux.fmax.nan";
-        /// `elect.sync`: results `B32` (leader), `B1`.
-        Elect = "elect";
-        /// `bar.warp.sync`: no result.
-        Sync = "bar.warp.sync";
-        /// `activemask`: result `B32`; takes no member mask and never waits.
-        ActiveMask = "activemask";
-    }
-
     /// Device runtime functions that PTX calls by name.
     pub enum Builtin {
         /// `vprintf(format, args) -> b32`.
@@ -378,13 +326,126 @@ ops! {
     }
 }
 
+/// Operations among the lanes of a warp. The `.sync` forms carry the member mask as their last operand.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum WarpOp {
+    /// `shfl.up` (a, b, c): results `B32`, `B1`.
+    ShflUp,
+    /// `shfl.down`.
+    ShflDown,
+    /// `shfl.bfly`.
+    ShflBfly,
+    /// `shfl.idx`.
+    ShflIdx,
+    /// `vote.all` (p): result `B1`.
+    VoteAll,
+    /// `vote.any`.
+    VoteAny,
+    /// `vote.uni`.
+    VoteUni,
+    /// `vote.ballot`: result `B32`.
+    Ballot,
+    /// `match.any` (a of `B32` or `B64`): result `B32`.
+    MatchAny,
+    /// `match.all`: results `B32`, `B1`.
+    MatchAll,
+    /// `redux` add.
+    ReduxAdd,
+    /// `redux` unsigned minimum.
+    ReduxUmin,
+    /// `redux` unsigned maximum.
+    ReduxUmax,
+    /// `redux` signed minimum.
+    ReduxSmin,
+    /// `redux` signed maximum.
+    ReduxSmax,
+    /// `redux` and.
+    ReduxAnd,
+    /// `redux` or.
+    ReduxOr,
+    /// `redux` exclusive or.
+    ReduxXor,
+    /// `redux.min.f32`, NaNs ignored unless all are.
+    ReduxFmin,
+    /// `redux.max.f32`.
+    ReduxFmax,
+    /// `redux.min.NaN.f32`.
+    ReduxFminNan,
+    /// `redux.max.NaN.f32`.
+    ReduxFmaxNan,
+    /// `elect.sync`: results `B32` (leader), `B1`.
+    Elect,
+    /// `bar.warp.sync`: no result.
+    Sync,
+    /// `activemask`: result `B32`; takes no member mask and never waits.
+    ActiveMask,
+    /// A product of matrices (registers of A, B and C): results the registers of D.
+    Mma(Mma),
+}
+
 impl WarpOp {
+    /// No operation has more operands, without the member mask.
+    pub const MAX_ARGS: usize = 16;
+    /// No operation has more results.
+    pub const MAX_RESULTS: usize = 8;
+
+    /// The name that the printer writes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WarpOp::ShflUp => "shfl.up",
+            WarpOp::ShflDown => "shfl.down",
+            WarpOp::ShflBfly => "shfl.bfly",
+            WarpOp::ShflIdx => "shfl.idx",
+            WarpOp::VoteAll => "vote.all",
+            WarpOp::VoteAny => "vote.any",
+            WarpOp::VoteUni => "vote.uni",
+            WarpOp::Ballot => "vote.ballot",
+            WarpOp::MatchAny => "match.any",
+            WarpOp::MatchAll => "match.all",
+            WarpOp::ReduxAdd => "redux.add",
+            WarpOp::ReduxUmin => "redux.umin",
+            WarpOp::ReduxUmax => "redux.umax",
+            WarpOp::ReduxSmin => "redux.smin",
+            WarpOp::ReduxSmax => "redux.smax",
+            WarpOp::ReduxAnd => "redux.and",
+            WarpOp::ReduxOr => "redux.or",
+            WarpOp::ReduxXor => "redux.xor",
+            WarpOp::ReduxFmin => "redux.fmin",
+            WarpOp::ReduxFmax => "redux.fmax",
+            WarpOp::ReduxFminNan => "redux.fmin.nan",
+            WarpOp::ReduxFmaxNan => "redux.fmax.nan",
+            WarpOp::Elect => "elect",
+            WarpOp::Sync => "bar.warp.sync",
+            WarpOp::ActiveMask => "activemask",
+            WarpOp::Mma(_) => "mma",
+        }
+    }
+
     /// Number of operands without the member mask.
     pub const fn n_args(self) -> usize {
         match self {
             WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => 3,
             WarpOp::Elect | WarpOp::Sync | WarpOp::ActiveMask => 0,
+            WarpOp::Mma(mma) => mma.n_args(),
             _ => 1,
+        }
+    }
+
+    /// Number of results, at least.
+    pub const fn n_results(self) -> usize {
+        match self {
+            WarpOp::Mma(mma) => mma.d_registers(),
+            _ => 2,
+        }
+    }
+}
+
+impl std::fmt::Display for WarpOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            WarpOp::Mma(mma) => write!(f, ".{mma}"),
+            _ => Ok(()),
         }
     }
 }

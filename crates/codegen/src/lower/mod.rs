@@ -42,6 +42,7 @@ mod mask_classes;
 mod masks;
 mod math;
 mod memory;
+mod mma;
 mod narrow;
 mod outside;
 mod packing;
@@ -219,6 +220,7 @@ struct Lower<'a, 'b> {
     slots_aside: Option<cl::StackSlot>,
     /// For warp operations.
     warp_slot: Option<cl::StackSlot>,
+    mma_slot: Option<cl::StackSlot>,
     /// What the function refers to outside of itself, by namespace and number.
     imports: FxHashMap<(u32, u32), cl::FuncRef>,
 }
@@ -314,6 +316,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             saturated: FxHashSet::default(),
             slots_aside: None,
             warp_slot: None,
+            mma_slot: None,
             imports: FxHashMap::default(),
         }
     }

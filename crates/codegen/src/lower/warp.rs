@@ -258,7 +258,8 @@ impl Lower<'_, '_> {
             | WarpOp::ReduxFmin
             | WarpOp::ReduxFmax
             | WarpOp::ReduxFminNan
-            | WarpOp::ReduxFmaxNan => return None,
+            | WarpOp::ReduxFmaxNan
+            | WarpOp::Mma(_) => return None,
         })
     }
 
@@ -319,6 +320,9 @@ impl Lower<'_, '_> {
         let InstData::Warp { op, ref args, .. } = data else {
             unreachable!("only warp operations come here");
         };
+        if let WarpOp::Mma(_) = op {
+            return self.mma_by_call(inst, group);
+        }
         let flags = MemFlagsData::trusted();
         let slot = self.warp_buffer();
         let buffer = self.b.ins().stack_addr(types::I64, slot, 0);

@@ -3,8 +3,7 @@
 //!
 //! Asynchronous copies are done at once, which is one of the schedules the memory model allows; so waiting for them is nothing.
 
-use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, IntUnaryOp, MemSem, Scope, Space, Type, Value};
-use smallvec::SmallVec;
+use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, IntUnaryOp, Space, Type, Value};
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
@@ -181,7 +180,7 @@ fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
     })?;
     t.guarded(is_part, |t| {
         let zero = t.iconst(Type::B32, 0);
-        store(t, Type::B32, dst, &vec![zero; size as usize / 4]);
+        t.store(Space::Shared, Type::B32, dst, &vec![zero; size as usize / 4]);
         copy_bytes(t, dst, src, src_size);
         Ok(())
     })
@@ -191,8 +190,8 @@ fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
 type Address = (Value, i32);
 
 fn copy_words(t: &mut Translator<'_>, dst: Address, src: Address, size: u32) {
-    let words = load(t, Type::B32, src, size as usize / 4);
-    store(t, Type::B32, dst, &words);
+    let words = t.load(Space::Global, Type::B32, size as usize / 4, src);
+    t.store(Space::Shared, Type::B32, dst, &words);
 }
 
 /// Copies a number of bytes, one after the other.
@@ -212,8 +211,8 @@ fn copy_bytes(t: &mut Translator<'_>, dst: Address, src: Address, count: Value) 
         let at = t.zext_or_trunc(at, t.value_ty(address));
         (t.binary(IntBinaryOp::Add, address, at), offset)
     });
-    let byte = load(t, Type::B8, from, 1);
-    store(t, Type::B8, to, &byte);
+    let byte = t.load(Space::Global, Type::B8, 1, from);
+    t.store(Space::Shared, Type::B8, to, &byte);
     let one = t.iconst(Type::B32, 1);
     let next = t.binary(IntBinaryOp::Add, at, one);
     t.builder.def_var(var, next);
@@ -221,39 +220,6 @@ fn copy_bytes(t: &mut Translator<'_>, dst: Address, src: Address, count: Value) 
     t.builder.seal(head);
     t.builder.seal(done);
     t.builder.switch_to(done);
-}
-
-fn load(
-    t: &mut Translator<'_>,
-    ty: Type,
-    (addr, offset): Address,
-    n: usize,
-) -> SmallVec<[Value; 2]> {
-    let (space, sem, scope) = (Space::Global, MemSem::Weak, Scope::Cta);
-    let data = InstData::Load {
-        space,
-        sem,
-        scope,
-        ty,
-        n: n as u8,
-        addr,
-        offset,
-    };
-    t.ins_multi(data, &vec![ty; n])
-}
-
-fn store(t: &mut Translator<'_>, ty: Type, (addr, offset): Address, args: &[Value]) {
-    let args = SmallVec::from_slice(args);
-    let (space, sem, scope) = (Space::Shared, MemSem::Weak, Scope::Cta);
-    t.ins_void(InstData::Store {
-        space,
-        sem,
-        scope,
-        ty,
-        addr,
-        offset,
-        args,
-    });
 }
 
 /// Whether an operand is a predicate rather than a number.

@@ -1,8 +1,9 @@
-//! `mma` without sparsity. PTX ISA, "Warp-Level Matrix Instructions: mma". Checked, not executable yet.
+//! `mma` without sparsity. PTX ISA, "Warp-Level Matrix Instructions: mma".
 //!
 //! A row is a shape with its types and the number of registers that each lane holds of D, A, B and C: the elements of the matrix,
 //! divided among 32 lanes and packed into registers.
 
+use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, ProductOp, SumFmt};
 use smallvec::SmallVec;
 
 use crate::ast::{Operand, OperandKind};
@@ -12,7 +13,8 @@ use crate::source::Span;
 use crate::translate::{Inst, Translator};
 
 use super::common::ROUND;
-use super::desc::{A, D, Elems, Gate, InstDesc, Opd, since, unsupported};
+use super::desc::{A, D, Elems, Gate, InstDesc, Opd, inst, since, unsupported};
+use super::fragments::{self, registers};
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -66,11 +68,12 @@ const fn mma(
     types: &'static [&'static [T]],
     operands: &'static [Opd],
 ) -> InstDesc {
-    unsupported("mma", operands)
+    inst("mma", operands, product)
         .with(ROW_COL)
         .choose(shapes)
         .types(types)
         .check(check_fragments)
+        .effect()
 }
 
 /// The first shape, on `sm_70`: the only one whose matrices may both be stored either way.
@@ -79,8 +82,15 @@ const fn quad_pairs(
     operands: &'static [Opd],
     gates: &'static [Gate],
 ) -> InstDesc {
-    unsupported("mma", operands)
-        .with(&[Mod::Sync, Mod::Aligned, Mod::M8n8k4])
+    in_quad_pairs(inst("mma", operands, product), types, gates).effect()
+}
+
+const fn in_quad_pairs(
+    desc: InstDesc,
+    types: &'static [&'static [T]],
+    gates: &'static [Gate],
+) -> InstDesc {
+    desc.with(&[Mod::Sync, Mod::Aligned, Mod::M8n8k4])
         .optional(&[&[Mod::Row], &[Mod::Col]])
         .repeats(&[Mod::Row, Mod::Col])
         .types(types)
@@ -208,15 +218,18 @@ pub const TABLE: &[InstDesc] = &[
         ],
     )
     .gates(SM80),
-    // Not in the ISA's list, but ptxas has it.
-    quad_pairs(
+    // Not in the ISA's list, but ptxas has it. Nothing says where its elements are.
+    in_quad_pairs(
+        unsupported(
+            "mma",
+            &[
+                out(8, T::F32),
+                frag(2, T::Tf32),
+                frag(2, T::Tf32),
+                frag(8, T::F32),
+            ],
+        ),
         &[F32, BF16, BF16, F32],
-        &[
-            out(8, T::F32),
-            frag(2, T::Tf32),
-            frag(2, T::Tf32),
-            frag(8, T::F32),
-        ],
         SM80,
     ),
     mma(
@@ -415,6 +428,88 @@ pub const TABLE: &[InstDesc] = &[
     )
     .gates(SM120F),
 ];
+
+/// `d = a * b + c`.
+fn product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    const SHAPES: &[(Mod, usize, usize)] = &[
+        (Mod::M8n8k4, 8, 4),
+        (Mod::M8n8k16, 8, 16),
+        (Mod::M8n8k32, 8, 32),
+        (Mod::M8n8k128, 8, 128),
+        (Mod::M16n8k4, 16, 4),
+        (Mod::M16n8k8, 16, 8),
+        (Mod::M16n8k16, 16, 16),
+        (Mod::M16n8k32, 16, 32),
+        (Mod::M16n8k64, 16, 64),
+        (Mod::M16n8k128, 16, 128),
+        (Mod::M16n8k256, 16, 256),
+    ];
+    let shape = SHAPES.iter().find(|&&(shape, ..)| inst.has(shape));
+    let (Some(&(shape, m, k)), Some(mut mma)) = (shape, description(inst)) else {
+        return super::not_executable(t, inst);
+    };
+    (mma.m, mma.k) = (m, k);
+    let layouts = layouts(t, inst);
+    if let (Mod::M8n8k4, MatrixFmt::F16, [(a, _), (b, _)]) = (shape, mma.a, &layouts[..]) {
+        mma.layout = FragmentLayout::QuadPairs {
+            a_by_columns: *a == Mod::Col,
+            b_by_columns: *b == Mod::Col,
+        };
+    }
+    let [a, b, c] = [1, 2, 3].map(|n| registers(t, inst, n));
+    let d = fragments::product(t, mma, [&a?, &b?, &c?]);
+    t.dst_elems(inst, 0, &d)
+}
+
+/// What the types and modifiers of a product say of it, but for the shape.
+pub(super) fn description(inst: &Inst<'_>) -> Option<Mma> {
+    let elements = |ty| {
+        Some(match ty {
+            T::F16 => MatrixFmt::F16,
+            T::Bf16 => MatrixFmt::Bf16,
+            T::Tf32 => MatrixFmt::Tf32,
+            T::F64 => MatrixFmt::F64,
+            T::E4m3 => MatrixFmt::E4m3,
+            T::E5m2 => MatrixFmt::E5m2,
+            T::E3m2 => MatrixFmt::E3m2,
+            T::E2m3 => MatrixFmt::E2m3,
+            T::E2m1 => MatrixFmt::E2m1,
+            T::S8 => MatrixFmt::S8,
+            T::U8 => MatrixFmt::U8,
+            T::S4 => MatrixFmt::S4,
+            T::U4 => MatrixFmt::U4,
+            T::B1 => MatrixFmt::B1,
+            _ => return None,
+        })
+    };
+    let sums = |ty| {
+        Some(match ty {
+            T::F16 => SumFmt::F16,
+            T::F32 => SumFmt::F32,
+            T::F64 => SumFmt::F64,
+            T::S32 => SumFmt::S32,
+            _ => return None,
+        })
+    };
+    let a = elements(inst.ty(1))?;
+    let op = match inst.pick(&[Mod::Xor, Mod::And]) {
+        Some(Mod::Xor) if a == MatrixFmt::B1 => ProductOp::Xor,
+        Some(_) if a == MatrixFmt::B1 => ProductOp::And,
+        _ => ProductOp::Mul,
+    };
+    Some(Mma {
+        m: 16,
+        k: 16,
+        a,
+        b: elements(inst.ty(2))?,
+        c: sums(inst.ty(3))?,
+        d: sums(inst.ty(0))?,
+        op,
+        round: inst.mode().round,
+        saturates: inst.has(Mod::Satfinite),
+        layout: FragmentLayout::Quads,
+    })
+}
 
 /// Two layouts, in any combination.
 pub(super) fn check_layouts<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {

@@ -42,9 +42,11 @@ pub mod wgmma;
 pub mod wmma;
 
 pub(crate) mod check;
+mod fragments;
 mod names;
 mod operands;
 mod target;
+mod wmma_fragments;
 
 use std::sync::LazyLock;
 

@@ -1,15 +1,16 @@
 //! `wmma`: loading, storing and multiplying matrices whose fragments have no documented layout. PTX ISA, "Warp-Level Matrix
-//! Instructions: wmma". Checked, not executable yet.
+//! Instructions: wmma".
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
 use super::common::ROUND;
-use super::desc::{A, ADDR, Gate, InstDesc, Opd, since, unsupported};
+use super::desc::{A, ADDR, Gate, InstDesc, Opd, inst, since};
 use super::mma::{check_fragments, check_layouts, check_lists, frag, out};
 use super::modifiers::Mod;
 use super::operands::check_memory;
 use super::types::PtxType as T;
+use super::wmma_fragments as wmma;
 
 /// What all share: `.sync` is required, `.aligned` since PTX 6.3, and the state space of a load or store may be written.
 const LAYOUT: &[Mod] = &[Mod::Row, Mod::Col];
@@ -44,12 +45,13 @@ const fn load(
     types: &'static [&'static [T]],
     operands: &'static [Opd],
 ) -> InstDesc {
-    unsupported("wmma", operands)
+    inst("wmma", operands, wmma::load)
         .with(&[Mod::Load, Mod::Sync])
         .choose(form)
         .optional(MEMORY)
         .types(types)
         .check(check_memory_form)
+        .effect()
 }
 
 const fn store(
@@ -57,12 +59,13 @@ const fn store(
     types: &'static [&'static [T]],
     operands: &'static [Opd],
 ) -> InstDesc {
-    unsupported("wmma", operands)
+    inst("wmma", operands, wmma::store)
         .with(&[Mod::Store, Mod::D, Mod::Sync])
         .choose(form)
         .optional(MEMORY)
         .types(types)
         .check(check_memory_form)
+        .effect()
 }
 
 /// `wmma.mma`, with A and B stored either way.
@@ -71,13 +74,14 @@ const fn product(
     types: &'static [&'static [T]],
     operands: &'static [Opd],
 ) -> InstDesc {
-    unsupported("wmma", operands)
+    inst("wmma", operands, wmma::product)
         .with(&[Mod::Mma, Mod::Sync])
         .choose(form)
         .optional(PLAIN)
         .types(types)
         .repeats(&[Mod::Row, Mod::Col])
         .check(check_product)
+        .effect()
 }
 
 const PLAIN: &[&[Mod]] = &[&[Mod::Row], &[Mod::Col], ALIGNED];

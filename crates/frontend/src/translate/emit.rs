@@ -2,7 +2,7 @@
 
 use ptxjit_ir::{
     CompareOp, Convert, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, InstData,
-    IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type, Value,
+    IntBinaryOp, IntTernaryOp, IntUnaryOp, MemSem, ResizeOp, Scope, Space, Type, Value,
 };
 use smallvec::SmallVec;
 
@@ -38,6 +38,45 @@ impl Translator<'_> {
     /// The constant that a value is, if it is one.
     pub fn as_const(&self, value: Value) -> Option<u64> {
         self.builder.func.as_const(value)
+    }
+
+    /// Loads `n` elements that lie side by side, as plain code does.
+    pub fn load(
+        &mut self,
+        space: Space,
+        ty: Type,
+        n: usize,
+        (addr, offset): (Value, i32),
+    ) -> SmallVec<[Value; 2]> {
+        let data = InstData::Load {
+            space,
+            sem: MemSem::Weak,
+            scope: Scope::Cta,
+            ty,
+            n: n as u8,
+            addr,
+            offset,
+        };
+        self.ins_multi(data, &vec![ty; n])
+    }
+
+    /// Stores elements side by side, as plain code does.
+    pub fn store(
+        &mut self,
+        space: Space,
+        ty: Type,
+        (addr, offset): (Value, i32),
+        args: &[Value],
+    ) {
+        self.ins_void(InstData::Store {
+            space,
+            sem: MemSem::Weak,
+            scope: Scope::Cta,
+            ty,
+            addr,
+            offset,
+            args: SmallVec::from_slice(args),
+        });
     }
 
     /// An op with one integer operand; `Popc` and `Clz` give a `B32`.

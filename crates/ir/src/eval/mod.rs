@@ -17,6 +17,7 @@ mod convert;
 mod exact;
 mod float;
 mod int;
+mod mma;
 mod softfloat;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use atomic::{atomic, atomic_float_add};
 pub use convert::{convert, convert_rs};
 pub use float::{float_binary, float_compare, float_unary, fma};
 pub use int::{bfi, compare, int_binary, int_ternary, int_unary, lop3, resize};
+pub use mma::{LaneRegisters, matrix_element, mma};
 
 use crate::inst::InstData;
 

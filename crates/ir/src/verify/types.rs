@@ -222,6 +222,7 @@ fn warp(op: WarpOp, sync: bool, ty: Type) -> Result<(Types, Types), String> {
         | WarpOp::ReduxFmax
         | WarpOp::ReduxFminNan
         | WarpOp::ReduxFmaxNan => &[Type::B32],
+        WarpOp::Mma(mma) => &[mma.register(); WarpOp::MAX_RESULTS][..mma.d_registers()],
     };
     let operand = match op {
         WarpOp::MatchAny | WarpOp::MatchAll => ty,
@@ -245,6 +246,7 @@ fn warp(op: WarpOp, sync: bool, ty: Type) -> Result<(Types, Types), String> {
         | WarpOp::ReduxFmax
         | WarpOp::ReduxFminNan
         | WarpOp::ReduxFmaxNan => Type::B32,
+        WarpOp::Mma(mma) => mma.register(),
     };
     let mut args: Types = SmallVec::from_elem(operand, op.n_args());
     if sync {

@@ -270,7 +270,8 @@ impl Shapes {
             | WarpOp::ShflDown
             | WarpOp::ShflBfly
             | WarpOp::ShflIdx
-            | WarpOp::MatchAny => false,
+            | WarpOp::MatchAny
+            | WarpOp::Mma(_) => false,
             WarpOp::Elect => idx == 0,
             WarpOp::VoteAll
             | WarpOp::VoteAny

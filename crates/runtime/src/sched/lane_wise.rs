@@ -2,6 +2,7 @@
 
 use ptxjit_codegen::{LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::{BarrierOp, Type, WarpOp};
+use smallvec::SmallVec;
 
 use super::barrier::{MAX_WARPS, N_BARRIERS, WarpMasks};
 use super::cta::{Cta, Phase};
@@ -439,15 +440,15 @@ impl Runner<'_> {
         let thread = |lane: u32| warp as u32 * 32 + lane;
         let point_of =
             |cta: &Cta, lane| point_number(cta.lane_states.slice()[thread(lane) as usize]);
-        let (mut args, mut results) = ([[0; WARP]; 3], [[0; WARP]; 2]);
-        let args = &mut args[..op.n_args()];
+        let mut args: SmallVec<[_; 3]> = SmallVec::from_elem([0; WARP], op.n_args());
+        let mut results: SmallVec<[_; 2]> = SmallVec::from_elem([0; WARP], op.n_results());
         let first = point_of(cta, group.trailing_zeros() % 32);
         if at_state(cta, warp, group, |state| point_number(state) == first) == group {
             let point = &points[first];
             for (arg, &operand) in args.iter_mut().zip(&point.operands) {
                 *arg = cta.layout.gather(cta.slots.slice(), warp, operand);
             }
-            warp::compute(op, ty, group, args, &mut results);
+            warp::compute(op, ty, group, &args, &mut results);
             for (values, &result) in results.iter().zip(&point.results) {
                 cta.layout
                     .scatter(cta.slots.slice_mut(), warp, group, result, values);
@@ -459,7 +460,7 @@ impl Runner<'_> {
                 arg[lane as usize] = cta.layout.read(cta.slots.slice(), thread(lane), operand);
             }
         }
-        warp::compute(op, ty, group, args, &mut results);
+        warp::compute(op, ty, group, &args, &mut results);
         for lane in lanes(group) {
             for (values, &(offset, ty)) in results.iter().zip(&points[point_of(cta, lane)].results)
             {

@@ -1,0 +1,371 @@
+//! Products of matrices in the lanes' registers, for compiled code and the runtime.
+//!
+//! Most are done by vectors of the eight columns of B, the rest element by element as the interpreter does them
+//! ([`eval::mma`]); both give the same bits.
+
+#![expect(
+    unsafe_code,
+    reason = "compiled code passes addresses of its own instructions and buffers; vector instructions are chosen when running"
+)]
+
+use ptxjit_ir::{FragmentLayout, InstData, MatrixFmt, Mma, ProductOp, SumFmt, Type, WarpOp, eval};
+
+use crate::helpers::with_default_rounding;
+use crate::warp_ops::{Lanes, WARP, lanes};
+
+/// A register of each lane, or half of one of 64 bits: there, the words of one lane lie side by side in two of these.
+pub(crate) type Words = [u32; WARP];
+
+/// Operands and results as compiled code keeps them.
+#[repr(C, align(16))]
+pub(crate) struct MmaBuffer {
+    pub args: [Words; 2 * WarpOp::MAX_ARGS],
+    pub results: [Words; 2 * WarpOp::MAX_RESULTS],
+}
+
+/// Bytes from one register of all lanes to the next.
+pub(crate) const fn register_stride(ty: Type) -> usize {
+    WARP * ty.bytes() as usize
+}
+
+/// Computes a product for the lanes of `group`, which are all that take part in it.
+///
+/// # Safety
+///
+/// `data` points to an [`InstData::Warp`] with a product that the running kernel keeps; `buffer` to a buffer that nobody else
+/// uses.
+pub(crate) unsafe extern "C" fn mma_op(data: *const InstData, group: u64, buffer: *mut MmaBuffer) {
+    // SAFETY: the caller's promise.
+    let (data, buffer) = unsafe { (&*data, &mut *buffer) };
+    let InstData::Warp {
+        op: WarpOp::Mma(mma),
+        ..
+    } = data
+    else {
+        return;
+    };
+    with_default_rounding(|| product(mma, group as u32, buffer));
+}
+
+/// The registers of D from those of A, B and C.
+pub(crate) fn compute(mma: &Mma, group: u32, args: &[Lanes], out: &mut [Lanes]) {
+    let mut buffer = MmaBuffer {
+        args: [[0; WARP]; 2 * WarpOp::MAX_ARGS],
+        results: [[0; WARP]; 2 * WarpOp::MAX_RESULTS],
+    };
+    let wide = mma.register() == Type::B64;
+    for (n, register) in args.iter().enumerate() {
+        write_register(&mut buffer.args, wide, n, register);
+    }
+    with_default_rounding(|| product(mma, group, &mut buffer));
+    for (n, register) in out.iter_mut().take(mma.d_registers()).enumerate() {
+        *register = read_register(&buffer.results, wide, n);
+    }
+}
+
+fn read_register(words: &[Words], wide: bool, n: usize) -> Lanes {
+    let flat = words.as_flattened();
+    std::array::from_fn(|lane| {
+        if wide {
+            let at = 2 * (WARP * n + lane);
+            u64::from(flat[at]) | u64::from(flat[at + 1]) << 32
+        } else {
+            flat[WARP * n + lane].into()
+        }
+    })
+}
+
+fn write_register(words: &mut [Words], wide: bool, n: usize, register: &Lanes) {
+    let flat = words.as_flattened_mut();
+    for (lane, &bits) in register.iter().enumerate() {
+        if wide {
+            let at = 2 * (WARP * n + lane);
+            (flat[at], flat[at + 1]) = (bits as u32, (bits >> 32) as u32);
+        } else {
+            flat[WARP * n + lane] = bits as u32;
+        }
+    }
+}
+
+fn product(mma: &Mma, group: u32, buffer: &mut MmaBuffer) {
+    let wide = mma.register() == Type::B64;
+    for lane in lanes(!group) {
+        // Lanes that take no part are not allowed; their operands read as zero.
+        for n in 0..mma.n_args() {
+            let mut register = read_register(&buffer.args, wide, n);
+            register[lane as usize] = 0;
+            write_register(&mut buffer.args, wide, n, &register);
+        }
+    }
+    let is_common = mma.layout == FragmentLayout::Quads && mma.op == ProductOp::Mul;
+    match mma.c {
+        SumFmt::F16 | SumFmt::F32 if is_common => floats(mma, buffer),
+        SumFmt::S32 if is_common => integers(mma, buffer),
+        _ => {
+            let args: Vec<Lanes> = (0..mma.n_args())
+                .map(|n| read_register(&buffer.args, wide, n))
+                .collect();
+            for (n, register) in eval::mma(mma, &args).iter().enumerate() {
+                write_register(&mut buffer.results, wide, n, register);
+            }
+        }
+    }
+}
+
+/// No shape has more rows of A, and those with the most columns have them of four bits.
+const ROWS: usize = 16;
+const MAX_K: usize = 64;
+const COLUMNS: usize = 8;
+
+/// A by rows, B by rows.
+struct Factors<T> {
+    a: [[T; MAX_K]; ROWS],
+    b: [[T; COLUMNS]; MAX_K],
+}
+
+impl<T: Copy + Default> Factors<T> {
+    /// Takes fragments apart: a register of four lanes holds part of a row of A, or of a column of B, whose `N` elements `decode`
+    /// finds in it.
+    #[inline(always)]
+    fn unpack<const N: usize>(
+        mma: &Mma,
+        args: &[Words],
+        decode_a: impl Fn([u32; 4]) -> [T; N],
+        decode_b: impl Fn([u32; 4]) -> [T; N],
+    ) -> Self {
+        let mut factors = Factors {
+            a: [[T::default(); MAX_K]; ROWS],
+            b: [[T::default(); COLUMNS]; MAX_K],
+        };
+        let (a, b) = args.split_at(mma.a_registers());
+        let n_below = mma.m / 8;
+        for (n, register) in a.iter().enumerate() {
+            for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
+                let (row, k) = (g + n % n_below * 8, n / n_below * N);
+                factors.a[row][k..k + N].copy_from_slice(&decode_a(*words));
+            }
+        }
+        for (n, register) in b[..mma.b_registers()].iter().enumerate() {
+            for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
+                for (k, element) in decode_b(*words).into_iter().enumerate() {
+                    factors.b[n * N + k][g] = element;
+                }
+            }
+        }
+        factors
+    }
+
+    /// `sums` plus the product of eight rows of A, from `first` on, and B.
+    #[inline(always)]
+    fn add_rows(
+        &self,
+        first: usize,
+        k: usize,
+        mut sums: [[T; COLUMNS]; 8],
+        step: impl Fn(T, T, T) -> T,
+    ) -> [[T; COLUMNS]; 8] {
+        for k in 0..k {
+            let b = &self.b[k];
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let a = self.a[first + row][k];
+                for (sum, &b) in sums.iter_mut().zip(b) {
+                    *sum = step(a, b, *sum);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Products whose sums are f32 on the way.
+fn floats(mma: &Mma, buffer: &mut MmaBuffer) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+    {
+        // SAFETY: the processor has these instructions.
+        return unsafe { floats_by_vectors(mma, buffer) };
+    }
+    float_product(mma, buffer, halves_of);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn floats_by_vectors(mma: &Mma, buffer: &mut MmaBuffer) {
+    use core::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps};
+    float_product(mma, buffer, |row| {
+        let mut halves = [0u16; COLUMNS];
+        // SAFETY: both arrays have the size of what is loaded and stored.
+        unsafe {
+            let row = _mm256_loadu_ps(row.as_ptr());
+            let packed = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(row);
+            _mm_storeu_si128(halves.as_mut_ptr().cast(), packed);
+        }
+        halves
+    });
+}
+
+/// Rounds a row to f16, one by one.
+fn halves_of(row: &[f32; COLUMNS]) -> [u16; COLUMNS] {
+    let to_half = ptxjit_ir::Convert::new(ptxjit_ir::NumFmt::F32, ptxjit_ir::NumFmt::F16);
+    row.map(|x| eval::convert(&to_half, x.to_bits().into()) as u16)
+}
+
+#[inline(always)]
+fn float_product(
+    mma: &Mma,
+    buffer: &mut MmaBuffer,
+    round: impl Fn(&[f32; COLUMNS]) -> [u16; COLUMNS],
+) {
+    let args = &buffer.args;
+    let factors = match (mma.a, mma.b) {
+        (MatrixFmt::F16, _) => Factors::unpack(mma, args, from_f16, from_f16),
+        (MatrixFmt::Bf16, _) => Factors::unpack(mma, args, from_bf16, from_bf16),
+        (MatrixFmt::Tf32, _) => Factors::unpack(mma, args, from_tf32, from_tf32),
+        (a, b) => {
+            let (a, b) = (byte_table(a), byte_table(b));
+            Factors::unpack(
+                mma,
+                args,
+                |words| bytes(words).map(|byte| a[usize::from(byte)]),
+                |words| bytes(words).map(|byte| b[usize::from(byte)]),
+            )
+        }
+    };
+    let c = &args[mma.a_registers() + mma.b_registers()..];
+    for below in 0..mma.m / 8 {
+        let mut sums = [[0.0; COLUMNS]; 8];
+        for (g, sums) in sums.iter_mut().enumerate() {
+            for (n, sum) in sums.iter_mut().enumerate() {
+                let lane = 4 * g + n / 2;
+                *sum = if mma.c == SumFmt::F32 {
+                    f32::from_bits(c[2 * below + n % 2][lane])
+                } else {
+                    half(c[below][lane] >> (n % 2 * 16) & 0xffff)
+                };
+            }
+        }
+        sums = factors.add_rows(8 * below, mma.k, sums, f32::mul_add);
+        for (g, sums) in sums.iter().enumerate() {
+            if mma.d == SumFmt::F32 {
+                for (n, &sum) in sums.iter().enumerate() {
+                    let bits = if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() };
+                    buffer.results[2 * below + n % 2][4 * g + n / 2] = bits;
+                }
+                continue;
+            }
+            let halves = round(sums);
+            let canonical = |n: usize| {
+                let is_nan = halves[n] & 0x7fff > 0x7c00;
+                u32::from(if is_nan { 0x7fff } else { halves[n] })
+            };
+            for t in 0..4 {
+                buffer.results[below][4 * g + t] = canonical(2 * t) | canonical(2 * t + 1) << 16;
+            }
+        }
+    }
+}
+
+/// The value of an f16.
+#[inline(always)]
+fn half(bits: u32) -> f32 {
+    let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
+    // The exponent's bias grows by 112; subnormals become normal.
+    let scaled = (f32::from_bits(rest) * f32::from_bits((127 + 112) << 23)).to_bits();
+    let special = if rest >= 0x0f80_0000 { 0x7f80_0000 } else { 0 };
+    f32::from_bits(scaled | special | sign)
+}
+
+#[inline(always)]
+fn from_f16(words: [u32; 4]) -> [f32; 8] {
+    std::array::from_fn(|n| half(words[n / 2] >> (n % 2 * 16) & 0xffff))
+}
+
+#[inline(always)]
+fn from_bf16(words: [u32; 4]) -> [f32; 8] {
+    std::array::from_fn(|n| f32::from_bits(words[n / 2] >> (n % 2 * 16) << 16))
+}
+
+#[inline(always)]
+fn from_tf32(words: [u32; 4]) -> [f32; 4] {
+    words.map(|word| f32::from_bits(word & 0xffff_e000))
+}
+
+#[inline(always)]
+fn bytes(words: [u32; 4]) -> [u8; 16] {
+    std::array::from_fn(|n| (words[n / 4] >> (n % 4 * 8)) as u8)
+}
+
+/// The values of all bytes in a format.
+fn byte_table(fmt: MatrixFmt) -> &'static [f32; 256] {
+    use std::sync::LazyLock;
+    static TABLES: LazyLock<[[f32; 256]; 5]> = LazyLock::new(|| {
+        FORMATS.map(|fmt| {
+            std::array::from_fn(|byte| f32::from_bits(eval::matrix_element(fmt, byte as u64) as u32))
+        })
+    });
+    const FORMATS: [MatrixFmt; 5] = [
+        MatrixFmt::E4m3,
+        MatrixFmt::E5m2,
+        MatrixFmt::E3m2,
+        MatrixFmt::E2m3,
+        MatrixFmt::E2m1,
+    ];
+    let number = FORMATS.iter().position(|&other| other == fmt);
+    &TABLES[number.unwrap_or(0)]
+}
+
+/// Products of bytes or nibbles.
+fn integers(mma: &Mma, buffer: &mut MmaBuffer) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has these instructions.
+        return unsafe { integers_by_vectors(mma, buffer) };
+    }
+    integer_product(mma, buffer);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn integers_by_vectors(mma: &Mma, buffer: &mut MmaBuffer) {
+    integer_product(mma, buffer);
+}
+
+#[inline(always)]
+fn integer_product(mma: &Mma, buffer: &mut MmaBuffer) {
+    let args = &buffer.args;
+    let byte = |fmt| {
+        let sign = if fmt == MatrixFmt::S8 { 0x80 } else { 0 };
+        move |words| bytes(words).map(|byte| (i32::from(byte) ^ sign) - sign)
+    };
+    let nibble = |fmt| {
+        let sign = if fmt == MatrixFmt::S4 { 8 } else { 0 };
+        move |words: [u32; 4]| {
+            let nibble = |n: usize| (words[n / 8] >> (n % 8 * 4) & 0xf) as i32;
+            std::array::from_fn(|n| (nibble(n) ^ sign) - sign)
+        }
+    };
+    let factors: Factors<i32> = if mma.a.bits() == 8 {
+        Factors::unpack::<16>(mma, args, byte(mma.a), byte(mma.b))
+    } else {
+        Factors::unpack::<32>(mma, args, nibble(mma.a), nibble(mma.b))
+    };
+    let c = &args[mma.a_registers() + mma.b_registers()..];
+    for below in 0..mma.m / 8 {
+        // At most 64 products of 16 bits: this cannot wrap.
+        let sums = factors.add_rows(8 * below, mma.k, [[0; COLUMNS]; 8], |a, b, sum| a * b + sum);
+        for (g, sums) in sums.iter().enumerate() {
+            for (n, &sum) in sums.iter().enumerate() {
+                let (register, lane) = (2 * below + n % 2, 4 * g + n / 2);
+                let c = c[register][lane] as i32;
+                let sum = if mma.saturates {
+                    c.saturating_add(sum)
+                } else {
+                    c.wrapping_add(sum)
+                };
+                buffer.results[register][lane] = sum as u32;
+            }
+        }
+    }
+}

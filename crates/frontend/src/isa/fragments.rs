@@ -1,0 +1,82 @@
+//! What instructions on matrices have in common: the lanes of a whole warp exchange values, and each knows its part by its number.
+
+use ptxjit_ir::{InstData, IntBinaryOp, Mma, SpecialReg, Type, Value, WarpOp};
+use smallvec::SmallVec;
+
+use crate::diag::Diagnostic;
+use crate::translate::{Inst, Translator, Values};
+
+/// A lane's place in its warp.
+#[derive(Copy, Clone)]
+pub(super) struct Lane {
+    /// Its quad: 0 to 7.
+    pub quad: Value,
+    /// Its place in the quad: 0 to 3.
+    pub within: Value,
+}
+
+/// This thread's lane.
+pub(super) fn lane(t: &mut Translator<'_>) -> Lane {
+    let sreg = SpecialReg::LaneId;
+    let lane = t.ins(InstData::Sreg { sreg }, Type::B32);
+    let two = t.iconst(Type::B32, 2);
+    let three = t.iconst(Type::B32, 3);
+    Lane {
+        quad: t.binary(IntBinaryOp::Ushr, lane, two),
+        within: t.binary(IntBinaryOp::And, lane, three),
+    }
+}
+
+/// `value * factor + offset`.
+pub(super) fn scaled(t: &mut Translator<'_>, value: Value, factor: u64, offset: u64) -> Value {
+    let ty = t.value_ty(value);
+    let factor = t.iconst(ty, factor);
+    let product = t.binary(IntBinaryOp::Mul, value, factor);
+    let offset = t.iconst(ty, offset);
+    t.binary(IntBinaryOp::Add, product, offset)
+}
+
+/// An operation that all lanes of the warp do together.
+fn together(
+    t: &mut Translator<'_>,
+    op: WarpOp,
+    ty: Type,
+    args: &[Value],
+    results: &[Type],
+) -> SmallVec<[Value; 2]> {
+    let mut args: SmallVec<[Value; 4]> = SmallVec::from_slice(args);
+    args.push(t.iconst(Type::B32, 0xffff_ffff));
+    let sync = true;
+    t.ins_multi(InstData::Warp { op, sync, ty, args }, results)
+}
+
+/// The value of a `B32` in lane `source`, which is below 32.
+pub(super) fn from_lane(t: &mut Translator<'_>, value: Value, source: Value) -> Value {
+    let clamp = t.iconst(Type::B32, 31);
+    let args = [value, source, clamp];
+    together(t, WarpOp::ShflIdx, Type::B32, &args, &[Type::B32, Type::B1])[0]
+}
+
+/// The registers of D, from those of A, B and C.
+pub(super) fn product(
+    t: &mut Translator<'_>,
+    mma: Mma,
+    [a, b, c]: [&[Value]; 3],
+) -> SmallVec<[Value; 2]> {
+    let ty = mma.register();
+    let results = vec![ty; mma.d_registers()];
+    together(t, WarpOp::Mma(mma), ty, &[a, b, c].concat(), &results)
+}
+
+/// The registers of a fragment that is read.
+pub(super) fn registers<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+) -> Result<Values, Diagnostic> {
+    let elems = t.src_elems(inst, n)?;
+    elems
+        .into_iter()
+        .map(|elem| elem.ok_or_else(|| inst.operand_error(n, "`_` has no value")))
+        .collect()
+}

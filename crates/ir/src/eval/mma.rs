@@ -1,0 +1,169 @@
+//! Products of matrices, element by element.
+//!
+//! The ISA leaves open in which order products are added up and how sums of floats are rounded. Here each sum starts with C, goes
+//! along K and takes one rounding per element: in f64 as the instruction says, in all other float formats to the nearest f32. D is
+//! rounded to f16 in the end, if it is f16. Sums of integers are exact before they are wrapped or clamped.
+
+use super::{convert, fma};
+use crate::mma::{MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, SumFmt};
+use crate::types::{Convert, FloatFmt, FloatMode, NumFmt};
+
+/// A register of each lane.
+pub type LaneRegisters = [u64; 32];
+
+/// The registers of D, from those of A, B and C. Missing operands are zero.
+pub fn mma(mma: &Mma, args: &[LaneRegisters]) -> Vec<LaneRegisters> {
+    let split = |at: usize| args.split_at(at.min(args.len()));
+    let (a, rest) = split(mma.a_registers());
+    let (b, c) = rest.split_at(mma.b_registers().min(rest.len()));
+    let a = collect(
+        [mma.n_products(), mma.m, mma.k],
+        a,
+        mma.a.bits(),
+        |lane, i| mma.place_in_a(lane, i),
+    );
+    let b = collect(
+        [mma.n_products(), mma.k, MMA_COLUMNS],
+        b,
+        mma.b.bits(),
+        |lane, i| mma.place_in_b(lane, i),
+    );
+    let sums = collect(
+        [mma.n_products(), mma.m, MMA_COLUMNS],
+        c,
+        sum_bits(mma.c),
+        |lane, i| mma.place_of_sum(mma.c, lane, i),
+    );
+    let mut out = vec![[0; 32]; mma.d_registers()];
+    let (n, bits) = (mma.d.per_register(), sum_bits(mma.d));
+    for lane in 0..32 {
+        for i in 0..mma.sums() {
+            let Place {
+                product,
+                row,
+                column,
+            } = mma.place_of_sum(mma.d, lane, i);
+            let pairs = (0..mma.k).map(|k| (a.at(product, row, k), b.at(product, k, column)));
+            let sum = sum(mma, sums.at(product, row, column), pairs);
+            out[i / n][lane] |= sum << (i % n * bits);
+        }
+    }
+    out
+}
+
+/// Matrices of the same size, one after the other, by rows.
+struct Matrices {
+    rows: usize,
+    columns: usize,
+    elements: Vec<u64>,
+}
+
+impl Matrices {
+    fn at(&self, product: usize, row: usize, column: usize) -> u64 {
+        self.elements[(product * self.rows + row) * self.columns + column]
+    }
+}
+
+/// Puts the elements of the lanes' fragments in their places.
+fn collect(
+    [products, rows, columns]: [usize; 3],
+    registers: &[LaneRegisters],
+    bits: usize,
+    place: impl Fn(usize, usize) -> Place,
+) -> Matrices {
+    let mut elements = vec![0; products * rows * columns];
+    let width = if bits == 64 { 64 } else { 32 };
+    let mask = u64::MAX >> (64 - bits);
+    for lane in 0..32 {
+        for (register, of_lanes) in registers.iter().enumerate() {
+            for within in 0..width / bits {
+                let at = place(lane, register * (width / bits) + within);
+                let element = of_lanes[lane] >> (within * bits) & mask;
+                elements[(at.product * rows + at.row) * columns + at.column] = element;
+            }
+        }
+    }
+    Matrices {
+        rows,
+        columns,
+        elements,
+    }
+}
+
+const fn sum_bits(fmt: SumFmt) -> usize {
+    match fmt {
+        SumFmt::F16 => 16,
+        SumFmt::F32 | SumFmt::S32 => 32,
+        SumFmt::F64 => 64,
+    }
+}
+
+/// One element of D.
+fn sum(mma: &Mma, c: u64, pairs: impl Iterator<Item = (u64, u64)>) -> u64 {
+    match mma.c {
+        SumFmt::S32 => {
+            let products = pairs.map(|(a, b)| match mma.op {
+                ProductOp::Mul => integer(mma.a, a) * integer(mma.b, b),
+                ProductOp::And => (a & b) as i64,
+                ProductOp::Xor => (a ^ b) as i64,
+            });
+            let sum = i64::from(c as u32 as i32) + products.sum::<i64>();
+            let sum = if mma.saturates {
+                sum.clamp(i32::MIN.into(), i32::MAX.into())
+            } else {
+                sum
+            };
+            u64::from(sum as u32)
+        }
+        SumFmt::F64 => {
+            let mode = FloatMode {
+                round: mma.round,
+                ftz: false,
+            };
+            pairs.fold(c, |sum, (a, b)| fma(FloatFmt::F64, mode, a, b, sum))
+        }
+        SumFmt::F16 | SumFmt::F32 => {
+            let c = if mma.c == SumFmt::F16 {
+                convert(&Convert::new(NumFmt::F16, NumFmt::F32), c)
+            } else {
+                c
+            };
+            let sum = pairs.fold(c, |sum, (a, b)| {
+                let (a, b) = (matrix_element(mma.a, a), matrix_element(mma.b, b));
+                fma(FloatFmt::F32, FloatMode::RN, a, b, sum)
+            });
+            if mma.d == SumFmt::F16 {
+                convert(&Convert::new(NumFmt::F32, NumFmt::F16), sum)
+            } else {
+                sum
+            }
+        }
+    }
+}
+
+/// An element's value as an integer.
+fn integer(fmt: MatrixFmt, element: u64) -> i64 {
+    match fmt {
+        MatrixFmt::S8 => i64::from(element as u8 as i8),
+        MatrixFmt::S4 => i64::from((element as u8 as i8) << 4 >> 4),
+        _ => element as i64,
+    }
+}
+
+/// The value of an element of a matrix of floats, other than f64, as the bits of an f32, in which all formats are exact.
+pub fn matrix_element(fmt: MatrixFmt, element: u64) -> u64 {
+    let (from, bits) = match fmt {
+        MatrixFmt::F16 => (NumFmt::F16, element),
+        MatrixFmt::Bf16 => (NumFmt::Bf16, element),
+        MatrixFmt::E4m3 => (NumFmt::E4m3, element),
+        MatrixFmt::E5m2 => (NumFmt::E5m2, element),
+        MatrixFmt::E3m2 => (NumFmt::E3m2, element & 0x3f),
+        MatrixFmt::E2m3 => (NumFmt::E2m3, element & 0x3f),
+        MatrixFmt::E2m1 => (NumFmt::E2m1, element >> 2 & 0xf),
+        _ => (NumFmt::F32, element & 0xffff_e000),
+    };
+    if from == NumFmt::F32 {
+        return bits;
+    }
+    convert(&Convert::new(from, NumFmt::F32), bits)
+}

@@ -1,0 +1,292 @@
+//! Products of matrices that the lanes of a warp hold together: `D = A * B + C`. PTX ISA, "Warp-Level Matrix Instructions: mma".
+//!
+//! A has `m` rows and `k` columns, B `k` rows and 8 columns, C and D `m` rows and 8 columns. Each lane holds a *fragment* of each:
+//! registers of 32 bits (of 64 for f64) in which the elements lie side by side, lower ones first.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Round, Type};
+
+/// Columns of B, C and D.
+pub const MMA_COLUMNS: usize = 8;
+
+/// Format of the elements of A or B.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are PTX's own")]
+pub enum MatrixFmt {
+    F16,
+    Bf16,
+    /// f32, of which the low 13 bits do not count.
+    Tf32,
+    F64,
+    E4m3,
+    E5m2,
+    /// In the low bits of a byte, as are the next two.
+    E3m2,
+    E2m3,
+    /// In bits 2 to 5 of a byte.
+    E2m1,
+    S8,
+    U8,
+    S4,
+    U4,
+    B1,
+}
+
+impl MatrixFmt {
+    /// Bits that an element takes in a register.
+    pub const fn bits(self) -> usize {
+        match self {
+            MatrixFmt::F64 => 64,
+            MatrixFmt::Tf32 => 32,
+            MatrixFmt::F16 | MatrixFmt::Bf16 => 16,
+            MatrixFmt::E4m3
+            | MatrixFmt::E5m2
+            | MatrixFmt::E3m2
+            | MatrixFmt::E2m3
+            | MatrixFmt::E2m1
+            | MatrixFmt::S8
+            | MatrixFmt::U8 => 8,
+            MatrixFmt::S4 | MatrixFmt::U4 => 4,
+            MatrixFmt::B1 => 1,
+        }
+    }
+
+    /// Elements in a register.
+    pub const fn per_register(self) -> usize {
+        match self {
+            MatrixFmt::F64 => 1,
+            _ => 32 / self.bits(),
+        }
+    }
+}
+
+/// Format of the elements of C or D.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are PTX's own")]
+pub enum SumFmt {
+    /// Two in a register.
+    F16,
+    F32,
+    F64,
+    S32,
+}
+
+impl SumFmt {
+    /// Elements in a register.
+    pub const fn per_register(self) -> usize {
+        match self {
+            SumFmt::F16 => 2,
+            SumFmt::F32 | SumFmt::F64 | SumFmt::S32 => 1,
+        }
+    }
+}
+
+/// What is done with an element of A and one of B before the results are added up.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum ProductOp {
+    /// Their product.
+    Mul,
+    /// Of single bits: whether both are set.
+    And,
+    /// Of single bits: whether they differ.
+    Xor,
+}
+
+/// Which lane holds which elements.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum FragmentLayout {
+    /// The rule of all shapes but one: lanes `4 * g` to `4 * g + 3` hold row `g` of A and column `g` of B.
+    Quads,
+    /// `m8n8k4` of f16: four products, each of eight lanes.
+    QuadPairs {
+        /// Whether lanes hold columns of A rather than rows.
+        a_by_columns: bool,
+        /// Whether lanes hold columns of B rather than rows.
+        b_by_columns: bool,
+    },
+}
+
+/// One form of `mma`.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Mma {
+    /// Rows of A, C and D: 8 or 16.
+    pub m: usize,
+    /// Columns of A, rows of B.
+    pub k: usize,
+    /// Elements of A.
+    pub a: MatrixFmt,
+    /// Elements of B.
+    pub b: MatrixFmt,
+    /// Elements of C.
+    pub c: SumFmt,
+    /// Elements of D.
+    pub d: SumFmt,
+    /// How elements meet.
+    pub op: ProductOp,
+    /// Rounding of each step in f64; all else rounds to nearest.
+    pub round: Round,
+    /// Whether integer sums are clamped to the range of s32 rather than wrapped.
+    pub saturates: bool,
+    /// Where the elements are.
+    pub layout: FragmentLayout,
+}
+
+impl std::fmt::Display for Mma {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let types = format!("{:?}.{:?}.{:?}.{:?}", self.d, self.a, self.b, self.c);
+        write!(f, "m{}n8k{}.{}", self.m, self.k, types.to_lowercase())
+    }
+}
+
+/// Where an element of a matrix is: which of the independent products it belongs to, its row and its column.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// 0, or with [`FragmentLayout::QuadPairs`] 0 to 3.
+    pub product: usize,
+    /// Row.
+    pub row: usize,
+    /// Column.
+    pub column: usize,
+}
+
+impl Mma {
+    /// The type of all registers.
+    pub const fn register(&self) -> Type {
+        match self.a {
+            MatrixFmt::F64 => Type::B64,
+            _ => Type::B32,
+        }
+    }
+
+    /// Products that the lanes compute side by side.
+    pub const fn n_products(&self) -> usize {
+        match self.layout {
+            FragmentLayout::Quads => 1,
+            FragmentLayout::QuadPairs { .. } => 4,
+        }
+    }
+
+    /// Elements that a lane holds of a matrix with `size` of them.
+    const fn share(&self, size: usize) -> usize {
+        size * self.n_products() / 32
+    }
+
+    /// Registers of A in a lane.
+    pub const fn a_registers(&self) -> usize {
+        self.share(self.m * self.k) / self.a.per_register()
+    }
+
+    /// Registers of B in a lane.
+    pub const fn b_registers(&self) -> usize {
+        self.share(self.k * MMA_COLUMNS) / self.b.per_register()
+    }
+
+    /// Elements of C or D in a lane.
+    pub const fn sums(&self) -> usize {
+        self.share(self.m * MMA_COLUMNS)
+    }
+
+    /// Registers of C in a lane.
+    pub const fn c_registers(&self) -> usize {
+        self.sums() / self.c.per_register()
+    }
+
+    /// Registers of D in a lane.
+    pub const fn d_registers(&self) -> usize {
+        self.sums() / self.d.per_register()
+    }
+
+    /// Operands: the registers of A, of B and of C.
+    pub const fn n_args(&self) -> usize {
+        self.a_registers() + self.b_registers() + self.c_registers()
+    }
+
+    /// Where element `i` of a lane's fragment of A is.
+    pub fn place_in_a(&self, lane: usize, i: usize) -> Place {
+        let (g, t) = (lane / 4, lane % 4);
+        match self.layout {
+            FragmentLayout::Quads => {
+                let n = self.a.per_register();
+                let (register, within) = (i / n, i % n);
+                let (below, further) = if self.m == 16 {
+                    (register % 2, register / 2)
+                } else {
+                    (0, register)
+                };
+                Place {
+                    product: 0,
+                    row: g + 8 * below,
+                    column: n * t + within + 4 * n * further,
+                }
+            }
+            FragmentLayout::QuadPairs { a_by_columns, .. } => {
+                let (own, high) = (t, lane / 16 * 4);
+                let (row, column) = if a_by_columns {
+                    (i + high, own)
+                } else {
+                    (own + high, i)
+                };
+                Place {
+                    product: lane % 16 / 4,
+                    row,
+                    column,
+                }
+            }
+        }
+    }
+
+    /// Where element `i` of a lane's fragment of B is.
+    pub fn place_in_b(&self, lane: usize, i: usize) -> Place {
+        let (g, t) = (lane / 4, lane % 4);
+        match self.layout {
+            FragmentLayout::Quads => {
+                let n = self.b.per_register();
+                let (register, within) = (i / n, i % n);
+                Place {
+                    product: 0,
+                    row: n * t + within + 4 * n * register,
+                    column: g,
+                }
+            }
+            FragmentLayout::QuadPairs { b_by_columns, .. } => {
+                let (own, high) = (t, lane / 16 * 4);
+                let (row, column) = if b_by_columns {
+                    (i, own + high)
+                } else {
+                    (own, i + high)
+                };
+                Place {
+                    product: lane % 16 / 4,
+                    row,
+                    column,
+                }
+            }
+        }
+    }
+
+    /// Where element `i` of a lane's fragment of C or D is, if its elements are of `fmt`.
+    pub fn place_of_sum(&self, fmt: SumFmt, lane: usize, i: usize) -> Place {
+        let (g, t) = (lane / 4, lane % 4);
+        if self.layout == FragmentLayout::Quads {
+            return Place {
+                product: 0,
+                row: g + 8 * (i / 2),
+                column: 2 * t + i % 2,
+            };
+        }
+        let high = lane / 16 * 4;
+        let (row, column) = match fmt {
+            SumFmt::F16 => (t + high, i),
+            SumFmt::F32 | SumFmt::F64 | SumFmt::S32 => (
+                (lane & 1) + (i & 2) + high,
+                (i & 4) + (lane & 2) + (i & 1),
+            ),
+        };
+        Place {
+            product: lane % 16 / 4,
+            row,
+            column,
+        }
+    }
+}
