@@ -86,10 +86,14 @@ pub(crate) fn with_default_rounding<T>(f: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
     {
         let (mut saved, default) = (0u32, 0x1f80u32);
-        // SAFETY: stores and loads the control register through valid references.
-        unsafe {
-            core::arch::asm!("stmxcsr [{}]", "ldmxcsr [{}]", in(reg) &mut saved, in(reg) &default, options(nostack))
-        };
+        // SAFETY: stores the control register through a valid reference.
+        unsafe { core::arch::asm!("stmxcsr [{}]", in(reg) &mut saved, options(nostack)) };
+        // The lower bits tell what has happened.
+        if saved & !0x3f == default {
+            return f();
+        }
+        // SAFETY: loads the control register through a valid reference.
+        unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &default, options(nostack, readonly)) };
         let result = f();
         // SAFETY: as above.
         unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &saved, options(nostack, readonly)) };

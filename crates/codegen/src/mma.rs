@@ -8,7 +8,10 @@
     reason = "compiled code passes addresses of its own instructions and buffers; vector instructions are chosen when running"
 )]
 
-use ptxjit_ir::{FragmentLayout, InstData, MatrixFmt, Mma, ProductOp, SumFmt, Type, WarpOp, eval};
+use ptxjit_ir::{
+    Convert, FragmentLayout, InstData, MatrixFmt, Mma, NumFmt, ProductOp, SumFmt, Type, WarpOp,
+    eval,
+};
 
 use crate::helpers::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP, lanes};
@@ -112,18 +115,17 @@ fn product(mma: &Mma, group: u32, buffer: &mut MmaBuffer) {
     }
 }
 
-/// No shape has more rows of A, and those with the most columns have them of four bits.
+/// No shape has more rows of A.
 const ROWS: usize = 16;
-const MAX_K: usize = 64;
 const COLUMNS: usize = 8;
 
-/// A by rows, B by rows.
-struct Factors<T> {
-    a: [[T; MAX_K]; ROWS],
-    b: [[T; COLUMNS]; MAX_K],
+/// A by rows, B by rows, with room for `K` columns of A.
+struct Factors<T, const K: usize> {
+    a: [[T; K]; ROWS],
+    b: [[T; COLUMNS]; K],
 }
 
-impl<T: Copy + Default> Factors<T> {
+impl<T: Copy + Default, const K: usize> Factors<T, K> {
     /// Takes fragments apart: a register of four lanes holds part of a row of A, or of a column of B, whose `N` elements `decode`
     /// finds in it.
     #[inline(always)]
@@ -134,8 +136,8 @@ impl<T: Copy + Default> Factors<T> {
         decode_b: impl Fn([u32; 4]) -> [T; N],
     ) -> Self {
         let mut factors = Factors {
-            a: [[T::default(); MAX_K]; ROWS],
-            b: [[T::default(); COLUMNS]; MAX_K],
+            a: [[T::default(); K]; ROWS],
+            b: [[T::default(); COLUMNS]; K],
         };
         let (a, b) = args.split_at(mma.a_registers());
         let n_below = mma.m / 8;
@@ -154,30 +156,9 @@ impl<T: Copy + Default> Factors<T> {
         }
         factors
     }
-
-    /// `sums` plus the product of eight rows of A, from `first` on, and B.
-    #[inline(always)]
-    fn add_rows(
-        &self,
-        first: usize,
-        k: usize,
-        mut sums: [[T; COLUMNS]; 8],
-        step: impl Fn(T, T, T) -> T,
-    ) -> [[T; COLUMNS]; 8] {
-        for k in 0..k {
-            let b = &self.b[k];
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let a = self.a[first + row][k];
-                for (sum, &b) in sums.iter_mut().zip(b) {
-                    *sum = step(a, b, *sum);
-                }
-            }
-        }
-        sums
-    }
 }
 
-/// Products whose sums are f32 on the way.
+/// Products of floats, for processors with and without the vector instructions that serve here.
 fn floats(mma: &Mma, buffer: &mut MmaBuffer) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2")
@@ -187,99 +168,195 @@ fn floats(mma: &Mma, buffer: &mut MmaBuffer) {
         // SAFETY: the processor has these instructions.
         return unsafe { floats_by_vectors(mma, buffer) };
     }
-    float_product(mma, buffer, halves_of);
+    float_product(mma, buffer, &Plain);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn floats_by_vectors(mma: &Mma, buffer: &mut MmaBuffer) {
-    use core::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps};
-    float_product(mma, buffer, |row| {
-        let mut halves = [0u16; COLUMNS];
-        // SAFETY: both arrays have the size of what is loaded and stored.
-        unsafe {
-            let row = _mm256_loadu_ps(row.as_ptr());
-            let packed = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(row);
-            _mm_storeu_si128(halves.as_mut_ptr().cast(), packed);
-        }
-        halves
-    });
+    float_product(mma, buffer, &Avx2);
 }
 
-/// Rounds a row to f16, one by one.
-fn halves_of(row: &[f32; COLUMNS]) -> [u16; COLUMNS] {
-    let to_half = ptxjit_ir::Convert::new(ptxjit_ir::NumFmt::F32, ptxjit_ir::NumFmt::F16);
-    row.map(|x| eval::convert(&to_half, x.to_bits().into()) as u16)
+/// The steps for which there are special instructions.
+trait Steps {
+    /// The values of eight f16.
+    fn from_halves(&self, words: [u32; 4]) -> [f32; 8];
+    /// A row rounded to f16.
+    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS];
+    /// Adds to `sums` the product of eight rows of A, from `first` on, and B, along `k` of K.
+    fn add_rows<const K: usize>(
+        &self,
+        factors: &Factors<f32, K>,
+        first: usize,
+        k: usize,
+        sums: &mut [[f32; COLUMNS]; 8],
+    );
 }
 
-#[inline(always)]
-fn float_product(
-    mma: &Mma,
-    buffer: &mut MmaBuffer,
-    round: impl Fn(&[f32; COLUMNS]) -> [u16; COLUMNS],
-) {
-    let args = &buffer.args;
-    let factors = match (mma.a, mma.b) {
-        (MatrixFmt::F16, _) => Factors::unpack(mma, args, from_f16, from_f16),
-        (MatrixFmt::Bf16, _) => Factors::unpack(mma, args, from_bf16, from_bf16),
-        (MatrixFmt::Tf32, _) => Factors::unpack(mma, args, from_tf32, from_tf32),
-        (a, b) => {
-            let (a, b) = (byte_table(a), byte_table(b));
-            Factors::unpack(
-                mma,
-                args,
-                |words| bytes(words).map(|byte| a[usize::from(byte)]),
-                |words| bytes(words).map(|byte| b[usize::from(byte)]),
-            )
-        }
-    };
-    let c = &args[mma.a_registers() + mma.b_registers()..];
-    for below in 0..mma.m / 8 {
-        let mut sums = [[0.0; COLUMNS]; 8];
-        for (g, sums) in sums.iter_mut().enumerate() {
-            for (n, sum) in sums.iter_mut().enumerate() {
-                let lane = 4 * g + n / 2;
-                *sum = if mma.c == SumFmt::F32 {
-                    f32::from_bits(c[2 * below + n % 2][lane])
-                } else {
-                    half(c[below][lane] >> (n % 2 * 16) & 0xffff)
-                };
-            }
-        }
-        sums = factors.add_rows(8 * below, mma.k, sums, f32::mul_add);
-        for (g, sums) in sums.iter().enumerate() {
-            if mma.d == SumFmt::F32 {
-                for (n, &sum) in sums.iter().enumerate() {
-                    let bits = if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() };
-                    buffer.results[2 * below + n % 2][4 * g + n / 2] = bits;
+struct Plain;
+
+impl Steps for Plain {
+    fn from_halves(&self, words: [u32; 4]) -> [f32; 8] {
+        std::array::from_fn(|n| {
+            let half = words[n / 2] >> (n % 2 * 16) & 0xffff;
+            f32::from_bits(eval::matrix_element(MatrixFmt::F16, half.into()) as u32)
+        })
+    }
+
+    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS] {
+        let to_half = Convert::new(NumFmt::F32, NumFmt::F16);
+        row.map(|x| eval::convert(&to_half, x.to_bits().into()) as u16)
+    }
+
+    fn add_rows<const K: usize>(
+        &self,
+        factors: &Factors<f32, K>,
+        first: usize,
+        k: usize,
+        sums: &mut [[f32; COLUMNS]; 8],
+    ) {
+        for (row, sums) in factors.a[first..].iter().zip(sums) {
+            for (&a, b) in row[..k].iter().zip(&factors.b) {
+                for (sum, &b) in sums.iter_mut().zip(b) {
+                    *sum = a.mul_add(b, *sum);
                 }
-                continue;
-            }
-            let halves = round(sums);
-            let canonical = |n: usize| {
-                let is_nan = halves[n] & 0x7fff > 0x7c00;
-                u32::from(if is_nan { 0x7fff } else { halves[n] })
-            };
-            for t in 0..4 {
-                buffer.results[below][4 * g + t] = canonical(2 * t) | canonical(2 * t + 1) << 16;
             }
         }
     }
 }
 
-/// The value of an f16.
-#[inline(always)]
-fn half(bits: u32) -> f32 {
-    let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
-    // The exponent's bias grows by 112; subnormals become normal.
-    let scaled = (f32::from_bits(rest) * f32::from_bits((127 + 112) << 23)).to_bits();
-    let special = if rest >= 0x0f80_0000 { 0x7f80_0000 } else { 0 };
-    f32::from_bits(scaled | special | sign)
+/// AVX2, FMA and F16C. Whoever has one has found out that the processor has these.
+#[cfg(target_arch = "x86_64")]
+struct Avx2;
+
+#[cfg(target_arch = "x86_64")]
+impl Steps for Avx2 {
+    #[inline(always)]
+    fn from_halves(&self, words: [u32; 4]) -> [f32; 8] {
+        use core::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+        let mut out = [0.0; 8];
+        // SAFETY: the processor has the instructions; both arrays have the size of what is loaded and stored.
+        unsafe {
+            let packed = _mm_loadu_si128(words.as_ptr().cast());
+            _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(packed));
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS] {
+        use core::arch::x86_64::{
+            _MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps,
+        };
+        let mut out = [0; COLUMNS];
+        // SAFETY: as above.
+        unsafe {
+            let row = _mm256_loadu_ps(row.as_ptr());
+            let packed = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(row);
+            _mm_storeu_si128(out.as_mut_ptr().cast(), packed);
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn add_rows<const K: usize>(
+        &self,
+        factors: &Factors<f32, K>,
+        first: usize,
+        k: usize,
+        sums: &mut [[f32; COLUMNS]; 8],
+    ) {
+        use core::arch::x86_64::{
+            _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps,
+        };
+        // SAFETY: as above.
+        unsafe {
+            let mut vectors = sums.map(|row| _mm256_loadu_ps(row.as_ptr()));
+            for (k, b) in factors.b[..k].iter().enumerate() {
+                let b = _mm256_loadu_ps(b.as_ptr());
+                for (row, sums) in vectors.iter_mut().enumerate() {
+                    let a = _mm256_set1_ps(factors.a[first + row][k]);
+                    *sums = _mm256_fmadd_ps(a, b, *sums);
+                }
+            }
+            for (row, vector) in sums.iter_mut().zip(vectors) {
+                _mm256_storeu_ps(row.as_mut_ptr(), vector);
+            }
+        }
+    }
 }
 
 #[inline(always)]
-fn from_f16(words: [u32; 4]) -> [f32; 8] {
-    std::array::from_fn(|n| half(words[n / 2] >> (n % 2 * 16) & 0xffff))
+fn float_product(mma: &Mma, buffer: &mut MmaBuffer, steps: &impl Steps) {
+    let args = &buffer.args;
+    match (mma.a, mma.b) {
+        (MatrixFmt::F16, _) => {
+            let halves = |words| steps.from_halves(words);
+            let factors = Factors::<f32, 16>::unpack(mma, args, halves, halves);
+            add_floats(mma, buffer, &factors, steps);
+        }
+        (MatrixFmt::Bf16, _) => {
+            let factors = Factors::<f32, 16>::unpack(mma, args, from_bf16, from_bf16);
+            add_floats(mma, buffer, &factors, steps);
+        }
+        (MatrixFmt::Tf32, _) => {
+            let factors = Factors::<f32, 8>::unpack(mma, args, from_tf32, from_tf32);
+            add_floats(mma, buffer, &factors, steps);
+        }
+        (a, b) => {
+            let (a, b) = (byte_table(a), byte_table(b));
+            let factors = Factors::<f32, 32>::unpack(
+                mma,
+                args,
+                |words| bytes(words).map(|byte| a[usize::from(byte)]),
+                |words| bytes(words).map(|byte| b[usize::from(byte)]),
+            );
+            add_floats(mma, buffer, &factors, steps);
+        }
+    }
+}
+
+/// Adds the products to C.
+#[inline(always)]
+fn add_floats<const K: usize>(
+    mma: &Mma,
+    buffer: &mut MmaBuffer,
+    factors: &Factors<f32, K>,
+    steps: &impl Steps,
+) {
+    let c = &buffer.args[mma.a_registers() + mma.b_registers()..];
+    for below in 0..mma.m / 8 {
+        let mut sums = [[0.0; COLUMNS]; 8];
+        for (g, sums) in sums.iter_mut().enumerate() {
+            if mma.c == SumFmt::F32 {
+                for n in 0..COLUMNS {
+                    sums[n] = f32::from_bits(c[2 * below + n % 2][4 * g + n / 2]);
+                }
+            } else {
+                let words = std::array::from_fn(|t| c[below][4 * g + t]);
+                *sums = steps.from_halves(words);
+            }
+        }
+        steps.add_rows(factors, 8 * below, mma.k, &mut sums);
+        for (g, sums) in sums.iter().enumerate() {
+            if mma.d == SumFmt::F32 {
+                for (n, &sum) in sums.iter().enumerate() {
+                    let bits = if sum.is_nan() {
+                        0x7fff_ffff
+                    } else {
+                        sum.to_bits()
+                    };
+                    buffer.results[2 * below + n % 2][4 * g + n / 2] = bits;
+                }
+                continue;
+            }
+            let canonical = |half: u16| if half & 0x7fff > 0x7c00 { 0x7fff } else { half };
+            let halves = steps.to_halves(sums).map(canonical).map(u32::from);
+            for (t, pair) in halves.as_chunks::<2>().0.iter().enumerate() {
+                buffer.results[below][4 * g + t] = pair[0] | pair[1] << 16;
+            }
+        }
+    }
 }
 
 #[inline(always)]
@@ -302,7 +379,9 @@ fn byte_table(fmt: MatrixFmt) -> &'static [f32; 256] {
     use std::sync::LazyLock;
     static TABLES: LazyLock<[[f32; 256]; 5]> = LazyLock::new(|| {
         FORMATS.map(|fmt| {
-            std::array::from_fn(|byte| f32::from_bits(eval::matrix_element(fmt, byte as u64) as u32))
+            std::array::from_fn(
+                |byte| f32::from_bits(eval::matrix_element(fmt, byte as u64) as u32),
+            )
         })
     });
     const FORMATS: [MatrixFmt; 5] = [
@@ -346,7 +425,7 @@ fn integer_product(mma: &Mma, buffer: &mut MmaBuffer) {
             std::array::from_fn(|n| (nibble(n) ^ sign) - sign)
         }
     };
-    let factors: Factors<i32> = if mma.a.bits() == 8 {
+    let factors: Factors<i32, 64> = if mma.a.bits() == 8 {
         Factors::unpack::<16>(mma, args, byte(mma.a), byte(mma.b))
     } else {
         Factors::unpack::<32>(mma, args, nibble(mma.a), nibble(mma.b))
@@ -354,8 +433,13 @@ fn integer_product(mma: &Mma, buffer: &mut MmaBuffer) {
     let c = &args[mma.a_registers() + mma.b_registers()..];
     for below in 0..mma.m / 8 {
         // At most 64 products of 16 bits: this cannot wrap.
-        let sums = factors.add_rows(8 * below, mma.k, [[0; COLUMNS]; 8], |a, b, sum| a * b + sum);
-        for (g, sums) in sums.iter().enumerate() {
+        for (g, row) in factors.a[8 * below..].iter().take(8).enumerate() {
+            let mut sums = [0; COLUMNS];
+            for (&a, b) in row[..mma.k].iter().zip(&factors.b) {
+                for (sum, &b) in sums.iter_mut().zip(b) {
+                    *sum += a * b;
+                }
+            }
             for (n, &sum) in sums.iter().enumerate() {
                 let (register, lane) = (2 * below + n % 2, 4 * g + n / 2);
                 let c = c[register][lane] as i32;

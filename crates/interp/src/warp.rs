@@ -112,9 +112,8 @@ fn shuffle(op: WarpOp, lane: usize, args: &Args, operands: &Operands) -> Results
 }
 
 fn lanes_where(operands: &Operands, holds: impl Fn(&Args) -> bool) -> u32 {
-    let bit = |(lane, args): (usize, &Option<Args>)| {
-        u32::from(args.as_ref().is_some_and(&holds)) << lane
-    };
+    let bit =
+        |(lane, args): (usize, &Option<Args>)| u32::from(args.as_ref().is_some_and(&holds)) << lane;
     operands
         .iter()
         .enumerate()

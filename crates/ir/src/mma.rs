@@ -278,10 +278,9 @@ impl Mma {
         let high = lane / 16 * 4;
         let (row, column) = match fmt {
             SumFmt::F16 => (t + high, i),
-            SumFmt::F32 | SumFmt::F64 | SumFmt::S32 => (
-                (lane & 1) + (i & 2) + high,
-                (i & 4) + (lane & 2) + (i & 1),
-            ),
+            SumFmt::F32 | SumFmt::F64 | SumFmt::S32 => {
+                ((lane & 1) + (i & 2) + high, (i & 4) + (lane & 2) + (i & 1))
+            }
         };
         Place {
             product: lane % 16 / 4,

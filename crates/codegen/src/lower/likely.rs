@@ -47,8 +47,8 @@ struct Tested {
     lanes: Lanes,
     /// The first lane's address.
     first: cl::Value,
-    /// Whether the lanes lie side by side.
-    dense: cl::Value,
+    /// Whether the lanes lie side by side; nothing if that is certain.
+    dense: Option<cl::Value>,
     /// What the access adds to its address.
     offset: i32,
 }
@@ -81,9 +81,12 @@ impl Lower<'_, '_> {
     pub(super) fn is_likely_dense(&self, space: Space, addr: Value, size: i64) -> bool {
         let varies = self.shape(addr) == Shape::Varying && self.quads > 1;
         // Each lane has local memory of its own.
-        let is_common = space != Space::Local && self.plan.likely[addr] == Some(size);
-        // Among shared variables some lanes will do, by quads of words and pairs.
-        let is_whole = matches!(size, 4 | 8) && i64::from(self.shared.static_size) >= size;
+        // Quads are of words and pairs.
+        let by_quads = space.is_window() && matches!(size, 4 | 8);
+        let is_known = by_quads && self.quad_step(addr).map(i64::from) == Some(size);
+        let is_common = space != Space::Local && (self.plan.likely[addr] == Some(size) || is_known);
+        // Among shared variables some lanes will do.
+        let is_whole = by_quads && i64::from(self.shared.static_size) >= size;
         let may_run = space == Space::Shared && is_whole || !self.certainly_partial;
         varies && is_common && may_run && !self.memcheck && !self.seldom
     }
@@ -193,6 +196,12 @@ impl Lower<'_, '_> {
         );
     }
 
+    /// Whether the lanes of each quad are known to lie side by side.
+    fn is_known(&self, likely: &Likely) -> bool {
+        let step = self.quad_step(likely.addr).map(i64::from);
+        likely.by_quads() && step == Some(likely.stride())
+    }
+
     /// Does `fast` with the lanes' row if they lie in one and all run, or may do so; else `cold` with their places.
     fn access_likely(
         &mut self,
@@ -214,44 +223,43 @@ impl Lower<'_, '_> {
             }
             Lanes::At(_) | Lanes::Indexed(_) => None,
         };
-        let dense = match inside.or_else(|| self.unless_full()) {
-            None => dense,
-            Some(also) => self.b.ins().band(dense, also),
+        let dense = match (inside.or_else(|| self.unless_full()), dense) {
+            (Some(x), Some(y)) => Some(self.b.ins().band(x, y)),
+            (x, y) => x.or(y),
         };
         let is_guarded = likely.space.is_window();
-        self.either(
-            dense,
-            types,
-            |lower| {
-                let row = match &lanes {
-                    Lanes::At(address) if likely.by_quads() => {
-                        let firsts = (0..lower.quads)
-                            .map(|q| lower.lane_address(address, 4 * q))
-                            .collect();
-                        match inside {
-                            Some(_) => Row::SomeOfQuads(firsts),
-                            None => Row::Quads(firsts),
-                        }
+        let fast = |lower: &mut Self| {
+            let row = match &lanes {
+                Lanes::At(address) if likely.by_quads() => {
+                    let firsts = (0..lower.quads)
+                        .map(|q| lower.lane_address(address, 4 * q))
+                        .collect();
+                    match inside {
+                        Some(_) => Row::SomeOfQuads(firsts),
+                        None => Row::Quads(firsts),
                     }
-                    Lanes::At(_) | Lanes::Indexed(_) => Row::Gang(first),
-                };
-                if !is_guarded {
-                    lower.check(&Address::Strided(first, stride));
                 }
-                fast(lower, row, offset)
-            },
-            |lower| {
-                let address = match &lanes {
-                    Lanes::At(address) => address.clone(),
-                    Lanes::Indexed(indexed) => lower.addresses_of(indexed),
-                };
-                if !is_guarded {
-                    lower.check(&address);
-                }
-                let address = lower.redirect(address, offset);
-                cold(lower, Place { address, offset })
-            },
-        )
+                Lanes::At(_) | Lanes::Indexed(_) => Row::Gang(first),
+            };
+            if !is_guarded {
+                lower.check(&Address::Strided(first, stride));
+            }
+            fast(lower, row, offset)
+        };
+        let Some(dense) = dense else {
+            return fast(self);
+        };
+        self.either(dense, types, fast, |lower| {
+            let address = match &lanes {
+                Lanes::At(address) => address.clone(),
+                Lanes::Indexed(indexed) => lower.addresses_of(indexed),
+            };
+            if !is_guarded {
+                lower.check(&address);
+            }
+            let address = lower.redirect(address, offset);
+            cold(lower, Place { address, offset })
+        })
     }
 
     /// Emits the test, unless one of the same address was emitted before.
@@ -271,6 +279,15 @@ impl Lower<'_, '_> {
             None => {
                 let (addr, offset) = self.fold_offset(likely.space, likely.addr, likely.offset);
                 let address = self.resolve(likely.space, self.func.ty(likely.addr), addr);
+                if self.is_known(likely) {
+                    let first = self.lane_address(&address, 0);
+                    return Tested {
+                        lanes: Lanes::At(address),
+                        first,
+                        dense: None,
+                        offset,
+                    };
+                }
                 let row = known.unwrap_or_else(|| {
                     let first = self.lane_address(&address, 0);
                     let dense = match likely.by_quads() {
@@ -288,7 +305,7 @@ impl Lower<'_, '_> {
         Tested {
             lanes,
             first,
-            dense,
+            dense: Some(dense),
             offset,
         }
     }

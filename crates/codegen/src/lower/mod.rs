@@ -46,6 +46,7 @@ mod mma;
 mod narrow;
 mod outside;
 mod packing;
+mod patterns;
 mod phases;
 mod prefetch;
 mod pure;

@@ -13,10 +13,11 @@ impl Lower<'_, '_> {
     /// `shfl`: the value and whether the source lane is in range.
     pub(super) fn shuffle_lanes(&mut self, op: WarpOp, [a, b, c]: [Value; 3]) -> [Val; 2] {
         let value = self.parts(a);
-        let (fixed_b, fixed_c) = (self.func.as_const(b), self.func.as_const(c));
+        let fixed_c = self.func.as_const(c);
+        let known_b = self.known_lanes(b);
         let shared_b = self.plan.shapes[b] == Shape::Uniform;
-        let [value, in_range] = match (fixed_b, fixed_c) {
-            (Some(b), Some(c)) => self.shuffle_fixed(op, &value, b as u32, c as u32),
+        let [value, in_range] = match (known_b, fixed_c) {
+            (Some(b), Some(c)) => self.shuffle_fixed(op, &value, &b, c as u32),
             (None, Some(c)) if shared_b && (op != WarpOp::ShflIdx || c & 0x1f1f == 0x1f) => {
                 let b = self.scalar(b);
                 let b = self.b.ins().band_imm_s(b, 31);
@@ -31,8 +32,14 @@ impl Lower<'_, '_> {
     }
 
     /// Each lane's source is known: vectors are renamed, or shuffled.
-    fn shuffle_fixed(&mut self, op: WarpOp, value: &[cl::Value], b: u32, c: u32) -> [Parts; 2] {
-        let source = |lane| shuffle_source(op, lane, b, c);
+    fn shuffle_fixed(
+        &mut self,
+        op: WarpOp,
+        value: &[cl::Value],
+        b: &[u64; WARP],
+        c: u32,
+    ) -> [Parts; 2] {
+        let source = |lane: u32| shuffle_source(op, lane, b[lane as usize] as u32, c);
         let shuffled = (0..self.quads)
             .map(|q| {
                 let lanes = [0, 1, 2, 3].map(|i| source(4 * q as u32 + i).0);

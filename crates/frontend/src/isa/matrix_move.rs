@@ -8,8 +8,8 @@ use crate::translate::{Inst, Translator};
 
 use super::desc::{A, ADDR, D, Gate, InstDesc, Opd, inst, since};
 use super::fragments::{Lane, from_lane, lane, registers, scaled};
-use super::mma::{check_lists, frag, out};
 use super::memory::space_of;
+use super::mma::{check_lists, frag, out};
 use super::modifiers::Mod;
 use super::operands::check_memory_in;
 use super::types::PtxType as T;
@@ -277,7 +277,10 @@ fn element(t: &mut Translator<'_>, inst: &Inst<'_>, row: Value, column: Value) -
     let one = t.iconst(Type::B32, 1);
     let next = t.binary(IntBinaryOp::Add, at, one);
     // Behind the last element there is padding.
-    let bytes = [t.load(Space::Shared, Type::B8, 1, (at, 0))[0], t.load(Space::Shared, Type::B8, 1, (next, 0))[0]];
+    let bytes = [
+        t.load(Space::Shared, Type::B8, 1, (at, 0))[0],
+        t.load(Space::Shared, Type::B8, 1, (next, 0))[0],
+    ];
     let bytes = t.concat(&bytes, Type::B16);
     let bytes = t.zext_or_trunc(bytes, Type::B32);
     let shift = t.binary(IntBinaryOp::And, first, seven);

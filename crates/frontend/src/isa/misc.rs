@@ -180,7 +180,12 @@ fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
     })?;
     t.guarded(is_part, |t| {
         let zero = t.iconst(Type::B32, 0);
-        t.store(Space::Shared, Type::B32, dst, &vec![zero; size as usize / 4]);
+        t.store(
+            Space::Shared,
+            Type::B32,
+            dst,
+            &vec![zero; size as usize / 4],
+        );
         copy_bytes(t, dst, src, src_size);
         Ok(())
     })

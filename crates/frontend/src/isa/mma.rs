@@ -445,7 +445,8 @@ fn product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic
         (Mod::M16n8k256, 16, 256),
     ];
     let shape = SHAPES.iter().find(|&&(shape, ..)| inst.has(shape));
-    let (Some(&(shape, m, k)), Some(mut mma)) = (shape, description(inst)) else {
+    let types = [0, 1, 2, 3].map(|n| inst.ty(n));
+    let (Some(&(shape, m, k)), Some(mut mma)) = (shape, description(inst, types)) else {
         return super::not_executable(t, inst);
     };
     (mma.m, mma.k) = (m, k);
@@ -461,8 +462,8 @@ fn product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic
     t.dst_elems(inst, 0, &d)
 }
 
-/// What the types and modifiers of a product say of it, but for the shape.
-pub(super) fn description(inst: &Inst<'_>) -> Option<Mma> {
+/// What the types of D, A, B and C and the modifiers of a product say of it, but for the shape.
+pub(super) fn description(inst: &Inst<'_>, [d, a, b, c]: [T; 4]) -> Option<Mma> {
     let elements = |ty| {
         Some(match ty {
             T::F16 => MatrixFmt::F16,
@@ -491,7 +492,7 @@ pub(super) fn description(inst: &Inst<'_>) -> Option<Mma> {
             _ => return None,
         })
     };
-    let a = elements(inst.ty(1))?;
+    let a = elements(a)?;
     let op = match inst.pick(&[Mod::Xor, Mod::And]) {
         Some(Mod::Xor) if a == MatrixFmt::B1 => ProductOp::Xor,
         Some(_) if a == MatrixFmt::B1 => ProductOp::And,
@@ -501,9 +502,9 @@ pub(super) fn description(inst: &Inst<'_>) -> Option<Mma> {
         m: 16,
         k: 16,
         a,
-        b: elements(inst.ty(2))?,
-        c: sums(inst.ty(3))?,
-        d: sums(inst.ty(0))?,
+        b: elements(b)?,
+        c: sums(c)?,
+        d: sums(d)?,
         op,
         round: inst.mode().round,
         saturates: inst.has(Mod::Satfinite),

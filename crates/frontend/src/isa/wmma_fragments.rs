@@ -139,7 +139,11 @@ impl Access {
             Matrix::B => [shape.n, shape.k],
             Matrix::C => [shape.n, shape.m],
         };
-        let default = if by_rows { default_rows } else { default_columns };
+        let default = if by_rows {
+            default_rows
+        } else {
+            default_columns
+        };
         let stride = match t.src_opt(inst, n + stride_operand(inst))? {
             Some(stride) => stride,
             None => t.iconst(Type::B32, default),
@@ -318,7 +322,12 @@ pub(super) fn store<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
 
 /// `wmma.mma`
 pub(super) fn product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let Some(mut mma) = description(inst) else {
+    // Products of f16 only tell the types of D and C.
+    let types = match inst.types[..] {
+        [d, c] => [d, T::F16, T::F16, c],
+        _ => [0, 1, 2, 3].map(|n| inst.ty(n)),
+    };
+    let Some(mut mma) = description(inst, types) else {
         return super::not_executable(t, inst);
     };
     let shape = shape(inst);
@@ -347,7 +356,10 @@ fn tiles(
 ) -> Vec<Value> {
     let mut sums = c.chunks(mma.c_registers());
     let mut d = Vec::new();
-    for left in left.chunks(mma.a_registers()).take((rows as usize).div_ceil(16)) {
+    for left in left
+        .chunks(mma.a_registers())
+        .take((rows as usize).div_ceil(16))
+    {
         for right in right.chunks(mma.b_registers()).take(columns as usize / 8) {
             let c = sums.next().unwrap_or(&[]);
             d.extend(fragments::product(t, mma, [left, right, c]));

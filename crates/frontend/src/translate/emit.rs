@@ -61,13 +61,7 @@ impl Translator<'_> {
     }
 
     /// Stores elements side by side, as plain code does.
-    pub fn store(
-        &mut self,
-        space: Space,
-        ty: Type,
-        (addr, offset): (Value, i32),
-        args: &[Value],
-    ) {
+    pub fn store(&mut self, space: Space, ty: Type, (addr, offset): (Value, i32), args: &[Value]) {
         self.ins_void(InstData::Store {
             space,
             sem: MemSem::Weak,

@@ -8,7 +8,9 @@ use crate::warp::{LANES, Operands, evaluate, shuffle_source};
 
 /// Operand `f(lane)` for the lanes of a mask.
 fn lanes(mask: u32, f: impl Fn(u64) -> [u64; 3]) -> Operands {
-    std::array::from_fn(|lane| (mask >> lane & 1 != 0).then(|| f(lane as u64).into_iter().collect()))
+    std::array::from_fn(|lane| {
+        (mask >> lane & 1 != 0).then(|| f(lane as u64).into_iter().collect())
+    })
 }
 
 /// The pseudo-code of the ISA, worked by hand for lanes and operands that tell the modes apart.
@@ -61,13 +63,25 @@ fn votes_and_matches() {
     );
     assert_eq!(result(WarpOp::MatchAll), [0, 0]);
     assert_eq!(result(WarpOp::Elect), [4, 0]);
-    assert_eq!(evaluate(WarpOp::Elect, Type::B32, &operands)[4].as_slice(), [4, 1]);
+    assert_eq!(
+        evaluate(WarpOp::Elect, Type::B32, &operands)[4].as_slice(),
+        [4, 1]
+    );
     let equal = lanes(0x0000_0011, |_| [0x1_0000_0007, 0, 0]);
-    assert_eq!(evaluate(WarpOp::MatchAll, Type::B64, &equal)[4].as_slice(), [0x11, 1]);
+    assert_eq!(
+        evaluate(WarpOp::MatchAll, Type::B64, &equal)[4].as_slice(),
+        [0x11, 1]
+    );
     // 64-bit values that differ in the high word only.
     let high = lanes(0x3, |lane| [lane << 40, 0, 0]);
-    assert_eq!(evaluate(WarpOp::MatchAny, Type::B64, &high)[0].as_slice(), [1, 0]);
-    assert_eq!(evaluate(WarpOp::MatchAny, Type::B32, &high)[0].as_slice(), [3, 0]);
+    assert_eq!(
+        evaluate(WarpOp::MatchAny, Type::B64, &high)[0].as_slice(),
+        [1, 0]
+    );
+    assert_eq!(
+        evaluate(WarpOp::MatchAny, Type::B32, &high)[0].as_slice(),
+        [3, 0]
+    );
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! What is known of the lanes of whole warps when code is made: values that depend on nothing but the lane's number, and values
+//! that are the same, or rise evenly, within each quad.
+//!
+//! Compilers take lane numbers apart to tell which lane reads whose values and which part of a tile: then no instruction need find
+//! that out.
+
+use ptxjit_ir::{InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
+use ptxjit_passes::vectorize::Shape;
+
+use super::Lower;
+use crate::warp_ops::WARP;
+
+/// Definitions are followed this deep.
+const DEPTH: u32 = 12;
+
+impl Lower<'_, '_> {
+    /// The bits of a value in all lanes, if they are known.
+    pub(super) fn known_lanes(&self, value: Value) -> Option<[u64; WARP]> {
+        if self.lanes != WARP || self.alone.is_some() {
+            return None;
+        }
+        self.lane_pattern(value, DEPTH)
+    }
+
+    fn lane_pattern(&self, value: Value, depth: u32) -> Option<[u64; WARP]> {
+        let depth = depth.checked_sub(1)?;
+        if let Some(bits) = self.func.as_const(value) {
+            return Some([bits; WARP]);
+        }
+        let data = self.func.def_inst(value)?;
+        if let InstData::Sreg {
+            sreg: SpecialReg::LaneId,
+        } = data
+        {
+            return Some(std::array::from_fn(|lane| lane as u64));
+        }
+        if let Some(pattern) = self.bits_of_line(data) {
+            return Some(pattern);
+        }
+        match data {
+            InstData::IntUnary { .. }
+            | InstData::IntBinary { .. }
+            | InstData::IntTernary { .. }
+            | InstData::Resize { .. } => {}
+            _ => return None,
+        }
+        let args: Option<Vec<_>> = data
+            .args()
+            .iter()
+            .map(|&arg| self.lane_pattern(arg, depth))
+            .collect();
+        let args = args?;
+        let mut out = [0; WARP];
+        for (lane, bits) in out.iter_mut().enumerate() {
+            let args: Vec<u64> = args.iter().map(|arg| arg[lane]).collect();
+            *bits = eval::inst(data, &args)?;
+        }
+        Some(out)
+    }
+
+    /// `tid & 31` and the like: of a line that begins at a multiple of 32, the lower bits.
+    fn bits_of_line(&self, data: &InstData) -> Option<[u64; WARP]> {
+        let InstData::IntBinary {
+            op: IntBinaryOp::And,
+            args: [line, mask],
+            ..
+        } = *data
+        else {
+            return None;
+        };
+        let mask = self.func.as_const(mask).filter(|&mask| mask < 32)?;
+        match self.plan.shapes[line] {
+            Shape::Affine {
+                stride,
+                align: 5..,
+                fold: None,
+            } => Some(std::array::from_fn(|lane| {
+                stride.wrapping_mul(lane as i64) as u64 & mask
+            })),
+            Shape::Affine { .. } | Shape::Uniform | Shape::Varying => None,
+        }
+    }
+
+    /// How far a `B32` moves from lane to lane within each quad, wrapping, if that is known.
+    pub(super) fn quad_step(&self, value: Value) -> Option<i32> {
+        if self.lanes != WARP || self.alone.is_some() || self.func.ty(value) != Type::B32 {
+            return None;
+        }
+        self.step_within_quads(value, DEPTH)
+    }
+
+    fn step_within_quads(&self, value: Value, depth: u32) -> Option<i32> {
+        let depth = depth.checked_sub(1)?;
+        match self.plan.shapes[value] {
+            Shape::Uniform => return Some(0),
+            Shape::Affine {
+                stride, fold: None, ..
+            } => return Some(stride as i32),
+            Shape::Affine { .. } | Shape::Varying => {}
+        }
+        if let Some(pattern) = self.lane_pattern(value, depth) {
+            let step = |lane: usize| (pattern[lane + 1] as u32).wrapping_sub(pattern[lane] as u32);
+            let first = step(0);
+            let is_even = (0..WARP).all(|lane| lane % 4 == 3 || step(lane) == first);
+            return is_even.then_some(first as i32);
+        }
+        let of = |value: Value| self.step_within_quads(value, depth);
+        let data = self.func.def_inst(value)?;
+        match *data {
+            // All lanes of a quad read the same lane.
+            InstData::Warp {
+                op: WarpOp::ShflIdx,
+                ref args,
+                ..
+            } => {
+                let whole = self.func.as_const(args[2])? & 0x1f1f == 0x1f;
+                (whole && of(args[1])? == 0).then_some(0)
+            }
+            InstData::Resize {
+                op: ResizeOp::Trunc,
+                arg,
+                to: Type::B32,
+                ..
+            } => of(arg),
+            InstData::IntBinary {
+                op: op @ (IntBinaryOp::Add | IntBinaryOp::Sub),
+                args: [a, b],
+                ..
+            } => {
+                let (a, b) = (of(a)?, of(b)?);
+                Some(match op {
+                    IntBinaryOp::Add => a.wrapping_add(b),
+                    _ => a.wrapping_sub(b),
+                })
+            }
+            InstData::IntBinary {
+                op: IntBinaryOp::Mul,
+                args: [a, b],
+                ..
+            } => {
+                let factor = self.func.as_const(b)? as i32;
+                Some(of(a)?.wrapping_mul(factor))
+            }
+            InstData::IntBinary {
+                op: IntBinaryOp::Shl,
+                args: [a, b],
+                ..
+            } => {
+                let count = self.func.as_const(b).filter(|&count| count < 32)?;
+                Some(of(a)? << count)
+            }
+            InstData::IntUnary { .. } | InstData::IntBinary { .. } | InstData::Resize { .. } => {
+                let mut args = data.args().into_iter();
+                args.all(|arg| of(arg) == Some(0)).then_some(0)
+            }
+            _ => None,
+        }
+    }
+}
