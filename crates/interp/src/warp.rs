@@ -124,8 +124,8 @@ fn lanes_where(operands: &Operands, holds: impl Fn(&Args) -> bool) -> u32 {
 /// The result that all lanes have in common, for the operations that have one.
 fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
     let all = lane_mask(operands);
-    let ballot = lanes_where(operands, |args| args[0] & 1 != 0);
-    let first = operands.iter().flatten().next().map_or(0, |args| args[0]);
+    let ballot = lanes_where(operands, |args| first_of(args) & 1 != 0);
+    let first = operands.iter().flatten().next().map_or(0, first_of);
     let int = |op| fold(operands, |a, b| eval::int_binary(op, Type::B32, a, b));
     let combine = |op, a, b| eval::float_binary(op, FloatFmt::F32, FloatMode::RN, a, b);
     let float = |op| {
@@ -169,11 +169,16 @@ fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
     }
 }
 
+/// The first operand, if the operation has any.
+fn first_of(args: &Args) -> u64 {
+    args.first().copied().unwrap_or(0)
+}
+
 /// Reduction over the lanes.
 fn fold(operands: &Operands, combine: impl Fn(u64, u64) -> u64) -> u64 {
     let values = operands
         .iter()
         .flatten()
-        .map(|args| args[0] & Type::B32.mask());
+        .map(|args| first_of(args) & Type::B32.mask());
     values.reduce(combine).unwrap_or(0)
 }

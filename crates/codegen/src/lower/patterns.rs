@@ -137,10 +137,11 @@ impl Lower<'_, '_> {
                 op: IntBinaryOp::Mul,
                 args: [a, b],
                 ..
-            } => {
-                let factor = self.func.as_const(b)? as i32;
-                Some(of(a)?.wrapping_mul(factor))
-            }
+            } => match (of(a)?, self.func.as_const(b)) {
+                (step, Some(factor)) => Some(step.wrapping_mul(factor as i32)),
+                (0, None) => (of(b)? == 0).then_some(0),
+                (_, None) => None,
+            },
             InstData::IntBinary {
                 op: IntBinaryOp::Shl,
                 args: [a, b],

@@ -1,13 +1,13 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 tiles and their like between shared memory and fragments. PTX ISA, "Warp-Level
 //! Matrix Instructions".
 
-use ptxjit_ir::{InstData, IntBinaryOp, IntTernaryOp, Space, Type, Value};
+use ptxjit_ir::{InstData, IntBinaryOp, Space, Type, Value};
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
 use super::desc::{A, ADDR, D, Gate, InstDesc, Opd, inst, since};
-use super::fragments::{Lane, from_lane, lane, registers, scaled};
+use super::fragments::{Lane, from_lane, lane, registers, scaled, transposed};
 use super::memory::space_of;
 use super::mma::{check_lists, frag, out};
 use super::modifiers::Mod;
@@ -243,21 +243,6 @@ fn row_of(t: &mut Translator<'_>, own: Value, part: Value, factor: u64, offset: 
 fn word_of(t: &mut Translator<'_>, row: Value, lane: Lane) -> Value {
     let offset = scaled(t, lane.within, 4, 0);
     t.binary(IntBinaryOp::Add, row, offset)
-}
-
-/// An 8x8 tile of halves, of which each lane holds two that lie side by side in a row, the other way round.
-fn transposed(t: &mut Translator<'_>, word: Value, lane: Lane) -> Value {
-    let one = t.iconst(Type::B32, 1);
-    let pair = t.binary(IntBinaryOp::Ushr, lane.quad, one);
-    let [low, high] = [0, 4].map(|next| {
-        let row = scaled(t, lane.within, 8, next);
-        let source = t.binary(IntBinaryOp::Add, row, pair);
-        from_lane(t, word, source)
-    });
-    let is_odd = t.binary(IntBinaryOp::And, lane.quad, one);
-    // The low halves of both words, or the high ones.
-    let halves = scaled(t, is_odd, 0x7632 - 0x5410, 0x5410);
-    t.ternary(IntTernaryOp::Prmt, [low, high, halves])
 }
 
 /// The element in a column of a row, as a byte. Rows of packed elements have 16 of them at their start.

@@ -87,8 +87,8 @@ fn trap<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
 }
 
 /// Something without effect on results that keeps its place: without a debugger `brkpt` does nothing, grids run one after
-/// another, and copies have been done when they are waited for.
-fn mark<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
+/// another, and copies and products have been done when they are waited for.
+pub(super) fn mark<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
     t.ins_void(InstData::Nop);
     Ok(())
 }

@@ -46,6 +46,7 @@ mod fragments;
 mod names;
 mod operands;
 mod target;
+mod wgmma_product;
 mod wmma_fragments;
 
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
 //! `wgmma`: asynchronous products of a warpgroup. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
-//! Instructions". Checked, not executable yet.
+//! Instructions". The sparse forms are checked, not executable yet.
 //!
 //! The shapes `.m64nNkK` are many, so they are no modifiers of the list: [`shape`] reads them, and N decides how many registers
 //! the accumulator D has.
@@ -8,11 +8,13 @@ use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, ANY, D, Elems, Gate, InstDesc, Opd, imm, since, unsupported};
+use super::desc::{A, ANY, D, Elems, Gate, InstDesc, Opd, imm, inst, since, unsupported};
+use super::misc::mark;
 use super::mma::{BYTES, FP8, check_lists, check_no_sink, frag};
 use super::modifiers::Mod;
 use super::operands::check_src_operand;
 use super::types::PtxType as T;
+use super::wgmma_product;
 
 const DENSE: &[Gate] = &[since(8, 0, 90).only(&["90a"])];
 const SPARSE: &[Gate] = &[since(8, 2, 90).only(&["90a"])];
@@ -34,7 +36,8 @@ const SELECTOR_2: Opd = imm(0, 1);
 const SELECTOR_1: Opd = imm(0, 0);
 
 const fn dense(types: &'static [&'static [T]], operands: &'static [Opd]) -> InstDesc {
-    unsupported("wgmma", operands)
+    inst("wgmma", operands, product)
+        .effect()
         .with(&[Mod::MmaAsync, Mod::Sync])
         .optional(&[&[Mod::Aligned]])
         .extra(is_shape)
@@ -144,15 +147,18 @@ const S32_SPARSE: &[Opd] = &[accumulator(T::S32), ANY, DESC, META, SELECTOR_1, S
 
 pub const TABLE: &[InstDesc] = &[
     // ptxas does not insist on `.aligned`, though the ISA does.
-    unsupported("wgmma", &[])
+    inst("wgmma", &[], mark)
+        .effect()
         .with(&[Mod::Fence, Mod::Sync])
         .optional(&[&[Mod::Aligned]])
         .gates(DENSE),
-    unsupported("wgmma", &[])
+    inst("wgmma", &[], mark)
+        .effect()
         .with(&[Mod::CommitGroup, Mod::Sync])
         .optional(&[&[Mod::Aligned]])
         .gates(DENSE),
-    unsupported("wgmma", &[imm(0, i64::MAX)])
+    inst("wgmma", &[imm(0, i64::MAX)], mark)
+        .effect()
         .with(&[Mod::WaitGroup, Mod::Sync])
         .optional(&[&[Mod::Aligned]])
         .gates(DENSE),
@@ -227,6 +233,11 @@ fn check_shape(inst: &Inst<'_>) -> Result<u32, Diagnostic> {
     Err(inst.error(format!(
         "shape `.{text}` does not exist: N must be {rule} up to 256"
     )))
+}
+
+fn product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let n = check_shape(inst)?;
+    wgmma_product::product(t, inst, n.into())
 }
 
 fn check_product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {

@@ -1,0 +1,262 @@
+//! How `wgmma` is done: each warp computes its sixteen rows of D at once, by products of the shapes of `mma`. What it needs of A and
+//! B it reads from shared memory, tile by tile of eight rows of 16 bytes.
+//!
+//! "Asynchronous" permits doing it when it is issued: until `wgmma.wait_group` nobody may touch what it reads or writes.
+
+use ptxjit_ir::{InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
+use smallvec::SmallVec;
+
+use crate::ast::OperandKind;
+use crate::diag::Diagnostic;
+use crate::translate::{Inst, Translator};
+
+use super::fragments::{self, Lane, lane, registers, scaled, transposed};
+use super::mma::description;
+use super::types::PtxType as T;
+
+/// A matrix in shared memory. PTX ISA, "Matrix Descriptor Format" and "Strides". All are `B32`.
+struct Descriptor {
+    start: Value,
+    /// The leading dimension's byte offset.
+    lead: Value,
+    /// The stride dimension's byte offset.
+    stride: Value,
+    /// Where the pattern of swizzling begins.
+    base: Value,
+    /// Whether rows of 16 bytes are not swizzled.
+    is_plain: Value,
+    /// Bytes from one row to the next.
+    row: Value,
+    /// Units of 16 bytes in a row, less one: the bits of an address that are swizzled.
+    mask: Value,
+    /// log2 of the units in a row.
+    log_units: Value,
+}
+
+impl Descriptor {
+    fn new(t: &mut Translator<'_>, desc: Value) -> Descriptor {
+        let word = |t: &mut Translator<'_>, from| t.extract(desc, from, Type::B32);
+        let (low, high) = (word(t, 0), word(t, 32));
+        let [start, lead, stride] = [(low, 0), (low, 16), (high, 0)].map(|(word, from)| {
+            let field = field(t, word, from, 14);
+            scaled(t, field, 16, 0)
+        });
+        let base = field(t, high, 17, 3);
+        let mode = field(t, high, 30, 2);
+        let zero = t.iconst(Type::B32, 0);
+        let is_plain = t.compare(ptxjit_ir::CompareOp::Eq, mode, zero);
+        let [one, four, sixteen] = [1, 4, 16].map(|bits| t.iconst(Type::B32, bits));
+        // 1, 2 and 3 stand for rows of 128, 64 and 32 bytes.
+        let units = t.binary(IntBinaryOp::Ushr, sixteen, mode);
+        let units = t.select(is_plain, one, units);
+        Descriptor {
+            start,
+            lead,
+            stride,
+            base,
+            is_plain,
+            row: t.binary(IntBinaryOp::Mul, units, sixteen),
+            mask: t.binary(IntBinaryOp::Sub, units, one),
+            log_units: t.binary(IntBinaryOp::Sub, four, mode),
+        }
+    }
+
+    /// Where the row of 16 bytes begins that lanes of a quad share, of the tile with neighbours `outer` along M or N, counted in
+    /// eights, and `inner` along K, counted in 16 bytes.
+    fn row_along_k(&self, t: &mut Translator<'_>, lane: Lane, outer: Value, inner: u64) -> Value {
+        let inner = t.iconst(Type::B32, inner);
+        let sixteen = t.iconst(Type::B32, 16);
+        let step = t.select(self.is_plain, self.lead, sixteen);
+        let parts = [(lane.quad, self.row), (outer, self.stride), (inner, step)];
+        self.swizzled(t, &parts)
+    }
+
+    /// The same for a matrix whose neighbours along M or N lie side by side: rows of one K, counted in eights by `inner`.
+    fn row_across_k(&self, t: &mut Translator<'_>, lane: Lane, outer: Value, inner: u64) -> Value {
+        let inner = t.iconst(Type::B32, inner);
+        let sixteen = t.iconst(Type::B32, 16);
+        let within = t.binary(IntBinaryOp::And, outer, self.mask);
+        let beyond = t.binary(IntBinaryOp::Ushr, outer, self.log_units);
+        let zero = t.iconst(Type::B32, 0);
+        let [within, beyond] = [(within, zero), (beyond, outer)]
+            .map(|(swizzled, plain)| t.select(self.is_plain, plain, swizzled));
+        let beyond_step = t.select(self.is_plain, self.stride, self.lead);
+        let step = t.select(self.is_plain, self.lead, self.stride);
+        let parts = [
+            (lane.quad, self.row),
+            (within, sixteen),
+            (beyond, beyond_step),
+            (inner, step),
+        ];
+        self.swizzled(t, &parts)
+    }
+
+    /// The address at the sum of products, with its bits swizzled.
+    fn swizzled(&self, t: &mut Translator<'_>, parts: &[(Value, Value)]) -> Value {
+        let mut at = self.start;
+        for &(count, size) in parts {
+            let bytes = t.binary(IntBinaryOp::Mul, count, size);
+            at = t.binary(IntBinaryOp::Add, at, bytes);
+        }
+        let (seven, four) = (t.iconst(Type::B32, 7), t.iconst(Type::B32, 4));
+        let row = t.binary(IntBinaryOp::Ushr, at, seven);
+        let row = t.binary(IntBinaryOp::Sub, row, self.base);
+        let bits = t.binary(IntBinaryOp::And, row, self.mask);
+        let bits = t.binary(IntBinaryOp::Shl, bits, four);
+        t.binary(IntBinaryOp::Xor, at, bits)
+    }
+}
+
+/// So many bits of a word.
+fn field(t: &mut Translator<'_>, word: Value, from: u64, bits: u32) -> Value {
+    let from = t.iconst(Type::B32, from);
+    let mask = t.iconst(Type::B32, (1 << bits) - 1);
+    let word = t.binary(IntBinaryOp::Ushr, word, from);
+    t.binary(IntBinaryOp::And, word, mask)
+}
+
+/// A matrix in shared memory, as the instruction says how it is stored.
+struct Stored {
+    descriptor: Descriptor,
+    /// Whether neighbours along M or N lie side by side.
+    is_transposed: bool,
+    /// What is done to the sign bits of elements.
+    signs: Option<Value>,
+}
+
+impl Stored {
+    /// A register of a fragment: the tile `outer` along M or N, in eights, and `inner` along K.
+    fn register(&self, t: &mut Translator<'_>, lane: Lane, outer: Value, inner: u64) -> Value {
+        let row = if self.is_transposed {
+            self.descriptor.row_across_k(t, lane, outer, inner)
+        } else {
+            self.descriptor.row_along_k(t, lane, outer, inner)
+        };
+        let offset = scaled(t, lane.within, 4, 0);
+        let at = t.binary(IntBinaryOp::Add, row, offset);
+        let word = t.load(Space::Shared, Type::B32, 1, (at, 0))[0];
+        let word = if self.is_transposed {
+            transposed(t, word, lane)
+        } else {
+            word
+        };
+        with_signs(t, word, self.signs)
+    }
+}
+
+fn with_signs(t: &mut Translator<'_>, word: Value, signs: Option<Value>) -> Value {
+    match signs {
+        Some(signs) => t.binary(IntBinaryOp::Xor, word, signs),
+        None => word,
+    }
+}
+
+/// `wgmma.mma_async`
+pub(super) fn product<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: u64,
+) -> Result<(), Diagnostic> {
+    let ty = inst.ty(1);
+    let Some(mut mma) = description(inst, [inst.ty(0), ty, inst.ty(2), inst.ty(0)]) else {
+        return super::not_executable(t, inst);
+    };
+    // Rows of 32 bytes.
+    (mma.m, mma.k) = (16, 256 / mma.a.bits());
+    let lane = lane(t);
+    let a = left_factor(t, inst, lane)?;
+    let b = Stored {
+        descriptor: descriptor(t, inst, 2)?,
+        is_transposed: has_layouts(ty) && flag(t, inst, inst.n_operands() - 1)?,
+        signs: signs(t, inst, 5)?,
+    };
+    let old = sums(t, inst)?;
+    let mut d: SmallVec<[Value; 4]> = SmallVec::new();
+    for (tile, c) in (0..n / 8).zip(old.chunks(mma.c_registers())) {
+        let outer = t.iconst(Type::B32, tile);
+        let b: Vec<Value> = [0, 1]
+            .map(|inner| b.register(t, lane, outer, inner))
+            .to_vec();
+        d.extend(fragments::product(t, mma, [&a, &b, c]));
+    }
+    t.dst_elems(inst, 0, &d)
+}
+
+/// Whether instructions on such elements say how A and B are stored.
+fn has_layouts(ty: T) -> bool {
+    matches!(ty, T::F16 | T::Bf16)
+}
+
+fn descriptor<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+) -> Result<Descriptor, Diagnostic> {
+    let bits = t.src_as(inst, n, T::U64)?;
+    Ok(Descriptor::new(t, bits))
+}
+
+fn flag<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<bool, Diagnostic> {
+    Ok(t.src_const(inst, n)? != 0)
+}
+
+/// The sign bits of the elements in a register, if operand `n` says that they are negated.
+fn signs<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+) -> Result<Option<Value>, Diagnostic> {
+    if n >= inst.n_operands() || t.src_const(inst, n)? != -1 {
+        return Ok(None);
+    }
+    let bits = match inst.ty(1) {
+        T::F16 | T::Bf16 => 0x8000_8000,
+        T::Tf32 => 0x8000_0000,
+        _ => 0x8080_8080,
+    };
+    Ok(Some(t.iconst(Type::B32, bits)))
+}
+
+/// This lane's fragment of the warp's sixteen rows of A.
+fn left_factor<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    lane: Lane,
+) -> Result<Vec<Value>, Diagnostic> {
+    let signs = signs(t, inst, 4)?;
+    let operand = inst.operand(1).map(|operand| &operand.kind);
+    if matches!(operand, Some(OperandKind::Vector(_))) {
+        let words = registers(t, inst, 1)?;
+        return Ok(words
+            .into_iter()
+            .map(|word| with_signs(t, word, signs))
+            .collect());
+    }
+    let a = Stored {
+        descriptor: descriptor(t, inst, 1)?,
+        is_transposed: has_layouts(inst.ty(1)) && flag(t, inst, inst.n_operands() - 2)?,
+        signs,
+    };
+    let sreg = SpecialReg::WarpId;
+    let warp = t.ins(InstData::Sreg { sreg }, Type::B32);
+    let warp = field(t, warp, 0, 2);
+    let mut words = Vec::new();
+    for inner in 0..2 {
+        for below in 0..2 {
+            let outer = scaled(t, warp, 2, below);
+            words.push(a.register(t, lane, outer, inner));
+        }
+    }
+    Ok(words)
+}
+
+/// The old D, or zeros.
+fn sums<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<Vec<Value>, Diagnostic> {
+    let is_added = t.src_as(inst, 3, T::Pred)?;
+    let old = registers(t, inst, 0)?;
+    let zero = t.iconst(Type::B32, 0);
+    Ok(old
+        .into_iter()
+        .map(|old| t.select(is_added, old, zero))
+        .collect())
+}
