@@ -6,6 +6,8 @@ use smallvec::SmallVec;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator, Values};
 
+use super::types::PtxType as T;
+
 /// A lane's place in its warp.
 #[derive(Copy, Clone)]
 pub(super) struct Lane {
@@ -89,7 +91,20 @@ pub(super) fn registers<'m>(
     inst: &Inst<'m>,
     n: usize,
 ) -> Result<Values, Diagnostic> {
-    let elems = t.src_elems(inst, n)?;
+    registers_of(t, inst, n, inst.opd_type(n))
+}
+
+/// The same, where the row does not tell their type.
+pub(super) fn registers_of<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+    ty: T,
+) -> Result<Values, Diagnostic> {
+    let Some(operand) = inst.operand(n) else {
+        return Err(inst.error(format!("`{}` lacks operand {}", inst.name, n + 1)));
+    };
+    let elems = t.read_elems(operand, ty)?;
     elems
         .into_iter()
         .map(|elem| elem.ok_or_else(|| inst.operand_error(n, "`_` has no value")))

@@ -10,7 +10,7 @@ use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::fragments::{self, Lane, lane, registers, scaled, transposed};
+use super::fragments::{self, Lane, lane, registers, registers_of, scaled, transposed};
 use super::mma::description;
 use super::types::PtxType as T;
 
@@ -226,7 +226,7 @@ fn left_factor<'m>(
     let signs = signs(t, inst, 4)?;
     let operand = inst.operand(1).map(|operand| &operand.kind);
     if matches!(operand, Some(OperandKind::Vector(_))) {
-        let words = registers(t, inst, 1)?;
+        let words = registers_of(t, inst, 1, T::B32)?;
         return Ok(words
             .into_iter()
             .map(|word| with_signs(t, word, signs))
