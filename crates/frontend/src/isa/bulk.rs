@@ -1,12 +1,14 @@
 //! Bulk copies, tensor copies, tensor maps and cluster launch control. PTX ISA, "Data Movement and Conversion Instructions:
-//! cp.async.bulk" and following. Checked, not executable yet.
+//! cp.async.bulk" and following. Only plain copies are executable, the rest is checked.
 
 use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, ADDR, ANY, D, DP, Elems, Gate, InstDesc, Opd, imm, since, unsupported};
+use super::bulk_copy::copy;
+use super::desc::{A, ADDR, ANY, D, DP, Elems, Gate, InstDesc, Opd, imm, inst, since, unsupported};
 use super::memory::POLICY;
+use super::misc::mark;
 use super::modifiers::Mod;
 use super::operands::check_src_operand;
 use super::types::PtxType as T;
@@ -59,6 +61,10 @@ const LOAD_MODE: &[Mod] = &[
 const STORE_MODE: &[Mod] = &[Mod::Tile, Mod::TileScatter4, Mod::Im2colNoOffs];
 const CTA_GROUP: &[Mod] = &[Mod::CtaGroup1, Mod::CtaGroup2];
 
+const fn bulk(operands: &'static [Opd]) -> InstDesc {
+    inst("cp", operands, copy).effect()
+}
+
 const fn reduce(operands: &'static [Opd], required: &'static [Mod]) -> InstDesc {
     unsupported("cp", operands)
         .with(required)
@@ -86,7 +92,7 @@ const TO_SHARED: &[Opd] = &[ADDR, ADDR, SIZE, ADDR];
 const TO_GLOBAL: &[Opd] = &[ADDR, ADDR, SIZE, POLICY];
 
 pub const TABLE: &[InstDesc] = &[
-    unsupported("cp", &[ADDR, ADDR, SIZE, ADDR, POLICY])
+    bulk(&[ADDR, ADDR, SIZE, ADDR, POLICY])
         .with(&[
             Mod::Async,
             Mod::Bulk,
@@ -97,7 +103,7 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[HINT])
         .check(check_size)
         .gates(&[since(8, 6, 90)]),
-    unsupported("cp", &[ADDR, ADDR, SIZE, ADDR, CTA_MASK, POLICY])
+    bulk(&[ADDR, ADDR, SIZE, ADDR, CTA_MASK, POLICY])
         .with(&[
             Mod::Async,
             Mod::Bulk,
@@ -108,7 +114,7 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[MULTICAST, HINT])
         .check(check_size)
         .gates(BULK),
-    unsupported("cp", TO_SHARED)
+    bulk(TO_SHARED)
         .with(&[
             Mod::Async,
             Mod::Bulk,
@@ -118,7 +124,7 @@ pub const TABLE: &[InstDesc] = &[
         ])
         .check(check_size)
         .gates(BULK),
-    unsupported("cp", &[ADDR, ADDR, SIZE, POLICY, BYTE_MASK])
+    bulk(&[ADDR, ADDR, SIZE, POLICY, BYTE_MASK])
         .with(&[
             Mod::Async,
             Mod::Bulk,
@@ -161,7 +167,8 @@ pub const TABLE: &[InstDesc] = &[
         .choose(INC_DEC)
         .types(&[&[T::U32]])
         .optional(&[HINT]),
-    unsupported("cp", &[ADDR, SIZE, POLICY])
+    inst("cp", &[ADDR, SIZE, POLICY], mark)
+        .effect()
         .with(&[Mod::Async, Mod::Bulk, Mod::Prefetch, Mod::L2, Mod::Global])
         .optional(&[HINT])
         .check(check_size)
@@ -244,10 +251,12 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[LOAD_MODE, HINT])
         .gates(TENSOR)
         .check(check_tensor_prefetch),
-    unsupported("cp", &[])
+    inst("cp", &[], mark)
+        .effect()
         .with(&[Mod::Async, Mod::Bulk, Mod::CommitGroup])
         .gates(BULK),
-    unsupported("cp", &[imm(0, i64::MAX)])
+    inst("cp", &[imm(0, i64::MAX)], mark)
+        .effect()
         .with(&[Mod::Async, Mod::Bulk, Mod::WaitGroup])
         .optional(&[&[Mod::Read]])
         .gates(BULK),

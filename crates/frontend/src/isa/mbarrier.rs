@@ -1,10 +1,30 @@
-//! `mbarrier`. PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". Checked, not executable yet.
+//! `mbarrier`. PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". Barriers of other CTAs of a
+//! cluster are checked, not executable yet.
+//!
+//! A barrier is one word, whose fields change by additions alone:
+//!
+//! ```text
+//!   bit 63        the parity of the phase
+//!   bits 42..62   arrivals that a phase takes
+//!   bits 20..42   bytes that are still to come, below zero if some came before they were expected
+//!   bits 0..20    arrivals that are still to come
+//! ```
+//!
+//! Whoever brings both counts to zero adds what begins the next phase. Meanwhile the phase counts as incomplete.
+
+use ptxjit_ir::{
+    AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, IntUnaryOp, MemSem, Scope, Space, Type,
+    Value,
+};
+use smallvec::smallvec;
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, ADDR, ANY, D, DP, Gate, InstDesc, Opd, since, unsupported};
+use super::desc::{A, ADDR, ANY, D, DP, Gate, Handler, InstDesc, Opd, inst, since, unsupported};
+use super::memory::space_of;
+use super::misc::mark;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -33,10 +53,22 @@ const WAIT: &[Gate] = &[
     since(8, 6, 90).mods(&[Mod::Relaxed]),
 ];
 
-const fn mbarrier(operands: &'static [Opd]) -> InstDesc {
-    unsupported("mbarrier", operands)
+const fn mbarrier(operands: &'static [Opd], handler: Handler) -> InstDesc {
+    inst("mbarrier", operands, handler)
         .types(TYPE)
         .check(check_scope)
+        .effect()
+}
+
+/// On the barrier of another CTA.
+const fn remote(operands: &'static [Opd]) -> InstDesc {
+    unsupported("mbarrier", operands)
+        .types(TYPE)
+        .with(&[Mod::SharedCluster])
+        .choose(ARRIVE)
+        .optional(&[ARRIVE_SEM, SCOPE])
+        .gates(REMOTE)
+        .check(check_remote)
 }
 
 const ARRIVE: &[&[Mod]] = &[&[Mod::Arrive, Mod::ArriveDrop]];
@@ -47,70 +79,61 @@ const TX_OPTIONS: &[&[Mod]] = &[
 ];
 
 pub const TABLE: &[InstDesc] = &[
-    mbarrier(&[ADDR, COUNT])
+    mbarrier(&[ADDR, COUNT], init)
         .with(&[Mod::Init])
         .optional(&[OWN])
         .gates(OLD)
         .check(check_init),
-    mbarrier(&[ADDR])
+    mbarrier(&[ADDR], mark)
         .with(&[Mod::Inval])
         .optional(&[OWN])
         .gates(OLD),
-    mbarrier(&[ADDR, COUNT])
+    mbarrier(&[ADDR, COUNT], change_bytes)
         .choose(&[&[Mod::ExpectTx, Mod::CompleteTx]])
         .optional(TX_OPTIONS)
         .gates(TX),
-    mbarrier(&[STATE, ADDR, COUNT.opt()])
+    mbarrier(&[STATE, ADDR, COUNT.opt()], arrive)
         .choose(ARRIVE)
         .optional(&[ARRIVE_SEM, SCOPE, OWN])
         .gates(OLD)
         .check(check_count),
-    mbarrier(&[ANY, ADDR, COUNT.opt()])
-        .with(&[Mod::SharedCluster])
-        .choose(ARRIVE)
-        .optional(&[ARRIVE_SEM, SCOPE])
-        .gates(REMOTE)
-        .check(check_remote),
-    mbarrier(&[STATE, ADDR, COUNT])
+    remote(&[ANY, ADDR, COUNT.opt()]),
+    mbarrier(&[STATE, ADDR, COUNT], arrive)
         .with(&[Mod::ExpectTx])
         .choose(ARRIVE)
         .optional(&[ARRIVE_SEM, SCOPE, OWN])
         .gates(REMOTE),
-    mbarrier(&[ANY, ADDR, COUNT])
-        .with(&[Mod::ExpectTx, Mod::SharedCluster])
-        .choose(ARRIVE)
-        .optional(&[ARRIVE_SEM, SCOPE])
-        .gates(REMOTE)
-        .check(check_remote),
-    mbarrier(&[STATE, ADDR, COUNT])
+    remote(&[ANY, ADDR, COUNT]).with(&[Mod::ExpectTx, Mod::SharedCluster]),
+    mbarrier(&[STATE, ADDR, COUNT], arrive)
         .with(&[Mod::NoComplete])
         .choose(ARRIVE)
         .optional(&[&[Mod::Release], &[Mod::Cta], OWN])
         .gates(OLD),
-    mbarrier(&[DP, ADDR, A])
+    mbarrier(&[DP, ADDR, A], wait)
         .with(&[Mod::TestWait])
         .optional(&[WAIT_SEM, SCOPE, OWN])
         .gates(WAIT),
-    mbarrier(&[DP, ADDR, COUNT])
+    mbarrier(&[DP, ADDR, COUNT], wait)
         .with(&[Mod::TestWait, Mod::Parity])
         .optional(&[WAIT_SEM, SCOPE, OWN])
         .gates(WAIT),
-    mbarrier(&[DP, ADDR, A, COUNT.opt()])
+    mbarrier(&[DP, ADDR, A, COUNT.opt()], wait)
         .with(&[Mod::TryWait])
         .optional(&[WAIT_SEM, SCOPE, OWN])
         .gates(WAIT),
-    mbarrier(&[DP, ADDR, COUNT, COUNT.opt()])
+    mbarrier(&[DP, ADDR, COUNT, COUNT.opt()], wait)
         .with(&[Mod::TryWait, Mod::Parity])
         .optional(&[WAIT_SEM, SCOPE, OWN])
         .gates(WAIT),
-    mbarrier(&[D.is(T::U32), A])
+    mbarrier(&[D.is(T::U32), A], pending_count)
         .with(&[Mod::PendingCount])
         .gates(&[since(7, 0, 80)]),
-    unsupported("cp", &[ADDR])
+    inst("cp", &[ADDR], arrive_when_copied)
         .with(&[Mod::Async, Mod::Mbarrier, Mod::Arrive])
         .types(TYPE)
         .optional(&[&[Mod::Noinc], OWN])
-        .gates(&[since(7, 0, 80), since(7, 8, 80).mods(&[Mod::SharedCta])]),
+        .gates(&[since(7, 0, 80), since(7, 8, 80).mods(&[Mod::SharedCta])])
+        .effect(),
 ];
 
 /// A constant count must be one that a barrier can have.
@@ -172,4 +195,194 @@ fn check_remote<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagn
             "the state of a remote barrier cannot be had: `_` must stand here",
         )),
     }
+}
+
+/// Where the field of bytes begins.
+const BYTES: u32 = 20;
+/// Where the field of arrivals of a phase begins.
+const ARRIVALS: u32 = 42;
+/// Where the parity of the phase is.
+const PHASE: u32 = 63;
+
+/// A barrier in memory.
+#[derive(Copy, Clone)]
+pub(super) struct Barrier {
+    space: Space,
+    addr: Value,
+    offset: i32,
+}
+
+/// The barrier at operand `n`.
+pub(super) fn barrier<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+) -> Result<Barrier, Diagnostic> {
+    let Some(operand) = inst.operand(n) else {
+        return Err(inst.error(format!("`{}` lacks an address", inst.name)));
+    };
+    let addr = t.resolve_address(operand)?;
+    let space = match inst.pick(&[Mod::Shared, Mod::SharedCta, Mod::SharedCluster]) {
+        // Without clusters, the CTA's own window is the cluster's.
+        Some(_) => Space::Shared,
+        None => space_of(t, inst, &addr)?,
+    };
+    let (addr, offset) = t.emit_address(&addr)?;
+    Ok(Barrier {
+        space,
+        addr,
+        offset,
+    })
+}
+
+impl Barrier {
+    fn add(self, t: &mut Translator<'_>, delta: Value) -> Value {
+        let data = InstData::Atomic {
+            op: AtomicOp::Add,
+            fmt: AtomicFmt::U64,
+            space: self.space,
+            sem: MemSem::AcqRel,
+            scope: Scope::Cta,
+            addr: self.addr,
+            offset: self.offset,
+            args: smallvec![delta],
+        };
+        t.ins(data, Type::B64)
+    }
+
+    /// Adds `delta` and begins the next phase if nothing is left to come in this one. Returns what the barrier was before.
+    fn change(self, t: &mut Translator<'_>, delta: Value) -> Result<Value, Diagnostic> {
+        let old = self.add(t, delta);
+        let new = t.binary(IntBinaryOp::Add, old, delta);
+        let mask = t.iconst(Type::B64, (1 << ARRIVALS) - 1);
+        let left = t.binary(IntBinaryOp::And, new, mask);
+        let zero = t.iconst(Type::B64, 0);
+        let is_complete = t.compare(CompareOp::Eq, left, zero);
+        t.guarded(is_complete, |t| {
+            let [up, down] = [1, ARRIVALS + 1].map(|n| t.iconst(Type::B32, n.into()));
+            let arrivals = t.binary(IntBinaryOp::Shl, new, up);
+            let arrivals = t.binary(IntBinaryOp::Ushr, arrivals, down);
+            let flip = t.iconst(Type::B64, 1 << PHASE);
+            let next = t.binary(IntBinaryOp::Add, arrivals, flip);
+            self.add(t, next);
+            Ok(())
+        })?;
+        Ok(old)
+    }
+
+    /// So many bytes, fewer or more, are to come.
+    pub(super) fn change_bytes(
+        self,
+        t: &mut Translator<'_>,
+        bytes: Value,
+        comes: bool,
+    ) -> Result<Value, Diagnostic> {
+        let bytes = in_field(t, bytes, BYTES);
+        let delta = if comes {
+            t.unary(IntUnaryOp::Neg, bytes)
+        } else {
+            bytes
+        };
+        self.change(t, delta)
+    }
+}
+
+/// A count of 32 bits in a field.
+fn in_field(t: &mut Translator<'_>, count: Value, field: u32) -> Value {
+    let count = t.zext_or_trunc(count, Type::B64);
+    let field = t.iconst(Type::B32, field.into());
+    t.binary(IntBinaryOp::Shl, count, field)
+}
+
+fn init<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 0)?;
+    let count = t.src(inst, 1)?;
+    let [left, arrivals] = [0, ARRIVALS].map(|field| in_field(t, count, field));
+    let word = t.binary(IntBinaryOp::Or, left, arrivals);
+    t.store(
+        barrier.space,
+        Type::B64,
+        (barrier.addr, barrier.offset),
+        &[word],
+    );
+    Ok(())
+}
+
+/// `expect_tx` and `complete_tx`.
+fn change_bytes<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 0)?;
+    let bytes = t.src(inst, 1)?;
+    barrier.change_bytes(t, bytes, inst.has(Mod::CompleteTx))?;
+    Ok(())
+}
+
+/// One arrival, or as many as an operand says; with `.expect_tx` it is the bytes that an operand says.
+fn arrive<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 1)?;
+    let operand = t.src_opt(inst, 2)?;
+    let expects = inst.has(Mod::ExpectTx);
+    let count = match operand {
+        Some(count) if !expects => count,
+        _ => t.iconst(Type::B32, 1),
+    };
+    let mut gone = in_field(t, count, 0);
+    if inst.has(Mod::ArriveDrop) {
+        let dropped = in_field(t, count, ARRIVALS);
+        gone = t.binary(IntBinaryOp::Add, gone, dropped);
+    }
+    let mut delta = t.unary(IntUnaryOp::Neg, gone);
+    if let Some(bytes) = operand.filter(|_| expects) {
+        let bytes = in_field(t, bytes, BYTES);
+        delta = t.binary(IntBinaryOp::Add, delta, bytes);
+    }
+    let old = barrier.change(t, delta)?;
+    t.dst(inst, 0, old)
+}
+
+/// `test_wait` and `try_wait`: whether the phase of a state, or of a parity, is complete. Nobody is suspended: a thread that asks again
+/// in a loop lets others run.
+fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 1)?;
+    let asked = t.src(inst, 2)?;
+    let asked = t.zext_or_trunc(asked, Type::B64);
+    let data = InstData::Load {
+        space: barrier.space,
+        sem: MemSem::Acquire,
+        scope: Scope::Cta,
+        ty: Type::B64,
+        n: 1,
+        addr: barrier.addr,
+        offset: barrier.offset,
+    };
+    let now = t.ins(data, Type::B64);
+    let phase = t.iconst(Type::B32, PHASE.into());
+    let asked = if inst.has(Mod::Parity) {
+        t.binary(IntBinaryOp::Shl, asked, phase)
+    } else {
+        asked
+    };
+    let differs = t.binary(IntBinaryOp::Xor, now, asked);
+    let differs = t.binary(IntBinaryOp::Ushr, differs, phase);
+    let zero = t.iconst(Type::B64, 0);
+    let is_complete = t.compare(CompareOp::Ne, differs, zero);
+    t.dst(inst, 0, is_complete)
+}
+
+fn pending_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let state = t.src(inst, 1)?;
+    let mask = t.iconst(Type::B64, (1 << BYTES) - 1);
+    let count = t.binary(IntBinaryOp::And, state, mask);
+    let count = t.zext_or_trunc(count, Type::B32);
+    t.dst(inst, 0, count)
+}
+
+/// Copies have been done by now. Without `.noinc` the arrival is one more than the phase takes: nothing changes.
+fn arrive_when_copied<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if !inst.has(Mod::Noinc) {
+        return mark(t, inst);
+    }
+    let barrier = barrier(t, inst, 0)?;
+    let delta = t.iconst(Type::B64, u64::MAX);
+    barrier.change(t, delta)?;
+    Ok(())
 }

@@ -3,12 +3,13 @@
 //!
 //! Asynchronous copies are done at once, which is one of the schedules the memory model allows; so waiting for them is nothing.
 
-use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, IntUnaryOp, Space, Type, Value};
+use ptxjit_ir::{CompareOp, InstData, IntUnaryOp, Space, Type, Value};
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{AddrBase, Entity, Inst, Translator};
 
+use super::bulk_copy::copy_in_steps;
 use super::desc::{A, ADDR, ANY, Gate, InstDesc, imm, inst, since};
 use super::memory::POLICY;
 use super::modifiers::Mod;
@@ -186,7 +187,9 @@ fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
             dst,
             &vec![zero; size as usize / 4],
         );
-        copy_bytes(t, dst, src, src_size);
+        let [to, from] = [(Space::Shared, dst), (Space::Global, src)]
+            .map(|(space, (addr, offset))| (space, addr, offset));
+        copy_in_steps(t, to, from, src_size, (Type::B8, 1));
         Ok(())
     })
 }
@@ -197,34 +200,6 @@ type Address = (Value, i32);
 fn copy_words(t: &mut Translator<'_>, dst: Address, src: Address, size: u32) {
     let words = t.load(Space::Global, Type::B32, size as usize / 4, src);
     t.store(Space::Shared, Type::B32, dst, &words);
-}
-
-/// Copies a number of bytes, one after the other.
-fn copy_bytes(t: &mut Translator<'_>, dst: Address, src: Address, count: Value) {
-    let var = t.builder.declare(Type::B32);
-    let first = t.iconst(Type::B32, 0);
-    t.builder.def_var(var, first);
-    let [head, body, done] = [(); 3].map(|()| t.builder.new_block());
-    t.builder.jump(head);
-    t.builder.switch_to(head);
-    let at = t.builder.use_var(var);
-    let is_wanted = t.compare(CompareOp::Ult, at, count);
-    t.builder.brif(is_wanted, body, done);
-    t.builder.seal(body);
-    t.builder.switch_to(body);
-    let [to, from] = [dst, src].map(|(address, offset)| {
-        let at = t.zext_or_trunc(at, t.value_ty(address));
-        (t.binary(IntBinaryOp::Add, address, at), offset)
-    });
-    let byte = t.load(Space::Global, Type::B8, 1, from);
-    t.store(Space::Shared, Type::B8, to, &byte);
-    let one = t.iconst(Type::B32, 1);
-    let next = t.binary(IntBinaryOp::Add, at, one);
-    t.builder.def_var(var, next);
-    t.builder.jump(head);
-    t.builder.seal(head);
-    t.builder.seal(done);
-    t.builder.switch_to(done);
 }
 
 /// Whether an operand is a predicate rather than a number.

@@ -41,6 +41,7 @@ pub mod texture;
 pub mod wgmma;
 pub mod wmma;
 
+mod bulk_copy;
 pub(crate) mod check;
 mod fragments;
 mod names;
