@@ -52,18 +52,23 @@ pub(crate) unsafe extern "C" fn mma_op(data: *const InstData, group: u64, buffer
 
 /// The registers of D from those of A, B and C.
 pub(crate) fn compute(mma: &Mma, group: u32, args: &[Lanes], out: &mut [Lanes]) {
-    let mut buffer = MmaBuffer {
-        args: [[0; WARP]; 2 * WarpOp::MAX_ARGS],
-        results: [[0; WARP]; 2 * WarpOp::MAX_RESULTS],
-    };
+    let mut buffer = buffer_of(mma, args);
     let wide = mma.register() == Type::B64;
-    for (n, register) in args.iter().enumerate() {
-        write_register(&mut buffer.args, wide, n, register);
-    }
     with_default_rounding(|| product(mma, group, &mut buffer));
     for (n, register) in out.iter_mut().take(mma.d_registers()).enumerate() {
         *register = read_register(&buffer.results, wide, n);
     }
+}
+
+fn buffer_of(mma: &Mma, args: &[Lanes]) -> MmaBuffer {
+    let mut buffer = MmaBuffer {
+        args: [[0; WARP]; 2 * WarpOp::MAX_ARGS],
+        results: [[0; WARP]; 2 * WarpOp::MAX_RESULTS],
+    };
+    for (n, register) in args.iter().enumerate() {
+        write_register(&mut buffer.args, mma.register() == Type::B64, n, register);
+    }
+    buffer
 }
 
 fn read_register(words: &[Words], wide: bool, n: usize) -> Lanes {
@@ -449,6 +454,109 @@ fn integer_product(mma: &Mma, buffer: &mut MmaBuffer) {
                     c.wrapping_add(sum)
                 };
                 buffer.results[register][lane] = sum as u32;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ptxjit_ir::Round;
+
+    fn form(m: usize, k: usize, [a, b]: [MatrixFmt; 2], [c, d]: [SumFmt; 2]) -> Mma {
+        Mma {
+            m,
+            k,
+            a,
+            b,
+            c,
+            d,
+            op: ProductOp::Mul,
+            round: Round::Rn,
+            saturates: false,
+            layout: FragmentLayout::Quads,
+        }
+    }
+
+    /// Forms that are done by vectors.
+    fn forms() -> Vec<Mma> {
+        use MatrixFmt::{Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, S4, S8, Tf32, U4, U8};
+        use SumFmt::{F16 as Half, F32, S32};
+        let mut forms = vec![
+            form(16, 8, [F16, F16], [Half, Half]),
+            form(16, 16, [F16, F16], [F32, F32]),
+            form(16, 16, [F16, F16], [F32, Half]),
+            form(16, 16, [F16, F16], [Half, F32]),
+            form(16, 8, [Bf16, Bf16], [F32, F32]),
+            form(16, 16, [Bf16, Bf16], [F32, F32]),
+            form(16, 4, [Tf32, Tf32], [F32, F32]),
+            form(16, 8, [Tf32, Tf32], [F32, F32]),
+            form(16, 16, [E4m3, E5m2], [F32, F32]),
+            form(16, 32, [E5m2, E4m3], [Half, Half]),
+            form(16, 32, [E3m2, E2m1], [F32, F32]),
+            form(16, 32, [E2m1, E2m3], [Half, Half]),
+            form(8, 16, [S8, U8], [S32, S32]),
+            form(16, 16, [U8, S8], [S32, S32]),
+            form(16, 32, [S8, S8], [S32, S32]),
+            form(8, 32, [U4, S4], [S32, S32]),
+            form(16, 32, [S4, U4], [S32, S32]),
+            form(16, 64, [S4, S4], [S32, S32]),
+        ];
+        let clamped = forms.iter().filter(|mma| mma.c == S32).map(|&mma| Mma {
+            saturates: true,
+            ..mma
+        });
+        forms.extend(clamped.collect::<Vec<_>>());
+        forms
+    }
+
+    /// Any bits at all: among them are infinities, NaNs and subnormal numbers of all formats.
+    fn bits(seed: &mut u64) -> u64 {
+        *seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let word = *seed >> 32;
+        match *seed >> 28 & 7 {
+            0 => word | 0x7c00_7c00,
+            1 => word & 0x83ff_83ff,
+            2 => word | 0x7f80_0000,
+            3 => 0,
+            _ => word,
+        }
+    }
+
+    #[test]
+    fn vectors_give_the_bits_of_single_elements() {
+        let mut seed = 1;
+        for mma in forms() {
+            for group in [u32::MAX, u32::MAX, u32::MAX, 0x0fff_fff7] {
+                let args: Vec<Lanes> = (0..mma.n_args())
+                    .map(|_| std::array::from_fn(|_| bits(&mut seed)))
+                    .collect();
+                let mut got = [[0; WARP]; WarpOp::MAX_RESULTS];
+                compute(&mma, group, &args, &mut got);
+                let taking_part = args.iter().map(|register| {
+                    std::array::from_fn(|lane| register[lane] * u64::from(group >> lane & 1))
+                });
+                let want = eval::mma(&mma, &taking_part.collect::<Vec<_>>());
+                assert_eq!(got[..want.len()], want[..], "{mma:?}, lanes {group:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn so_does_code_for_any_processor() {
+        let mut seed = 2;
+        for mma in forms().into_iter().filter(|mma| mma.c != SumFmt::S32) {
+            let args: Vec<Lanes> = (0..mma.n_args())
+                .map(|_| std::array::from_fn(|_| bits(&mut seed)))
+                .collect();
+            let mut buffer = buffer_of(&mma, &args);
+            float_product(&mma, &mut buffer, &Plain);
+            for (n, want) in eval::mma(&mma, &args).iter().enumerate() {
+                let got = read_register(&buffer.results, false, n);
+                assert_eq!(got, *want, "{mma:?}, register {n}");
             }
         }
     }
