@@ -44,6 +44,7 @@ pub mod wmma;
 mod bulk_copy;
 pub(crate) mod check;
 mod fragments;
+mod mma_product;
 mod names;
 mod operands;
 mod target;

@@ -11,7 +11,7 @@ use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
 use super::fragments::{self, Lane, lane, registers, registers_of, scaled, transposed};
-use super::mma::description;
+use super::mma_product::description;
 use super::types::PtxType as T;
 
 /// A matrix in shared memory. PTX ISA, "Matrix Descriptor Format" and "Strides". All are `B32`.

@@ -16,7 +16,7 @@ use crate::translate::{Inst, Translator, Values};
 
 use super::fragments::{self, Lane, lane, registers, scaled};
 use super::memory::space_of;
-use super::mma::description;
+use super::mma_product::description;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
