@@ -51,6 +51,7 @@ pub fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut [Lane
         WarpOp::Elect => elect(group, out),
         WarpOp::Sync => 0,
         WarpOp::ActiveMask => group,
+        WarpOp::Transpose => return transpose(a, group, out),
         WarpOp::Mma(mma) => return mma::compute(&mma, group, args, out),
     };
     out[0].fill(u64::from(value));
@@ -101,6 +102,20 @@ fn shuffle(op: WarpOp, group: u32, args: &[Lanes], out: &mut [Lanes]) {
         let takes_part = u64::from((group >> source) & 1).wrapping_neg();
         value[lane] = a[source as usize] & takes_part;
         in_range[lane] = u64::from(ok);
+    }
+}
+
+/// `movmatrix`: lanes 4 r to 4 r + 3 hold row r, two halves each. Lanes that take no part hold zeros.
+fn transpose(a: &Lanes, group: u32, out: &mut [Lanes]) {
+    let mut tile = [[0; 8]; 8];
+    for lane in lanes(group) {
+        let (row, column) = (lane as usize / 4, lane as usize % 4 * 2);
+        let word = a[lane as usize];
+        (tile[row][column], tile[row][column + 1]) = (word & 0xffff, word >> 16 & 0xffff);
+    }
+    for (lane, word) in out[0].iter_mut().enumerate() {
+        let (row, column) = (lane / 4, lane % 4 * 2);
+        *word = tile[column][row] | tile[column + 1][row] << 16;
     }
 }
 

@@ -39,6 +39,7 @@ pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [Results; LANES] {
             WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => {
                 shuffle(op, lane, args, operands)
             }
+            WarpOp::Transpose => smallvec![transposed(lane, operands), 0],
             WarpOp::MatchAny => smallvec![
                 lanes_where(operands, |other| (other[0] ^ args[0]) & ty.mask() == 0).into(),
                 0,
@@ -111,6 +112,16 @@ fn shuffle(op: WarpOp, lane: usize, args: &Args, operands: &Operands) -> Results
     smallvec![value & Type::B32.mask(), in_range.into()]
 }
 
+/// The lane's two elements of the transposed tile. PTX ISA, "movmatrix".
+fn transposed(lane: usize, operands: &Operands) -> u64 {
+    let element = |row: usize, column: usize| {
+        let word = operands[4 * row + column / 2].as_ref().map_or(0, first_of);
+        word >> (16 * (column % 2)) & 0xffff
+    };
+    let (row, column) = (lane / 4, lane % 4 * 2);
+    element(column, row) | element(column + 1, row) << 16
+}
+
 fn lanes_where(operands: &Operands, holds: impl Fn(&Args) -> bool) -> u32 {
     let bit =
         |(lane, args): (usize, &Option<Args>)| u32::from(args.as_ref().is_some_and(&holds)) << lane;
@@ -165,6 +176,7 @@ fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
         | WarpOp::ShflDown
         | WarpOp::ShflBfly
         | WarpOp::ShflIdx
+        | WarpOp::Transpose
         | WarpOp::Mma(_) => [0, 0],
     }
 }

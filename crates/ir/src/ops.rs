@@ -379,6 +379,8 @@ pub enum WarpOp {
     Sync,
     /// `activemask`: result `B32`; takes no member mask and never waits.
     ActiveMask,
+    /// `movmatrix` (a): a tile of 8 by 8 halves, of which each lane has two neighbours in a row, transposed; result `B32`.
+    Transpose,
     /// A product of matrices (registers of A, B and C): results the registers of D.
     Mma(Mma),
 }
@@ -417,6 +419,7 @@ impl WarpOp {
             WarpOp::Elect => "elect",
             WarpOp::Sync => "bar.warp.sync",
             WarpOp::ActiveMask => "activemask",
+            WarpOp::Transpose => "movmatrix",
             WarpOp::Mma(_) => "mma",
         }
     }

@@ -1,10 +1,10 @@
-//! Products of matrices in the registers of a whole warp, by a function of ours.
+//! Matrices in the registers of a whole warp: products by a function of ours, and tiles that are transposed in registers.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{Inst, InstData, WarpOp};
+use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
 
 use super::Lower;
-use super::values::{Val, vector_type};
+use super::values::{Parts, Val, vector_type};
 use crate::helpers::Helper;
 use crate::mma::{MmaBuffer, register_stride};
 
@@ -42,6 +42,33 @@ impl Lower<'_, '_> {
                 });
                 Val::Varying(parts.collect())
             })
+            .collect()
+    }
+
+    /// The columns of a tile of 8 by 8 halves, whose rows are the vectors of a value.
+    pub(super) fn transpose_tile(&mut self, tile: Value) -> Parts {
+        const LOW: [u8; 16] = [0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23];
+        let rows = self.parts(tile);
+        // Halves of two rows side by side, of four, of eight.
+        let pairs: Vec<[cl::Value; 2]> = rows
+            .chunks(2)
+            .map(|rows| {
+                [LOW, LOW.map(|byte| byte + 8)].map(|bytes| self.shuffle(rows[0], rows[1], bytes))
+            })
+            .collect();
+        let fours: Vec<[cl::Value; 4]> = pairs
+            .chunks(2)
+            .map(|pairs| {
+                let [a, b] = self.zip(Type::B32, pairs[0][0], pairs[1][0]);
+                let [c, d] = self.zip(Type::B32, pairs[0][1], pairs[1][1]);
+                [a, b, c, d]
+            })
+            .collect();
+        let columns = (0..4).flat_map(|i| self.zip(Type::B64, fours[0][i], fours[1][i]));
+        let columns: Vec<cl::Value> = columns.collect();
+        columns
+            .into_iter()
+            .map(|column| self.cast_vector(column, types::I32X4))
             .collect()
     }
 

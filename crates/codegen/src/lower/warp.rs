@@ -253,6 +253,7 @@ impl Lower<'_, '_> {
             WarpOp::ActiveMask => {
                 vec![Val::Uniform(self.b.ins().iconst(types::I32, 0xffff_ffff))]
             }
+            WarpOp::Transpose => vec![Val::Varying(self.transpose_tile(args[0]))],
             WarpOp::MatchAny
             | WarpOp::MatchAll
             | WarpOp::ReduxFmin

@@ -1,6 +1,6 @@
 //! What instructions on matrices have in common: the lanes of a whole warp exchange values, and each knows its part by its number.
 
-use ptxjit_ir::{InstData, IntBinaryOp, IntTernaryOp, Mma, SpecialReg, Type, Value, WarpOp};
+use ptxjit_ir::{InstData, IntBinaryOp, Mma, SpecialReg, Type, Value, WarpOp};
 use smallvec::SmallVec;
 
 use crate::diag::Diagnostic;
@@ -60,18 +60,8 @@ pub(super) fn from_lane(t: &mut Translator<'_>, value: Value, source: Value) -> 
 }
 
 /// An 8x8 tile of halves, of which each lane holds two that lie side by side in a row, the other way round.
-pub(super) fn transposed(t: &mut Translator<'_>, word: Value, lane: Lane) -> Value {
-    let one = t.iconst(Type::B32, 1);
-    let pair = t.binary(IntBinaryOp::Ushr, lane.quad, one);
-    let [low, high] = [0, 4].map(|next| {
-        let row = scaled(t, lane.within, 8, next);
-        let source = t.binary(IntBinaryOp::Add, row, pair);
-        from_lane(t, word, source)
-    });
-    let is_odd = t.binary(IntBinaryOp::And, lane.quad, one);
-    // The low halves of both words, or the high ones.
-    let halves = scaled(t, is_odd, 0x7632 - 0x5410, 0x5410);
-    t.ternary(IntTernaryOp::Prmt, [low, high, halves])
+pub(super) fn transposed(t: &mut Translator<'_>, word: Value) -> Value {
+    together(t, WarpOp::Transpose, Type::B32, &[word], &[Type::B32])[0]
 }
 
 /// The registers of D, from those of A, B and C.

@@ -190,7 +190,7 @@ fn ldmatrix<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
             let at = word_of(t, row, lane);
             let word = t.load(Space::Shared, Type::B32, 1, (at, 0))[0];
             if inst.has(Mod::Trans) {
-                transposed(t, word, lane)
+                transposed(t, word)
             } else {
                 word
             }
@@ -215,7 +215,7 @@ fn stmatrix<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
             continue;
         }
         let word = if inst.has(Mod::Trans) {
-            transposed(t, register, lane)
+            transposed(t, register)
         } else {
             register
         };
@@ -228,8 +228,7 @@ fn stmatrix<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
 
 fn movmatrix<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let word = t.src(inst, 1)?;
-    let lane = lane(t);
-    let word = transposed(t, word, lane);
+    let word = transposed(t, word);
     t.dst(inst, 0, word)
 }
 

@@ -136,7 +136,7 @@ impl Stored {
         let at = t.binary(IntBinaryOp::Add, row, offset);
         let word = t.load(Space::Shared, Type::B32, 1, (at, 0))[0];
         let word = if self.is_transposed {
-            transposed(t, word, lane)
+            transposed(t, word)
         } else {
             word
         };

@@ -222,6 +222,7 @@ fn warp(op: WarpOp, sync: bool, ty: Type) -> Result<(Types, Types), String> {
         | WarpOp::ReduxFmax
         | WarpOp::ReduxFminNan
         | WarpOp::ReduxFmaxNan => &[Type::B32],
+        WarpOp::Transpose => &[Type::B32],
         WarpOp::Mma(mma) => &[mma.register(); WarpOp::MAX_RESULTS][..mma.d_registers()],
     };
     let operand = match op {
@@ -245,7 +246,8 @@ fn warp(op: WarpOp, sync: bool, ty: Type) -> Result<(Types, Types), String> {
         | WarpOp::ReduxFmin
         | WarpOp::ReduxFmax
         | WarpOp::ReduxFminNan
-        | WarpOp::ReduxFmaxNan => Type::B32,
+        | WarpOp::ReduxFmaxNan
+        | WarpOp::Transpose => Type::B32,
         WarpOp::Mma(mma) => mma.register(),
     };
     let mut args: Types = SmallVec::from_elem(operand, op.n_args());

@@ -271,6 +271,7 @@ impl Shapes {
             | WarpOp::ShflBfly
             | WarpOp::ShflIdx
             | WarpOp::MatchAny
+            | WarpOp::Transpose
             | WarpOp::Mma(_) => false,
             WarpOp::Elect => idx == 0,
             WarpOp::VoteAll
