@@ -14,16 +14,32 @@ use ptxjit_ir::{
 };
 
 use crate::helpers::with_default_rounding;
-use crate::warp_ops::{Lanes, WARP, lanes};
+use crate::warp_ops::{Lanes, WARP};
 
 /// A register of each lane, or half of one of 64 bits: there, the words of one lane lie side by side in two of these.
 pub(crate) type Words = [u32; WARP];
 
 /// Operands and results as compiled code keeps them.
-#[repr(C, align(16))]
-pub(crate) struct MmaBuffer {
-    pub args: [Words; 2 * WarpOp::MAX_ARGS],
-    pub results: [Words; 2 * WarpOp::MAX_RESULTS],
+struct Fragments<'a> {
+    a: &'a [Words],
+    b: &'a [Words],
+    c: &'a [Words],
+    d: &'a mut [Words],
+}
+
+impl Fragments<'_> {
+    /// The registers of A, B and C.
+    fn registers(&self, mma: &Mma) -> Vec<Lanes> {
+        let wide = mma.register() == Type::B64;
+        [
+            (self.a, mma.a_registers()),
+            (self.b, mma.b_registers()),
+            (self.c, mma.c_registers()),
+        ]
+        .iter()
+        .flat_map(|&(words, n)| (0..n).map(move |n| read_register(words, wide, n)))
+        .collect()
+    }
 }
 
 /// Bytes from one register of all lanes to the next.
@@ -35,40 +51,84 @@ pub(crate) const fn register_stride(ty: Type) -> usize {
 ///
 /// # Safety
 ///
-/// `data` points to an [`InstData::Warp`] with a product that the running kernel keeps; `buffer` to a buffer that nobody else
-/// uses.
-pub(crate) unsafe extern "C" fn mma_op(data: *const InstData, group: u64, buffer: *mut MmaBuffer) {
+/// `data` points to an [`InstData::Warp`] with a product that the running kernel keeps; the others to as many registers as the
+/// product has of each matrix. Nobody else uses those of D.
+pub(crate) unsafe extern "C" fn mma_op(
+    data: *const InstData,
+    group: u64,
+    a: *const Words,
+    b: *const Words,
+    c: *const Words,
+    d: *mut Words,
+) {
     // SAFETY: the caller's promise.
-    let (data, buffer) = unsafe { (&*data, &mut *buffer) };
     let InstData::Warp {
         op: WarpOp::Mma(mma),
         ..
-    } = data
+    } = (unsafe { &*data })
     else {
         return;
     };
-    with_default_rounding(|| product(mma, group as u32, buffer));
+    let words = register_stride(mma.register()) / size_of::<Words>();
+    // SAFETY: the caller's promise.
+    let mut fragments = unsafe {
+        use core::slice::{from_raw_parts, from_raw_parts_mut};
+        Fragments {
+            a: from_raw_parts(a, mma.a_registers() * words),
+            b: from_raw_parts(b, mma.b_registers() * words),
+            c: from_raw_parts(c, mma.c_registers() * words),
+            d: from_raw_parts_mut(d, mma.d_registers() * words),
+        }
+    };
+    let group = group as u32;
+    if group == u32::MAX {
+        return with_default_rounding(|| product(mma, &mut fragments));
+    }
+    let args = fragments.registers(mma);
+    let mut out = [[0; WARP]; WarpOp::MAX_RESULTS];
+    compute(mma, group, &args, &mut out);
+    for (n, register) in out[..mma.d_registers()].iter().enumerate() {
+        write_register(fragments.d, mma.register() == Type::B64, n, register);
+    }
 }
 
 /// The registers of D from those of A, B and C.
 pub(crate) fn compute(mma: &Mma, group: u32, args: &[Lanes], out: &mut [Lanes]) {
-    let mut buffer = buffer_of(mma, args);
-    let wide = mma.register() == Type::B64;
-    with_default_rounding(|| product(mma, group, &mut buffer));
+    let mut buffer = Buffer::new(mma, group, args);
+    with_default_rounding(|| product(mma, &mut buffer.fragments(mma)));
     for (n, register) in out.iter_mut().take(mma.d_registers()).enumerate() {
-        *register = read_register(&buffer.results, wide, n);
+        *register = read_register(&buffer.d, mma.register() == Type::B64, n);
     }
 }
 
-fn buffer_of(mma: &Mma, args: &[Lanes]) -> MmaBuffer {
-    let mut buffer = MmaBuffer {
-        args: [[0; WARP]; 2 * WarpOp::MAX_ARGS],
-        results: [[0; WARP]; 2 * WarpOp::MAX_RESULTS],
-    };
-    for (n, register) in args.iter().enumerate() {
-        write_register(&mut buffer.args, mma.register() == Type::B64, n, register);
+/// Room for the registers of any product.
+struct Buffer {
+    args: [Words; 2 * WarpOp::MAX_ARGS],
+    d: [Words; 2 * WarpOp::MAX_RESULTS],
+}
+
+impl Buffer {
+    /// Lanes that take no part are not allowed; their operands read as zero.
+    fn new(mma: &Mma, group: u32, args: &[Lanes]) -> Buffer {
+        let mut buffer = Buffer {
+            args: [[0; WARP]; 2 * WarpOp::MAX_ARGS],
+            d: [[0; WARP]; 2 * WarpOp::MAX_RESULTS],
+        };
+        for (n, register) in args.iter().enumerate() {
+            let taken = |lane: usize| register[lane] * u64::from(group >> lane & 1);
+            let register = std::array::from_fn(taken);
+            write_register(&mut buffer.args, mma.register() == Type::B64, n, &register);
+        }
+        buffer
     }
-    buffer
+
+    fn fragments(&mut self, mma: &Mma) -> Fragments<'_> {
+        let words = register_stride(mma.register()) / size_of::<Words>();
+        let (a, rest) = self.args.split_at(mma.a_registers() * words);
+        let (b, c) = rest.split_at(mma.b_registers() * words);
+        let d = &mut self.d;
+        Fragments { a, b, c, d }
+    }
 }
 
 fn read_register(words: &[Words], wide: bool, n: usize) -> Lanes {
@@ -95,26 +155,15 @@ fn write_register(words: &mut [Words], wide: bool, n: usize, register: &Lanes) {
     }
 }
 
-fn product(mma: &Mma, group: u32, buffer: &mut MmaBuffer) {
-    let wide = mma.register() == Type::B64;
-    for lane in lanes(!group) {
-        // Lanes that take no part are not allowed; their operands read as zero.
-        for n in 0..mma.n_args() {
-            let mut register = read_register(&buffer.args, wide, n);
-            register[lane as usize] = 0;
-            write_register(&mut buffer.args, wide, n, &register);
-        }
-    }
+fn product(mma: &Mma, fragments: &mut Fragments<'_>) {
     let is_common = mma.layout == FragmentLayout::Quads && mma.op == ProductOp::Mul;
     match mma.c {
-        SumFmt::F16 | SumFmt::F32 if is_common => floats(mma, buffer),
-        SumFmt::S32 if is_common => integers(mma, buffer),
+        SumFmt::F16 | SumFmt::F32 if is_common => floats(mma, fragments),
+        SumFmt::S32 if is_common => integers(mma, fragments),
         _ => {
-            let args: Vec<Lanes> = (0..mma.n_args())
-                .map(|n| read_register(&buffer.args, wide, n))
-                .collect();
-            for (n, register) in eval::mma(mma, &args).iter().enumerate() {
-                write_register(&mut buffer.results, wide, n, register);
+            let wide = mma.register() == Type::B64;
+            for (n, register) in eval::mma(mma, &fragments.registers(mma)).iter().enumerate() {
+                write_register(fragments.d, wide, n, register);
             }
         }
     }
@@ -136,7 +185,7 @@ impl<T: Copy + Default, const K: usize> Factors<T, K> {
     #[inline(always)]
     fn unpack<const N: usize>(
         mma: &Mma,
-        args: &[Words],
+        fragments: &Fragments<'_>,
         decode_a: impl Fn([u32; 4]) -> [T; N],
         decode_b: impl Fn([u32; 4]) -> [T; N],
     ) -> Self {
@@ -144,15 +193,14 @@ impl<T: Copy + Default, const K: usize> Factors<T, K> {
             a: [[T::default(); K]; ROWS],
             b: [[T::default(); COLUMNS]; K],
         };
-        let (a, b) = args.split_at(mma.a_registers());
         let n_below = mma.m / 8;
-        for (n, register) in a.iter().enumerate() {
+        for (n, register) in fragments.a.iter().enumerate() {
             for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
                 let (row, k) = (g + n % n_below * 8, n / n_below * N);
                 factors.a[row][k..k + N].copy_from_slice(&decode_a(*words));
             }
         }
-        for (n, register) in b[..mma.b_registers()].iter().enumerate() {
+        for (n, register) in fragments.b.iter().enumerate() {
             for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
                 for (k, element) in decode_b(*words).into_iter().enumerate() {
                     factors.b[n * N + k][g] = element;
@@ -164,22 +212,22 @@ impl<T: Copy + Default, const K: usize> Factors<T, K> {
 }
 
 /// Products of floats, for processors with and without the vector instructions that serve here.
-fn floats(mma: &Mma, buffer: &mut MmaBuffer) {
+fn floats(mma: &Mma, fragments: &mut Fragments<'_>) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c")
     {
         // SAFETY: the processor has these instructions.
-        return unsafe { floats_by_vectors(mma, buffer) };
+        return unsafe { floats_by_vectors(mma, fragments) };
     }
-    float_product(mma, buffer, &Plain);
+    float_product(mma, fragments, &Plain);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn floats_by_vectors(mma: &Mma, buffer: &mut MmaBuffer) {
-    float_product(mma, buffer, &Avx2);
+fn floats_by_vectors(mma: &Mma, fragments: &mut Fragments<'_>) {
+    float_product(mma, fragments, &Avx2);
 }
 
 /// The steps for which there are special instructions.
@@ -292,31 +340,30 @@ impl Steps for Avx2 {
 }
 
 #[inline(always)]
-fn float_product(mma: &Mma, buffer: &mut MmaBuffer, steps: &impl Steps) {
-    let args = &buffer.args;
+fn float_product(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
     match (mma.a, mma.b) {
         (MatrixFmt::F16, _) => {
             let halves = |words| steps.from_halves(words);
-            let factors = Factors::<f32, 16>::unpack(mma, args, halves, halves);
-            add_floats(mma, buffer, &factors, steps);
+            let factors = Factors::<f32, 16>::unpack(mma, fragments, halves, halves);
+            add_floats(mma, fragments, &factors, steps);
         }
         (MatrixFmt::Bf16, _) => {
-            let factors = Factors::<f32, 16>::unpack(mma, args, from_bf16, from_bf16);
-            add_floats(mma, buffer, &factors, steps);
+            let factors = Factors::<f32, 16>::unpack(mma, fragments, from_bf16, from_bf16);
+            add_floats(mma, fragments, &factors, steps);
         }
         (MatrixFmt::Tf32, _) => {
-            let factors = Factors::<f32, 8>::unpack(mma, args, from_tf32, from_tf32);
-            add_floats(mma, buffer, &factors, steps);
+            let factors = Factors::<f32, 8>::unpack(mma, fragments, from_tf32, from_tf32);
+            add_floats(mma, fragments, &factors, steps);
         }
         (a, b) => {
             let (a, b) = (byte_table(a), byte_table(b));
             let factors = Factors::<f32, 32>::unpack(
                 mma,
-                args,
+                fragments,
                 |words| bytes(words).map(|byte| a[usize::from(byte)]),
                 |words| bytes(words).map(|byte| b[usize::from(byte)]),
             );
-            add_floats(mma, buffer, &factors, steps);
+            add_floats(mma, fragments, &factors, steps);
         }
     }
 }
@@ -325,11 +372,11 @@ fn float_product(mma: &Mma, buffer: &mut MmaBuffer, steps: &impl Steps) {
 #[inline(always)]
 fn add_floats<const K: usize>(
     mma: &Mma,
-    buffer: &mut MmaBuffer,
+    fragments: &mut Fragments<'_>,
     factors: &Factors<f32, K>,
     steps: &impl Steps,
 ) {
-    let c = &buffer.args[mma.a_registers() + mma.b_registers()..];
+    let c = fragments.c;
     for below in 0..mma.m / 8 {
         let mut sums = [[0.0; COLUMNS]; 8];
         for (g, sums) in sums.iter_mut().enumerate() {
@@ -351,14 +398,14 @@ fn add_floats<const K: usize>(
                     } else {
                         sum.to_bits()
                     };
-                    buffer.results[2 * below + n % 2][4 * g + n / 2] = bits;
+                    fragments.d[2 * below + n % 2][4 * g + n / 2] = bits;
                 }
                 continue;
             }
             let canonical = |half: u16| if half & 0x7fff > 0x7c00 { 0x7fff } else { half };
             let halves = steps.to_halves(sums).map(canonical).map(u32::from);
             for (t, pair) in halves.as_chunks::<2>().0.iter().enumerate() {
-                buffer.results[below][4 * g + t] = pair[0] | pair[1] << 16;
+                fragments.d[below][4 * g + t] = pair[0] | pair[1] << 16;
             }
         }
     }
@@ -401,24 +448,23 @@ fn byte_table(fmt: MatrixFmt) -> &'static [f32; 256] {
 }
 
 /// Products of bytes or nibbles.
-fn integers(mma: &Mma, buffer: &mut MmaBuffer) {
+fn integers(mma: &Mma, fragments: &mut Fragments<'_>) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has these instructions.
-        return unsafe { integers_by_vectors(mma, buffer) };
+        return unsafe { integers_by_vectors(mma, fragments) };
     }
-    integer_product(mma, buffer);
+    integer_product(mma, fragments);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn integers_by_vectors(mma: &Mma, buffer: &mut MmaBuffer) {
-    integer_product(mma, buffer);
+fn integers_by_vectors(mma: &Mma, fragments: &mut Fragments<'_>) {
+    integer_product(mma, fragments);
 }
 
 #[inline(always)]
-fn integer_product(mma: &Mma, buffer: &mut MmaBuffer) {
-    let args = &buffer.args;
+fn integer_product(mma: &Mma, fragments: &mut Fragments<'_>) {
     let byte = |fmt| {
         let sign = if fmt == MatrixFmt::S8 { 0x80 } else { 0 };
         move |words| bytes(words).map(|byte| (i32::from(byte) ^ sign) - sign)
@@ -431,11 +477,11 @@ fn integer_product(mma: &Mma, buffer: &mut MmaBuffer) {
         }
     };
     let factors: Factors<i32, 64> = if mma.a.bits() == 8 {
-        Factors::unpack::<16>(mma, args, byte(mma.a), byte(mma.b))
+        Factors::unpack::<16>(mma, fragments, byte(mma.a), byte(mma.b))
     } else {
-        Factors::unpack::<32>(mma, args, nibble(mma.a), nibble(mma.b))
+        Factors::unpack::<32>(mma, fragments, nibble(mma.a), nibble(mma.b))
     };
-    let c = &args[mma.a_registers() + mma.b_registers()..];
+    let c = fragments.c;
     for below in 0..mma.m / 8 {
         // At most 64 products of 16 bits: this cannot wrap.
         for (g, row) in factors.a[8 * below..].iter().take(8).enumerate() {
@@ -453,7 +499,7 @@ fn integer_product(mma: &Mma, buffer: &mut MmaBuffer) {
                 } else {
                     c.wrapping_add(sum)
                 };
-                buffer.results[register][lane] = sum as u32;
+                fragments.d[register][lane] = sum as u32;
             }
         }
     }
@@ -552,10 +598,10 @@ mod tests {
             let args: Vec<Lanes> = (0..mma.n_args())
                 .map(|_| std::array::from_fn(|_| bits(&mut seed)))
                 .collect();
-            let mut buffer = buffer_of(&mma, &args);
-            float_product(&mma, &mut buffer, &Plain);
+            let mut buffer = Buffer::new(&mma, u32::MAX, &args);
+            float_product(&mma, &mut buffer.fragments(&mma), &Plain);
             for (n, want) in eval::mma(&mma, &args).iter().enumerate() {
-                let got = read_register(&buffer.results, false, n);
+                let got = read_register(&buffer.d, false, n);
                 assert_eq!(got, *want, "{mma:?}, register {n}");
             }
         }

@@ -37,8 +37,11 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Forgets what was at hand: code that follows may be reached another way.
+    /// Forgets what was at hand: code that follows may be reached another way, unless it continues what is before.
     pub(super) fn start_region(&mut self, class: MaskClass) {
+        if self.continues {
+            return;
+        }
         self.vals.clear();
         self.splats.clear();
         self.reciprocals.clear();
@@ -46,6 +49,7 @@ impl Lower<'_, '_> {
         self.rows.clear();
         self.tight.clear();
         self.bits.clear();
+        self.fragments.forget();
         self.mask = class;
         self.certainly_full = self.whole_gangs && class == MaskClass::Entry;
         self.mask_bits = None;
@@ -64,7 +68,9 @@ impl Lower<'_, '_> {
         let (rows, tight) = (self.rows.clone(), self.tight.clone());
         let pred_bits = self.bits.clone();
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
+        let fragments = self.fragments.turn_aside();
         let result = emit(self);
+        self.fragments.come_back(fragments);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
         (self.reciprocals, self.alone, self.bits) = (reciprocals, alone, pred_bits);
         (self.rows, self.tight) = (rows, tight);

@@ -2,16 +2,67 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Lower;
 use super::values::{Parts, Val, vector_type};
 use crate::helpers::Helper;
-use crate::mma::{MmaBuffer, register_stride};
+use crate::mma::register_stride;
+
+/// Bytes of a place for a fragment that is kept: four registers.
+const PLACE: usize = 512;
+/// Bytes of the largest fragment that there is: eight registers of f64.
+const LARGEST: usize = 8 * register_stride(Type::B64);
+/// So many are kept.
+const PLACES: usize = 64;
+
+/// Fragments in memory, where products read and write them: many products share one, and sums go from one product to the next.
+#[derive(Default)]
+pub(super) struct Fragments {
+    /// Which places hold which values, in code that follows.
+    known: FxHashMap<Vec<Value>, usize>,
+    places: Vec<cl::StackSlot>,
+    /// The place that is taken next.
+    next: usize,
+    /// Places that were taken since code last turned aside.
+    taken: FxHashSet<usize>,
+    /// Places for fragments of A, B, C and D that are not kept.
+    passing: [Option<cl::StackSlot>; 4],
+}
+
+/// What was known of fragments before a side path.
+pub(super) struct Before {
+    known: FxHashMap<Vec<Value>, usize>,
+    taken: FxHashSet<usize>,
+}
+
+impl Fragments {
+    /// What follows may have been reached in other ways.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    /// Before code on a side path: what is known now, for [`Fragments::come_back`].
+    pub(super) fn turn_aside(&mut self) -> Before {
+        Before {
+            known: self.known.clone(),
+            taken: std::mem::take(&mut self.taken),
+        }
+    }
+
+    /// Behind it. What the side path put in memory may not be there, but what it has taken is lost.
+    pub(super) fn come_back(&mut self, mut before: Before) {
+        before.known.retain(|_, place| !self.taken.contains(place));
+        self.known = before.known;
+        self.taken.extend(before.taken);
+    }
+}
 
 impl Lower<'_, '_> {
     /// D for the lanes of `group`.
     pub(super) fn mma_by_call(&mut self, inst: Inst, group: cl::Value) -> Vec<Val> {
-        let data = self.func.insts[inst].data.clone();
+        let node = &self.func.insts[inst];
+        let (data, results) = (node.data.clone(), node.results.to_vec());
         let InstData::Warp {
             op: WarpOp::Mma(mma),
             ref args,
@@ -20,29 +71,86 @@ impl Lower<'_, '_> {
         else {
             unreachable!("only products come here");
         };
-        let flags = MemFlagsData::trusted();
         let ty = mma.register();
-        let slot = self.mma_buffer();
-        let buffer = self.b.ins().stack_addr(types::I64, slot, 0);
-        for (n, &arg) in args[..mma.n_args()].iter().enumerate() {
-            for (i, part) in self.parts(arg).into_iter().enumerate() {
-                let at = register_stride(ty) * n + 16 * i;
-                self.b.ins().store(flags, part, buffer, at as i32);
+        let (a, rest) = args[..mma.n_args()].split_at(mma.a_registers());
+        let (b, c) = rest.split_at(mma.b_registers());
+        let mut busy = Vec::new();
+        let [a, b, c] = [(0, a), (1, b), (2, c)].map(|(matrix, values)| {
+            let (slot, is_there) = self.place_of(matrix, values, ty, &mut busy);
+            let at = self.b.ins().stack_addr(types::I64, slot, 0);
+            if !is_there {
+                self.store_fragment(values, ty, at);
             }
-        }
+            at
+        });
+        let (slot, _) = self.place_of(3, &results, ty, &mut busy);
+        let d = self.b.ins().stack_addr(types::I64, slot, 0);
         let data = self.kept_inst(&data);
         let group = self.b.ins().uextend(types::I64, group);
-        self.call_helper(Helper::Mma, &[data, group, buffer], None);
+        self.call_helper(Helper::Mma, &[data, group, a, b, c, d], None);
         (0..mma.d_registers())
             .map(|n| {
-                let at = core::mem::offset_of!(MmaBuffer, results) + register_stride(ty) * n;
                 let parts = (0..self.n_parts(ty)).map(|i| {
-                    let at = (at + 16 * i) as i32;
-                    self.b.ins().load(vector_type(ty), flags, buffer, at)
+                    let at = (register_stride(ty) * n + 16 * i) as i32;
+                    let flags = MemFlagsData::trusted();
+                    self.b.ins().load(vector_type(ty), flags, d, at)
                 });
                 Val::Varying(parts.collect())
             })
             .collect()
+    }
+
+    fn store_fragment(&mut self, values: &[Value], ty: Type, to: cl::Value) {
+        for (n, &value) in values.iter().enumerate() {
+            for (i, part) in self.parts(value).into_iter().enumerate() {
+                let at = register_stride(ty) * n + 16 * i;
+                let flags = MemFlagsData::trusted();
+                self.b.ins().store(flags, part, to, at as i32);
+            }
+        }
+    }
+
+    /// A place for a fragment of one of the four matrices, and whether it is there already. `busy` are the places that the
+    /// product uses.
+    ///
+    /// Only code that runs for whole warps keeps fragments.
+    fn place_of(
+        &mut self,
+        matrix: usize,
+        values: &[Value],
+        ty: Type,
+        busy: &mut Vec<usize>,
+    ) -> (cl::StackSlot, bool) {
+        let size = register_stride(ty) * values.len();
+        if size > PLACE || self.unless_full().is_some() {
+            let passing = self.fragments.passing[matrix];
+            let slot = passing.unwrap_or_else(|| self.fragment_slot(LARGEST));
+            self.fragments.passing[matrix] = Some(slot);
+            return (slot, false);
+        }
+        if let Some(&place) = self.fragments.known.get(values) {
+            busy.push(place);
+            return (self.fragments.places[place], true);
+        }
+        let mut place = self.fragments.next;
+        while busy.contains(&place) {
+            place = (place + 1) % PLACES;
+        }
+        self.fragments.next = (place + 1) % PLACES;
+        while self.fragments.places.len() <= place {
+            let slot = self.fragment_slot(PLACE);
+            self.fragments.places.push(slot);
+        }
+        self.fragments.known.retain(|_, other| *other != place);
+        self.fragments.known.insert(values.to_vec(), place);
+        self.fragments.taken.insert(place);
+        busy.push(place);
+        (self.fragments.places[place], false)
+    }
+
+    fn fragment_slot(&mut self, size: usize) -> cl::StackSlot {
+        let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size as u32, 5);
+        self.b.create_sized_stack_slot(data)
     }
 
     /// The columns of a tile of 8 by 8 halves, whose rows are the vectors of a value.
@@ -70,14 +178,5 @@ impl Lower<'_, '_> {
             .into_iter()
             .map(|column| self.cast_vector(column, types::I32X4))
             .collect()
-    }
-
-    /// A stack slot for the operands and results of one product.
-    fn mma_buffer(&mut self) -> cl::StackSlot {
-        *self.mma_slot.get_or_insert_with(|| {
-            let size = size_of::<MmaBuffer>() as u32;
-            let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
-            self.b.create_sized_stack_slot(data)
-        })
     }
 }

@@ -71,8 +71,8 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, SourceLoc};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
-use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot};
-use ptxjit_passes::vectorize::{InStep, Node, Plan, Solo};
+use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot, Terminator};
+use ptxjit_passes::vectorize::{InStep, Node, Plan, Solo, predecessors};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -221,7 +221,12 @@ struct Lower<'a, 'b> {
     slots_aside: Option<cl::StackSlot>,
     /// For warp operations.
     warp_slot: Option<cl::StackSlot>,
-    mma_slot: Option<cl::StackSlot>,
+    fragments: mma::Fragments,
+    predecessors: SecondaryMap<ir::Block, Vec<ir::Block>>,
+    /// The block at whose end code is that was emitted for all lanes of its node at once.
+    behind: Option<ir::Block>,
+    /// Whether the node that is emitted goes on where the one before has stopped: what was at hand there still is.
+    continues: bool,
     /// What the function refers to outside of itself, by namespace and number.
     imports: FxHashMap<(u32, u32), cl::FuncRef>,
 }
@@ -317,7 +322,10 @@ impl<'a, 'b> Lower<'a, 'b> {
             saturated: FxHashSet::default(),
             slots_aside: None,
             warp_slot: None,
-            mma_slot: None,
+            fragments: mma::Fragments::default(),
+            predecessors: predecessors(inputs.func),
+            behind: None,
+            continues: false,
             imports: FxHashMap::default(),
         }
     }
@@ -351,6 +359,8 @@ impl<'a, 'b> Lower<'a, 'b> {
     /// Emits one node: its arrival, its wait if it has one, its instructions and its way out.
     fn emit_node(&mut self, pos: usize) {
         self.next_gang = self.way_out(self.phases.arriving(pos));
+        self.continues = self.goes_on(pos);
+        self.behind = None;
         self.arrive(pos);
         match self.plan.order.nodes[pos] {
             Node::LoopEnd(header) => self.emit_loop_end(pos, header),
@@ -380,10 +390,26 @@ impl<'a, 'b> Lower<'a, 'b> {
                     self.emit_two_versions(pos, block, insts);
                 } else {
                     self.emit_body(pos, block, insts);
+                    self.behind = Some(block);
                 }
             }
         }
         self.end_turns(pos);
+    }
+
+    /// Whether a node is only come to from the one that was just emitted, by all of its lanes.
+    fn goes_on(&self, pos: usize) -> bool {
+        let (Some(before), Node::Block(block)) = (self.behind, self.plan.order.nodes[pos]) else {
+            return false;
+        };
+        let class = self.body_class[pos];
+        matches!(self.func.blocks[before].term, Terminator::Jump(ref call) if call.block == block)
+            && self.predecessors[block].len() == 1
+            && self.plan.wait_of[block].is_none()
+            && !self.is_by_lane(pos)
+            && self.plan.pending_in[pos].is_empty()
+            && self.arrive_class[pos] == class
+            && self.body_class[pos - 1] == class
     }
 
     fn emit_body(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
