@@ -341,22 +341,22 @@ impl Steps for Avx2 {
 
 #[inline(always)]
 fn float_product(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
-    match (mma.a, mma.b) {
-        (MatrixFmt::F16, _) => {
+    match mma.a {
+        MatrixFmt::F16 => {
             let halves = |words| steps.from_halves(words);
             let factors = Factors::<f32, 16>::unpack(mma, fragments, halves, halves);
             add_floats(mma, fragments, &factors, steps);
         }
-        (MatrixFmt::Bf16, _) => {
+        MatrixFmt::Bf16 => {
             let factors = Factors::<f32, 16>::unpack(mma, fragments, from_bf16, from_bf16);
             add_floats(mma, fragments, &factors, steps);
         }
-        (MatrixFmt::Tf32, _) => {
+        MatrixFmt::Tf32 => {
             let factors = Factors::<f32, 8>::unpack(mma, fragments, from_tf32, from_tf32);
             add_floats(mma, fragments, &factors, steps);
         }
-        (a, b) => {
-            let (a, b) = (byte_table(a), byte_table(b));
+        _ => {
+            let (a, b) = (byte_table(mma.a), byte_table(mma.b));
             let factors = Factors::<f32, 32>::unpack(
                 mma,
                 fragments,
@@ -506,104 +506,4 @@ fn integer_product(mma: &Mma, fragments: &mut Fragments<'_>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ptxjit_ir::Round;
-
-    fn form(m: usize, k: usize, [a, b]: [MatrixFmt; 2], [c, d]: [SumFmt; 2]) -> Mma {
-        Mma {
-            m,
-            k,
-            a,
-            b,
-            c,
-            d,
-            op: ProductOp::Mul,
-            round: Round::Rn,
-            saturates: false,
-            layout: FragmentLayout::Quads,
-        }
-    }
-
-    /// Forms that are done by vectors.
-    fn forms() -> Vec<Mma> {
-        use MatrixFmt::{Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, S4, S8, Tf32, U4, U8};
-        use SumFmt::{F16 as Half, F32, S32};
-        let mut forms = vec![
-            form(16, 8, [F16, F16], [Half, Half]),
-            form(16, 16, [F16, F16], [F32, F32]),
-            form(16, 16, [F16, F16], [F32, Half]),
-            form(16, 16, [F16, F16], [Half, F32]),
-            form(16, 8, [Bf16, Bf16], [F32, F32]),
-            form(16, 16, [Bf16, Bf16], [F32, F32]),
-            form(16, 4, [Tf32, Tf32], [F32, F32]),
-            form(16, 8, [Tf32, Tf32], [F32, F32]),
-            form(16, 16, [E4m3, E5m2], [F32, F32]),
-            form(16, 32, [E5m2, E4m3], [Half, Half]),
-            form(16, 32, [E3m2, E2m1], [F32, F32]),
-            form(16, 32, [E2m1, E2m3], [Half, Half]),
-            form(8, 16, [S8, U8], [S32, S32]),
-            form(16, 16, [U8, S8], [S32, S32]),
-            form(16, 32, [S8, S8], [S32, S32]),
-            form(8, 32, [U4, S4], [S32, S32]),
-            form(16, 32, [S4, U4], [S32, S32]),
-            form(16, 64, [S4, S4], [S32, S32]),
-        ];
-        let clamped = forms.iter().filter(|mma| mma.c == S32).map(|&mma| Mma {
-            saturates: true,
-            ..mma
-        });
-        forms.extend(clamped.collect::<Vec<_>>());
-        forms
-    }
-
-    /// Any bits at all: among them are infinities, NaNs and subnormal numbers of all formats.
-    fn bits(seed: &mut u64) -> u64 {
-        *seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let word = *seed >> 32;
-        match *seed >> 28 & 7 {
-            0 => word | 0x7c00_7c00,
-            1 => word & 0x83ff_83ff,
-            2 => word | 0x7f80_0000,
-            3 => 0,
-            _ => word,
-        }
-    }
-
-    #[test]
-    fn vectors_give_the_bits_of_single_elements() {
-        let mut seed = 1;
-        for mma in forms() {
-            for group in [u32::MAX, u32::MAX, u32::MAX, 0x0fff_fff7] {
-                let args: Vec<Lanes> = (0..mma.n_args())
-                    .map(|_| std::array::from_fn(|_| bits(&mut seed)))
-                    .collect();
-                let mut got = [[0; WARP]; WarpOp::MAX_RESULTS];
-                compute(&mma, group, &args, &mut got);
-                let taking_part = args.iter().map(|register| {
-                    std::array::from_fn(|lane| register[lane] * u64::from(group >> lane & 1))
-                });
-                let want = eval::mma(&mma, &taking_part.collect::<Vec<_>>());
-                assert_eq!(got[..want.len()], want[..], "{mma:?}, lanes {group:#x}");
-            }
-        }
-    }
-
-    #[test]
-    fn so_does_code_for_any_processor() {
-        let mut seed = 2;
-        for mma in forms().into_iter().filter(|mma| mma.c != SumFmt::S32) {
-            let args: Vec<Lanes> = (0..mma.n_args())
-                .map(|_| std::array::from_fn(|_| bits(&mut seed)))
-                .collect();
-            let mut buffer = Buffer::new(&mma, u32::MAX, &args);
-            float_product(&mma, &mut buffer.fragments(&mma), &Plain);
-            for (n, want) in eval::mma(&mma, &args).iter().enumerate() {
-                let got = read_register(&buffer.d, false, n);
-                assert_eq!(got, *want, "{mma:?}, register {n}");
-            }
-        }
-    }
-}
+mod tests;

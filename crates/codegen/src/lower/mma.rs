@@ -1,4 +1,4 @@
-//! Matrices in the registers of a whole warp: products by a function of ours, and tiles that are transposed in registers.
+//! Matrices in the registers of a whole warp: products by a function of ours, and tiles that are transposed.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
@@ -149,7 +149,7 @@ impl Lower<'_, '_> {
     }
 
     fn fragment_slot(&mut self, size: usize) -> cl::StackSlot {
-        let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size as u32, 5);
+        let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size as u32, 4);
         self.b.create_sized_stack_slot(data)
     }
 
