@@ -2,6 +2,9 @@
 //!
 //! A has `m` rows and `k` columns, B `k` rows and 8 columns, C and D `m` rows and 8 columns. Each lane holds a *fragment* of each:
 //! registers of 32 bits (of 64 for f64) in which the elements lie side by side, lower ones first.
+//!
+//! With a sparse A the fragments hold the half of its elements that may not be zero, and *metadata*, a register of each lane, tells
+//! where they belong: of each *chunk* of neighbours in a row, four bits.
 
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +115,7 @@ pub enum FragmentLayout {
 pub struct Mma {
     /// Rows of A, C and D: 8 or 16.
     pub m: usize,
-    /// Columns of A, rows of B.
+    /// Columns of A, all of them if it is sparse, and rows of B.
     pub k: usize,
     /// Elements of A.
     pub a: MatrixFmt,
@@ -130,6 +133,17 @@ pub struct Mma {
     pub saturates: bool,
     /// Where the elements are.
     pub layout: FragmentLayout,
+    /// If A is sparse, which lanes hold the metadata: 0 to 3.
+    pub selector: Option<u8>,
+}
+
+/// Which elements of a row of a sparse A a chunk tells of.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// Elements that are stored.
+    pub stored: usize,
+    /// Elements that the row has.
+    pub whole: usize,
 }
 
 impl std::fmt::Display for Mma {
@@ -172,9 +186,25 @@ impl Mma {
         size * self.n_products() / 32
     }
 
+    /// Columns of A that the lanes hold.
+    pub const fn stored_k(&self) -> usize {
+        match self.selector {
+            Some(_) => self.k / 2,
+            None => self.k,
+        }
+    }
+
     /// Registers of A in a lane.
     pub const fn a_registers(&self) -> usize {
-        self.share(self.m * self.k) / self.a.per_register()
+        self.share(self.m * self.stored_k()) / self.a.per_register()
+    }
+
+    /// Registers of metadata in a lane.
+    pub const fn metadata_registers(&self) -> usize {
+        match self.selector {
+            Some(_) => 1,
+            None => 0,
+        }
     }
 
     /// Registers of B in a lane.
@@ -197,12 +227,45 @@ impl Mma {
         self.sums() / self.d.per_register()
     }
 
-    /// Operands: the registers of A, of B and of C.
+    /// Operands: the registers of A, of B, of C, and the metadata.
     pub const fn n_args(&self) -> usize {
-        self.a_registers() + self.b_registers() + self.c_registers()
+        self.a_registers() + self.b_registers() + self.c_registers() + self.metadata_registers()
     }
 
-    /// Where element `i` of a lane's fragment of A is.
+    /// The chunks of a sparse A.
+    pub const fn chunk(&self) -> Chunk {
+        match self.a.bits() {
+            32 => Chunk {
+                stored: 1,
+                whole: 2,
+            },
+            4 => Chunk {
+                stored: 4,
+                whole: 8,
+            },
+            _ => Chunk {
+                stored: 2,
+                whole: 4,
+            },
+        }
+    }
+
+    /// The lane that holds the four bits of metadata of a chunk, and the lowest of these bits. PTX ISA, "Sparse matrix storage".
+    pub fn place_of_metadata(&self, selector: u8, row: usize, chunk: usize) -> (usize, usize) {
+        let (quad, below, selector) = (row % 8, row / 8, usize::from(selector));
+        let n = self.k / self.chunk().whole;
+        match (self.a.bits() >= 16, n) {
+            (true, 4) => (4 * quad + selector, 4 * chunk + 16 * below),
+            (true, _) => (
+                4 * quad + 2 * selector + chunk / 4,
+                4 * (chunk % 4) + 16 * below,
+            ),
+            (false, 8) => (4 * quad + 2 * selector + below, 4 * chunk),
+            (false, _) => (4 * quad + below + 2 * (chunk / 8), 4 * (chunk % 8)),
+        }
+    }
+
+    /// Where element `i` of a lane's fragment of A is, among those that are stored.
     pub fn place_in_a(&self, lane: usize, i: usize) -> Place {
         let (g, t) = (lane / 4, lane % 4);
         match self.layout {

@@ -26,8 +26,8 @@ pub(super) struct Fragments {
     next: usize,
     /// Places that were taken since code last turned aside.
     taken: FxHashSet<usize>,
-    /// Places for fragments of A, B, C and D that are not kept.
-    passing: [Option<cl::StackSlot>; 4],
+    /// Places for fragments of A, B and C, metadata and D that are not kept.
+    passing: [Option<cl::StackSlot>; 5],
 }
 
 /// What was known of fragments before a side path.
@@ -73,9 +73,14 @@ impl Lower<'_, '_> {
         };
         let ty = mma.register();
         let (a, rest) = args[..mma.n_args()].split_at(mma.a_registers());
-        let (b, c) = rest.split_at(mma.b_registers());
+        let (b, rest) = rest.split_at(mma.b_registers());
+        let (c, metadata) = rest.split_at(mma.c_registers());
         let mut busy = Vec::new();
-        let [a, b, c] = [(0, a), (1, b), (2, c)].map(|(matrix, values)| {
+        let operands = [(0, a), (1, b), (2, c), (3, metadata)];
+        let [a, b, c, metadata] = operands.map(|(matrix, values)| {
+            if values.is_empty() {
+                return self.b.ins().iconst(types::I64, 0);
+            }
             let (slot, is_there) = self.place_of(matrix, values, ty, &mut busy);
             let at = self.b.ins().stack_addr(types::I64, slot, 0);
             if !is_there {
@@ -83,11 +88,11 @@ impl Lower<'_, '_> {
             }
             at
         });
-        let (slot, _) = self.place_of(3, &results, ty, &mut busy);
+        let (slot, _) = self.place_of(4, &results, ty, &mut busy);
         let d = self.b.ins().stack_addr(types::I64, slot, 0);
         let data = self.kept_inst(&data);
         let group = self.b.ins().uextend(types::I64, group);
-        self.call_helper(Helper::Mma, &[data, group, a, b, c, d], None);
+        self.call_helper(Helper::Mma, &[data, group, a, b, c, metadata, d], None);
         (0..mma.d_registers())
             .map(|n| {
                 let parts = (0..self.n_parts(ty)).map(|i| {
@@ -110,7 +115,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A place for a fragment of one of the four matrices, and whether it is there already. `busy` are the places that the
+    /// A place for a fragment of one of the matrices, by its number in [`Fragments::passing`], and whether it is there already. `busy` are the places that the
     /// product uses.
     ///
     /// Only code that runs for whole warps keeps fragments.

@@ -15,6 +15,7 @@ fn form(m: usize, k: usize, [a, b]: [MatrixFmt; 2], [c, d]: [SumFmt; 2]) -> Mma 
         round: Round::Rn,
         saturates: false,
         layout: FragmentLayout::Quads,
+        selector: None,
     }
 }
 

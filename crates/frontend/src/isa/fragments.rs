@@ -64,15 +64,15 @@ pub(super) fn transposed(t: &mut Translator<'_>, word: Value) -> Value {
     together(t, WarpOp::Transpose, Type::B32, &[word], &[Type::B32])[0]
 }
 
-/// The registers of D, from those of A, B and C.
+/// The registers of D, from those of A, B and C, and the metadata of a sparse A.
 pub(super) fn product(
     t: &mut Translator<'_>,
     mma: Mma,
-    [a, b, c]: [&[Value]; 3],
+    fragments: [&[Value]; 4],
 ) -> SmallVec<[Value; 2]> {
     let ty = mma.register();
     let results = vec![ty; mma.d_registers()];
-    together(t, WarpOp::Mma(mma), ty, &[a, b, c].concat(), &results)
+    together(t, WarpOp::Mma(mma), ty, &fragments.concat(), &results)
 }
 
 /// The registers of a fragment that is read.

@@ -12,6 +12,35 @@ use super::types::PtxType as T;
 
 /// `d = a * b + c`.
 pub(super) fn product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(mut mma) = shaped(inst) else {
+        return super::not_executable(t, inst);
+    };
+    let layouts = layouts(t, inst);
+    if let (true, MatrixFmt::F16, [(a, _), (b, _)]) = (inst.has(Mod::M8n8k4), mma.a, &layouts[..]) {
+        mma.layout = FragmentLayout::QuadPairs {
+            a_by_columns: *a == Mod::Col,
+            b_by_columns: *b == Mod::Col,
+        };
+    }
+    let [a, b, c] = [1, 2, 3].map(|n| registers(t, inst, n));
+    let d = fragments::product(t, mma, [&a?, &b?, &c?, &[]]);
+    t.dst_elems(inst, 0, &d)
+}
+
+/// `d = a * b + c`, where `a` is sparse.
+pub(super) fn sparse<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(mut mma) = shaped(inst) else {
+        return super::not_executable(t, inst);
+    };
+    mma.selector = Some(t.src_const(inst, 5)? as u8);
+    let [a, b, c] = [1, 2, 3].map(|n| registers(t, inst, n));
+    let metadata = registers(t, inst, 4)?;
+    let d = fragments::product(t, mma, [&a?, &b?, &c?, &metadata]);
+    t.dst_elems(inst, 0, &d)
+}
+
+/// What an instruction says of its product.
+fn shaped(inst: &Inst<'_>) -> Option<Mma> {
     const SHAPES: &[(Mod, usize, usize)] = &[
         (Mod::M8n8k4, 8, 4),
         (Mod::M8n8k16, 8, 16),
@@ -25,22 +54,13 @@ pub(super) fn product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(),
         (Mod::M16n8k128, 16, 128),
         (Mod::M16n8k256, 16, 256),
     ];
-    let shape = SHAPES.iter().find(|&&(shape, ..)| inst.has(shape));
+    let &(_, m, k) = SHAPES.iter().find(|&&(shape, ..)| inst.has(shape))?;
     let types = [0, 1, 2, 3].map(|n| inst.ty(n));
-    let (Some(&(shape, m, k)), Some(mut mma)) = (shape, description(inst, types)) else {
-        return super::not_executable(t, inst);
-    };
-    (mma.m, mma.k) = (m, k);
-    let layouts = layouts(t, inst);
-    if let (Mod::M8n8k4, MatrixFmt::F16, [(a, _), (b, _)]) = (shape, mma.a, &layouts[..]) {
-        mma.layout = FragmentLayout::QuadPairs {
-            a_by_columns: *a == Mod::Col,
-            b_by_columns: *b == Mod::Col,
-        };
-    }
-    let [a, b, c] = [1, 2, 3].map(|n| registers(t, inst, n));
-    let d = fragments::product(t, mma, [&a?, &b?, &c?]);
-    t.dst_elems(inst, 0, &d)
+    Some(Mma {
+        m,
+        k,
+        ..description(inst, types)?
+    })
 }
 
 /// What the types of D, A, B and C and the modifiers of a product say of it, but for the shape.
@@ -90,5 +110,6 @@ pub(super) fn description(inst: &Inst<'_>, [d, a, b, c]: [T; 4]) -> Option<Mma> 
         round: inst.mode().round,
         saturates: inst.has(Mod::Satfinite),
         layout: FragmentLayout::Quads,
+        selector: None,
     })
 }

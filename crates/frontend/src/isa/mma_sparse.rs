@@ -1,11 +1,12 @@
 //! `mma.sp`: A holds the nonzero elements only, and metadata says where they belong. PTX ISA, "Warp-Level Matrix Instructions:
-//! mma.sp". Checked, not executable yet.
+//! mma.sp".
 
-use super::desc::{A, Elems, Gate, InstDesc, Opd, imm, since, unsupported};
+use super::desc::{A, Elems, Gate, InstDesc, Opd, imm, inst, since};
 use super::mma::{
     ANY_KIND, BF16, BYTES, F8F6F4, F16, F32, FP8, JUNK_KIND, NIBBLES, ROW_COL, S32, SM120F, TF32,
     check_fragments, frag, out,
 };
+use super::mma_product::sparse;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -28,12 +29,13 @@ const fn sp(
     types: &'static [&'static [T]],
     operands: &'static [Opd],
 ) -> InstDesc {
-    unsupported("mma", operands)
+    inst("mma", operands, sparse)
         .with(ROW_COL)
         .choose(shapes)
         .types(types)
         .gates(GATES)
         .check(check_fragments)
+        .effect()
 }
 
 const fn integer(

@@ -1,5 +1,5 @@
 //! `wgmma`: asynchronous products of a warpgroup. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
-//! Instructions". The sparse forms are checked, not executable yet.
+//! Instructions".
 //!
 //! The shapes `.m64nNkK` are many, so they are no modifiers of the list: [`shape`] reads them, and N decides how many registers
 //! the accumulator D has.
@@ -8,7 +8,7 @@ use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, ANY, D, Elems, Gate, InstDesc, Opd, imm, inst, since, unsupported};
+use super::desc::{A, ANY, D, Elems, Gate, InstDesc, Opd, imm, inst, since};
 use super::misc::mark;
 use super::mma::{BYTES, FP8, check_lists, check_no_sink, frag};
 use super::modifiers::Mod;
@@ -47,7 +47,8 @@ const fn dense(types: &'static [&'static [T]], operands: &'static [Opd]) -> Inst
 }
 
 const fn sparse(types: &'static [&'static [T]], operands: &'static [Opd]) -> InstDesc {
-    unsupported("wgmma", operands)
+    inst("wgmma", operands, product)
+        .effect()
         .with(&[Mod::MmaAsync, Mod::Sp, Mod::Sync])
         .optional(&[&[Mod::Aligned]])
         .extra(is_shape)

@@ -12,6 +12,7 @@ use crate::translate::{Inst, Translator};
 
 use super::fragments::{self, Lane, lane, registers, registers_of, scaled, transposed};
 use super::mma_product::description;
+use super::modifiers::Mod;
 use super::types::PtxType as T;
 
 /// A matrix in shared memory. PTX ISA, "Matrix Descriptor Format" and "Strides". All are `B32`.
@@ -161,23 +162,31 @@ pub(super) fn product<'m>(
     let Some(mut mma) = description(inst, [inst.ty(0), ty, inst.ty(2), inst.ty(0)]) else {
         return super::not_executable(t, inst);
     };
-    // Rows of 32 bytes.
+    // Rows of 32 bytes are stored of A.
     (mma.m, mma.k) = (16, 256 / mma.a.bits());
+    // Behind the matrices a sparse A has its metadata and a selector.
+    let (mut first, mut metadata) = (3, None);
+    if inst.has(Mod::Sp) {
+        metadata = Some(t.src(inst, 3)?);
+        mma.selector = Some(t.src_const(inst, 4)? as u8);
+        mma.k *= 2;
+        first = 5;
+    }
     let lane = lane(t);
-    let a = left_factor(t, inst, lane)?;
+    let a = left_factor(t, inst, lane, first + 1)?;
     let b = Stored {
         descriptor: descriptor(t, inst, 2)?,
         is_transposed: has_layouts(ty) && flag(t, inst, inst.n_operands() - 1)?,
-        signs: signs(t, inst, 5)?,
+        signs: signs(t, inst, first + 2)?,
     };
-    let old = sums(t, inst)?;
+    let old = sums(t, inst, first)?;
     let mut d: SmallVec<[Value; 4]> = SmallVec::new();
     for (tile, c) in (0..n / 8).zip(old.chunks(mma.c_registers())) {
         let outer = t.iconst(Type::B32, tile);
-        let b: Vec<Value> = [0, 1]
+        let b: Vec<Value> = (0..mma.b_registers() as u64)
             .map(|inner| b.register(t, lane, outer, inner))
-            .to_vec();
-        d.extend(fragments::product(t, mma, [&a, &b, c]));
+            .collect();
+        d.extend(fragments::product(t, mma, [&a, &b, c, metadata.as_slice()]));
     }
     t.dst_elems(inst, 0, &d)
 }
@@ -217,13 +226,14 @@ fn signs<'m>(
     Ok(Some(t.iconst(Type::B32, bits)))
 }
 
-/// This lane's fragment of the warp's sixteen rows of A.
+/// This lane's fragment of the warp's sixteen rows of A; operand `scale` may negate it.
 fn left_factor<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
     lane: Lane,
+    scale: usize,
 ) -> Result<Vec<Value>, Diagnostic> {
-    let signs = signs(t, inst, 4)?;
+    let signs = signs(t, inst, scale)?;
     let operand = inst.operand(1).map(|operand| &operand.kind);
     if matches!(operand, Some(OperandKind::Vector(_))) {
         let words = registers_of(t, inst, 1, T::B32)?;
@@ -250,9 +260,13 @@ fn left_factor<'m>(
     Ok(words)
 }
 
-/// The old D, or zeros.
-fn sums<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<Vec<Value>, Diagnostic> {
-    let is_added = t.src_as(inst, 3, T::Pred)?;
+/// The old D, or zeros, as a predicate says.
+fn sums<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    predicate: usize,
+) -> Result<Vec<Value>, Diagnostic> {
+    let is_added = t.src_as(inst, predicate, T::Pred)?;
     let old = registers(t, inst, 0)?;
     let zero = t.iconst(Type::B32, 0);
     Ok(old

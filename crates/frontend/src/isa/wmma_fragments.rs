@@ -362,7 +362,7 @@ fn tiles(
     {
         for right in right.chunks(mma.b_registers()).take(columns as usize / 8) {
             let c = sums.next().unwrap_or(&[]);
-            d.extend(fragments::product(t, mma, [left, right, c]));
+            d.extend(fragments::product(t, mma, [left, right, c, &[]]));
         }
     }
     d

@@ -11,17 +11,22 @@ use crate::types::{Convert, FloatFmt, FloatMode, NumFmt};
 /// A register of each lane.
 pub type LaneRegisters = [u64; 32];
 
-/// The registers of D, from those of A, B and C. Missing operands are zero.
+/// The registers of D, from those of A, B and C, and the metadata. Missing operands are zero.
 pub fn mma(mma: &Mma, args: &[LaneRegisters]) -> Vec<LaneRegisters> {
     let split = |at: usize| args.split_at(at.min(args.len()));
     let (a, rest) = split(mma.a_registers());
-    let (b, c) = rest.split_at(mma.b_registers().min(rest.len()));
+    let (b, rest) = rest.split_at(mma.b_registers().min(rest.len()));
+    let (c, metadata) = rest.split_at(mma.c_registers().min(rest.len()));
     let a = collect(
-        [mma.n_products(), mma.m, mma.k],
+        [mma.n_products(), mma.m, mma.stored_k()],
         a,
         mma.a.bits(),
         |lane, i| mma.place_in_a(lane, i),
     );
+    let a = match (mma.selector, metadata) {
+        (Some(selector), [metadata, ..]) => spread(mma, selector, &a, metadata),
+        _ => a,
+    };
     let b = collect(
         [mma.n_products(), mma.k, MMA_COLUMNS],
         b,
@@ -86,6 +91,33 @@ fn collect(
     Matrices {
         rows,
         columns,
+        elements,
+    }
+}
+
+/// A sparse A with its zeros.
+fn spread(mma: &Mma, selector: u8, stored: &Matrices, metadata: &LaneRegisters) -> Matrices {
+    let chunk = mma.chunk();
+    let mut elements = vec![0; mma.m * mma.k];
+    for row in 0..mma.m {
+        for n in 0..mma.k / chunk.whole {
+            let (lane, from) = mma.place_of_metadata(selector, row, n);
+            let places = metadata[lane] >> from & 0xf;
+            for i in 0..chunk.stored {
+                // Two bits name one of four: elements, pairs of them if they have four bits, or halves of one if it has 32.
+                let within = match chunk.stored {
+                    1 => (places & 3) as usize / 2,
+                    2 => (places >> (2 * i) & 3) as usize,
+                    _ => (places >> (i / 2 * 2) & 3) as usize * 2 + i % 2,
+                };
+                elements[row * mma.k + n * chunk.whole + within] =
+                    stored.at(0, row, n * chunk.stored + i);
+            }
+        }
+    }
+    Matrices {
+        rows: mma.m,
+        columns: mma.k,
         elements,
     }
 }
