@@ -115,8 +115,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A place for a fragment of one of the matrices, by its number in [`Fragments::passing`], and whether it is there already. `busy` are the places that the
-    /// product uses.
+    /// A place for a fragment of one of the matrices, by its number in [`Fragments::passing`], and whether it is there already. `busy`
+    /// are the places that the product uses.
     ///
     /// Only code that runs for whole warps keeps fragments.
     fn place_of(
