@@ -24,19 +24,20 @@ struct Fragments<'a> {
     a: &'a [Words],
     b: &'a [Words],
     c: &'a [Words],
-    metadata: &'a [Words],
+    /// Metadata and factors.
+    further: &'a [Words],
     d: &'a mut [Words],
 }
 
 impl Fragments<'_> {
-    /// The registers of A, B and C, and the metadata.
+    /// The registers of A, B and C, and what is behind.
     fn registers(&self, mma: &Mma) -> Vec<Lanes> {
         let wide = mma.register() == Type::B64;
         [
             (self.a, mma.a_registers()),
             (self.b, mma.b_registers()),
             (self.c, mma.c_registers()),
-            (self.metadata, mma.metadata_registers()),
+            (self.further, mma.further_registers()),
         ]
         .iter()
         .flat_map(|&(words, n)| (0..n).map(move |n| read_register(words, wide, n)))
@@ -54,14 +55,14 @@ pub(crate) const fn register_stride(ty: Type) -> usize {
 /// # Safety
 ///
 /// `data` points to an [`InstData::Warp`] with a product that the running kernel keeps; the others to as many registers as the
-/// product has of each matrix, and to metadata if A is sparse. Nobody else uses those of D.
+/// product has of each matrix, and to what is behind C, if there is anything. Nobody else uses those of D.
 pub(crate) unsafe extern "C" fn mma_op(
     data: *const InstData,
     group: u64,
     a: *const Words,
     b: *const Words,
     c: *const Words,
-    metadata: *const Words,
+    further: *const Words,
     d: *mut Words,
 ) {
     // SAFETY: the caller's promise.
@@ -80,9 +81,9 @@ pub(crate) unsafe extern "C" fn mma_op(
             a: from_raw_parts(a, mma.a_registers() * words),
             b: from_raw_parts(b, mma.b_registers() * words),
             c: from_raw_parts(c, mma.c_registers() * words),
-            metadata: match mma.metadata_registers() {
+            further: match mma.further_registers() {
                 0 => &[],
-                n => from_raw_parts(metadata, n * words),
+                n => from_raw_parts(further, n * words),
             },
             d: from_raw_parts_mut(d, mma.d_registers() * words),
         }
@@ -133,12 +134,12 @@ impl Buffer {
         let words = register_stride(mma.register()) / size_of::<Words>();
         let (a, rest) = self.args.split_at(mma.a_registers() * words);
         let (b, rest) = rest.split_at(mma.b_registers() * words);
-        let (c, metadata) = rest.split_at(mma.c_registers() * words);
+        let (c, further) = rest.split_at(mma.c_registers() * words);
         Fragments {
             a,
             b,
             c,
-            metadata,
+            further,
             d: &mut self.d,
         }
     }
@@ -169,8 +170,9 @@ fn write_register(words: &mut [Words], wide: bool, n: usize, register: &Lanes) {
 }
 
 fn product(mma: &Mma, fragments: &mut Fragments<'_>) {
-    let is_common =
-        mma.layout == FragmentLayout::Quads && mma.op == ProductOp::Mul && mma.selector.is_none();
+    let is_common = mma.layout == FragmentLayout::Quads
+        && mma.op == ProductOp::Mul
+        && mma.further_registers() == 0;
     match mma.c {
         SumFmt::F16 | SumFmt::F32 if is_common => floats(mma, fragments),
         SumFmt::S32 if is_common => integers(mma, fragments),

@@ -40,7 +40,9 @@ pub use function::{
     BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,
 };
 pub use inst::{BlockCall, InstData, Terminator, TrapKind};
-pub use mma::{Chunk, FragmentLayout, MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, SumFmt};
+pub use mma::{
+    Chunk, FragmentLayout, MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, Scale, SumFmt,
+};
 pub use ops::{
     AtomicOp, BarrierOp, Builtin, CompareOp, Effect, FloatBinaryOp, FloatCompareOp, FloatUnaryOp,
     IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,

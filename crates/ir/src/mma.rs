@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{Round, Type};
+use crate::types::{NumFmt, Round, Type};
 
 /// Columns of B, C and D.
 pub const MMA_COLUMNS: usize = 8;
@@ -29,6 +29,8 @@ pub enum MatrixFmt {
     E2m3,
     /// In bits 2 to 5 of a byte.
     E2m1,
+    /// The same in four bits.
+    PackedE2m1,
     S8,
     U8,
     S4,
@@ -50,7 +52,7 @@ impl MatrixFmt {
             | MatrixFmt::E2m1
             | MatrixFmt::S8
             | MatrixFmt::U8 => 8,
-            MatrixFmt::S4 | MatrixFmt::U4 => 4,
+            MatrixFmt::S4 | MatrixFmt::U4 | MatrixFmt::PackedE2m1 => 4,
             MatrixFmt::B1 => 1,
         }
     }
@@ -135,6 +137,18 @@ pub struct Mma {
     pub layout: FragmentLayout,
     /// If A is sparse, which lanes hold the metadata: 0 to 3.
     pub selector: Option<u8>,
+    /// If blocks of elements have factors of their own.
+    pub scale: Option<Scale>,
+}
+
+/// Factors of the elements of A and B. Bytes of a register hold those of the blocks of a row of A, or a column of B, along K: for row
+/// `r` of A in lane `4 * (r % 8) + r / 8`, for column `c` of B in lane `4 * c`.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Scale {
+    /// Blocks of a row: 1, 2 or 4.
+    pub blocks: usize,
+    /// `Ue8m0`, or `E4m3` without its sign.
+    pub fmt: NumFmt,
 }
 
 /// Which elements of a row of a sparse A a chunk tells of.
@@ -199,12 +213,17 @@ impl Mma {
         self.share(self.m * self.stored_k()) / self.a.per_register()
     }
 
-    /// Registers of metadata in a lane.
-    pub const fn metadata_registers(&self) -> usize {
-        match self.selector {
+    /// Registers in a lane behind those of C: the metadata of a sparse A, and the factors of A and of B.
+    pub const fn further_registers(&self) -> usize {
+        let metadata = match self.selector {
             Some(_) => 1,
             None => 0,
-        }
+        };
+        let factors = match self.scale {
+            Some(_) => 2,
+            None => 0,
+        };
+        metadata + factors
     }
 
     /// Registers of B in a lane.
@@ -227,9 +246,9 @@ impl Mma {
         self.sums() / self.d.per_register()
     }
 
-    /// Operands: the registers of A, of B, of C, and the metadata.
+    /// Operands: the registers of A, of B, of C, and what is behind.
     pub const fn n_args(&self) -> usize {
-        self.a_registers() + self.b_registers() + self.c_registers() + self.metadata_registers()
+        self.a_registers() + self.b_registers() + self.c_registers() + self.further_registers()
     }
 
     /// The chunks of a sparse A.

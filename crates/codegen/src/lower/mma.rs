@@ -26,7 +26,7 @@ pub(super) struct Fragments {
     next: usize,
     /// Places that were taken since code last turned aside.
     taken: FxHashSet<usize>,
-    /// Places for fragments of A, B and C, metadata and D that are not kept.
+    /// Places for fragments of A, B and C, what is behind, and D that are not kept.
     passing: [Option<cl::StackSlot>; 5],
 }
 
@@ -74,10 +74,10 @@ impl Lower<'_, '_> {
         let ty = mma.register();
         let (a, rest) = args[..mma.n_args()].split_at(mma.a_registers());
         let (b, rest) = rest.split_at(mma.b_registers());
-        let (c, metadata) = rest.split_at(mma.c_registers());
+        let (c, further) = rest.split_at(mma.c_registers());
         let mut busy = Vec::new();
-        let operands = [(0, a), (1, b), (2, c), (3, metadata)];
-        let [a, b, c, metadata] = operands.map(|(matrix, values)| {
+        let operands = [(0, a), (1, b), (2, c), (3, further)];
+        let [a, b, c, further] = operands.map(|(matrix, values)| {
             if values.is_empty() {
                 return self.b.ins().iconst(types::I64, 0);
             }
@@ -92,7 +92,7 @@ impl Lower<'_, '_> {
         let d = self.b.ins().stack_addr(types::I64, slot, 0);
         let data = self.kept_inst(&data);
         let group = self.b.ins().uextend(types::I64, group);
-        self.call_helper(Helper::Mma, &[data, group, a, b, c, metadata, d], None);
+        self.call_helper(Helper::Mma, &[data, group, a, b, c, further, d], None);
         (0..mma.d_registers())
             .map(|n| {
                 let parts = (0..self.n_parts(ty)).map(|i| {

@@ -16,6 +16,7 @@ fn form(m: usize, k: usize, [a, b]: [MatrixFmt; 2], [c, d]: [SumFmt; 2]) -> Mma 
         saturates: false,
         layout: FragmentLayout::Quads,
         selector: None,
+        scale: None,
     }
 }
 

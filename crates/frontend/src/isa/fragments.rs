@@ -52,7 +52,7 @@ fn together(
     t.ins_multi(InstData::Warp { op, sync, ty, args }, results)
 }
 
-/// The value of a `B32` in lane `source`, which is below 32.
+/// The value of a `B32` in lane `source`, of which the low five bits count.
 pub(super) fn from_lane(t: &mut Translator<'_>, value: Value, source: Value) -> Value {
     let clamp = t.iconst(Type::B32, 31);
     let args = [value, source, clamp];
@@ -64,7 +64,7 @@ pub(super) fn transposed(t: &mut Translator<'_>, word: Value) -> Value {
     together(t, WarpOp::Transpose, Type::B32, &[word], &[Type::B32])[0]
 }
 
-/// The registers of D, from those of A, B and C, and the metadata of a sparse A.
+/// The registers of D, from those of A, B and C, and what is behind them.
 pub(super) fn product(
     t: &mut Translator<'_>,
     mma: Mma,

@@ -1,6 +1,9 @@
 //! How `mma` is translated: to the one instruction on matrices that the IR has.
 
-use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, ProductOp, SumFmt};
+use ptxjit_ir::{
+    FragmentLayout, InstData, IntBinaryOp, MatrixFmt, Mma, NumFmt, ProductOp, Scale, SpecialReg,
+    SumFmt, Type, Value,
+};
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -37,6 +40,59 @@ pub(super) fn sparse<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), 
     let metadata = registers(t, inst, 4)?;
     let d = fragments::product(t, mma, [&a?, &b?, &c?, &metadata]);
     t.dst_elems(inst, 0, &d)
+}
+
+/// `d = a * b + c` with block scaling, where `a` may be sparse.
+pub(super) fn scaled<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(mut mma) = shaped(inst) else {
+        return super::not_executable(t, inst);
+    };
+    if inst.pick(&[Mod::KindMxf4, Mod::KindMxf4nvf4]).is_some() {
+        (mma.a, mma.b) = (MatrixFmt::PackedE2m1, MatrixFmt::PackedE2m1);
+    }
+    mma.scale = Some(Scale {
+        blocks: match inst.pick(&[Mod::ScaleVec4X, Mod::KindMxf8f6f4]) {
+            Some(Mod::ScaleVec4X) => 4,
+            Some(_) => 1,
+            None => 2,
+        },
+        fmt: match inst.ty(4) {
+            T::Ue4m3 => NumFmt::E4m3,
+            _ => NumFmt::Ue8m0,
+        },
+    });
+    let mut further = Vec::new();
+    if inst.has(Mod::SpOrderedMetadata) {
+        mma.selector = Some(t.src_const(inst, 5)? as u8);
+        further.extend(registers(t, inst, 4)?);
+    }
+    let first = inst.n_operands() - 4;
+    further.push(factors(t, inst, first, 2)?);
+    further.push(factors(t, inst, first + 2, 1)?);
+    let [a, b, c] = [1, 2, 3].map(|n| registers(t, inst, n));
+    let d = fragments::product(t, mma, [&a?, &b?, &c?, &further]);
+    t.dst_elems(inst, 0, &d)
+}
+
+/// The factors at operand `n`, brought to where a product expects them. The next operand says in which byte they begin, and which
+/// lanes of each quad have them, `step` lanes apart.
+fn factors<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+    step: u64,
+) -> Result<Value, Diagnostic> {
+    let word = registers(t, inst, n)?[0];
+    let ids = registers(t, inst, n + 1)?;
+    let [byte, lane] = [(ids[0], 8), (ids[1], step)].map(|(id, factor)| {
+        let id = t.zext_or_trunc(id, Type::B32);
+        fragments::scaled(t, id, factor, 0)
+    });
+    let sreg = SpecialReg::LaneId;
+    let own = t.ins(InstData::Sreg { sreg }, Type::B32);
+    let source = t.binary(IntBinaryOp::Add, own, lane);
+    let word = fragments::from_lane(t, word, source);
+    Ok(t.binary(IntBinaryOp::Ushr, word, byte))
 }
 
 /// What an instruction says of its product.
@@ -111,5 +167,6 @@ pub(super) fn description(inst: &Inst<'_>, [d, a, b, c]: [T; 4]) -> Option<Mma> 
         saturates: inst.has(Mod::Satfinite),
         layout: FragmentLayout::Quads,
         selector: None,
+        scale: None,
     })
 }

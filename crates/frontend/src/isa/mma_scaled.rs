@@ -1,13 +1,14 @@
 //! `mma` with block scaling: `.kind::mx*` formats whose blocks of elements share a scale factor. PTX ISA, "Warp-Level Matrix
-//! Instructions: mma", "Block Scaling for mma.sync". Checked, not executable yet.
+//! Instructions: mma", "Block Scaling for mma.sync".
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::parse::constexpr;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, Elems, Gate, InstDesc, Opd, imm, since, unsupported};
+use super::desc::{A, Elems, Gate, InstDesc, Opd, imm, inst, since};
 use super::mma::{F8F6F4, F32, ROW_COL, SM120F, check_fragments, frag, out};
+use super::mma_product;
 use super::mma_sparse::META;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -60,12 +61,13 @@ const fn scaled(
     form: &'static [&'static [Mod]],
     types: &'static [&'static [T]],
 ) -> InstDesc {
-    unsupported("mma", operands)
+    inst("mma", operands, mma_product::scaled)
         .with(ROW_COL)
         .choose(form)
         .types(types)
         .gates(SM120F)
         .check(check_scaled)
+        .effect()
 }
 
 const DENSE_8: &[&[Mod]] = &[&[Mod::M16n8k32], &[Mod::KindMxf8f6f4], &[Mod::BlockScale]];

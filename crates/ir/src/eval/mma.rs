@@ -2,30 +2,35 @@
 //!
 //! The ISA leaves open in which order products are added up and how sums of floats are rounded. Here each sum starts with C, goes
 //! along K and takes one rounding per element: in f64 as the instruction says, in all other float formats to the nearest f32. D is
-//! rounded to f16 in the end, if it is f16. Sums of integers are exact before they are wrapped or clamped.
+//! rounded to f16 in the end, if it is f16. With block scaling the products of elements and factors are exact. Sums of integers are
+//! exact before they are wrapped or clamped.
 
 use super::{convert, fma};
-use crate::mma::{MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, SumFmt};
+use crate::mma::{MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, Scale, SumFmt};
 use crate::types::{Convert, FloatFmt, FloatMode, NumFmt};
 
 /// A register of each lane.
 pub type LaneRegisters = [u64; 32];
 
-/// The registers of D, from those of A, B and C, and the metadata. Missing operands are zero.
+/// The registers of D, from those of A, B and C, the metadata and the factors. Missing operands are zero.
 pub fn mma(mma: &Mma, args: &[LaneRegisters]) -> Vec<LaneRegisters> {
     let split = |at: usize| args.split_at(at.min(args.len()));
     let (a, rest) = split(mma.a_registers());
     let (b, rest) = rest.split_at(mma.b_registers().min(rest.len()));
-    let (c, metadata) = rest.split_at(mma.c_registers().min(rest.len()));
+    let (c, further) = rest.split_at(mma.c_registers().min(rest.len()));
     let a = collect(
         [mma.n_products(), mma.m, mma.stored_k()],
         a,
         mma.a.bits(),
         |lane, i| mma.place_in_a(lane, i),
     );
-    let a = match (mma.selector, metadata) {
+    let a = match (mma.selector, further) {
         (Some(selector), [metadata, ..]) => spread(mma, selector, &a, metadata),
         _ => a,
+    };
+    let factors = match (mma.scale, further) {
+        (Some(scale), [.., of_a, of_b]) => Some((scale, of_a, of_b)),
+        _ => None,
     };
     let b = collect(
         [mma.n_products(), mma.k, MMA_COLUMNS],
@@ -49,7 +54,14 @@ pub fn mma(mma: &Mma, args: &[LaneRegisters]) -> Vec<LaneRegisters> {
                 column,
             } = mma.place_of_sum(mma.d, lane, i);
             let pairs = (0..mma.k).map(|k| (a.at(product, row, k), b.at(product, k, column)));
-            let sum = sum(mma, sums.at(product, row, column), pairs);
+            let c = sums.at(product, row, column);
+            let sum = match factors {
+                Some((scale, of_a, of_b)) => {
+                    let factors = (of_a[4 * (row % 8) + row / 8], of_b[4 * column]);
+                    scaled_sum(mma, scale, factors, c, pairs)
+                }
+                None => sum(mma, c, pairs),
+            };
             out[i / n][lane] |= sum << (i % n * bits);
         }
     }
@@ -173,6 +185,40 @@ fn sum(mma: &Mma, c: u64, pairs: impl Iterator<Item = (u64, u64)>) -> u64 {
     }
 }
 
+/// One element of D in f32, with factors of the blocks of a row of A and of a column of B in the bytes of two words.
+fn scaled_sum(
+    mma: &Mma,
+    scale: Scale,
+    (of_a, of_b): (u64, u64),
+    c: u64,
+    pairs: impl Iterator<Item = (u64, u64)>,
+) -> u64 {
+    let factor = |word: u64, block: usize| {
+        let mask = if scale.fmt == NumFmt::E4m3 {
+            0x7f
+        } else {
+            0xff
+        };
+        let bits = convert(
+            &Convert::new(scale.fmt, NumFmt::F32),
+            word >> (8 * block) & mask,
+        );
+        f64::from(f32::from_bits(bits as u32))
+    };
+    let value = |fmt, element| f64::from(f32::from_bits(matrix_element(fmt, element) as u32));
+    let mut sum = f32::from_bits(c as u32);
+    for (k, (a, b)) in pairs.enumerate() {
+        let block = k * scale.blocks / mma.k;
+        let product =
+            value(mma.a, a) * value(mma.b, b) * (factor(of_a, block) * factor(of_b, block));
+        sum = (f64::from(sum) + product) as f32;
+    }
+    if sum.is_nan() {
+        return 0x7fff_ffff;
+    }
+    sum.to_bits().into()
+}
+
 /// An element's value as an integer.
 fn integer(fmt: MatrixFmt, element: u64) -> i64 {
     match fmt {
@@ -192,6 +238,7 @@ pub fn matrix_element(fmt: MatrixFmt, element: u64) -> u64 {
         MatrixFmt::E3m2 => (NumFmt::E3m2, element & 0x3f),
         MatrixFmt::E2m3 => (NumFmt::E2m3, element & 0x3f),
         MatrixFmt::E2m1 => (NumFmt::E2m1, element >> 2 & 0xf),
+        MatrixFmt::PackedE2m1 => (NumFmt::E2m1, element),
         _ => (NumFmt::F32, element & 0xffff_e000),
     };
     if from == NumFmt::F32 {
