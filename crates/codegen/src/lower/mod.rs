@@ -407,6 +407,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             && self.predecessors[block].len() == 1
             && self.plan.wait_of[block].is_none()
             && !self.is_by_lane(pos)
+            && self.plan.solo[block] == Solo::No
             && self.plan.pending_in[pos].is_empty()
             && self.arrive_class[pos] == class
             && self.body_class[pos - 1] == class
