@@ -59,9 +59,10 @@ impl MatrixFmt {
 
     /// Elements in a register.
     pub const fn per_register(self) -> usize {
-        match self {
-            MatrixFmt::F64 => 1,
-            _ => 32 / self.bits(),
+        if self.bits() == 64 {
+            1
+        } else {
+            32 / self.bits()
         }
     }
 }

@@ -436,9 +436,10 @@ impl WarpOp {
 
     /// Number of results, at least.
     pub const fn n_results(self) -> usize {
-        match self {
-            WarpOp::Mma(mma) => mma.d_registers(),
-            _ => 2,
+        if let WarpOp::Mma(mma) = self {
+            mma.d_registers()
+        } else {
+            2
         }
     }
 }
@@ -446,9 +447,9 @@ impl WarpOp {
 impl std::fmt::Display for WarpOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())?;
-        match self {
-            WarpOp::Mma(mma) => write!(f, ".{mma}"),
-            _ => Ok(()),
+        if let WarpOp::Mma(mma) = self {
+            write!(f, ".{mma}")?;
         }
+        Ok(())
     }
 }

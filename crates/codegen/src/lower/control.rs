@@ -68,9 +68,9 @@ impl Lower<'_, '_> {
         let (rows, tight) = (self.rows.clone(), self.tight.clone());
         let pred_bits = self.bits.clone();
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
-        let fragments = self.fragments.turn_aside();
+        let taken = self.fragments.turn_aside();
         let result = emit(self);
-        self.fragments.come_back(fragments);
+        self.fragments.come_back(taken);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
         (self.reciprocals, self.alone, self.bits) = (reciprocals, alone, pred_bits);
         (self.rows, self.tight) = (rows, tight);

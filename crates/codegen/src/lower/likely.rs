@@ -78,7 +78,7 @@ impl Likely {
 
 impl Lower<'_, '_> {
     /// Whether the lanes probably lie side by side, so that it pays to test that.
-    pub(super) fn is_likely_dense(&self, space: Space, addr: Value, size: i64) -> bool {
+    pub(super) fn is_likely_dense(&mut self, space: Space, addr: Value, size: i64) -> bool {
         let varies = self.shape(addr) == Shape::Varying && self.quads > 1;
         // Each lane has local memory of its own.
         // Quads are of words and pairs.
@@ -197,7 +197,7 @@ impl Lower<'_, '_> {
     }
 
     /// Whether the lanes of each quad are known to lie side by side.
-    fn is_known(&self, likely: &Likely) -> bool {
+    fn is_known(&mut self, likely: &Likely) -> bool {
         let step = self.quad_step(likely.addr).map(i64::from);
         likely.by_quads() && step == Some(likely.stride())
     }

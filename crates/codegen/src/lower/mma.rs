@@ -30,31 +30,23 @@ pub(super) struct Fragments {
     passing: [Option<cl::StackSlot>; 5],
 }
 
-/// What was known of fragments before a side path.
-pub(super) struct Before {
-    known: FxHashMap<Vec<Value>, usize>,
-    taken: FxHashSet<usize>,
-}
-
 impl Fragments {
     /// What follows may have been reached in other ways.
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }
 
-    /// Before code on a side path: what is known now, for [`Fragments::come_back`].
-    pub(super) fn turn_aside(&mut self) -> Before {
-        Before {
-            known: self.known.clone(),
-            taken: std::mem::take(&mut self.taken),
-        }
+    /// Before code on a side path: the places taken so far, for [`Fragments::come_back`].
+    pub(super) fn turn_aside(&mut self) -> FxHashSet<usize> {
+        std::mem::take(&mut self.taken)
     }
 
-    /// Behind it. What the side path put in memory may not be there, but what it has taken is lost.
-    pub(super) fn come_back(&mut self, mut before: Before) {
-        before.known.retain(|_, place| !self.taken.contains(place));
-        self.known = before.known;
-        self.taken.extend(before.taken);
+    /// Behind it. What the side path put in memory may not be there, and what was in the places it took is lost.
+    pub(super) fn come_back(&mut self, before: FxHashSet<usize>) {
+        if !self.taken.is_empty() {
+            self.known.retain(|_, place| !self.taken.contains(place));
+        }
+        self.taken.extend(before);
     }
 }
 

@@ -222,6 +222,7 @@ struct Lower<'a, 'b> {
     /// For warp operations.
     warp_slot: Option<cl::StackSlot>,
     fragments: mma::Fragments,
+    patterns: patterns::Patterns,
     predecessors: SecondaryMap<ir::Block, Vec<ir::Block>>,
     /// The block at whose end code is that was emitted for all lanes of its node at once.
     behind: Option<ir::Block>,
@@ -323,6 +324,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             slots_aside: None,
             warp_slot: None,
             fragments: mma::Fragments::default(),
+            patterns: patterns::Patterns::default(),
             predecessors: predecessors(inputs.func),
             behind: None,
             continues: false,

@@ -6,6 +6,7 @@
 
 use ptxjit_ir::{InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
 use ptxjit_passes::vectorize::Shape;
+use rustc_hash::FxHashMap;
 
 use super::Lower;
 use crate::warp_ops::WARP;
@@ -13,21 +14,38 @@ use crate::warp_ops::WARP;
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
+/// What was found out, as many ask for the same values.
+#[derive(Default)]
+pub(super) struct Patterns {
+    lanes: FxHashMap<Value, Option<[u64; WARP]>>,
+    steps: FxHashMap<Value, Option<i32>>,
+}
+
 impl Lower<'_, '_> {
     /// The bits of a value in all lanes, if they are known.
-    pub(super) fn known_lanes(&self, value: Value) -> Option<[u64; WARP]> {
+    pub(super) fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
         if self.lanes != WARP || self.alone.is_some() {
             return None;
         }
         self.lane_pattern(value, DEPTH)
     }
 
-    fn lane_pattern(&self, value: Value, depth: u32) -> Option<[u64; WARP]> {
+    fn lane_pattern(&mut self, value: Value, depth: u32) -> Option<[u64; WARP]> {
+        if let Some(&known) = self.patterns.lanes.get(&value) {
+            return known;
+        }
+        let pattern = self.find_pattern(value, depth);
+        self.patterns.lanes.insert(value, pattern);
+        pattern
+    }
+
+    fn find_pattern(&mut self, value: Value, depth: u32) -> Option<[u64; WARP]> {
         let depth = depth.checked_sub(1)?;
         if let Some(bits) = self.func.as_const(value) {
             return Some([bits; WARP]);
         }
-        let data = self.func.def_inst(value)?;
+        let func = self.func;
+        let data = func.def_inst(value)?;
         if let InstData::Sreg {
             sreg: SpecialReg::LaneId,
         } = data
@@ -82,14 +100,23 @@ impl Lower<'_, '_> {
     }
 
     /// How far a `B32` moves from lane to lane within each quad, wrapping, if that is known.
-    pub(super) fn quad_step(&self, value: Value) -> Option<i32> {
+    pub(super) fn quad_step(&mut self, value: Value) -> Option<i32> {
         if self.lanes != WARP || self.alone.is_some() || self.func.ty(value) != Type::B32 {
             return None;
         }
         self.step_within_quads(value, DEPTH)
     }
 
-    fn step_within_quads(&self, value: Value, depth: u32) -> Option<i32> {
+    fn step_within_quads(&mut self, value: Value, depth: u32) -> Option<i32> {
+        if let Some(&known) = self.patterns.steps.get(&value) {
+            return known;
+        }
+        let step = self.find_step(value, depth);
+        self.patterns.steps.insert(value, step);
+        step
+    }
+
+    fn find_step(&mut self, value: Value, depth: u32) -> Option<i32> {
         let depth = depth.checked_sub(1)?;
         match self.plan.shapes[value] {
             Shape::Uniform => return Some(0),
@@ -104,8 +131,9 @@ impl Lower<'_, '_> {
             let is_even = (0..WARP).all(|lane| lane % 4 == 3 || step(lane) == first);
             return is_even.then_some(first as i32);
         }
-        let of = |value: Value| self.step_within_quads(value, depth);
-        let data = self.func.def_inst(value)?;
+        let func = self.func;
+        let mut of = |value: Value| self.step_within_quads(value, depth);
+        let data = func.def_inst(value)?;
         match *data {
             // All lanes of a quad read the same lane.
             InstData::Warp {
@@ -113,7 +141,7 @@ impl Lower<'_, '_> {
                 ref args,
                 ..
             } => {
-                let whole = self.func.as_const(args[2])? & 0x1f1f == 0x1f;
+                let whole = func.as_const(args[2])? & 0x1f1f == 0x1f;
                 (whole && of(args[1])? == 0).then_some(0)
             }
             InstData::Resize {
@@ -137,7 +165,7 @@ impl Lower<'_, '_> {
                 op: IntBinaryOp::Mul,
                 args: [a, b],
                 ..
-            } => match (of(a)?, self.func.as_const(b)) {
+            } => match (of(a)?, func.as_const(b)) {
                 (step, Some(factor)) => Some(step.wrapping_mul(factor as i32)),
                 (0, None) => (of(b)? == 0).then_some(0),
                 (_, None) => None,
@@ -147,7 +175,7 @@ impl Lower<'_, '_> {
                 args: [a, b],
                 ..
             } => {
-                let count = self.func.as_const(b).filter(|&count| count < 32)?;
+                let count = func.as_const(b).filter(|&count| count < 32)?;
                 Some(of(a)? << count)
             }
             InstData::IntUnary { .. } | InstData::IntBinary { .. } | InstData::Resize { .. } => {

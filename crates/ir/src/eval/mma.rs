@@ -239,7 +239,13 @@ pub fn matrix_element(fmt: MatrixFmt, element: u64) -> u64 {
         MatrixFmt::E2m3 => (NumFmt::E2m3, element & 0x3f),
         MatrixFmt::E2m1 => (NumFmt::E2m1, element >> 2 & 0xf),
         MatrixFmt::PackedE2m1 => (NumFmt::E2m1, element),
-        _ => (NumFmt::F32, element & 0xffff_e000),
+        MatrixFmt::Tf32
+        | MatrixFmt::F64
+        | MatrixFmt::S8
+        | MatrixFmt::U8
+        | MatrixFmt::S4
+        | MatrixFmt::U4
+        | MatrixFmt::B1 => (NumFmt::F32, element & 0xffff_e000),
     };
     if from == NumFmt::F32 {
         return bits;
