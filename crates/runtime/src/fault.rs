@@ -13,6 +13,7 @@
 //!
 //! * `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`: leave when the state is `Compiled` and either the pc lies in the kernel's code
 //!   or (helpers called by it) the address lies in the arena. Helpers own nothing that must be released.
+//!   A copy of host memory that faults ([`crate::host`]) returns an error, on any thread.
 //! * The stop signal (a real-time signal): leave when the state is `Compiled` and the pc lies in the kernel's code.
 //!   Otherwise nothing: whoever stops a launch repeats the signal until the worker has left, and sets a flag that the
 //!   scheduler reads between entries.
@@ -223,6 +224,10 @@ fn set_action(signal: c_int, handler: Handler) {
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the arguments are those of this very signal.
+    if unsafe { land(context) } {
+        return;
+    }
+    // SAFETY: likewise.
     if !unsafe { leave(signal, info, context) } {
         // SAFETY: likewise.
         unsafe { chain(signal, info, context) };
@@ -232,6 +237,21 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
 extern "C" fn on_stop(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the arguments are those of this very signal. If the frame cannot be left now, the sender tries again.
     unsafe { leave(signal, info, context) };
+}
+
+/// Arranges for a copy of host memory that has faulted to return an error; false if it was no such copy.
+///
+/// # Safety
+///
+/// `context` is that of a signal handler that runs now.
+unsafe fn land(context: *mut c_void) -> bool {
+    // SAFETY: the kernel passes a valid context.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let landing = crate::host::landing(context_pc(context));
+    if let Some(pc) = landing {
+        set_pc(context, pc);
+    }
+    landing.is_some()
 }
 
 /// Arranges for the interrupted thread to leave compiled code; false if the signal is not ours.
@@ -317,6 +337,11 @@ fn context_sp(context: &libc::ucontext_t) -> usize {
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn set_pc(context: &mut libc::ucontext_t, pc: usize) {
+    context.uc_mcontext.gregs[libc::REG_RIP as usize] = pc as i64;
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn set_registers(context: &mut libc::ucontext_t, registers: &corosensei::trap::TrapHandlerRegs) {
     let gregs = &mut context.uc_mcontext.gregs;
     gregs[libc::REG_RIP as usize] = registers.rip as i64;
@@ -334,6 +359,11 @@ fn context_pc(context: &libc::ucontext_t) -> usize {
 #[cfg(all(target_os = "linux", target_arch = "aarch64"))]
 fn context_sp(context: &libc::ucontext_t) -> usize {
     context.uc_mcontext.sp as usize
+}
+
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+fn set_pc(context: &mut libc::ucontext_t, pc: usize) {
+    context.uc_mcontext.pc = pc as u64;
 }
 
 #[cfg(all(target_os = "linux", target_arch = "aarch64"))]

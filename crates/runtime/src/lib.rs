@@ -14,6 +14,7 @@ mod error;
 mod fault;
 mod fp;
 mod grid;
+pub mod host;
 mod launch;
 pub mod memory;
 mod module;
