@@ -1,0 +1,415 @@
+//! Contexts: stacks of current ones, primary contexts, and errors that stick.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::device::{self, Device};
+use crate::error::{Failure, Result};
+use crate::handle::{Kind, Object, Slab};
+use crate::stream::Stream;
+use crate::types::{CUcontext, CUctx_flags, CUresult};
+use crate::{event, memory, module, report, stream};
+
+pub(crate) static CONTEXTS: Slab<Context> = Slab::new(Kind::Context);
+
+/// What a program works in on one device.
+pub struct Context {
+    handle: u64,
+    /// Unique in the process; a primary context that was reset has another one.
+    pub(crate) id: u64,
+    pub(crate) device: &'static Device,
+    pub(crate) api_version: u32,
+    pub(crate) is_primary: bool,
+    pub(crate) flags: AtomicU32,
+    pub(crate) health: Arc<Health>,
+    pub(crate) legacy: Arc<Stream>,
+    /// Streams that the legacy stream waits for, and that wait for it.
+    pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
+    pub(crate) settings: Mutex<Settings>,
+    /// Ordinals of devices whose memory this context may use.
+    pub(crate) peers: Mutex<HashSet<i32>>,
+}
+
+/// Whether a context can be used; shared with the work in its streams.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// The code of the first fault, 0 before.
+    code: AtomicU32,
+    is_destroyed: AtomicBool,
+}
+
+/// Values that programs set and ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) stack_size: usize,
+    pub(crate) printf_fifo_size: usize,
+    pub(crate) malloc_heap_size: usize,
+    pub(crate) sync_depth: usize,
+    pub(crate) pending_launches: usize,
+    pub(crate) l2_fetch_granularity: usize,
+    pub(crate) persisting_l2: usize,
+    pub(crate) cache_config: u32,
+    pub(crate) shared_config: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        // What an A100 reports in a new context.
+        Settings {
+            stack_size: 1024,
+            printf_fifo_size: 1 << 20,
+            malloc_heap_size: 8 << 20,
+            sync_depth: 2,
+            pending_launches: 2048,
+            l2_fetch_granularity: 64,
+            persisting_l2: 0,
+            cache_config: 0,
+            shared_config: 1,
+        }
+    }
+}
+
+impl Object for Context {
+    fn handle(&self) -> u64 {
+        self.handle
+    }
+}
+
+impl Health {
+    /// Makes the context unusable; the first failure counts. The report goes out once.
+    pub(crate) fn poison(&self, failure: &Failure) {
+        report::failure(failure);
+        if failure.is_sticky {
+            let code = failure.code.0;
+            let _ = self.code.compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// The code of a fault, if there was one.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.code.load(Ordering::Acquire) {
+            0 => Ok(()),
+            code => Err(CUresult(code)),
+        }
+    }
+
+    /// Makes the context usable again.
+    pub(crate) fn clear(&self) {
+        self.code.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.is_destroyed.load(Ordering::Acquire)
+    }
+}
+
+impl Context {
+    fn new(handle: u64, device: &'static Device, flags: u32, api: u32, primary: bool) -> Context {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let health = Arc::<Health>::default();
+        Context {
+            handle,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            device,
+            api_version: api,
+            is_primary: primary,
+            flags: AtomicU32::new(flags),
+            legacy: Stream::legacy(handle, health.clone()),
+            health,
+            blocking: RwLock::default(),
+            settings: Mutex::default(),
+            peers: Mutex::default(),
+        }
+    }
+
+    /// The handle as the interface has it.
+    pub(crate) fn raw(&self) -> CUcontext {
+        CUcontext(self.handle)
+    }
+
+    /// Waits for all work of all streams.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        let mut streams = vec![self.legacy.clone()];
+        let of_this = stream::STREAMS.all().into_iter().filter(|stream| stream.context == self.handle);
+        streams.extend(of_this);
+        streams.extend(self.blocking.read().iter().cloned());
+        for stream in &streams {
+            stream.wait_for_all();
+        }
+        report::flush();
+        self.health.check()
+    }
+
+    /// Waits for work, then frees what belongs to the context.
+    fn destroy(&self) {
+        let _ = self.synchronize();
+        self.health.is_destroyed.store(true, Ordering::Release);
+        stream::remove_all(self.handle);
+        event::remove_all(self.handle);
+        module::remove_all(self.handle);
+        memory::remove_all(self);
+    }
+}
+
+// --- The stack of the calling thread ---
+
+thread_local! {
+    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The current context, whatever has become of it.
+fn top() -> Option<Arc<Context>> {
+    STACK.with(|stack| {
+        let mut stack = stack.borrow_mut();
+        let top = stack.last_mut()?;
+        // A primary context that was reset has another object under the same handle.
+        if top.health.is_destroyed()
+            && let Some(again) = CONTEXTS.get(top.handle)
+        {
+            *top = again;
+        }
+        Some(top.clone())
+    })
+}
+
+/// The current context, which must be there and not destroyed. It may have failed.
+pub(crate) fn current_even_failed() -> Result<Arc<Context>> {
+    let context = top().ok_or(CUresult::INVALID_CONTEXT)?;
+    match context.health.is_destroyed() {
+        true => Err(CUresult::CONTEXT_IS_DESTROYED),
+        false => Ok(context),
+    }
+}
+
+/// The current context, ready for use.
+pub(crate) fn current() -> Result<Arc<Context>> {
+    let context = current_even_failed()?;
+    context.health.check()?;
+    Ok(context)
+}
+
+/// The context of a handle; null is the current one.
+pub(crate) fn get_or_current(handle: CUcontext) -> Result<Arc<Context>> {
+    match handle.is_null() {
+        true => current_even_failed(),
+        false => get(handle),
+    }
+}
+
+/// The context of a handle.
+pub(crate) fn get(handle: CUcontext) -> Result<Arc<Context>> {
+    CONTEXTS.get(handle.0).ok_or(CUresult::INVALID_CONTEXT)
+}
+
+// --- The interface ---
+
+/// `cuCtxGetCurrent`.
+pub fn get_current() -> Result<CUcontext> {
+    Ok(top().map_or(CUcontext::NULL, |context| context.raw()))
+}
+
+/// `cuCtxSetCurrent`: replaces the top of the stack, or pops it if the handle is null.
+pub fn set_current(handle: CUcontext) -> Result<()> {
+    STACK.with(|stack| {
+        let mut stack = stack.borrow_mut();
+        let top = stack.last_mut();
+        if handle.is_null() {
+            stack.pop();
+            return Ok(());
+        }
+        if let Some(top) = &top
+            && top.handle == handle.0
+            && !top.health.is_destroyed()
+        {
+            return Ok(());
+        }
+        let context = get(handle)?;
+        match top {
+            Some(top) => *top = context,
+            None => stack.push(context),
+        }
+        Ok(())
+    })
+}
+
+/// `cuCtxPushCurrent`.
+pub fn push_current(handle: CUcontext) -> Result<()> {
+    let context = get(handle)?;
+    STACK.with(|stack| stack.borrow_mut().push(context));
+    Ok(())
+}
+
+/// `cuCtxPopCurrent`.
+pub fn pop_current() -> Result<CUcontext> {
+    let popped = STACK.with(|stack| stack.borrow_mut().pop());
+    popped.map(|context| context.raw()).ok_or(CUresult::INVALID_CONTEXT)
+}
+
+/// Flags that `cuCtxCreate` takes.
+const FLAGS: u32 = 0xff;
+
+fn check_flags(flags: u32) -> Result<()> {
+    let schedule = flags & CUctx_flags::SCHED_MASK.0;
+    let is_schedule = [0, 1, 2, 4].contains(&schedule);
+    match flags & !FLAGS == 0 && is_schedule {
+        true => Ok(()),
+        false => Err(CUresult::INVALID_VALUE),
+    }
+}
+
+/// `cuCtxCreate`: makes a context and pushes it. `api_version` is that of the function's version.
+pub fn create(flags: u32, device: i32, api_version: u32) -> Result<CUcontext> {
+    check_flags(flags)?;
+    let device = device::get(device)?;
+    device.engine()?;
+    let context = CONTEXTS.insert(|handle| Context::new(handle, device, flags, api_version, false))?;
+    let handle = context.raw();
+    STACK.with(|stack| stack.borrow_mut().push(context));
+    Ok(handle)
+}
+
+/// `cuCtxDestroy`.
+pub fn destroy(handle: CUcontext) -> Result<()> {
+    let context = get(handle)?;
+    if context.is_primary {
+        return Err(CUresult::INVALID_CONTEXT);
+    }
+    let context = CONTEXTS.remove(handle.0).ok_or(CUresult::INVALID_CONTEXT)?;
+    context.destroy();
+    STACK.with(|stack| {
+        let mut stack = stack.borrow_mut();
+        if stack.last().is_some_and(|top| top.handle == handle.0) {
+            stack.pop();
+        }
+    });
+    Ok(())
+}
+
+/// `cuCtxSynchronize`; a null handle is the current context.
+pub fn synchronize(handle: CUcontext) -> Result<()> {
+    let context = get_or_current(handle)?;
+    context.synchronize()
+}
+
+/// `cuCtxGetDevice`; a null handle is the current context.
+pub fn get_device(handle: CUcontext) -> Result<i32> {
+    Ok(get_or_current(handle)?.device.ordinal)
+}
+
+/// `cuCtxGetFlags`.
+pub fn get_flags() -> Result<u32> {
+    Ok(current_even_failed()?.flags.load(Ordering::Relaxed))
+}
+
+/// `cuCtxSetFlags`.
+pub fn set_flags(flags: u32) -> Result<()> {
+    check_flags(flags)?;
+    current()?.flags.store(flags, Ordering::Relaxed);
+    Ok(())
+}
+
+/// `cuCtxGetId`; a null handle is the current context.
+pub fn get_id(handle: CUcontext) -> Result<u64> {
+    Ok(get_or_current(handle)?.id)
+}
+
+/// `cuCtxGetApiVersion`; a null handle is the current context.
+pub fn get_api_version(handle: CUcontext) -> Result<u32> {
+    Ok(get_or_current(handle)?.api_version)
+}
+
+/// Makes a context that has failed usable again, with memory and modules as they are. An extension.
+pub fn clear_error(handle: CUcontext) -> Result<()> {
+    let context = get_or_current(handle)?;
+    let _ = context.synchronize();
+    context.health.clear();
+    Ok(())
+}
+
+// --- Primary contexts ---
+
+/// A device's primary context. Its handle stays the same.
+#[derive(Default)]
+pub(crate) struct Primary {
+    handle: Option<u64>,
+    n_users: u32,
+    flags: u32,
+}
+
+const PRIMARY_API_VERSION: u32 = 4000;
+
+/// `cuDevicePrimaryCtxRetain`.
+pub fn primary_retain(device: i32) -> Result<CUcontext> {
+    let device = device::get(device)?;
+    device.engine()?;
+    let mut primary = device.primary.lock();
+    let handle = match primary.handle {
+        Some(handle) => handle,
+        None => CONTEXTS.reserve()?,
+    };
+    primary.handle = Some(handle);
+    if CONTEXTS.get(handle).is_none() {
+        let context = Context::new(handle, device, primary.flags, PRIMARY_API_VERSION, true);
+        CONTEXTS.set(handle, Some(Arc::new(context)));
+    }
+    primary.n_users += 1;
+    Ok(CUcontext(handle))
+}
+
+/// `cuDevicePrimaryCtxRelease`.
+pub fn primary_release(device: i32) -> Result<()> {
+    let device = device::get(device)?;
+    let mut primary = device.primary.lock();
+    if primary.n_users == 0 {
+        return Err(CUresult::INVALID_CONTEXT);
+    }
+    primary.n_users -= 1;
+    if primary.n_users == 0 {
+        end(&primary);
+    }
+    Ok(())
+}
+
+/// `cuDevicePrimaryCtxReset`: ends the context and what belongs to it; who uses it goes on with an empty one.
+pub fn primary_reset(device: i32) -> Result<()> {
+    let device = device::get(device)?;
+    let primary = device.primary.lock();
+    end(&primary);
+    if let Some(handle) = primary.handle.filter(|_| primary.n_users != 0) {
+        let context = Context::new(handle, device, primary.flags, PRIMARY_API_VERSION, true);
+        CONTEXTS.set(handle, Some(Arc::new(context)));
+    }
+    Ok(())
+}
+
+fn end(primary: &Primary) {
+    let context = primary.handle.and_then(|handle| CONTEXTS.get(handle));
+    if let Some(context) = context {
+        CONTEXTS.set(context.handle, None);
+        context.destroy();
+    }
+}
+
+/// `cuDevicePrimaryCtxSetFlags`.
+pub fn primary_set_flags(device: i32, flags: u32) -> Result<()> {
+    check_flags(flags)?;
+    let device = device::get(device)?;
+    let mut primary = device.primary.lock();
+    primary.flags = flags;
+    if let Some(context) = primary.handle.and_then(|handle| CONTEXTS.get(handle)) {
+        context.flags.store(flags, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// `cuDevicePrimaryCtxGetState`: the flags, and whether the context is active.
+pub fn primary_state(device: i32) -> Result<(u32, bool)> {
+    let device = device::get(device)?;
+    let primary = device.primary.lock();
+    let context = primary.handle.and_then(|handle| CONTEXTS.get(handle));
+    Ok((primary.flags, context.is_some()))
+}

@@ -1,0 +1,183 @@
+//! Events: marks in streams, with the time at which they were reached.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::command::Command;
+use crate::context;
+use crate::error::Result;
+use crate::handle::{Kind, Object, Slab};
+use crate::stream::{self, Deps, Mark};
+use crate::types::{CUevent, CUevent_flags, CUresult, CUstream};
+
+pub(crate) static EVENTS: Slab<Event> = Slab::new(Kind::Event);
+
+/// An event of a program.
+pub(crate) struct Event {
+    handle: u64,
+    /// Handle of the context.
+    pub(crate) context: u64,
+    flags: CUevent_flags,
+    record: Mutex<Option<Record>>,
+}
+
+/// The latest record of an event.
+#[derive(Clone)]
+struct Record {
+    mark: Mark,
+    stamp: Arc<Stamp>,
+}
+
+/// The time at which a stream came to a record, in nanoseconds; 0 before.
+#[derive(Default)]
+pub(crate) struct Stamp(AtomicU64);
+
+impl Stamp {
+    /// Notes the time.
+    pub(crate) fn set(&self) {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let time = START.get_or_init(Instant::now).elapsed().as_nanos() as u64;
+        self.0.store(time.max(1), Ordering::Release);
+    }
+}
+
+impl Object for Event {
+    fn handle(&self) -> u64 {
+        self.handle
+    }
+}
+
+impl Event {
+    /// What a stream that waits for the event waits for; nothing if it was never recorded or has happened.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        let record = self.record.lock();
+        record.as_ref().map(|record| &record.mark).filter(|mark| !mark.is_done()).cloned()
+    }
+
+    fn record(&self) -> Option<Record> {
+        self.record.lock().clone()
+    }
+}
+
+pub(crate) fn get(handle: CUevent) -> Result<Arc<Event>> {
+    EVENTS.get(handle.0).ok_or(CUresult::INVALID_HANDLE)
+}
+
+/// Ends all events of a context.
+pub(crate) fn remove_all(context: u64) {
+    for event in EVENTS.all() {
+        if event.context == context {
+            EVENTS.remove(event.handle);
+        }
+    }
+}
+
+// --- The interface ---
+
+/// `cuEventCreate`.
+pub fn create(flags: u32) -> Result<CUevent> {
+    let flags = CUevent_flags(flags);
+    if flags.0 & !7 != 0 {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    if flags.contains(CUevent_flags::INTERPROCESS) {
+        // Such an event must not have timing; if that is right, it is still not to be had.
+        return Err(match flags.contains(CUevent_flags::DISABLE_TIMING) {
+            true => CUresult::NOT_SUPPORTED,
+            false => CUresult::INVALID_VALUE,
+        });
+    }
+    let context = context::current()?.raw().0;
+    let event = EVENTS.insert(|handle| Event {
+        handle,
+        context,
+        flags,
+        record: Mutex::default(),
+    })?;
+    Ok(CUevent(event.handle))
+}
+
+/// `cuEventDestroy`. Streams that wait for it still do.
+pub fn destroy(handle: CUevent) -> Result<()> {
+    EVENTS.remove(handle.0).map(|_| ()).ok_or(CUresult::INVALID_HANDLE)
+}
+
+/// `cuEventRecord`.
+pub fn record(handle: CUevent, stream: CUstream) -> Result<()> {
+    let event = get(handle)?;
+    let stream = stream::get(stream)?;
+    if stream.context != event.context {
+        return Err(CUresult::INVALID_HANDLE);
+    }
+    let stamp = Arc::<Stamp>::default();
+    let mark = stream.submit(Command::Stamp(stamp.clone()))?;
+    *event.record.lock() = Some(Record { mark, stamp });
+    Ok(())
+}
+
+/// `cuEventQuery`.
+pub fn query(handle: CUevent) -> Result<()> {
+    let event = get(handle)?;
+    match event.mark() {
+        None => health_of(&event),
+        Some(mark) => {
+            mark.stream.health.check()?;
+            mark.stream.kick();
+            Err(CUresult::NOT_READY)
+        }
+    }
+}
+
+/// `cuEventSynchronize`.
+pub fn synchronize(handle: CUevent) -> Result<()> {
+    let event = get(handle)?;
+    if let Some(mark) = event.mark() {
+        mark.wait();
+    }
+    health_of(&event)
+}
+
+fn health_of(event: &Event) -> Result<()> {
+    match event.record() {
+        Some(record) => record.mark.stream.health.check(),
+        None => Ok(()),
+    }
+}
+
+/// `cuEventElapsedTime`, in milliseconds.
+pub fn elapsed(start: CUevent, end: CUevent) -> Result<f32> {
+    let time = |handle| {
+        let event = get(handle)?;
+        let record = event.record().ok_or(CUresult::INVALID_HANDLE)?;
+        if event.flags.contains(CUevent_flags::DISABLE_TIMING) {
+            return Err(CUresult::INVALID_HANDLE);
+        }
+        Ok(record)
+    };
+    let (start, end) = (time(start)?, time(end)?);
+    for record in [&start, &end] {
+        record.mark.stream.health.check()?;
+    }
+    let reached = |record: &Record| match record.stamp.0.load(Ordering::Acquire) {
+        0 => Err(CUresult::NOT_READY),
+        time => Ok(time as f64),
+    };
+    Ok(((reached(&end)? - reached(&start)?) * 1e-6) as f32)
+}
+
+/// `cuStreamWaitEvent`.
+pub fn wait(stream: CUstream, handle: CUevent, flags: u32) -> Result<()> {
+    if flags > 1 {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    let stream = stream::get(stream)?;
+    let event = get(handle)?;
+    if let Some(mark) = event.mark() {
+        stream.submit_after(Deps::from_iter([mark]), Command::Nothing)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! The semantics of the CUDA driver API on top of the `ptxjit` crate.
+//!
+//! Each public function is one function of the interface, or one of its versions, with results instead of out-pointers;
+//! `crates/cuda` exports them under C's names. Handles are numbers that are checked ([`handle`]), memory of the client is
+//! read and written where it may not be there ([`host`]), and work runs in streams ([`stream`]).
+//!
+//! Suggested reading: [`state`], [`context`], [`stream`], [`command`], [`launch`], [`memory`].
+//!
+//! **Invariants**: nothing that a client passes makes the process crash or hang; a failed launch makes its context
+//! unusable and nothing else; no lock is held while a function of the client runs.
+
+pub mod types;
+
+mod handle;
+
+mod command;
+mod config;
+pub mod context;
+pub mod device;
+mod error;
+pub mod event;
+pub mod host;
+mod image;
+pub mod launch;
+pub mod memory;
+pub mod module;
+pub mod report;
+mod state;
+pub mod stream;
+
+pub use error::Result;
+pub use state::{check_call, init, with_per_thread_default};

@@ -1,0 +1,141 @@
+//! Memory: what was allocated, where it lies and of what sort it is.
+//!
+//! A device pointer is an address of the host, inside the engine's arena. So pinned and managed memory are ordinary
+//! allocations with another tag. Everything that a client can name by a pointer has an entry in [`REGISTRY`].
+
+pub mod alloc;
+pub mod copy;
+pub mod fill;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::types::CUresult;
+
+/// Of what sort an allocation is, which decides who may free it and what is told of it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Sort {
+    /// `cuMemAlloc` and `cuMemAllocPitch`.
+    Device,
+    /// `cuMemAllocManaged`.
+    Managed,
+    /// `cuMemAllocHost` and `cuMemHostAlloc`, with their flags.
+    Pinned(u32),
+    /// Memory of the program, registered with these flags; it lies outside of the arena.
+    Registered(u32),
+    /// From the pool with this handle.
+    Pool(u64),
+    /// A variable of a module.
+    Global,
+}
+
+/// One allocation.
+#[derive(Clone, Debug)]
+pub(crate) struct Allocation {
+    pub(crate) base: u64,
+    pub(crate) size: u64,
+    pub(crate) sort: Sort,
+    /// Handle of the context it belongs to.
+    pub(crate) context: u64,
+    /// Ordinal of the device.
+    pub(crate) device: i32,
+    /// Unique in the process.
+    pub(crate) id: u64,
+}
+
+/// All allocations, by first address.
+pub(crate) static REGISTRY: Registry = Registry {
+    map: RwLock::new(BTreeMap::new()),
+    next_id: AtomicU64::new(1),
+};
+
+/// See [`REGISTRY`].
+pub(crate) struct Registry {
+    map: RwLock<BTreeMap<u64, Arc<Allocation>>>,
+    next_id: AtomicU64,
+}
+
+impl Registry {
+    /// Notes an allocation.
+    pub(crate) fn add(&self, context: &Context, base: u64, size: u64, sort: Sort) -> Arc<Allocation> {
+        let allocation = Arc::new(Allocation {
+            base,
+            size,
+            sort,
+            context: context.raw().0,
+            device: context.device.ordinal,
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+        });
+        self.map.write().insert(base, allocation.clone());
+        allocation
+    }
+
+    /// The allocation that an address lies in.
+    pub(crate) fn find(&self, addr: u64) -> Option<Arc<Allocation>> {
+        let map = self.map.read();
+        let (_, allocation) = map.range(..=addr).next_back()?;
+        (addr - allocation.base < allocation.size).then(|| allocation.clone())
+    }
+
+    /// The allocation that `len` bytes lie in, all of them.
+    pub(crate) fn find_range(&self, addr: u64, len: u64) -> Option<Arc<Allocation>> {
+        let allocation = self.find(addr)?;
+        (len <= allocation.size - (addr - allocation.base)).then_some(allocation)
+    }
+
+    /// Takes out the allocation that starts at an address, if it is of a sort that `is_right` accepts.
+    pub(crate) fn take(&self, base: u64, is_right: impl Fn(Sort) -> bool) -> Result<Arc<Allocation>> {
+        let mut map = self.map.write();
+        match map.get(&base) {
+            Some(allocation) if is_right(allocation.sort) => {}
+            _ => return Err(CUresult::INVALID_VALUE),
+        }
+        map.remove(&base).ok_or(CUresult::INVALID_VALUE)
+    }
+
+    /// Takes out all that `is_right` accepts.
+    pub(crate) fn take_all(&self, is_right: impl Fn(&Allocation) -> bool) -> Vec<Arc<Allocation>> {
+        let mut taken = Vec::new();
+        self.map.write().retain(|_, allocation| {
+            let goes = is_right(allocation);
+            if goes {
+                taken.push(allocation.clone());
+            }
+            !goes
+        });
+        taken
+    }
+
+    /// Whether some of the bytes lie in an allocation.
+    pub(crate) fn overlaps(&self, addr: u64, len: u64) -> bool {
+        let map = self.map.read();
+        let below = map.range(..addr.saturating_add(len)).next_back();
+        below.is_some_and(|(_, allocation)| addr < allocation.base + allocation.size)
+    }
+}
+
+/// Bytes that a copy or memset on the device may touch: they lie in one allocation.
+pub(crate) fn check_device_range(addr: u64, len: u64) -> Result<()> {
+    match len == 0 || REGISTRY.find_range(addr, len).is_some() {
+        true => Ok(()),
+        false => Err(CUresult::INVALID_VALUE),
+    }
+}
+
+/// Whether an address is the driver's. Otherwise it is memory of the program.
+pub(crate) fn is_known(addr: u64) -> bool {
+    REGISTRY.find(addr).is_some()
+}
+
+/// Frees what belongs to a context that ends.
+pub(crate) fn remove_all(context: &Context) {
+    let of_this = |allocation: &Allocation| allocation.context == context.raw().0;
+    for allocation in REGISTRY.take_all(of_this) {
+        alloc::release(&allocation);
+    }
+}

@@ -1,0 +1,309 @@
+//! Streams: queues of commands that run in order.
+//!
+//! [`queue`] says how commands are run and by whom, [`dispatch`] wakes streams on which no thread waits. This file has the
+//! streams themselves, what the default ones wait for, and the interface.
+
+pub(crate) mod dispatch;
+pub(crate) mod queue;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use smallvec::SmallVec;
+
+use crate::command::Command;
+use crate::context::{self, CONTEXTS, Context, Health};
+use crate::error::Result;
+use crate::handle::{Kind, Object, Slab};
+use crate::state;
+use crate::types::{CUcontext, CUresult, CUstream, CUstream_flags};
+use queue::Queue;
+pub(crate) use queue::{Deps, Mark};
+
+pub(crate) static STREAMS: Slab<Stream> = Slab::new(Kind::Stream);
+
+/// Highest and lowest priority.
+pub(crate) const PRIORITIES: (i32, i32) = (-5, 0);
+
+/// How a stream takes part in the order of the default stream.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// The context's default stream: waits for all blocking streams, and they for it.
+    Legacy,
+    /// The default stream of one thread; otherwise like a blocking one.
+    PerThread,
+    Blocking,
+    NonBlocking,
+}
+
+/// A queue of commands.
+pub struct Stream {
+    handle: u64,
+    /// Handle of the context.
+    pub(crate) context: u64,
+    pub(crate) id: u64,
+    pub(crate) role: Role,
+    pub(crate) priority: AtomicI32,
+    pub(crate) health: Arc<Health>,
+    /// Commands go to a graph instead, see `capture`.
+    pub(crate) is_capturing: AtomicBool,
+    is_destroyed: AtomicBool,
+    queue: Queue,
+}
+
+impl Object for Stream {
+    fn handle(&self) -> u64 {
+        self.handle
+    }
+}
+
+impl Stream {
+    fn new(handle: u64, context: u64, health: Arc<Health>, role: Role, priority: i32) -> Stream {
+        use std::sync::atomic::AtomicU64;
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        Stream {
+            handle,
+            context,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            role,
+            priority: AtomicI32::new(priority),
+            health,
+            is_capturing: AtomicBool::new(false),
+            is_destroyed: AtomicBool::new(false),
+            queue: Queue::default(),
+        }
+    }
+
+    /// The default stream of a context that is being made.
+    pub(crate) fn legacy(context: u64, health: Arc<Health>) -> Arc<Stream> {
+        let handle = CUstream::LEGACY.0;
+        Arc::new(Stream::new(handle, context, health, Role::Legacy, 0))
+    }
+
+    /// The handle as the interface has it.
+    pub(crate) fn raw(&self) -> CUstream {
+        CUstream(self.handle)
+    }
+
+    /// The context, if it is still there.
+    pub(crate) fn context(&self) -> Result<Arc<Context>> {
+        CONTEXTS.get(self.context).ok_or(CUresult::CONTEXT_IS_DESTROYED)
+    }
+
+    /// Adds a command behind all that the stream's role makes it wait for.
+    pub(crate) fn submit(self: &Arc<Stream>, command: Command) -> Result<Mark> {
+        self.submit_after(Deps::new(), command)
+    }
+
+    /// Likewise, and behind some commands of other streams.
+    pub(crate) fn submit_after(
+        self: &Arc<Stream>,
+        mut deps: Deps,
+        command: Command,
+    ) -> Result<Mark> {
+        self.add_role_deps(&mut deps)?;
+        Ok(self.push(deps, command))
+    }
+
+    /// The commands of other streams that a command of this one waits for by the rules of the default stream.
+    fn add_role_deps(&self, deps: &mut Deps) -> Result<()> {
+        match self.role {
+            Role::NonBlocking => {}
+            Role::Blocking | Role::PerThread => deps.extend(self.context()?.legacy.tail()),
+            Role::Legacy => {
+                let context = self.context()?;
+                let mut has_gone = false;
+                for stream in context.blocking.read().iter() {
+                    let tail = stream.tail();
+                    has_gone |= tail.is_none() && stream.is_destroyed.load(Ordering::Relaxed);
+                    deps.extend(tail);
+                }
+                if has_gone {
+                    let gone = |stream: &Arc<Stream>| {
+                        stream.is_destroyed.load(Ordering::Relaxed) && stream.tail().is_none()
+                    };
+                    context.blocking.write().retain(|stream| !gone(stream));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits a command and waits until it has run.
+    pub(crate) fn run(self: &Arc<Stream>, command: Command) -> Result<()> {
+        let mark = self.submit(command)?;
+        mark.wait();
+        self.health.check()
+    }
+
+    /// Waits for all that was submitted so far.
+    pub(crate) fn wait_for_all(self: &Arc<Stream>) {
+        if let Some(mark) = self.tail() {
+            mark.wait();
+        }
+    }
+
+    fn end(&self) {
+        self.is_destroyed.store(true, Ordering::Relaxed);
+        self.queue.close();
+    }
+}
+
+impl Context {
+    /// A stream that takes part in the order of the default stream.
+    fn add_blocking(&self, stream: &Arc<Stream>) {
+        self.blocking.write().push(stream.clone());
+    }
+}
+
+/// The default streams of one thread, which end with it.
+#[derive(Default)]
+struct OwnStreams(SmallVec<[(u64, Arc<Stream>); 1]>);
+
+impl Drop for OwnStreams {
+    fn drop(&mut self) {
+        for (_, stream) in &self.0 {
+            stream.end();
+        }
+    }
+}
+
+thread_local! {
+    static OWN: RefCell<OwnStreams> = RefCell::default();
+}
+
+/// The calling thread's default stream in a context.
+fn per_thread(context: &Context) -> Arc<Stream> {
+    OWN.with_borrow_mut(|own| {
+        if let Some((_, stream)) = own.0.iter().find(|(id, _)| *id == context.id) {
+            return stream.clone();
+        }
+        own.0.retain(|(_, stream)| !stream.health.is_destroyed());
+        let handle = CUstream::PER_THREAD.0;
+        let health = context.health.clone();
+        let stream = Stream::new(handle, context.raw().0, health, Role::PerThread, 0);
+        let stream = Arc::new(stream);
+        context.add_blocking(&stream);
+        own.0.push((context.id, stream.clone()));
+        stream
+    })
+}
+
+/// The stream of a handle, whose context need not be healthy.
+pub(crate) fn get_even_failed(handle: CUstream) -> Result<Arc<Stream>> {
+    let is_per_thread = handle == CUstream::PER_THREAD
+        || (handle.is_null() && state::is_per_thread_default());
+    if is_per_thread {
+        Ok(per_thread(&*context::current_even_failed()?))
+    } else if handle.is_null() || handle == CUstream::LEGACY {
+        Ok(context::current_even_failed()?.legacy.clone())
+    } else {
+        let stream = STREAMS.get(handle.0).ok_or(CUresult::INVALID_HANDLE)?;
+        match stream.health.is_destroyed() {
+            true => Err(CUresult::CONTEXT_IS_DESTROYED),
+            false => Ok(stream),
+        }
+    }
+}
+
+/// The stream of a handle, ready for commands.
+pub(crate) fn get(handle: CUstream) -> Result<Arc<Stream>> {
+    let stream = get_even_failed(handle)?;
+    stream.health.check()?;
+    Ok(stream)
+}
+
+/// The default stream of the current context.
+pub(crate) fn default() -> Result<Arc<Stream>> {
+    get(CUstream::NULL)
+}
+
+/// Ends all streams of a context.
+pub(crate) fn remove_all(context: u64) {
+    for stream in STREAMS.all() {
+        if stream.context == context && STREAMS.remove(stream.handle).is_some() {
+            stream.end();
+        }
+    }
+}
+
+// --- The interface ---
+
+/// `cuStreamCreate` and `cuStreamCreateWithPriority`.
+pub fn create(flags: u32, priority: i32) -> Result<CUstream> {
+    let role = match CUstream_flags(flags) {
+        CUstream_flags::DEFAULT => Role::Blocking,
+        CUstream_flags::NON_BLOCKING => Role::NonBlocking,
+        _ => return Err(CUresult::INVALID_VALUE),
+    };
+    let context = context::current()?;
+    let priority = priority.clamp(PRIORITIES.0, PRIORITIES.1);
+    let health = context.health.clone();
+    let make = |handle| Stream::new(handle, context.raw().0, health, role, priority);
+    let stream = STREAMS.insert(make)?;
+    if role == Role::Blocking {
+        context.add_blocking(&stream);
+    }
+    Ok(stream.raw())
+}
+
+/// `cuStreamDestroy`: returns at once; what was submitted still runs.
+pub fn destroy(handle: CUstream) -> Result<()> {
+    let stream = STREAMS.remove(handle.0).ok_or(CUresult::INVALID_HANDLE)?;
+    stream.end();
+    Ok(())
+}
+
+/// `cuStreamQuery`.
+pub fn query(handle: CUstream) -> Result<()> {
+    let stream = get(handle)?;
+    match stream.tail() {
+        None => stream.health.check(),
+        Some(_) => {
+            stream.kick();
+            Err(CUresult::NOT_READY)
+        }
+    }
+}
+
+/// `cuStreamSynchronize`.
+pub fn synchronize(handle: CUstream) -> Result<()> {
+    let stream = get(handle)?;
+    stream.wait_for_all();
+    // Work that the legacy stream must wait for counts as its own.
+    if stream.role == Role::Legacy {
+        let mut deps = Deps::new();
+        stream.add_role_deps(&mut deps)?;
+        deps.iter().for_each(Mark::wait);
+    }
+    stream.health.check()
+}
+
+/// `cuStreamGetFlags`.
+pub fn get_flags(handle: CUstream) -> Result<u32> {
+    Ok(match get(handle)?.role {
+        Role::NonBlocking => CUstream_flags::NON_BLOCKING.0,
+        Role::Legacy | Role::PerThread | Role::Blocking => CUstream_flags::DEFAULT.0,
+    })
+}
+
+/// `cuStreamGetPriority`.
+pub fn get_priority(handle: CUstream) -> Result<i32> {
+    Ok(get(handle)?.priority.load(Ordering::Relaxed))
+}
+
+/// `cuStreamGetId`.
+pub fn get_id(handle: CUstream) -> Result<u64> {
+    Ok(get(handle)?.id)
+}
+
+/// `cuStreamGetCtx`.
+pub fn get_ctx(handle: CUstream) -> Result<CUcontext> {
+    Ok(CUcontext(get(handle)?.context))
+}
+
+/// `cuStreamGetDevice`.
+pub fn get_device(handle: CUstream) -> Result<i32> {
+    Ok(get(handle)?.context()?.device.ordinal)
+}
