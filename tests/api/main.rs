@@ -4,6 +4,7 @@ mod buffers;
 mod failures;
 mod launches;
 mod modules;
+mod raw;
 mod threads;
 
 use ptxjit::{Device, Kernel, Module};

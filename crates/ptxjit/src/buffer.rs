@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ptxjit_runtime::Arena;
+use ptxjit_runtime::{Arena, Pattern};
 
 use crate::device::{Device, memory};
 use crate::{Element, Error};
@@ -41,7 +41,10 @@ impl<T: Element> Buffer<T> {
             Error::OutOfMemory(format!("{count} elements of {} bytes asked for", T::SIZE))
         })?;
         // An empty buffer still has an address of its own.
-        let address = device.arena.alloc(size.max(1), 256).map_err(memory)?;
+        let address = device
+            .arena
+            .alloc(device.part(), size.max(1), 256)
+            .map_err(memory)?;
         let block = Arc::new(Block {
             arena: device.arena.clone(),
             address,
@@ -102,7 +105,11 @@ impl<T: Element> Buffer<T> {
     pub fn fill_bytes(&self, byte: u8) -> Result<(), Error> {
         self.block
             .arena
-            .fill(self.address(), byte, (self.count * T::SIZE) as u64)
+            .fill(
+                self.address(),
+                Pattern::U8(byte),
+                (self.count * T::SIZE) as u64,
+            )
             .map_err(memory)
     }
 

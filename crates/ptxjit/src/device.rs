@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ptxjit_runtime::{Arena, MemoryError, Runtime};
+use ptxjit_runtime::{Arena, MAX_PARTS, MemoryError, Runtime};
 
 use crate::{Buffer, Cache, Element, Error};
 
 /// Memory and the modules loaded into it. Cheap to clone; all clones are the same device.
 ///
-/// Devices share nothing: a pointer into one means nothing to a kernel on another. Memory stays reserved until the last
-/// clone, buffer and module are gone.
+/// Devices share nothing, unless they are [siblings](Device::siblings): a pointer into one means nothing to a kernel on another.
+/// Memory stays reserved until the last clone, buffer and module are gone.
 ///
 /// ```
 /// let device = ptxjit::Device::new()?;
@@ -36,14 +36,52 @@ impl Device {
         Device::build(Some(threads))
     }
 
+    /// `count` devices (1 to 64) that can access each other's memory. An address tells its device, see [`Device::device_of`]. Each
+    /// uses at most `threads` threads of the host, one per core if none is given.
+    pub fn siblings(count: usize, threads: Option<usize>) -> Result<Vec<Device>, Error> {
+        if count == 0 || count > MAX_PARTS as usize {
+            return Err(Error::usage(format!(
+                "{count} devices are not within 1 and {MAX_PARTS}"
+            )));
+        }
+        let arena = Arena::with_parts(count as u32).map_err(memory)?;
+        let device = |part| Device {
+            arena: arena.clone(),
+            runtime: Runtime::new(arena.clone(), part, threads),
+            cache: None,
+        };
+        Ok((0..count as u32).map(device).collect())
+    }
+
     fn build(threads: Option<usize>) -> Result<Device, Error> {
         let arena = Arena::new().map_err(memory)?;
-        let runtime = Runtime::new(arena.clone(), threads);
+        let runtime = Runtime::new(arena.clone(), 0, threads);
         Ok(Device {
             arena,
             runtime,
             cache: None,
         })
+    }
+
+    /// Its place among its [siblings](Device::siblings), from 0.
+    pub fn ordinal(&self) -> usize {
+        self.part() as usize
+    }
+
+    pub(crate) fn part(&self) -> u32 {
+        self.runtime.part()
+    }
+
+    /// The device, with a limit on [`Device::used_bytes`]: an allocation that would exceed it fails with
+    /// [`Error::OutOfMemory`], and device `malloc` returns null. All handles of the device have the same limit.
+    pub fn with_memory_limit(self, bytes: u64) -> Device {
+        self.arena.set_limit(self.part(), bytes);
+        self
+    }
+
+    /// See [`Device::with_memory_limit`]; none if there is no limit.
+    pub fn memory_limit(&self) -> Option<u64> {
+        Some(self.arena.limit(self.part())).filter(|&limit| limit != u64::MAX)
     }
 
     /// The device, with the code of modules that are loaded through this handle kept in `cache`. Without this, nothing is kept.
@@ -66,7 +104,7 @@ impl Device {
 
     /// Bytes in buffers, module variables and the heap of device code.
     pub fn used_bytes(&self) -> u64 {
-        self.arena.live_bytes()
+        self.arena.live_bytes(self.part())
     }
 }
 
@@ -83,6 +121,6 @@ pub(crate) fn memory(err: MemoryError) -> Error {
     match err {
         MemoryError::OutOfMemory { size } => Error::OutOfMemory(format!("{size} bytes asked for")),
         MemoryError::Reserve(_) => Error::OutOfMemory(err.to_string()),
-        _ => Error::Usage(err.to_string()),
+        _ => Error::Address(err.to_string()),
     }
 }

@@ -35,6 +35,9 @@ pub enum Error {
     /// The host asked for something impossible: an unknown kernel, arguments that do not fit, a grid that is too large.
     #[error("error: {0}")]
     Usage(String),
+    /// An address that is no allocation of the device, or a range that is not inside one.
+    #[error("error: {0}")]
+    Address(String),
     /// The device has not enough memory.
     #[error("error: out of device memory: {0}")]
     OutOfMemory(String),
@@ -62,7 +65,7 @@ impl Error {
             Error::Read { .. } => "CUDA_ERROR_FILE_NOT_FOUND",
             Error::Invalid(_) => "CUDA_ERROR_INVALID_PTX",
             Error::Unsupported(_) | Error::Compile { .. } => "CUDA_ERROR_NOT_SUPPORTED",
-            Error::Usage(_) => "CUDA_ERROR_INVALID_VALUE",
+            Error::Usage(_) | Error::Address(_) => "CUDA_ERROR_INVALID_VALUE",
             Error::OutOfMemory(_) => "CUDA_ERROR_OUT_OF_MEMORY",
             Error::Launch(failure) => failure.cuda_name(),
         }

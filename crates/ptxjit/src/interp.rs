@@ -8,7 +8,7 @@ use std::time::Instant;
 use ptxjit_codegen::SymbolRef;
 use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
-use ptxjit_runtime::{Arena, LaunchError, MemoryError};
+use ptxjit_runtime::{Arena, LaunchError, MemoryError, Pattern};
 
 use crate::failure::Cause;
 use crate::module::ModuleInner;
@@ -44,13 +44,17 @@ pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> 
     let constants = constants(module, program)?;
     let arena = &module.device.arena;
     let workspace = if request.cooperative {
-        Some(Block::new(arena, WORKSPACE_BYTES)?)
+        Some(Block::new(
+            arena,
+            module.device.runtime.part(),
+            WORKSPACE_BYTES,
+        )?)
     } else {
         None
     };
     let mut envreg = [0; 32];
     if let Some(block) = &workspace {
-        arena.fill(block.addr, 0, WORKSPACE_BYTES)?;
+        arena.fill(block.addr, Pattern::U8(0), WORKSPACE_BYTES)?;
         arena.write(block.addr, &(WORKSPACE_BYTES as u32).to_le_bytes())?;
         (envreg[1], envreg[2]) = ((block.addr >> 32) as u32, block.addr as u32);
     }
@@ -68,6 +72,7 @@ pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> 
     let mut memory = Global { arena, constants };
     let mut host = LibraryHost {
         arena,
+        part: module.device.runtime.part(),
         options: request.options,
         start: Instant::now(),
     };
@@ -125,10 +130,10 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn new(arena: &Arc<Arena>, size: u64) -> Result<Block<'_>, MemoryError> {
+    fn new(arena: &Arc<Arena>, part: u32, size: u64) -> Result<Block<'_>, MemoryError> {
         Ok(Block {
             arena,
-            addr: arena.alloc(size, 256)?,
+            addr: arena.alloc(part, size, 256)?,
         })
     }
 }
@@ -192,6 +197,7 @@ impl Memory for Global<'_> {
 
 struct LibraryHost<'a> {
     arena: &'a Arc<Arena>,
+    part: u32,
     options: &'a Options,
     start: Instant,
 }
@@ -206,7 +212,7 @@ impl Host for LibraryHost<'_> {
     }
 
     fn malloc(&mut self, size: u64) -> u64 {
-        self.arena.alloc(size, 16).unwrap_or(0)
+        self.arena.alloc(self.part, size, 16).unwrap_or(0)
     }
 
     fn free(&mut self, ptr: u64) -> Result<(), String> {

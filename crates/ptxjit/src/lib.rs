@@ -62,6 +62,7 @@ mod launch;
 mod module;
 mod names;
 mod options;
+mod raw;
 
 pub use arg::Arg;
 pub use buffer::Buffer;
@@ -75,4 +76,6 @@ pub use error::Error;
 pub use failure::{FailureKind, LaunchFailure};
 pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
 pub use module::{Global, Kernel, Module};
+pub use ptxjit_runtime::Pattern;
+
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};

@@ -119,7 +119,11 @@ fn malloc(call: &Call<'_>, size: u64) -> u64 {
     if size == 0 || !call.grid.shared.device_heap.charge(size) {
         return 0;
     }
-    match call.grid.arena.alloc_aligned(size, MALLOC_ALIGN) {
+    match call
+        .grid
+        .arena
+        .alloc_aligned(call.grid.shared.part, size, MALLOC_ALIGN)
+    {
         Ok(addr) => addr,
         Err(_) => {
             call.grid.shared.device_heap.refund(size);

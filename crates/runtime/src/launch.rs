@@ -8,6 +8,7 @@ use ptxjit_ir::KernelAttrs;
 
 use crate::error::LaunchError;
 use crate::grid::{Flag, Grid, MAX_IN_FLIGHT};
+use crate::memory::Pattern;
 use crate::module::ModuleMemory;
 use crate::runtime::{MAX_PARAM_BYTES, Runtime};
 use crate::sched::shortcuts;
@@ -303,9 +304,9 @@ struct Workspace<'a> {
 impl Workspace<'_> {
     fn new(runtime: &Runtime) -> Result<Workspace<'_>, LaunchError> {
         let arena = runtime.arena();
-        let addr = arena.alloc(WORKSPACE_BYTES, 256)?;
+        let addr = arena.alloc(runtime.part(), WORKSPACE_BYTES, 256)?;
         let workspace = Workspace { runtime, addr };
-        arena.fill(addr, 0, WORKSPACE_BYTES)?;
+        arena.fill(addr, Pattern::U8(0), WORKSPACE_BYTES)?;
         arena.write(addr, &(WORKSPACE_BYTES as u32).to_le_bytes())?;
         Ok(workspace)
     }

@@ -32,6 +32,6 @@ pub use launch::{
     CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, MakeCode, OutputFn,
     Schedule,
 };
-pub use memory::{Arena, MemoryError};
+pub use memory::{Arena, MAX_PARTS, MemoryError, Pattern};
 pub use module::{ModuleMemory, VarSource};
 pub use runtime::Runtime;

@@ -12,7 +12,7 @@ use ptxjit_codegen::SymbolRef;
 use ptxjit_ir::{FuncId, Reloc, RelocTarget, Space, Var, VarId, VarInit};
 
 use crate::error::LaunchError;
-use crate::memory::{Arena, Window};
+use crate::memory::{Arena, Pattern, Window};
 
 /// Constant memory of a module: more than CUDA's, which has banks of 64 KB.
 const CONST_CAPACITY: u64 = 15 << 20;
@@ -31,6 +31,8 @@ pub trait VarSource: Send + Sync {
 /// See the module.
 pub struct ModuleMemory {
     arena: Arc<Arena>,
+    /// The part of the arena in which its variables lie.
+    part: u32,
     source: Box<dyn VarSource>,
     placed: Mutex<Placed>,
 }
@@ -53,10 +55,11 @@ struct Place {
 }
 
 impl ModuleMemory {
-    /// No variable has a place yet.
-    pub fn new(arena: Arc<Arena>, source: Box<dyn VarSource>) -> ModuleMemory {
+    /// Variables for a device whose part of the arena is `part`. None has a place yet.
+    pub fn new(arena: Arc<Arena>, part: u32, source: Box<dyn VarSource>) -> ModuleMemory {
         ModuleMemory {
             arena,
+            part,
             source,
             placed: Mutex::default(),
         }
@@ -183,8 +186,8 @@ impl ModuleMemory {
         match var.space {
             Space::Global => {
                 // Zeros are part of the meaning of a variable without initialiser.
-                let addr = self.arena.alloc_aligned(size, align.max(16))?;
-                self.arena.fill(addr, 0, size)?;
+                let addr = self.arena.alloc_aligned(self.part, size, align.max(16))?;
+                self.arena.fill(addr, Pattern::U8(0), size)?;
                 Ok(Place {
                     space: var.space,
                     addr,
@@ -273,7 +276,7 @@ impl ModuleMemory {
         if let Some(&addr) = placed.functions.get(&func) {
             return Ok(addr);
         }
-        let addr = self.arena.alloc_aligned(DESCRIPTOR_BYTES, 16)?;
+        let addr = self.arena.alloc_aligned(self.part, DESCRIPTOR_BYTES, 16)?;
         let number = u64::from(func.as_u32()) + 1;
         self.arena.write(addr, &number.to_le_bytes())?;
         self.arena.write(addr + 8, &[0; 8])?;

@@ -101,6 +101,7 @@ fn module() -> (Arc<Arena>, ModuleMemory, Arc<AtomicUsize>) {
     let (arena, asked) = (Arena::new().unwrap(), Arc::new(AtomicUsize::new(0)));
     let module = ModuleMemory::new(
         arena.clone(),
+        0,
         Box::new(Thousand {
             asked: asked.clone(),
         }),
@@ -124,7 +125,7 @@ fn only_what_is_used_gets_a_place_and_keeps_it() {
         .symbols(&[SymbolRef::Var(id(20)), SymbolRef::Var(id(21))])
         .unwrap();
     assert_eq!(asked.load(Ordering::Relaxed), 2);
-    assert_eq!(arena.live_bytes(), 128);
+    assert_eq!(arena.live_bytes(0), 128);
     assert!(first.iter().all(|addr| addr.is_multiple_of(64)));
     assert_eq!(words(&module, 20), [0; 8]);
     module.write(id(20), 60, &[7, 7, 7, 7]).unwrap();
@@ -135,7 +136,7 @@ fn only_what_is_used_gets_a_place_and_keeps_it() {
     );
     assert_eq!(words(&module, 20)[7], 0x0707_0707_0000_0000);
     drop(module);
-    assert_eq!(arena.live_bytes(), 0);
+    assert_eq!(arena.live_bytes(0), 0);
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub struct Runtime {
 /// What launches share.
 pub(crate) struct Shared {
     pub(crate) arena: Arc<Arena>,
+    /// The device's part of the arena.
+    pub(crate) part: u32,
     /// Workers beside the launching thread, started for the first launch that has work for them.
     pool: OnceLock<rayon::ThreadPool>,
     pub(crate) n_workers: u32,
@@ -71,12 +73,14 @@ impl Runtime {
     /// Bytes that device `malloc` may hand out in all, unless said otherwise.
     pub const DEVICE_HEAP_BYTES: u64 = 1 << 30;
 
-    /// A runtime with `threads` workers, the launching thread among them; one per core if none is given.
-    pub fn new(arena: Arc<Arena>, threads: Option<usize>) -> Runtime {
+    /// A runtime for the device with this part of the arena, with `threads` workers, the launching thread among them; one per
+    /// core if none is given.
+    pub fn new(arena: Arc<Arena>, part: u32, threads: Option<usize>) -> Runtime {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let n_workers = threads.unwrap_or_else(cores).clamp(1, 1024);
         let shared = Shared {
             arena,
+            part,
             pool: OnceLock::new(),
             n_workers: n_workers as u32,
             device_heap: DeviceHeap {
@@ -96,6 +100,11 @@ impl Runtime {
     /// The device's memory.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.shared.arena
+    }
+
+    /// The device's part of the arena.
+    pub fn part(&self) -> u32 {
+        self.shared.part
     }
 
     /// Workers that a launch may use.

@@ -75,6 +75,17 @@ pub(crate) struct Pages {
     pub(crate) len: u64,
 }
 
+/// Pages of a freed block, and the address space that they lie in.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FreedPages {
+    /// First address.
+    pub(crate) start: u64,
+    /// Length in bytes.
+    pub(crate) len: u64,
+    /// The same with the gap behind.
+    pub(crate) span: u64,
+}
+
 #[derive(Default, Debug)]
 struct Class {
     free: VecDeque<u64>,
@@ -94,12 +105,15 @@ pub(crate) struct Heap {
     big_freed: VecDeque<u64>,
     n_big: usize,
     live_bytes: u64,
+    /// `live_bytes` may not exceed this.
+    limit: u64,
 }
 
 impl Heap {
     /// A heap over `range`, all of which is uncommitted.
     pub(crate) fn new(range: Range<u64>) -> Heap {
         Heap {
+            limit: u64::MAX,
             fresh: range,
             free_spans: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -113,6 +127,9 @@ impl Heap {
     /// Finds room for `size` bytes aligned to the power of two `align`. The caller commits the pages, if there are any.
     pub(crate) fn alloc(&mut self, size: u64, align: u64) -> Option<(u64, Option<Pages>)> {
         let wanted = size.max(1);
+        if size > self.limit.saturating_sub(self.live_bytes) {
+            return None;
+        }
         let limit = if self.n_big < MANY_BIG_BLOCKS {
             SMALL
         } else {
@@ -120,7 +137,7 @@ impl Heap {
         };
         let class = CLASSES
             .iter()
-            .position(|&class| class >= wanted && class.is_multiple_of(align));
+            .position(|&class| class >= wanted && class & (align - 1) == 0);
         let placed = match class {
             Some(class) if CLASSES[class] <= limit => self.alloc_small(class),
             Some(_) | None => self.alloc_big(wanted, align),
@@ -187,7 +204,7 @@ impl Heap {
     }
 
     /// Takes `len` bytes of unused address space, fresh ones first.
-    fn take_span(&mut self, len: u64) -> Option<u64> {
+    pub(super) fn take_span(&mut self, len: u64) -> Option<u64> {
         if self.fresh.end - self.fresh.start >= len {
             let start = self.fresh.start;
             self.fresh.start += len;
@@ -210,9 +227,9 @@ impl Heap {
         Some(start)
     }
 
-    /// Frees the block that starts at `addr`. The caller decommits the pages, if there are any; not to be done when the
-    /// pages of a new block could not be committed, which [`Heap::forget`] is for.
-    pub(crate) fn free(&mut self, addr: u64) -> Result<Option<Pages>, Option<Block>> {
+    /// Frees the block that starts at `addr`. If it has pages of its own, the caller decommits them and then gives their
+    /// addresses back with [`Heap::give_span`]: not earlier, since they could be another block's by then.
+    pub(crate) fn free(&mut self, addr: u64) -> Result<Option<FreedPages>, Option<Block>> {
         let block = match self.blocks.get_mut(&addr) {
             Some(block) if block.state == BlockState::Live => block,
             other => return Err(other.copied()),
@@ -227,12 +244,11 @@ impl Heap {
             }
             Place::Pages { start, len, span } => {
                 self.n_big -= 1;
-                self.add_free_span(start, span);
                 self.big_freed.push_back(addr);
                 if self.big_freed.len() > BIG_QUARANTINE {
                     self.forget_oldest_big();
                 }
-                Ok(Some(Pages { start, len }))
+                Ok(Some(FreedPages { start, len, span }))
             }
         }
     }
@@ -250,7 +266,8 @@ impl Heap {
         }
     }
 
-    fn add_free_span(&mut self, mut start: u64, mut len: u64) {
+    /// Gives back address space whose pages are decommitted.
+    pub(super) fn give_span(&mut self, mut start: u64, mut len: u64) {
         if let Some((&before, &before_len)) = self.free_spans.range(..start).next_back()
             && before + before_len == start
         {
@@ -287,9 +304,26 @@ impl Heap {
         })
     }
 
+    /// The live block that holds `addr`: its start and size.
+    pub(crate) fn live_block(&self, addr: u64) -> Option<(u64, u64)> {
+        let (start, block) = self.block_at_or_below(addr)?;
+        let holds = block.state == BlockState::Live && addr - start < block.size.max(1);
+        holds.then_some((start, block.size))
+    }
+
     /// Bytes in live blocks.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes
+    }
+
+    /// Refuses allocations that would bring the bytes in live blocks above `limit`.
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// See [`Heap::set_limit`].
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
     }
 }
 
@@ -347,12 +381,25 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_counts_bytes_asked_for() {
+        let mut heap = heap();
+        heap.set_limit(1000);
+        let (addr, _) = heap.alloc(600, 16).unwrap();
+        assert!(heap.alloc(401, 16).is_none());
+        assert!(heap.alloc(400, 16).is_some() && heap.alloc(1, 16).is_none());
+        heap.free(addr).unwrap();
+        assert!(heap.alloc(601, 16).is_none() && heap.alloc(600, 16).is_some());
+        assert_eq!(heap.live_bytes(), 1000);
+    }
+
+    #[test]
     fn address_space_is_used_again_when_it_runs_out() {
         let mut heap = heap();
         for _ in 0..100 {
             let (addr, pages) = heap.alloc(1 << 30, 256).expect("room after freeing");
             assert_eq!(pages.unwrap().len, 1 << 30);
-            heap.free(addr).unwrap();
+            let freed = heap.free(addr).unwrap().unwrap();
+            heap.give_span(freed.start, freed.span);
         }
         assert!(heap.alloc(1 << 40, 256).is_none());
         assert!(heap.alloc(u64::MAX - 5, 256).is_none());

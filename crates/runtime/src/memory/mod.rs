@@ -15,6 +15,7 @@
     reason = "copies reach device memory through addresses that were checked here"
 )]
 
+mod copy;
 mod heap;
 mod raw;
 mod reserve;
@@ -26,6 +27,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 pub(crate) use heap::BlockState;
 pub(crate) use reserve::PAGE;
 pub(crate) use windows::Window;
+
+pub use copy::Pattern;
 
 use heap::Heap;
 use reserve::{HUGE_PAGE, Reservation};
@@ -75,34 +78,67 @@ pub(crate) enum HeapCheck {
     OutOfBounds,
 }
 
-/// The device's memory. All methods may be called from any thread.
+/// The memory of one or several devices. All methods may be called from any thread.
+///
+/// Each device has its own *part* of the heap, so that an address tells its device. Kernels of any device may access all parts.
 #[derive(Debug)]
 pub struct Arena {
-    heap: RwLock<Heap>,
+    /// One per part.
+    heaps: RwLock<Vec<Heap>>,
+    n_parts: u32,
+    /// log2 of the address space of a part.
+    part_bits: u32,
     windows: Mutex<WindowSpace>,
     null_window: u64,
     reservation: Reservation,
 }
 
+/// Most devices that one arena can serve.
+pub const MAX_PARTS: u32 = 64;
+
 impl Arena {
-    /// Reserves the address space; no memory is used yet.
+    /// Reserves the address space for one device; no memory is used yet.
     pub fn new() -> Result<Arc<Arena>, MemoryError> {
+        Arena::with_parts(1)
+    }
+
+    /// Reserves the address space for so many devices, 1 to [`MAX_PARTS`].
+    pub fn with_parts(n_parts: u32) -> Result<Arc<Arena>, MemoryError> {
+        let n_parts = n_parts.clamp(1, MAX_PARTS);
         let reservation =
             Reservation::new().map_err(|err| MemoryError::Reserve(err.to_string()))?;
         let (base, size) = (reservation.base(), reservation.size());
         let middle = base + size / 2;
-        // The first page stays unused, so that no pointer equals the arena's base.
-        let heap = RwLock::new(Heap::new(base + (1 << 20)..middle));
+        let part_bits = reservation.bits() - 1 - n_parts.next_power_of_two().ilog2();
+        let heap = |part: u32| {
+            let start = base + (u64::from(part) << part_bits);
+            // Nothing lies where a part starts, so that no pointer equals the arena's base and a copy cannot run from one
+            // part into the next.
+            Heap::new(start + (1 << 20)..start + (1 << part_bits))
+        };
         let (null_window, windows) = WindowSpace::new(middle..base + size);
         reservation
             .commit(null_window - MARGIN, MARGIN)
             .map_err(|err| MemoryError::Reserve(err.to_string()))?;
         Ok(Arc::new(Arena {
-            heap,
+            heaps: RwLock::new((0..n_parts).map(heap).collect()),
+            n_parts,
+            part_bits,
             windows: Mutex::new(windows),
             null_window,
             reservation,
         }))
+    }
+
+    /// Number of parts.
+    pub fn n_parts(&self) -> u32 {
+        self.n_parts
+    }
+
+    /// The part that an address of global memory belongs to, allocated or not.
+    pub fn part_of(&self, addr: u64) -> Option<u32> {
+        let part = addr.checked_sub(self.base())? >> self.part_bits;
+        (part < u64::from(self.n_parts)).then_some(part as u32)
     }
 
     /// First address, a multiple of the size.
@@ -126,20 +162,28 @@ impl Arena {
         self.null_window
     }
 
-    /// Allocates global memory as `cuMemAlloc` does, aligned to 256 bytes or more; the contents are unspecified.
-    pub fn alloc(&self, size: u64, align: u64) -> Result<u64, MemoryError> {
-        self.alloc_aligned(size, align.max(256))
+    /// Allocates global memory of a part as `cuMemAlloc` does, aligned to 256 bytes or more; the contents are unspecified.
+    pub fn alloc(&self, part: u32, size: u64, align: u64) -> Result<u64, MemoryError> {
+        self.alloc_aligned(part, size, align.max(256))
     }
 
     /// Allocates with any power of two as alignment.
-    pub(crate) fn alloc_aligned(&self, size: u64, align: u64) -> Result<u64, MemoryError> {
+    pub(crate) fn alloc_aligned(
+        &self,
+        part: u32,
+        size: u64,
+        align: u64,
+    ) -> Result<u64, MemoryError> {
         let out_of_memory = || MemoryError::OutOfMemory { size };
-        let mut heap = self.heap_mut();
+        let mut heaps = self.heaps_mut();
+        let heap = &mut heaps[part as usize];
         let (addr, pages) = heap.alloc(size, align).ok_or_else(out_of_memory)?;
         let Some(pages) = pages else { return Ok(addr) };
         if self.reservation.commit(pages.start, pages.len).is_err() {
             // Nothing of it was committed, so its pages need no attention.
-            let _ = heap.free(addr);
+            if let Ok(Some(freed)) = heap.free(addr) {
+                heap.give_span(freed.start, freed.span);
+            }
             return Err(out_of_memory());
         }
         if pages.len >= 2 * HUGE_PAGE {
@@ -150,86 +194,54 @@ impl Arena {
 
     /// Frees what [`Arena::alloc`] returned. A kernel that still uses it faults or reads other data.
     pub fn free(&self, addr: u64) -> Result<(), MemoryError> {
-        let freed = self.heap_mut().free(addr);
-        let pages = freed.map_err(|_| MemoryError::BadFree {
-            addr,
-            note: self.describe(addr),
-        })?;
-        if let Some(pages) = pages {
-            // If this fails the pages stay readable: a wild access goes unnoticed, nothing worse.
+        let part = self.part_of(addr);
+        let free = |part: u32| self.heaps_mut()[part as usize].free(addr).ok();
+        let Some((part, freed)) = part.and_then(|part| Some((part, free(part)?))) else {
+            let note = self.describe(addr);
+            return Err(MemoryError::BadFree { addr, note });
+        };
+        if let Some(pages) = freed {
+            // Not under the lock: this takes long for large blocks. If it fails the pages stay readable, and a wild access
+            // goes unnoticed, nothing worse.
             let _ = self.reservation.decommit(pages.start, pages.len);
+            self.heaps_mut()[part as usize].give_span(pages.start, pages.span);
         }
         Ok(())
     }
 
-    /// Bytes in live allocations.
-    pub fn live_bytes(&self) -> u64 {
-        self.heap().live_bytes()
+    /// Bytes in live allocations of a part.
+    pub fn live_bytes(&self, part: u32) -> u64 {
+        self.heaps()[part as usize].live_bytes()
     }
 
-    /// Copies to the device; the bytes must lie in one live allocation.
-    pub fn write(&self, addr: u64, bytes: &[u8]) -> Result<(), MemoryError> {
-        let _heap = self.checked(addr, bytes.len() as u64)?;
-        // SAFETY: the range lies in a live block, which is committed as long as the lock is held.
-        unsafe { raw::write(addr, bytes) };
-        Ok(())
+    /// Refuses allocations that would bring [`Arena::live_bytes`] of a part above `limit`.
+    pub fn set_limit(&self, part: u32, limit: u64) {
+        self.heaps_mut()[part as usize].set_limit(limit);
     }
 
-    /// Copies from the device; the bytes must lie in one live allocation.
-    pub fn read(&self, addr: u64, bytes: &mut [u8]) -> Result<(), MemoryError> {
-        let _heap = self.checked(addr, bytes.len() as u64)?;
-        // SAFETY: as in `write`.
-        unsafe { raw::read(addr, bytes) };
-        Ok(())
+    /// See [`Arena::set_limit`]; `u64::MAX` if there is none.
+    pub fn limit(&self, part: u32) -> u64 {
+        self.heaps()[part as usize].limit()
     }
 
-    /// Fills bytes of one live allocation.
-    pub fn fill(&self, addr: u64, byte: u8, len: u64) -> Result<(), MemoryError> {
-        let _heap = self.checked(addr, len)?;
-        // SAFETY: as in `write`.
-        unsafe { raw::fill(addr, byte, len) };
-        Ok(())
-    }
-
-    /// Copies between live allocations; the ranges may overlap.
-    pub fn copy(&self, to: u64, from: u64, len: u64) -> Result<(), MemoryError> {
-        let heap = self.checked(to, len)?;
-        if len != 0 && !heap.is_live(from, len) {
-            drop(heap);
-            return Err(MemoryError::BadRange {
-                addr: from,
-                size: len,
-                note: self.describe(from),
-            });
-        }
-        // SAFETY: as in `write`, for both ranges.
-        unsafe { raw::copy(to, from, len) };
-        Ok(())
-    }
-
-    /// Holds the heap still if the range lies in one live allocation.
-    fn checked(&self, addr: u64, size: u64) -> Result<RwLockReadGuard<'_, Heap>, MemoryError> {
-        let heap = self.heap();
-        if size == 0 || heap.is_live(addr, size) {
-            return Ok(heap);
-        }
-        drop(heap);
-        Err(MemoryError::BadRange {
-            addr,
-            size,
-            note: self.describe(addr),
-        })
+    /// Start and size of the live allocation that holds `addr`.
+    pub fn range_of(&self, addr: u64) -> Option<(u64, u64)> {
+        let part = self.part_of(addr)?;
+        self.heaps()[part as usize].live_block(addr)
     }
 
     /// Size of the live allocation that starts at `addr`.
     pub(crate) fn allocation_size(&self, addr: u64) -> Option<u64> {
-        let (start, block) = self.heap().block_at_or_below(addr)?;
-        (start == addr && block.state == BlockState::Live).then_some(block.size)
+        let (start, size) = self.range_of(addr)?;
+        (start == addr).then_some(size)
     }
 
     /// Exact check of an access to global memory.
     pub(crate) fn check_heap(&self, addr: u64, size: u64) -> HeapCheck {
-        match self.heap().block_at_or_below(addr) {
+        let Some(part) = self.part_of(addr) else {
+            return HeapCheck::OutOfBounds;
+        };
+        match self.heaps()[part as usize].block_at_or_below(addr) {
             Some((start, block)) if size <= block.size && addr - start <= block.size - size => {
                 match block.state {
                     BlockState::Live => HeapCheck::Ok,
@@ -242,13 +254,20 @@ impl Arena {
 
     /// Says in words what lies at an address of global memory, or near it.
     pub fn describe(&self, addr: u64) -> String {
+        self.describe_in(&self.heaps(), addr)
+    }
+
+    fn describe_in(&self, heaps: &[Heap], addr: u64) -> String {
         if addr < 1 << 16 {
             return "a null pointer, or an offset from one".into();
         }
         if !self.contains(addr) {
             return "not an address of device memory".into();
         }
-        let heap = self.heap();
+        let Some(part) = self.part_of(addr) else {
+            return "no allocation is near".into();
+        };
+        let heap = &heaps[part as usize];
         let below = heap.block_at_or_below(addr);
         let above = heap.block_above(addr);
         if let Some((start, block)) = below
@@ -289,13 +308,13 @@ impl Arena {
         }
     }
 
-    fn heap(&self) -> RwLockReadGuard<'_, Heap> {
-        // The heap is consistent between any two statements that could panic.
-        self.heap.read().unwrap_or_else(PoisonError::into_inner)
+    fn heaps(&self) -> RwLockReadGuard<'_, Vec<Heap>> {
+        // The heaps are consistent between any two statements that could panic.
+        self.heaps.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heap_mut(&self) -> RwLockWriteGuard<'_, Heap> {
-        self.heap.write().unwrap_or_else(PoisonError::into_inner)
+    fn heaps_mut(&self) -> RwLockWriteGuard<'_, Vec<Heap>> {
+        self.heaps.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -346,11 +365,11 @@ mod tests {
     #[test]
     fn copies_are_checked_and_arrive() {
         let arena = Arena::new().unwrap();
-        let small = arena.alloc(10, 1).unwrap();
-        let big = arena.alloc(10 << 20, 1).unwrap();
+        let small = arena.alloc(0, 10, 1).unwrap();
+        let big = arena.alloc(0, 10 << 20, 1).unwrap();
         for (addr, size) in [(small, 10u64), (big, 10 << 20)] {
             assert!(addr.is_multiple_of(256) && arena.contains(addr));
-            arena.fill(addr, 7, size).unwrap();
+            arena.fill(addr, Pattern::U8(7), size).unwrap();
             arena.write(addr + size - 3, &[1, 2, 3]).unwrap();
             let mut back = [0; 5];
             arena.read(addr + size - 5, &mut back).unwrap();
@@ -375,13 +394,31 @@ mod tests {
         );
         assert!(arena.free(big).is_err() && arena.free(small + 4).is_err());
         arena.free(small).unwrap();
-        assert_eq!(arena.live_bytes(), 0);
+        assert_eq!(arena.live_bytes(0), 0);
+    }
+
+    #[test]
+    fn parts_have_their_own_addresses_and_limits() {
+        let arena = Arena::with_parts(3).unwrap();
+        for part in 0..3 {
+            let addr = arena.alloc(part, 5000, 256).unwrap();
+            assert_eq!(arena.part_of(addr), Some(part));
+            assert_eq!(arena.range_of(addr + 4999), Some((addr, 5000)));
+            assert_eq!(arena.range_of(addr + 5000), None);
+            assert_eq!(arena.live_bytes(part), 5000);
+        }
+        arena.set_limit(1, 6000);
+        assert!(arena.alloc(1, 1001, 256).is_err() && arena.alloc(2, 1001, 256).is_ok());
+        for addr in [arena.null_window(), arena.base() - 1, 0, u64::MAX] {
+            assert_eq!((arena.part_of(addr), arena.range_of(addr)), (None, None));
+            assert!(arena.free(addr).is_err());
+        }
     }
 
     #[test]
     fn wild_addresses_are_described() {
         let arena = Arena::new().unwrap();
-        let a = arena.alloc(100 << 10, 256).unwrap();
+        let a = arena.alloc(0, 100 << 10, 256).unwrap();
         assert_eq!(
             arena.describe(a + (100 << 10) + 4),
             format!("4 bytes past the end of the 102400-byte allocation at {a:#x}")

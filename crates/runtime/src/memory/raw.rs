@@ -37,12 +37,26 @@ pub(super) unsafe fn copy(to: u64, from: u64, len: u64) {
     unsafe { ptr::copy(from as *const u8, to as *mut u8, len as usize) };
 }
 
-/// Fills device bytes.
+/// Fills device bytes with copies of a word; the last may be cut off.
 ///
 /// # Safety
 ///
 /// The bytes from `to` on are mapped and writable.
-pub(super) unsafe fn fill(to: u64, byte: u8, len: u64) {
-    // SAFETY: the destination is writable by contract.
-    unsafe { ptr::write_bytes(to as *mut u8, byte, len as usize) };
+pub(super) unsafe fn fill(to: u64, word: u32, len: u64) {
+    let to = to as *mut u8;
+    let bytes = word.to_le_bytes();
+    if bytes == [bytes[0]; 4] {
+        // SAFETY: the destination is writable by contract.
+        unsafe { ptr::write_bytes(to, bytes[0], len as usize) };
+        return;
+    }
+    let n_words = (len / 4) as usize;
+    for i in 0..n_words {
+        // SAFETY: inside the destination.
+        unsafe { to.cast::<u32>().add(i).write_unaligned(word.to_le()) };
+    }
+    for (i, &byte) in bytes[..(len % 4) as usize].iter().enumerate() {
+        // SAFETY: the bytes behind the last whole word.
+        unsafe { to.add(n_words * 4 + i).write(byte) };
+    }
 }

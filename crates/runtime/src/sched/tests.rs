@@ -14,8 +14,8 @@ use ptxjit_codegen::{
 use ptxjit_ir::{BarrierOp, SrcLoc, Type, Var, VarId, VarInit, WarpOp};
 
 use crate::{
-    Arena, CancelToken, LaunchDesc, LaunchError, LaunchStats, ModuleMemory, Runtime, Schedule,
-    TrapCause, VarSource,
+    Arena, CancelToken, LaunchDesc, LaunchError, LaunchStats, ModuleMemory, Pattern, Runtime,
+    Schedule, TrapCause, VarSource,
 };
 
 /// Bytes of a gang's frame per lane; slot `n` of `B32` lies at `n * 4 * gang`.
@@ -208,9 +208,12 @@ struct Bench {
 
 impl Bench {
     fn new(threads: usize, words: usize) -> Bench {
-        let runtime = Runtime::new(Arena::new().unwrap(), Some(threads));
-        let buffer = runtime.arena().alloc(words as u64 * 4, 256).unwrap();
-        runtime.arena().fill(buffer, 0, words as u64 * 4).unwrap();
+        let runtime = Runtime::new(Arena::new().unwrap(), 0, Some(threads));
+        let buffer = runtime.arena().alloc(0, words as u64 * 4, 256).unwrap();
+        runtime
+            .arena()
+            .fill(buffer, Pattern::U8(0), words as u64 * 4)
+            .unwrap();
         Bench {
             runtime,
             buffer,
@@ -228,6 +231,7 @@ impl Bench {
             params: self.buffer.to_le_bytes().to_vec(),
             module: Arc::new(ModuleMemory::new(
                 self.runtime.arena().clone(),
+                0,
                 Box::new(NoVars),
             )),
             grid: [grid, 1, 1],
@@ -872,7 +876,7 @@ fn a_trap_names_its_thread_and_stops_the_grid() {
         // Later launches are fine.
         let bench = Bench {
             words: 64,
-            buffer: bench.runtime.arena().alloc(256, 256).unwrap(),
+            buffer: bench.runtime.arena().alloc(0, 256, 256).unwrap(),
             ..bench
         };
         bench.launch(kernel::<Plain>(vec![entry()]), 2, 32).unwrap();
@@ -1029,7 +1033,7 @@ fn launches_from_several_threads_overlap() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    let buffer = runtime.arena().alloc(64 * 40 * 4, 256).unwrap();
+                    let buffer = runtime.arena().alloc(0, 64 * 40 * 4, 256).unwrap();
                     let bench = Bench {
                         runtime: runtime.clone(),
                         buffer,
@@ -1129,9 +1133,9 @@ fn device_heap_and_printf() {
             .unwrap()
             .push(String::from_utf8_lossy(text).into_owned())
     }));
-    let before = bench.runtime.arena().live_bytes();
+    let before = bench.runtime.arena().live_bytes(0);
     bench.runtime.launch(&desc).unwrap();
-    assert_eq!(bench.runtime.arena().live_bytes(), before);
+    assert_eq!(bench.runtime.arena().live_bytes(0), before);
     let mut lines = std::mem::take(&mut *lines.lock().unwrap());
     lines.sort();
     let want: Vec<String> = (0..200)
