@@ -31,25 +31,15 @@ macro_rules! not_supported {
 
 not_supported! {
     // Start and entry points.
-    cuDriverGetVersion
-    cuGetErrorName
-    cuGetErrorString
-    cuGetExportTable
-    cuGetProcAddress
-    cuGetProcAddress_v2
-    cuInit
     cuProfilerInitialize
     cuProfilerStart
     cuProfilerStop
     // Devices.
     cuDeviceCanAccessPeer
-    cuDeviceComputeCapability
-    cuDeviceGet
     cuDeviceGetAttribute
     cuDeviceGetByPCIBusId
     cuDeviceGetCliqueCount
     cuDeviceGetCliqueInfo
-    cuDeviceGetCount
     cuDeviceGetDefaultMemPool
     cuDeviceGetDevResource
     cuDeviceGetExecAffinitySupport
@@ -68,58 +58,38 @@ not_supported! {
     cuDeviceGetUuid
     cuDeviceGetUuid_v2
     cuDeviceGraphMemTrim
-    cuDevicePrimaryCtxGetState
     cuDevicePrimaryCtxRelease
-    cuDevicePrimaryCtxRelease_v2
     cuDevicePrimaryCtxReset
-    cuDevicePrimaryCtxReset_v2
-    cuDevicePrimaryCtxRetain
     cuDevicePrimaryCtxSetFlags
-    cuDevicePrimaryCtxSetFlags_v2
     cuDeviceRegisterAsyncNotification
     cuDeviceSetGraphMemAttribute
     cuDeviceSetMemPool
     cuDeviceTotalMem
-    cuDeviceTotalMem_v2
     cuDeviceUnregisterAsyncNotification
     cuFlushGPUDirectRDMAWrites
     // Contexts.
     cuCtxAttach
     cuCtxCreate
-    cuCtxCreate_v2
     cuCtxCreate_v3
     cuCtxCreate_v4
     cuCtxDestroy
-    cuCtxDestroy_v2
     cuCtxDetach
     cuCtxDisablePeerAccess
     cuCtxEnablePeerAccess
     cuCtxFromGreenCtx
-    cuCtxGetApiVersion
     cuCtxGetCacheConfig
-    cuCtxGetCurrent
     cuCtxGetDevResource
-    cuCtxGetDevice
-    cuCtxGetDevice_v2
     cuCtxGetExecAffinity
-    cuCtxGetFlags
-    cuCtxGetId
     cuCtxGetLimit
     cuCtxGetSharedMemConfig
     cuCtxGetStreamPriorityRange
     cuCtxPopCurrent
-    cuCtxPopCurrent_v2
     cuCtxPushCurrent
-    cuCtxPushCurrent_v2
     cuCtxRecordEvent
     cuCtxResetPersistingL2Cache
     cuCtxSetCacheConfig
-    cuCtxSetCurrent
-    cuCtxSetFlags
     cuCtxSetLimit
     cuCtxSetSharedMemConfig
-    cuCtxSynchronize
-    cuCtxSynchronize_v2
     cuCtxWaitEvent
     cuDevResourceGenerateDesc
     cuDevSmResourceSplit
@@ -142,18 +112,13 @@ not_supported! {
     cuLinkCreate_v2
     cuLinkDestroy
     cuModuleEnumerateFunctions
-    cuModuleGetFunction
     cuModuleGetFunctionCount
     cuModuleGetGlobal
-    cuModuleGetGlobal_v2
     cuModuleGetLoadingMode
     cuModuleGetSurfRef
     cuModuleGetTexRef
-    cuModuleLoad
-    cuModuleLoadData
     cuModuleLoadDataEx
     cuModuleLoadFatBinary
-    cuModuleUnload
     // Libraries and kernels.
     cuKernelGetAttribute
     cuKernelGetFunction
@@ -187,8 +152,6 @@ not_supported! {
     cuFuncSetSharedMemConfig
     cuFuncSetSharedSize
     cuLaunch
-    cuLaunchCooperativeKernel
-    cuLaunchCooperativeKernel_ptsz
     cuLaunchCooperativeKernelMultiDevice
     cuLaunchGrid
     cuLaunchGridAsync
@@ -196,8 +159,6 @@ not_supported! {
     cuLaunchHostFunc_v2
     cuLaunchHostFunc_ptsz
     cuLaunchHostFunc_v2_ptsz
-    cuLaunchKernel
-    cuLaunchKernel_ptsz
     cuLaunchKernelEx
     cuLaunchKernelEx_ptsz
     cuOccupancyAvailableDynamicSMemPerBlock
@@ -215,8 +176,6 @@ not_supported! {
     // Copies.
     cuFabricCpyBatchAsync
     cuFabricCpyBatchAsync_ptsz
-    cuMemcpy
-    cuMemcpy_ptds
     cuMemcpy2D
     cuMemcpy2D_v2
     cuMemcpy2D_v2_ptds
@@ -242,8 +201,6 @@ not_supported! {
     cuMemcpy3DPeerAsync_ptsz
     cuMemcpy3DWithAttributesAsync
     cuMemcpy3DWithAttributesAsync_ptsz
-    cuMemcpyAsync
-    cuMemcpyAsync_ptsz
     cuMemcpyAtoA
     cuMemcpyAtoA_v2
     cuMemcpyAtoA_v2_ptds
@@ -264,17 +221,9 @@ not_supported! {
     cuMemcpyDtoA_v2
     cuMemcpyDtoA_v2_ptds
     cuMemcpyDtoD
-    cuMemcpyDtoD_v2
-    cuMemcpyDtoD_v2_ptds
     cuMemcpyDtoDAsync
-    cuMemcpyDtoDAsync_v2
-    cuMemcpyDtoDAsync_v2_ptsz
     cuMemcpyDtoH
-    cuMemcpyDtoH_v2
-    cuMemcpyDtoH_v2_ptds
     cuMemcpyDtoHAsync
-    cuMemcpyDtoHAsync_v2
-    cuMemcpyDtoHAsync_v2_ptsz
     cuMemcpyHtoA
     cuMemcpyHtoA_v2
     cuMemcpyHtoA_v2_ptds
@@ -282,11 +231,7 @@ not_supported! {
     cuMemcpyHtoAAsync_v2
     cuMemcpyHtoAAsync_v2_ptsz
     cuMemcpyHtoD
-    cuMemcpyHtoD_v2
-    cuMemcpyHtoD_v2_ptds
     cuMemcpyHtoDAsync
-    cuMemcpyHtoDAsync_v2
-    cuMemcpyHtoDAsync_v2_ptsz
     cuMemcpyPeer
     cuMemcpyPeer_ptds
     cuMemcpyPeerAsync
@@ -295,35 +240,11 @@ not_supported! {
     cuMemcpyWithAttributesAsync_ptsz
     // Fills.
     cuMemsetD16
-    cuMemsetD16_v2
-    cuMemsetD16_v2_ptds
-    cuMemsetD16Async
-    cuMemsetD16Async_ptsz
     cuMemsetD2D16
-    cuMemsetD2D16_v2
-    cuMemsetD2D16_v2_ptds
-    cuMemsetD2D16Async
-    cuMemsetD2D16Async_ptsz
     cuMemsetD2D32
-    cuMemsetD2D32_v2
-    cuMemsetD2D32_v2_ptds
-    cuMemsetD2D32Async
-    cuMemsetD2D32Async_ptsz
     cuMemsetD2D8
-    cuMemsetD2D8_v2
-    cuMemsetD2D8_v2_ptds
-    cuMemsetD2D8Async
-    cuMemsetD2D8Async_ptsz
     cuMemsetD32
-    cuMemsetD32_v2
-    cuMemsetD32_v2_ptds
-    cuMemsetD32Async
-    cuMemsetD32Async_ptsz
     cuMemsetD8
-    cuMemsetD8_v2
-    cuMemsetD8_v2_ptds
-    cuMemsetD8Async
-    cuMemsetD8Async_ptsz
     // Memory.
     cuIpcCloseMemHandle
     cuIpcGetEventHandle
@@ -348,16 +269,12 @@ not_supported! {
     cuMemAdvise
     cuMemAdvise_v2
     cuMemAlloc
-    cuMemAlloc_v2
     cuMemAllocAsync
     cuMemAllocAsync_ptsz
     cuMemAllocFromPoolAsync
     cuMemAllocFromPoolAsync_ptsz
     cuMemAllocHost
-    cuMemAllocHost_v2
-    cuMemAllocManaged
     cuMemAllocPitch
-    cuMemAllocPitch_v2
     cuMemBatchDecompressAsync
     cuMemBatchDecompressAsync_ptsz
     cuMemCreate
@@ -367,28 +284,19 @@ not_supported! {
     cuMemDiscardBatchAsync_ptsz
     cuMemExportToShareableHandle
     cuMemFree
-    cuMemFree_v2
     cuMemFreeAsync
     cuMemFreeAsync_ptsz
-    cuMemFreeHost
     cuMemGetAccess
     cuMemGetAddressRange
-    cuMemGetAddressRange_v2
     cuMemGetAllocationGranularity
     cuMemGetAllocationPropertiesFromHandle
     cuMemGetDefaultMemPool
     cuMemGetHandleForAddressRange
     cuMemGetInfo
-    cuMemGetInfo_v2
     cuMemGetLocationInfo
     cuMemGetMemPool
-    cuMemHostAlloc
     cuMemHostGetDevicePointer
-    cuMemHostGetDevicePointer_v2
-    cuMemHostGetFlags
     cuMemHostRegister
-    cuMemHostRegister_v2
-    cuMemHostUnregister
     cuMemImportFromShareableHandle
     cuMemMap
     cuMemMapArrayAsync
@@ -521,10 +429,7 @@ not_supported! {
     cuStreamBeginRecaptureToGraph_ptsz
     cuStreamCopyAttributes
     cuStreamCopyAttributes_ptsz
-    cuStreamCreate
-    cuStreamCreateWithPriority
     cuStreamDestroy
-    cuStreamDestroy_v2
     cuStreamEndCapture
     cuStreamEndCapture_ptsz
     cuStreamEndCaptureToCig
@@ -537,35 +442,19 @@ not_supported! {
     cuStreamGetCaptureInfo_ptsz
     cuStreamGetCaptureInfo_v2_ptsz
     cuStreamGetCaptureInfo_v3_ptsz
-    cuStreamGetCtx
     cuStreamGetCtx_v2
-    cuStreamGetCtx_ptsz
     cuStreamGetCtx_v2_ptsz
     cuStreamGetDevResource
     cuStreamGetDevResource_ptsz
-    cuStreamGetDevice
-    cuStreamGetDevice_ptsz
-    cuStreamGetFlags
-    cuStreamGetFlags_ptsz
     cuStreamGetGreenCtx
-    cuStreamGetId
-    cuStreamGetId_ptsz
-    cuStreamGetPriority
-    cuStreamGetPriority_ptsz
     cuStreamIsCapturing
     cuStreamIsCapturing_ptsz
-    cuStreamQuery
-    cuStreamQuery_ptsz
     cuStreamSetAttribute
     cuStreamSetAttribute_ptsz
-    cuStreamSynchronize
-    cuStreamSynchronize_ptsz
     cuStreamUpdateCaptureDependencies
     cuStreamUpdateCaptureDependencies_v2
     cuStreamUpdateCaptureDependencies_ptsz
     cuStreamUpdateCaptureDependencies_v2_ptsz
-    cuStreamWaitEvent
-    cuStreamWaitEvent_ptsz
     cuStreamWaitValue32
     cuStreamWaitValue32_v2
     cuStreamWaitValue32_ptsz
@@ -585,18 +474,10 @@ not_supported! {
     cuWaitExternalSemaphoresAsync
     cuWaitExternalSemaphoresAsync_ptsz
     // Events.
-    cuEventCreate
     cuEventCreateFromEGLSync
     cuEventDestroy
-    cuEventDestroy_v2
-    cuEventElapsedTime
-    cuEventElapsedTime_v2
-    cuEventQuery
-    cuEventRecord
-    cuEventRecord_ptsz
     cuEventRecordWithFlags
     cuEventRecordWithFlags_ptsz
-    cuEventSynchronize
     // Graphs.
     cuGraphAddBatchMemOpNode
     cuGraphAddChildGraphNode

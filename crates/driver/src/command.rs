@@ -28,10 +28,7 @@ pub(crate) enum Command {
     /// Copies between host, devices and arrays.
     Copy(CopyCommand),
     /// Copies bytes that were read from the host when the call was made.
-    Write {
-        to: u64,
-        bytes: Vec<u8>,
-    },
+    Write { to: u64, bytes: Vec<u8> },
     /// Sets memory.
     Fill(FillCommand),
     /// Notes the time for an event.

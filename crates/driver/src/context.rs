@@ -85,7 +85,9 @@ impl Health {
         report::failure(failure);
         if failure.is_sticky {
             let code = failure.code.0;
-            let _ = self.code.compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self
+                .code
+                .compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -134,7 +136,10 @@ impl Context {
     /// Waits for all work of all streams.
     pub(crate) fn synchronize(&self) -> Result<()> {
         let mut streams = vec![self.legacy.clone()];
-        let of_this = stream::STREAMS.all().into_iter().filter(|stream| stream.context == self.handle);
+        let of_this = stream::STREAMS
+            .all()
+            .into_iter()
+            .filter(|stream| stream.context == self.handle);
         streams.extend(of_this);
         streams.extend(self.blocking.read().iter().cloned());
         for stream in &streams {
@@ -246,7 +251,9 @@ pub fn push_current(handle: CUcontext) -> Result<()> {
 /// `cuCtxPopCurrent`.
 pub fn pop_current() -> Result<CUcontext> {
     let popped = STACK.with(|stack| stack.borrow_mut().pop());
-    popped.map(|context| context.raw()).ok_or(CUresult::INVALID_CONTEXT)
+    popped
+        .map(|context| context.raw())
+        .ok_or(CUresult::INVALID_CONTEXT)
 }
 
 /// Flags that `cuCtxCreate` takes.
@@ -266,7 +273,8 @@ pub fn create(flags: u32, device: i32, api_version: u32) -> Result<CUcontext> {
     check_flags(flags)?;
     let device = device::get(device)?;
     device.engine()?;
-    let context = CONTEXTS.insert(|handle| Context::new(handle, device, flags, api_version, false))?;
+    let context =
+        CONTEXTS.insert(|handle| Context::new(handle, device, flags, api_version, false))?;
     let handle = context.raw();
     STACK.with(|stack| stack.borrow_mut().push(context));
     Ok(handle)

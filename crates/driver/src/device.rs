@@ -39,7 +39,9 @@ impl Device {
             let made = ptxjit::Device::siblings(devices.len(), None);
             let made = made.map_err(|err| error::code_of(&err))?;
             let with_limits = made.into_iter().zip(devices);
-            Ok(with_limits.map(|(engine, device)| engine.with_memory_limit(device.memory)).collect())
+            Ok(with_limits
+                .map(|(engine, device)| engine.with_memory_limit(device.memory))
+                .collect())
         });
         match engines {
             Ok(engines) => Ok(&engines[self.ordinal as usize]),
@@ -50,7 +52,9 @@ impl Device {
 
 /// The device with an ordinal.
 pub(crate) fn get(ordinal: i32) -> Result<&'static Device> {
-    let device = usize::try_from(ordinal).ok().and_then(|idx| state::state().ok()?.devices.get(idx));
+    let device = usize::try_from(ordinal)
+        .ok()
+        .and_then(|idx| state::state().ok()?.devices.get(idx));
     state::state()?;
     device.ok_or(CUresult::INVALID_DEVICE)
 }
@@ -60,7 +64,9 @@ pub(crate) fn arena_contains(addr: u64) -> bool {
     let Some(Ok(engines)) = ENGINES.get() else {
         return false;
     };
-    engines.first().is_some_and(|engine| engine.arena_range().contains(&addr))
+    engines
+        .first()
+        .is_some_and(|engine| engine.arena_range().contains(&addr))
 }
 
 // --- The interface ---
@@ -88,5 +94,8 @@ pub fn compute_capability(device: i32) -> Result<(i32, i32)> {
 
 /// `cuDriverGetVersion`.
 pub fn driver_version() -> i32 {
-    state::state().map_or_else(|_| Config::from_env().driver_version, |state| state.config.driver_version)
+    state::state().map_or_else(
+        |_| Config::from_env().driver_version,
+        |state| state.config.driver_version,
+    )
 }

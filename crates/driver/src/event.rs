@@ -55,7 +55,11 @@ impl Event {
     /// What a stream that waits for the event waits for; nothing if it was never recorded or has happened.
     pub(crate) fn mark(&self) -> Option<Mark> {
         let record = self.record.lock();
-        record.as_ref().map(|record| &record.mark).filter(|mark| !mark.is_done()).cloned()
+        record
+            .as_ref()
+            .map(|record| &record.mark)
+            .filter(|mark| !mark.is_done())
+            .cloned()
     }
 
     fn record(&self) -> Option<Record> {
@@ -103,7 +107,10 @@ pub fn create(flags: u32) -> Result<CUevent> {
 
 /// `cuEventDestroy`. Streams that wait for it still do.
 pub fn destroy(handle: CUevent) -> Result<()> {
-    EVENTS.remove(handle.0).map(|_| ()).ok_or(CUresult::INVALID_HANDLE)
+    EVENTS
+        .remove(handle.0)
+        .map(|_| ())
+        .ok_or(CUresult::INVALID_HANDLE)
 }
 
 /// `cuEventRecord`.

@@ -170,12 +170,19 @@ mod tests {
             .map(|_| slab.insert(Thing).unwrap().handle())
             .collect();
         assert!(handles.iter().all(|&handle| handle >= 16));
-        assert!(handles.iter().all(|&handle| slab.get(handle).unwrap().0 == handle));
+        assert!(
+            handles
+                .iter()
+                .all(|&handle| slab.get(handle).unwrap().0 == handle)
+        );
         assert!(slab.remove(handles[7]).is_some());
         assert!(slab.remove(handles[7]).is_none());
         let again = slab.insert(Thing).unwrap().handle();
         assert_eq!(slot_of(again), slot_of(handles[7]));
-        assert!(slab.get(handles[7]).is_none(), "an old handle never finds a new object");
+        assert!(
+            slab.get(handles[7]).is_none(),
+            "an old handle never finds a new object"
+        );
         assert_eq!(slab.all().len(), 3000);
     }
 

@@ -77,7 +77,9 @@ pub(crate) fn get_all<T: Raw>(from: u64, count: usize) -> Result<Vec<T>> {
         return Err(CUresult::INVALID_VALUE);
     }
     let size = size_of::<T>() as u64;
-    (0..count as u64).map(|idx| get(from.wrapping_add(idx * size))).collect()
+    (0..count as u64)
+        .map(|idx| get(from.wrapping_add(idx * size)))
+        .collect()
 }
 
 /// Puts values into an array.
@@ -97,7 +99,9 @@ pub(crate) fn c_bytes(from: u64, limit: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut page = [0; PAGE as usize];
     while bytes.len() < limit {
-        let at = from.checked_add(bytes.len() as u64).ok_or(CUresult::INVALID_VALUE)?;
+        let at = from
+            .checked_add(bytes.len() as u64)
+            .ok_or(CUresult::INVALID_VALUE)?;
         let piece = &mut page[..(PAGE - at % PAGE) as usize];
         read_bytes(at, piece)?;
         if let Some(end) = piece.iter().position(|&byte| byte == 0) {
@@ -110,7 +114,7 @@ pub(crate) fn c_bytes(from: u64, limit: usize) -> Result<Vec<u8>> {
 }
 
 /// A string of the client; bytes that are not UTF-8 are replaced, so that such a name is found nowhere.
-pub(crate) fn string(from: HostPtr) -> Result<String> {
+pub fn string(from: HostPtr) -> Result<String> {
     let bytes = c_bytes(from.0, MAX_STRING)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -20,7 +20,10 @@ impl Image {
         let module = ptxjit::Module::from_source(engine, "<ptx>", &*self.text);
         module.map_err(|err| {
             let code = error::code_of(&err);
-            report::say(&code.name().unwrap_or_default().to_string_lossy(), &err.to_string());
+            report::say(
+                &code.name().unwrap_or_default().to_string_lossy(),
+                &err.to_string(),
+            );
             code
         })
     }

@@ -34,7 +34,10 @@ impl KernelCommand {
     pub(crate) fn run(&self) -> std::result::Result<(), Failure> {
         let mut launch = self.function.kernel.launch();
         let shape = &self.shape;
-        launch = launch.grid(shape.grid).block(shape.block).shared(shape.shared);
+        launch = launch
+            .grid(shape.grid)
+            .block(shape.block)
+            .shared(shape.shared);
         launch = launch.cooperative(shape.cooperative);
         if let Some(cluster) = shape.cluster {
             launch = launch.cluster(cluster);

@@ -27,6 +27,7 @@ pub mod module;
 pub mod report;
 mod state;
 pub mod stream;
+pub mod trace;
 
 pub use error::Result;
 pub use state::{check_call, init, with_per_thread_default};

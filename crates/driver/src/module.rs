@@ -101,7 +101,10 @@ impl Module {
         }
         let kernel = self.engine.kernel(name).map_err(|err| {
             let code = error::code_of(&err);
-            report::say(&code.name().unwrap_or_default().to_string_lossy(), &err.to_string());
+            report::say(
+                &code.name().unwrap_or_default().to_string_lossy(),
+                &err.to_string(),
+            );
             code
         })?;
         let function = FUNCTIONS.insert(|handle| Function {
@@ -123,8 +126,13 @@ impl Module {
             return Ok(range);
         }
         let global = self.engine.global(name).ok_or(CUresult::NOT_FOUND)?;
-        let range = (global.address().map_err(|err| error::code_of(&err))?, global.size());
-        let context = CONTEXTS.get(self.context).ok_or(CUresult::CONTEXT_IS_DESTROYED)?;
+        let range = (
+            global.address().map_err(|err| error::code_of(&err))?,
+            global.size(),
+        );
+        let context = CONTEXTS
+            .get(self.context)
+            .ok_or(CUresult::CONTEXT_IS_DESTROYED)?;
         REGISTRY.add(&context, range.0, range.1, Sort::Global);
         globals.insert(name.to_owned(), range);
         Ok(range)
@@ -168,7 +176,9 @@ pub fn load_file(path: HostPtr) -> Result<CUmodule> {
 /// `cuModuleUnload`.
 pub fn unload(handle: CUmodule) -> Result<()> {
     let module = get(handle)?;
-    let context = CONTEXTS.get(module.context).ok_or(CUresult::CONTEXT_IS_DESTROYED)?;
+    let context = CONTEXTS
+        .get(module.context)
+        .ok_or(CUresult::CONTEXT_IS_DESTROYED)?;
     let _ = context.synchronize();
     let module = MODULES.remove(handle.0).ok_or(CUresult::INVALID_HANDLE)?;
     module.end();

@@ -25,13 +25,24 @@ pub(crate) fn say(code: &str, text: &str) {
     let config = &state.config;
     if let Some(path) = &config.report {
         let line = format!("{{\"code\":{},\"report\":{}}}\n", json(code), json(text));
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
         // There is no better place to complain than the one that the user has turned away from.
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     } else if !config.quiet {
         let text = format!("ptxjit: {code}\n{}\n", text.trim_end());
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
+}
+
+/// A panic in a call.
+pub fn bug(name: &str) {
+    say(
+        "CUDA_ERROR_UNKNOWN",
+        &format!("error: `{name}` panicked: this is a bug in ptxjit"),
+    );
 }
 
 /// The last report.

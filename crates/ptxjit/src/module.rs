@@ -292,6 +292,16 @@ impl Kernel {
             .map(|param| (param.name.as_str(), param.size as usize))
     }
 
+    /// TEMP
+    pub fn param_layout(&self) -> impl Iterator<Item = Param> {
+        self.inner.params.iter().map(|p| Param { offset: p.offset as usize, size: p.size as usize })
+    }
+
+    /// TEMP
+    pub fn param_bytes(&self) -> usize {
+        self.param_layout().map(|p| p.offset + p.size).max().unwrap_or(0)
+    }
+
     /// A launch of this kernel, to be described further.
     pub fn launch(&self) -> Launch {
         Launch::new(self)
@@ -399,4 +409,13 @@ impl VarSource for Vars {
             .var_init(id)
             .map_err(|list| Diagnostics::new(list, &text).to_string())
     }
+}
+
+/// TEMP
+#[derive(Copy, Clone, Debug)]
+pub struct Param {
+    /// TEMP
+    pub offset: usize,
+    /// TEMP
+    pub size: usize,
 }

@@ -87,7 +87,10 @@ pub fn free(addr: CUdeviceptr) -> Result<()> {
         return Ok(());
     }
     let is_right = |sort| matches!(sort, Sort::Device | Sort::Managed | Sort::Pool(_));
-    if !REGISTRY.find(addr).is_some_and(|found| found.base == addr && is_right(found.sort)) {
+    if !REGISTRY
+        .find(addr)
+        .is_some_and(|found| found.base == addr && is_right(found.sort))
+    {
         return Err(CUresult::INVALID_VALUE);
     }
     // Memory of a context that has failed can be freed without an error.

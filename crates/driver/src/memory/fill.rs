@@ -40,9 +40,15 @@ impl FillCommand {
         if self.width == 0 || self.height == 0 {
             return Ok(None);
         }
-        let row = self.width.checked_mul(size).ok_or(CUresult::INVALID_VALUE)?;
+        let row = self
+            .width
+            .checked_mul(size)
+            .ok_or(CUresult::INVALID_VALUE)?;
         let is_pitch = self.height == 1 || (self.pitch >= row && self.pitch.is_multiple_of(size));
-        let all = self.pitch.checked_mul(self.height - 1).and_then(|all| all.checked_add(row));
+        let all = self
+            .pitch
+            .checked_mul(self.height - 1)
+            .and_then(|all| all.checked_add(row));
         match all {
             Some(len) if is_pitch => check_device_range(self.to, len)?,
             _ => return Err(CUresult::INVALID_VALUE),
@@ -57,7 +63,9 @@ fn submit(fill: FillCommand, stream: CUstream, is_async: bool) -> Result<()> {
     let Some(fill) = fill.check()? else {
         return Ok(());
     };
-    let is_pinned = REGISTRY.find(fill.to).is_some_and(|found| matches!(found.sort, Sort::Pinned(_)));
+    let is_pinned = REGISTRY
+        .find(fill.to)
+        .is_some_and(|found| matches!(found.sort, Sort::Pinned(_)));
     match is_pinned && !is_async {
         true => stream.run(Command::Fill(fill)),
         false => stream.submit(Command::Fill(fill)).map(|_| ()),

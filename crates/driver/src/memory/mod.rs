@@ -62,7 +62,13 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// Notes an allocation.
-    pub(crate) fn add(&self, context: &Context, base: u64, size: u64, sort: Sort) -> Arc<Allocation> {
+    pub(crate) fn add(
+        &self,
+        context: &Context,
+        base: u64,
+        size: u64,
+        sort: Sort,
+    ) -> Arc<Allocation> {
         let allocation = Arc::new(Allocation {
             base,
             size,
@@ -89,7 +95,11 @@ impl Registry {
     }
 
     /// Takes out the allocation that starts at an address, if it is of a sort that `is_right` accepts.
-    pub(crate) fn take(&self, base: u64, is_right: impl Fn(Sort) -> bool) -> Result<Arc<Allocation>> {
+    pub(crate) fn take(
+        &self,
+        base: u64,
+        is_right: impl Fn(Sort) -> bool,
+    ) -> Result<Arc<Allocation>> {
         let mut map = self.map.write();
         match map.get(&base) {
             Some(allocation) if is_right(allocation.sort) => {}

@@ -41,7 +41,8 @@ static WAKE: Condvar = Condvar::new();
 pub(super) fn watch(stream: &Arc<Stream>) {
     // Relaxed is enough for the fast path: the flag is cleared under the stream's and the list's lock, after which the
     // dispatcher looks once more (see `look`).
-    if stream.is_listed().load(Ordering::SeqCst) || stream.is_listed().swap(true, Ordering::SeqCst) {
+    if stream.is_listed().load(Ordering::SeqCst) || stream.is_listed().swap(true, Ordering::SeqCst)
+    {
         return;
     }
     let mut list = LIST.lock();

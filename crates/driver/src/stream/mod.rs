@@ -88,7 +88,9 @@ impl Stream {
 
     /// The context, if it is still there.
     pub(crate) fn context(&self) -> Result<Arc<Context>> {
-        CONTEXTS.get(self.context).ok_or(CUresult::CONTEXT_IS_DESTROYED)
+        CONTEXTS
+            .get(self.context)
+            .ok_or(CUresult::CONTEXT_IS_DESTROYED)
     }
 
     /// Adds a command behind all that the stream's role makes it wait for.
@@ -192,8 +194,8 @@ fn per_thread(context: &Context) -> Arc<Stream> {
 
 /// The stream of a handle, whose context need not be healthy.
 pub(crate) fn get_even_failed(handle: CUstream) -> Result<Arc<Stream>> {
-    let is_per_thread = handle == CUstream::PER_THREAD
-        || (handle.is_null() && state::is_per_thread_default());
+    let is_per_thread =
+        handle == CUstream::PER_THREAD || (handle.is_null() && state::is_per_thread_default());
     if is_per_thread {
         Ok(per_thread(&*context::current_even_failed()?))
     } else if handle.is_null() || handle == CUstream::LEGACY {

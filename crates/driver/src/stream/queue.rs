@@ -263,6 +263,8 @@ impl Stream {
 
 impl State {
     fn needs_own_thread(&self) -> bool {
-        self.items.front().is_some_and(|item| item.command.is_for_own_thread())
+        self.items
+            .front()
+            .is_some_and(|item| item.command.is_for_own_thread())
     }
 }

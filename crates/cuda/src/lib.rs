@@ -1,0 +1,34 @@
+//! `libcuda.so.1`: the CUDA driver API under C's names.
+//!
+//! Every function is a few lines that check pointers for results and call `ptxjit-driver`. [`call`] has what they share,
+//! [`table`] names every function and its versions, [`unimplemented`] exports the names of those that do nothing yet, and
+//! [`symbols`] finds addresses for `cuGetProcAddress`.
+//!
+//! **Invariants**: no panic reaches a client; a pointer of a client is read and written only through
+//! `ptxjit_driver::host`; nothing but `cu…`, `ptx_run` and `ptxjit_…` is exported.
+
+mod call;
+
+mod context;
+mod copy;
+mod device;
+mod event;
+mod launch;
+mod memory;
+mod module;
+mod start;
+mod stream;
+
+mod symbols;
+mod table;
+mod unimplemented;
+
+use ptxjit_driver::types::CUresult;
+
+/// What a function returns that does nothing.
+fn unsupported(name: &str) -> CUresult {
+    call::call(name, String::new, || {
+        ptxjit_driver::check_call()?;
+        Err(CUresult::NOT_SUPPORTED)
+    })
+}
