@@ -97,13 +97,6 @@ impl Launch {
         self.arg(Arg::from_bytes(bytes))
     }
 
-    /// TEMP
-    pub fn param_block(mut self, block: Vec<u8>) -> Launch {
-        let params = self.kernel.inner.params.clone();
-        self.args = params.iter().map(|p| Arg::from_bytes(block[p.offset as usize..][..p.size as usize].to_vec())).collect();
-        self
-    }
-
     /// Says that the kernel reaches `buffer` through a pointer that is not a buffer argument, which keeps it alive.
     pub fn uses<T: Element>(mut self, buffer: &Buffer<T>) -> Launch {
         self.keeps.push(buffer.block());
@@ -180,7 +173,7 @@ impl Launch {
                 "a gang has 1, 4, 8, 16 or 32 lanes, not {gang}"
             )));
         }
-        let params = self.args_block()?;
+        let params = self.param_block()?;
         let start = Instant::now();
         let kernel = &self.kernel.inner;
         let code = match self.options.engine {
@@ -218,7 +211,7 @@ impl Launch {
     }
 
     /// The arguments, each in the place of its parameter.
-    fn args_block(&self) -> Result<Vec<u8>, Error> {
+    fn param_block(&self) -> Result<Vec<u8>, Error> {
         let params = &self.kernel.inner.params;
         if params.len() != self.args.len() {
             let (name, wanted, given) = (self.kernel.name(), params.len(), self.args.len());

@@ -109,11 +109,7 @@ impl Module {
                 return Err(Error::from_diagnostics(Diagnostics::new(list, &text)));
             }
         };
-        let memory = ModuleMemory::new(
-            device.arena.clone(),
-            device.runtime.part(),
-            Box::new(Vars(front.clone())),
-        );
+        let memory = ModuleMemory::new(device.arena.clone(), Box::new(Vars(front.clone())));
         let kernels = Mutex::default();
         let inner = ModuleInner {
             front,
@@ -292,16 +288,6 @@ impl Kernel {
             .map(|param| (param.name.as_str(), param.size as usize))
     }
 
-    /// TEMP
-    pub fn param_layout(&self) -> impl Iterator<Item = Param> {
-        self.inner.params.iter().map(|p| Param { offset: p.offset as usize, size: p.size as usize })
-    }
-
-    /// TEMP
-    pub fn param_bytes(&self) -> usize {
-        self.param_layout().map(|p| p.offset + p.size).max().unwrap_or(0)
-    }
-
     /// A launch of this kernel, to be described further.
     pub fn launch(&self) -> Launch {
         Launch::new(self)
@@ -409,13 +395,4 @@ impl VarSource for Vars {
             .var_init(id)
             .map_err(|list| Diagnostics::new(list, &text).to_string())
     }
-}
-
-/// TEMP
-#[derive(Copy, Clone, Debug)]
-pub struct Param {
-    /// TEMP
-    pub offset: usize,
-    /// TEMP
-    pub size: usize,
 }
