@@ -118,6 +118,7 @@ fn arguments_must_fit() {
     let data = device.alloc_from(&[0u32; 4]).unwrap();
     let usage = |result: Result<ptxjit::LaunchStats, Error>| match result {
         Err(Error::Usage(text)) => text,
+        Err(err @ Error::Shape { .. }) => err.to_string(),
         other => panic!("{other:?}"),
     };
     assert!(usage(add.launch().arg(&data).run()).contains("3 parameters"));

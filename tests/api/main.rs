@@ -5,6 +5,7 @@ mod failures;
 mod launches;
 mod modules;
 mod raw;
+mod surface;
 mod threads;
 
 use ptxjit::{Device, Kernel, Module};

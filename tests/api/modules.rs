@@ -32,7 +32,7 @@ fn kernels_by_name() {
     );
     let missing = module.kernel("other").unwrap_err();
     assert!(
-        matches!(&missing, Error::Usage(text) if text.contains("`other`")),
+        matches!(&missing, Error::NotFound(text) if text.contains("`other`")),
         "{missing}"
     );
     assert!(matches!(module.only_kernel(), Err(Error::Usage(_))));

@@ -2,7 +2,37 @@
 
 use std::path::PathBuf;
 
-use crate::{Diagnostics, LaunchFailure};
+use ptxjit_runtime::ShapeRule;
+
+use crate::{Diagnostics, FailureKind, LaunchFailure};
+
+/// What kind of error an [`Error`] is, for programs that have numbers for them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// [`Error::Read`].
+    Read,
+    /// [`Error::Invalid`].
+    Invalid,
+    /// [`Error::Unsupported`].
+    Unsupported,
+    /// [`Error::Compile`].
+    Compile,
+    /// [`Error::NotFound`].
+    NotFound,
+    /// [`Error::Unresolved`].
+    Unresolved,
+    /// [`Error::Shape`], and the rule that is broken.
+    Shape(ShapeRule),
+    /// [`Error::Address`].
+    Address,
+    /// [`Error::OutOfMemory`].
+    OutOfMemory,
+    /// [`Error::Usage`].
+    Usage,
+    /// [`Error::Launch`], and how it failed.
+    Launch(FailureKind),
+}
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +62,26 @@ pub enum Error {
         /// Why.
         message: String,
     },
-    /// The host asked for something impossible: an unknown kernel, arguments that do not fit, a grid that is too large.
+    /// The module has no kernel of that name.
+    #[error("error: {0}")]
+    NotFound(String),
+    /// The module declares a variable or function `.extern` that nothing defines.
+    #[error("error: `{name}` is declared `.extern` and not defined")]
+    #[non_exhaustive]
+    Unresolved {
+        /// The name.
+        name: String,
+    },
+    /// The shape of a launch, the size of its parameters or of its shared memory breaks a rule.
+    #[error("error: {message}")]
+    #[non_exhaustive]
+    Shape {
+        /// The rule.
+        rule: ShapeRule,
+        /// The rule and the value that breaks it, in words.
+        message: String,
+    },
+    /// The host asked for something else that is impossible, such as arguments that do not fit.
     #[error("error: {0}")]
     Usage(String),
     /// An address that is no allocation of the device, or a range that is not inside one.
@@ -59,13 +108,39 @@ impl Error {
         }
     }
 
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Read { .. } => ErrorKind::Read,
+            Error::Invalid(_) => ErrorKind::Invalid,
+            Error::Unsupported(_) => ErrorKind::Unsupported,
+            Error::Compile { .. } => ErrorKind::Compile,
+            Error::NotFound(_) => ErrorKind::NotFound,
+            Error::Unresolved { .. } => ErrorKind::Unresolved,
+            Error::Shape { rule, .. } => ErrorKind::Shape(*rule),
+            Error::Usage(_) => ErrorKind::Usage,
+            Error::Address(_) => ErrorKind::Address,
+            Error::OutOfMemory(_) => ErrorKind::OutOfMemory,
+            Error::Launch(failure) => ErrorKind::Launch(failure.kind()),
+        }
+    }
+
     /// The name of the CUDA driver's error for this, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub fn cuda_name(&self) -> &'static str {
         match self {
             Error::Read { .. } => "CUDA_ERROR_FILE_NOT_FOUND",
             Error::Invalid(_) => "CUDA_ERROR_INVALID_PTX",
             Error::Unsupported(_) | Error::Compile { .. } => "CUDA_ERROR_NOT_SUPPORTED",
-            Error::Usage(_) | Error::Address(_) => "CUDA_ERROR_INVALID_VALUE",
+            Error::NotFound(_) | Error::Unresolved { .. } => "CUDA_ERROR_NOT_FOUND",
+            Error::Shape {
+                rule: ShapeRule::Cooperative,
+                ..
+            } => "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+            Error::Shape {
+                rule: ShapeRule::Cluster,
+                ..
+            } => "CUDA_ERROR_INVALID_CLUSTER_SIZE",
+            Error::Shape { .. } | Error::Usage(_) | Error::Address(_) => "CUDA_ERROR_INVALID_VALUE",
             Error::OutOfMemory(_) => "CUDA_ERROR_OUT_OF_MEMORY",
             Error::Launch(failure) => failure.cuda_name(),
         }

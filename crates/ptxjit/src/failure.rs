@@ -41,10 +41,20 @@ pub enum FailureKind {
     StackOverflow,
     /// An indirect call of something that is no function with that signature.
     BadCall,
+    /// A barrier that does not exist, or one used against its rules.
+    BadBarrier,
+    /// A call of a runtime function that makes no sense, such as `free` of what is no allocation.
+    BadRuntimeCall,
+    /// The code needs more of the host's stack than there is.
+    HostStack,
     /// Threads wait for each other in vain.
     Deadlock,
     /// The time limit passed.
     Timeout,
+    /// The host cancelled it.
+    Cancelled,
+    /// The system refused memory or threads that the launch needs; nothing may have run.
+    Resources,
     /// Anything else.
     Other,
 }
@@ -72,7 +82,8 @@ impl Cause {
     pub(crate) fn into_error(self, kernel: &str, module: &Arc<translate::Module>) -> Error {
         match self {
             Cause::Runtime(LaunchError::Invalid(text)) => Error::Usage(text),
-            Cause::Runtime(err @ LaunchError::UnresolvedSymbol(_)) => Error::Usage(err.to_string()),
+            Cause::Runtime(LaunchError::Shape { rule, message }) => Error::Shape { rule, message },
+            Cause::Runtime(LaunchError::UnresolvedSymbol(name)) => Error::Unresolved { name },
             Cause::Runtime(LaunchError::Memory(err)) => memory(err),
             Cause::Runtime(err) => Error::Launch(Box::new(of_runtime(&err, module))),
             Cause::Interp(fault) => match fault.kind {
@@ -107,10 +118,11 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
                 TrapCause::Misaligned { .. } => FailureKind::Misaligned,
                 TrapCause::Trap | TrapCause::Unreachable => FailureKind::Trap,
                 TrapCause::Assert { .. } => FailureKind::Assert,
-                TrapCause::StackOverflow { .. } | TrapCause::HostStack { .. } => {
-                    FailureKind::StackOverflow
-                }
+                TrapCause::StackOverflow { .. } => FailureKind::StackOverflow,
+                TrapCause::HostStack { .. } => FailureKind::HostStack,
                 TrapCause::BadCallTarget => FailureKind::BadCall,
+                TrapCause::BadBarrier { .. } => FailureKind::BadBarrier,
+                TrapCause::BadCall { .. } => FailureKind::BadRuntimeCall,
                 _ => FailureKind::Other,
             };
             failure.ctaid = Some(trap.ctaid);
@@ -118,6 +130,8 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
             failure.places = trap.loc.iter().map(|&loc| (loc, String::new())).collect();
         }
         LaunchError::Timeout { .. } => failure.kind = FailureKind::Timeout,
+        LaunchError::Cancelled { .. } => failure.kind = FailureKind::Cancelled,
+        LaunchError::System(_) => failure.kind = FailureKind::Resources,
         _ => {}
     }
     // Code that belongs to no statement has a place outside the text.
@@ -180,10 +194,17 @@ impl LaunchFailure {
             FailureKind::BadAddress => "CUDA_ERROR_ILLEGAL_ADDRESS",
             FailureKind::Misaligned => "CUDA_ERROR_MISALIGNED_ADDRESS",
             FailureKind::Assert => "CUDA_ERROR_ASSERT",
-            FailureKind::StackOverflow => "CUDA_ERROR_HARDWARE_STACK_ERROR",
+            FailureKind::StackOverflow | FailureKind::HostStack => {
+                "CUDA_ERROR_HARDWARE_STACK_ERROR"
+            }
             FailureKind::BadCall => "CUDA_ERROR_INVALID_PC",
             FailureKind::Deadlock | FailureKind::Timeout => "CUDA_ERROR_LAUNCH_TIMEOUT",
-            FailureKind::Trap | FailureKind::Other => "CUDA_ERROR_LAUNCH_FAILED",
+            FailureKind::Resources => "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+            FailureKind::Trap
+            | FailureKind::BadBarrier
+            | FailureKind::BadRuntimeCall
+            | FailureKind::Cancelled
+            | FailureKind::Other => "CUDA_ERROR_LAUNCH_FAILED",
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use ptxjit_codegen::SymbolRef;
 use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
-use ptxjit_runtime::{Arena, LaunchError, MemoryError, Pattern};
+use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern};
 
 use crate::failure::Cause;
 use crate::module::ModuleInner;
@@ -224,8 +224,9 @@ impl Host for LibraryHost<'_> {
     }
 
     fn cancelled(&mut self) -> bool {
-        self.options
-            .timeout
-            .is_some_and(|timeout| self.start.elapsed() >= timeout)
+        let cancel = self.options.cancel.as_ref();
+        let timeout = self.options.timeout;
+        cancel.is_some_and(CancelToken::is_cancelled)
+            || timeout.is_some_and(|timeout| self.start.elapsed() >= timeout)
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ptxjit_codegen::{CompiledKernel, Haste};
 use ptxjit_ir::Program;
-use ptxjit_runtime::LaunchDesc;
+use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 
 use crate::buffer::Block;
 use crate::compile::{Got, Variant, Variants};
@@ -35,6 +35,8 @@ pub struct Launch {
     shared: u32,
     cooperative: bool,
     args: Vec<Arg>,
+    /// All parameters at once, instead of `args`.
+    block_of_params: Option<Vec<u8>>,
     keeps: Vec<Arc<Block>>,
     options: Options,
 }
@@ -49,6 +51,7 @@ impl Launch {
             shared: 0,
             cooperative: false,
             args: Vec::new(),
+            block_of_params: None,
             keeps: Vec::new(),
             options: Options::default(),
         }
@@ -97,6 +100,13 @@ impl Launch {
         self.arg(Arg::from_bytes(bytes))
     }
 
+    /// All arguments at once, as the bytes of the parameter block: each in the place that [`Kernel::param_layout`] tells. There
+    /// must be exactly as many as [`Kernel::param_bytes`].
+    pub fn param_block(mut self, bytes: impl Into<Vec<u8>>) -> Launch {
+        self.block_of_params = Some(bytes.into());
+        self
+    }
+
     /// Says that the kernel reaches `buffer` through a pointer that is not a buffer argument, which keeps it alive.
     pub fn uses<T: Element>(mut self, buffer: &Buffer<T>) -> Launch {
         self.keeps.push(buffer.block());
@@ -124,6 +134,12 @@ impl Launch {
     /// Fails if it takes longer.
     pub fn timeout(mut self, timeout: Duration) -> Launch {
         self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Fails as soon as the token is cancelled.
+    pub fn cancel(mut self, token: &CancelToken) -> Launch {
+        self.options.cancel = Some(token.clone());
         self
     }
 
@@ -173,7 +189,7 @@ impl Launch {
                 "a gang has 1, 4, 8, 16 or 32 lanes, not {gang}"
             )));
         }
-        let params = self.param_block()?;
+        let params = self.param_bytes()?;
         let start = Instant::now();
         let kernel = &self.kernel.inner;
         let code = match self.options.engine {
@@ -211,7 +227,10 @@ impl Launch {
     }
 
     /// The arguments, each in the place of its parameter.
-    fn param_block(&self) -> Result<Vec<u8>, Error> {
+    fn param_bytes(&self) -> Result<Vec<u8>, Error> {
+        if let Some(bytes) = &self.block_of_params {
+            return self.whole_block(bytes);
+        }
         let params = &self.kernel.inner.params;
         if params.len() != self.args.len() {
             let (name, wanted, given) = (self.kernel.name(), params.len(), self.args.len());
@@ -219,12 +238,7 @@ impl Launch {
                 "kernel `{name}` has {wanted} parameters, but {given} arguments are given"
             )));
         }
-        let size = params
-            .iter()
-            .map(|param| param.offset as usize + param.size as usize)
-            .max()
-            .unwrap_or(0);
-        let mut block = vec![0; size];
+        let mut block = vec![0; self.kernel.param_bytes()];
         for (idx, (param, arg)) in params.iter().zip(&self.args).enumerate() {
             let (wanted, given) = (param.size as usize, arg.bytes.len());
             if wanted != given {
@@ -236,6 +250,24 @@ impl Launch {
             block[param.offset as usize..][..wanted].copy_from_slice(&arg.bytes);
         }
         Ok(block)
+    }
+
+    fn whole_block(&self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+        let (name, given, wanted) = (self.kernel.name(), bytes.len(), self.kernel.param_bytes());
+        if !self.args.is_empty() {
+            return Err(Error::usage(format!(
+                "kernel `{name}` is given both a parameter block and single arguments"
+            )));
+        }
+        if given != wanted {
+            return Err(Error::Shape {
+                rule: ShapeRule::Params,
+                message: format!(
+                    "kernel `{name}`: {given} bytes of parameters given, {wanted} needed"
+                ),
+            });
+        }
+        Ok(bytes.to_vec())
     }
 }
 
@@ -352,7 +384,7 @@ impl Prepared {
             threads: launch.options.threads,
             schedule: launch.options.schedule.into(),
             timeout: launch.options.timeout,
-            cancel: None,
+            cancel: launch.options.cancel.clone(),
             output: launch.options.output.clone(),
         }
     }

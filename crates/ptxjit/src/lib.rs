@@ -72,10 +72,10 @@ pub use compile::{CodeOrigin, dump_stages};
 pub use device::Device;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use element::Element;
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use failure::{FailureKind, LaunchFailure};
 pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
-pub use module::{Global, Kernel, Module};
-pub use ptxjit_runtime::Pattern;
+pub use module::{Global, Kernel, KernelUsage, Module, Param, Target};
+pub use ptxjit_runtime::{CancelToken, Pattern, ShapeRule};
 
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ptxjit_codegen::Haste;
 use ptxjit_frontend::source::Source;
-use ptxjit_frontend::translate;
-use ptxjit_ir::{KernelAttrs, KernelParam, Program, Var, VarId, VarInit};
+use ptxjit_frontend::{ast, diag, translate};
+use ptxjit_ir::{KernelAttrs, KernelParam, Program, SharedLayout, Space, Var, VarId, VarInit};
 use ptxjit_runtime::{ModuleMemory, VarSource};
 
 use crate::cache::Key;
@@ -33,6 +33,8 @@ pub(crate) struct ModuleInner {
     kernels: Mutex<HashMap<String, Arc<KernelInner>>>,
     /// Of the module's text.
     key: OnceLock<Key>,
+    /// Set when nothing was found wrong.
+    is_checked: OnceLock<()>,
 }
 
 /// What is known of a kernel. The module keeps it, so it must not keep the module.
@@ -59,6 +61,15 @@ impl KernelInner {
             Error::from_diagnostics(Diagnostics::new(list, &text))
         })?;
         Ok(self.program.get_or_init(|| Arc::new(program)).clone())
+    }
+
+    /// Bytes of the parameter block.
+    pub(crate) fn param_bytes(&self) -> usize {
+        let ends = self
+            .params
+            .iter()
+            .map(|param| param.offset as usize + param.size as usize);
+        ends.max().unwrap_or(0)
     }
 
     /// Makes sure that the kernel can be translated.
@@ -117,6 +128,7 @@ impl Module {
             memory: Arc::new(memory),
             kernels,
             key: OnceLock::new(),
+            is_checked: OnceLock::new(),
         };
         Ok(Module {
             inner: Arc::new(inner),
@@ -140,7 +152,7 @@ impl Module {
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
         let all = self.kernel_names();
         match names::find(name, all.iter().map(String::as_str)).as_slice() {
-            [] => Err(Error::usage(format!(
+            [] => Err(Error::NotFound(format!(
                 "there is no kernel `{name}`; the module has {}",
                 list(&all)
             ))),
@@ -153,6 +165,11 @@ impl Module {
                 )))
             }
         }
+    }
+
+    /// The kernel whose name in the PTX is `name`; [`Error::NotFound`] if there is none.
+    pub fn kernel_exact(&self, name: &str) -> Result<Kernel, Error> {
+        self.kernel_named(name)
     }
 
     /// The kernel of a module that has just one.
@@ -179,7 +196,7 @@ impl Module {
         let front = &self.inner.front;
         let described = front
             .kernel(name)
-            .ok_or_else(|| Error::usage(format!("there is no kernel `{name}`")))?;
+            .ok_or_else(|| Error::NotFound(format!("there is no kernel `{name}`")))?;
         let kernel = Arc::new(KernelInner {
             name: described.name,
             params: described.params,
@@ -220,12 +237,48 @@ impl Module {
     /// The module variable called `name`, in `.global` or `.const`.
     pub fn global(&self, name: &str) -> Option<Global> {
         let id = self.inner.front.var_id(name)?;
-        let var = self.inner.front.var(id)?;
-        Some(Global {
-            module: self.clone(),
-            id,
-            size: var.size,
-        })
+        Global::new(self, id, self.inner.front.var(id)?)
+    }
+
+    /// All module variables in `.global` and `.const`, in order of their first declaration.
+    pub fn globals(&self) -> Vec<Global> {
+        let vars = self.inner.front.vars().into_iter();
+        vars.filter_map(|(id, var)| Global::new(self, id, var))
+            .collect()
+    }
+
+    /// Parses and checks everything: all functions and variables, side by side in large modules. What is correct but cannot be
+    /// executed yet is no error here, but when a kernel that needs it is asked for.
+    pub fn check_all(&self) -> Result<(), Error> {
+        if self.inner.is_checked.get().is_some() {
+            return Ok(());
+        }
+        let mut found = self.inner.front.check();
+        found.retain(|diagnostic| {
+            diagnostic.severity == diag::Severity::Error && diagnostic.kind == diag::Kind::Wrong
+        });
+        if found.is_empty() {
+            let _ = self.inner.is_checked.set(());
+            return Ok(());
+        }
+        let text = Text::Module(self.inner.front.clone());
+        Err(Error::Invalid(Diagnostics::new(found, &text)))
+    }
+
+    /// The version of PTX that the module is written in: major and minor.
+    pub fn ptx_version(&self) -> (u32, u32) {
+        let version = self.inner.front.ast().version;
+        (version.major, version.minor)
+    }
+
+    /// The module's `.target`.
+    pub fn target(&self) -> Target {
+        let arch = self.inner.front.ast().target.arch;
+        Target {
+            number: arch.number,
+            is_specific: arch.suffix == ast::ArchSuffix::Specific,
+            is_family: arch.suffix == ast::ArchSuffix::Family,
+        }
     }
 
     /// What is odd about the module but not wrong.
@@ -267,6 +320,18 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     })
 }
 
+/// The architecture that a module is written for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct Target {
+    /// 90 of `sm_90a`.
+    pub number: u32,
+    /// `a`: it needs this very architecture.
+    pub is_specific: bool,
+    /// `f`: it needs an architecture of this family.
+    pub is_family: bool,
+}
+
 /// A kernel that was checked and translated.
 #[derive(Clone)]
 pub struct Kernel {
@@ -278,6 +343,61 @@ impl Kernel {
     /// The name as the PTX has it.
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// Each parameter with its place in the parameter block.
+    pub fn param_layout(&self) -> impl ExactSizeIterator<Item = Param<'_>> {
+        self.inner.params.iter().map(|param| Param {
+            name: &param.name,
+            offset: param.offset as usize,
+            size: param.size as usize,
+            align: param.align as usize,
+        })
+    }
+
+    /// Bytes of the parameter block, see [`Launch::param_block`].
+    pub fn param_bytes(&self) -> usize {
+        self.inner.param_bytes()
+    }
+
+    /// `.maxntid` or `.reqntid`: how many threads a block may have, if the kernel says.
+    pub fn max_threads(&self) -> Option<u32> {
+        let attrs = &self.inner.attrs;
+        let required = attrs.req_ntid.map(|block| block.iter().product());
+        attrs.max_threads.or(required)
+    }
+
+    /// `.reqntid`: the only shape of a block that is allowed.
+    pub fn required_block(&self) -> Option<Dim3> {
+        self.inner.attrs.req_ntid.map(Dim3)
+    }
+
+    /// `.reqnctapercluster`: the shape that clusters must have.
+    pub fn required_cluster(&self) -> Option<Dim3> {
+        self.inner.attrs.req_cluster.map(Dim3)
+    }
+
+    /// `.explicitcluster`: launches must name the shape of clusters, unless the kernel does.
+    pub fn wants_cluster(&self) -> bool {
+        self.inner.attrs.explicit_cluster
+    }
+
+    /// What the kernel needs beside its parameters, found by optimizing it, which launches have to do anyway.
+    pub fn usage(&self) -> Result<KernelUsage, Error> {
+        let program = self.inner.variants.optimized(&self.inner)?;
+        let in_space = |space: Space| {
+            let vars = program.vars.values().filter(move |var| var.space == space);
+            vars.fold(0u64, |sum, var| sum.saturating_add(var.size))
+        };
+        let slots = program.functions.values().map(|function| {
+            let slots = function.slots.values();
+            slots.map(|slot| u64::from(slot.size)).sum::<u64>()
+        });
+        Ok(KernelUsage {
+            static_shared: SharedLayout::new(&program).static_size,
+            constants: in_space(Space::Const),
+            local: slots.sum(),
+        })
     }
 
     /// Name and size in bytes of each parameter.
@@ -329,15 +449,76 @@ impl fmt::Debug for Kernel {
     }
 }
 
+/// A kernel's parameter and its place in the parameter block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct Param<'a> {
+    /// Its name in the PTX.
+    pub name: &'a str,
+    /// Bytes before it.
+    pub offset: usize,
+    /// Size in bytes.
+    pub size: usize,
+    /// Alignment in bytes.
+    pub align: usize,
+}
+
+/// What a kernel needs, see [`Kernel::usage`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct KernelUsage {
+    /// Bytes of shared memory, without the dynamic part.
+    pub static_shared: u32,
+    /// Bytes of the `.const` variables that the kernel and the functions it can reach use.
+    pub constants: u64,
+    /// Bytes of local memory that these functions need per thread, each counted once.
+    pub local: u64,
+}
+
 /// A variable of a module, in device memory.
 #[derive(Clone, Debug)]
 pub struct Global {
     module: Module,
     id: VarId,
+    name: String,
     size: u64,
+    is_const: bool,
+    is_extern: bool,
 }
 
 impl Global {
+    /// None in state spaces that belong to threads or CTAs.
+    fn new(module: &Module, id: VarId, var: Var) -> Option<Global> {
+        matches!(var.space, Space::Global | Space::Const).then(|| Global {
+            module: module.clone(),
+            id,
+            name: var.name,
+            size: var.size,
+            is_const: var.space == Space::Const,
+            is_extern: var.is_extern,
+        })
+    }
+
+    /// Its name in the PTX.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is in `.const`, else in `.global`.
+    pub fn is_const(&self) -> bool {
+        self.is_const
+    }
+
+    /// Whether it is declared `.extern` and not defined in the module.
+    pub fn is_extern(&self) -> bool {
+        self.is_extern
+    }
+
+    /// Whether it is `.managed`: meant to be accessed by host and device alike.
+    pub fn is_managed(&self) -> bool {
+        self.module.inner.front.is_managed(self.id)
+    }
+
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size

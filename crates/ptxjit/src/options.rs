@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ptxjit_runtime::CancelToken;
+
 /// Sizes of a grid, a cluster or a block: x, y and z.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dim3(pub [u32; 3]);
@@ -78,6 +80,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// The launch fails after this time.
     pub timeout: Option<Duration>,
+    /// The launch fails as soon as this is cancelled.
+    pub cancel: Option<CancelToken>,
     /// Check each access for exact bounds, alignment and freed memory.
     pub memcheck: bool,
     /// Order of progress.

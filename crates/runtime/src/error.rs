@@ -191,13 +191,41 @@ impl fmt::Display for Deadlock {
     }
 }
 
+/// The rule that the description of a launch breaks.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ShapeRule {
+    /// Extents of the block: none is zero or too large, nor is their product.
+    Block,
+    /// `.maxntid` or `.reqntid` of the kernel.
+    Threads,
+    /// Extents of the grid.
+    Grid,
+    /// Shape of the clusters.
+    Cluster,
+    /// The CTAs of a cooperative launch all run at once.
+    Cooperative,
+    /// Size of the parameters.
+    Params,
+    /// Size of shared memory.
+    Shared,
+}
+
 /// Why a launch failed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// Shapes, sizes or parameters break a rule; nothing ran.
+    /// A module or its code cannot be used so; nothing ran.
     #[error("{0}")]
     Invalid(String),
+    /// Shapes, sizes or parameters break a rule; nothing ran.
+    #[error("{message}")]
+    Shape {
+        /// The rule.
+        rule: ShapeRule,
+        /// The rule and the value that breaks it, in words.
+        message: String,
+    },
     /// A thread stopped the grid.
     #[error("{0}")]
     Trap(Box<Trap>),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ptxjit_codegen::CompiledKernel;
 use ptxjit_ir::KernelAttrs;
 
-use crate::error::LaunchError;
+use crate::error::{LaunchError, ShapeRule};
 use crate::grid::{Flag, Grid, MAX_IN_FLIGHT};
 use crate::memory::Pattern;
 use crate::module::ModuleMemory;
@@ -196,98 +196,110 @@ impl Runtime {
 
 /// What CUDA checks before a kernel starts.
 fn check(desc: &LaunchDesc) -> Result<(), LaunchError> {
-    let invalid = |message: String| {
-        Err(LaunchError::Invalid(format!(
-            "kernel `{}`: {message}",
-            desc.name
-        )))
-    };
-    let shape = |[x, y, z]: [u32; 3]| format!("({x}, {y}, {z})");
-    let over = |value: [u32; 3], limit: [u32; 3]| {
-        (0..3).any(|axis| value[axis] == 0 || value[axis] > limit[axis])
-    };
-    if over(desc.block, MAX_BLOCK) {
-        return invalid(format!(
-            "block {} is not within (1, 1, 1) and {}",
-            shape(desc.block),
-            shape(MAX_BLOCK)
-        ));
-    }
-    let n_threads: u32 = desc.block.iter().product();
-    if n_threads > MAX_THREADS {
-        return invalid(format!(
-            "a block of {n_threads} threads is too large: the limit is {MAX_THREADS}"
-        ));
-    }
-    if over(desc.grid, MAX_GRID) {
-        return invalid(format!(
-            "grid {} is not within (1, 1, 1) and {}",
-            shape(desc.grid),
-            shape(MAX_GRID)
-        ));
-    }
-    if let Some(required) = desc.attrs.req_ntid
-        && required != desc.block
-    {
-        return invalid(format!(
-            "block {} is not {}, which `.reqntid` requires",
-            shape(desc.block),
-            shape(required)
-        ));
-    }
-    if let Some(limit) = desc.attrs.max_threads.filter(|&limit| n_threads > limit) {
-        return invalid(format!(
-            "a block of {n_threads} threads is too large: `.maxntid` allows {limit}"
-        ));
-    }
-    if desc.params.len() as u64 != u64::from(desc.param_bytes) {
-        return invalid(format!(
-            "{} bytes of parameters given, {} needed",
-            desc.params.len(),
-            desc.param_bytes
-        ));
-    }
-    if u64::from(desc.param_bytes) > MAX_PARAM_BYTES {
-        return invalid(format!(
-            "{} bytes of parameters are too many: the limit is {MAX_PARAM_BYTES}",
-            desc.param_bytes
-        ));
-    }
-    let shared = u64::from(desc.kernel.shared.static_size) + u64::from(desc.shared_bytes);
-    if shared > u64::from(MAX_SHARED_BYTES) {
-        return invalid(format!(
-            "{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"
-        ));
-    }
-    check_cluster(desc).or_else(invalid)?;
-    let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
-    if desc.cooperative && n_ctas > MAX_IN_FLIGHT as u64 {
-        return invalid(format!(
-            "a cooperative launch of {n_ctas} CTAs is too large: the limit is {MAX_IN_FLIGHT}"
-        ));
+    let checks = [check_block, check_grid, check_sizes, check_cluster];
+    for check in checks {
+        check(desc).map_err(|(rule, message)| LaunchError::Shape {
+            rule,
+            message: format!("kernel `{}`: {message}", desc.name),
+        })?;
     }
     Ok(())
 }
 
-fn check_cluster(desc: &LaunchDesc) -> Result<(), String> {
+/// A broken rule, in words.
+type Broken = (ShapeRule, String);
+
+fn shape([x, y, z]: [u32; 3]) -> String {
+    format!("({x}, {y}, {z})")
+}
+
+fn is_over(value: [u32; 3], limit: [u32; 3]) -> bool {
+    (0..3).any(|axis| value[axis] == 0 || value[axis] > limit[axis])
+}
+
+fn check_block(desc: &LaunchDesc) -> Result<(), Broken> {
+    let block = desc.block;
+    if is_over(block, MAX_BLOCK) {
+        let (given, limit) = (shape(block), shape(MAX_BLOCK));
+        let message = format!("block {given} is not within (1, 1, 1) and {limit}");
+        return Err((ShapeRule::Block, message));
+    }
+    let n_threads: u32 = block.iter().product();
+    let too_large = format!("a block of {n_threads} threads is too large");
+    if n_threads > MAX_THREADS {
+        let message = format!("{too_large}: the limit is {MAX_THREADS}");
+        return Err((ShapeRule::Block, message));
+    }
+    if let Some(required) = desc.attrs.req_ntid.filter(|&required| required != block) {
+        let (given, required) = (shape(block), shape(required));
+        let message = format!("block {given} is not {required}, which `.reqntid` requires");
+        return Err((ShapeRule::Threads, message));
+    }
+    if let Some(limit) = desc.attrs.max_threads.filter(|&limit| n_threads > limit) {
+        let message = format!("{too_large}: `.maxntid` allows {limit}");
+        return Err((ShapeRule::Threads, message));
+    }
+    Ok(())
+}
+
+fn check_grid(desc: &LaunchDesc) -> Result<(), Broken> {
+    if is_over(desc.grid, MAX_GRID) {
+        let (given, limit) = (shape(desc.grid), shape(MAX_GRID));
+        let message = format!("grid {given} is not within (1, 1, 1) and {limit}");
+        return Err((ShapeRule::Grid, message));
+    }
+    let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
+    if desc.cooperative && n_ctas > MAX_IN_FLIGHT as u64 {
+        let message = format!(
+            "a cooperative launch of {n_ctas} CTAs is too large: the limit is {MAX_IN_FLIGHT}"
+        );
+        return Err((ShapeRule::Cooperative, message));
+    }
+    Ok(())
+}
+
+fn check_sizes(desc: &LaunchDesc) -> Result<(), Broken> {
+    let (given, needed) = (desc.params.len() as u64, u64::from(desc.param_bytes));
+    if given != needed {
+        let message = format!("{given} bytes of parameters given, {needed} needed");
+        return Err((ShapeRule::Params, message));
+    }
+    if needed > MAX_PARAM_BYTES {
+        let message =
+            format!("{needed} bytes of parameters are too many: the limit is {MAX_PARAM_BYTES}");
+        return Err((ShapeRule::Params, message));
+    }
+    let shared = u64::from(desc.kernel.shared.static_size) + u64::from(desc.shared_bytes);
+    if shared > u64::from(MAX_SHARED_BYTES) {
+        let message = format!(
+            "{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"
+        );
+        return Err((ShapeRule::Shared, message));
+    }
+    Ok(())
+}
+
+fn check_cluster(desc: &LaunchDesc) -> Result<(), Broken> {
     let Some(cluster) = desc.cluster.or(desc.attrs.req_cluster) else {
         return Ok(());
     };
+    let broken = |message: String| Err((ShapeRule::Cluster, message));
     if let (Some(given), Some(required)) = (desc.cluster, desc.attrs.req_cluster)
         && given != required
     {
-        return Err(format!(
+        return broken(format!(
             "cluster {given:?} is not {required:?}, which `.reqnctapercluster` requires"
         ));
     }
-    let size: u64 = cluster.iter().map(|&extent| u64::from(extent)).product();
+    let extents = cluster.iter().map(|&extent| u64::from(extent));
+    let size = extents.fold(1u64, u64::saturating_mul);
     if size == 0 || size > MAX_CLUSTER {
-        return Err(format!(
+        return broken(format!(
             "a cluster of {size} CTAs is not within 1 and {MAX_CLUSTER}"
         ));
     }
     if (0..3).any(|axis| !desc.grid[axis].is_multiple_of(cluster[axis])) {
-        return Err(format!(
+        return broken(format!(
             "grid {:?} is no multiple of cluster {cluster:?}",
             desc.grid
         ));

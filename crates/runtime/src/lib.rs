@@ -27,7 +27,7 @@ mod worker;
 #[cfg(test)]
 mod module_tests;
 
-pub use error::{Deadlock, LaunchError, Threads, Trap, TrapCause, WaitingGroup};
+pub use error::{Deadlock, LaunchError, ShapeRule, Threads, Trap, TrapCause, WaitingGroup};
 pub use launch::{
     CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, MakeCode, OutputFn,
     Schedule,

@@ -227,6 +227,16 @@ impl Module {
         }
     }
 
+    /// Whether a variable has the attribute `.managed`: host and device access it alike.
+    pub fn is_managed(&self, id: VarId) -> bool {
+        let ast = self
+            .vars
+            .get(id.index())
+            .and_then(|var| self.var_ast(var.decl));
+        let attribute = ast.and_then(|ast| ast.attribute.as_deref());
+        attribute.is_some_and(|attribute| attribute.kind == ast::AttributeKind::Managed)
+    }
+
     /// Translates a kernel and every function it can reach.
     pub fn program(&self, kernel: &str) -> Result<Program, Vec<Diagnostic>> {
         match self.kernel(kernel) {

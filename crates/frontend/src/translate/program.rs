@@ -1,6 +1,8 @@
 //! From a kernel to the program of all functions it can reach, and the check of a whole module.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cranelift_entity::PrimaryMap;
 use ptxjit_ir::{FuncId, Function, Program, RelocTarget, SigId, Signature, Var, VarId};
@@ -13,7 +15,7 @@ use crate::source::Span;
 
 use super::layout::Passing;
 use super::module::{Global, Kernel, Module};
-use super::{Found, function, init, linkage};
+use super::{function, init, linkage};
 
 /// The signatures of indirect calls, each once.
 #[derive(Default)]
@@ -276,34 +278,71 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
             diagnostics.extend(found);
         }
     }
-    for id in module
-        .func_ids()
-        .filter(|&id| module.func(id).alias.is_none())
-    {
-        let Some(range) = module.func_ast(id).body else {
-            continue;
-        };
-        match parse::body(&module.source, range) {
-            Ok(body) => {
-                let (
-                    _,
-                    Found {
-                        diagnostics: found, ..
-                    },
-                ) = function::translate(module, id, &body, &mut SigTable::default());
-                diagnostics.extend(found.into_iter().filter(|d| d.kind == Kind::Wrong));
-                diagnostics.extend(check_lines(&body, &mut lines));
-            }
-            Err(found) => diagnostics.extend(found),
-        }
+    for (found, locs) in check_functions(module) {
+        diagnostics.extend(found);
+        diagnostics.extend(check_lines(&locs, &mut lines));
     }
     sorted(diagnostics)
 }
 
+/// What is wrong with a function, and its `.loc` directives.
+type Checked = (Vec<Diagnostic>, Vec<ast::Loc>);
+
+/// Modules with less text than this are checked by one thread.
+const MUCH_TEXT: usize = 256 << 10;
+
+/// Stack of a thread that checks: nesting in PTX takes some, and only what is touched is used.
+const STACK_SIZE: usize = 64 << 20;
+
+/// Checks each function with a body by itself, in order; those of long modules side by side.
+fn check_functions(module: &Module) -> Vec<Checked> {
+    let is_defined = |&id: &FuncId| module.func(id).alias.is_none();
+    let ids: Vec<FuncId> = module.func_ids().filter(is_defined).collect();
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let n_threads = match module.source.text().len() {
+        0..MUCH_TEXT => 1,
+        _ => cores().min(ids.len()),
+    };
+    let done: Vec<OnceLock<Option<Checked>>> = ids.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let idx = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&id) = ids.get(idx) else { return };
+            // Each number is drawn once.
+            let _ = done[idx].set(check_function(module, id));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..n_threads {
+            let thread = std::thread::Builder::new().stack_size(STACK_SIZE);
+            // Without another thread the others do all.
+            let _ = thread.spawn_scoped(scope, work);
+        }
+        work();
+    });
+    done.into_iter()
+        .filter_map(|checked| checked.into_inner().flatten())
+        .collect()
+}
+
+fn check_function(module: &Module, id: FuncId) -> Option<Checked> {
+    let range = module.func_ast(id).body?;
+    Some(match parse::body(&module.source, range) {
+        Ok(body) => {
+            let (_, found) = function::translate(module, id, &body, &mut SigTable::default());
+            let mut wrong = found.diagnostics;
+            wrong.retain(|diagnostic| diagnostic.kind == Kind::Wrong);
+            (wrong, body.locs)
+        }
+        Err(found) => (found, Vec::new()),
+    })
+}
+
 /// Code is inlined at a place that a `.loc` before it names.
-fn check_lines(body: &ast::Body, lines: &mut FxHashSet<(u32, u32, u32)>) -> Option<Diagnostic> {
+fn check_lines(locs: &[ast::Loc], lines: &mut FxHashSet<(u32, u32, u32)>) -> Option<Diagnostic> {
     let mut wrong = None;
-    for loc in &body.locs {
+    for loc in locs {
         if let Some(at) = &loc.inlined
             && !lines.contains(&(at.file, at.line, at.column))
         {

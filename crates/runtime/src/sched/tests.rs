@@ -15,7 +15,7 @@ use ptxjit_ir::{BarrierOp, SrcLoc, Type, Var, VarId, VarInit, WarpOp};
 
 use crate::{
     Arena, CancelToken, LaunchDesc, LaunchError, LaunchStats, ModuleMemory, Pattern, Runtime,
-    Schedule, TrapCause, VarSource,
+    Schedule, ShapeRule, TrapCause, VarSource,
 };
 
 /// Bytes of a gang's frame per lane; slot `n` of `B32` lies at `n * 4 * gang`.
@@ -796,7 +796,10 @@ fn a_cooperative_grid_synchronises() {
     desc.cooperative = true;
     assert!(matches!(
         bench.runtime.launch(&desc),
-        Err(LaunchError::Invalid(_))
+        Err(LaunchError::Shape {
+            rule: ShapeRule::Cooperative,
+            ..
+        })
     ));
 }
 
@@ -1063,7 +1066,7 @@ fn shapes_are_checked_as_cuda_does() {
         let mut desc = bench.desc(kernel::<Plain>(vec![entry()]), 1, 1);
         change(&mut desc);
         match bench.runtime.launch(&desc) {
-            Err(LaunchError::Invalid(message)) => message,
+            Err(LaunchError::Shape { message, .. }) => message,
             other => panic!("{other:?}"),
         }
     };
