@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
+use ptxjit_persona::{Config, Device as Figures};
 
-use crate::config::Config;
 use crate::context::Primary;
 use crate::error::{self, Result};
 use crate::state;
@@ -13,8 +13,8 @@ use crate::types::CUresult;
 /// A device.
 pub(crate) struct Device {
     pub(crate) ordinal: i32,
-    /// Bytes of memory.
-    pub(crate) memory: u64,
+    /// What it tells of itself.
+    pub(crate) figures: &'static Figures,
     pub(crate) primary: Mutex<Primary>,
 }
 
@@ -23,30 +23,44 @@ static ENGINES: OnceLock<std::result::Result<Vec<ptxjit::Device>, CUresult>> = O
 
 impl Device {
     /// The devices that the configuration asks for.
-    pub(crate) fn all(config: &Config) -> Vec<Device> {
-        let device = |ordinal| Device {
+    pub(crate) fn all(config: &'static Config) -> Vec<Device> {
+        let device = |(ordinal, figures)| Device {
             ordinal: ordinal as i32,
-            memory: config.memory,
+            figures,
             primary: Mutex::default(),
         };
-        (0..config.device_count).map(device).collect()
+        config.devices.iter().enumerate().map(device).collect()
     }
 
     /// The engine's side of the device.
     pub(crate) fn engine(&self) -> Result<&'static ptxjit::Device> {
         let engines = ENGINES.get_or_init(|| {
-            let devices = &state::state()?.devices;
-            let made = ptxjit::Device::siblings(devices.len(), None);
+            let state = state::state()?;
+            let threads = state.config.threads.map(|threads| threads as usize);
+            let made = ptxjit::Device::siblings(state.devices.len(), threads);
             let made = made.map_err(|err| error::code_of(&err))?;
-            let with_limits = made.into_iter().zip(devices);
-            Ok(with_limits
-                .map(|(engine, device)| engine.with_memory_limit(device.memory))
-                .collect())
+            let devices = made.into_iter().zip(&state.devices);
+            let set_up = |(engine, device): (ptxjit::Device, &Device)| {
+                let engine = engine.with_memory_limit(device.figures.memory);
+                match cache(state.config) {
+                    Some(cache) => engine.with_cache(cache),
+                    None => engine,
+                }
+            };
+            Ok(devices.map(set_up).collect())
         });
         match engines {
             Ok(engines) => Ok(&engines[self.ordinal as usize]),
             Err(code) => Err(*code),
         }
+    }
+}
+
+/// Where compiled code is kept from one process to the next.
+fn cache(config: &Config) -> Option<ptxjit::Cache> {
+    match &config.cache_dir {
+        Some(dir) => Some(ptxjit::Cache::new(dir)),
+        None => ptxjit::Cache::user(),
     }
 }
 
@@ -83,19 +97,24 @@ pub fn ordinal(ordinal: i32) -> Result<i32> {
 
 /// `cuDeviceTotalMem`.
 pub fn total_memory(device: i32) -> Result<usize> {
-    Ok(get(device)?.memory as usize)
+    Ok(get(device)?.figures.memory as usize)
 }
 
 /// `cuDeviceComputeCapability`: major and minor.
 pub fn compute_capability(device: i32) -> Result<(i32, i32)> {
-    get(device)?;
-    Ok(state::state()?.config.compute_capability)
+    let capability = get(device)?.figures.persona.compute_capability;
+    Ok((capability.major as i32, capability.minor as i32))
+}
+
+/// `cuDeviceGetAttribute`.
+pub fn attribute(id: i32, device: i32) -> Result<i32> {
+    get(device)?
+        .figures
+        .attribute(id)
+        .ok_or(CUresult::INVALID_VALUE)
 }
 
 /// `cuDriverGetVersion`.
 pub fn driver_version() -> i32 {
-    state::state().map_or_else(
-        |_| Config::from_env().driver_version,
-        |state| state.config.driver_version,
-    )
+    Config::get().driver_version as i32
 }

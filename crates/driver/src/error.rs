@@ -1,7 +1,8 @@
 //! Results: codes for callers, and failures of work that runs later.
 
-use ptxjit::{Error, FailureKind};
+use ptxjit::{Error, ErrorKind, FailureKind, ShapeRule};
 
+use crate::report;
 use crate::types::CUresult;
 
 /// What a call of the driver gives, or the code that tells why not.
@@ -33,21 +34,33 @@ impl From<Error> for Failure {
     fn from(err: Error) -> Failure {
         Failure {
             code: code_of(&err),
-            is_sticky: matches!(err, Error::Launch(_)),
+            is_sticky: is_fault(&err),
             report: err.to_string(),
         }
     }
 }
 
+/// Whether a kernel ran and went wrong.
+fn is_fault(err: &Error) -> bool {
+    match err.kind() {
+        ErrorKind::Launch(FailureKind::Resources) => false,
+        ErrorKind::Launch(_) => true,
+        _ => false,
+    }
+}
+
 /// The driver's code for an error of the engine.
 pub(crate) fn code_of(err: &Error) -> CUresult {
-    match err {
-        Error::Read { .. } => CUresult::FILE_NOT_FOUND,
-        Error::Invalid(_) => CUresult::INVALID_PTX,
-        Error::Unsupported(_) | Error::Compile { .. } => CUresult::NOT_SUPPORTED,
-        Error::Usage(_) => CUresult::INVALID_VALUE,
-        Error::OutOfMemory(_) => CUresult::OUT_OF_MEMORY,
-        Error::Launch(failure) => code_of_failure(failure.kind()),
+    match err.kind() {
+        ErrorKind::Read => CUresult::FILE_NOT_FOUND,
+        ErrorKind::Invalid => CUresult::INVALID_PTX,
+        ErrorKind::Unsupported | ErrorKind::Compile => CUresult::NOT_SUPPORTED,
+        ErrorKind::NotFound | ErrorKind::Unresolved => CUresult::NOT_FOUND,
+        ErrorKind::Shape(ShapeRule::Cooperative) => CUresult::COOPERATIVE_LAUNCH_TOO_LARGE,
+        ErrorKind::Shape(ShapeRule::Cluster) => CUresult::INVALID_CLUSTER_SIZE,
+        ErrorKind::Shape(_) | ErrorKind::Usage | ErrorKind::Address => CUresult::INVALID_VALUE,
+        ErrorKind::OutOfMemory => CUresult::OUT_OF_MEMORY,
+        ErrorKind::Launch(kind) => code_of_failure(kind),
         _ => CUresult::UNKNOWN,
     }
 }
@@ -60,6 +73,17 @@ fn code_of_failure(kind: FailureKind) -> CUresult {
         FailureKind::StackOverflow => CUresult::HARDWARE_STACK_ERROR,
         FailureKind::BadCall => CUresult::INVALID_PC,
         FailureKind::Deadlock | FailureKind::Timeout => CUresult::LAUNCH_TIMEOUT,
+        FailureKind::HostStack | FailureKind::Resources => CUresult::LAUNCH_OUT_OF_RESOURCES,
         _ => CUresult::LAUNCH_FAILED,
     }
+}
+
+/// The code for an error of the engine, whose text goes where reports go.
+pub(crate) fn told(err: &Error) -> CUresult {
+    let code = code_of(err);
+    report::say(
+        &code.name().unwrap_or_default().to_string_lossy(),
+        &err.to_string(),
+    );
+    code
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::error::{self, Result};
+use crate::host;
 use crate::types::CUresult;
-use crate::{host, report};
 
 /// An image that was read from the client.
 #[derive(Clone, Debug)]
@@ -18,14 +18,10 @@ impl Image {
     pub(crate) fn load(&self, device: &Device) -> Result<ptxjit::Module> {
         let engine = device.engine()?;
         let module = ptxjit::Module::from_source(engine, "<ptx>", &*self.text);
-        module.map_err(|err| {
-            let code = error::code_of(&err);
-            report::say(
-                &code.name().unwrap_or_default().to_string_lossy(),
-                &err.to_string(),
-            );
-            code
-        })
+        let module = module.map_err(|err| error::told(&err))?;
+        // What is wrong anywhere in a module is found when it is loaded, as on a GPU.
+        module.check_all().map_err(|err| error::told(&err))?;
+        Ok(module)
     }
 }
 

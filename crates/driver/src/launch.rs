@@ -1,7 +1,10 @@
 //! Launches of kernels: arguments, checks, and what a stream runs.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use ptxjit::{Options, Schedule};
+use ptxjit_persona::Config;
 
 use crate::command::Command;
 use crate::error::{Failure, Result};
@@ -32,8 +35,8 @@ pub(crate) struct KernelCommand {
 impl KernelCommand {
     /// Runs the kernel to its end.
     pub(crate) fn run(&self) -> std::result::Result<(), Failure> {
-        let mut launch = self.function.kernel.launch();
         let shape = &self.shape;
+        let mut launch = self.function.kernel.launch().options(options().clone());
         launch = launch
             .grid(shape.grid)
             .block(shape.block)
@@ -45,6 +48,24 @@ impl KernelCommand {
         launch.param_block(self.params.clone()).run()?;
         Ok(())
     }
+}
+
+/// How all launches are carried out: what the environment says.
+fn options() -> &'static Options {
+    static OPTIONS: OnceLock<Options> = OnceLock::new();
+    OPTIONS.get_or_init(|| {
+        let config = Config::get();
+        let mut options = Options::default();
+        options.timeout = config.timeout;
+        options.memcheck = config.memcheck;
+        options.gang = config.gang;
+        options.schedule = match config.schedule {
+            ptxjit_persona::Schedule::Free => Schedule::Parallel,
+            ptxjit_persona::Schedule::Deterministic => Schedule::Deterministic,
+            ptxjit_persona::Schedule::Seed(seed) => Schedule::Seed(seed),
+        };
+        options
+    })
 }
 
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
@@ -61,7 +82,12 @@ impl Shape {
             return Err(CUresult::INVALID_VALUE);
         }
         let n_threads: u32 = self.block.iter().product();
-        if n_threads > MAX_THREADS {
+        let limit = function
+            .kernel
+            .max_threads()
+            .map_or(MAX_THREADS, |max| max.min(MAX_THREADS));
+        let required = function.kernel.required_block();
+        if n_threads > limit || required.is_some_and(|block| block.0 != self.block) {
             return Err(CUresult::INVALID_VALUE);
         }
         if self.shared > function.max_dynamic_shared.load(Ordering::Relaxed) {

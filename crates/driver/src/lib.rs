@@ -14,7 +14,6 @@ pub mod types;
 mod handle;
 
 mod command;
-mod config;
 pub mod context;
 pub mod device;
 mod error;

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use crate::context::{self, CONTEXTS, Context};
 use crate::error::{self, Result};
 use crate::handle::{Kind, Object, Slab};
+use crate::host;
 use crate::image::{self, Image};
 use crate::memory::{REGISTRY, Sort};
 use crate::types::{CUdeviceptr, CUfunction, CUmodule, CUresult, HostPtr};
-use crate::{host, report};
 
 pub(crate) static MODULES: Slab<Module> = Slab::new(Kind::Module);
 pub(crate) static FUNCTIONS: Slab<Function> = Slab::new(Kind::Function);
@@ -96,17 +96,14 @@ impl Module {
         if let Some(function) = functions.get(name) {
             return Ok(function.clone());
         }
-        if !self.engine.kernel_names().iter().any(|known| known == name) {
-            return Err(CUresult::NOT_FOUND);
-        }
-        let kernel = self.engine.kernel(name).map_err(|err| {
-            let code = error::code_of(&err);
-            report::say(
-                &code.name().unwrap_or_default().to_string_lossy(),
-                &err.to_string(),
-            );
-            code
-        })?;
+        let kernel = self
+            .engine
+            .kernel_exact(name)
+            .map_err(|err| match err.kind() {
+                // Programs ask for names that may not be there.
+                ptxjit::ErrorKind::NotFound => CUresult::NOT_FOUND,
+                _ => error::told(&err),
+            })?;
         let function = FUNCTIONS.insert(|handle| Function {
             handle,
             name: name.to_owned(),

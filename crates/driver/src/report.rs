@@ -22,7 +22,7 @@ pub(crate) fn failure(failure: &Failure) {
 pub(crate) fn say(code: &str, text: &str) {
     *LAST.lock() = text.to_owned();
     let Ok(state) = state::state() else { return };
-    let config = &state.config;
+    let config = state.config;
     if let Some(path) = &config.report {
         let line = format!("{{\"code\":{},\"report\":{}}}\n", json(code), json(text));
         let file = std::fs::OpenOptions::new()

@@ -4,14 +4,15 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::config::Config;
+use ptxjit_persona::Config;
+
 use crate::device::Device;
 use crate::error::Result;
 use crate::types::CUresult;
 
 /// What `cuInit` sets up, for the life of the process.
 pub(crate) struct State {
-    pub(crate) config: Config,
+    pub(crate) config: &'static Config,
     pub(crate) devices: Vec<Device>,
 }
 
@@ -35,8 +36,8 @@ pub fn init(flags: u32) -> Result<()> {
     }
     let state = STATE.get_or_init(|| {
         at_fork();
-        let config = Config::from_env();
-        let devices = Device::all(&config);
+        let config = Config::get();
+        let devices = Device::all(config);
         State { config, devices }
     });
     match state.devices.is_empty() {

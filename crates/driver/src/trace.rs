@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use ptxjit_persona::Config;
 
 use crate::types::CUresult;
 
@@ -13,10 +14,10 @@ use crate::types::CUresult;
 fn file() -> Option<&'static Mutex<File>> {
     static FILE: OnceLock<Option<Mutex<File>>> = OnceLock::new();
     let open = || {
-        let path = std::env::var_os("PTXJIT_TRACE")?;
-        let file = File::options().create(true).append(true).open(&path);
+        let path = Config::get().trace.as_ref()?;
+        let file = File::options().create(true).append(true).open(path);
         if let Err(err) = &file {
-            let path = path.to_string_lossy();
+            let path = path.display();
             let _ = writeln!(
                 std::io::stderr(),
                 "ptxjit: PTXJIT_TRACE: cannot open `{path}`: {err}"

@@ -120,7 +120,11 @@ impl Module {
                 return Err(Error::from_diagnostics(Diagnostics::new(list, &text)));
             }
         };
-        let memory = ModuleMemory::new(device.arena.clone(), Box::new(Vars(front.clone())));
+        let memory = ModuleMemory::new(
+            device.arena.clone(),
+            device.runtime.part(),
+            Box::new(Vars(front.clone())),
+        );
         let kernels = Mutex::default();
         let inner = ModuleInner {
             front,

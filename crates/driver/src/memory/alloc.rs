@@ -163,7 +163,7 @@ pub fn host_unregister(addr: u64) -> Result<()> {
 /// `cuMemGetInfo`: free and total bytes.
 pub fn info() -> Result<(usize, usize)> {
     let device = context::current()?.device;
-    let total = device.memory;
+    let total = device.figures.memory;
     let used = device.engine()?.used_bytes();
     Ok((total.saturating_sub(used) as usize, total as usize))
 }
