@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ptxjit_codegen::Haste;
 use ptxjit_frontend::source::Source;
-use ptxjit_frontend::translate;
+use ptxjit_frontend::translate::{self, Refused};
 use ptxjit_ir::{KernelAttrs, KernelParam, Program, Var, VarId, VarInit};
 use ptxjit_runtime::{ModuleMemory, VarSource};
 
@@ -17,7 +17,7 @@ use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::{Device, Diagnostics, Dim3, Element, Error, Launch, Options, names};
 
-/// A PTX module on a device: its kernels, and its variables in device memory.
+/// A PTX module on a device, or several that are linked: its kernels, and its variables in device memory.
 ///
 /// Loading reads the module's outline; a kernel is parsed, checked and translated when it is asked for, and compiled when it
 /// is first launched. A module can be shared by threads and is cheap to clone; all clones have the same variables.
@@ -31,7 +31,7 @@ pub(crate) struct ModuleInner {
     pub(crate) device: Device,
     pub(crate) memory: Arc<ModuleMemory>,
     kernels: Mutex<HashMap<String, Arc<KernelInner>>>,
-    /// Of the module's text.
+    /// Of the module's texts.
     key: OnceLock<Key>,
 }
 
@@ -79,10 +79,8 @@ impl Module {
     /// Loads the PTX file at `path`.
     pub fn load(device: &Device, path: impl AsRef<Path>) -> Result<Module, Error> {
         let path = path.as_ref();
-        let text = read(path)?;
-        // Kept only for messages, and so read again rather than copied.
-        let again = || read(path).unwrap_or_default();
-        Module::build(device, &path.to_string_lossy(), text, again)
+        let source = Source::from_bytes(path.to_string_lossy(), read(path)?);
+        Module::build(device, translate::Module::load(source))
     }
 
     /// Loads PTX from memory. `name` stands for the file's name in messages.
@@ -91,24 +89,15 @@ impl Module {
         name: &str,
         text: impl Into<String>,
     ) -> Result<Module, Error> {
-        let text = text.into();
-        let copy = text.clone();
-        Module::build(device, name, text.into_bytes(), || copy.into_bytes())
+        let source = Source::from_bytes(name, text.into().into_bytes());
+        Module::build(device, translate::Module::load(source))
     }
 
-    fn build(
+    pub(crate) fn build(
         device: &Device,
-        name: &str,
-        text: Vec<u8>,
-        again: impl FnOnce() -> Vec<u8>,
+        front: Result<translate::Module, Box<Refused>>,
     ) -> Result<Module, Error> {
-        let front = match translate::Module::parse(Source::from_bytes(name, text)) {
-            Ok(module) => Arc::new(module),
-            Err(list) => {
-                let text = Text::Source(Arc::new(Source::from_bytes(name, again())));
-                return Err(Error::from_diagnostics(Diagnostics::new(list, &text)));
-            }
-        };
+        let front = Arc::new(front.map_err(|refused| refused_error(*refused))?);
         let memory = ModuleMemory::new(device.arena.clone(), Box::new(Vars(front.clone())));
         let kernels = Mutex::default();
         let inner = ModuleInner {
@@ -121,6 +110,25 @@ impl Module {
         Ok(Module {
             inner: Arc::new(inner),
         })
+    }
+
+    /// The `.target` number of the module, 80 of `sm_80`; of several modules the highest.
+    pub fn target(&self) -> u32 {
+        self.inner.front.target().number
+    }
+
+    /// The `.version` of the module, major and minor; of several modules the highest.
+    pub fn ptx_version(&self) -> (u32, u32) {
+        let version = self.inner.front.version();
+        (version.major, version.minor)
+    }
+
+    /// Checks every function, variable and instruction, used or not, as [`crate::check`] does.
+    pub fn check(&self) -> Diagnostics {
+        Diagnostics::new(
+            self.inner.front.check(),
+            &Text::Module(self.inner.front.clone()),
+        )
     }
 
     /// Names of all kernels as the PTX has them, in its order.
@@ -205,8 +213,14 @@ impl Module {
     fn stored(&self, kernel: &str) -> Option<Stored> {
         let inner = &self.inner;
         let cache = inner.device.cache.as_ref()?;
-        let text = || Key::new(&[inner.front.source().text().as_bytes()]);
-        Stored::new(cache, *inner.key.get_or_init(text), kernel)
+        Stored::new(cache, *inner.key.get_or_init(|| self.text_key()), kernel)
+    }
+
+    /// The key of all texts, each by itself: what they say joined depends on where one ends.
+    fn text_key(&self) -> Key {
+        let source = self.inner.front.source();
+        let texts = (0..source.n_files()).map(|file| source.file_text(file).as_bytes());
+        Key::new(&texts.collect::<Vec<_>>())
     }
 
     fn lock_kernels(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<KernelInner>>> {
@@ -243,6 +257,12 @@ impl fmt::Debug for Module {
             .field(&self.inner.front.source().name())
             .finish()
     }
+}
+
+/// What is wrong with a source that is no module.
+fn refused_error(refused: Refused) -> Error {
+    let text = Text::Source(Arc::new(refused.source));
+    Error::from_diagnostics(Diagnostics::new(refused.diagnostics, &text))
 }
 
 fn list(names: &[String]) -> String {

@@ -12,8 +12,8 @@ use crate::parse;
 use crate::source::Span;
 
 use super::layout::Passing;
-use super::module::{Global, Kernel, Module};
-use super::{Found, function, init, linkage};
+use super::module::{Global, Kernel, Module, Unit};
+use super::{function, init, linkage};
 
 /// The signatures of indirect calls, each once.
 #[derive(Default)]
@@ -118,12 +118,28 @@ impl Build<'_> {
                 .cloned()
                 .or_else(|| self.module.var(id))
             {
+                self.need_var(id, &var);
                 self.vars.insert(id, var);
             }
         }
         self.open_calls.extend(found.open_calls);
         self.wants_lockstep |= found.wants_lockstep;
         self.diagnostics.extend(found.diagnostics);
+    }
+
+    /// A variable that is defined nowhere has no place in memory.
+    fn need_var(&mut self, id: VarId, var: &Var) {
+        if !var.is_extern || var.dynamic_shared || self.vars.contains_key(&id) {
+            return;
+        }
+        let message = format!("`{}` is used but not defined in this module", var.name);
+        let decl = self.module.module_var(id).map(|var| var.decl);
+        let decl = decl.and_then(|decl| self.module.var_ast(decl));
+        let diagnostic = Diagnostic::error(message);
+        self.diagnostics.push(match decl {
+            Some(decl) => diagnostic.label(decl.name.span, "declared here"),
+            None => diagnostic,
+        });
     }
 
     /// The functions whose address is taken and that an open indirect call may mean.
@@ -164,16 +180,14 @@ impl Build<'_> {
             vars: self.vars,
             params: kernel.params.clone(),
             attrs: kernel.attrs.clone(),
-            lockstep: self.wants_lockstep && self.module.ast.target.arch.number < 70,
+            lockstep: self.wants_lockstep && self.module.target().number < 70,
         })
     }
 }
 
 /// A call of what is declared but nowhere defined. What the device runtime of CUDA would provide is unsupported, not wrong.
 fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
-    let is_runtime =
-        name.starts_with("cuda") || name.starts_with("__cuda") || name.starts_with("__nv");
-    let diagnostic = if is_runtime {
+    let diagnostic = if is_device_runtime(name) {
         Diagnostic::unsupported(format!("a call of `{name}`"))
     } else {
         Diagnostic::error(format!("`{name}` is called but not defined in this module"))
@@ -182,6 +196,13 @@ fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
         Some(span) => diagnostic.label(span, ""),
         None => diagnostic,
     }
+}
+
+/// Names that CUDA's device runtime library would define.
+pub(super) fn is_device_runtime(name: &str) -> bool {
+    ["cuda", "__cuda", "__nv"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 fn signature(func: &ast::Function) -> Signature {
@@ -218,18 +239,18 @@ fn address_taken(module: &Module) -> Vec<FuncId> {
             }));
         }
     }
-    for func in module.ast.functions() {
-        if let Some(range) = func.body
-            && let Ok(body) = parse::body(&module.source, range)
-        {
-            taken.extend(taken_in(module, &body));
+    for unit in &module.units {
+        for range in unit.ast.functions().filter_map(|func| func.body) {
+            if let Ok(body) = parse::body(&module.source, range) {
+                taken.extend(taken_in(module, unit, &body));
+            }
         }
     }
     taken.into_iter().collect()
 }
 
 /// A register with the name of a function counts as well: too many targets do no harm.
-fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
+fn taken_in(module: &Module, unit: &Unit, body: &ast::Body) -> BTreeSet<FuncId> {
     let mut taken = BTreeSet::new();
     let mut add = |operand: &ast::Operand| {
         let name = match &operand.kind {
@@ -237,7 +258,7 @@ fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
             OperandKind::NameOffset(sum) => sum.name,
             _ => return,
         };
-        if let Some(Global::Func(func)) = module.global(name.text(&module.source)) {
+        if let Some(Global::Func(func)) = unit.global(name.text(&module.source)) {
             taken.insert(module.resolve_alias(func));
         }
     };
@@ -267,32 +288,29 @@ fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
 
 /// Checks all bodies and initializers.
 pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
-    let mut diagnostics = parse::check_debug(&module.source, &module.ast);
-    let mut lines = FxHashSet::default();
-    for var in module.ast.variables() {
-        if var.has_init()
-            && let Err(found) = init::var_init(module, var)
-        {
-            diagnostics.extend(found);
+    let mut diagnostics = Vec::new();
+    for unit in &module.units {
+        diagnostics.extend(parse::check_debug(&module.source, &unit.ast));
+        for var in unit.ast.variables().filter(|var| var.has_init()) {
+            if let Err(found) = init::var_init(module, var) {
+                diagnostics.extend(found);
+            }
         }
     }
-    for id in module
-        .func_ids()
-        .filter(|&id| module.func(id).alias.is_none())
-    {
-        let Some(range) = module.func_ast(id).body else {
+    // The places of `.loc`s, by unit.
+    let mut lines = vec![FxHashSet::default(); module.units.len()];
+    for id in module.func_ids() {
+        let ast = module.own_ast(id);
+        let Some(range) = ast.body else {
             continue;
         };
         match parse::body(&module.source, range) {
             Ok(body) => {
-                let (
-                    _,
-                    Found {
-                        diagnostics: found, ..
-                    },
-                ) = function::translate(module, id, &body, &mut SigTable::default());
-                diagnostics.extend(found.into_iter().filter(|d| d.kind == Kind::Wrong));
-                diagnostics.extend(check_lines(&body, &mut lines));
+                let (_, found) = function::translate(module, id, &body, &mut SigTable::default());
+                let found = found.diagnostics.into_iter();
+                diagnostics.extend(found.filter(|d| d.kind == Kind::Wrong));
+                let unit = module.source.file_at(range.start);
+                diagnostics.extend(check_lines(&body, &mut lines[unit]));
             }
             Err(found) => diagnostics.extend(found),
         }
