@@ -68,7 +68,7 @@ mod raw;
 pub use arg::Arg;
 pub use buffer::Buffer;
 pub use cache::{Cache, CacheUsage};
-pub use check::{check, check_text};
+pub use check::{Outline, check, check_bytes, check_text};
 pub use compile::{CodeOrigin, dump_stages};
 pub use device::Device;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};

@@ -111,6 +111,12 @@ impl Module {
         Module::build(device, translate::Module::load(source))
     }
 
+    /// As [`Module::from_source`], of text as bytes; a NUL may end it.
+    pub fn from_bytes(device: &Device, name: &str, bytes: Vec<u8>) -> Result<Module, Error> {
+        let source = Source::from_bytes(name, bytes);
+        Module::build(device, translate::Module::load(source))
+    }
+
     pub(crate) fn build(
         device: &Device,
         front: Result<translate::Module, Box<Refused>>,
@@ -325,7 +331,7 @@ impl fmt::Debug for Module {
 }
 
 /// What is wrong with a source that is no module.
-fn refused_error(refused: Refused) -> Error {
+pub(crate) fn refused_error(refused: Refused) -> Error {
     let text = Text::Source(Arc::new(refused.source));
     Error::from_diagnostics(Diagnostics::new(refused.diagnostics, &text))
 }
