@@ -2,6 +2,7 @@
 
 mod buffers;
 mod failures;
+mod host_memory;
 mod launches;
 mod modules;
 mod raw;

@@ -321,3 +321,45 @@ fn kernels_of_several_threads_wait_for_each_other() {
         assert_eq!(data.read().unwrap(), [1, 1]);
     }
 }
+
+#[test]
+fn what_is_prepared_can_be_changed() {
+    let device = Device::new().unwrap();
+    let add = kernel(&device, ADD);
+    let data = device.alloc_from(&[0u32; 3000]).unwrap();
+    let block_of = |delta: u32, count: u32| {
+        let mut block = data.address().to_le_bytes().to_vec();
+        block.extend([delta.to_le_bytes(), count.to_le_bytes()].concat());
+        block
+    };
+    let launch = add.launch().grid(2).block(128);
+    let mut prepared = launch.param_block(block_of(1, 3000)).prepare().unwrap();
+    let mut wanted = vec![0; 3000];
+    let mut expect = |delta: u32, count: usize| {
+        wanted[..count].iter_mut().for_each(|word| *word += delta);
+        assert_eq!(data.read().unwrap(), wanted);
+    };
+    prepared.run().unwrap();
+    expect(1, 256);
+    prepared.set_param_block(&block_of(5, 200)).unwrap();
+    prepared.run().unwrap();
+    expect(5, 200);
+    // Shapes for which other code is made, one with gangs that are not full.
+    let shapes = [
+        ([3, 1, 1], [256, 1, 1]),
+        ([30, 1, 1], [100, 1, 1]),
+        ([7, 1, 1], [1, 1, 1]),
+    ];
+    for (grid, block) in shapes {
+        prepared.set_shape(grid, block).unwrap();
+        prepared.set_param_block(&block_of(2, 3000)).unwrap();
+        prepared.run().unwrap();
+        expect(2, (grid[0] * block[0]) as usize);
+    }
+    assert!(prepared.set_param_block(&[0; 15]).is_err());
+    prepared.set_shared(1 << 20);
+    assert_eq!(kind(prepared.run()), ErrorKind::Shape(ShapeRule::Shared));
+    prepared.set_shared(100);
+    prepared.run().unwrap();
+    expect(2, 7);
+}

@@ -55,6 +55,7 @@ mod diagnostic;
 mod element;
 mod error;
 mod failure;
+mod host;
 mod improve;
 mod interp;
 pub mod isa;

@@ -52,7 +52,7 @@ impl Call<'_> {
         let tid = tid_of(thread, self.ctx.ntid);
         LaunchError::Trap(Box::new(Trap {
             cause,
-            kernel: self.grid.name.clone(),
+            kernel: self.grid.name.to_string(),
             ctaid: self.ctx.ctaid,
             threads: Threads {
                 first: tid,
@@ -250,7 +250,8 @@ unsafe extern "C" fn check_access(
 /// What is wrong with an access, if anything.
 fn bad_access(call: &Call<'_>, thread: u32, addr: u64, size: u32) -> Option<TrapCause> {
     let bytes = u64::from(size);
-    if !call.view(thread).in_window(addr, bytes) {
+    let is_foreign = call.grid.open_memory && !call.grid.arena.contains(addr);
+    if !is_foreign && !call.view(thread).in_window(addr, bytes) {
         match call.grid.arena.check_heap(addr, bytes) {
             HeapCheck::Ok => {}
             HeapCheck::Freed | HeapCheck::OutOfBounds => {

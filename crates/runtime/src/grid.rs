@@ -57,6 +57,9 @@ const WAVE_SHARED_BYTES: u32 = 24 << 10;
 const CHUNKS_LEFT: u64 = 4;
 const MOST_IN_CHUNK: u64 = 2048;
 
+/// Addresses of a process have so many bits.
+const USER_BITS: u32 = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
+
 /// CTAs of a random schedule are shuffled within windows of this many.
 const SHUFFLE_WINDOW: u64 = 16;
 
@@ -64,7 +67,7 @@ const SHUFFLE_WINDOW: u64 = 16;
 pub(crate) struct Grid {
     pub(crate) kernel: Arc<CompiledKernel>,
     pub(crate) code: Code,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) grid: [u32; 3],
@@ -82,6 +85,8 @@ pub(crate) struct Grid {
     pub(crate) n_workers: u32,
     pub(crate) schedule: Schedule,
     pub(crate) cooperative: bool,
+    /// See [`crate::launch::LaunchDesc::open_memory`].
+    pub(crate) open_memory: bool,
     pub(crate) shortcuts: Vec<Shortcut>,
     pub(crate) go_on: GoOn,
     /// CTAs that take turns.
@@ -107,6 +112,8 @@ struct State {
     workers: Vec<libc::pthread_t>,
     /// Late workers stay out.
     closed: bool,
+    /// Threads that wait for workers to leave: signalling none costs a system call all the same.
+    n_waiting: u32,
 }
 
 impl Grid {
@@ -149,6 +156,7 @@ impl Grid {
             n_workers,
             schedule: launch.schedule,
             cooperative: launch.cooperative,
+            open_memory: launch.open_memory,
             wave,
             go_on: GoOn::new(&launch.kernel.resume_points, &shortcuts, wave > 1),
             shortcuts,
@@ -189,13 +197,23 @@ impl Grid {
         self.done.load(Ordering::Relaxed)
     }
 
+    /// The addresses that the kernel may access: the first, and log2 of how many. All that a test in the code lets pass and that is not
+    /// mapped faults.
+    pub(crate) fn reach(&self) -> (u64, u32) {
+        if self.open_memory {
+            (0, USER_BITS)
+        } else {
+            (self.arena.base(), self.arena.bits())
+        }
+    }
+
     /// Fills in what is the same for all CTAs.
     pub(crate) fn fill_context(&self, ctx: &mut CtaContext) {
         let cluster = self.cluster.unwrap_or([1; 3]);
         ctx.params = self.params.start;
         ctx.symbols = self.symbols.as_ptr();
-        ctx.arena_base = self.arena.base();
-        ctx.arena_bits = u64::from(self.arena.bits());
+        let (base, bits) = self.reach();
+        (ctx.arena_base, ctx.arena_bits) = (base, u64::from(bits));
         ctx.const_base = self.consts.start;
         ctx.poll = self.stop.as_ptr().cast_const();
         ctx.fns = &raw const self.fns;
@@ -235,15 +253,16 @@ impl Grid {
 
     /// Stops the launch because of `error`, unless it is stopped already.
     pub(crate) fn fail(&self, error: LaunchError) {
-        self.lock().error.get_or_insert(error);
+        let mut state = self.lock();
+        state.error.get_or_insert(error);
         self.stop.store(1, Ordering::Relaxed);
-        self.changed.notify_all();
+        self.notify(&state);
     }
 
     /// The error that stopped the launch.
     pub(crate) fn stop_error(&self) -> LaunchError {
         let cancelled = || LaunchError::Cancelled {
-            kernel: self.name.clone(),
+            kernel: self.name.to_string(),
         };
         self.lock().error.clone().unwrap_or_else(cancelled)
     }
@@ -254,6 +273,13 @@ impl Grid {
             Some(output) => output(text),
             // A closed standard output is no fault of the kernel.
             None => drop(std::io::stdout().lock().write_all(text)),
+        }
+    }
+
+    /// Tells those who wait that workers have left or shall leave.
+    fn notify(&self, state: &State) {
+        if state.n_waiting != 0 {
+            self.changed.notify_all();
         }
     }
 
@@ -282,7 +308,7 @@ impl Grid {
         let mut state = self.lock();
         let me = fault::this_thread();
         state.workers.retain(|&thread| thread != me);
-        self.changed.notify_all();
+        self.notify(&state);
         if self.is_stopped() {
             drop(self.wait_for_workers(state));
         }
@@ -298,6 +324,7 @@ impl Grid {
 
     fn wait_for_workers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         while !state.workers.is_empty() {
+            state.n_waiting += 1;
             if self.is_stopped() {
                 // The threads cannot end while they are listed, and taking them off the list needs the lock.
                 state
@@ -312,6 +339,7 @@ impl Grid {
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
             }
+            state.n_waiting -= 1;
         }
         state
     }
@@ -395,8 +423,7 @@ impl Supply<'_> {
 
 /// A worker's part of the launch.
 fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
-    let arena = (grid.arena.base(), grid.arena.bits());
-    let means = Worker::new(arena, grid.kernel.flush_denormals)?;
+    let means = Worker::new(grid.reach(), grid.kernel.flush_denormals)?;
     let rng = match grid.schedule {
         Schedule::Seed(seed) => Some(Rng::new(seed)),
         Schedule::Parallel | Schedule::Deterministic => None,

@@ -16,6 +16,7 @@
 )]
 
 mod copy;
+mod foreign;
 mod heap;
 mod raw;
 mod reserve;
@@ -24,6 +25,7 @@ mod windows;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub(crate) use foreign::read_host;
 pub(crate) use heap::BlockState;
 pub(crate) use reserve::PAGE;
 pub(crate) use windows::Window;
