@@ -363,3 +363,96 @@ fn what_is_prepared_can_be_changed() {
     prepared.run().unwrap();
     expect(2, 7);
 }
+
+/// Calls itself `depth` times, each time with some local memory; and asks for `size` bytes of the heap.
+const LIMITS: &str = "
+.extern .func (.param .b64 out) malloc(.param .b64 size);
+.global .u32 sum;
+.func down(.param .b32 depth)
+{
+    .local .align 8 .b8 frame[1024];
+    .reg .pred %p;
+    .reg .b32 %r<5>;
+    ld.param.u32 %r1, [depth];
+    mov.u32 %r3, frame;
+    and.b32 %r4, %r1, 127;
+    shl.b32 %r4, %r4, 2;
+    add.u32 %r3, %r3, %r4;
+    st.local.u32 [%r3], %r1;
+    setp.eq.u32 %p, %r1, 0;
+    @%p ret;
+    sub.u32 %r2, %r1, 1;
+    {
+        .param .b32 next;
+        st.param.b32 [next], %r2;
+        call down, (next);
+    }
+    ld.local.u32 %r1, [%r3];
+    red.global.add.u32 [sum], %r1;
+    ret;
+}
+.visible .entry descend(.param .u32 depth)
+{
+    .reg .b32 %r<2>;
+    ld.param.u32 %r1, [depth];
+    {
+        .param .b32 first;
+        st.param.b32 [first], %r1;
+        call down, (first);
+    }
+    ret;
+}
+.visible .entry take(.param .u64 out, .param .u64 size)
+{
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u64 %rd2, [size];
+    {
+        .param .b64 bytes;
+        .param .b64 place;
+        st.param.b64 [bytes], %rd2;
+        call (place), malloc, (bytes);
+        ld.param.b64 %rd3, [place];
+    }
+    st.global.u64 [%rd1], %rd3;
+    ret;
+}
+";
+
+#[test]
+fn limits_of_stack_and_heap_are_kept() {
+    let device = Device::with_threads(1).unwrap();
+    let module = Module::from_source(&device, "limits.ptx", ptx(LIMITS)).unwrap();
+    let descend = |depth: u32| module.kernel("descend").unwrap().launch().arg(depth).run();
+    let overflow = ErrorKind::Launch(FailureKind::StackOverflow);
+    descend(100).unwrap();
+    assert_eq!(kind(descend(1000)), overflow);
+    device.set_stack_limit(2 << 20);
+    assert_eq!(device.stack_limit(), 2 << 20);
+    descend(1000).unwrap();
+    let sum = module.global("sum").unwrap().read::<u32>(1).unwrap();
+    assert!(sum[0] >= 1001 * 500, "{sum:?}");
+    device.set_stack_limit(16 << 10);
+    assert_eq!(kind(descend(100)), overflow);
+    descend(5).unwrap();
+
+    let out = device.alloc_from(&[0u64]).unwrap();
+    let take = |size: u64| {
+        module
+            .kernel("take")
+            .unwrap()
+            .launch()
+            .arg(&out)
+            .arg(size)
+            .run()
+            .unwrap();
+        out.read().unwrap()[0]
+    };
+    device.set_heap_limit(1000);
+    assert_eq!((take(1001), device.heap_limit()), (0, 1000));
+    let place = take(1000);
+    assert_eq!(device.range_of(place), Some((place, 1000)));
+    assert_eq!(take(1), 0);
+    device.set_heap_limit(2000);
+    assert_ne!(take(1000), 0);
+}

@@ -32,6 +32,7 @@ use crate::memory::Arena;
 use crate::runtime::Shared;
 use crate::sched::cta::Cta;
 use crate::sched::{GoOn, Outcome, Rng, Runner, Shortcut};
+use crate::supply::Supply;
 use crate::worker::Worker;
 
 /// Rounds of nothing but yielding before a CTA is put aside for the first time.
@@ -52,16 +53,8 @@ const WAVE_THREADS: u32 = 4096;
 /// Shared memory of CTAs that take turns, together: it should stay in the first cache.
 const WAVE_SHARED_BYTES: u32 = 24 << 10;
 
-/// A worker takes so many at a time of the CTAs that are left that each worker could take as many again so often: memory is walked through
-/// in long stretches, and in the end the workers are done together.
-const CHUNKS_LEFT: u64 = 4;
-const MOST_IN_CHUNK: u64 = 2048;
-
 /// Addresses of a process have so many bits.
 const USER_BITS: u32 = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
-
-/// CTAs of a random schedule are shuffled within windows of this many.
-const SHUFFLE_WINDOW: u64 = 16;
 
 /// See the module.
 pub(crate) struct Grid {
@@ -82,6 +75,8 @@ pub(crate) struct Grid {
     pub(crate) fns: RuntimeFns,
     pub(crate) envreg: [u32; 32],
     pub(crate) grid_id: u64,
+    /// Of a thread, for recursion and `alloca`: the same for all CTAs of the launch.
+    pub(crate) stack_bytes: u64,
     pub(crate) n_workers: u32,
     pub(crate) schedule: Schedule,
     pub(crate) cooperative: bool,
@@ -95,7 +90,7 @@ pub(crate) struct Grid {
     pub(crate) looks_at_ended_lanes: bool,
     pub(crate) output: Option<Arc<OutputFn>>,
     /// CTAs that no worker has taken yet start here.
-    next: AtomicU64,
+    pub(crate) next: AtomicU64,
     /// Not zero when everybody shall stop; compiled code polls it.
     stop: AtomicU32,
     state: Mutex<State>,
@@ -153,6 +148,7 @@ impl Grid {
             fns: crate::builtins::FUNCTIONS,
             envreg,
             grid_id: shared.next_grid_id(),
+            stack_bytes: shared.stack_bytes(),
             n_workers,
             schedule: launch.schedule,
             cooperative: launch.cooperative,
@@ -358,67 +354,6 @@ impl Grid {
 fn wave(n_threads: u32, shared_bytes: u32) -> usize {
     let few = WAVE_SHARED_BYTES / shared_bytes.max(1);
     (WAVE_THREADS / n_threads.max(1)).min(few).clamp(1, 64) as usize
-}
-
-/// The CTAs that a worker has taken and not started.
-struct Supply<'a> {
-    grid: &'a Grid,
-    chunk: Range<u64>,
-    shuffled: Vec<u64>,
-    total: u64,
-}
-
-impl Supply<'_> {
-    fn new(grid: &Grid) -> Supply<'_> {
-        let total = grid.n_ctas();
-        Supply {
-            grid,
-            chunk: 0..0,
-            shuffled: Vec::new(),
-            total,
-        }
-    }
-
-    /// The next CTA to start.
-    fn next(&mut self, rng: &mut Option<Rng>) -> Option<u64> {
-        if let Some(idx) = self.shuffled.pop() {
-            return Some(idx);
-        }
-        if let Some(rng) = rng {
-            let start = self.grid.next.fetch_add(SHUFFLE_WINDOW, Ordering::Relaxed);
-            self.shuffled = (start..(start + SHUFFLE_WINDOW).min(self.total)).collect();
-            for last in (1..self.shuffled.len()).rev() {
-                self.shuffled
-                    .swap(last, rng.below(last as u32 + 1) as usize);
-            }
-            return self.shuffled.pop();
-        }
-        if self.chunk.is_empty() {
-            let taken = self.grid.next.load(Ordering::Relaxed);
-            let left = self.total.checked_sub(taken).filter(|&left| left > 0)?;
-            let share = left / (u64::from(self.grid.n_workers) * CHUNKS_LEFT);
-            let size = share.clamp(1, MOST_IN_CHUNK);
-            let start = self.grid.next.fetch_add(size, Ordering::Relaxed);
-            self.chunk = start.min(self.total)..(start + size).min(self.total);
-        }
-        self.chunk.next()
-    }
-
-    /// How many CTAs after `idx` this worker has, up to the end of the row in the first dimension.
-    fn n_following(&self, idx: u64) -> u32 {
-        let x = u64::from(self.grid.grid[0]);
-        (self.chunk.end - self.chunk.start).min(x - 1 - idx % x) as u32
-    }
-
-    /// Takes so many CTAs off the list: they have been started.
-    fn skip(&mut self, n: u32) {
-        self.chunk.start += u64::from(n);
-    }
-
-    /// Takes back a CTA that could not be started.
-    fn put_back(&mut self, idx: u64) {
-        self.shuffled.push(idx);
-    }
 }
 
 /// A worker's part of the launch.

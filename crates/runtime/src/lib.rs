@@ -19,6 +19,7 @@ pub mod memory;
 mod module;
 mod runtime;
 mod sched;
+mod supply;
 mod view;
 mod watchdog;
 mod worker;
