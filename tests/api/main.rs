@@ -8,6 +8,7 @@ mod modules;
 mod raw;
 mod surface;
 mod threads;
+mod virtual_memory;
 
 use ptxjit::{Device, Kernel, Module};
 

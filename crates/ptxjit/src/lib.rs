@@ -64,6 +64,7 @@ mod module;
 mod names;
 mod options;
 mod raw;
+mod virt;
 
 pub use arg::Arg;
 pub use buffer::Buffer;
@@ -77,6 +78,7 @@ pub use error::{Error, ErrorKind};
 pub use failure::{FailureKind, LaunchFailure};
 pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
 pub use module::{Global, Kernel, KernelUsage, Module, Param, Target};
-pub use ptxjit_runtime::{CancelToken, Pattern, ShapeRule};
+pub use ptxjit_runtime::{Access, CancelToken, Pattern, ShapeRule};
 
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};
+pub use virt::PhysicalMemory;

@@ -32,6 +32,8 @@ pub use launch::{
     CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, MakeCode, OutputFn,
     Schedule,
 };
-pub use memory::{Arena, MAX_PARTS, MemoryError, Pattern};
+pub use memory::{
+    Access, Arena, GRANULE, MAX_PARTS, MemoryError, Pattern, PhysicalMemory as PhysicalPages,
+};
 pub use module::{ModuleMemory, VarSource};
 pub use runtime::Runtime;
