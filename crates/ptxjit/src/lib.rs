@@ -55,6 +55,7 @@ mod diagnostic;
 mod element;
 mod error;
 mod failure;
+mod host;
 mod improve;
 mod interp;
 pub mod isa;
@@ -64,6 +65,7 @@ mod module;
 mod names;
 mod options;
 mod raw;
+mod virt;
 
 pub use arg::Arg;
 pub use buffer::Buffer;
@@ -78,6 +80,7 @@ pub use failure::{FailureKind, LaunchFailure};
 pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
 pub use linker::{Linker, link};
 pub use module::{Global, Kernel, KernelUsage, Module, Param, Target};
-pub use ptxjit_runtime::{CancelToken, Pattern, ShapeRule};
+pub use ptxjit_runtime::{Access, CancelToken, Pattern, ShapeRule};
 
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};
+pub use virt::PhysicalMemory;
