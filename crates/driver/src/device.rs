@@ -46,26 +46,37 @@ impl Device {
 
     /// The engine's side of the device.
     pub(crate) fn engine(&self) -> Result<&'static ptxjit::Device> {
-        let engines = ENGINES.get_or_init(|| {
-            let state = state::state()?;
-            let threads = state.config.threads.map(|threads| threads as usize);
-            let made = ptxjit::Device::siblings(state.devices.len(), threads);
-            let made = made.map_err(|err| error::code_of(&err))?;
-            let devices = made.into_iter().zip(&state.devices);
-            let set_up = |(engine, device): (ptxjit::Device, &Device)| {
-                let engine = engine.with_memory_limit(device.figures.memory);
-                match cache(state.config) {
-                    Some(cache) => engine.with_cache(cache),
-                    None => engine,
-                }
-            };
-            Ok(devices.map(set_up).collect())
-        });
-        match engines {
-            Ok(engines) => Ok(&engines[self.ordinal as usize]),
-            Err(code) => Err(*code),
-        }
+        let engines = engines()?;
+        Ok(&engines[self.ordinal as usize])
     }
+}
+
+/// The engine's sides of all devices; of one that no program sees if there are none.
+fn engines() -> Result<&'static [ptxjit::Device]> {
+    let make = || {
+        let state = state::state()?;
+        let threads = state.config.threads.map(|threads| threads as usize);
+        let made = ptxjit::Device::siblings(state.devices.len().max(1), threads);
+        let made = made.map_err(|err| error::code_of(&err))?;
+        let with_cache = |engine: ptxjit::Device| match cache(state.config) {
+            Some(cache) => engine.with_cache(cache),
+            None => engine,
+        };
+        let mut made: Vec<_> = made.into_iter().map(with_cache).collect();
+        for (engine, device) in made.iter_mut().zip(&state.devices) {
+            *engine = engine.clone().with_memory_limit(device.figures.memory);
+        }
+        Ok(made)
+    };
+    match ENGINES.get_or_init(make) {
+        Ok(engines) => Ok(engines),
+        Err(code) => Err(*code),
+    }
+}
+
+/// An engine for `ptx_run`, which computes without devices too.
+pub(crate) fn engine_without_devices() -> Result<&'static ptxjit::Device> {
+    engines().map(|engines| &engines[0])
 }
 
 /// Where compiled code is kept from one process to the next.

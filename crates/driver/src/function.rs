@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ptxjit::KernelUsage;
+use ptxjit::{KernelUsage, Prepared};
 
 use crate::context::{CONTEXTS, Context};
 use crate::error::{self, Result};
 use crate::handle::{Kind, Object, Slab};
+use crate::launch::Shape;
 use crate::library;
 use crate::types::{CUfunction, CUfunction_attribute as Attribute, CUmodule, CUresult};
 
@@ -23,7 +24,12 @@ pub(crate) struct Function {
     pub(crate) context: u64,
     pub(crate) kernel: ptxjit::Kernel,
     pub(crate) settings: Mutex<Settings>,
+    /// Launches that were prepared before, the latest last.
+    ready: Mutex<Vec<(Shape, Prepared)>>,
 }
+
+/// Prepared launches that a function keeps: programs launch a kernel with few shapes.
+const MAX_READY: usize = 8;
 
 /// Attributes that a program can set.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -81,6 +87,7 @@ impl Function {
             context,
             kernel,
             settings: Mutex::default(),
+            ready: Mutex::default(),
         })
     }
 
@@ -94,6 +101,22 @@ impl Function {
         CONTEXTS
             .get(self.context)
             .ok_or(CUresult::CONTEXT_IS_DESTROYED)
+    }
+
+    /// Takes a prepared launch of a shape.
+    pub(crate) fn take_ready(&self, shape: &Shape) -> Option<Prepared> {
+        let mut ready = self.ready.lock();
+        let idx = ready.iter().rposition(|(known, _)| known == shape)?;
+        Some(ready.remove(idx).1)
+    }
+
+    /// Keeps a prepared launch for the next one of its shape.
+    pub(crate) fn keep_ready(&self, shape: Shape, prepared: Prepared) {
+        let mut ready = self.ready.lock();
+        if ready.len() == MAX_READY {
+            ready.remove(0);
+        }
+        ready.push((shape, prepared));
     }
 
     /// Most threads of a block.

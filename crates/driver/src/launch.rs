@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use ptxjit::{Options, Schedule};
+use ptxjit::{Options, Prepared, Schedule};
 use ptxjit_persona::Config;
 
 use crate::command::Command;
@@ -39,23 +39,34 @@ pub(crate) struct KernelCommand {
 impl KernelCommand {
     /// Runs the kernel to its end.
     pub(crate) fn run(&self) -> std::result::Result<(), Failure> {
-        let shape = &self.shape;
-        let mut launch = self.function.kernel.launch().options(options().clone());
-        launch = launch
-            .grid(shape.grid)
-            .block(shape.block)
-            .shared(shape.shared);
-        launch = launch.cooperative(shape.cooperative);
-        if let Some(cluster) = shape.cluster {
-            launch = launch.cluster(cluster);
-        }
-        launch.param_block(self.params.clone()).run()?;
+        let ready = self.function.take_ready(&self.shape);
+        let ready = match ready {
+            Some(mut ready) => {
+                ready.set_param_block(&self.params)?;
+                ready
+            }
+            None => self.prepare()?,
+        };
+        ready.run()?;
+        self.function.keep_ready(self.shape, ready);
         Ok(())
+    }
+
+    fn prepare(&self) -> std::result::Result<Prepared, Failure> {
+        let shape = &self.shape;
+        let launch = self.function.kernel.launch().options(options().clone());
+        let launch = launch.grid(shape.grid).block(shape.block);
+        let launch = launch.shared(shape.shared).cooperative(shape.cooperative);
+        let launch = match shape.cluster {
+            Some(cluster) => launch.cluster(cluster),
+            None => launch,
+        };
+        Ok(launch.param_block(self.params.clone()).prepare()?)
     }
 }
 
 /// How all launches are carried out: what the environment says.
-fn options() -> &'static Options {
+pub(crate) fn options() -> &'static Options {
     static OPTIONS: OnceLock<Options> = OnceLock::new();
     OPTIONS.get_or_init(|| {
         let config = Config::get();

@@ -27,6 +27,7 @@ pub mod memory;
 pub mod module;
 mod names;
 pub mod occupancy;
+pub mod ptx_run;
 pub mod report;
 mod state;
 pub mod stream;
