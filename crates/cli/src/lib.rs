@@ -18,12 +18,14 @@ pub mod contents;
 pub mod discover;
 pub mod dtype;
 mod dump;
+mod exec;
 pub mod fill;
 mod half;
 mod input;
 mod isa;
 pub mod judge;
 mod junit;
+mod libraries;
 pub mod npy;
 pub mod plan;
 mod ptxas;
@@ -48,6 +50,8 @@ pub fn main(cli: &args::Cli) -> ExitCode {
         args::Command::Dump(args) => dump::run(args),
         args::Command::Isa(args) => isa::run(args),
         args::Command::Cache(args) => cache::run(args),
+        args::Command::Exec(args) => exec::run(args),
+        args::Command::Dist(args) => exec::dist(args),
         args::Command::Ptxas(args) => ptxas::run(&args.words),
     }
 }
