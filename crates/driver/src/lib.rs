@@ -18,6 +18,7 @@ pub mod context;
 pub mod device;
 mod error;
 pub mod event;
+pub mod fault;
 pub mod function;
 pub mod host;
 pub mod image;
