@@ -91,8 +91,14 @@ pub struct RunArgs {
     #[arg(long, requires = "case", value_name = "FILE")]
     pub ptx: Option<PathBuf>,
     /// Write every buffer of the case as DIR/NAME.npy, and device output as DIR/stdout.
+    ///
+    /// Names that have separators of folders or NUL, or start with a dot, are refused.
     #[arg(long, requires = "case", value_name = "DIR")]
     pub out_dir: Option<PathBuf>,
+    /// Let the case read files outside of its folder. Without it, a case's PTX and data are plain files below the folder of its
+    /// case.json, and links that lead out of it are refused.
+    #[arg(long, requires = "case")]
+    pub allow_outside: bool,
     #[command(flatten)]
     pub exec: ExecArgs,
 }
@@ -144,6 +150,10 @@ pub struct TestArgs {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
+    /// Let cases read files outside of their folders. Without it, a case's PTX and data are plain files below the folder of its
+    /// case.json, and links that lead out of it are refused.
+    #[arg(long)]
+    pub allow_outside: bool,
     #[command(flatten)]
     pub exec: ExecArgs,
 }

@@ -23,6 +23,7 @@ mod isa;
 pub mod judge;
 mod junit;
 pub mod npy;
+pub mod paths;
 pub mod plan;
 mod run;
 pub mod session;

@@ -10,6 +10,7 @@ use crate::case::{ArgDecl, Case, CaseFile, LaunchDecl, number};
 use crate::contents::Contents;
 use crate::dtype::{self, DType};
 use crate::npy::Array;
+use crate::paths::CaseDir;
 
 /// Modules, buffers and the launches that use them.
 #[derive(Debug, Default)]
@@ -80,12 +81,13 @@ impl Plan {
             });
         }
         for global in &case.globals {
-            let array = Array::read(&file.dir.join(&global.npy))?.into_dtype(global.dtype)?;
+            let array = Array::read(&file.dir.find(&global.npy)?)?.into_dtype(global.dtype)?;
             plan.globals.push(PlanGlobal {
                 symbol: global.symbol.clone(),
                 bytes: array.bytes,
             });
         }
+        case.check_textures(&file.dir)?;
         for decl in &case.launches {
             let launch = plan.case_launch(&file.dir, case, decl);
             let launch = launch.with_context(|| format!("the launch of `{}`", decl.kernel))?;
@@ -94,11 +96,11 @@ impl Plan {
         Ok(plan)
     }
 
-    fn case_launch(&mut self, dir: &Path, case: &Case, decl: &LaunchDecl) -> Result<PlanLaunch> {
+    fn case_launch(&mut self, dir: &CaseDir, case: &Case, decl: &LaunchDecl) -> Result<PlanLaunch> {
         let file = match &decl.ptx {
             // One file that the caller chose stands in for the case's own.
             Some(name) if self.files.len() != 1 || case.names_its_files() => {
-                self.file(dir.join(name))
+                self.file(dir.find(name)?)
             }
             _ => 0,
         };

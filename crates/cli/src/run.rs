@@ -15,6 +15,7 @@ use crate::args::RunArgs;
 use crate::case::CaseFile;
 use crate::dtype::{DType, Number};
 use crate::npy;
+use crate::paths::Outside;
 use crate::plan::Plan;
 use crate::session::{self, Failure, Output, Session};
 use crate::term;
@@ -38,20 +39,21 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
         check_indices(args, &pointers)?;
         return Ok((plan, pointers));
     };
-    let file = CaseFile::read(path)?;
+    let file = CaseFile::read(path, Outside::from_flag(args.allow_outside))?;
     let case = file
         .case(&args.label)
         .ok_or_else(|| anyhow!("{} has no case `{}`", path.display(), args.label))?;
     let files: Vec<PathBuf> = match args.ptx.as_ref().or(args.file.as_ref()) {
         Some(ptx) => vec![ptx.clone()],
         None if case.names_its_files() => Vec::new(),
-        None => file
-            .ptx
-            .first()
-            .map(|ptx| file.dir.join(&ptx.file))
-            .into_iter()
-            .collect(),
+        None => {
+            let first = file.ptx.first().map(|ptx| file.dir.find(&ptx.file));
+            first.into_iter().collect::<Result<_>>()?
+        }
     };
+    if args.out_dir.is_some() {
+        case.check_file_names()?;
+    }
     let plan = Plan::from_case(&file, case, &files)?;
     anyhow::ensure!(
         !plan.files.is_empty(),

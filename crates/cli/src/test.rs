@@ -14,6 +14,7 @@ use crate::args::TestArgs;
 use crate::discover::{self, Test};
 use crate::judge::{self, Verdict};
 use crate::junit;
+use crate::paths::Outside;
 use crate::session;
 use crate::term::{self, Color};
 
@@ -37,7 +38,11 @@ pub(crate) fn run(args: &TestArgs) -> ExitCode {
 }
 
 fn tests(args: &TestArgs) -> Result<ExitCode> {
-    let mut tests = discover::tests(&args.paths, &args.label)?;
+    let mut tests = discover::tests(
+        &args.paths,
+        &args.label,
+        Outside::from_flag(args.allow_outside),
+    )?;
     if let Some(text) = &args.filter {
         tests.retain(|test| test.name.contains(text));
     }

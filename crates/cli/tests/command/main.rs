@@ -1,5 +1,7 @@
 //! The command from the outside: arguments, exit codes, what goes to which stream.
 
+mod outside;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
