@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use ptxjit::{Cache, CacheUsage};
 
 use crate::args::{CacheAction, CacheArgs};
+use crate::paths::shown;
 use crate::term;
 
 pub(crate) fn run(args: &CacheArgs) -> ExitCode {
@@ -25,7 +26,7 @@ fn act(args: &CacheArgs) -> Result<String> {
     let cache = Cache::user().ok_or_else(|| {
         anyhow!("there is no folder for the cache: neither PTXJIT_CACHE_DIR nor HOME is set")
     })?;
-    let dir = cache.dir().display();
+    let dir = shown(cache.dir());
     Ok(match args.action {
         CacheAction::Show => {
             let usage = cache.usage();

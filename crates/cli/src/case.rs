@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use ptxjit::escape;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::contents::Contents;
 use crate::dtype::{DType, Number};
 use crate::fill;
-use crate::paths::{CaseDir, Outside, file_name};
+use crate::paths::{CaseDir, Outside, file_name, shown};
 
 /// A `case.json`.
 #[derive(Debug, Deserialize)]
@@ -192,9 +193,9 @@ pub enum LineOrder {
 impl CaseFile {
     pub fn read(path: &Path, outside: Outside) -> Result<CaseFile> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+            .with_context(|| format!("cannot read {}", shown(path)))?;
         let mut file: CaseFile = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a case file", path.display()))?;
+            .with_context(|| format!("{} is not a case file", shown(path)))?;
         file.dir = CaseDir::of(path, outside);
         Ok(file)
     }
@@ -226,7 +227,7 @@ impl Case {
         for (name, texture) in &self.textures {
             if let Some(Value::String(npy)) = texture.get("npy") {
                 dir.find(npy)
-                    .with_context(|| format!("texture or surface `{name}`"))?;
+                    .with_context(|| format!("texture or surface `{}`", escape(name)))?;
             }
         }
         Ok(())
@@ -234,7 +235,7 @@ impl Case {
 
     pub fn buffer(&self, name: &str) -> Result<usize> {
         let position = self.buffers.iter().position(|buffer| buffer.name == name);
-        position.ok_or_else(|| anyhow!("the case has no buffer `{name}`"))
+        position.ok_or_else(|| anyhow!("the case has no buffer `{}`", escape(name)))
     }
 }
 
@@ -244,12 +245,12 @@ const MAX_BUFFER_BYTES: usize = 1 << 46;
 impl BufferDecl {
     /// The first contents.
     pub fn contents(&self, dir: &CaseDir) -> Result<Contents> {
-        let context = || format!("buffer `{}`", self.name);
+        let context = || format!("buffer `{}`", escape(&self.name));
         let fits = self
             .count
             .checked_mul(self.dtype.size())
             .is_some_and(|size| size <= MAX_BUFFER_BYTES);
-        ensure!(fits, "buffer `{}` is too large", self.name);
+        ensure!(fits, "buffer `{}` is too large", escape(&self.name));
         self.init
             .contents(self.dtype, self.count, dir)
             .with_context(context)
@@ -273,7 +274,11 @@ impl Init {
             }
             Init::File { npy } => {
                 let (contents, got) = Contents::from_npy(&dir.find(npy)?, dtype)?;
-                ensure!(got == count, "{npy} has {got} elements, not {count}");
+                ensure!(
+                    got == count,
+                    "{} has {got} elements, not {count}",
+                    escape(npy)
+                );
                 return Ok(contents);
             }
         };

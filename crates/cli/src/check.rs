@@ -7,6 +7,7 @@ use ptxjit::{Device, Diagnostic, Error, Module, Severity};
 use serde_json::{Value, json};
 
 use crate::args::CheckArgs;
+use crate::paths::shown;
 use crate::term;
 
 /// What is known about one file.
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
         }
     }
     if args.json {
-        term::out(&format!("{}\n", json!({"ok": all_ok, "files": documents})));
+        term::out_json(&json!({"ok": all_ok, "files": documents}));
     }
     if all_ok {
         ExitCode::SUCCESS
@@ -95,7 +96,12 @@ fn compile_all(path: &Path, findings: &mut Findings) {
 fn print(path: &Path, findings: &Findings) {
     let color = term::stdout_color();
     for diagnostic in &findings.diagnostics {
-        term::out(&format!("{}\n\n", diagnostic.render(color)));
+        let text = format!("{}\n\n", diagnostic.render(color));
+        if color {
+            term::out_painted(&text);
+        } else {
+            term::out(&text);
+        }
     }
     if let Some(text) = &findings.other {
         term::out(&format!("error: {text}\n"));
@@ -110,7 +116,7 @@ fn print(path: &Path, findings: &Findings) {
         (false, 1) => "1 error".to_owned(),
         (false, n) => format!("{n} errors"),
     };
-    term::err(&format!("{}: {verdict}", path.display()));
+    term::err(&format!("{}: {verdict}", shown(path)));
 }
 
 fn document(path: &Path, findings: &Findings) -> Value {

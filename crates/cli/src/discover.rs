@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::case::CaseFile;
-use crate::paths::Outside;
+use crate::paths::{Outside, shown};
 
 /// One case with one build of its kernels.
 #[derive(Clone, Debug)]
@@ -34,11 +34,7 @@ pub fn tests(paths: &[PathBuf], label: &str, outside: Outside) -> Result<Vec<Tes
     for path in paths {
         let before = files.len();
         find(path, &mut files)?;
-        ensure!(
-            files.len() > before,
-            "no case.json under {}",
-            path.display()
-        );
+        ensure!(files.len() > before, "no case.json under {}", shown(path));
     }
     files.dedup();
     Ok(files
@@ -48,7 +44,7 @@ pub fn tests(paths: &[PathBuf], label: &str, outside: Outside) -> Result<Vec<Tes
 }
 
 fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let context = || format!("cannot read {}", path.display());
+    let context = || format!("cannot read {}", shown(path));
     if !std::fs::metadata(path).with_context(context)?.is_dir() {
         files.push(path.to_owned());
         return Ok(());

@@ -94,17 +94,19 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
     let mut problems = Vec::new();
     let mut messages = String::new();
     for (idx, launch) in plan.launches.iter().enumerate() {
-        let kernel = &session.kernels[idx];
+        let kernel = ptxjit::escape(&session.kernels[idx]);
         match (session.launch(idx), &launch.expect_error) {
             (Ok(_), None) => {}
             (Ok(_), Some(name)) => problems.push(format!(
-                "launch {idx} of `{kernel}` succeeded, expected {name}"
+                "launch {idx} of `{kernel}` succeeded, expected {}",
+                ptxjit::escape(name)
             )),
             (Err(failure), Some(name)) => {
                 if !same_error(failure.cuda_name, name) {
                     let got = failure.cuda_name;
                     problems.push(format!(
-                        "launch {idx} ended with {got}, expected {name}\n{}",
+                        "launch {idx} ended with {got}, expected {}\n{}",
+                        ptxjit::escape(name),
                         failure.text
                     ));
                 }

@@ -5,7 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+use clap::Parser;
 
 pub mod arg;
 pub mod args;
@@ -32,7 +35,23 @@ mod test;
 
 pub use isa::markdown as isa_table;
 
-/// Does what the command line asks for.
+/// Does what the words of a command line ask for.
+pub fn run_command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match args::Cli::try_parse_from(words) {
+        Ok(cli) => main(&cli),
+        Err(err) if err.use_stderr() => {
+            // Names that a shell's pattern has matched are quoted.
+            term::err(err.render().to_string().trim_end());
+            ExitCode::from(2)
+        }
+        Err(help) => {
+            term::out_painted(&term::rendered(&help.render()));
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Does what a command line asks for.
 pub fn main(cli: &args::Cli) -> ExitCode {
     match &cli.command {
         args::Command::Run(args) => run::run(args),

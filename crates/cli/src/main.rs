@@ -3,8 +3,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    ptxjit_cli::main(&ptxjit_cli::args::Cli::parse())
+    ptxjit_cli::run_command(std::env::args_os())
 }

@@ -11,6 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::dtype::DType;
+use crate::paths::shown;
 
 /// Elements with their type.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,9 +26,8 @@ impl Array {
     }
 
     pub fn read(path: &Path) -> Result<Array> {
-        let file =
-            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        parse(&file).with_context(|| format!("{} is not a usable NumPy file", path.display()))
+        let file = std::fs::read(path).with_context(|| format!("cannot read {}", shown(path)))?;
+        parse(&file).with_context(|| format!("{} is not a usable NumPy file", shown(path)))
     }
 
     /// The same array for a buffer of type `dtype`: only f32 turns into bf16, anything else must match already.
@@ -131,7 +131,7 @@ pub fn parse(file: &[u8]) -> Result<Array> {
 
 /// Type, place and length of the data of a file, of which only the header is read. None for what is no plain file, such as a pipe.
 pub fn locate(path: &Path) -> Result<Option<(DType, u64, usize)>> {
-    let context = || format!("cannot read {}", path.display());
+    let context = || format!("cannot read {}", shown(path));
     let mut file = File::open(path).with_context(context)?;
     let meta = file.metadata().with_context(context)?;
     if !meta.is_file() {
@@ -148,7 +148,7 @@ pub fn locate(path: &Path) -> Result<Option<(DType, u64, usize)>> {
     let start = (head.len() - data.len()) as u64;
     let len = usize::try_from(meta.len() - start).with_context(context)?;
     let dtype = element_type(header, len);
-    let dtype = dtype.with_context(|| format!("{} is not a usable NumPy file", path.display()))?;
+    let dtype = dtype.with_context(|| format!("{} is not a usable NumPy file", shown(path)))?;
     Ok(Some((dtype, start, len)))
 }
 

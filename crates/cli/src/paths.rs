@@ -84,6 +84,11 @@ impl CaseDir {
     }
 }
 
+/// A path within a line of text.
+pub fn shown(path: &Path) -> String {
+    ptxjit::escape(&path.to_string_lossy()).into_owned()
+}
+
 /// Checks that a file called `name` lies in the folder that it is written to, and can be seen there. `what` is the name's owner.
 pub fn file_name(what: &str, name: &str) -> Result<()> {
     let fault = if name.is_empty() {

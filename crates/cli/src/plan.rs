@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use ptxjit::escape;
 
 use crate::arg::{self, CliArg};
 use crate::args::RunArgs;
@@ -90,7 +91,8 @@ impl Plan {
         case.check_textures(&file.dir)?;
         for decl in &case.launches {
             let launch = plan.case_launch(&file.dir, case, decl);
-            let launch = launch.with_context(|| format!("the launch of `{}`", decl.kernel))?;
+            let launch =
+                launch.with_context(|| format!("the launch of `{}`", escape(&decl.kernel)))?;
             plan.launches.push(launch);
         }
         Ok(plan)
@@ -194,7 +196,8 @@ fn case_arg(case: &Case, arg: &ArgDecl) -> Result<PlanArg> {
         ArgDecl::Texture { name } | ArgDecl::Surface { name } => {
             ensure!(
                 case.textures.contains_key(name),
-                "the case has no texture or surface `{name}`"
+                "the case has no texture or surface `{}`",
+                escape(name)
             );
             Ok(PlanArg::Unsupported("a texture or surface argument"))
         }

@@ -15,7 +15,7 @@ use crate::args::RunArgs;
 use crate::case::CaseFile;
 use crate::dtype::{DType, Number};
 use crate::npy;
-use crate::paths::Outside;
+use crate::paths::{Outside, shown};
 use crate::plan::Plan;
 use crate::session::{self, Failure, Output, Session};
 use crate::term;
@@ -42,7 +42,7 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
     let file = CaseFile::read(path, Outside::from_flag(args.allow_outside))?;
     let case = file
         .case(&args.label)
-        .ok_or_else(|| anyhow!("{} has no case `{}`", path.display(), args.label))?;
+        .ok_or_else(|| anyhow!("{} has no case `{}`", shown(path), args.label))?;
     let files: Vec<PathBuf> = match args.ptx.as_ref().or(args.file.as_ref()) {
         Some(ptx) => vec![ptx.clone()],
         None if case.names_its_files() => Vec::new(),
@@ -55,11 +55,7 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
         case.check_file_names()?;
     }
     let plan = Plan::from_case(&file, case, &files)?;
-    anyhow::ensure!(
-        !plan.files.is_empty(),
-        "{} names no PTX file",
-        path.display()
-    );
+    anyhow::ensure!(!plan.files.is_empty(), "{} names no PTX file", shown(path));
     let pointers = (0..plan.buffers.len()).map(Some).collect();
     Ok((plan, pointers))
 }
@@ -181,7 +177,7 @@ fn deliver(
     }
     if args.json {
         let document = document(args, plan, pointers, session, times, &printed)?;
-        term::out(&format!("{document}\n"));
+        term::out_json(&document);
         return Ok(());
     }
     for spec in &args.print {
@@ -196,13 +192,13 @@ fn deliver(
 }
 
 fn write_all(dir: &Path, plan: &Plan, printed: &[u8], session: &Session<'_>) -> Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", shown(dir)))?;
     for (idx, buffer) in plan.buffers.iter().enumerate() {
         let path = dir.join(format!("{}.npy", buffer.name));
         write(&path, plan, idx, session)?;
     }
     let path = dir.join("stdout");
-    std::fs::write(&path, printed).with_context(|| format!("cannot write {}", path.display()))
+    std::fs::write(&path, printed).with_context(|| format!("cannot write {}", shown(&path)))
 }
 
 /// Writes a buffer to a file: NumPy's format if the name says so, else raw bytes.
@@ -223,7 +219,7 @@ fn write(path: &Path, plan: &Plan, buffer: usize, session: &Session<'_>) -> Resu
             Ok(file.write_all(&data)?)
         })
     };
-    written().with_context(|| format!("cannot write {}", path.display()))
+    written().with_context(|| format!("cannot write {}", shown(path)))
 }
 
 /// The first `count` elements, or all, separated by spaces.
@@ -353,7 +349,7 @@ fn error_value(failure: &Failure) -> Value {
 /// Tells about a failure that left nothing to print.
 fn report(args: &RunArgs, failure: &Failure) -> u8 {
     if args.json {
-        term::out(&format!("{}\n", json!({"error": error_value(failure)})));
+        term::out_json(&json!({"error": error_value(failure)}));
     }
     term::err(&failure.text);
     failure.exit_code()

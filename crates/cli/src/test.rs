@@ -14,7 +14,7 @@ use crate::args::TestArgs;
 use crate::discover::{self, Test};
 use crate::judge::{self, Verdict};
 use crate::junit;
-use crate::paths::Outside;
+use crate::paths::{Outside, shown};
 use crate::session;
 use crate::term::{self, Color};
 
@@ -54,7 +54,7 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
     let done = run_all(args, &tests);
     let results: Vec<(&Test, &Done)> = tests.iter().zip(&done).collect();
     if args.json {
-        term::out(&format!("{}\n", document(&results)));
+        term::out_json(&document(&results));
     } else {
         term::out(&format!("{}\n", summary(&results)));
     }
@@ -64,7 +64,7 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
             .map(|(test, done)| junit_entry(test, done))
             .collect();
         std::fs::write(path, junit::document(&entries))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+            .with_context(|| format!("cannot write {}", shown(path)))?;
     }
     let [_, failed, unsupported] = counts(&results);
     Ok(match (failed, unsupported) {
@@ -96,7 +96,7 @@ fn run_all(args: &TestArgs, tests: &[Test]) -> Vec<Done> {
         drop(sender);
         for (idx, result) in receiver {
             if !args.json {
-                bar.suspend(|| term::out(&line(&tests[idx], &result)));
+                bar.suspend(|| term::out_painted(&line(&tests[idx], &result)));
             }
             bar.inc(1);
             done[idx] = Some(result);
@@ -153,11 +153,11 @@ fn line(test: &Test, done: &Done) -> String {
     let word = term::paint(&format!("{word:<11}"), tone, color);
     let mut text = format!(
         "{word} {} ({:.0} ms)\n",
-        test.name,
+        ptxjit::escape(&test.name),
         done.time.as_secs_f64() * 1e3
     );
     for line in detail.lines() {
-        text += &format!("    {line}\n");
+        text += &format!("    {}\n", ptxjit::escape(line));
     }
     text
 }
@@ -183,7 +183,11 @@ fn summary(results: &[(&Test, &Done)]) -> String {
             Verdict::Failed(_) => "failed",
             Verdict::Unsupported(_) => "unsupported",
         };
-        text += &format!("{word}: {}: {}\n", test.name, brief(&done.verdict));
+        text += &format!(
+            "{word}: {}: {}\n",
+            ptxjit::escape(&test.name),
+            brief(&done.verdict)
+        );
     }
     let [passed, failed, unsupported] = counts(results);
     text + &format!("{passed} passed, {failed} failed, {unsupported} unsupported")

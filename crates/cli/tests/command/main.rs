@@ -1,6 +1,7 @@
 //! The command from the outside: arguments, exit codes, what goes to which stream.
 
 mod outside;
+mod terminal;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
