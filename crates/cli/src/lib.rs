@@ -28,6 +28,7 @@ mod junit;
 pub mod npy;
 pub mod paths;
 pub mod plan;
+pub mod replace;
 mod run;
 pub mod session;
 mod term;
@@ -42,23 +43,24 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(err) if err.use_stderr() => {
             // Names that a shell's pattern has matched are quoted.
             term::err(err.render().to_string().trim_end());
-            ExitCode::from(2)
+            term::exit_code(ExitCode::from(2))
         }
         Err(help) => {
             term::out_painted(&term::rendered(&help.render()));
-            ExitCode::SUCCESS
+            term::exit_code(ExitCode::SUCCESS)
         }
     }
 }
 
 /// Does what a command line asks for.
 pub fn main(cli: &args::Cli) -> ExitCode {
-    match &cli.command {
+    let code = match &cli.command {
         args::Command::Run(args) => run::run(args),
         args::Command::Test(args) => test::run(args),
         args::Command::Check(args) => check::run(args),
         args::Command::Dump(args) => dump::run(args),
         args::Command::Isa(args) => isa::run(args),
         args::Command::Cache(args) => cache::run(args),
-    }
+    };
+    term::exit_code(code)
 }

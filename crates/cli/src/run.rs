@@ -1,7 +1,5 @@
 //! `ptxjit run`.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,6 +15,7 @@ use crate::dtype::{DType, Number};
 use crate::npy;
 use crate::paths::{Outside, shown};
 use crate::plan::Plan;
+use crate::replace::{Links, replace};
 use crate::session::{self, Failure, Output, Session};
 use crate::term;
 
@@ -173,7 +172,7 @@ fn deliver(
     }
     for spec in &args.out {
         let buffer = pointers[spec.arg].expect("checked with the arguments");
-        write(&spec.path, plan, buffer, session)?;
+        write(&spec.path, Links::Follow, plan, buffer, session)?;
     }
     if args.json {
         let document = document(args, plan, pointers, session, times, &printed)?;
@@ -195,18 +194,24 @@ fn write_all(dir: &Path, plan: &Plan, printed: &[u8], session: &Session<'_>) -> 
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", shown(dir)))?;
     for (idx, buffer) in plan.buffers.iter().enumerate() {
         let path = dir.join(format!("{}.npy", buffer.name));
-        write(&path, plan, idx, session)?;
+        write(&path, Links::Replace, plan, idx, session)?;
     }
-    let path = dir.join("stdout");
-    std::fs::write(&path, printed).with_context(|| format!("cannot write {}", shown(&path)))
+    replace(&dir.join("stdout"), Links::Replace, |file| {
+        Ok(file.write_all(printed)?)
+    })
 }
 
 /// Writes a buffer to a file: NumPy's format if the name says so, else raw bytes.
-fn write(path: &Path, plan: &Plan, buffer: usize, session: &Session<'_>) -> Result<()> {
+fn write(
+    path: &Path,
+    links: Links,
+    plan: &Plan,
+    buffer: usize,
+    session: &Session<'_>,
+) -> Result<()> {
     let (dtype, count) = (plan.buffers[buffer].dtype, plan.buffers[buffer].count);
     let is_numpy = path.extension().is_some_and(|ext| ext == "npy");
-    let written = || -> Result<()> {
-        let mut file = File::create(path)?;
+    replace(path, links, |file| {
         if is_numpy {
             file.write_all(&npy::header(dtype, count))?;
         }
@@ -218,8 +223,7 @@ fn write(path: &Path, plan: &Plan, buffer: usize, session: &Session<'_>) -> Resu
             };
             Ok(file.write_all(&data)?)
         })
-    };
-    written().with_context(|| format!("cannot write {}", shown(path)))
+    })
 }
 
 /// The first `count` elements, or all, separated by spaces.

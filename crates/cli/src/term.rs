@@ -1,7 +1,9 @@
 //! Writing to the terminal, or to what stands in for one.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::builder::StyledStr;
 use serde_json::Value;
@@ -77,12 +79,33 @@ fn json_line(document: &Value) -> String {
 /// Writes bytes as they are: what the device prints, which is the program's own.
 pub(crate) fn out_bytes(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    note("standard output", written);
 }
 
 /// Writes lines to standard error. Text from outside that they quote cannot command a terminal.
 pub(crate) fn err(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", ptxjit::escape_lines(text));
+    let written = writeln!(std::io::stderr(), "{}", ptxjit::escape_lines(text));
+    note("standard error", written);
+}
+
+/// Why something could not be written, if it could not.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Remembers the first failure. A reader that has gone away wants no more, and is no reason to fail.
+fn note(stream: &str, written: io::Result<()>) {
+    if let Err(err) = written
+        && err.kind() != io::ErrorKind::BrokenPipe
+    {
+        LOST.get_or_init(|| format!("error: cannot write to {stream}: {err}"));
+    }
+}
+
+/// `code`, or 1 if some of what should have been written was lost.
+pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
+    let Some(text) = LOST.get() else { return code };
+    err(text);
+    ExitCode::from(1)
 }
 
 #[cfg(test)]

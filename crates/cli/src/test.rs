@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use ptxjit::Options;
 use serde_json::json;
@@ -14,7 +14,8 @@ use crate::args::TestArgs;
 use crate::discover::{self, Test};
 use crate::judge::{self, Verdict};
 use crate::junit;
-use crate::paths::{Outside, shown};
+use crate::paths::Outside;
+use crate::replace::{Links, replace};
 use crate::session;
 use crate::term::{self, Color};
 
@@ -63,8 +64,10 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
             .iter()
             .map(|(test, done)| junit_entry(test, done))
             .collect();
-        std::fs::write(path, junit::document(&entries))
-            .with_context(|| format!("cannot write {}", shown(path)))?;
+        let document = junit::document(&entries);
+        replace(path, Links::Follow, |file| {
+            Ok(file.write_all(document.as_bytes())?)
+        })?;
     }
     let [_, failed, unsupported] = counts(&results);
     Ok(match (failed, unsupported) {
