@@ -34,7 +34,8 @@ fn act(args: &CacheArgs) -> Result<String> {
             let remark = if cache.is_safe() {
                 ""
             } else {
-                "not used: it must be a folder that belongs to you and that nobody else can write to\n"
+                "not used: it must be a folder of yours that no other user can write to, and no other user may be able to\n\
+                 replace it or a folder above it\n"
             };
             format!("{dir}: {}\n{remark}", said(usage))
         }
