@@ -26,6 +26,7 @@ mod isa;
 pub mod judge;
 mod junit;
 pub mod npy;
+mod npy_header;
 pub mod paths;
 pub mod plan;
 pub mod replace;
