@@ -32,6 +32,11 @@ pub(crate) fn run(args: &TestArgs) -> ExitCode {
     match tests(args) {
         Ok(code) => code,
         Err(err) => {
+            if args.json {
+                let mut none = document(&[]);
+                none["error"] = json!(format!("{err:#}"));
+                term::out_json(&none);
+            }
             term::err(&format!("error: {err:#}"));
             ExitCode::from(2)
         }
