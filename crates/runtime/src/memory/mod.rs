@@ -90,7 +90,9 @@ impl Arena {
         let reservation =
             Reservation::new().map_err(|err| MemoryError::Reserve(err.to_string()))?;
         let (base, size) = (reservation.base(), reservation.size());
-        let middle = base + size / 2;
+        // Windows are thinly spread: where address space is scarce, they need more of it than the heap does.
+        let heap_size = if size < 1 << 40 { size / 4 } else { size / 2 };
+        let middle = base + heap_size;
         // The first page stays unused, so that no pointer equals the arena's base.
         let heap = RwLock::new(Heap::new(base + (1 << 20)..middle));
         let (null_window, windows) = WindowSpace::new(middle..base + size);
