@@ -27,20 +27,21 @@ fn ptxjit_with_cache(args: &[&str], cache: &Path) -> Done {
 }
 
 fn ptxjit_with_env(args: &[&str], env: &[(&str, &str)]) -> Done {
-    let output = Command::new(env!("CARGO_BIN_EXE_ptxjit"))
-        .args(args)
-        .envs(env.iter().copied())
-        .output()
-        .expect("the command can be started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Done {
-        code: output.status.code().expect("the command ends by itself"),
-        stdout: text(&output.stdout),
-        stderr: text(&output.stderr),
-    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptxjit"));
+    Done::of(command.args(args).envs(env.iter().copied()))
 }
 
 impl Done {
+    fn of(command: &mut Command) -> Done {
+        let output = command.output().expect("the command can be started");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Done {
+            code: output.status.code().expect("the command ends by itself"),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
     #[track_caller]
     fn expect(self, code: i32) -> Done {
         assert_eq!(
@@ -287,6 +288,65 @@ fn test_counts_and_reports() {
     ptxjit(&["test", "no/such/folder"]).expect(2);
 }
 
+#[test]
+fn test_without_a_match_is_json_too() {
+    let folder = kernel("cuda/vecadd");
+    for words in [
+        [&folder, "--filter", "nothing like that"],
+        [&folder, "--label", "none"],
+        ["no/such/folder", "--label", "small"],
+    ] {
+        let done = ptxjit(&[&["test", "--json"], &words[..]].concat()).expect(2);
+        let document = done.json();
+        assert_eq!(document["tests"], serde_json::json!([]));
+        assert_eq!(document["passed"], 0);
+        assert!(document["error"].is_string(), "{document}");
+    }
+}
+
+/// Runs the command in a shell with `limits`.
+fn with_limits(limits: &str, words: &[&str]) -> Done {
+    let mut command = Command::new("sh");
+    let script = format!("{limits}; exec \"$0\" \"$@\"");
+    command
+        .args(["-c", &script, env!("CARGO_BIN_EXE_ptxjit")])
+        .args(words);
+    Done::of(&mut command)
+}
+
+#[test]
+fn a_small_stack_is_enough() {
+    let file = saxpy();
+    with_limits("ulimit -s 64", &["check", "--all-kernels", &file]).expect(0);
+    with_limits("ulimit -s 64", &["dump", "--after", "asm", &file]).expect(0);
+    with_limits(
+        "ulimit -s 64",
+        &[
+            "run",
+            "--no-cache",
+            "--case",
+            &kernel("cuda/saxpy/case.json"),
+        ],
+    )
+    .expect(0);
+}
+
+#[test]
+fn little_address_space_is_enough() {
+    // 64 and 24 GB.
+    for limit in ["67108864", "25165824"] {
+        for case in ["cuda/saxpy", "clang/sgemm_tiled16"] {
+            let limits = format!("ulimit -v {limit}");
+            let done = with_limits(&limits, &["test", "-j", "1", &kernel(case)]).expect(0);
+            assert!(
+                done.stdout.contains(" 0 failed, 0 unsupported"),
+                "{}",
+                done.stdout
+            );
+        }
+    }
+}
+
 /// Elsewhere, kernels run with the widest vectors that the processor has.
 #[test]
 fn vectors_can_be_held_to_128_bits() {
@@ -417,6 +477,14 @@ fn empty_folder(name: &str) -> PathBuf {
     path
 }
 
+/// An empty folder for a cache, where no other user can replace it, whatever the permissions of the checkout.
+fn cache_folder(name: &str) -> PathBuf {
+    let name = format!("ptxjit-command-{}-{name}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
 /// Runs saxpy with `cache`; tells where the code came from, and the hash of the result.
 fn cached_saxpy(cache: &Path, more: &[&str]) -> (String, String) {
     let words = saxpy_args();
@@ -439,7 +507,7 @@ fn entries(cache: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn cache_is_used_and_cleared() {
-    let cache = empty_folder("cache-used");
+    let cache = cache_folder("cache-used");
     let (origin, result) = cached_saxpy(&cache, &["--no-cache"]);
     assert_eq!(origin, "compiled");
     assert!(!cache.exists());
@@ -477,7 +545,7 @@ fn cache_is_used_and_cleared() {
 
 #[test]
 fn cache_survives_damage() {
-    let cache = empty_folder("cache-damage");
+    let cache = cache_folder("cache-damage");
     let (_, result) = cached_saxpy(&cache, &[]);
     for damage in [
         (|bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2)) as fn(&mut Vec<u8>),
@@ -506,7 +574,7 @@ fn cache_survives_damage() {
 
 #[test]
 fn cache_is_shared_by_processes() {
-    let cache = empty_folder("cache-shared");
+    let cache = cache_folder("cache-shared");
     let (_, result) = cached_saxpy(&cache, &["--no-cache"]);
     // Code made in a hurry is improved, and stored again, by a thread that the end of its process may cut short.
     let run = || cached_saxpy(&cache, &["--eager"]).1;
@@ -565,7 +633,7 @@ fn cache_keeps_code_that_calls() {
 }
 ",
     );
-    let cache = empty_folder("cache-calls");
+    let cache = cache_folder("cache-calls");
     let mut results = Vec::new();
     for (origin, gang) in [
         ("compiled", "32"),
@@ -606,7 +674,7 @@ fn hurried_code_is_right_and_gets_better() {
          st.global.u32 [%rd2], %r1;\nret;\n}}\n"
     );
     let ptx = temp("long.ptx", text.as_bytes());
-    let cache = empty_folder("cache-hurried");
+    let cache = cache_folder("cache-hurried");
     let run = |more: &[&str]| {
         let words = [
             "run",
