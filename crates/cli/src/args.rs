@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::arg::CliArg;
+use crate::shard::Shard;
 
 /// Runs CUDA-compiled PTX on CPUs.
 #[derive(Debug, Parser)]
@@ -147,6 +148,13 @@ pub struct TestArgs {
     /// Only tests whose name contains TEXT.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// Run only part I of N of the tests, counted from 1. Every test is in exactly one part, the same on every machine.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Make the parts of --shard take about as long as each other, by the times in a report of an earlier run (--json or
+    /// --junit); may be given several times. All parts need the same files.
+    #[arg(long, value_name = "FILE", requires = "shard")]
+    pub timings: Vec<PathBuf>,
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
@@ -364,6 +372,9 @@ mod tests {
             "ptxjit run a.ptx --label large",
             "ptxjit run a.ptx --schedule random",
             "ptxjit test",
+            "ptxjit test x --shard 0/2",
+            "ptxjit test x --shard 3/2",
+            "ptxjit test x --timings y.json",
         ] {
             assert!(
                 Cli::try_parse_from(words.split_whitespace()).is_err(),

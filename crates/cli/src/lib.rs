@@ -32,6 +32,7 @@ pub mod plan;
 pub mod replace;
 mod run;
 pub mod session;
+pub mod shard;
 mod term;
 mod test;
 

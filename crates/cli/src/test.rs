@@ -17,6 +17,7 @@ use crate::junit;
 use crate::paths::Outside;
 use crate::replace::{Links, replace};
 use crate::session;
+use crate::shard::{self, Timings};
 use crate::term::{self, Color};
 
 /// How long a test may take unless the command line says else.
@@ -57,6 +58,15 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
         "no test with label `{}` matches",
         args.label
     );
+    if let Some(shard) = args.shard {
+        let mut timings = Timings::new();
+        for path in &args.timings {
+            shard::read_timings(path, &mut timings)?;
+        }
+        let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
+        let mut chosen = shard.choose(&names, &timings).into_iter();
+        tests.retain(|_| chosen.next() == Some(true));
+    }
     let done = run_all(args, &tests);
     let results: Vec<(&Test, &Done)> = tests.iter().zip(&done).collect();
     if args.json {
@@ -88,7 +98,7 @@ fn run_all(args: &TestArgs, tests: &[Test]) -> Vec<Done> {
     let jobs = args
         .jobs
         .map_or(cores, |n| n as usize)
-        .clamp(1, tests.len());
+        .clamp(1, tests.len().max(1));
     let mut options = session::options(&args.exec);
     // Tests that run side by side share the cores.
     options.threads = options.threads.or(Some((cores / jobs).max(1)));

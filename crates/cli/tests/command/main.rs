@@ -289,6 +289,62 @@ fn test_counts_and_reports() {
 }
 
 #[test]
+fn shards_are_the_whole() {
+    let folder = kernel("cuda/vecadd");
+    let names = |more: &[&str]| -> Vec<String> {
+        let done = ptxjit(&[&["test", &folder, "--json"], more].concat()).expect(0);
+        let tests = done.json()["tests"].clone();
+        let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
+        tests.as_array().expect("a list").iter().map(name).collect()
+    };
+    let junit = temp("shards.xml", b"");
+    let mut all = names(&["--junit", &junit]);
+    all.sort();
+    let json = temp(
+        "shards.json",
+        br#"{"tests": [{"name": "cuda/vecadd/vecadd.sm80.ptx", "ms": 1e6}]}"#,
+    );
+    for more in [
+        vec![],
+        vec!["--timings", &junit],
+        vec!["--timings", &json, "--timings", &junit],
+    ] {
+        for count in [1, 3, 9] {
+            let mut union = Vec::new();
+            for index in 1..=count {
+                let shard = format!("{index}/{count}");
+                let part_junit = temp("shard.xml", b"");
+                let words = [&["--shard", &shard, "--junit", &part_junit], &more[..]].concat();
+                let part = names(&words);
+                let xml = std::fs::read_to_string(part_junit).expect("it was written");
+                assert_eq!(xml.matches("<testcase").count(), part.len());
+                if more.len() == 4
+                    && count > 1
+                    && part.contains(&"cuda/vecadd/vecadd.sm80.ptx".to_owned())
+                {
+                    assert_eq!(part.len(), 1, "the long test has a shard of its own");
+                }
+                union.extend(part);
+            }
+            union.sort();
+            assert_eq!(union, all);
+        }
+    }
+    for shard in ["0/2", "3/2", "1/0", "x"] {
+        ptxjit(&["test", &folder, "--shard", shard]).expect(2);
+    }
+    ptxjit(&[
+        "test",
+        &folder,
+        "--shard",
+        "1/2",
+        "--timings",
+        "no/such/file",
+    ])
+    .expect(2);
+}
+
+#[test]
 fn test_without_a_match_is_json_too() {
     let folder = kernel("cuda/vecadd");
     for words in [
