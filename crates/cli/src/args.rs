@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::arg::CliArg;
+use crate::picture::Size;
 use crate::shard::Shard;
 
 /// Runs CUDA-compiled PTX on CPUs.
@@ -67,7 +68,12 @@ pub struct RunArgs {
     /// Print argument I's buffer after the launch, the first N elements of it if given.
     #[arg(long, value_name = "I[:N]")]
     pub print: Vec<PrintSpec>,
-    /// Write argument I's buffer to FILE after the launch: NumPy's format if FILE ends in .npy, else raw bytes.
+    /// Write argument I's buffer to FILE after the launch: NumPy's format if FILE ends in .npy, a picture if it ends in .png, else
+    /// raw bytes.
+    ///
+    /// A picture needs a size: I=FILE.png:WIDTHxHEIGHT. A u8 buffer is grey with one element per pixel, RGB with three, RGBA with
+    /// four. Elements of other types, one per pixel, go through a colour map from violet (least) over green to yellow (greatest):
+    /// floats in proportion to their value, integers to its logarithm; NaN is black.
     #[arg(long, value_name = "I=FILE")]
     pub out: Vec<OutSpec>,
     /// Launch N times on the same buffers and report times.
@@ -269,11 +275,13 @@ impl FromStr for PrintSpec {
     }
 }
 
-/// `I=FILE`.
+/// `I=FILE`, or `I=FILE.png:WIDTHxHEIGHT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutSpec {
     pub arg: usize,
     pub path: PathBuf,
+    /// Of a picture.
+    pub size: Option<Size>,
 }
 
 impl FromStr for OutSpec {
@@ -284,9 +292,17 @@ impl FromStr for OutSpec {
         let arg = arg
             .parse()
             .map_err(|_| format!("`{arg}` is not an argument's index"))?;
+        if path.ends_with(".png") {
+            return Err("a picture needs a size: I=FILE.png:WIDTHxHEIGHT".to_owned());
+        }
+        let (path, size) = match path.rsplit_once(':') {
+            Some((picture, size)) if picture.ends_with(".png") => (picture, Some(size.parse()?)),
+            _ => (path, None),
+        };
         Ok(OutSpec {
             arg,
             path: path.into(),
+            size,
         })
     }
 }
@@ -372,6 +388,8 @@ mod tests {
             "ptxjit run a.ptx --label large",
             "ptxjit run a.ptx --schedule random",
             "ptxjit test",
+            "ptxjit run a.ptx --out 0=x.png",
+            "ptxjit run a.ptx --out 0=x.png:3",
             "ptxjit test x --shard 0/2",
             "ptxjit test x --shard 3/2",
             "ptxjit test x --timings y.json",

@@ -1,7 +1,8 @@
 //! The `ptxjit` command, as a library so that tests can use its parts.
 //!
 //! Each subcommand is one file. `case`, `plan`, `session` and `judge` make a test of a case file; `arg`, `dtype`, `fill`, `contents`
-//! and `npy` know how numbers become bytes. What a launch is lies below, in the `ptxjit` library.
+//! and `npy` know how numbers become bytes, `picture` how they become pixels; `paths`, `replace` and `term` stand between this process and
+//! the names, the disks and the terminals of others. What a launch is lies below, in the `ptxjit` library.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ mod junit;
 pub mod npy;
 mod npy_header;
 pub mod paths;
+pub mod picture;
 pub mod plan;
 pub mod replace;
 mod run;

@@ -14,6 +14,7 @@ use crate::case::CaseFile;
 use crate::dtype::{DType, Number};
 use crate::npy;
 use crate::paths::{Outside, shown};
+use crate::picture;
 use crate::plan::Plan;
 use crate::replace::{Links, replace};
 use crate::session::{self, Failure, Output, Session};
@@ -36,6 +37,7 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
             .ok_or_else(|| anyhow!("no PTX file given"))?;
         let (plan, pointers) = Plan::from_args(file, args)?;
         check_indices(args, &pointers)?;
+        check_pictures(args, &plan, &pointers)?;
         return Ok((plan, pointers));
     };
     let file = CaseFile::read(path, Outside::from_flag(args.allow_outside))?;
@@ -55,7 +57,9 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
     }
     let plan = Plan::from_case(&file, case, &files)?;
     anyhow::ensure!(!plan.files.is_empty(), "{} names no PTX file", shown(path));
-    let pointers = (0..plan.buffers.len()).map(Some).collect();
+    let pointers: Vec<_> = (0..plan.buffers.len()).map(Some).collect();
+    check_indices(args, &pointers)?;
+    check_pictures(args, &plan, &pointers)?;
     Ok((plan, pointers))
 }
 
@@ -67,6 +71,19 @@ fn check_indices(args: &RunArgs, pointers: &[Option<usize>]) -> Result<()> {
             .get(arg)
             .ok_or_else(|| anyhow!("{flag} {arg}: there is no argument {arg}"))?;
         buffer.ok_or_else(|| anyhow!("{flag} {arg}: argument {arg} is not a buffer"))?;
+    }
+    Ok(())
+}
+
+/// A picture of the wrong size shall be known before a long launch, not after it.
+fn check_pictures(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> Result<()> {
+    for spec in &args.out {
+        let buffer = pointers.get(spec.arg).copied().flatten();
+        if let (Some(size), Some(buffer)) = (spec.size, buffer) {
+            let buffer = &plan.buffers[buffer];
+            let checked = picture::check(buffer.dtype, buffer.count, size);
+            checked.with_context(|| format!("--out {}", spec.arg))?;
+        }
     }
     Ok(())
 }
@@ -172,7 +189,10 @@ fn deliver(
     }
     for spec in &args.out {
         let buffer = pointers[spec.arg].expect("checked with the arguments");
-        write(&spec.path, Links::Follow, plan, buffer, session)?;
+        match spec.size {
+            Some(size) => write_picture(&spec.path, size, plan, buffer, session)?,
+            None => write(&spec.path, Links::Follow, plan, buffer, session)?,
+        }
     }
     if args.json {
         let document = document(args, plan, pointers, session, times, &printed)?;
@@ -222,6 +242,21 @@ fn write(
                 bytes.into()
             };
             Ok(file.write_all(&data)?)
+        })
+    })
+}
+
+fn write_picture(
+    path: &Path,
+    size: picture::Size,
+    plan: &Plan,
+    buffer: usize,
+    session: &Session<'_>,
+) -> Result<()> {
+    let (dtype, count) = (plan.buffers[buffer].dtype, plan.buffers[buffer].count);
+    replace(path, Links::Follow, |file| {
+        picture::write(file, dtype, count, size, &|take| {
+            session.each_piece(buffer, take)
         })
     })
 }
