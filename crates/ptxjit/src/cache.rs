@@ -271,7 +271,7 @@ impl Cache {
 /// A folder by a name without links, if only the user can write to it or replace it.
 fn trusted(dir: &Path) -> Option<PathBuf> {
     let real = dir.canonicalize().ok()?;
-    // From here on the name stands for one folder: nobody else can change what lies on the way to it.
+    // From here on the name stands for one folder: no other user can change what lies on the way to it.
     if !are_parents(real.ancestors().skip(1)) {
         return None;
     }
