@@ -115,8 +115,10 @@ impl Arena {
         let reservation =
             Reservation::new().map_err(|err| MemoryError::Reserve(err.to_string()))?;
         let (base, size) = (reservation.base(), reservation.size());
-        let middle = base + size / 2;
-        let part_bits = reservation.bits() - 1 - n_parts.next_power_of_two().ilog2();
+        // Windows are thinly spread: where address space is scarce, they need more of it than the heap does.
+        let heap_bits = reservation.bits() - if size < 1 << 40 { 2 } else { 1 };
+        let middle = base + (1 << heap_bits);
+        let part_bits = heap_bits - n_parts.next_power_of_two().ilog2();
         let heap = |part: u32| {
             let start = base + (u64::from(part) << part_bits);
             // Nothing lies where a part starts, so that no pointer equals the arena's base and a copy cannot run from one
