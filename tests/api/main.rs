@@ -4,6 +4,7 @@ mod buffers;
 mod failures;
 mod launches;
 mod modules;
+mod placement;
 mod threads;
 
 use ptxjit::{Device, Kernel, Module};

@@ -45,6 +45,9 @@ pub enum CompileError {
     /// The host's processor is not supported.
     #[error("this processor is not supported: {0}")]
     Host(String),
+    /// The system has no memory for the code.
+    #[error("no memory for code: {0}")]
+    Place(String),
     /// Cranelift refused our code.
     #[error("internal error: the code generator failed: {0}")]
     Internal(String),

@@ -9,6 +9,7 @@
 pub mod abi;
 mod calls;
 mod chains;
+mod code_space;
 mod compile;
 mod denormals;
 mod emit;

@@ -274,7 +274,10 @@ impl Variants {
                 let thread = std::thread::Builder::new().stack_size(improve::STACK_SIZE);
                 let thread = thread.spawn_scoped(scope, make);
                 let made = thread.map_err(|err| err.to_string())?.join();
-                made.unwrap_or_else(|_| Err("the compiler panicked".to_owned()))
+                made.unwrap_or_else(|panic| {
+                    let why = improve::panic_text(&*panic);
+                    Err(format!("internal error: the compiler panicked: {why}"))
+                })
             })
         })
     }
