@@ -224,7 +224,7 @@ unsafe extern "C" fn check_access(
     addrs: *const u64,
     mask: u32,
     size: u32,
-    _write: u32,
+    write: u32,
     gang: u32,
     loc: u32,
 ) -> u32 {
@@ -235,7 +235,7 @@ unsafe extern "C" fn check_access(
         // SAFETY: compiled code passes an address for each lane of the mask.
         let addr = unsafe { *addrs.add(lane as usize) };
         let thread = gang * call.grid.kernel.gang + lane;
-        if let Some(cause) = bad_access(&call, thread, addr, size) {
+        if let Some(cause) = bad_access(&call, thread, addr, size, write != 0) {
             call.grid.fail(call.trap(cause, thread, loc));
             return 1;
         }
@@ -244,8 +244,21 @@ unsafe extern "C" fn check_access(
 }
 
 /// What is wrong with an access, if anything.
-fn bad_access(call: &Call<'_>, thread: u32, addr: u64, size: u32) -> Option<TrapCause> {
+fn bad_access(
+    call: &Call<'_>,
+    thread: u32,
+    addr: u64,
+    size: u32,
+    writes: bool,
+) -> Option<TrapCause> {
     let bytes = u64::from(size);
+    if writes && call.view(thread).is_read_only(addr) {
+        let place = crate::view::describe(call.grid, call.ctx, addr);
+        return Some(TrapCause::BadAddress {
+            addr: Some(addr),
+            note: format!("kernels cannot write here: {place}"),
+        });
+    }
     if !call.view(thread).in_window(addr, bytes) {
         match call.grid.arena.check_heap(addr, bytes) {
             HeapCheck::Ok => {}
