@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ptxjit_codegen::CompiledKernel;
-use ptxjit_ir::KernelAttrs;
+use ptxjit_ir::{KernelAttrs, MAX_LOCAL_BYTES};
 
 use crate::error::LaunchError;
 use crate::grid::{Flag, Grid, MAX_IN_FLIGHT};
@@ -13,7 +13,7 @@ use crate::runtime::{MAX_PARAM_BYTES, Runtime};
 use crate::sched::shortcuts;
 
 /// Static and dynamic shared memory that a CTA may have.
-pub const MAX_SHARED_BYTES: u32 = 227 << 10;
+pub const MAX_SHARED_BYTES: u32 = ptxjit_ir::MAX_SHARED_BYTES as u32;
 
 /// Threads that a CTA may have.
 pub const MAX_THREADS: u32 = 1024;
@@ -256,6 +256,12 @@ fn check(desc: &LaunchDesc) -> Result<(), LaunchError> {
     if shared > u64::from(MAX_SHARED_BYTES) {
         return invalid(format!(
             "{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"
+        ));
+    }
+    let local = u64::from(desc.kernel.local_static);
+    if local > MAX_LOCAL_BYTES {
+        return invalid(format!(
+            "{local} bytes of local memory for each thread are too many: the limit is {MAX_LOCAL_BYTES}"
         ));
     }
     check_cluster(desc).or_else(invalid)?;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ptxjit_codegen::{CtaContext, LaneState};
+use ptxjit_ir::MAX_LOCAL_BYTES;
 
 use crate::buf::RawBuf;
 use crate::grid::Grid;
@@ -16,14 +17,11 @@ use crate::sched::slots::SlotLayout;
 /// Threads are padded to a multiple of this many.
 const PAD: u32 = 32;
 
-/// Bytes of dynamic stack that a thread has for recursion and `alloca`.
-const STACK_BYTES: u64 = 256 << 10;
-
 /// Windows of shared memory have room for this many bytes: more than any launch may use.
 const SHARED_CAPACITY: u64 = 240 << 10;
 
 /// A local region whose accessible size exceeds this gives its pages back after a launch.
-const LOCAL_KEPT: u64 = 512 << 20;
+const LOCAL_KEPT: u64 = 1 << 30;
 
 /// Where compiled code goes on when the CTA is run again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -274,9 +272,9 @@ fn in_arena<'a>(
     Ok(slot.as_mut().expect("set above"))
 }
 
-/// Distance between the local windows of neighbouring threads.
+/// Distance between the local windows of neighbouring threads. Those with a stack, for recursion and `alloca`, have all that threads may have.
 fn local_stride(fixed: u64, uses_stack: bool) -> u64 {
-    let bytes = fixed + if uses_stack { STACK_BYTES } else { 0 };
+    let bytes = if uses_stack { MAX_LOCAL_BYTES } else { fixed };
     let stride = bytes.next_multiple_of(64);
     // At a multiple of the page size all threads' variables would compete for the same few cache sets.
     if stride >= PAGE && (stride / 64).is_multiple_of(2) {
