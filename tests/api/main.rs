@@ -1,6 +1,7 @@
 //! The library from the outside: buffers, modules, launches, errors, and all of it from several threads.
 
 mod buffers;
+mod complexity;
 mod failures;
 mod launches;
 mod modules;

@@ -67,6 +67,7 @@ impl Object {
         let head = self.head;
         Ok(CompiledKernel {
             gang: head.gang,
+            narrowed: head.narrowed,
             facts: head.facts,
             enter,
             code: first..end,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ptxjit_codegen::{CompiledKernel, Haste};
 
-use crate::compile::Variant;
+use crate::compile::{Failed, Limit, Variant};
 use crate::module::KernelInner;
 
 /// Launches that are over by then do not need better code.
@@ -104,27 +104,33 @@ fn report(why: &str) {
 fn do_job(job: Job) {
     std::thread::sleep(job.due.saturating_duration_since(Instant::now()));
     if let (Some(kernel), Some(code)) = (job.kernel.upgrade(), job.code.upgrade()) {
-        now(&kernel, &job.variant, &code);
+        let done = now(&kernel, &job.variant, &code, Limit::NONE);
+        if let Err(why) = done {
+            report(&format!("kernel `{}`: {why}", kernel.name));
+        }
     }
 }
 
 /// Does it here.
 #[expect(unsafe_code, reason = "places code that was just made")]
-pub(crate) fn now(kernel: &KernelInner, variant: &Variant, code: &CompiledKernel) {
+pub(crate) fn now(
+    kernel: &KernelInner,
+    variant: &Variant,
+    code: &CompiledKernel,
+    limit: Limit,
+) -> Result<(), Failed> {
     if !code.is_quick() {
-        return;
+        return Ok(());
     }
-    // What was compiled once compiles again; if not, there is code that works.
-    let Ok(object) = kernel.variants.object(kernel, variant, Haste::None) else {
-        return;
-    };
+    let object = kernel
+        .variants
+        .object(kernel, variant, Haste::None, limit)?;
     if let Some(stored) = &kernel.stored {
         stored.put_code(variant, &object);
     }
     // SAFETY: this process has just made the object.
-    if let Ok(better) = unsafe { object.place() } {
-        code.improve(better);
-    }
+    code.improve(unsafe { object.place() }?);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use ptxjit_ir::Program;
 use ptxjit_runtime::LaunchDesc;
 
 use crate::buffer::Block;
-use crate::compile::{Got, Variant, Variants};
+use crate::compile::{Got, Limit, Variant, Variants};
 use crate::failure::Cause;
 use crate::options::OutputFn;
 use crate::{
@@ -121,7 +121,7 @@ impl Launch {
         self
     }
 
-    /// Fails if it takes longer.
+    /// Fails if compiling takes longer, or running.
     pub fn timeout(mut self, timeout: Duration) -> Launch {
         self.options.timeout = Some(timeout);
         self
@@ -175,12 +175,14 @@ impl Launch {
         }
         let params = self.param_block()?;
         let start = Instant::now();
+        let limit = Limit::start(self.options.timeout);
         let kernel = &self.kernel.inner;
         let code = match self.options.engine {
             Engine::Jit => {
                 let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
-                let variant = Variant::new(kernel, &self.options, self.grid, self.block, is_tiny)?;
-                let got = self.kernel.variant(&variant, self.haste())?;
+                let variant =
+                    Variant::new(kernel, &self.options, self.grid, self.block, is_tiny, limit)?;
+                let got = self.kernel.variant(&variant, self.haste(), limit)?;
                 Code::Jit(variant, got)
             }
             Engine::Interp => Code::Interp(kernel.program()?),
@@ -257,7 +259,7 @@ enum Code {
 impl std::fmt::Debug for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Code::Jit(variant, _) => write!(f, "Jit(gang {})", variant.gang),
+            Code::Jit(_, got) => write!(f, "Jit(gang {})", got.code.gang),
             Code::Interp(_) => f.write_str("Interp"),
         }
     }
@@ -267,8 +269,16 @@ impl Prepared {
     /// Gang width of the code; 1 for the interpreter.
     pub fn gang(&self) -> u32 {
         match &self.code {
-            Code::Jit(variant, _) => variant.gang,
+            Code::Jit(_, got) => got.code.gang,
             Code::Interp(_) => 1,
+        }
+    }
+
+    /// Why the gang is narrower than was asked for, if it is: control flow that is too complex for gangs runs one lane at a time.
+    pub fn narrowed(&self) -> Option<&str> {
+        match &self.code {
+            Code::Jit(_, got) => got.code.narrowed.as_deref(),
+            Code::Interp(_) => None,
         }
     }
 

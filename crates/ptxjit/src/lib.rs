@@ -61,6 +61,7 @@ pub mod isa;
 mod launch;
 mod module;
 mod names;
+mod once;
 mod options;
 
 pub use arg::Arg;
