@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use ptxjit::Device;
 use ptxjit_tests::fuzz::mutate::Checker;
-use ptxjit_tests::fuzz::{drive, generate};
+use ptxjit_tests::fuzz::{drive, flow, generate};
 use ptxjit_tests::root;
 
 /// Seeds that are run by `cargo test`.
 const PROGRAMS: u64 = 100;
 
 const TEXTS: u64 = 300;
+
+const FLOWS: u64 = 20;
 
 #[test]
 fn random_kernels_do_the_same_everywhere() {
@@ -28,6 +30,17 @@ fn random_kernels_do_the_same_everywhere() {
         })
         .collect();
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn tangled_control_flow_does_the_same_everywhere() {
+    let device = Device::new().expect("a device");
+    let problems = (0..FLOWS).filter_map(|seed| {
+        let problem = flow::check(&device, seed, 120).err()?;
+        Some(format!("seed {seed}: {problem}"))
+    });
+    let problems: Vec<String> = problems.collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
 #[test]

@@ -63,6 +63,7 @@ mod launch;
 mod linker;
 mod module;
 mod names;
+mod once;
 mod options;
 mod raw;
 mod virt;

@@ -256,6 +256,13 @@ fn bad_access(
     is_write: bool,
 ) -> Option<TrapCause> {
     let bytes = u64::from(size);
+    if is_write && call.view(thread).is_read_only(addr) {
+        let place = crate::view::describe(call.grid, call.ctx, addr);
+        return Some(TrapCause::BadAddress {
+            addr: Some(addr),
+            note: format!("kernels cannot write here: {place}"),
+        });
+    }
     let is_foreign = call.grid.open_memory && !call.grid.arena.contains(addr);
     if !is_foreign && !call.view(thread).in_window(addr, bytes) {
         match call.grid.arena.check_heap(addr, bytes, is_write) {
