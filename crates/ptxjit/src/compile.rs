@@ -29,6 +29,8 @@ pub(crate) struct Variant {
     pub(crate) memcheck: bool,
     /// See [`CompileOptions::goes_on`].
     goes_on: bool,
+    /// Memory of the host is registered.
+    pub(crate) foreign: bool,
 }
 
 impl Variant {
@@ -50,6 +52,7 @@ impl Variant {
             facts: Facts::of(grid.0, block.0, gang),
             memcheck: options.memcheck,
             goes_on: false,
+            foreign: false,
         })
     }
 
@@ -58,6 +61,7 @@ impl Variant {
             gang: Some(self.gang),
             facts: self.facts,
             memcheck: self.memcheck,
+            foreign: self.foreign,
             haste,
             goes_on: self.goes_on,
             until: limit.until,
