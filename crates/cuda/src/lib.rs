@@ -16,6 +16,7 @@ mod event;
 mod launch;
 mod memory;
 mod module;
+mod pool;
 mod start;
 mod stream;
 

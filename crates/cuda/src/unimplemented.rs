@@ -40,14 +40,12 @@ not_supported! {
     cuDeviceGetByPCIBusId
     cuDeviceGetCliqueCount
     cuDeviceGetCliqueInfo
-    cuDeviceGetDefaultMemPool
     cuDeviceGetDevResource
     cuDeviceGetExecAffinitySupport
     cuDeviceGetFabricClusterUuid
     cuDeviceGetGraphMemAttribute
     cuDeviceGetHostAtomicCapabilities
     cuDeviceGetLuid
-    cuDeviceGetMemPool
     cuDeviceGetName
     cuDeviceGetNvSciSyncAttributes
     cuDeviceGetP2PAtomicCapabilities
@@ -63,7 +61,6 @@ not_supported! {
     cuDevicePrimaryCtxSetFlags
     cuDeviceRegisterAsyncNotification
     cuDeviceSetGraphMemAttribute
-    cuDeviceSetMemPool
     cuDeviceTotalMem
     cuDeviceUnregisterAsyncNotification
     cuFlushGPUDirectRDMAWrites
@@ -269,10 +266,6 @@ not_supported! {
     cuMemAdvise
     cuMemAdvise_v2
     cuMemAlloc
-    cuMemAllocAsync
-    cuMemAllocAsync_ptsz
-    cuMemAllocFromPoolAsync
-    cuMemAllocFromPoolAsync_ptsz
     cuMemAllocHost
     cuMemAllocPitch
     cuMemBatchDecompressAsync
@@ -284,34 +277,23 @@ not_supported! {
     cuMemDiscardBatchAsync_ptsz
     cuMemExportToShareableHandle
     cuMemFree
-    cuMemFreeAsync
-    cuMemFreeAsync_ptsz
     cuMemGetAccess
     cuMemGetAddressRange
     cuMemGetAllocationGranularity
     cuMemGetAllocationPropertiesFromHandle
-    cuMemGetDefaultMemPool
     cuMemGetHandleForAddressRange
     cuMemGetInfo
     cuMemGetLocationInfo
-    cuMemGetMemPool
     cuMemHostGetDevicePointer
     cuMemHostRegister
     cuMemImportFromShareableHandle
     cuMemMap
     cuMemMapArrayAsync
     cuMemMapArrayAsync_ptsz
-    cuMemPoolCreate
-    cuMemPoolDestroy
     cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle
-    cuMemPoolGetAccess
-    cuMemPoolGetAttribute
     cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer
-    cuMemPoolSetAccess
-    cuMemPoolSetAttribute
-    cuMemPoolTrimTo
     cuMemPrefetchAsync
     cuMemPrefetchAsync_v2
     cuMemPrefetchAsync_ptsz
@@ -323,7 +305,6 @@ not_supported! {
     cuMemRelease
     cuMemRetainAllocationHandle
     cuMemSetAccess
-    cuMemSetMemPool
     cuMemUnmap
     cuMulticastAddDevice
     cuMulticastBindAddr

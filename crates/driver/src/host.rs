@@ -70,7 +70,7 @@ pub fn put<T: Raw>(to: u64, value: T) -> Result<()> {
 }
 
 /// An array of values.
-pub(crate) fn get_all<T: Raw>(from: u64, count: usize) -> Result<Vec<T>> {
+pub fn get_all<T: Raw>(from: u64, count: usize) -> Result<Vec<T>> {
     // Nothing in the interface takes more; a wild count must not make us ask for all memory.
     const MAX_COUNT: usize = 1 << 20;
     if count > MAX_COUNT || (from == 0 && count != 0) {
@@ -83,7 +83,7 @@ pub(crate) fn get_all<T: Raw>(from: u64, count: usize) -> Result<Vec<T>> {
 }
 
 /// Puts values into an array.
-pub(crate) fn put_all<T: Raw>(to: u64, values: &[T]) -> Result<()> {
+pub fn put_all<T: Raw>(to: u64, values: &[T]) -> Result<()> {
     let size = size_of::<T>() as u64;
     for (idx, &value) in values.iter().enumerate() {
         put(to.wrapping_add(idx as u64 * size), value)?;
