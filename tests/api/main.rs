@@ -3,6 +3,7 @@
 mod buffers;
 mod failures;
 mod launches;
+mod linking;
 mod modules;
 mod raw;
 mod surface;

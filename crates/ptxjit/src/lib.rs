@@ -59,6 +59,7 @@ mod improve;
 mod interp;
 pub mod isa;
 mod launch;
+mod linker;
 mod module;
 mod names;
 mod options;
@@ -75,6 +76,7 @@ pub use element::Element;
 pub use error::{Error, ErrorKind};
 pub use failure::{FailureKind, LaunchFailure};
 pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
+pub use linker::{Linker, link};
 pub use module::{Global, Kernel, KernelUsage, Module, Param, Target};
 pub use ptxjit_runtime::{CancelToken, Pattern, ShapeRule};
 
