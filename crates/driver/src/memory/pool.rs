@@ -161,7 +161,8 @@ impl Pool {
             false => Some(size),
         };
         let capacity = capacity.ok_or(CUresult::OUT_OF_MEMORY)?;
-        let (base, capacity) = match self.state.lock().take_free(capacity, stream) {
+        let reused = self.state.lock().take_free(capacity, stream);
+        let (base, capacity) = match reused {
             Some(block) => block,
             None => self.alloc_fresh(capacity, stream)?,
         };
@@ -210,7 +211,11 @@ impl Pool {
         let (base, size) = (allocation.base, allocation.capacity);
         let mut state = self.state.lock();
         state.used.current -= size;
-        state.free.entry(size).or_default().push(Block { base, mark });
+        state
+            .free
+            .entry(size)
+            .or_default()
+            .push(Block { base, mark });
         let has_excess = state.reserved.current > state.release_threshold;
         let ends = state.is_destroyed;
         drop(state);
@@ -259,7 +264,9 @@ impl State {
     /// A free block of about the size that the stream can use at once.
     fn take_free(&mut self, capacity: u64, stream: &Arc<Stream>) -> Option<(u64, u64)> {
         // A larger block serves as well, unless much of it would lie idle.
-        let sizes = self.free.range_mut(capacity..=capacity.saturating_add(capacity / 4));
+        let sizes = self
+            .free
+            .range_mut(capacity..=capacity.saturating_add(capacity / 4));
         for (&size, blocks) in sizes {
             let mut newest_first = blocks.iter().enumerate().rev().take(MAX_LOOKS);
             let reuse = &self.reuse;
@@ -362,10 +369,8 @@ fn default_of(device: &'static Device) -> Result<Arc<Pool>> {
 }
 
 fn current_of(device: &'static Device) -> Result<Arc<Pool>> {
-    match &*device.pools.current.lock() {
-        Some(pool) => Ok(pool.clone()),
-        None => default_of(device),
-    }
+    let current = device.pools.current.lock().clone();
+    current.map_or_else(|| default_of(device), Ok)
 }
 
 fn stream_for(handle: CUstream) -> Result<Arc<Stream>> {
@@ -449,7 +454,10 @@ pub fn destroy(handle: CUmemoryPool) -> Result<()> {
         return Err(CUresult::INVALID_VALUE);
     }
     let mut current = pool.device.pools.current.lock();
-    if current.as_ref().is_some_and(|current| current.handle == pool.handle) {
+    if current
+        .as_ref()
+        .is_some_and(|current| current.handle == pool.handle)
+    {
         *current = None;
     }
     drop(current);

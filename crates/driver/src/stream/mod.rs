@@ -3,6 +3,7 @@
 //! [`queue`] says how commands are run and by whom, [`dispatch`] wakes streams on which no thread waits. This file has the
 //! streams themselves, what the default ones wait for, and the interface.
 
+pub mod callback;
 pub(crate) mod dispatch;
 pub(crate) mod queue;
 
