@@ -13,10 +13,13 @@ mod context;
 mod copy;
 mod device;
 mod event;
+mod function;
 mod launch;
+mod library;
 mod memory;
 mod module;
 mod pool;
+mod ptx_run;
 mod start;
 mod stream;
 

@@ -119,6 +119,12 @@ pub fn string(from: HostPtr) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Likewise, with the length as C's functions have it.
+pub fn put_text(to: HostPtr, len: i32, text: &str) -> Result<()> {
+    let len = usize::try_from(len).map_err(|_| CUresult::INVALID_VALUE)?;
+    put_string(to.0, len, text.as_bytes())
+}
+
 /// Puts a string into a buffer of `len` bytes, cut to fit, always with its NUL.
 pub(crate) fn put_string(to: u64, len: usize, text: &[u8]) -> Result<()> {
     let Some(room) = len.checked_sub(1) else {

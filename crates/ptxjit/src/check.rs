@@ -7,7 +7,7 @@ use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate::{self, Refused};
 
 use crate::diagnostic::Text;
-use crate::module::read;
+use crate::module::{read, refused_error};
 use crate::{Diagnostics, Error};
 
 /// Parses and checks all of the PTX file at `path`: every function, variable and instruction.
@@ -26,8 +26,37 @@ pub fn check(path: impl AsRef<Path>) -> Result<Diagnostics, Error> {
 /// assert!(found.iter().next().is_some());
 /// ```
 pub fn check_text(name: &str, text: impl Into<String>) -> Diagnostics {
-    let source = Source::from_bytes(name, text.into().into_bytes());
-    run(translate::Module::load(source))
+    check_bytes(name, text.into().into_bytes())
+}
+
+/// As [`check_text`], of text as bytes; a NUL may end it.
+pub fn check_bytes(name: &str, bytes: Vec<u8>) -> Diagnostics {
+    run(translate::Module::load(Source::from_bytes(name, bytes)))
+}
+
+/// What the outline of a module tells, without a device.
+#[derive(Debug)]
+pub struct Outline(translate::Module);
+
+impl Outline {
+    /// Reads the outline of PTX in memory. `name` stands for the file's name in messages.
+    pub fn read(name: &str, bytes: Vec<u8>) -> Result<Outline, Error> {
+        match translate::Module::load(Source::from_bytes(name, bytes)) {
+            Ok(module) => Ok(Outline(module)),
+            Err(refused) => Err(refused_error(*refused)),
+        }
+    }
+
+    /// The `.target` number, 80 of `sm_80`.
+    pub fn target(&self) -> u32 {
+        self.0.target().number
+    }
+
+    /// Names of all kernels as the PTX has them, in its order.
+    pub fn kernel_names(&self) -> Vec<String> {
+        let kernels = self.0.kernels().into_iter();
+        kernels.map(|kernel| kernel.name).collect()
+    }
 }
 
 pub(crate) fn run(module: Result<translate::Module, Box<Refused>>) -> Diagnostics {

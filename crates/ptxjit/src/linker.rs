@@ -44,7 +44,8 @@ impl Linker {
         self.add_bytes(name, text.into().into_bytes())
     }
 
-    fn add_bytes(&mut self, name: &str, bytes: Vec<u8>) -> &mut Linker {
+    /// As [`Linker::add`], of text as bytes; a NUL may end it.
+    pub fn add_bytes(&mut self, name: &str, bytes: Vec<u8>) -> &mut Linker {
         self.sources.push(Source::from_bytes(name, bytes));
         self
     }

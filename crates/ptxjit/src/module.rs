@@ -111,6 +111,12 @@ impl Module {
         Module::build(device, translate::Module::load(source))
     }
 
+    /// As [`Module::from_source`], of text as bytes; a NUL may end it.
+    pub fn from_bytes(device: &Device, name: &str, bytes: Vec<u8>) -> Result<Module, Error> {
+        let source = Source::from_bytes(name, bytes);
+        Module::build(device, translate::Module::load(source))
+    }
+
     pub(crate) fn build(
         device: &Device,
         front: Result<translate::Module, Box<Refused>>,
@@ -299,12 +305,7 @@ impl Module {
 
     /// The `.target` of the module; of several modules the highest.
     pub fn target(&self) -> Target {
-        let arch = self.inner.front.target();
-        Target {
-            number: arch.number,
-            is_specific: arch.suffix == ast::ArchSuffix::Specific,
-            is_family: arch.suffix == ast::ArchSuffix::Family,
-        }
+        Target::of(&self.inner.front)
     }
 
     /// What is odd about the module but not wrong.
@@ -325,7 +326,7 @@ impl fmt::Debug for Module {
 }
 
 /// What is wrong with a source that is no module.
-fn refused_error(refused: Refused) -> Error {
+pub(crate) fn refused_error(refused: Refused) -> Error {
     let text = Text::Source(Arc::new(refused.source));
     Error::from_diagnostics(Diagnostics::new(refused.diagnostics, &text))
 }
@@ -362,6 +363,17 @@ pub struct Target {
     pub is_specific: bool,
     /// `f`: it needs an architecture of this family.
     pub is_family: bool,
+}
+
+impl Target {
+    fn of(front: &translate::Module) -> Target {
+        let arch = front.target();
+        Target {
+            number: arch.number,
+            is_specific: arch.suffix == ast::ArchSuffix::Specific,
+            is_family: arch.suffix == ast::ArchSuffix::Family,
+        }
+    }
 }
 
 /// A kernel that was checked and translated.
@@ -438,6 +450,11 @@ impl Kernel {
             .params
             .iter()
             .map(|param| (param.name.as_str(), param.size as usize))
+    }
+
+    /// The `.target` of its module; see [`Module::target`].
+    pub fn target(&self) -> Target {
+        Target::of(&self.module.front)
     }
 
     /// A launch of this kernel, to be described further.
