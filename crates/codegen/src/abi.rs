@@ -213,6 +213,8 @@ pub struct RuntimeFns {
         gang: u32,
         loc: u32,
     ) -> u32,
+    /// In code that is compiled so: the lanes of `mask` that may not access memory at `addrs[lane]`, or near it.
+    pub outside: unsafe extern "C" fn(cta: *mut CtaContext, addrs: *const u64, mask: u32) -> u32,
 }
 
 impl fmt::Debug for RuntimeFns {
@@ -260,6 +262,8 @@ pub struct CompileOptions {
     pub facts: Facts,
     /// Call `check_access` before every access.
     pub memcheck: bool,
+    /// Ask `outside` about addresses that are not in the arena, instead of taking them for a fault.
+    pub foreign: bool,
     /// Whether the code may be made fast rather than made to run fast, see [`CompiledKernel::is_quick`].
     pub haste: Haste,
 }

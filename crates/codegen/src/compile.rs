@@ -110,6 +110,7 @@ fn object(
         shared: &shared,
         space_of: &space_of,
         memcheck: options.memcheck,
+        foreign: options.foreign,
         has_masked_stores: false,
         flush_denormals: crate::denormals::all_flush(&func.function),
         one_dimensional: options.facts.one_dimensional,

@@ -23,6 +23,8 @@ pub(crate) struct Variant {
     pub(crate) gang: u32,
     pub(crate) facts: Facts,
     pub(crate) memcheck: bool,
+    /// Memory of the host is registered.
+    pub(crate) foreign: bool,
 }
 
 impl Variant {
@@ -42,6 +44,7 @@ impl Variant {
             gang,
             facts: Facts::of(grid.0, block.0, gang),
             memcheck: options.memcheck,
+            foreign: false,
         })
     }
 
@@ -50,6 +53,7 @@ impl Variant {
             gang: Some(self.gang),
             facts: self.facts,
             memcheck: self.memcheck,
+            foreign: self.foreign,
             haste,
         }
     }

@@ -218,7 +218,14 @@ impl Launch {
     fn variant(&self) -> Result<Variant, Error> {
         let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
         let kernel = &self.kernel.inner;
-        Variant::new(kernel, &self.options, self.grid, self.block, is_tiny)
+        let mut variant = Variant::new(kernel, &self.options, self.grid, self.block, is_tiny)?;
+        variant.foreign = self.wants_foreign();
+        Ok(variant)
+    }
+
+    /// Whether the code must look for registered memory of the host.
+    fn wants_foreign(&self) -> bool {
+        self.kernel.module.device.arena.has_foreign() && !self.open_memory
     }
 
     /// Threads of the whole grid.
@@ -397,6 +404,12 @@ impl Prepared {
     pub fn run(&self) -> Result<LaunchStats, Error> {
         let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
         let result = match &self.code {
+            // Memory of the host was registered after the code was chosen.
+            Code::Jit(variant, ..) if !variant.foreign && self.launch.wants_foreign() => {
+                let mut anew = self.clone();
+                anew.reshape()?;
+                return anew.run();
+            }
             Code::Jit(variant, got, desc) => {
                 Variants::improve(kernel, variant, &got.code);
                 let launched = module.device.runtime.launch(desc);

@@ -53,7 +53,9 @@ impl View<'_> {
             unsafe { crate::memory::read_committed(addr, bytes) };
             return Some(());
         }
-        if self.open_memory && !self.arena.contains(addr) {
+        let len = bytes.len() as u64;
+        let is_foreign = || self.open_memory || self.arena.is_foreign(addr, len);
+        if !self.arena.contains(addr) && is_foreign() {
             return crate::memory::read_host(addr, bytes);
         }
         self.arena.read(addr, bytes).ok()

@@ -96,6 +96,8 @@ pub(crate) struct Inputs<'a> {
     pub shared: &'a ir::SharedLayout,
     pub space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
     pub memcheck: bool,
+    /// See [`crate::CompileOptions::foreign`].
+    pub foreign: bool,
     /// Vectors of some lanes can be stored.
     pub has_masked_stores: bool,
     pub flush_denormals: bool,
@@ -126,6 +128,7 @@ struct Lower<'a, 'b> {
     shared: &'a ir::SharedLayout,
     space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
     memcheck: bool,
+    foreign: bool,
     has_masked_stores: bool,
     flush_denormals: bool,
     one_dimensional: bool,
@@ -260,6 +263,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             shared: inputs.shared,
             space_of: inputs.space_of,
             memcheck: inputs.memcheck,
+            foreign: inputs.foreign,
             has_masked_stores: inputs.has_masked_stores,
             flush_denormals: inputs.flush_denormals,
             one_dimensional: inputs.one_dimensional,

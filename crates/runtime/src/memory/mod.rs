@@ -34,6 +34,7 @@ pub(crate) use windows::Window;
 pub use copy::Pattern;
 pub use virt::{Access, GRANULE, PhysicalMemory};
 
+use foreign::Foreign;
 use heap::Heap;
 use reserve::{HUGE_PAGE, Reservation};
 use virt::Virtual;
@@ -92,6 +93,7 @@ pub struct Arena {
     heaps: RwLock<Vec<Heap>>,
     /// Locked after `heaps`, if both are.
     virt: RwLock<Virtual>,
+    foreign: Foreign,
     n_parts: u32,
     /// log2 of the address space of a part.
     part_bits: u32,
@@ -130,6 +132,7 @@ impl Arena {
         Ok(Arc::new(Arena {
             heaps: RwLock::new((0..n_parts).map(heap).collect()),
             virt: RwLock::default(),
+            foreign: Foreign::default(),
             n_parts,
             part_bits,
             windows: Mutex::new(windows),
