@@ -136,7 +136,7 @@ pub struct ExecArgs {
     /// deterministic, or seed:N for a replayable random order.
     #[arg(long)]
     pub schedule: Option<ScheduleArg>,
-    /// Stop a launch that takes longer.
+    /// Stop a launch that takes longer, to compile or to run.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
     /// Check every access: exact bounds, alignment, freed memory.

@@ -347,6 +347,9 @@ fn jit(kernel: &str, prepared: &Prepared) -> Value {
         "quick": prepared.is_quick(),
         "jit_ms": millis(prepared.compile_time()),
     });
+    if let Some(why) = prepared.narrowed() {
+        value["narrowed"] = json!(why);
+    }
     if let Some(stages) = prepared.stages() {
         value["stages_ms"] = json!({
             "vectorize": millis(stages.vectorize),

@@ -40,6 +40,11 @@ const MOST_WORK: u64 = 3_000_000;
 /// The same for single lanes, whose plan only orders the blocks.
 const MOST_WORK_FOR_ONE: u64 = 2_000_000_000;
 
+/// Pairs of a block and another one where lanes can be meanwhile: some, and so many more for each block. Structured code has as many
+/// for each block as branches around it.
+const MOST_PENDING: usize = 8_000;
+const MOST_PENDING_AT_NODE: usize = 8;
+
 /// Instructions of CLIF, and arguments that its branches pass, of code for gangs. The time of register allocation grows faster than the
 /// arguments, and cannot be interrupted; large kernels in use have some ten thousand of them, where hundreds of loops with many
 /// entries make millions.
@@ -162,6 +167,9 @@ fn object_of(
         keeps_accesses: options.memcheck,
     };
     let mut plan = vectorize::run(&mut func.function, &func.entries, gang, facts, &effort)?;
+    if gang > 1 && !options.goes_on {
+        check_pending(&plan)?;
+    }
     plan.forget_waits(&lower::met_by_all(&func.function, &plan));
     let space_of = |var: ir::VarId| {
         program
@@ -191,6 +199,18 @@ fn object_of(
         }
     }
     unreachable!("vectors of 128 bits are never refused")
+}
+
+/// Whether code for gangs has to keep track of so few places at a time that variables for them are made in little time.
+fn check_pending(plan: &Plan) -> Result<(), CompileError> {
+    let pending: usize = plan.pending.iter().map(Vec::len).sum();
+    let limit = MOST_PENDING + MOST_PENDING_AT_NODE * plan.order.nodes.len();
+    match pending > limit {
+        true => Err(CompileError::TooComplex(format!(
+            "lanes can wait for each other at {pending} pairs of places, more than {limit}"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Whether code for gangs is small enough for its registers to be allocated in little time.
