@@ -19,6 +19,7 @@ mod launch;
 mod library;
 mod memory;
 mod module;
+mod pool;
 mod ptx_run;
 mod start;
 mod stream;
