@@ -9,10 +9,13 @@
 
 mod call;
 
+mod capture;
 mod context;
 mod copy;
 mod device;
 mod event;
+mod graph;
+mod graph_node;
 mod launch;
 mod memory;
 mod module;

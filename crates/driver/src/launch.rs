@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use ptxjit::{Options, Schedule};
+use ptxjit::{Options, Prepared, Schedule};
 use ptxjit_persona::Config;
 
 use crate::command::Command;
@@ -35,6 +35,12 @@ pub(crate) struct KernelCommand {
 impl KernelCommand {
     /// Runs the kernel to its end.
     pub(crate) fn run(&self) -> std::result::Result<(), Failure> {
+        self.prepare()?.run()?;
+        Ok(())
+    }
+
+    /// Does everything but run: finds the code, or compiles it.
+    pub(crate) fn prepare(&self) -> std::result::Result<Prepared, Failure> {
         let shape = &self.shape;
         let mut launch = self.function.kernel.launch().options(options().clone());
         launch = launch
@@ -45,8 +51,7 @@ impl KernelCommand {
         if let Some(cluster) = shape.cluster {
             launch = launch.cluster(cluster);
         }
-        launch.param_block(self.params.clone()).run()?;
-        Ok(())
+        Ok(launch.param_block(self.params.clone()).prepare()?)
     }
 }
 
