@@ -668,7 +668,7 @@ fn random_edits_never_crash_and_never_make_a_cycle() {
     let gpu = Gpu::new();
     let ptr = gpu.number(0);
     for seed in 1..=20 {
-        let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
         let graphs: Vec<_> = (0..3).map(|_| graph::create(0).unwrap()).collect();
         let mut nodes = vec![CUgraphNode(0), CUgraphNode(seed << 20)];
         for _ in 0..150 {

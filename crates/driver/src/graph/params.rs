@@ -12,8 +12,8 @@ use crate::module;
 use crate::types::{
     CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_EVENT_RECORD_NODE_PARAMS, CUDA_EVENT_WAIT_NODE_PARAMS,
     CUDA_HOST_NODE_PARAMS_v2, CUDA_KERNEL_NODE_PARAMS_v3, CUDA_MEMCPY_NODE_PARAMS, CUcontext,
-    CUevent, CUfunction, CUgraph, CUgraphChildGraphNodeOwnership, CUgraphExec, CUgraphNode,
-    CUgraphNodeParams, CUgraphNodeType, CUresult, HostPtr, Raw, Union,
+    CUevent, CUfunction, CUgraph, CUgraphChildGraphNodeOwnership, CUgraphEdgeData, CUgraphExec,
+    CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUresult, HostPtr, Raw, Union,
 };
 
 use super::exec::get_exec;
@@ -217,18 +217,12 @@ pub fn add_node(
 ) -> Result<CUgraphNode> {
     let graph = get(graph)?;
     let deps = edit::read_deps(&graph, deps[0], deps[1], n_deps)?;
-    graph
-        .body
-        .lock()
-        .check_deps(&deps, &Work::Empty)
-        .or_else(|_| {
-            // What edges mean may depend on the node, which is made only if its dependencies are there.
-            let plain: Vec<_> = deps
-                .iter()
-                .map(|(id, _)| (*id, Default::default()))
-                .collect();
-            graph.body.lock().check_deps(&plain, &Work::Empty)
-        })?;
+    // A node is made only if what it depends on is there; what edges mean is checked when its work is known.
+    let plain: Vec<_> = deps
+        .iter()
+        .map(|(id, _)| (*id, CUgraphEdgeData::default()))
+        .collect();
+    graph.body.lock().check_deps(&plain, &Work::Empty)?;
     let work = read(params, Some(&graph))?;
     match graph.add(work.clone(), &deps) {
         Ok(node) => Ok(CUgraphNode(node.handle)),

@@ -1,5 +1,9 @@
 //! A context with a module of small kernels, and what several tests need to use them.
-#![expect(dead_code, reason = "each test binary uses the parts that it needs")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test binary uses the parts that it needs"
+)]
 
 use std::ffi::CString;
 
@@ -88,7 +92,7 @@ impl Gpu {
     pub fn launch(&self, stream: CUstream, args: StepArgs) -> ptxjit_driver::Result<()> {
         let pointers = args.pointers();
         let arguments = Arguments {
-            params: address(&pointers),
+            params: address(&*pointers),
             extra: HostPtr::NULL,
         };
         launch::kernel(self.step, [1; 3], [1; 3], 0, stream, arguments, false)
@@ -96,6 +100,7 @@ impl Gpu {
 
     /// A node that runs `step`.
     pub fn node(&self, args: &StepArgs) -> NodeParams {
+        let args = Box::new(*args);
         let pointers = args.pointers();
         let params = CUDA_KERNEL_NODE_PARAMS_v3 {
             func: self.step,
@@ -110,12 +115,13 @@ impl Gpu {
         };
         NodeParams {
             params: params_of(CUgraphNodeType::KERNEL, params),
-            _pointers: pointers,
+            _pointed: (args, pointers),
         }
     }
 }
 
 /// Arguments of `step`.
+#[derive(Copy, Clone)]
 pub struct StepArgs {
     pub p: u64,
     pub a: u32,
@@ -139,7 +145,7 @@ pub fn step(p: u64, a: u32, b: u32) -> StepArgs {
 /// A node's parameters with what they point to.
 pub struct NodeParams {
     pub params: CUgraphNodeParams,
-    _pointers: Box<[u64; 3]>,
+    _pointed: (Box<StepArgs>, Box<[u64; 3]>),
 }
 
 pub fn params_of<T: Raw>(type_: CUgraphNodeType, params: T) -> CUgraphNodeParams {
