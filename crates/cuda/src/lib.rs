@@ -9,11 +9,14 @@
 
 mod call;
 
+mod capture;
 mod context;
 mod copy;
 mod device;
 mod event;
 mod function;
+mod graph;
+mod graph_node;
 mod launch;
 mod library;
 mod memory;

@@ -87,7 +87,6 @@ not_supported! {
     cuGreenCtxRecordEvent
     cuGreenCtxStreamCreate
     cuGreenCtxWaitEvent
-    cuThreadExchangeStreamCaptureMode
     // Modules and the linker.
     cuLinkAddData
     cuLinkAddData_v2
@@ -346,44 +345,24 @@ not_supported! {
     cuStreamBatchMemOp_v2
     cuStreamBatchMemOp_ptsz
     cuStreamBatchMemOp_v2_ptsz
-    cuStreamBeginCapture
-    cuStreamBeginCapture_v2
-    cuStreamBeginCapture_ptsz
-    cuStreamBeginCapture_v2_ptsz
     cuStreamBeginCaptureToCig
     cuStreamBeginCaptureToCig_ptsz
-    cuStreamBeginCaptureToGraph
-    cuStreamBeginCaptureToGraph_ptsz
     cuStreamBeginRecaptureToGraph
     cuStreamBeginRecaptureToGraph_ptsz
     cuStreamCopyAttributes
     cuStreamCopyAttributes_ptsz
     cuStreamDestroy
-    cuStreamEndCapture
-    cuStreamEndCapture_ptsz
     cuStreamEndCaptureToCig
     cuStreamEndCaptureToCig_ptsz
     cuStreamGetAttribute
     cuStreamGetAttribute_ptsz
-    cuStreamGetCaptureInfo
-    cuStreamGetCaptureInfo_v2
-    cuStreamGetCaptureInfo_v3
-    cuStreamGetCaptureInfo_ptsz
-    cuStreamGetCaptureInfo_v2_ptsz
-    cuStreamGetCaptureInfo_v3_ptsz
     cuStreamGetCtx_v2
     cuStreamGetCtx_v2_ptsz
     cuStreamGetDevResource
     cuStreamGetDevResource_ptsz
     cuStreamGetGreenCtx
-    cuStreamIsCapturing
-    cuStreamIsCapturing_ptsz
     cuStreamSetAttribute
     cuStreamSetAttribute_ptsz
-    cuStreamUpdateCaptureDependencies
-    cuStreamUpdateCaptureDependencies_v2
-    cuStreamUpdateCaptureDependencies_ptsz
-    cuStreamUpdateCaptureDependencies_v2_ptsz
     cuStreamWaitValue32
     cuStreamWaitValue32_v2
     cuStreamWaitValue32_ptsz
@@ -405,112 +384,24 @@ not_supported! {
     // Events.
     cuEventCreateFromEGLSync
     cuEventDestroy
-    cuEventRecordWithFlags
-    cuEventRecordWithFlags_ptsz
     // Graphs.
     cuGraphAddBatchMemOpNode
-    cuGraphAddChildGraphNode
-    cuGraphAddDependencies
-    cuGraphAddDependencies_v2
-    cuGraphAddEmptyNode
-    cuGraphAddEventRecordNode
-    cuGraphAddEventWaitNode
     cuGraphAddExternalSemaphoresSignalNode
     cuGraphAddExternalSemaphoresWaitNode
-    cuGraphAddHostNode
-    cuGraphAddKernelNode
-    cuGraphAddKernelNode_v2
     cuGraphAddMemAllocNode
     cuGraphAddMemFreeNode
-    cuGraphAddMemcpyNode
-    cuGraphAddMemsetNode
-    cuGraphAddNode
-    cuGraphAddNode_v2
-    cuGraphAddNode_v3
     cuGraphBatchMemOpNodeGetParams
     cuGraphBatchMemOpNodeSetParams
-    cuGraphChildGraphNodeGetGraph
-    cuGraphClone
     cuGraphConditionalHandleCreate
-    cuGraphCreate
-    cuGraphDebugDotPrint
-    cuGraphDestroy
-    cuGraphDestroyNode
-    cuGraphEventRecordNodeGetEvent
-    cuGraphEventRecordNodeSetEvent
-    cuGraphEventWaitNodeGetEvent
-    cuGraphEventWaitNodeSetEvent
     cuGraphExecBatchMemOpNodeSetParams
-    cuGraphExecChildGraphNodeSetParams
-    cuGraphExecDestroy
-    cuGraphExecEventRecordNodeSetEvent
-    cuGraphExecEventWaitNodeSetEvent
     cuGraphExecExternalSemaphoresSignalNodeSetParams
     cuGraphExecExternalSemaphoresWaitNodeSetParams
-    cuGraphExecGetFlags
-    cuGraphExecGetId
-    cuGraphExecHostNodeSetParams
-    cuGraphExecKernelNodeSetParams
-    cuGraphExecKernelNodeSetParams_v2
-    cuGraphExecMemcpyNodeSetParams
-    cuGraphExecMemsetNodeSetParams
-    cuGraphExecNodeSetParams
-    cuGraphExecUpdate
-    cuGraphExecUpdate_v2
     cuGraphExternalSemaphoresSignalNodeGetParams
     cuGraphExternalSemaphoresSignalNodeSetParams
     cuGraphExternalSemaphoresWaitNodeGetParams
     cuGraphExternalSemaphoresWaitNodeSetParams
-    cuGraphGetEdges
-    cuGraphGetEdges_v2
-    cuGraphGetId
-    cuGraphGetNodes
-    cuGraphGetRootNodes
-    cuGraphHostNodeGetParams
-    cuGraphHostNodeSetParams
-    cuGraphInstantiate
-    cuGraphInstantiate_v2
-    cuGraphInstantiateWithFlags
-    cuGraphInstantiateWithParams
-    cuGraphInstantiateWithParams_ptsz
-    cuGraphKernelNodeCopyAttributes
-    cuGraphKernelNodeGetAttribute
-    cuGraphKernelNodeGetParams
-    cuGraphKernelNodeGetParams_v2
-    cuGraphKernelNodeSetAttribute
-    cuGraphKernelNodeSetParams
-    cuGraphKernelNodeSetParams_v2
-    cuGraphLaunch
-    cuGraphLaunch_ptsz
     cuGraphMemAllocNodeGetParams
     cuGraphMemFreeNodeGetParams
-    cuGraphMemcpyNodeGetParams
-    cuGraphMemcpyNodeSetParams
-    cuGraphMemsetNodeGetParams
-    cuGraphMemsetNodeSetParams
-    cuGraphNodeFindInClone
-    cuGraphNodeGetContainingGraph
-    cuGraphNodeGetDependencies
-    cuGraphNodeGetDependencies_v2
-    cuGraphNodeGetDependentNodes
-    cuGraphNodeGetDependentNodes_v2
-    cuGraphNodeGetEnabled
-    cuGraphNodeGetLocalId
-    cuGraphNodeGetParams
-    cuGraphNodeGetToolsId
-    cuGraphNodeGetType
-    cuGraphNodeSetEnabled
-    cuGraphNodeSetParams
-    cuGraphNodeSetParams_v2
-    cuGraphReleaseUserObject
-    cuGraphRemoveDependencies
-    cuGraphRemoveDependencies_v2
-    cuGraphRetainUserObject
-    cuGraphUpload
-    cuGraphUpload_ptsz
-    cuUserObjectCreate
-    cuUserObjectRelease
-    cuUserObjectRetain
     // Graphics.
     cuEGLStreamConsumerAcquireFrame
     cuEGLStreamConsumerConnect

@@ -12,7 +12,7 @@ use crate::error::{Failure, Result};
 use crate::handle::{Kind, Object, Slab};
 use crate::stream::Stream;
 use crate::types::{CUcontext, CUctx_flags, CUresult};
-use crate::{event, memory, module, report, stream};
+use crate::{capture, event, memory, module, report, stream};
 
 pub(crate) static CONTEXTS: Slab<Context> = Slab::new(Kind::Context);
 
@@ -301,6 +301,7 @@ pub fn destroy(handle: CUcontext) -> Result<()> {
 /// `cuCtxSynchronize`; a null handle is the current context.
 pub fn synchronize(handle: CUcontext) -> Result<()> {
     let context = get_or_current(handle)?;
+    capture::check_synchronize(&context)?;
     context.synchronize()
 }
 

@@ -1,5 +1,6 @@
 //! Allocations: device, pitched, managed and pinned memory, and memory of the program that is registered.
 
+use crate::capture;
 use crate::command::checked;
 use crate::context::{self, Context};
 use crate::device;
@@ -21,6 +22,7 @@ const HOST_ALLOC_FLAGS: u32 = 7;
 const HOST_REGISTER_FLAGS: u32 = 15;
 
 fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
+    capture::check_call()?;
     if size == 0 {
         return Err(CUresult::INVALID_VALUE);
     }
@@ -92,6 +94,7 @@ pub fn free(addr: CUdeviceptr) -> Result<()> {
     if addr == 0 {
         return Ok(());
     }
+    capture::check_call()?;
     let is_right = |sort| matches!(sort, Sort::Device | Sort::Managed | Sort::Pool(_));
     if !REGISTRY
         .find(addr)
@@ -111,6 +114,7 @@ pub fn free_host(addr: u64) -> Result<()> {
     if addr == 0 {
         return Ok(());
     }
+    capture::check_call()?;
     let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pinned(_)))?;
     let _ = context.synchronize();
     release(&allocation);

@@ -44,6 +44,8 @@ fn submit(stream: CUstream, to: u64, from: u64, len: usize, until: Until) -> Res
     let copy = Command::Copy(CopyCommand { to, from, len });
     match until {
         Until::Done => stream.run(copy),
+        // A graph reads and writes the program's memory when it is launched.
+        Until::Submitted if stream.is_capturing() => stream.submit(copy).map(|_| ()),
         // The program may change its memory once the call has returned.
         Until::Submitted if !is_known(from) => {
             let mut bytes = vec![0; len as usize];

@@ -375,7 +375,7 @@ fn current_of(device: &'static Device) -> Result<Arc<Pool>> {
 
 fn stream_for(handle: CUstream) -> Result<Arc<Stream>> {
     let stream = stream::get(handle)?;
-    match stream.is_capturing.load(Ordering::Relaxed) {
+    match stream.is_capturing() {
         true => Err(CUresult::STREAM_CAPTURE_UNSUPPORTED),
         false => Ok(stream),
     }
@@ -403,7 +403,7 @@ pub fn alloc_from_pool_async(
 /// `cuMemFreeAsync`. Memory of a context that has failed can be freed without an error.
 pub fn free_async(addr: CUdeviceptr, stream: CUstream) -> Result<()> {
     let stream = stream::get_even_failed(stream)?;
-    if stream.is_capturing.load(Ordering::Relaxed) {
+    if stream.is_capturing() {
         return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
     let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pool(_)))?;

@@ -39,7 +39,7 @@ pub fn add_callback(
         return Err(CUresult::INVALID_VALUE);
     }
     let stream = super::get(stream)?;
-    if stream.is_capturing.load(Ordering::Relaxed) {
+    if stream.is_capturing() {
         return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
     let function = Box::new(move |status| state::in_callback(|| function(status)));
