@@ -9,6 +9,7 @@
 
 mod call;
 
+mod callback;
 mod context;
 mod copy;
 mod device;
@@ -16,10 +17,13 @@ mod event;
 mod function;
 mod launch;
 mod library;
+mod memop;
 mod memory;
 mod module;
+mod pointer;
 mod pool;
 mod ptx_run;
+mod settings;
 mod start;
 mod stream;
 
