@@ -7,8 +7,8 @@ use crate::call::HostCall;
 use crate::context;
 use crate::error::Result;
 use crate::event;
+use crate::function;
 use crate::launch::{Arguments, KernelCommand, Shape};
-use crate::module;
 use crate::types::{
     CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_EVENT_RECORD_NODE_PARAMS, CUDA_EVENT_WAIT_NODE_PARAMS,
     CUDA_HOST_NODE_PARAMS_v2, CUDA_KERNEL_NODE_PARAMS_v3, CUDA_MEMCPY_NODE_PARAMS, CUcontext,

@@ -7,7 +7,7 @@ use crate::device;
 use crate::error::Result;
 use crate::types::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
-use super::{Allocation, REGISTRY, Sort, pool};
+use super::{Allocation, REGISTRY, Sort, advice, pool};
 
 /// Alignment of all allocations.
 const ALIGN: u64 = 256;
@@ -38,6 +38,9 @@ fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
 
 /// Gives memory back. The registry does not know it any more.
 pub(super) fn release(allocation: &Allocation) {
+    if allocation.sort == Sort::Managed {
+        advice::forget(allocation);
+    }
     let engine = device::get(allocation.device).and_then(|device| device.engine());
     let Ok(engine) = engine else { return };
     match allocation.sort {

@@ -28,7 +28,7 @@ use crate::types::{
 };
 
 use super::value::Value;
-use super::{Allocation, REGISTRY, Sort};
+use super::{Allocation, REGISTRY, Sort, advice};
 
 pub(crate) static POOLS: Slab<Pool> = Slab::new(Kind::Pool);
 
@@ -151,6 +151,11 @@ impl Pool {
         self.props.location.type_ != CUmemLocationType::DEVICE
     }
 
+    /// Whether the memory is managed.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.props.allocType == CUmemAllocationType::MANAGED
+    }
+
     /// Allocates for commands that `stream` gets from now on.
     fn alloc(&self, size: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr> {
         if size == 0 {
@@ -174,6 +179,7 @@ impl Pool {
             context: 0,
             device: self.device.ordinal,
             id: 0,
+            sync_memops: AtomicBool::new(false),
         });
         Ok(base)
     }
@@ -208,6 +214,9 @@ impl Pool {
 
     /// Takes back a block, which commands up to `mark` may use.
     fn give_back(&self, allocation: &Allocation, mark: Option<Mark>) {
+        if self.is_managed() {
+            advice::forget(allocation);
+        }
         let (base, size) = (allocation.base, allocation.capacity);
         let mut state = self.state.lock();
         state.used.current -= size;
@@ -334,6 +343,11 @@ pub(crate) fn give_back(allocation: &Allocation, pool: u64) {
     if let Some(pool) = POOLS.get(pool) {
         pool.give_back(allocation, None);
     }
+}
+
+/// Whether something holds for the pool of an allocation.
+pub(super) fn is(pool: u64, test: impl Fn(&Pool) -> bool) -> bool {
+    POOLS.get(pool).is_some_and(|pool| test(&pool))
 }
 
 /// The pool of a handle, which the program has not destroyed.
@@ -586,8 +600,7 @@ pub fn access(handle: CUmemoryPool, location: CUmemLocation) -> Result<CUmemAcce
 
 /// What the program may do with a pool's memory without the driver.
 fn host_access(pool: &Pool) -> CUmemAccess_flags {
-    let is_managed = pool.props.allocType == CUmemAllocationType::MANAGED;
-    match pool.is_host() || is_managed {
+    match pool.is_host() || pool.is_managed() {
         true => CUmemAccess_flags::READWRITE,
         false => CUmemAccess_flags::NONE,
     }
