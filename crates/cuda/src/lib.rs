@@ -16,6 +16,7 @@ mod event;
 mod function;
 mod launch;
 mod library;
+mod link;
 mod memory;
 mod module;
 mod ptx_run;

@@ -92,14 +92,6 @@ not_supported! {
     cuGreenCtxWaitEvent
     cuThreadExchangeStreamCaptureMode
     // Modules and the linker.
-    cuLinkAddData
-    cuLinkAddData_v2
-    cuLinkAddFile
-    cuLinkAddFile_v2
-    cuLinkComplete
-    cuLinkCreate
-    cuLinkCreate_v2
-    cuLinkDestroy
     cuModuleGetGlobal
     cuModuleGetSurfRef
     cuModuleGetTexRef
