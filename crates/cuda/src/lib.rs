@@ -21,6 +21,7 @@ mod graph_node;
 mod launch;
 mod library;
 mod memop;
+mod link;
 mod memory;
 mod module;
 mod pointer;

@@ -68,14 +68,6 @@ not_supported! {
     cuGreenCtxStreamCreate
     cuGreenCtxWaitEvent
     // Modules and the linker.
-    cuLinkAddData
-    cuLinkAddData_v2
-    cuLinkAddFile
-    cuLinkAddFile_v2
-    cuLinkComplete
-    cuLinkCreate
-    cuLinkCreate_v2
-    cuLinkDestroy
     cuModuleGetGlobal
     cuModuleGetSurfRef
     cuModuleGetTexRef

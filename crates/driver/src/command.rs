@@ -37,12 +37,8 @@ pub(crate) enum Command {
     Fill(FillCommand),
     /// Notes the time for an event.
     Stamp(Arc<Stamp>),
-    /// Calls a function of the client, on the stream's own thread.
-    Host {
-        function: HostFunction,
-        /// Whether it is called after a fault as well, to be told of it.
-        even_failed: bool,
-    },
+    /// Calls a function of the client with the stream's state, on the stream's own thread, after a fault as well.
+    Callback(HostFunction),
     /// Calls a function of the client with its argument, on the stream's own thread.
     Call(HostCall),
     /// Runs some nodes of a graph.
@@ -55,7 +51,7 @@ impl Command {
     /// Whether only the stream's own thread may run this, since the program may do anything in it.
     pub(crate) fn is_for_own_thread(&self) -> bool {
         match self {
-            Command::Host { .. } | Command::Call(_) => true,
+            Command::Callback(_) | Command::Call(_) => true,
             Command::Graph(part) => part.has_calls(),
             _ => false,
         }
@@ -67,14 +63,7 @@ impl Command {
         match self {
             Command::Nothing => {}
             Command::Stamp(stamp) => stamp.set(),
-            Command::Host {
-                function,
-                even_failed,
-            } => {
-                if health.is_ok() || even_failed {
-                    function(health.err().unwrap_or(CUresult::SUCCESS));
-                }
-            }
+            Command::Callback(function) => function(health.err().unwrap_or(CUresult::SUCCESS)),
             _ if health.is_err() => {}
             Command::Kernel(kernel) => kernel.run()?,
             Command::Copy(copy) => copy.run().map_err(vanished)?,

@@ -26,6 +26,7 @@ pub mod host;
 pub mod image;
 pub mod launch;
 pub mod library;
+pub mod link;
 pub mod memory;
 pub mod module;
 mod names;

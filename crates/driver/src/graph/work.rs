@@ -76,7 +76,7 @@ impl Work {
             Command::Nothing
             | Command::Write { .. }
             | Command::Stamp(_)
-            | Command::Host { .. }
+            | Command::Callback(_)
             | Command::Graph(_)
             | Command::Work(_) => None,
         }

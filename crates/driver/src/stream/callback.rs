@@ -38,9 +38,5 @@ pub fn add_callback(
         return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
     let function = Box::new(move |status| state::in_callback(|| function(status)));
-    let command = Command::Host {
-        function,
-        even_failed: true,
-    };
-    stream.submit(command).map(|_| ())
+    stream.submit(Command::Callback(function)).map(|_| ())
 }
