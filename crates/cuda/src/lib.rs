@@ -9,6 +9,7 @@
 
 mod call;
 
+mod c_abi;
 mod callback;
 mod capture;
 mod context;

@@ -20,6 +20,7 @@ pub mod context;
 pub mod device;
 mod error;
 pub mod event;
+pub mod fault;
 pub mod function;
 pub mod graph;
 pub mod host;
