@@ -9,6 +9,7 @@
 
 mod call;
 
+mod array;
 mod callback;
 mod context;
 mod copy;
@@ -24,8 +25,10 @@ mod pointer;
 mod pool;
 mod ptx_run;
 mod settings;
+mod shape;
 mod start;
 mod stream;
+mod vmm;
 
 mod symbols;
 mod table;
