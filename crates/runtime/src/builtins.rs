@@ -270,6 +270,13 @@ fn bad_access(
     is_write: bool,
 ) -> Option<TrapCause> {
     let bytes = u64::from(size);
+    if is_write && call.view(thread).is_read_only(addr) {
+        let place = crate::view::describe(call.grid, call.ctx, addr);
+        return Some(TrapCause::BadAddress {
+            addr: Some(addr),
+            note: format!("kernels cannot write here: {place}"),
+        });
+    }
     let arena = &call.grid.arena;
     let is_foreign =
         !arena.contains(addr) && (call.grid.open_memory || arena.is_foreign(addr, bytes));
