@@ -28,6 +28,8 @@ mod settings;
 mod shape;
 mod start;
 mod stream;
+mod texture;
+mod texture_reference;
 mod vmm;
 
 mod symbols;

@@ -146,10 +146,6 @@ not_supported! {
     cuMemAllocPitch
     cuMemBatchDecompressAsync
     cuMemBatchDecompressAsync_ptsz
-    cuMemDiscardAndPrefetchBatchAsync
-    cuMemDiscardAndPrefetchBatchAsync_ptsz
-    cuMemDiscardBatchAsync
-    cuMemDiscardBatchAsync_ptsz
     cuMemExportToShareableHandle
     cuMemFree
     cuMemGetAddressRange
@@ -165,8 +161,6 @@ not_supported! {
     cuMemPoolExportToShareableHandle
     cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer
-    cuMemPrefetchBatchAsync
-    cuMemPrefetchBatchAsync_ptsz
     cuMulticastAddDevice
     cuMulticastBindAddr
     cuMulticastBindAddr_v2
@@ -183,9 +177,6 @@ not_supported! {
     cuArrayGetPlane
     cuArrayGetSparseProperties
     cuMipmappedArrayGetSparseProperties
-    cuSurfObjectCreate
-    cuSurfObjectDestroy
-    cuSurfObjectGetResourceDesc
     cuSurfRefGetArray
     cuSurfRefSetArray
     cuTensorMapEncodeIm2col
@@ -193,42 +184,9 @@ not_supported! {
     cuTensorMapEncodeTiled
     cuTensorMapReplaceAddress
     cuTensorMapSetAllocationClass
-    cuTexObjectCreate
-    cuTexObjectDestroy
-    cuTexObjectGetResourceDesc
-    cuTexObjectGetResourceViewDesc
-    cuTexObjectGetTextureDesc
-    cuTexRefCreate
-    cuTexRefDestroy
     cuTexRefGetAddress
-    cuTexRefGetAddress_v2
-    cuTexRefGetAddressMode
-    cuTexRefGetArray
-    cuTexRefGetBorderColor
-    cuTexRefGetFilterMode
-    cuTexRefGetFlags
-    cuTexRefGetFormat
-    cuTexRefGetMaxAnisotropy
-    cuTexRefGetMipmapFilterMode
-    cuTexRefGetMipmapLevelBias
-    cuTexRefGetMipmapLevelClamp
-    cuTexRefGetMipmappedArray
     cuTexRefSetAddress
-    cuTexRefSetAddress_v2
     cuTexRefSetAddress2D
-    cuTexRefSetAddress2D_v2
-    cuTexRefSetAddress2D_v3
-    cuTexRefSetAddressMode
-    cuTexRefSetArray
-    cuTexRefSetBorderColor
-    cuTexRefSetFilterMode
-    cuTexRefSetFlags
-    cuTexRefSetFormat
-    cuTexRefSetMaxAnisotropy
-    cuTexRefSetMipmapFilterMode
-    cuTexRefSetMipmapLevelBias
-    cuTexRefSetMipmapLevelClamp
-    cuTexRefSetMipmappedArray
     // Streams.
     cuDestroyExternalMemory
     cuDestroyExternalSemaphore

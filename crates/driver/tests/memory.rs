@@ -18,3 +18,7 @@ mod pool;
 mod settings;
 #[path = "memory/shape.rs"]
 mod shape;
+#[path = "memory/texture.rs"]
+mod texture;
+#[path = "memory/vmm.rs"]
+mod vmm;

@@ -122,6 +122,16 @@ impl Array {
         self.extent().iter().product()
     }
 
+    /// Whether surface objects may write it.
+    pub(crate) fn is_for_surfaces(&self) -> bool {
+        self.desc.Flags & CUDA_ARRAY3D_SURFACE_LDST != 0
+    }
+
+    /// Format and channels of its elements.
+    pub(crate) fn format(&self) -> (CUarray_format, u32) {
+        (self.desc.Format, self.desc.NumChannels)
+    }
+
     /// Bytes of an element.
     pub(crate) fn element_bytes(&self) -> u64 {
         element_bytes(self.desc.Format, self.desc.NumChannels).unwrap_or(1)

@@ -12,6 +12,8 @@ pub mod fill;
 pub mod pointer;
 pub mod pool;
 pub mod shape;
+pub mod texture;
+pub mod texture_reference;
 pub mod value;
 pub mod vmm;
 
@@ -202,5 +204,6 @@ pub(crate) fn remove_all(context: &Context) {
     for allocation in REGISTRY.take_all(of_this) {
         alloc::release(&allocation);
     }
+    texture::remove_all(context.raw().0);
     array::remove_all(context.raw().0);
 }
