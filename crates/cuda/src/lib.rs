@@ -9,6 +9,7 @@
 
 mod call;
 
+mod array;
 mod c_abi;
 mod callback;
 mod capture;
@@ -29,8 +30,12 @@ mod pointer;
 mod pool;
 mod ptx_run;
 mod settings;
+mod shape;
 mod start;
 mod stream;
+mod texture;
+mod texture_reference;
+mod vmm;
 
 mod symbols;
 mod table;

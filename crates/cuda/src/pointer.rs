@@ -1,14 +1,21 @@
 //! Attributes of pointers, and advice on managed memory.
 #![expect(unsafe_code, reason = "exports functions under C's names")]
 
-use ptxjit_driver::host;
+use ptxjit_driver::memory::advice::ManagedRange;
 use ptxjit_driver::memory::{advice, pointer};
 use ptxjit_driver::types::{
     CUdeviceptr, CUmem_advise, CUmem_range_attribute, CUmemLocation, CUpointer_attribute, CUresult,
     CUstream, HostPtr,
 };
+use ptxjit_driver::{Result, host};
 
 use crate::call::{In, exports};
+
+/// Ranges of a batch.
+fn ranges(addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize) -> Result<Vec<ManagedRange>> {
+    let sizes = sizes.get_all(count)?;
+    Ok(addresses.get_all(count)?.into_iter().zip(sizes).collect())
+}
 
 exports! {
     /// An attribute of a pointer.
@@ -46,6 +53,23 @@ exports! {
     /// Has managed memory come to a place.
     fn cuMemPrefetchAsync_v2(address: CUdeviceptr, count: usize, location: CUmemLocation, flags: u32, stream: CUstream) or cuMemPrefetchAsync_v2_ptsz {
         advice::prefetch(address, count, location, flags, stream)
+    }
+
+    /// Gives up the contents of managed memory.
+    fn cuMemDiscardBatchAsync(addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, flags: u64, stream: CUstream) or cuMemDiscardBatchAsync_ptsz {
+        advice::discard_batch(&ranges(addresses, sizes, count)?, flags, stream)
+    }
+
+    /// Has ranges of managed memory come to places.
+    fn cuMemPrefetchBatchAsync(addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, places: In<CUmemLocation>, firsts: In<usize>, n_places: usize, flags: u64, stream: CUstream) or cuMemPrefetchBatchAsync_ptsz {
+        let (ranges, places) = (ranges(addresses, sizes, count)?, places.get_all(n_places)?);
+        advice::prefetch_batch(&ranges, &places, &firsts.get_all(n_places)?, flags, stream)
+    }
+
+    /// Gives up the contents of managed memory, and has it come to places.
+    fn cuMemDiscardAndPrefetchBatchAsync(addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, places: In<CUmemLocation>, firsts: In<usize>, n_places: usize, flags: u64, stream: CUstream) or cuMemDiscardAndPrefetchBatchAsync_ptsz {
+        let (ranges, places) = (ranges(addresses, sizes, count)?, places.get_all(n_places)?);
+        advice::prefetch_batch(&ranges, &places, &firsts.get_all(n_places)?, flags, stream)
     }
 
     /// Ties managed memory to a stream.

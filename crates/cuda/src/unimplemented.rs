@@ -89,67 +89,23 @@ not_supported! {
     cuFabricCpyBatchAsync
     cuFabricCpyBatchAsync_ptsz
     cuMemcpy2D
-    cuMemcpy2D_v2
-    cuMemcpy2D_v2_ptds
     cuMemcpy2DAsync
-    cuMemcpy2DAsync_v2
-    cuMemcpy2DAsync_v2_ptsz
     cuMemcpy2DUnaligned
-    cuMemcpy2DUnaligned_v2
-    cuMemcpy2DUnaligned_v2_ptds
     cuMemcpy3D
-    cuMemcpy3D_v2
-    cuMemcpy3D_v2_ptds
     cuMemcpy3DAsync
-    cuMemcpy3DAsync_v2
-    cuMemcpy3DAsync_v2_ptsz
-    cuMemcpy3DBatchAsync
-    cuMemcpy3DBatchAsync_v2
-    cuMemcpy3DBatchAsync_ptsz
-    cuMemcpy3DBatchAsync_v2_ptsz
-    cuMemcpy3DPeer
-    cuMemcpy3DPeer_ptds
-    cuMemcpy3DPeerAsync
-    cuMemcpy3DPeerAsync_ptsz
-    cuMemcpy3DWithAttributesAsync
-    cuMemcpy3DWithAttributesAsync_ptsz
     cuMemcpyAtoA
-    cuMemcpyAtoA_v2
-    cuMemcpyAtoA_v2_ptds
     cuMemcpyAtoD
-    cuMemcpyAtoD_v2
-    cuMemcpyAtoD_v2_ptds
     cuMemcpyAtoH
-    cuMemcpyAtoH_v2
-    cuMemcpyAtoH_v2_ptds
     cuMemcpyAtoHAsync
-    cuMemcpyAtoHAsync_v2
-    cuMemcpyAtoHAsync_v2_ptsz
-    cuMemcpyBatchAsync
-    cuMemcpyBatchAsync_v2
-    cuMemcpyBatchAsync_ptsz
-    cuMemcpyBatchAsync_v2_ptsz
     cuMemcpyDtoA
-    cuMemcpyDtoA_v2
-    cuMemcpyDtoA_v2_ptds
     cuMemcpyDtoD
     cuMemcpyDtoDAsync
     cuMemcpyDtoH
     cuMemcpyDtoHAsync
     cuMemcpyHtoA
-    cuMemcpyHtoA_v2
-    cuMemcpyHtoA_v2_ptds
     cuMemcpyHtoAAsync
-    cuMemcpyHtoAAsync_v2
-    cuMemcpyHtoAAsync_v2_ptsz
     cuMemcpyHtoD
     cuMemcpyHtoDAsync
-    cuMemcpyPeer
-    cuMemcpyPeer_ptds
-    cuMemcpyPeerAsync
-    cuMemcpyPeerAsync_ptsz
-    cuMemcpyWithAttributesAsync
-    cuMemcpyWithAttributesAsync_ptsz
     // Fills.
     cuMemsetD16
     cuMemsetD2D16
@@ -176,43 +132,26 @@ not_supported! {
     cuLogicalEndpointImport
     cuLogicalEndpointQuery
     cuLogicalEndpointUnbind
-    cuMemAddressFree
-    cuMemAddressReserve
     cuMemAlloc
     cuMemAllocHost
     cuMemAllocPitch
     cuMemBatchDecompressAsync
     cuMemBatchDecompressAsync_ptsz
-    cuMemCreate
-    cuMemDiscardAndPrefetchBatchAsync
-    cuMemDiscardAndPrefetchBatchAsync_ptsz
-    cuMemDiscardBatchAsync
-    cuMemDiscardBatchAsync_ptsz
     cuMemExportToShareableHandle
     cuMemFree
-    cuMemGetAccess
     cuMemGetAddressRange
-    cuMemGetAllocationGranularity
-    cuMemGetAllocationPropertiesFromHandle
     cuMemGetHandleForAddressRange
     cuMemGetInfo
     cuMemGetLocationInfo
     cuMemHostGetDevicePointer
     cuMemHostRegister
     cuMemImportFromShareableHandle
-    cuMemMap
     cuMemMapArrayAsync
     cuMemMapArrayAsync_ptsz
     cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle
     cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer
-    cuMemPrefetchBatchAsync
-    cuMemPrefetchBatchAsync_ptsz
-    cuMemRelease
-    cuMemRetainAllocationHandle
-    cuMemSetAccess
-    cuMemUnmap
     cuMulticastAddDevice
     cuMulticastBindAddr
     cuMulticastBindAddr_v2
@@ -223,25 +162,12 @@ not_supported! {
     cuMulticastUnbind
     // Arrays, textures and surfaces.
     cuArray3DCreate
-    cuArray3DCreate_v2
     cuArray3DGetDescriptor
-    cuArray3DGetDescriptor_v2
     cuArrayCreate
-    cuArrayCreate_v2
-    cuArrayDestroy
     cuArrayGetDescriptor
-    cuArrayGetDescriptor_v2
-    cuArrayGetMemoryRequirements
     cuArrayGetPlane
     cuArrayGetSparseProperties
-    cuMipmappedArrayCreate
-    cuMipmappedArrayDestroy
-    cuMipmappedArrayGetLevel
-    cuMipmappedArrayGetMemoryRequirements
     cuMipmappedArrayGetSparseProperties
-    cuSurfObjectCreate
-    cuSurfObjectDestroy
-    cuSurfObjectGetResourceDesc
     cuSurfRefGetArray
     cuSurfRefSetArray
     cuTensorMapEncodeIm2col
@@ -249,42 +175,9 @@ not_supported! {
     cuTensorMapEncodeTiled
     cuTensorMapReplaceAddress
     cuTensorMapSetAllocationClass
-    cuTexObjectCreate
-    cuTexObjectDestroy
-    cuTexObjectGetResourceDesc
-    cuTexObjectGetResourceViewDesc
-    cuTexObjectGetTextureDesc
-    cuTexRefCreate
-    cuTexRefDestroy
     cuTexRefGetAddress
-    cuTexRefGetAddress_v2
-    cuTexRefGetAddressMode
-    cuTexRefGetArray
-    cuTexRefGetBorderColor
-    cuTexRefGetFilterMode
-    cuTexRefGetFlags
-    cuTexRefGetFormat
-    cuTexRefGetMaxAnisotropy
-    cuTexRefGetMipmapFilterMode
-    cuTexRefGetMipmapLevelBias
-    cuTexRefGetMipmapLevelClamp
-    cuTexRefGetMipmappedArray
     cuTexRefSetAddress
-    cuTexRefSetAddress_v2
     cuTexRefSetAddress2D
-    cuTexRefSetAddress2D_v2
-    cuTexRefSetAddress2D_v3
-    cuTexRefSetAddressMode
-    cuTexRefSetArray
-    cuTexRefSetBorderColor
-    cuTexRefSetFilterMode
-    cuTexRefSetFlags
-    cuTexRefSetFormat
-    cuTexRefSetMaxAnisotropy
-    cuTexRefSetMipmapFilterMode
-    cuTexRefSetMipmapLevelBias
-    cuTexRefSetMipmapLevelClamp
-    cuTexRefSetMipmappedArray
     // Streams.
     cuDestroyExternalMemory
     cuDestroyExternalSemaphore

@@ -6,6 +6,8 @@ mod common;
 
 #[path = "memory/advice.rs"]
 mod advice;
+#[path = "memory/array.rs"]
+mod array;
 #[path = "memory/memop.rs"]
 mod memop;
 #[path = "memory/pointer.rs"]
@@ -14,3 +16,9 @@ mod pointer;
 mod pool;
 #[path = "memory/settings.rs"]
 mod settings;
+#[path = "memory/shape.rs"]
+mod shape;
+#[path = "memory/texture.rs"]
+mod texture;
+#[path = "memory/vmm.rs"]
+mod vmm;

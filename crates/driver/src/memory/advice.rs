@@ -199,6 +199,50 @@ pub fn prefetch(
     Ok(())
 }
 
+/// Ranges of managed memory, as batches have them: address and bytes.
+pub type ManagedRange = (CUdeviceptr, usize);
+
+/// What batches of ranges have in common: the stream is not the legacy default stream, and all memory is managed.
+fn check_batch(ranges: &[ManagedRange], flags: u64, stream: CUstream) -> Result<()> {
+    let is_legacy = stream::get(stream)?.role == stream::Role::Legacy;
+    if is_legacy || flags != 0 || ranges.is_empty() {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    for &(addr, len) in ranges {
+        managed_end(addr, len)?;
+    }
+    Ok(())
+}
+
+/// `cuMemDiscardBatchAsync`: contents that a program gives up may as well stay.
+pub fn discard_batch(ranges: &[ManagedRange], flags: u64, stream: CUstream) -> Result<()> {
+    check_batch(ranges, flags, stream)
+}
+
+/// `cuMemPrefetchBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync`: `firsts` has the first range that each location is for.
+pub fn prefetch_batch(
+    ranges: &[ManagedRange],
+    locations: &[CUmemLocation],
+    firsts: &[usize],
+    flags: u64,
+    stream: CUstream,
+) -> Result<()> {
+    check_batch(ranges, flags, stream)?;
+    let is_rising = firsts.first() == Some(&0) && firsts.is_sorted_by(|a, b| a < b);
+    let is_within = firsts.last().is_some_and(|&last| last < ranges.len());
+    if locations.len() != firsts.len() || !is_rising || !is_within {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    for &location in locations {
+        check_location(location)?;
+    }
+    for (idx, &(addr, len)) in ranges.iter().enumerate() {
+        let of = firsts.partition_point(|&first| first <= idx) - 1;
+        prefetch(addr, len, locations[of], 0, stream)?;
+    }
+    Ok(())
+}
+
 /// `cuMemRangeGetAttribute`: the values, each of four bytes, that fill `size` bytes.
 pub fn range_attribute(
     attribute: CUmem_range_attribute,

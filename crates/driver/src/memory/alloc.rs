@@ -20,6 +20,7 @@ const HOST_ALLOC_FLAGS: u32 = 7;
 
 /// Flags of `cuMemHostRegister`: portable, mapped, memory of a device, read-only.
 const HOST_REGISTER_FLAGS: u32 = 15;
+const IO_MEMORY: u32 = 4;
 
 fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
     capture::check_call()?;
@@ -49,13 +50,13 @@ pub(super) fn release(allocation: &Allocation) {
             let _ = engine.free_raw(allocation.base);
         }
         Sort::Pool(handle) => pool::give_back(allocation, handle),
-        Sort::Registered(_) => unregister(allocation),
-        // Belongs to its module.
-        Sort::Global => {}
+        Sort::Registered(_) => {
+            let _ = engine.unregister_host(allocation.base);
+        }
+        // A module's, or one that the program unmaps.
+        Sort::Global | Sort::Virtual => {}
     }
 }
-
-fn unregister(_allocation: &Allocation) {}
 
 /// `cuMemAlloc`.
 pub fn alloc(size: usize) -> Result<CUdeviceptr> {
@@ -155,10 +156,11 @@ pub fn host_register(addr: u64, size: usize, flags: u32) -> Result<()> {
     if REGISTRY.overlaps(addr, size as u64) {
         return Err(CUresult::HOST_MEMORY_ALREADY_REGISTERED);
     }
-    let mut byte = [0];
-    for addr in [addr, addr + size as u64 - 1] {
-        crate::host::read_bytes(addr, &mut byte)?;
+    if flags & IO_MEMORY != 0 {
+        return Err(CUresult::NOT_SUPPORTED);
     }
+    crate::host::check_pages(addr, size as u64)?;
+    crate::host::register(context.device.engine()?, addr, size as u64)?;
     REGISTRY.add(&context, addr, size as u64, Sort::Registered(flags));
     Ok(())
 }

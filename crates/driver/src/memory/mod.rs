@@ -5,11 +5,17 @@
 
 pub mod advice;
 pub mod alloc;
+pub mod array;
+pub mod batch;
 pub mod copy;
 pub mod fill;
 pub mod pointer;
 pub mod pool;
+pub mod shape;
+pub mod texture;
+pub mod texture_reference;
 pub mod value;
+pub mod vmm;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +42,8 @@ pub(crate) enum Sort {
     Pool(u64),
     /// A variable of a module.
     Global,
+    /// Mapped by `cuMemMap`.
+    Virtual,
 }
 
 /// One allocation.
@@ -62,7 +70,7 @@ impl Allocation {
         match self.sort {
             Sort::Pinned(_) | Sort::Registered(_) => true,
             Sort::Pool(pool) => pool::is(pool, pool::Pool::is_host),
-            Sort::Device | Sort::Managed | Sort::Global => false,
+            Sort::Device | Sort::Managed | Sort::Global | Sort::Virtual => false,
         }
     }
 
@@ -71,7 +79,9 @@ impl Allocation {
         match self.sort {
             Sort::Managed => true,
             Sort::Pool(pool) => pool::is(pool, pool::Pool::is_managed),
-            Sort::Device | Sort::Pinned(_) | Sort::Registered(_) | Sort::Global => false,
+            Sort::Device | Sort::Pinned(_) | Sort::Registered(_) | Sort::Global | Sort::Virtual => {
+                false
+            }
         }
     }
 }
@@ -166,12 +176,21 @@ impl Registry {
     }
 }
 
-/// Bytes that a copy or memset on the device may touch: they lie in one allocation.
+/// Bytes that a copy or memset on the device may touch: they lie in one allocation, or in mappings side by side.
 pub(crate) fn check_device_range(addr: u64, len: u64) -> Result<()> {
-    match len == 0 || REGISTRY.find_range(addr, len).is_some() {
-        true => Ok(()),
-        false => Err(CUresult::INVALID_VALUE),
+    let (mut at, mut left) = (addr, len);
+    while left != 0 {
+        let found = REGISTRY.find(at).ok_or(CUresult::INVALID_VALUE)?;
+        let here = found.size - (at - found.base);
+        if left <= here {
+            return Ok(());
+        }
+        if found.sort != Sort::Virtual {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        (at, left) = (at + here, left - here);
     }
+    Ok(())
 }
 
 /// Whether an address is the driver's. Otherwise it is memory of the program.
@@ -185,4 +204,6 @@ pub(crate) fn remove_all(context: &Context) {
     for allocation in REGISTRY.take_all(of_this) {
         alloc::release(&allocation);
     }
+    texture::remove_all(context.raw().0);
+    array::remove_all(context.raw().0);
 }

@@ -41,9 +41,12 @@ fn of(allocation: &Allocation, addr: u64, attribute: Attribute) -> Result<Option
         }
         Attribute::MEMPOOL_HANDLE => Value::Long(match allocation.sort {
             Sort::Pool(pool) => pool,
-            Sort::Device | Sort::Managed | Sort::Pinned(_) | Sort::Registered(_) | Sort::Global => {
-                0
-            }
+            Sort::Device
+            | Sort::Managed
+            | Sort::Pinned(_)
+            | Sort::Registered(_)
+            | Sort::Global
+            | Sort::Virtual => 0,
         }),
         _ => return Err(CUresult::INVALID_VALUE),
     }))

@@ -130,3 +130,26 @@ fn managed_memory_is_attached_as_a_whole() {
     ];
     assert_eq!(wrong, [Err(CUresult::INVALID_VALUE); 5]);
 }
+
+#[test]
+fn batches_have_managed_memory_only() {
+    common::context();
+    let (addr, stream) = (alloc::alloc_managed(100, 1).unwrap(), common::stream());
+    let ranges = [(addr, 10), (addr + 10, 10), (addr + 20, 10)];
+    let places = [advice::location_of(1), advice::location_of(-1)];
+    advice::prefetch_batch(&ranges, &places, &[0, 2], 0, stream).unwrap();
+    let last = |addr| one(Attr::LAST_PREFETCH_LOCATION, addr, 10);
+    assert_eq!([last(addr), last(addr + 10), last(addr + 20)], [1, 1, -1]);
+    assert_eq!(advice::discard_batch(&ranges, 0, stream), Ok(()));
+    let device = alloc::alloc(100).unwrap();
+    let wrong = [
+        advice::discard_batch(&[(addr, 10), (device, 10)], 0, stream),
+        advice::discard_batch(&ranges, 1, stream),
+        advice::discard_batch(&[], 0, stream),
+        advice::discard_batch(&ranges, 0, CUstream::NULL),
+        advice::prefetch_batch(&ranges, &places, &[0, 3], 0, stream),
+        advice::prefetch_batch(&ranges, &places, &[1, 2], 0, stream),
+        advice::prefetch_batch(&ranges, &places, &[0], 0, stream),
+    ];
+    assert_eq!(wrong, [Err(CUresult::INVALID_VALUE); 7]);
+}
