@@ -44,6 +44,20 @@ fn main() -> Result<()> {
         time(&format!("{name}: run what is prepared"), || {
             prepared.run().map(drop)
         })?;
+        let mut prepared = launch().prepare()?;
+        let mut block = data.address().to_le_bytes().to_vec();
+        block.extend([7, 0, 0, 0, 0, 0, 0, 0]);
+        let block = &block[..kernel.param_bytes()];
+        let mut grid = 1;
+        time(
+            &format!("{name}: run with another shape and other parameters"),
+            || {
+                prepared.set_shape(grid, 32)?;
+                prepared.set_param_block(block)?;
+                grid = 3 - grid;
+                prepared.run().map(drop)
+            },
+        )?;
     }
     for size in [64, 2000, 100_000] {
         time(&format!("{size} bytes allocated and freed"), || {

@@ -2,11 +2,14 @@
 
 mod buffers;
 mod failures;
+mod host_memory;
 mod launches;
+mod linking;
 mod modules;
 mod raw;
 mod surface;
 mod threads;
+mod virtual_memory;
 
 use ptxjit::{Device, Kernel, Module};
 

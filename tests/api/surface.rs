@@ -321,3 +321,138 @@ fn kernels_of_several_threads_wait_for_each_other() {
         assert_eq!(data.read().unwrap(), [1, 1]);
     }
 }
+
+#[test]
+fn what_is_prepared_can_be_changed() {
+    let device = Device::new().unwrap();
+    let add = kernel(&device, ADD);
+    let data = device.alloc_from(&[0u32; 3000]).unwrap();
+    let block_of = |delta: u32, count: u32| {
+        let mut block = data.address().to_le_bytes().to_vec();
+        block.extend([delta.to_le_bytes(), count.to_le_bytes()].concat());
+        block
+    };
+    let launch = add.launch().grid(2).block(128);
+    let mut prepared = launch.param_block(block_of(1, 3000)).prepare().unwrap();
+    let mut wanted = vec![0; 3000];
+    let mut expect = |delta: u32, count: usize| {
+        wanted[..count].iter_mut().for_each(|word| *word += delta);
+        assert_eq!(data.read().unwrap(), wanted);
+    };
+    prepared.run().unwrap();
+    expect(1, 256);
+    prepared.set_param_block(&block_of(5, 200)).unwrap();
+    prepared.run().unwrap();
+    expect(5, 200);
+    // Shapes for which other code is made, one with gangs that are not full.
+    let shapes = [
+        ([3, 1, 1], [256, 1, 1]),
+        ([30, 1, 1], [100, 1, 1]),
+        ([7, 1, 1], [1, 1, 1]),
+    ];
+    for (grid, block) in shapes {
+        prepared.set_shape(grid, block).unwrap();
+        prepared.set_param_block(&block_of(2, 3000)).unwrap();
+        prepared.run().unwrap();
+        expect(2, (grid[0] * block[0]) as usize);
+    }
+    assert!(prepared.set_param_block(&[0; 15]).is_err());
+    prepared.set_shared(1 << 20);
+    assert_eq!(kind(prepared.run()), ErrorKind::Shape(ShapeRule::Shared));
+    prepared.set_shared(100);
+    prepared.run().unwrap();
+    expect(2, 7);
+}
+
+/// Calls itself `depth` times, each time with some local memory; and asks for `size` bytes of the heap.
+const LIMITS: &str = "
+.extern .func (.param .b64 out) malloc(.param .b64 size);
+.global .u32 sum;
+.func down(.param .b32 depth)
+{
+    .local .align 8 .b8 frame[1024];
+    .reg .pred %p;
+    .reg .b32 %r<5>;
+    ld.param.u32 %r1, [depth];
+    mov.u32 %r3, frame;
+    and.b32 %r4, %r1, 127;
+    shl.b32 %r4, %r4, 2;
+    add.u32 %r3, %r3, %r4;
+    st.local.u32 [%r3], %r1;
+    setp.eq.u32 %p, %r1, 0;
+    @%p ret;
+    sub.u32 %r2, %r1, 1;
+    {
+        .param .b32 next;
+        st.param.b32 [next], %r2;
+        call down, (next);
+    }
+    ld.local.u32 %r1, [%r3];
+    red.global.add.u32 [sum], %r1;
+    ret;
+}
+.visible .entry descend(.param .u32 depth)
+{
+    .reg .b32 %r<2>;
+    ld.param.u32 %r1, [depth];
+    {
+        .param .b32 first;
+        st.param.b32 [first], %r1;
+        call down, (first);
+    }
+    ret;
+}
+.visible .entry take(.param .u64 out, .param .u64 size)
+{
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u64 %rd2, [size];
+    {
+        .param .b64 bytes;
+        .param .b64 place;
+        st.param.b64 [bytes], %rd2;
+        call (place), malloc, (bytes);
+        ld.param.b64 %rd3, [place];
+    }
+    st.global.u64 [%rd1], %rd3;
+    ret;
+}
+";
+
+#[test]
+fn limits_of_stack_and_heap_are_kept() {
+    let device = Device::with_threads(1).unwrap();
+    let module = Module::from_source(&device, "limits.ptx", ptx(LIMITS)).unwrap();
+    let descend = |depth: u32| module.kernel("descend").unwrap().launch().arg(depth).run();
+    let overflow = ErrorKind::Launch(FailureKind::StackOverflow);
+    descend(100).unwrap();
+    assert_eq!(kind(descend(1000)), overflow);
+    device.set_stack_limit(2 << 20);
+    assert_eq!(device.stack_limit(), 2 << 20);
+    descend(1000).unwrap();
+    let sum = module.global("sum").unwrap().read::<u32>(1).unwrap();
+    assert!(sum[0] >= 1001 * 500, "{sum:?}");
+    device.set_stack_limit(16 << 10);
+    assert_eq!(kind(descend(100)), overflow);
+    descend(5).unwrap();
+
+    let out = device.alloc_from(&[0u64]).unwrap();
+    let take = |size: u64| {
+        module
+            .kernel("take")
+            .unwrap()
+            .launch()
+            .arg(&out)
+            .arg(size)
+            .run()
+            .unwrap();
+        out.read().unwrap()[0]
+    };
+    device.set_heap_limit(1000);
+    assert_eq!((take(1001), device.heap_limit()), (0, 1000));
+    let place = take(1000);
+    assert_eq!(device.range_of(place), Some((place, 1000)));
+    assert_eq!(take(1), 0);
+    device.set_heap_limit(2000);
+    assert_ne!(take(1000), 0);
+}

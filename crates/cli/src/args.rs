@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -30,13 +31,26 @@ pub enum Command {
     Isa(IsaArgs),
     /// Look at or empty the folder where `run` keeps compiled code.
     Cache(CacheArgs),
+    /// Stand in for NVIDIA's `ptxas`: check a PTX file, and deliver it as if it were machine code.
+    ///
+    /// Takes the options of `ptxas`; those that matter are -o, --gpu-name, -c, -v and --version. Under the name `ptxas` the
+    /// command does the same.
+    #[command(disable_help_flag = true)]
+    Ptxas(PtxasArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct PtxasArgs {
+    /// What `ptxas` would be given.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The PTX file.
+    /// The PTX file; several are linked. Fat binaries will do, too, and to be linked also objects and libraries that hold such.
     #[arg(required_unless_present = "case")]
-    pub file: Option<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// The kernel, mangled or demangled; may be left out if the module has only one.
     #[arg(long)]
     pub kernel: Option<String>,
@@ -159,12 +173,16 @@ pub struct CheckArgs {
     /// Compile every kernel, too.
     #[arg(long)]
     pub all_kernels: bool,
+    /// Link the files, and check them as the one program that they are together.
+    #[arg(long)]
+    pub link: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct DumpArgs {
-    /// The PTX file.
-    pub file: PathBuf,
+    /// The PTX file; several are linked.
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
     /// The kernel; may be left out if the module has only one.
     #[arg(long)]
     pub kernel: Option<String>,

@@ -1,12 +1,15 @@
 //! `ptxjit check`.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ptxjit::{Device, Diagnostic, Error, Module, Severity};
+use ptxjit::{Device, Diagnostic, Error, Severity};
+use ptxjit_image::Purpose;
 use serde_json::{Value, json};
 
 use crate::args::CheckArgs;
+use crate::input;
+use crate::session::Failure;
 use crate::term;
 
 /// What is known about one file.
@@ -26,13 +29,18 @@ impl Findings {
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     let mut documents = Vec::new();
     let mut all_ok = true;
-    for path in &args.files {
-        let findings = check(path, args.all_kernels);
+    let all: Vec<&[PathBuf]> = match args.link {
+        true => vec![&args.files],
+        false => args.files.chunks(1).collect(),
+    };
+    for files in all {
+        let findings = check(files, args);
         all_ok &= findings.is_ok();
+        let names: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
         if args.json {
-            documents.push(document(path, &findings));
+            documents.push(document(&names.join(" "), &findings));
         } else {
-            print(path, &findings);
+            print(&names.join(" "), &findings);
         }
     }
     if args.json {
@@ -45,29 +53,53 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     }
 }
 
-fn check(path: &Path, all_kernels: bool) -> Findings {
-    let mut findings = match ptxjit::check(path) {
+fn check(files: &[PathBuf], args: &CheckArgs) -> Findings {
+    let mut findings = match diagnostics(files, args.link) {
         Ok(diagnostics) => Findings {
-            diagnostics: diagnostics.iter().cloned().collect(),
+            diagnostics,
             other: None,
         },
-        Err(err) => Findings {
+        Err(failure) => Findings {
             diagnostics: Vec::new(),
-            other: Some(err.to_string()),
+            other: Some(failure),
         },
     };
-    if all_kernels && findings.is_ok() {
-        compile_all(path, &mut findings);
+    if args.all_kernels && findings.is_ok() {
+        compile_all(files, &mut findings);
     }
     findings
 }
 
+/// What is wrong with the PTX, or why there is none.
+fn diagnostics(files: &[PathBuf], is_linked: bool) -> Result<Vec<Diagnostic>, String> {
+    let text = |failure: Failure| failure.text;
+    if is_linked {
+        let found = input::linker(files).map_err(text)?.check();
+        return Ok(found
+            .map_err(|err| err.to_string())?
+            .iter()
+            .cloned()
+            .collect());
+    }
+    let mut found = Vec::new();
+    for file in files {
+        for module in input::modules(file, Purpose::Load).map_err(text)? {
+            found.extend(
+                ptxjit::check_bytes(&module.name, module.text)
+                    .iter()
+                    .cloned(),
+            );
+        }
+    }
+    Ok(found)
+}
+
 /// Compiles each kernel by itself, so that all that cannot be compiled are reported.
-fn compile_all(path: &Path, findings: &mut Findings) {
-    let module = Device::new().and_then(|device| Module::load(&device, path));
-    let module = match module {
+fn compile_all(files: &[PathBuf], findings: &mut Findings) {
+    let module = Device::new().map_err(Failure::from);
+    let module = match module.and_then(|device| input::load(&device, files)) {
         Ok(module) => module,
-        Err(err) => return findings.other = Some(err.to_string()),
+        Err(failure) => return findings.other = Some(failure.text),
     };
     for name in module.kernel_names() {
         let compiled = module
@@ -87,18 +119,18 @@ fn compile_all(path: &Path, findings: &mut Findings) {
                     }
                 }
             }
-            Err(err) => findings.other = Some(format!("kernel `{name}`: {err}")),
+            Err(err) => findings.other = Some(format!("error: in kernel `{name}`: {err}")),
         }
     }
 }
 
-fn print(path: &Path, findings: &Findings) {
+fn print(name: &str, findings: &Findings) {
     let color = term::stdout_color();
     for diagnostic in &findings.diagnostics {
         term::out(&format!("{}\n\n", diagnostic.render(color)));
     }
     if let Some(text) = &findings.other {
-        term::out(&format!("error: {text}\n"));
+        term::out(&format!("{text}\n"));
     }
     let n_errors = findings
         .diagnostics
@@ -110,13 +142,12 @@ fn print(path: &Path, findings: &Findings) {
         (false, 1) => "1 error".to_owned(),
         (false, n) => format!("{n} errors"),
     };
-    term::err(&format!("{}: {verdict}", path.display()));
+    term::err(&format!("{name}: {verdict}"));
 }
 
-fn document(path: &Path, findings: &Findings) -> Value {
+fn document(name: &str, findings: &Findings) -> Value {
     let diagnostics: Vec<Value> = findings.diagnostics.iter().map(diagnostic_value).collect();
-    let mut document =
-        json!({"file": path.to_string_lossy(), "ok": findings.is_ok(), "diagnostics": diagnostics});
+    let mut document = json!({"file": name, "ok": findings.is_ok(), "diagnostics": diagnostics});
     if let Some(text) = &findings.other {
         document["error"] = json!(text);
     }
@@ -130,6 +161,7 @@ fn diagnostic_value(diagnostic: &Diagnostic) -> Value {
     };
     let mut value = json!({
         "severity": severity,
+        "file": diagnostic.file(),
         "unsupported": diagnostic.is_unsupported(),
         "message": diagnostic.message(),
         "notes": diagnostic.notes(),

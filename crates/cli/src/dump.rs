@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use ptxjit::{Device, Module};
+use ptxjit::Device;
 
 use crate::args::DumpArgs;
+use crate::input;
 use crate::session::Failure;
 use crate::term;
 
@@ -26,7 +27,7 @@ fn text(args: &DumpArgs) -> Result<String, Failure> {
         return Ok(ptxjit::dump_stages().join("\n") + "\n");
     }
     let device = Device::new()?;
-    let module = Module::load(&device, &args.file)?;
+    let module = input::load(&device, &args.files)?;
     let kernel = match &args.kernel {
         Some(name) => module.kernel(name)?,
         None => module.only_kernel()?,

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod arg;
@@ -19,17 +20,24 @@ pub mod dtype;
 mod dump;
 pub mod fill;
 mod half;
+mod input;
 mod isa;
 pub mod judge;
 mod junit;
 pub mod npy;
 pub mod plan;
+mod ptxas;
 mod run;
 pub mod session;
 mod term;
 mod test;
 
 pub use isa::markdown as isa_table;
+
+/// Does what `ptxas` is asked for: the same command under the name of the assembler whose place it takes.
+pub fn ptxas_main(words: &[OsString]) -> ExitCode {
+    ptxas::run(words)
+}
 
 /// Does what the command line asks for.
 pub fn main(cli: &args::Cli) -> ExitCode {
@@ -40,5 +48,6 @@ pub fn main(cli: &args::Cli) -> ExitCode {
         args::Command::Dump(args) => dump::run(args),
         args::Command::Isa(args) => isa::run(args),
         args::Command::Cache(args) => cache::run(args),
+        args::Command::Ptxas(args) => ptxas::run(&args.words),
     }
 }

@@ -16,6 +16,8 @@ use crate::npy::Array;
 pub struct Plan {
     /// The PTX files, each loaded once.
     pub files: Vec<PathBuf>,
+    /// What is linked with the first of them.
+    pub linked: Vec<PathBuf>,
     pub buffers: Vec<PlanBuffer>,
     pub globals: Vec<PlanGlobal>,
     pub launches: Vec<PlanLaunch>,
@@ -129,9 +131,11 @@ impl Plan {
     }
 
     /// One launch as the flags of `ptxjit run` describe it. The result says for each argument which buffer it points to.
-    pub fn from_args(path: &Path, run: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
+    pub fn from_args(run: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
+        let (first, linked) = run.files.split_first().context("no PTX file given")?;
         let mut plan = Plan {
-            files: vec![path.to_owned()],
+            files: vec![first.clone()],
+            linked: linked.to_vec(),
             ..Plan::default()
         };
         let mut pointers: Vec<Option<usize>> = Vec::new();

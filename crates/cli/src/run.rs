@@ -30,11 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
 /// The plan, and for each argument the buffer it points to.
 fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
     let Some(path) = &args.case else {
-        let file = args
-            .file
-            .as_ref()
-            .ok_or_else(|| anyhow!("no PTX file given"))?;
-        let (plan, pointers) = Plan::from_args(file, args)?;
+        let (plan, pointers) = Plan::from_args(args)?;
         check_indices(args, &pointers)?;
         return Ok((plan, pointers));
     };
@@ -42,7 +38,13 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
     let case = file
         .case(&args.label)
         .ok_or_else(|| anyhow!("{} has no case `{}`", path.display(), args.label))?;
-    let files: Vec<PathBuf> = match args.ptx.as_ref().or(args.file.as_ref()) {
+    let (chosen, linked) = match (&args.ptx, args.files.split_first()) {
+        (Some(_), Some(_)) => anyhow::bail!("PTX files are given both with --ptx and without"),
+        (Some(ptx), None) => (Some(ptx), &[][..]),
+        (None, Some((first, rest))) => (Some(first), rest),
+        (None, None) => (None, &[][..]),
+    };
+    let files: Vec<PathBuf> = match chosen {
         Some(ptx) => vec![ptx.clone()],
         None if case.names_its_files() => Vec::new(),
         None => file
@@ -52,7 +54,8 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
             .into_iter()
             .collect(),
     };
-    let plan = Plan::from_case(&file, case, &files)?;
+    let mut plan = Plan::from_case(&file, case, &files)?;
+    plan.linked = linked.to_vec();
     anyhow::ensure!(
         !plan.files.is_empty(),
         "{} names no PTX file",

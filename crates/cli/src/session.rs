@@ -7,6 +7,7 @@ use ptxjit::{Buffer, Device, Engine, Error, LaunchStats, Module, Options, Prepar
 
 use crate::args::{ExecArgs, ScheduleArg};
 use crate::contents;
+use crate::input;
 use crate::plan::{Plan, PlanArg, PlanLaunch};
 
 /// Why a plan could not be carried out, by whose fault it is.
@@ -130,7 +131,13 @@ impl<'a> Session<'a> {
     /// Loads, allocates and compiles everything; nothing runs yet.
     pub fn new(device: &Device, plan: &'a Plan, options: &Options) -> Result<Session<'a>, Failure> {
         let start = Instant::now();
-        let modules = plan.files.iter().map(|path| Module::load(device, path));
+        let modules = plan.files.iter().enumerate().map(|(idx, path)| {
+            let mut files = vec![path.clone()];
+            if idx == 0 {
+                files.extend_from_slice(&plan.linked);
+            }
+            input::load(device, &files)
+        });
         let modules = modules.collect::<Result<Vec<_>, _>>()?;
         let load = start.elapsed();
 

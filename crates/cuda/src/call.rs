@@ -43,6 +43,11 @@ impl<T: Raw> Out<T> {
         }
     }
 
+    /// Puts the elements of an array there.
+    pub(crate) fn put_all(self, values: &[T]) -> Result<()> {
+        host::put_all(self.0, values)
+    }
+
     /// What is there now.
     pub(crate) fn get(self) -> Result<T> {
         host::get(self.0)

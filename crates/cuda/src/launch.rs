@@ -1,7 +1,7 @@
 //! Launches.
 #![expect(unsafe_code, reason = "exports functions under C's names")]
 
-use ptxjit_driver::launch::{self, Arguments};
+use ptxjit_driver::launch::{self, Arguments, LaunchConfig};
 use ptxjit_driver::types::{CUfunction, CUstream, HostPtr};
 
 use crate::call::exports;
@@ -19,5 +19,10 @@ exports! {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         let arguments = Arguments { params, extra: HostPtr::NULL };
         launch::kernel(function, grid, block, shared, stream, arguments, true)
+    }
+
+    /// Launches a kernel, with attributes.
+    fn cuLaunchKernelEx(config: HostPtr, function: CUfunction, params: HostPtr, extra: HostPtr) or cuLaunchKernelEx_ptsz {
+        launch::kernel_ex(&LaunchConfig::read(config)?, function, Arguments { params, extra })
     }
 }

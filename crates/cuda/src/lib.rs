@@ -14,11 +14,14 @@ mod context;
 mod copy;
 mod device;
 mod event;
+mod function;
 mod graph;
 mod graph_node;
 mod launch;
+mod library;
 mod memory;
 mod module;
+mod ptx_run;
 mod start;
 mod stream;
 

@@ -31,13 +31,8 @@ macro_rules! not_supported {
 
 not_supported! {
     // Start and entry points.
-    cuProfilerInitialize
-    cuProfilerStart
-    cuProfilerStop
     // Devices.
     cuDeviceCanAccessPeer
-    cuDeviceGetAttribute
-    cuDeviceGetByPCIBusId
     cuDeviceGetCliqueCount
     cuDeviceGetCliqueInfo
     cuDeviceGetDefaultMemPool
@@ -48,15 +43,10 @@ not_supported! {
     cuDeviceGetHostAtomicCapabilities
     cuDeviceGetLuid
     cuDeviceGetMemPool
-    cuDeviceGetName
     cuDeviceGetNvSciSyncAttributes
     cuDeviceGetP2PAtomicCapabilities
     cuDeviceGetP2PAttribute
-    cuDeviceGetPCIBusId
-    cuDeviceGetProperties
     cuDeviceGetTexture1DLinearMaxWidth
-    cuDeviceGetUuid
-    cuDeviceGetUuid_v2
     cuDeviceGraphMemTrim
     cuDevicePrimaryCtxRelease
     cuDevicePrimaryCtxReset
@@ -66,7 +56,6 @@ not_supported! {
     cuDeviceSetMemPool
     cuDeviceTotalMem
     cuDeviceUnregisterAsyncNotification
-    cuFlushGPUDirectRDMAWrites
     // Contexts.
     cuCtxAttach
     cuCtxCreate
@@ -110,45 +99,13 @@ not_supported! {
     cuLinkCreate
     cuLinkCreate_v2
     cuLinkDestroy
-    cuModuleEnumerateFunctions
-    cuModuleGetFunctionCount
     cuModuleGetGlobal
-    cuModuleGetLoadingMode
     cuModuleGetSurfRef
     cuModuleGetTexRef
-    cuModuleLoadDataEx
-    cuModuleLoadFatBinary
     // Libraries and kernels.
-    cuKernelGetAttribute
-    cuKernelGetFunction
-    cuKernelGetLibrary
-    cuKernelGetName
-    cuKernelGetParamCount
-    cuKernelGetParamInfo
-    cuKernelSetAttribute
-    cuKernelSetCacheConfig
-    cuLibraryEnumerateKernels
-    cuLibraryGetGlobal
-    cuLibraryGetKernel
-    cuLibraryGetKernelCount
-    cuLibraryGetManaged
-    cuLibraryGetModule
     cuLibraryGetUnifiedFunction
-    cuLibraryLoadData
-    cuLibraryLoadFromFile
-    cuLibraryUnload
     // Functions and launches.
-    cuFuncGetAttribute
-    cuFuncGetModule
-    cuFuncGetName
-    cuFuncGetParamCount
-    cuFuncGetParamInfo
-    cuFuncIsLoaded
-    cuFuncLoad
-    cuFuncSetAttribute
     cuFuncSetBlockShape
-    cuFuncSetCacheConfig
-    cuFuncSetSharedMemConfig
     cuFuncSetSharedSize
     cuLaunch
     cuLaunchCooperativeKernelMultiDevice
@@ -158,15 +115,6 @@ not_supported! {
     cuLaunchHostFunc_v2
     cuLaunchHostFunc_ptsz
     cuLaunchHostFunc_v2_ptsz
-    cuLaunchKernelEx
-    cuLaunchKernelEx_ptsz
-    cuOccupancyAvailableDynamicSMemPerBlock
-    cuOccupancyMaxActiveBlocksPerMultiprocessor
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-    cuOccupancyMaxActiveClusters
-    cuOccupancyMaxPotentialBlockSize
-    cuOccupancyMaxPotentialBlockSizeWithFlags
-    cuOccupancyMaxPotentialClusterSize
     cuParamSetSize
     cuParamSetTexRef
     cuParamSetf

@@ -78,6 +78,14 @@ fn code_of_failure(kind: FailureKind) -> CUresult {
     }
 }
 
+/// Likewise, but programs ask for names that may not be there: of that nothing is told.
+pub(crate) fn unless_missing(err: &Error) -> CUresult {
+    match err.kind() {
+        ErrorKind::NotFound => CUresult::NOT_FOUND,
+        _ => told(err),
+    }
+}
+
 /// The code for an error of the engine, whose text goes where reports go.
 pub(crate) fn told(err: &Error) -> CUresult {
     let code = code_of(err);

@@ -83,7 +83,7 @@ pub(crate) fn get_all<T: Raw>(from: u64, count: usize) -> Result<Vec<T>> {
 }
 
 /// Puts values into an array.
-pub(crate) fn put_all<T: Raw>(to: u64, values: &[T]) -> Result<()> {
+pub fn put_all<T: Raw>(to: u64, values: &[T]) -> Result<()> {
     let size = size_of::<T>() as u64;
     for (idx, &value) in values.iter().enumerate() {
         put(to.wrapping_add(idx as u64 * size), value)?;
@@ -117,6 +117,12 @@ pub(crate) fn c_bytes(from: u64, limit: usize) -> Result<Vec<u8>> {
 pub fn string(from: HostPtr) -> Result<String> {
     let bytes = c_bytes(from.0, MAX_STRING)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Likewise, with the length as C's functions have it.
+pub fn put_text(to: HostPtr, len: i32, text: &str) -> Result<()> {
+    let len = usize::try_from(len).map_err(|_| CUresult::INVALID_VALUE)?;
+    put_string(to.0, len, text.as_bytes())
 }
 
 /// Puts a string into a buffer of `len` bytes, cut to fit, always with its NUL.

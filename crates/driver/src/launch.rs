@@ -8,10 +8,14 @@ use ptxjit_persona::Config;
 
 use crate::command::Command;
 use crate::error::{Failure, Result};
+use crate::function::{self, Function};
 use crate::host;
-use crate::module::{self, Function};
+use crate::occupancy;
 use crate::stream;
-use crate::types::{CUfunction, CUresult, CUstream, HostPtr};
+use crate::types::{
+    CUfunction, CUlaunchAttribute, CUlaunchAttributeID as Id, CUlaunchConfig, CUresult, CUstream,
+    HostPtr,
+};
 
 /// Shape and options of a launch.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -35,28 +39,35 @@ pub(crate) struct KernelCommand {
 impl KernelCommand {
     /// Runs the kernel to its end.
     pub(crate) fn run(&self) -> std::result::Result<(), Failure> {
-        self.prepare()?.run()?;
+        let ready = self.function.take_ready(&self.shape);
+        let ready = match ready {
+            Some(mut ready) => {
+                ready.set_param_block(&self.params)?;
+                ready
+            }
+            None => self.prepare()?,
+        };
+        ready.run()?;
+        self.function.keep_ready(self.shape, ready);
         Ok(())
     }
 
     /// Does everything but run: finds the code, or compiles it.
     pub(crate) fn prepare(&self) -> std::result::Result<Prepared, Failure> {
         let shape = &self.shape;
-        let mut launch = self.function.kernel.launch().options(options().clone());
-        launch = launch
-            .grid(shape.grid)
-            .block(shape.block)
-            .shared(shape.shared);
-        launch = launch.cooperative(shape.cooperative);
-        if let Some(cluster) = shape.cluster {
-            launch = launch.cluster(cluster);
-        }
+        let launch = self.function.kernel.launch().options(options().clone());
+        let launch = launch.grid(shape.grid).block(shape.block);
+        let launch = launch.shared(shape.shared).cooperative(shape.cooperative);
+        let launch = match shape.cluster {
+            Some(cluster) => launch.cluster(cluster),
+            None => launch,
+        };
         Ok(launch.param_block(self.params.clone()).prepare()?)
     }
 }
 
 /// How all launches are carried out: what the environment says.
-fn options() -> &'static Options {
+pub(crate) fn options() -> &'static Options {
     static OPTIONS: OnceLock<Options> = OnceLock::new();
     OPTIONS.get_or_init(|| {
         let config = Config::get();
@@ -75,7 +86,9 @@ fn options() -> &'static Options {
 
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
-const MAX_THREADS: u32 = 1024;
+
+/// Blocks of a cluster on any device that has clusters; some allow twice as many.
+pub(crate) const MAX_CLUSTER: u32 = 8;
 
 impl Shape {
     /// Checks a launch of a function, as far as a call must refuse it.
@@ -87,18 +100,48 @@ impl Shape {
             return Err(CUresult::INVALID_VALUE);
         }
         let n_threads: u32 = self.block.iter().product();
-        let limit = function
-            .kernel
-            .max_threads()
-            .map_or(MAX_THREADS, |max| max.min(MAX_THREADS));
         let required = function.kernel.required_block();
-        if n_threads > limit || required.is_some_and(|block| block.0 != self.block) {
+        let is_required = required.is_none_or(|block| block.0 == self.block);
+        if n_threads > function.max_threads() || !is_required {
             return Err(CUresult::INVALID_VALUE);
         }
-        if self.shared > function.max_dynamic_shared.load(Ordering::Relaxed) {
-            return Err(CUresult::INVALID_VALUE);
+        function.check_shared(self.shared)?;
+        self.check_cluster(function)
+    }
+
+    /// Checks the shape of clusters. That of the PTX counts if a launch has none.
+    fn check_cluster(&self, function: &Function) -> Result<()> {
+        let Some(cluster) = self.cluster else {
+            return Ok(());
+        };
+        let size = cluster.iter().fold(1u32, |size, &n| size.saturating_mul(n));
+        let is_large = function.settings.lock().non_portable_cluster;
+        let limit = if is_large {
+            2 * MAX_CLUSTER
+        } else {
+            MAX_CLUSTER
+        };
+        if size == 0 || size > limit {
+            return Err(CUresult::INVALID_CLUSTER_SIZE);
         }
-        Ok(())
+        match (0..3).all(|axis| self.grid[axis].is_multiple_of(cluster[axis])) {
+            true => Ok(()),
+            false => Err(CUresult::INVALID_VALUE),
+        }
+    }
+
+    /// Checks that all blocks of a cooperative launch fit the device at once.
+    fn check_cooperative(&self, function: &Function) -> Result<()> {
+        let device = function.context()?.device;
+        let n_threads = self.block.iter().product();
+        let dynamic = self.shared as usize;
+        let fitting = occupancy::blocks_per_multiprocessor(device, function, n_threads, dynamic)?;
+        let fitting = u64::from(fitting) * u64::from(device.figures.persona.multiprocessors);
+        let n_blocks = self.grid.iter().map(|&n| u64::from(n)).product::<u64>();
+        match n_blocks <= fitting {
+            true => Ok(()),
+            false => Err(CUresult::COOPERATIVE_LAUNCH_TOO_LARGE),
+        }
     }
 }
 
@@ -168,12 +211,15 @@ pub(crate) fn submit(
     arguments: Arguments,
     stream: CUstream,
 ) -> Result<()> {
-    let function = module::function(function)?;
+    let function = function::get(function)?;
     let stream = stream::get(stream)?;
     if stream.context != function.context {
         return Err(CUresult::INVALID_HANDLE);
     }
     shape.check(&function)?;
+    if shape.cooperative {
+        shape.check_cooperative(&function)?;
+    }
     let params = arguments.read(&function)?;
     let kernel = KernelCommand {
         function,
@@ -203,4 +249,72 @@ pub fn kernel(
         cooperative,
     };
     submit(function, shape, arguments, stream)
+}
+
+/// What `cuLaunchKernelEx` and its kin take.
+#[derive(Clone, Debug)]
+pub struct LaunchConfig {
+    raw: CUlaunchConfig,
+    attributes: Vec<CUlaunchAttribute>,
+}
+
+impl LaunchConfig {
+    /// Reads a configuration at an address.
+    pub fn read(address: HostPtr) -> Result<LaunchConfig> {
+        let raw = host::get::<CUlaunchConfig>(address.0)?;
+        let attributes = host::get_all(raw.attrs.0, raw.numAttrs as usize)?;
+        Ok(LaunchConfig { raw, attributes })
+    }
+
+    /// The shape, and what the attributes make of it.
+    pub(crate) fn shape(&self) -> Result<Shape> {
+        let raw = &self.raw;
+        let mut shape = Shape {
+            grid: [raw.gridDimX, raw.gridDimY, raw.gridDimZ],
+            block: [raw.blockDimX, raw.blockDimY, raw.blockDimZ],
+            cluster: None,
+            shared: raw.sharedMemBytes,
+            cooperative: false,
+        };
+        for attribute in &self.attributes {
+            shape.apply(attribute)?;
+        }
+        Ok(shape)
+    }
+}
+
+impl Shape {
+    /// Does what an attribute asks for. Work that may overlap by an attribute runs in order instead.
+    pub(crate) fn apply(&mut self, attribute: &CUlaunchAttribute) -> Result<()> {
+        match attribute.id {
+            Id::COOPERATIVE => self.cooperative = attribute.value.number() != 0,
+            Id::CLUSTER_DIMENSION => {
+                let dim = attribute.value.cluster_dim();
+                self.cluster = Some([dim.x, dim.y, dim.z]);
+            }
+            Id::DEVICE_UPDATABLE_KERNEL_NODE => return Err(CUresult::NOT_SUPPORTED),
+            Id::IGNORE
+            | Id::ACCESS_POLICY_WINDOW
+            | Id::SYNCHRONIZATION_POLICY
+            | Id::CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            | Id::PROGRAMMATIC_STREAM_SERIALIZATION
+            | Id::PROGRAMMATIC_EVENT
+            | Id::PRIORITY
+            | Id::MEM_SYNC_DOMAIN_MAP
+            | Id::MEM_SYNC_DOMAIN
+            | Id::PREFERRED_CLUSTER_DIMENSION
+            | Id::LAUNCH_COMPLETION_EVENT
+            | Id::PREFERRED_SHARED_MEMORY_CARVEOUT
+            | Id::NVLINK_UTIL_CENTRIC_SCHEDULING
+            | Id::PORTABLE_CLUSTER_SIZE_MODE
+            | Id::SHARED_MEMORY_MODE => {}
+            _ => return Err(CUresult::INVALID_VALUE),
+        }
+        Ok(())
+    }
+}
+
+/// `cuLaunchKernelEx`.
+pub fn kernel_ex(config: &LaunchConfig, function: CUfunction, arguments: Arguments) -> Result<()> {
+    submit(function, config.shape()?, arguments, config.raw.hStream)
 }

@@ -1,21 +1,21 @@
-//! Modules and functions: images that were loaded into a context, and what can be launched from them.
+//! Modules: images that were loaded into a context.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::context::{self, CONTEXTS, Context};
 use crate::error::{self, Result};
+use crate::function::{self, Function};
 use crate::handle::{Kind, Object, Slab};
 use crate::host;
-use crate::image::{self, Image};
+use crate::image::jit::{self, Options};
+use crate::image::{self, Image, Loaded, Refusal};
 use crate::memory::{REGISTRY, Sort};
 use crate::types::{CUdeviceptr, CUfunction, CUmodule, CUresult, HostPtr};
 
 pub(crate) static MODULES: Slab<Module> = Slab::new(Kind::Module);
-pub(crate) static FUNCTIONS: Slab<Function> = Slab::new(Kind::Function);
 
 /// A module in a context.
 pub(crate) struct Module {
@@ -28,54 +28,25 @@ pub(crate) struct Module {
     globals: Mutex<HashMap<String, (u64, u64)>>,
 }
 
-/// A kernel of a module.
-pub(crate) struct Function {
-    handle: u64,
-    pub(crate) name: String,
-    /// Handle of the module.
-    pub(crate) module: u64,
-    /// Handle of the context.
-    pub(crate) context: u64,
-    pub(crate) kernel: ptxjit::Kernel,
-    /// Dynamic shared memory that launches may ask for.
-    pub(crate) max_dynamic_shared: AtomicU32,
-}
-
 impl Object for Module {
     fn handle(&self) -> u64 {
         self.handle
     }
 }
 
-impl Object for Function {
-    fn handle(&self) -> u64 {
-        self.handle
-    }
-}
-
-impl Function {
-    /// The handle as the interface has it.
-    pub(crate) fn raw(&self) -> CUfunction {
-        CUfunction(self.handle)
-    }
-}
-
-/// Dynamic shared memory that a function may have without asking for more.
-pub(crate) const DEFAULT_SHARED: u32 = 48 << 10;
-
 pub(crate) fn get(handle: CUmodule) -> Result<Arc<Module>> {
     MODULES.get(handle.0).ok_or(CUresult::INVALID_HANDLE)
 }
 
-/// The function of a handle.
-pub(crate) fn function(handle: CUfunction) -> Result<Arc<Function>> {
-    FUNCTIONS.get(handle.0).ok_or(CUresult::INVALID_HANDLE)
-}
-
 impl Module {
     /// Loads an image into a context.
-    pub(crate) fn load(context: &Context, image: &Image) -> Result<Arc<Module>> {
+    pub(crate) fn load(context: &Context, image: &Image) -> Loaded<Arc<Module>> {
         let engine = image.load(context.device)?;
+        Ok(Module::add(context, engine)?)
+    }
+
+    /// Adds a module that is on the context's device already.
+    pub(crate) fn add(context: &Context, engine: ptxjit::Module) -> Result<Arc<Module>> {
         MODULES.insert(|handle| Module {
             handle,
             context: context.raw().0,
@@ -96,22 +67,9 @@ impl Module {
         if let Some(function) = functions.get(name) {
             return Ok(function.clone());
         }
-        let kernel = self
-            .engine
-            .kernel_exact(name)
-            .map_err(|err| match err.kind() {
-                // Programs ask for names that may not be there.
-                ptxjit::ErrorKind::NotFound => CUresult::NOT_FOUND,
-                _ => error::told(&err),
-            })?;
-        let function = FUNCTIONS.insert(|handle| Function {
-            handle,
-            name: name.to_owned(),
-            module: self.handle,
-            context: self.context,
-            kernel,
-            max_dynamic_shared: AtomicU32::new(DEFAULT_SHARED),
-        })?;
+        let kernel = self.engine.kernel_exact(name);
+        let kernel = kernel.map_err(|err| error::unless_missing(&err))?;
+        let function = Function::new(name, self.handle, self.context, kernel)?;
         functions.insert(name.to_owned(), function.clone());
         Ok(function)
     }
@@ -135,9 +93,16 @@ impl Module {
         Ok(range)
     }
 
+    /// Takes the module and its functions away.
+    pub(crate) fn unload(&self) {
+        if MODULES.remove(self.handle).is_some() {
+            self.end();
+        }
+    }
+
     fn end(&self) {
         for function in self.functions.lock().values() {
-            FUNCTIONS.remove(function.handle);
+            function::FUNCTIONS.remove(function.handle());
         }
         for (base, _) in self.globals.lock().values() {
             let _ = REGISTRY.take(*base, |sort| sort == Sort::Global);
@@ -156,18 +121,44 @@ pub(crate) fn remove_all(context: u64) {
 
 // --- The interface ---
 
-/// `cuModuleLoadData`.
-pub fn load_data(address: HostPtr) -> Result<CUmodule> {
+/// `cuModuleLoadData`, `cuModuleLoadFatBinary`, and `cuModuleLoadDataEx` with options.
+pub fn load_data(address: HostPtr, options: Options) -> Result<CUmodule> {
     let context = context::current()?;
-    let image = image::read(address.0)?;
-    Ok(Module::load(&context, &image)?.raw())
+    let jit = jit::read(&options)?;
+    if address.is_null() {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    let load = || Module::load(&context, &image::read(address.0)?);
+    Ok(jit.finish(load())?.raw())
 }
 
 /// `cuModuleLoad`.
 pub fn load_file(path: HostPtr) -> Result<CUmodule> {
     let context = context::current()?;
-    let image = image::read_file(&host::string(path)?)?;
-    Ok(Module::load(&context, &image)?.raw())
+    let path = host::string(path)?;
+    let load = || Module::load(&context, &image::read_file(&path)?);
+    Ok(load().map_err(Refusal::told)?.raw())
+}
+
+/// `cuModuleGetFunctionCount`.
+pub fn function_count(handle: CUmodule) -> Result<u32> {
+    Ok(get(handle)?.engine.kernel_names().len() as u32)
+}
+
+/// `cuModuleEnumerateFunctions`: the first `count` functions.
+pub fn enumerate_functions(handle: CUmodule, count: u32) -> Result<Vec<CUfunction>> {
+    let module = get(handle)?;
+    let names = module.engine.kernel_names();
+    let names = names.iter().take(count as usize);
+    names.map(|name| Ok(module.function(name)?.raw())).collect()
+}
+
+/// `cuModuleGetLoadingMode`: 1 is eager, 2 is lazy.
+pub fn loading_mode() -> Result<u32> {
+    Ok(match crate::state::state()?.config.module_loading {
+        ptxjit_persona::ModuleLoading::Eager => 1,
+        ptxjit_persona::ModuleLoading::Lazy => 2,
+    })
 }
 
 /// `cuModuleUnload`.
@@ -192,11 +183,4 @@ pub fn get_function(handle: CUmodule, name: HostPtr) -> Result<CUfunction> {
 pub fn get_global(handle: CUmodule, name: HostPtr) -> Result<(CUdeviceptr, usize)> {
     let (base, size) = get(handle)?.global(&host::string(name)?)?;
     Ok((base, size as usize))
-}
-
-/// `cuFuncSetAttribute`, for dynamic shared memory.
-pub(crate) fn set_max_dynamic_shared(function: &Function, bytes: i32) -> Result<()> {
-    let bytes = u32::try_from(bytes).map_err(|_| CUresult::INVALID_VALUE)?;
-    function.max_dynamic_shared.store(bytes, Ordering::Relaxed);
-    Ok(())
 }

@@ -102,8 +102,8 @@ pub fn render(diagnostic: &Diagnostic, source: &Source, color: bool) -> String {
         Severity::Warning => Level::WARNING,
     };
     let mut group = Group::with_title(level.primary_title(printable(&diagnostic.message)));
-    if !diagnostic.labels.is_empty() {
-        group = group.element(snippet(diagnostic, source));
+    for labels in by_file(diagnostic, source) {
+        group = group.element(snippet(&labels, source));
     }
     let notes = diagnostic.notes.iter();
     let group = notes.fold(group, |group, note| {
@@ -117,39 +117,52 @@ pub fn render(diagnostic: &Diagnostic, source: &Source, color: bool) -> String {
     renderer.render(&[group])
 }
 
-fn snippet<'a>(
-    diagnostic: &'a Diagnostic,
-    source: &'a Source,
-) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
-    let window = window(diagnostic, source);
-    let labels = diagnostic.labels.iter().enumerate();
-    let annotations = labels.map(|(idx, label)| {
+/// A label and what kind of mark it gets.
+type Mark<'a> = (AnnotationKind, &'a Label);
+
+/// The labels of each text, the one to blame first: a snippet shows lines of one text.
+fn by_file<'a>(diagnostic: &'a Diagnostic, source: &Source) -> Vec<Vec<Mark<'a>>> {
+    let mut files: Vec<(usize, Vec<Mark<'a>>)> = Vec::new();
+    for (idx, label) in diagnostic.labels.iter().enumerate() {
         let kind = match idx {
             0 => AnnotationKind::Primary,
             _ => AnnotationKind::Context,
         };
+        let file = source.file_at(label.span.start);
+        match files.iter_mut().find(|(known, _)| *known == file) {
+            Some((_, labels)) => labels.push((kind, label)),
+            None => files.push((file, vec![(kind, label)])),
+        }
+    }
+    files.into_iter().map(|(_, labels)| labels).collect()
+}
+
+fn snippet<'a>(
+    labels: &[Mark<'a>],
+    source: &'a Source,
+) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+    let window = window(labels, source);
+    let annotations = labels.iter().map(|(kind, label)| {
         let span = clamp(label.span, source.text());
-        let annotation = kind.span(span.start - window.start..span.end - window.start);
+        let annotation =
+            kind.span(span.start - window.start..span.end.min(window.end) - window.start);
         match label.text.as_str() {
             "" => annotation,
             text => annotation.label(printable(text)),
         }
     });
-    let first_line = source.position(to_u32(window.start)).line as usize;
+    let start = to_u32(window.start);
     Snippet::source(&source.text()[window.clone()])
-        .path(source.name())
-        .line_start(first_line)
+        .path(source.file_name(source.file_at(start)))
+        .line_start(source.position(start).line as usize)
         .annotations(annotations)
 }
 
 /// The lines that the labels touch. annotate-snippets looks at all text that it is given, which
 /// takes long for a module of many MB.
-fn window(diagnostic: &Diagnostic, source: &Source) -> Range<usize> {
+fn window(labels: &[Mark<'_>], source: &Source) -> Range<usize> {
     let text = source.text();
-    let spans = diagnostic
-        .labels
-        .iter()
-        .map(|label| clamp(label.span, text));
+    let spans = labels.iter().map(|(_, label)| clamp(label.span, text));
     let touched = spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
     let touched = touched.unwrap_or(0..0);
     let start = text[..touched.start]

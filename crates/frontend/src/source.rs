@@ -1,4 +1,4 @@
-//! PTX source text with its file name, and the spans that point into it.
+//! PTX source text with its file names, and the spans that point into it.
 //!
 //! A span is a pair of byte offsets; lines and columns are computed only when a diagnostic or a
 //! trap asks for them. How a span is drawn is in `diag`.
@@ -48,19 +48,34 @@ pub struct Position {
     pub column: u32,
 }
 
-/// One PTX module as text. Offsets are 32-bit, so text from 4 GiB on is refused by `parse`.
+/// The text of one PTX module, or of several that are linked.
+///
+/// Several texts lie one behind the other in one address space of offsets, each after a line of its
+/// own, so that a span tells by itself which of them it points into. Offsets are 32-bit, so 4 GiB of text and
+/// more are refused by `parse`.
 #[derive(Debug, Default)]
 pub struct Source {
-    name: String,
     text: String,
+    files: Vec<File>,
     line_starts: OnceLock<Vec<u32>>,
 }
 
+/// One of the texts.
+#[derive(Debug)]
+struct File {
+    name: String,
+    start: usize,
+}
+
+/// Stands between two texts. It makes the end of one an offset of that one, and each text start on a line of its own.
+const SEPARATOR: char = '\n';
+
 impl Source {
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        let name = name.into();
         Source {
-            name: name.into(),
             text: text.into(),
+            files: vec![File { name, start: 0 }],
             line_starts: OnceLock::new(),
         }
     }
@@ -77,10 +92,65 @@ impl Source {
         Source::new(name, text)
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
+    /// Several texts as one source; at least one.
+    pub fn join(sources: impl IntoIterator<Item = Source>) -> Self {
+        let mut sources = sources.into_iter();
+        // The first is not copied: mostly it is the only one.
+        let mut joined = sources.next().unwrap_or_else(|| Source::new("", ""));
+        for source in sources {
+            joined.text.push(SEPARATOR);
+            let base = joined.text.len();
+            joined.text.push_str(&source.text);
+            joined
+                .files
+                .extend(source.files.into_iter().map(|file| File {
+                    name: file.name,
+                    start: base + file.start,
+                }));
+        }
+        joined.line_starts = OnceLock::new();
+        joined
     }
 
+    /// The number of texts.
+    pub fn n_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Which of the texts an offset lies in.
+    pub fn file_at(&self, offset: u32) -> usize {
+        let after = self
+            .files
+            .partition_point(|file| file.start <= offset as usize);
+        after.saturating_sub(1)
+    }
+
+    /// The name of a text.
+    pub fn file_name(&self, file: usize) -> &str {
+        self.files.get(file).map_or("", |file| &file.name)
+    }
+
+    /// Where a text lies.
+    pub fn file_span(&self, file: usize) -> Span {
+        let start = self.files.get(file).map_or(0, |file| file.start);
+        let end = match self.files.get(file + 1) {
+            Some(next) => next.start - SEPARATOR.len_utf8(),
+            None => self.text.len(),
+        };
+        Span::new(to_u32(start), to_u32(end))
+    }
+
+    /// One of the texts.
+    pub fn file_text(&self, file: usize) -> &str {
+        self.slice(self.file_span(file))
+    }
+
+    /// The name of the first text.
+    pub fn name(&self) -> &str {
+        self.file_name(0)
+    }
+
+    /// All text; offsets count from its start.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -92,17 +162,21 @@ impl Source {
             .unwrap_or("")
     }
 
-    /// Line and column of a byte offset; offsets past the end mean the end.
+    /// Line and column of a byte offset in its text; offsets past the end mean the end.
     pub fn position(&self, offset: u32) -> Position {
         let offset = offset.min(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
         let starts = self.line_starts();
-        let line = starts.partition_point(|&start| start <= offset);
+        let line_of = |offset| starts.partition_point(|&start| start <= offset);
+        let (line, first) = (
+            line_of(offset),
+            line_of(self.file_span(self.file_at(offset)).start),
+        );
         let line_start = starts[line - 1];
         let before = &self.text.as_bytes()[line_start as usize..offset as usize];
         let continuation = |byte: &&u8| **byte & 0xc0 == 0x80;
         let column = before.len() - before.iter().filter(continuation).count() + 1;
         Position {
-            line: to_u32(line),
+            line: to_u32(line + 1 - first),
             column: to_u32(column),
         }
     }
@@ -143,6 +217,29 @@ mod tests {
         assert_eq!(at(5), (2, 2));
         assert_eq!(at(8), (3, 1));
         assert_eq!(at(1000), (3, 1));
+    }
+
+    #[test]
+    fn several_texts() {
+        let parts = [("a.ptx", "x\ny"), ("b.ptx", ""), ("c.ptx", "\nz")];
+        let source = Source::join(parts.map(|(name, text)| Source::new(name, text)));
+        let at = |offset| {
+            let Position { line, column } = source.position(offset);
+            (source.file_name(source.file_at(offset)), line, column)
+        };
+        assert_eq!(at(0), ("a.ptx", 1, 1));
+        assert_eq!(at(2), ("a.ptx", 2, 1));
+        assert_eq!(
+            at(3),
+            ("a.ptx", 2, 2),
+            "the end belongs to the text it ends"
+        );
+        assert_eq!(at(4), ("b.ptx", 1, 1));
+        assert_eq!(at(5), ("c.ptx", 1, 1));
+        assert_eq!(at(6), ("c.ptx", 2, 1));
+        assert_eq!(at(100), ("c.ptx", 2, 2));
+        let texts: Vec<&str> = (0..3).map(|file| source.file_text(file)).collect();
+        assert_eq!(texts, ["x\ny", "", "\nz"]);
     }
 
     #[test]

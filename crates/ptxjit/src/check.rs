@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ptxjit_frontend::source::Source;
-use ptxjit_frontend::translate;
+use ptxjit_frontend::translate::{self, Refused};
 
 use crate::diagnostic::Text;
-use crate::module::read;
+use crate::module::{read, refused_error};
 use crate::{Diagnostics, Error};
 
 /// Parses and checks all of the PTX file at `path`: every function, variable and instruction.
@@ -15,11 +15,8 @@ use crate::{Diagnostics, Error};
 /// What is correct but cannot be executed yet is no finding; [`crate::Module::kernel`] tells about that.
 pub fn check(path: impl AsRef<Path>) -> Result<Diagnostics, Error> {
     let path = path.as_ref();
-    let text = read(path)?;
-    // Kept only for messages, and so read again rather than copied.
-    Ok(run(&path.to_string_lossy(), text, || {
-        read(path).unwrap_or_default()
-    }))
+    let source = Source::from_bytes(path.to_string_lossy(), read(path)?);
+    Ok(run(translate::Module::load(source)))
 }
 
 /// Parses and checks PTX in memory. `name` stands for the file's name in messages.
@@ -29,22 +26,49 @@ pub fn check(path: impl AsRef<Path>) -> Result<Diagnostics, Error> {
 /// assert!(found.iter().next().is_some());
 /// ```
 pub fn check_text(name: &str, text: impl Into<String>) -> Diagnostics {
-    let text = text.into();
-    let copy = text.clone();
-    run(name, text.into_bytes(), || copy.into_bytes())
+    check_bytes(name, text.into().into_bytes())
 }
 
-fn run(name: &str, text: Vec<u8>, again: impl FnOnce() -> Vec<u8>) -> Diagnostics {
-    match translate::Module::parse(Source::from_bytes(name, text)) {
+/// As [`check_text`], of text as bytes; a NUL may end it.
+pub fn check_bytes(name: &str, bytes: Vec<u8>) -> Diagnostics {
+    run(translate::Module::load(Source::from_bytes(name, bytes)))
+}
+
+/// What the outline of a module tells, without a device.
+#[derive(Debug)]
+pub struct Outline(translate::Module);
+
+impl Outline {
+    /// Reads the outline of PTX in memory. `name` stands for the file's name in messages.
+    pub fn read(name: &str, bytes: Vec<u8>) -> Result<Outline, Error> {
+        match translate::Module::load(Source::from_bytes(name, bytes)) {
+            Ok(module) => Ok(Outline(module)),
+            Err(refused) => Err(refused_error(*refused)),
+        }
+    }
+
+    /// The `.target` number, 80 of `sm_80`.
+    pub fn target(&self) -> u32 {
+        self.0.target().number
+    }
+
+    /// Names of all kernels as the PTX has them, in its order.
+    pub fn kernel_names(&self) -> Vec<String> {
+        let kernels = self.0.kernels().into_iter();
+        kernels.map(|kernel| kernel.name).collect()
+    }
+}
+
+pub(crate) fn run(module: Result<translate::Module, Box<Refused>>) -> Diagnostics {
+    match module {
         Ok(module) => {
             let module = Arc::new(module);
             let mut found = module.warnings().to_vec();
             found.extend(module.check());
             Diagnostics::new(found, &Text::Module(module))
         }
-        Err(list) => Diagnostics::new(
-            list,
-            &Text::Source(Arc::new(Source::from_bytes(name, again()))),
-        ),
+        Err(refused) => {
+            Diagnostics::new(refused.diagnostics, &Text::Source(Arc::new(refused.source)))
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ptxjit_codegen::{CompileOptions, CompiledKernel, Facts, Haste, Object};
+use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
 use ptxjit_passes::pipeline;
@@ -329,7 +330,7 @@ pub(crate) fn dump(
                     None => ptxjit_codegen::choose_gang(&optimized, block.0).reasons,
                 };
                 let why = format!("gang width {}: {}\n", variant.gang, why.join("; "));
-                Ok(why + &notes(front.source().text(), &compiled))
+                Ok(why + &notes(front.source(), &compiled))
             }
             _ => Ok(compiled.listings.get(stage).cloned().unwrap_or_default()),
         }
@@ -348,12 +349,16 @@ pub(crate) fn dump(
 }
 
 /// What there is to say about a plan and the code made from it.
-fn notes(text: &str, compiled: &ptxjit_codegen::CompiledKernel) -> String {
+fn notes(source: &Source, compiled: &ptxjit_codegen::CompiledKernel) -> String {
     let slow = compiled.slow.iter().map(|(loc, form)| {
-        let (before, rest) = text.split_at_checked(loc.0 as usize).unwrap_or((text, ""));
-        let line = before.matches('\n').count() + 1;
+        let rest = source.text().get(loc.0 as usize..).unwrap_or("");
+        let line = source.position(loc.0).line;
+        let file = match source.n_files() {
+            1 => String::new(),
+            _ => format!("{}, ", source.file_name(source.file_at(loc.0))),
+        };
         let statement = rest.split([';', '\n']).next().unwrap_or_default();
-        format!("line {line}: `{statement}` is {form}")
+        format!("{file}line {line}: `{statement}` is {form}")
     });
     compiled
         .notes
@@ -385,17 +390,10 @@ fn after_pass(kernel: &KernelInner, pass: &str) -> Result<String, Error> {
 
 /// The kernel's function and body as they were parsed.
 fn syntax_tree(front: &translate::Module, kernel: &KernelInner) -> String {
-    let named = |function: &&ptxjit_frontend::ast::Function| {
-        function.name.text(front.source()) == kernel.name
-    };
-    let Some(function) = front
-        .ast()
-        .functions()
-        .filter(named)
-        .find(|function| function.body.is_some())
-    else {
+    let Some(described) = front.kernel(&kernel.name) else {
         return String::new();
     };
+    let function = front.function_ast(described.func);
     let body = function
         .body
         .map(|range| ptxjit_frontend::parse::body(front.source(), range));

@@ -90,6 +90,28 @@ impl Device {
         self
     }
 
+    /// Bytes that device `malloc` may hand out in all: `cudaLimitMallocHeapSize`. It may be set at any time, for this device's handles
+    /// together.
+    pub fn set_heap_limit(&self, bytes: u64) {
+        self.runtime.set_heap_limit(bytes);
+    }
+
+    /// See [`Device::set_heap_limit`]; 1 GiB if not set.
+    pub fn heap_limit(&self) -> u64 {
+        self.runtime.heap_limit()
+    }
+
+    /// Bytes that each thread of later launches has for recursion and `alloca`, beside its variables: `cudaLimitStackSize`. More
+    /// than 16 MiB are as good as 16 MiB.
+    pub fn set_stack_limit(&self, bytes: u64) {
+        self.runtime.set_stack_bytes(bytes);
+    }
+
+    /// See [`Device::set_stack_limit`]; 256 KiB if not set.
+    pub fn stack_limit(&self) -> u64 {
+        self.runtime.stack_bytes()
+    }
+
     /// Room for `count` elements, aligned to 256 bytes; the contents are unspecified.
     pub fn alloc<T: Element>(&self, count: usize) -> Result<Buffer<T>, Error> {
         Buffer::new(self, count)

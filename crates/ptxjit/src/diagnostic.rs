@@ -68,9 +68,11 @@ impl Diagnostic {
         &self.inner.notes
     }
 
-    /// Name of the file, as given when the module was loaded.
+    /// Name of the file with the place to blame, as given when the module was loaded.
     pub fn file(&self) -> &str {
-        self.text.source().name()
+        let source = self.text.source();
+        let start = self.inner.span().map_or(0, |span| span.start);
+        source.file_name(source.file_at(start))
     }
 
     /// First line and column of the place to blame, both counted from 1.

@@ -223,6 +223,13 @@ impl LaunchFailure {
         self.tid
     }
 
+    /// The PTX file, by the name that it was loaded with.
+    pub fn file(&self) -> &str {
+        let source = self.module.source();
+        let loc = self.places.first().map_or(0, |(loc, _)| loc.0);
+        source.file_name(source.file_at(loc))
+    }
+
     /// Line and column in the PTX, counted from 1.
     pub fn position(&self) -> Option<(u32, u32)> {
         let position = self.module.position(self.places.first()?.0);

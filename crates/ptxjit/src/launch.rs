@@ -34,6 +34,7 @@ pub struct Launch {
     cluster: Option<Dim3>,
     shared: u32,
     cooperative: bool,
+    pub(crate) open_memory: bool,
     args: Vec<Arg>,
     /// All parameters at once, instead of `args`.
     block_of_params: Option<Vec<u8>>,
@@ -50,6 +51,7 @@ impl Launch {
             cluster: None,
             shared: 0,
             cooperative: false,
+            open_memory: false,
             args: Vec::new(),
             block_of_params: None,
             keeps: Vec::new(),
@@ -191,15 +193,18 @@ impl Launch {
         }
         let params = self.param_bytes()?;
         let start = Instant::now();
-        let kernel = &self.kernel.inner;
         let code = match self.options.engine {
             Engine::Jit => {
-                let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
-                let variant = Variant::new(kernel, &self.options, self.grid, self.block, is_tiny)?;
+                let variant = self.variant()?;
                 let got = self.kernel.variant(&variant, self.haste())?;
-                Code::Jit(variant, got)
+                let desc = self.desc(&variant, &got.code, params.clone());
+                Code::Jit(variant, got, Box::new(desc))
             }
-            Engine::Interp => Code::Interp(kernel.program()?),
+            Engine::Interp if self.open_memory => {
+                let text = "the interpreter reaches device memory only, and this launch more";
+                return Err(Error::usage(text));
+            }
+            Engine::Interp => Code::Interp(self.kernel.inner.program()?),
         };
         Ok(Prepared {
             launch: self,
@@ -207,6 +212,13 @@ impl Launch {
             code,
             compile_time: start.elapsed(),
         })
+    }
+
+    /// The form of the code for this launch.
+    fn variant(&self) -> Result<Variant, Error> {
+        let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
+        let kernel = &self.kernel.inner;
+        Variant::new(kernel, &self.options, self.grid, self.block, is_tiny)
     }
 
     /// Threads of the whole grid.
@@ -252,26 +264,62 @@ impl Launch {
         Ok(block)
     }
 
-    fn whole_block(&self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    fn desc(
+        &self,
+        variant: &Variant,
+        compiled: &Arc<CompiledKernel>,
+        params: Vec<u8>,
+    ) -> LaunchDesc {
+        let kernel = &self.kernel.inner;
+        LaunchDesc {
+            kernel: compiled.clone(),
+            for_some_lanes: compiled
+                .whole_gangs
+                .then(|| Variants::for_some_lanes(kernel, variant, self.haste())),
+            name: kernel.name.as_str().into(),
+            attrs: kernel.attrs.clone(),
+            param_bytes: kernel.param_bytes() as u32,
+            params,
+            module: self.kernel.module.memory.clone(),
+            grid: self.grid.0,
+            block: self.block.0,
+            cluster: self.cluster.map(|cluster| cluster.0),
+            shared_bytes: self.shared,
+            cooperative: self.cooperative,
+            open_memory: self.open_memory,
+            threads: self.options.threads,
+            schedule: self.options.schedule.into(),
+            timeout: self.options.timeout,
+            cancel: self.options.cancel.clone(),
+            output: self.options.output.clone(),
+        }
+    }
+
+    fn check_block(&self, bytes: &[u8]) -> Result<(), Error> {
         let (name, given, wanted) = (self.kernel.name(), bytes.len(), self.kernel.param_bytes());
+        if given == wanted {
+            return Ok(());
+        }
+        Err(Error::Shape {
+            rule: ShapeRule::Params,
+            message: format!("kernel `{name}`: {given} bytes of parameters given, {wanted} needed"),
+        })
+    }
+
+    fn whole_block(&self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         if !self.args.is_empty() {
+            let name = self.kernel.name();
             return Err(Error::usage(format!(
                 "kernel `{name}` is given both a parameter block and single arguments"
             )));
         }
-        if given != wanted {
-            return Err(Error::Shape {
-                rule: ShapeRule::Params,
-                message: format!(
-                    "kernel `{name}`: {given} bytes of parameters given, {wanted} needed"
-                ),
-            });
-        }
+        self.check_block(bytes)?;
         Ok(bytes.to_vec())
     }
 }
 
-/// A launch that is ready: it can be run many times, also from several threads.
+/// A launch that is ready: it can be run many times, also from several threads. Its shape and its parameters can be changed, which costs
+/// far less than to prepare another one.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     launch: Launch,
@@ -282,14 +330,15 @@ pub struct Prepared {
 
 #[derive(Clone)]
 enum Code {
-    Jit(Variant, Got),
+    /// The launch as the runtime takes it, so that a run has nothing to put together.
+    Jit(Variant, Got, Box<LaunchDesc>),
     Interp(Arc<Program>),
 }
 
 impl std::fmt::Debug for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Code::Jit(variant, _) => write!(f, "Jit(gang {})", variant.gang),
+            Code::Jit(variant, ..) => write!(f, "Jit(gang {})", variant.gang),
             Code::Interp(_) => f.write_str("Interp"),
         }
     }
@@ -299,7 +348,7 @@ impl Prepared {
     /// Gang width of the code; 1 for the interpreter.
     pub fn gang(&self) -> u32 {
         match &self.code {
-            Code::Jit(variant, _) => variant.gang,
+            Code::Jit(variant, ..) => variant.gang,
             Code::Interp(_) => 1,
         }
     }
@@ -307,7 +356,7 @@ impl Prepared {
     /// Where the code came from; none for the interpreter.
     pub fn origin(&self) -> Option<CodeOrigin> {
         match &self.code {
-            Code::Jit(_, got) => Some(got.origin),
+            Code::Jit(_, got, _) => Some(got.origin),
             Code::Interp(_) => None,
         }
     }
@@ -315,7 +364,7 @@ impl Prepared {
     /// Whether the code was made in a hurry and is not improved yet, see [`Options::eager`].
     pub fn is_quick(&self) -> bool {
         match &self.code {
-            Code::Jit(_, got) => got.code.is_quick(),
+            Code::Jit(_, got, _) => got.code.is_quick(),
             Code::Interp(_) => false,
         }
     }
@@ -323,7 +372,7 @@ impl Prepared {
     /// How long each stage took, and the size of the code in bytes, if it was compiled for this launch.
     pub fn stages(&self) -> Option<CompileStages> {
         match &self.code {
-            Code::Jit(_, got) if got.origin == CodeOrigin::Compiled => {
+            Code::Jit(_, got, _) if got.origin == CodeOrigin::Compiled => {
                 let stats = &got.code.stats;
                 Some(CompileStages {
                     vectorize: stats.vectorize,
@@ -346,47 +395,82 @@ impl Prepared {
 
     /// Runs the launch to its end.
     pub fn run(&self) -> Result<LaunchStats, Error> {
-        let module = &self.launch.kernel.module;
-        let start = Instant::now();
+        let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
         let result = match &self.code {
-            Code::Jit(variant, got) => {
-                Variants::improve(&self.launch.kernel.inner, variant, &got.code);
-                let launched = module.device.runtime.launch(&self.desc(variant, &got.code));
-                launched.map_err(Cause::from).map(|_| ())
+            Code::Jit(variant, got, desc) => {
+                Variants::improve(kernel, variant, &got.code);
+                let launched = module.device.runtime.launch(desc);
+                launched.map_err(Cause::from).map(|stats| stats.time)
             }
-            Code::Interp(program) => interp::run(&self.launch.kernel, program, &self.request()),
+            Code::Interp(program) => {
+                let start = Instant::now();
+                interp::run(&self.launch.kernel, program, &self.request()).map(|()| start.elapsed())
+            }
         };
-        result.map_err(|cause| cause.into_error(&self.launch.kernel.inner.name, &module.front))?;
+        let time = result.map_err(|cause| cause.into_error(&kernel.name, &module.front))?;
         Ok(LaunchStats {
             gang: self.gang(),
             compile_time: self.compile_time,
-            time: start.elapsed(),
+            time,
         })
     }
 
-    fn desc(&self, variant: &Variant, compiled: &Arc<CompiledKernel>) -> LaunchDesc {
-        let (launch, kernel) = (&self.launch, &self.launch.kernel.inner);
-        LaunchDesc {
-            kernel: compiled.clone(),
-            for_some_lanes: compiled
-                .whole_gangs
-                .then(|| Variants::for_some_lanes(kernel, variant, launch.haste())),
-            name: kernel.name.clone(),
-            attrs: kernel.attrs.clone(),
-            param_bytes: self.params.len() as u32,
-            params: self.params.clone(),
-            module: launch.kernel.module.memory.clone(),
-            grid: launch.grid.0,
-            block: launch.block.0,
-            cluster: launch.cluster.map(|cluster| cluster.0),
-            shared_bytes: launch.shared,
-            cooperative: launch.cooperative,
-            threads: launch.options.threads,
-            schedule: launch.options.schedule.into(),
-            timeout: launch.options.timeout,
-            cancel: launch.options.cancel.clone(),
-            output: launch.options.output.clone(),
+    /// Other blocks in the grid, and threads in a block. Code for such blocks is compiled if there is none yet.
+    pub fn set_shape(
+        &mut self,
+        grid: impl Into<Dim3>,
+        block: impl Into<Dim3>,
+    ) -> Result<(), Error> {
+        let (grid, block) = (grid.into(), block.into());
+        if (grid, block) == (self.launch.grid, self.launch.block) {
+            return Ok(());
         }
+        let before = (self.launch.grid, self.launch.block);
+        (self.launch.grid, self.launch.block) = (grid, block);
+        let result = self.reshape();
+        if result.is_err() {
+            (self.launch.grid, self.launch.block) = before;
+        }
+        result
+    }
+
+    /// Makes the code fit the shape.
+    fn reshape(&mut self) -> Result<(), Error> {
+        let launch = &self.launch;
+        let Code::Jit(variant, got, desc) = &mut self.code else {
+            return Ok(());
+        };
+        let wanted = launch.variant()?;
+        if *variant != wanted {
+            let start = Instant::now();
+            *got = launch.kernel.variant(&wanted, launch.haste())?;
+            let params = std::mem::take(&mut desc.params);
+            **desc = launch.desc(&wanted, &got.code, params);
+            *variant = wanted;
+            self.compile_time = start.elapsed();
+        }
+        (desc.grid, desc.block) = (launch.grid.0, launch.block.0);
+        Ok(())
+    }
+
+    /// Other bytes of dynamic shared memory.
+    pub fn set_shared(&mut self, bytes: u32) {
+        self.launch.shared = bytes;
+        if let Code::Jit(_, _, desc) = &mut self.code {
+            desc.shared_bytes = bytes;
+        }
+    }
+
+    /// Other arguments, as [`Launch::param_block`] takes them. Buffers among the former ones are not kept alive any longer.
+    pub fn set_param_block(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.launch.check_block(bytes)?;
+        self.launch.args.clear();
+        self.launch.keeps.clear();
+        self.params.copy_from_slice(bytes);
+        if let Code::Jit(_, _, desc) = &mut self.code {
+            desc.params.copy_from_slice(bytes);
+        }
+        Ok(())
     }
 
     fn request(&self) -> interp::Request<'_> {

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ptxjit_codegen::Haste;
 use ptxjit_frontend::source::Source;
-use ptxjit_frontend::{ast, diag, translate};
+use ptxjit_frontend::translate::{self, Refused};
+use ptxjit_frontend::{ast, diag};
 use ptxjit_ir::{KernelAttrs, KernelParam, Program, SharedLayout, Space, Var, VarId, VarInit};
 use ptxjit_runtime::{ModuleMemory, VarSource};
 
@@ -17,7 +18,7 @@ use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::{Device, Diagnostics, Dim3, Element, Error, Launch, Options, names};
 
-/// A PTX module on a device: its kernels, and its variables in device memory.
+/// A PTX module on a device, or several that are linked: its kernels, and its variables in device memory.
 ///
 /// Loading reads the module's outline; a kernel is parsed, checked and translated when it is asked for, and compiled when it
 /// is first launched. A module can be shared by threads and is cheap to clone; all clones have the same variables.
@@ -30,8 +31,14 @@ pub(crate) struct ModuleInner {
     pub(crate) front: Arc<translate::Module>,
     pub(crate) device: Device,
     pub(crate) memory: Arc<ModuleMemory>,
+    shared: Arc<Shared>,
+}
+
+/// What modules with the same text have in common: see [`Module::on`].
+#[derive(Default)]
+struct Shared {
     kernels: Mutex<HashMap<String, Arc<KernelInner>>>,
-    /// Of the module's text.
+    /// Of the module's texts.
     key: OnceLock<Key>,
     /// Set when nothing was found wrong.
     is_checked: OnceLock<()>,
@@ -90,10 +97,8 @@ impl Module {
     /// Loads the PTX file at `path`.
     pub fn load(device: &Device, path: impl AsRef<Path>) -> Result<Module, Error> {
         let path = path.as_ref();
-        let text = read(path)?;
-        // Kept only for messages, and so read again rather than copied.
-        let again = || read(path).unwrap_or_default();
-        Module::build(device, &path.to_string_lossy(), text, again)
+        let source = Source::from_bytes(path.to_string_lossy(), read(path)?);
+        Module::build(device, translate::Module::load(source))
     }
 
     /// Loads PTX from memory. `name` stands for the file's name in messages.
@@ -102,41 +107,53 @@ impl Module {
         name: &str,
         text: impl Into<String>,
     ) -> Result<Module, Error> {
-        let text = text.into();
-        let copy = text.clone();
-        Module::build(device, name, text.into_bytes(), || copy.into_bytes())
+        let source = Source::from_bytes(name, text.into().into_bytes());
+        Module::build(device, translate::Module::load(source))
     }
 
-    fn build(
+    /// As [`Module::from_source`], of text as bytes; a NUL may end it.
+    pub fn from_bytes(device: &Device, name: &str, bytes: Vec<u8>) -> Result<Module, Error> {
+        let source = Source::from_bytes(name, bytes);
+        Module::build(device, translate::Module::load(source))
+    }
+
+    pub(crate) fn build(
         device: &Device,
-        name: &str,
-        text: Vec<u8>,
-        again: impl FnOnce() -> Vec<u8>,
+        front: Result<translate::Module, Box<Refused>>,
     ) -> Result<Module, Error> {
-        let front = match translate::Module::parse(Source::from_bytes(name, text)) {
-            Ok(module) => Arc::new(module),
-            Err(list) => {
-                let text = Text::Source(Arc::new(Source::from_bytes(name, again())));
-                return Err(Error::from_diagnostics(Diagnostics::new(list, &text)));
-            }
-        };
+        let front = Arc::new(front.map_err(|refused| refused_error(*refused))?);
+        Ok(Module::with_memory(device, front, Arc::default()))
+    }
+
+    /// The same module once more, on this device or on another: with variables of its own, as if it had been loaded again, but
+    /// what was checked, translated and compiled is shared.
+    pub fn on(&self, device: &Device) -> Module {
+        Module::with_memory(device, self.inner.front.clone(), self.inner.shared.clone())
+    }
+
+    fn with_memory(device: &Device, front: Arc<translate::Module>, shared: Arc<Shared>) -> Module {
         let memory = ModuleMemory::new(
             device.arena.clone(),
             device.runtime.part(),
             Box::new(Vars(front.clone())),
         );
-        let kernels = Mutex::default();
         let inner = ModuleInner {
             front,
             device: device.clone(),
             memory: Arc::new(memory),
-            kernels,
-            key: OnceLock::new(),
-            is_checked: OnceLock::new(),
+            shared,
         };
-        Ok(Module {
+        Module {
             inner: Arc::new(inner),
-        })
+        }
+    }
+
+    /// Checks every function, variable and instruction, used or not, as [`crate::check`] does.
+    pub fn check(&self) -> Diagnostics {
+        Diagnostics::new(
+            self.inner.front.check(),
+            &Text::Module(self.inner.front.clone()),
+        )
     }
 
     /// Names of all kernels as the PTX has them, in its order.
@@ -226,13 +243,24 @@ impl Module {
     fn stored(&self, kernel: &str) -> Option<Stored> {
         let inner = &self.inner;
         let cache = inner.device.cache.as_ref()?;
-        let text = || Key::new(&[inner.front.source().text().as_bytes()]);
-        Stored::new(cache, *inner.key.get_or_init(text), kernel)
+        Stored::new(
+            cache,
+            *inner.shared.key.get_or_init(|| self.text_key()),
+            kernel,
+        )
+    }
+
+    /// The key of all texts, each by itself: what they say joined depends on where one ends.
+    fn text_key(&self) -> Key {
+        let source = self.inner.front.source();
+        let texts = (0..source.n_files()).map(|file| source.file_text(file).as_bytes());
+        Key::new(&texts.collect::<Vec<_>>())
     }
 
     fn lock_kernels(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<KernelInner>>> {
         // The map is consistent between any two statements.
         self.inner
+            .shared
             .kernels
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -254,7 +282,7 @@ impl Module {
     /// Parses and checks everything: all functions and variables, side by side in large modules. What is correct but cannot be
     /// executed yet is no error here, but when a kernel that needs it is asked for.
     pub fn check_all(&self) -> Result<(), Error> {
-        if self.inner.is_checked.get().is_some() {
+        if self.inner.shared.is_checked.get().is_some() {
             return Ok(());
         }
         let mut found = self.inner.front.check();
@@ -262,27 +290,22 @@ impl Module {
             diagnostic.severity == diag::Severity::Error && diagnostic.kind == diag::Kind::Wrong
         });
         if found.is_empty() {
-            let _ = self.inner.is_checked.set(());
+            let _ = self.inner.shared.is_checked.set(());
             return Ok(());
         }
         let text = Text::Module(self.inner.front.clone());
         Err(Error::Invalid(Diagnostics::new(found, &text)))
     }
 
-    /// The version of PTX that the module is written in: major and minor.
+    /// The `.version` of the module, major and minor; of several modules the highest.
     pub fn ptx_version(&self) -> (u32, u32) {
-        let version = self.inner.front.ast().version;
+        let version = self.inner.front.version();
         (version.major, version.minor)
     }
 
-    /// The module's `.target`.
+    /// The `.target` of the module; of several modules the highest.
     pub fn target(&self) -> Target {
-        let arch = self.inner.front.ast().target.arch;
-        Target {
-            number: arch.number,
-            is_specific: arch.suffix == ast::ArchSuffix::Specific,
-            is_family: arch.suffix == ast::ArchSuffix::Family,
-        }
+        Target::of(&self.inner.front)
     }
 
     /// What is odd about the module but not wrong.
@@ -300,6 +323,12 @@ impl fmt::Debug for Module {
             .field(&self.inner.front.source().name())
             .finish()
     }
+}
+
+/// What is wrong with a source that is no module.
+pub(crate) fn refused_error(refused: Refused) -> Error {
+    let text = Text::Source(Arc::new(refused.source));
+    Error::from_diagnostics(Diagnostics::new(refused.diagnostics, &text))
 }
 
 fn list(names: &[String]) -> String {
@@ -334,6 +363,17 @@ pub struct Target {
     pub is_specific: bool,
     /// `f`: it needs an architecture of this family.
     pub is_family: bool,
+}
+
+impl Target {
+    fn of(front: &translate::Module) -> Target {
+        let arch = front.target();
+        Target {
+            number: arch.number,
+            is_specific: arch.suffix == ast::ArchSuffix::Specific,
+            is_family: arch.suffix == ast::ArchSuffix::Family,
+        }
+    }
 }
 
 /// A kernel that was checked and translated.
@@ -410,6 +450,11 @@ impl Kernel {
             .params
             .iter()
             .map(|param| (param.name.as_str(), param.size as usize))
+    }
+
+    /// The `.target` of its module; see [`Module::target`].
+    pub fn target(&self) -> Target {
+        Target::of(&self.module.front)
     }
 
     /// A launch of this kernel, to be described further.

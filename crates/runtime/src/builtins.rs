@@ -52,7 +52,7 @@ impl Call<'_> {
         let tid = tid_of(thread, self.ctx.ntid);
         LaunchError::Trap(Box::new(Trap {
             cause,
-            kernel: self.grid.name.clone(),
+            kernel: self.grid.name.to_string(),
             ctaid: self.ctx.ctaid,
             threads: Threads {
                 first: tid,
@@ -228,7 +228,7 @@ unsafe extern "C" fn check_access(
     addrs: *const u64,
     mask: u32,
     size: u32,
-    _write: u32,
+    write: u32,
     gang: u32,
     loc: u32,
 ) -> u32 {
@@ -239,7 +239,7 @@ unsafe extern "C" fn check_access(
         // SAFETY: compiled code passes an address for each lane of the mask.
         let addr = unsafe { *addrs.add(lane as usize) };
         let thread = gang * call.grid.kernel.gang + lane;
-        if let Some(cause) = bad_access(&call, thread, addr, size) {
+        if let Some(cause) = bad_access(&call, thread, addr, size, write != 0) {
             call.grid.fail(call.trap(cause, thread, loc));
             return 1;
         }
@@ -248,10 +248,17 @@ unsafe extern "C" fn check_access(
 }
 
 /// What is wrong with an access, if anything.
-fn bad_access(call: &Call<'_>, thread: u32, addr: u64, size: u32) -> Option<TrapCause> {
+fn bad_access(
+    call: &Call<'_>,
+    thread: u32,
+    addr: u64,
+    size: u32,
+    is_write: bool,
+) -> Option<TrapCause> {
     let bytes = u64::from(size);
-    if !call.view(thread).in_window(addr, bytes) {
-        match call.grid.arena.check_heap(addr, bytes) {
+    let is_foreign = call.grid.open_memory && !call.grid.arena.contains(addr);
+    if !is_foreign && !call.view(thread).in_window(addr, bytes) {
+        match call.grid.arena.check_heap(addr, bytes, is_write) {
             HeapCheck::Ok => {}
             HeapCheck::Freed | HeapCheck::OutOfBounds => {
                 let note = crate::view::describe(call.grid, call.ctx, addr);

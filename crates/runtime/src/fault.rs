@@ -411,10 +411,19 @@ unsafe fn chain(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// An alternate signal stack for the calling thread, in place until dropped.
-pub(crate) struct SignalStack {
-    before: libc::stack_t,
-    _memory: Vec<u8>,
+/// An alternate signal stack, in place from a thread's first launch until the thread ends: to put it there for each launch would cost
+/// more than a small launch does.
+struct SignalStack {
+    memory: Vec<u8>,
+}
+
+thread_local! {
+    static SIGNAL_STACK: SignalStack = SignalStack::install();
+}
+
+/// Makes sure that the calling thread has a signal stack. While the thread is ending it has to do with what there is.
+pub(crate) fn ensure_signal_stack() {
+    let _ = SIGNAL_STACK.try_with(|_| ());
 }
 
 impl SignalStack {
@@ -422,31 +431,36 @@ impl SignalStack {
     const SIZE: usize = 64 << 10;
 
     /// Puts the stack in place.
-    pub(crate) fn install() -> SignalStack {
+    fn install() -> SignalStack {
         let mut memory: Vec<u8> = Vec::with_capacity(Self::SIZE);
         let stack = libc::stack_t {
             ss_sp: memory.as_mut_ptr().cast(),
             ss_flags: 0,
             ss_size: Self::SIZE,
         };
-        let mut before = MaybeUninit::zeroed();
-        // SAFETY: the memory outlives its use: the drop puts the former stack back, on the same thread, because this
-        // type holds raw pointers and cannot leave the thread.
-        unsafe { libc::sigaltstack(&stack, before.as_mut_ptr()) };
-        // SAFETY: filled in, or zeroed if the call failed.
-        let before = unsafe { before.assume_init() };
-        SignalStack {
-            before,
-            _memory: memory,
-        }
+        // SAFETY: the memory outlives its use: the drop, on the same thread, takes the stack away first.
+        unsafe { libc::sigaltstack(&stack, ptr::null_mut()) };
+        SignalStack { memory }
     }
 }
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        let mut before = self.before;
-        before.ss_flags &= libc::SS_DISABLE;
-        // SAFETY: the stack that was in place before, still valid as it was then.
-        unsafe { libc::sigaltstack(&before, ptr::null_mut()) };
+        let mut now = MaybeUninit::zeroed();
+        // SAFETY: asks for the stack that is in place; zeroed is a valid answer if the call fails.
+        let now: libc::stack_t = unsafe {
+            libc::sigaltstack(ptr::null(), now.as_mut_ptr());
+            now.assume_init()
+        };
+        // Another one, or none, may be in place by now. The one from before ours may be gone with what the thread had before.
+        if now.ss_sp == self.memory.as_mut_ptr().cast() {
+            let none = libc::stack_t {
+                ss_sp: ptr::null_mut(),
+                ss_flags: libc::SS_DISABLE,
+                ss_size: 0,
+            };
+            // SAFETY: takes our stack away, on which nothing runs.
+            unsafe { libc::sigaltstack(&none, ptr::null_mut()) };
+        }
     }
 }

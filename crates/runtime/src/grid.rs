@@ -32,6 +32,7 @@ use crate::memory::Arena;
 use crate::runtime::Shared;
 use crate::sched::cta::Cta;
 use crate::sched::{GoOn, Outcome, Rng, Runner, Shortcut};
+use crate::supply::Supply;
 use crate::worker::Worker;
 
 /// Rounds of nothing but yielding before a CTA is put aside for the first time.
@@ -52,19 +53,14 @@ const WAVE_THREADS: u32 = 4096;
 /// Shared memory of CTAs that take turns, together: it should stay in the first cache.
 const WAVE_SHARED_BYTES: u32 = 24 << 10;
 
-/// A worker takes so many at a time of the CTAs that are left that each worker could take as many again so often: memory is walked through
-/// in long stretches, and in the end the workers are done together.
-const CHUNKS_LEFT: u64 = 4;
-const MOST_IN_CHUNK: u64 = 2048;
-
-/// CTAs of a random schedule are shuffled within windows of this many.
-const SHUFFLE_WINDOW: u64 = 16;
+/// Addresses of a process have so many bits.
+const USER_BITS: u32 = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
 
 /// See the module.
 pub(crate) struct Grid {
     pub(crate) kernel: Arc<CompiledKernel>,
     pub(crate) code: Code,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) grid: [u32; 3],
@@ -79,9 +75,13 @@ pub(crate) struct Grid {
     pub(crate) fns: RuntimeFns,
     pub(crate) envreg: [u32; 32],
     pub(crate) grid_id: u64,
+    /// Of a thread, for recursion and `alloca`: the same for all CTAs of the launch.
+    pub(crate) stack_bytes: u64,
     pub(crate) n_workers: u32,
     pub(crate) schedule: Schedule,
     pub(crate) cooperative: bool,
+    /// See [`crate::launch::LaunchDesc::open_memory`].
+    pub(crate) open_memory: bool,
     pub(crate) shortcuts: Vec<Shortcut>,
     pub(crate) go_on: GoOn,
     /// CTAs that take turns.
@@ -90,7 +90,7 @@ pub(crate) struct Grid {
     pub(crate) looks_at_ended_lanes: bool,
     pub(crate) output: Option<Arc<OutputFn>>,
     /// CTAs that no worker has taken yet start here.
-    next: AtomicU64,
+    pub(crate) next: AtomicU64,
     /// Not zero when everybody shall stop; compiled code polls it.
     stop: AtomicU32,
     state: Mutex<State>,
@@ -107,6 +107,8 @@ struct State {
     workers: Vec<libc::pthread_t>,
     /// Late workers stay out.
     closed: bool,
+    /// Threads that wait for workers to leave: signalling none costs a system call all the same.
+    n_waiting: u32,
 }
 
 impl Grid {
@@ -146,9 +148,11 @@ impl Grid {
             fns: crate::builtins::FUNCTIONS,
             envreg,
             grid_id: shared.next_grid_id(),
+            stack_bytes: shared.stack_bytes(),
             n_workers,
             schedule: launch.schedule,
             cooperative: launch.cooperative,
+            open_memory: launch.open_memory,
             wave,
             go_on: GoOn::new(&launch.kernel.resume_points, &shortcuts, wave > 1),
             shortcuts,
@@ -189,13 +193,23 @@ impl Grid {
         self.done.load(Ordering::Relaxed)
     }
 
+    /// The addresses that the kernel may access: the first, and log2 of how many. All that a test in the code lets pass and that is not
+    /// mapped faults.
+    pub(crate) fn reach(&self) -> (u64, u32) {
+        if self.open_memory {
+            (0, USER_BITS)
+        } else {
+            (self.arena.base(), self.arena.bits())
+        }
+    }
+
     /// Fills in what is the same for all CTAs.
     pub(crate) fn fill_context(&self, ctx: &mut CtaContext) {
         let cluster = self.cluster.unwrap_or([1; 3]);
         ctx.params = self.params.start;
         ctx.symbols = self.symbols.as_ptr();
-        ctx.arena_base = self.arena.base();
-        ctx.arena_bits = u64::from(self.arena.bits());
+        let (base, bits) = self.reach();
+        (ctx.arena_base, ctx.arena_bits) = (base, u64::from(bits));
         ctx.const_base = self.consts.start;
         ctx.poll = self.stop.as_ptr().cast_const();
         ctx.fns = &raw const self.fns;
@@ -235,15 +249,16 @@ impl Grid {
 
     /// Stops the launch because of `error`, unless it is stopped already.
     pub(crate) fn fail(&self, error: LaunchError) {
-        self.lock().error.get_or_insert(error);
+        let mut state = self.lock();
+        state.error.get_or_insert(error);
         self.stop.store(1, Ordering::Relaxed);
-        self.changed.notify_all();
+        self.notify(&state);
     }
 
     /// The error that stopped the launch.
     pub(crate) fn stop_error(&self) -> LaunchError {
         let cancelled = || LaunchError::Cancelled {
-            kernel: self.name.clone(),
+            kernel: self.name.to_string(),
         };
         self.lock().error.clone().unwrap_or_else(cancelled)
     }
@@ -254,6 +269,13 @@ impl Grid {
             Some(output) => output(text),
             // A closed standard output is no fault of the kernel.
             None => drop(std::io::stdout().lock().write_all(text)),
+        }
+    }
+
+    /// Tells those who wait that workers have left or shall leave.
+    fn notify(&self, state: &State) {
+        if state.n_waiting != 0 {
+            self.changed.notify_all();
         }
     }
 
@@ -282,7 +304,7 @@ impl Grid {
         let mut state = self.lock();
         let me = fault::this_thread();
         state.workers.retain(|&thread| thread != me);
-        self.changed.notify_all();
+        self.notify(&state);
         if self.is_stopped() {
             drop(self.wait_for_workers(state));
         }
@@ -298,6 +320,7 @@ impl Grid {
 
     fn wait_for_workers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         while !state.workers.is_empty() {
+            state.n_waiting += 1;
             if self.is_stopped() {
                 // The threads cannot end while they are listed, and taking them off the list needs the lock.
                 state
@@ -312,6 +335,7 @@ impl Grid {
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
             }
+            state.n_waiting -= 1;
         }
         state
     }
@@ -332,71 +356,9 @@ fn wave(n_threads: u32, shared_bytes: u32) -> usize {
     (WAVE_THREADS / n_threads.max(1)).min(few).clamp(1, 64) as usize
 }
 
-/// The CTAs that a worker has taken and not started.
-struct Supply<'a> {
-    grid: &'a Grid,
-    chunk: Range<u64>,
-    shuffled: Vec<u64>,
-    total: u64,
-}
-
-impl Supply<'_> {
-    fn new(grid: &Grid) -> Supply<'_> {
-        let total = grid.n_ctas();
-        Supply {
-            grid,
-            chunk: 0..0,
-            shuffled: Vec::new(),
-            total,
-        }
-    }
-
-    /// The next CTA to start.
-    fn next(&mut self, rng: &mut Option<Rng>) -> Option<u64> {
-        if let Some(idx) = self.shuffled.pop() {
-            return Some(idx);
-        }
-        if let Some(rng) = rng {
-            let start = self.grid.next.fetch_add(SHUFFLE_WINDOW, Ordering::Relaxed);
-            self.shuffled = (start..(start + SHUFFLE_WINDOW).min(self.total)).collect();
-            for last in (1..self.shuffled.len()).rev() {
-                self.shuffled
-                    .swap(last, rng.below(last as u32 + 1) as usize);
-            }
-            return self.shuffled.pop();
-        }
-        if self.chunk.is_empty() {
-            let taken = self.grid.next.load(Ordering::Relaxed);
-            let left = self.total.checked_sub(taken).filter(|&left| left > 0)?;
-            let share = left / (u64::from(self.grid.n_workers) * CHUNKS_LEFT);
-            let size = share.clamp(1, MOST_IN_CHUNK);
-            let start = self.grid.next.fetch_add(size, Ordering::Relaxed);
-            self.chunk = start.min(self.total)..(start + size).min(self.total);
-        }
-        self.chunk.next()
-    }
-
-    /// How many CTAs after `idx` this worker has, up to the end of the row in the first dimension.
-    fn n_following(&self, idx: u64) -> u32 {
-        let x = u64::from(self.grid.grid[0]);
-        (self.chunk.end - self.chunk.start).min(x - 1 - idx % x) as u32
-    }
-
-    /// Takes so many CTAs off the list: they have been started.
-    fn skip(&mut self, n: u32) {
-        self.chunk.start += u64::from(n);
-    }
-
-    /// Takes back a CTA that could not be started.
-    fn put_back(&mut self, idx: u64) {
-        self.shuffled.push(idx);
-    }
-}
-
 /// A worker's part of the launch.
 fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
-    let arena = (grid.arena.base(), grid.arena.bits());
-    let means = Worker::new(arena, grid.kernel.flush_denormals)?;
+    let means = Worker::new(grid.reach(), grid.kernel.flush_denormals)?;
     let rng = match grid.schedule {
         Schedule::Seed(seed) => Some(Rng::new(seed)),
         Schedule::Parallel | Schedule::Deterministic => None,

@@ -71,7 +71,7 @@ pub struct LaunchDesc {
     /// Makes the code to go on with where lanes of a gang stop apart; must be there if `kernel` is for whole gangs only.
     pub for_some_lanes: Option<Arc<MakeCode>>,
     /// Its name, for reports.
-    pub name: String,
+    pub name: Arc<str>,
     /// Its attributes.
     pub attrs: KernelAttrs,
     /// Bytes that its parameters take.
@@ -92,6 +92,9 @@ pub struct LaunchDesc {
     pub cooperative: bool,
     /// Workers to use; all if none.
     pub threads: Option<usize>,
+    /// Every address of the process may be accessed, not only device memory: what is not mapped faults, all else is the kernel's to
+    /// read and write. Whoever sets this vouches for the kernel.
+    pub open_memory: bool,
     /// Order of progress.
     pub schedule: Schedule,
     /// Time limit.
@@ -125,7 +128,11 @@ impl Runtime {
                 desc.kernel.gang
             )));
         }
-        let symbols = desc.module.symbols(&desc.kernel.symbols)?;
+        if desc.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+            let kernel = desc.name.to_string();
+            return Err(LaunchError::Cancelled { kernel });
+        }
+        let (symbols, consts) = desc.module.bind(&desc.kernel.symbols)?;
         let params = self.shared.take_params(&desc.params)?;
         let workspace = match desc.cooperative {
             true => Some(Workspace::new(self)?),
@@ -139,7 +146,7 @@ impl Runtime {
             desc,
             self.shared.clone(),
             param_range,
-            desc.module.const_range(),
+            consts,
             symbols,
             workspace.as_ref().map_or([0; 32], Workspace::envreg),
             n_workers,

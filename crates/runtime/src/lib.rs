@@ -20,6 +20,7 @@ pub mod memory;
 mod module;
 mod runtime;
 mod sched;
+mod supply;
 mod view;
 mod watchdog;
 mod worker;
@@ -32,6 +33,8 @@ pub use launch::{
     CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, MakeCode, OutputFn,
     Schedule,
 };
-pub use memory::{Arena, MAX_PARTS, MemoryError, Pattern};
+pub use memory::{
+    Access, Arena, GRANULE, MAX_PARTS, MemoryError, Pattern, PhysicalMemory as PhysicalPages,
+};
 pub use module::{ModuleMemory, VarSource};
 pub use runtime::Runtime;

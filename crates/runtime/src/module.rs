@@ -67,17 +67,33 @@ impl ModuleMemory {
 
     /// The values of a kernel's symbols; places what has no place.
     pub fn symbols(&self, symbols: &[SymbolRef]) -> Result<Vec<u64>, LaunchError> {
-        let mut placed = self.lock();
+        self.values(&mut self.lock(), symbols)
+    }
+
+    fn values(&self, placed: &mut Placed, symbols: &[SymbolRef]) -> Result<Vec<u64>, LaunchError> {
         let value = |symbol: &SymbolRef| match *symbol {
-            SymbolRef::Var(var) => Ok(self.place(&mut placed, var)?.addr),
-            SymbolRef::Func(func) => self.descriptor(&mut placed, func),
+            SymbolRef::Var(var) => Ok(self.place(placed, var)?.addr),
+            SymbolRef::Func(func) => self.descriptor(placed, func),
         };
         symbols.iter().map(value).collect()
     }
 
+    /// The values of a kernel's symbols, and [`ModuleMemory::const_range`] with all of them placed.
+    pub(crate) fn bind(
+        &self,
+        symbols: &[SymbolRef],
+    ) -> Result<(Vec<u64>, Range<u64>), LaunchError> {
+        let mut placed = self.lock();
+        let values = self.values(&mut placed, symbols)?;
+        Ok((values, self.consts(&placed)))
+    }
+
     /// Generic addresses of constant memory that is in use.
     pub fn const_range(&self) -> Range<u64> {
-        let placed = self.lock();
+        self.consts(&self.lock())
+    }
+
+    fn consts(&self, placed: &Placed) -> Range<u64> {
         let base = placed
             .consts
             .as_ref()

@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) n_workers: u32,
     /// Bytes that device `malloc` has handed out, and may.
     pub(crate) device_heap: DeviceHeap,
+    /// Bytes of dynamic stack that a thread of a kernel has.
+    stack_bytes: AtomicU64,
     #[expect(
         clippy::vec_box,
         reason = "contexts are large and move between lists all the time"
@@ -47,13 +49,14 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct DeviceHeap {
     used: AtomicU64,
-    limit: u64,
+    limit: AtomicU64,
 }
 
 impl DeviceHeap {
     /// Asks for room.
     pub(crate) fn charge(&self, bytes: u64) -> bool {
-        let take = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
+        let limit = self.limit.load(Ordering::Relaxed);
+        let take = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
             .is_ok()
@@ -73,6 +76,36 @@ impl Runtime {
     /// Bytes that device `malloc` may hand out in all, unless said otherwise.
     pub const DEVICE_HEAP_BYTES: u64 = 1 << 30;
 
+    /// Bytes that a thread of a kernel has for recursion and `alloca`, unless said otherwise.
+    pub const STACK_BYTES: u64 = 256 << 10;
+
+    /// What [`Runtime::set_stack_bytes`] allows: a block of threads must find room in the address space for windows.
+    pub const MAX_STACK_BYTES: u64 = 16 << 20;
+
+    /// Lets device `malloc` of later calls hand out so many bytes in all.
+    pub fn set_heap_limit(&self, bytes: u64) {
+        self.shared
+            .device_heap
+            .limit
+            .store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that device `malloc` may hand out in all.
+    pub fn heap_limit(&self) -> u64 {
+        self.shared.device_heap.limit.load(Ordering::Relaxed)
+    }
+
+    /// Gives each thread of later launches so many bytes for recursion and `alloca`, at most [`Runtime::MAX_STACK_BYTES`].
+    pub fn set_stack_bytes(&self, bytes: u64) {
+        let bytes = bytes.min(Runtime::MAX_STACK_BYTES).next_multiple_of(16);
+        self.shared.stack_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that each thread has for recursion and `alloca`.
+    pub fn stack_bytes(&self) -> u64 {
+        self.shared.stack_bytes.load(Ordering::Relaxed)
+    }
+
     /// A runtime for the device with this part of the arena, with `threads` workers, the launching thread among them; one per
     /// core if none is given.
     pub fn new(arena: Arc<Arena>, part: u32, threads: Option<usize>) -> Runtime {
@@ -85,8 +118,9 @@ impl Runtime {
             n_workers: n_workers as u32,
             device_heap: DeviceHeap {
                 used: AtomicU64::new(0),
-                limit: Runtime::DEVICE_HEAP_BYTES,
+                limit: AtomicU64::new(Runtime::DEVICE_HEAP_BYTES),
             },
+            stack_bytes: AtomicU64::new(Runtime::STACK_BYTES),
             ctas: Mutex::default(),
             params: Mutex::default(),
             watchdog: Arc::default(),
@@ -141,6 +175,11 @@ impl Shared {
             .map_err(|err| LaunchError::System(err.to_string()))?;
         // If two launches came at once, one of the pools goes away again.
         Ok(self.pool.get_or_init(|| pool))
+    }
+
+    /// See [`Runtime::stack_bytes`].
+    pub(crate) fn stack_bytes(&self) -> u64 {
+        self.stack_bytes.load(Ordering::Relaxed)
     }
 
     /// A number for a launch.

@@ -19,6 +19,7 @@ const MAX_STRING: usize = 1 << 20;
 pub(crate) struct View<'a> {
     arena: &'a Arena,
     windows: [Range<u64>; 4],
+    open_memory: bool,
 }
 
 impl View<'_> {
@@ -34,6 +35,7 @@ impl View<'_> {
         View {
             arena: &grid.arena,
             windows,
+            open_memory: grid.open_memory,
         }
     }
 
@@ -50,6 +52,9 @@ impl View<'_> {
             // SAFETY: windows in use are committed, and a CTA's own are not changed while it runs.
             unsafe { crate::memory::read_committed(addr, bytes) };
             return Some(());
+        }
+        if self.open_memory && !self.arena.contains(addr) {
+            return crate::memory::read_host(addr, bytes);
         }
         self.arena.read(addr, bytes).ok()
     }
@@ -100,6 +105,9 @@ pub(crate) fn describe(grid: &Grid, ctx: &CtaContext, addr: u64) -> String {
     match near {
         Some((name, offset, len)) => {
             format!("offset {offset} of {name} memory, which has {len} bytes")
+        }
+        None if grid.open_memory && !grid.arena.contains(addr) && addr >= 1 << 16 => {
+            "the process has no memory there, or none that can be accessed so".into()
         }
         None => grid.arena.describe(addr),
     }

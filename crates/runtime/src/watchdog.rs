@@ -122,7 +122,7 @@ impl Watchdog {
 impl Watched {
     /// Stops the launch if it is time; reminds its workers if it is stopped.
     fn look(&self, now: Instant) {
-        let kernel = || self.grid.name.clone();
+        let kernel = || self.grid.name.to_string();
         if self.grid.is_stopped() {
             self.grid.signal_workers();
         } else if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {

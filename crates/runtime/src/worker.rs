@@ -12,7 +12,7 @@ use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 use ptxjit_codegen::{CtaContext, EnterFn};
 
-use crate::fault::{self, Record, Signal, SignalStack};
+use crate::fault::{self, Record, Signal};
 use crate::fp::{FpControl, FpGuard};
 
 /// Stack of compiled code. Device functions keep their frames elsewhere, so this holds spills and helpers. A long kernel compiled in a hurry
@@ -116,14 +116,13 @@ pub(crate) struct Worker {
     coro: Option<Coro>,
     fp: FpControl,
     arena: (u64, u32),
-    _signals: SignalStack,
 }
 
 impl Worker {
     /// Prepares the calling thread to run code on memory in the arena.
     pub(crate) fn new(arena: (u64, u32), flush_denormals: bool) -> std::io::Result<Worker> {
         fault::install();
-        let signals = SignalStack::install();
+        fault::ensure_signal_stack();
         let coro = match SPARE.with(|spare| spare.borrow_mut().take()) {
             Some(coro) => coro,
             None => Coro::new(DefaultStack::new(STACK_SIZE)?),
@@ -137,7 +136,6 @@ impl Worker {
             coro: Some(coro),
             fp,
             arena,
-            _signals: signals,
         })
     }
 

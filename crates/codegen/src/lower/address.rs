@@ -281,8 +281,9 @@ impl Lower<'_, '_> {
     pub(super) fn unfold(&mut self, at: cl::Value, stride: i64, fold: Fold) -> cl::Value {
         let slot = self.buffer(Buffer::Addresses);
         let buf = self.b.ins().stack_addr(types::I64, slot, 0);
-        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
-        self.call_unfold(at, stride, fold, arena, buf);
+        // Marks are beyond all addresses of the process, in the arena or not.
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.call_unfold(at, stride, fold, zero, buf);
         let bits = self.mask_as_bits();
         self.stop_if_outside(buf, bits, None);
         buf

@@ -7,8 +7,8 @@ use crate::call::HostCall;
 use crate::context;
 use crate::error::Result;
 use crate::event;
+use crate::function;
 use crate::launch::{Arguments, KernelCommand, Shape};
-use crate::module;
 use crate::types::{
     CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_EVENT_RECORD_NODE_PARAMS, CUDA_EVENT_WAIT_NODE_PARAMS,
     CUDA_HOST_NODE_PARAMS_v2, CUDA_KERNEL_NODE_PARAMS_v3, CUDA_MEMCPY_NODE_PARAMS, CUcontext,
@@ -70,7 +70,7 @@ fn read_kernel(params: &CUDA_KERNEL_NODE_PARAMS_v3) -> Result<KernelNode> {
         true => CUfunction(params.kern.0),
         false => params.func,
     };
-    let function = module::function(handle).map_err(|_| CUresult::INVALID_VALUE)?;
+    let function = function::get(handle).map_err(|_| CUresult::INVALID_VALUE)?;
     let shape = Shape {
         grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
         block: [params.blockDimX, params.blockDimY, params.blockDimZ],
@@ -195,7 +195,7 @@ pub(super) fn replaced(old: &Work, new: Work) -> Result<Work> {
             }
             Ok(Work::Kernel(match old.attributes.is_empty() {
                 true => new,
-                false => new.with_attributes(old.attributes.clone()),
+                false => new.with_attributes(old.attributes.clone())?,
             }))
         }
         // A node's own graph is changed by its handle.

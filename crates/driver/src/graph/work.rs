@@ -158,14 +158,15 @@ impl KernelNode {
         }
     }
 
-    /// The node with another shape of launch.
-    pub(crate) fn with_attributes(&self, attributes: Vec<CUlaunchAttribute>) -> KernelNode {
+    /// The node with attributes, which must fit its launch.
+    pub(crate) fn with_attributes(&self, attributes: Vec<CUlaunchAttribute>) -> Result<KernelNode> {
         let mut command = (*self.command).clone();
-        super::attribute::apply(&attributes, &mut command.shape);
-        KernelNode {
+        super::attribute::apply(&attributes, &mut command.shape)?;
+        command.shape.check(&command.function)?;
+        Ok(KernelNode {
             attributes,
             ..KernelNode::new(command)
-        }
+        })
     }
 
     /// The address of the arguments' addresses; null if there are none.

@@ -413,7 +413,7 @@ fn check_gradients<'m>(
 
 /// With `texmode_independent`, a sampler must be given; otherwise it is part of the texture.
 fn check_sampler(t: &Translator<'_>, inst: &Inst<'_>, n_handles: usize) -> Result<(), Diagnostic> {
-    let is_independent = t.module.ast.target.is_texmode_independent;
+    let is_independent = t.unit.ast.target.is_texmode_independent;
     match (is_independent, n_handles) {
         (true, 2) | (false, 1) => Ok(()),
         (true, 1) if inst.desc.opcode == "tld4" => Ok(()),

@@ -24,9 +24,9 @@ use crate::ast::{Body, Initializer, Module};
 use crate::diag::Diagnostic;
 use crate::source::{Source, Span};
 
-/// Parses a module without the contents of its bodies and initializers.
+/// Parses the one module of a source without the contents of its bodies and initializers.
 pub fn module(source: &Source) -> Result<Module, Vec<Diagnostic>> {
-    let module = outline(source)?;
+    let module = outline(source, source.file_span(0))?;
     if module.errors.is_empty() {
         Ok(module)
     } else {
@@ -34,9 +34,10 @@ pub fn module(source: &Source) -> Result<Module, Vec<Diagnostic>> {
     }
 }
 
-/// As [`module`], but what stands before an error is returned all the same, with the error among [`Module::errors`].
-pub fn outline(source: &Source) -> Result<Module, Vec<Diagnostic>> {
-    skeleton::module(source).map_err(|err| vec![err])
+/// As [`module`], for the module that `range` holds; but what stands before an error is returned all the same, with the error
+/// among [`Module::errors`].
+pub fn outline(source: &Source, range: Span) -> Result<Module, Vec<Diagnostic>> {
+    skeleton::module(source, range).map_err(|err| vec![err])
 }
 
 /// What is wrong with the debug information at module scope.

@@ -14,15 +14,15 @@ use crate::source::{Source, Span};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// Parses everything but bodies and initializers.
-pub(super) fn module(source: &Source) -> Result<Module> {
+/// Parses everything but bodies and initializers of the module that `range` holds.
+pub(super) fn module(source: &Source, range: Span) -> Result<Module> {
     if u32::try_from(source.text().len()).is_err() {
         return Err(Diagnostic::error("the module has 4 GiB or more"));
     }
     let mut reader = Reader {
         source,
-        text: source.text().as_bytes(),
-        at: 0,
+        text: &source.text().as_bytes()[..range.end as usize],
+        at: range.start as usize,
         errors: Vec::new(),
     };
     let version = reader.version()?;
@@ -51,6 +51,7 @@ pub(super) fn module(source: &Source) -> Result<Module> {
 /// The position in the text, always between items.
 struct Reader<'a> {
     source: &'a Source,
+    /// All up to the end of the module.
     text: &'a [u8],
     at: usize,
     /// What is wrong in the module directives, but does not keep the rest from being read.

@@ -208,7 +208,7 @@ impl<'m> Translator<'m> {
             }
             Some(LabelKind::Code(_) | LabelKind::BranchTargets(_)) | None => {}
         }
-        if let Some(Global::Var(id)) = self.module.global(text) {
+        if let Some(Global::Var(id)) = self.unit.global(text) {
             let init = self
                 .module
                 .var_init(id)
@@ -263,7 +263,7 @@ impl<'m> Translator<'m> {
                 continue;
             };
             let (a, b) = (self.module.func_ast(before), self.module.func_ast(func));
-            if !super::linkage::same_signature(self.source, a, b) {
+            if !super::linkage::same_signature(a, b) {
                 let (a, b) = (before_name.text(self.source), name.text(self.source));
                 return Err(Diagnostic::error(format!(
                     "`{b}` and `{a}` have different parameters"
@@ -539,7 +539,7 @@ fn check_object(
 }
 
 /// The runtime function that an undefined name stands for.
-fn builtin(name: &str) -> Option<Builtin> {
+pub(super) fn builtin(name: &str) -> Option<Builtin> {
     Builtin::ALL
         .iter()
         .copied()

@@ -9,7 +9,7 @@ use crate::source::Span;
 
 use super::Translator;
 use super::layout::Layout;
-use super::module::redefinition;
+use super::names::redefinition;
 use super::scope::{Entity, Place, PlaceBase};
 
 /// A range of variables in memory has a name each; more of them than this are refused.
@@ -29,12 +29,7 @@ impl<'m> Translator<'m> {
 
     /// Declares a register or variable of the body.
     pub(super) fn declare_variable(&mut self, var: &'m ast::Variable) -> Result<(), Diagnostic> {
-        super::gates::check_type(
-            self.module,
-            var.ty,
-            var.span,
-            var.space == ast::Space::Param,
-        )?;
+        super::gates::check_type(self.unit, var.ty, var.span, var.space == ast::Space::Param)?;
         match var.space {
             ast::Space::Reg => self.declare_reg(var),
             ast::Space::Local => self.declare_slot(var, PlaceBase::Local),

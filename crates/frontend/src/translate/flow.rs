@@ -72,7 +72,7 @@ impl<'m> Labels<'m> {
                     let text = name.text(source);
                     match scope.get(text) {
                         Some(&(_, before)) => {
-                            diagnostics.push(super::module::redefinition(text, name.span, before))
+                            diagnostics.push(super::names::redefinition(text, name.span, before))
                         }
                         None => {
                             scope.insert(text, (LabelKind::Code(idx), name.span));
@@ -178,7 +178,7 @@ impl<'m> Translator<'m> {
         let scope = *self.labels.open.last().unwrap_or(&0);
         let label = self.labels.declared_here(text);
         match label.or_else(|| self.scopes.declared_here(text)) {
-            Some(before) => self.report(super::module::redefinition(text, name.span, before)),
+            Some(before) => self.report(super::names::redefinition(text, name.span, before)),
             None => {
                 self.labels.scopes[scope].insert(text, (kind, name.span));
             }
@@ -312,7 +312,7 @@ impl<'m> Translator<'m> {
         }
         let text = name.text(self.source);
         if let Some(before) = self.scopes.declared_here(text) {
-            self.report(super::module::redefinition(text, name.span, before));
+            self.report(super::names::redefinition(text, name.span, before));
         }
         let block = self.block_of(idx);
         if !self.builder.is_filled() {

@@ -27,7 +27,7 @@ pub(super) fn translate(
     body: &Body,
     sigs: &mut SigTable,
 ) -> (Function, Found) {
-    let ast = module.func_ast(id);
+    let ast = module.own_ast(id);
     let is_kernel = ast.kind == ast::FunctionKind::Entry;
     let kind = if is_kernel {
         FunctionKind::Kernel
@@ -44,6 +44,7 @@ pub(super) fn translate(
     let builder = FunctionBuilder::new(&mut func);
     let mut t = Translator {
         module,
+        unit: module.unit_of(ast.span),
         source: &module.source,
         builder,
         sigs,
@@ -110,7 +111,7 @@ impl<'m> Translator<'m> {
     /// Registers and local variables of module scope (PTX before 3.0) are those of each thread. Device functions would share them
     /// with their caller, which is not done: there they stay unknown.
     fn declare_old(&mut self) {
-        for var in self.module.ast.variables() {
+        for var in self.unit.ast.variables() {
             if matches!(var.space, ast::Space::Reg | ast::Space::Local)
                 && let Err(diagnostic) = self.declare_variable(var)
             {
@@ -348,11 +349,11 @@ impl<'m> Translator<'m> {
             StmtKind::CallPrototype(proto) => {
                 self.declare_label(proto.label, LabelKind::CallPrototype(proto));
                 self.require("`.callprototype`", (2, 1), 20, proto.label)?;
-                let module = self.module;
+                let (unit, source) = (self.unit, self.source);
                 proto
                     .directives
                     .iter()
-                    .find_map(|directive| gates::check_directive(module, directive))
+                    .find_map(|directive| gates::check_directive(unit, source, directive))
                     .map_or(Ok(()), Err)
             }
             StmtKind::Pragma(pragma) => {
@@ -361,7 +362,7 @@ impl<'m> Translator<'m> {
                     false => ast::FunctionKind::Func,
                 };
                 let place = gates::PragmaPlace::Body(kind);
-                gates::check_pragma(self.module, pragma, place).map_or(Ok(()), Err)
+                gates::check_pragma(self.unit, self.source, pragma, place).map_or(Ok(()), Err)
             }
         }
     }
@@ -374,7 +375,7 @@ impl<'m> Translator<'m> {
         sm: u32,
         label: ast::Ident,
     ) -> Result<(), Diagnostic> {
-        gates::require(self.module, what, ptx, sm, label.span).map_or(Ok(()), Err)
+        gates::require(self.unit, what, ptx, sm, label.span).map_or(Ok(()), Err)
     }
 
     fn instruction(&mut self, ast: &'m ast::Inst, stmt: &'m Stmt) -> Result<(), Diagnostic> {

@@ -4,19 +4,19 @@ use crate::ast::{
     self, AttributeKind, FunctionDirective, FunctionDirectiveKind, FunctionKind, Linkage, Pragma,
 };
 use crate::diag::Diagnostic;
-use crate::source::Span;
+use crate::source::{Source, Span};
 
-use super::module::Module;
+use super::module::Unit;
 
 /// An error if the module's version or target is too low for `what`.
 pub(super) fn require(
-    module: &Module,
+    unit: &Unit,
     what: &str,
     (major, minor): (u32, u32),
     sm: u32,
     span: Span,
 ) -> Option<Diagnostic> {
-    let (version, arch) = (module.ast.version, module.ast.target.arch);
+    let (version, arch) = (unit.ast.version, unit.ast.target.arch);
     let needs = if !version.at_least(major, minor) {
         format!(
             "PTX {major}.{minor}, but `.version` is {}.{}",
@@ -34,25 +34,26 @@ pub(super) fn require(
 }
 
 /// `.weak` and `.common`
-pub(super) fn check_linkage(module: &Module, linkage: Linkage, span: Span) -> Option<Diagnostic> {
+pub(super) fn check_linkage(unit: &Unit, linkage: Linkage, span: Span) -> Option<Diagnostic> {
     match linkage {
-        Linkage::Weak => require(module, "`.weak`", (3, 1), 0, span),
-        Linkage::Common => require(module, "`.common`", (5, 0), 0, span),
+        Linkage::Weak => require(unit, "`.weak`", (3, 1), 0, span),
+        Linkage::Common => require(unit, "`.common`", (5, 0), 0, span),
         Linkage::Module | Linkage::Extern | Linkage::Visible => None,
     }
 }
 
 /// `.attribute`
-pub(super) fn check_attribute(module: &Module, attribute: &ast::Attribute) -> Option<Diagnostic> {
+pub(super) fn check_attribute(unit: &Unit, attribute: &ast::Attribute) -> Option<Diagnostic> {
     match attribute.kind {
-        AttributeKind::Managed => require(module, "`.managed`", (4, 0), 30, attribute.span),
-        AttributeKind::Unified(..) => require(module, "`.unified`", (8, 0), 90, attribute.span),
+        AttributeKind::Managed => require(unit, "`.managed`", (4, 0), 30, attribute.span),
+        AttributeKind::Unified(..) => require(unit, "`.unified`", (8, 0), 90, attribute.span),
     }
 }
 
 /// Parts of the header that came late; the parser looks at their arguments.
 pub(super) fn check_directive(
-    module: &Module,
+    unit: &Unit,
+    source: &Source,
     directive: &FunctionDirective,
 ) -> Option<Diagnostic> {
     let (name, (major, minor), sm) = match &directive.kind {
@@ -69,11 +70,11 @@ pub(super) fn check_directive(
         | FunctionDirectiveKind::Minnctapersm(_)
         | FunctionDirectiveKind::Maxnctapersm(_) => return None,
         FunctionDirectiveKind::Pragma(pragma) => {
-            return check_pragma(module, pragma, PragmaPlace::Header);
+            return check_pragma(unit, source, pragma, PragmaPlace::Header);
         }
     };
     require(
-        module,
+        unit,
         &format!("`{name}`"),
         (major, minor),
         sm,
@@ -83,20 +84,20 @@ pub(super) fn check_directive(
 
 /// `.b128` came late; `.f16x2` is for registers and variables, not for parameters.
 pub(super) fn check_type(
-    module: &Module,
+    unit: &Unit,
     ty: ast::Type,
     span: Span,
     is_param: bool,
 ) -> Result<(), Diagnostic> {
     let missing = match ty {
-        ast::Type::B128 => require(module, "type `.b128`", (8, 3), 70, span),
-        ast::Type::F16x2 => require(module, "type `.f16x2`", (1, 0), 53, span),
+        ast::Type::B128 => require(unit, "type `.b128`", (8, 3), 70, span),
+        ast::Type::F16x2 => require(unit, "type `.f16x2`", (1, 0), 53, span),
         _ => None,
     };
     if let Some(diagnostic) = missing {
         return Err(diagnostic);
     }
-    if ty == ast::Type::Samplerref && !module.ast.target.is_texmode_independent {
+    if ty == ast::Type::Samplerref && !unit.ast.target.is_texmode_independent {
         return Err(
             Diagnostic::error("a `.samplerref` needs `.target texmode_independent`")
                 .label(span, ""),
@@ -123,7 +124,8 @@ pub(super) enum PragmaPlace {
 
 /// Pragmas that came late, and the one that may stand outside functions. Others that nobody knows are ignored in functions.
 pub(super) fn check_pragma(
-    module: &Module,
+    unit: &Unit,
+    source: &Source,
     pragma: &Pragma,
     place: PragmaPlace,
 ) -> Option<Diagnostic> {
@@ -132,11 +134,11 @@ pub(super) fn check_pragma(
         ("enable_smem_spilling", (8, 7), 75),
         ("frequency", (9, 0), 0),
     ];
-    if let Some(diagnostic) = require(module, "`.pragma`", (2, 0), 0, pragma.span) {
+    if let Some(diagnostic) = require(unit, "`.pragma`", (2, 0), 0, pragma.span) {
         return Some(diagnostic);
     }
     pragma.strings.iter().find_map(|&span| {
-        let text = module.source.slice(span).trim_matches('"');
+        let text = source.slice(span).trim_matches('"');
         let name = text.split_whitespace().next().unwrap_or_default();
         let message = match SINCE.iter().find(|(late, ..)| *late == name) {
             Some(_) if !matches!(place, PragmaPlace::Body(_)) => {
@@ -147,7 +149,7 @@ pub(super) fn check_pragma(
             {
                 format!("pragma `{name}` is for kernels only")
             }
-            Some(&("frequency", ptx, _)) if module.ast.version.at_least(ptx.0, ptx.1) => {
+            Some(&("frequency", ptx, _)) if unit.ast.version.at_least(ptx.0, ptx.1) => {
                 let value = text.strip_prefix(name).unwrap_or_default().trim();
                 if value.parse::<u64>().is_ok() {
                     return None;
@@ -155,7 +157,7 @@ pub(super) fn check_pragma(
                 format!("pragma `{name}` takes a number, not `{value}`")
             }
             Some(&(_, ptx, sm)) => {
-                return require(module, &format!("pragma `{name}`"), ptx, sm, span);
+                return require(unit, &format!("pragma `{name}`"), ptx, sm, span);
             }
             None if place == PragmaPlace::Module && text != "nounroll" => {
                 format!("there is no pragma `{text}` for a module")

@@ -10,7 +10,7 @@ use crate::source::Span;
 
 use super::gates;
 use super::layout::Layout;
-use super::module::{Global, Module};
+use super::module::{Global, Module, Unit};
 
 /// Computes the contents of a variable that has an initializer; of others, nothing.
 pub(super) fn var_init(module: &Module, var: &ast::Variable) -> Result<VarInit, Vec<Diagnostic>> {
@@ -20,6 +20,7 @@ pub(super) fn var_init(module: &Module, var: &ast::Variable) -> Result<VarInit, 
     let initializer = parse::initializer(&module.source, var.init)?;
     let mut filler = Filler {
         module,
+        unit: module.unit_of(var.init),
         var,
         init: VarInit::default(),
     };
@@ -63,6 +64,7 @@ fn dim_size(dim: &Dim) -> Option<u64> {
 
 struct Filler<'m> {
     module: &'m Module,
+    unit: &'m Unit,
     var: &'m ast::Variable,
     init: VarInit,
 }
@@ -342,7 +344,7 @@ impl Filler<'_> {
         };
         let text = address.symbol.text(&self.module.source);
         let span = address.symbol.span;
-        let (target, declared) = match self.module.global(text) {
+        let (target, declared) = match self.unit.global(text) {
             Some(Global::Func(func)) => (
                 RelocTarget::Func(self.module.resolve_alias(func)),
                 self.module.first_decl(func),
@@ -361,7 +363,10 @@ impl Filler<'_> {
                     );
                     return Err(error(span, message));
                 }
-                (RelocTarget::Var(var), ast.name.span)
+                (
+                    RelocTarget::Var(self.module.resolve_var(var)),
+                    ast.name.span,
+                )
             }
             Some(Global::Old(_)) | None => {
                 return Err(error(span, format!("`{text}` is not declared")));
@@ -379,7 +384,7 @@ impl Filler<'_> {
             return Err(error(span, message));
         }
         self.put(offset, &[0; 8][..usize::from(size)], span)?;
-        let is_old = !self.module.ast.version.at_least(3, 1);
+        let is_old = !self.unit.ast.version.at_least(3, 1);
         let generic = address.is_generic || is_old;
         self.init.relocs.push(Reloc {
             offset,
@@ -407,7 +412,7 @@ impl Filler<'_> {
             InitializerKind::Constant(_) => ("a byte of an integer", (7, 2)),
             _ => ("a byte of an address", (7, 1)),
         };
-        if let Some(diagnostic) = gates::require(self.module, needs.0, needs.1, 0, span) {
+        if let Some(diagnostic) = gates::require(self.unit, needs.0, needs.1, 0, span) {
             return Err(diagnostic);
         }
         let shift = mask.mask.trailing_zeros() & !7;

@@ -6,19 +6,13 @@ use crate::source::Source;
 
 use super::gates::{self, PragmaPlace};
 use super::layout::Layout;
-use super::module::Module;
+use super::module::{Module, Unit};
 
-/// Checks the declarations of a module against each other.
+/// Checks the declarations of each unit against each other.
 pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
-    let mut diagnostics = check_types(module);
-    if let Some(size) = narrow_addresses(module).filter(|_| module.ast.target.arch.number >= 90) {
-        diagnostics.push(
-            Diagnostic::error("addresses of 32 bits do not exist on sm_90 and higher")
-                .label(size.span, ""),
-        );
-    }
-    for func in module.ast.functions() {
-        diagnostics.extend(check_function(module, func));
+    let mut diagnostics = Vec::new();
+    for unit in &module.units {
+        diagnostics.extend(check_unit(unit, &module.source));
     }
     diagnostics.extend(check_variables(module));
     for id in module.func_ids() {
@@ -33,29 +27,41 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
             is_defined |= other.body.is_some();
         }
     }
-    diagnostics.extend(
-        module
-            .ast
-            .pragmas
-            .iter()
-            .filter_map(|pragma| gates::check_pragma(module, pragma, PragmaPlace::Module)),
-    );
     diagnostics
 }
 
-/// What the declarations of variables say about themselves and each other.
-fn check_variables(module: &Module) -> Vec<Diagnostic> {
-    let mut diagnostics = Vec::new();
-    for var in module.ast.variables() {
-        diagnostics.extend(gates::check_linkage(module, var.linkage, var.span));
+/// What each item of a unit says about itself.
+fn check_unit(unit: &Unit, source: &Source) -> Vec<Diagnostic> {
+    let mut diagnostics = check_types(unit);
+    if let Some(size) = narrow(unit).filter(|_| unit.ast.target.arch.number >= 90) {
+        diagnostics.push(
+            Diagnostic::error("addresses of 32 bits do not exist on sm_90 and higher")
+                .label(size.span, ""),
+        );
+    }
+    for func in unit.ast.functions() {
+        diagnostics.extend(check_function(unit, source, func));
+    }
+    for var in unit.ast.variables() {
+        diagnostics.extend(gates::check_linkage(unit, var.linkage, var.span));
         if let Some(attribute) = &var.attribute {
-            diagnostics.extend(gates::check_attribute(module, attribute));
+            diagnostics.extend(gates::check_attribute(unit, attribute));
         }
         if var.ty.is_opaque() && var.linkage == Linkage::Common {
             let message = format!("a `.{}` cannot be `.common`", var.ty.name());
             diagnostics.push(Diagnostic::error(message).label(var.span, ""));
         }
     }
+    let pragmas = unit.ast.pragmas.iter();
+    diagnostics.extend(
+        pragmas.filter_map(|pragma| gates::check_pragma(unit, source, pragma, PragmaPlace::Module)),
+    );
+    diagnostics
+}
+
+/// What the declarations of a variable say about each other.
+fn check_variables(module: &Module) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
     for id in module.var_ids() {
         let decls = module.module_var(id).map(|var| var.decls.as_slice());
         let decls = decls.unwrap_or_default().iter();
@@ -93,14 +99,18 @@ fn var_disagreement(
     None
 }
 
-/// `.address_size 32`
+/// `.address_size 32` in any of the units.
 pub(super) fn narrow_addresses(module: &Module) -> Option<AddressSize> {
-    module.ast.address_size.filter(|size| size.bits == 32)
+    module.units.iter().find_map(narrow)
+}
+
+fn narrow(unit: &Unit) -> Option<AddressSize> {
+    unit.ast.address_size.filter(|size| size.bits == 32)
 }
 
 /// What a function's header says about itself.
-fn check_function(module: &Module, func: &ast::Function) -> Option<Diagnostic> {
-    let name = func.name.text(&module.source);
+fn check_function(unit: &Unit, source: &Source, func: &ast::Function) -> Option<Diagnostic> {
+    let name = func.name.text(source);
     if func.linkage == Linkage::Extern && func.body.is_some() {
         let message = format!("`{name}` is `.extern` and has a body");
         return Some(Diagnostic::error(message).label(func.name.span, ""));
@@ -113,29 +123,29 @@ fn check_function(module: &Module, func: &ast::Function) -> Option<Diagnostic> {
         }
         if let Some(param) = params().find(|param| param.space == ast::Space::Param) {
             let what = "a `.param` of a device function";
-            if let Some(diagnostic) = gates::require(module, what, (2, 0), 20, param.span) {
+            if let Some(diagnostic) = gates::require(unit, what, (2, 0), 20, param.span) {
                 return Some(diagnostic);
             }
         }
     }
     func.directives
         .iter()
-        .find_map(|directive| gates::check_directive(module, directive))
-        .or_else(|| gates::check_linkage(module, func.linkage, func.name.span))
-        .or_else(|| gates::check_attribute(module, func.attribute.as_ref()?))
+        .find_map(|directive| gates::check_directive(unit, source, directive))
+        .or_else(|| gates::check_linkage(unit, func.linkage, func.name.span))
+        .or_else(|| gates::check_attribute(unit, func.attribute.as_ref()?))
 }
 
 /// Types that exist only from some version on, or not in memory.
-fn check_types(module: &Module) -> Vec<Diagnostic> {
+fn check_types(unit: &Unit) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
-    let vars = module.ast.variables().map(|var| (var.ty, var.span, false));
+    let vars = unit.ast.variables().map(|var| (var.ty, var.span, false));
     let params = |func: &'_ ast::Function| {
         let all = func.params.iter().chain(&func.returns);
         all.map(|param| (param.ty, param.span, param.space == ast::Space::Param))
             .collect::<Vec<_>>()
     };
-    for (ty, span, is_param) in vars.chain(module.ast.functions().flat_map(params)) {
-        if let Err(diagnostic) = gates::check_type(module, ty, span, is_param) {
+    for (ty, span, is_param) in vars.chain(unit.ast.functions().flat_map(params)) {
+        if let Err(diagnostic) = gates::check_type(unit, ty, span, is_param) {
             diagnostics.push(diagnostic);
         }
     }
@@ -154,7 +164,7 @@ fn disagreement(
             "`{name}` is declared as a kernel and as a device function"
         ));
     }
-    if !same_signature(&module.source, first, other) {
+    if !same_signature(first, other) {
         return Some(format!(
             "the declarations of `{name}` have different parameters"
         ));
@@ -194,7 +204,7 @@ fn callable(func: &ast::Function) -> (bool, Option<u32>, Option<u32>) {
 }
 
 /// Whether two functions have the same parameters and results, names apart.
-pub(super) fn same_signature(_source: &Source, a: &ast::Function, b: &ast::Function) -> bool {
+pub(super) fn same_signature(a: &ast::Function, b: &ast::Function) -> bool {
     let same = |a: &[Param], b: &[Param]| {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_param(a, b))
     };

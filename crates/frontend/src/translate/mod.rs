@@ -18,8 +18,10 @@ mod gates;
 mod init;
 mod inst;
 mod layout;
+mod link;
 mod linkage;
 mod module;
+mod names;
 mod operand;
 mod program;
 mod scope;
@@ -27,7 +29,7 @@ mod selected;
 
 pub use address::{Addr, AddrBase};
 pub use inst::Inst;
-pub use module::{DeviceFunction, Kernel, Module, SourceLine};
+pub use module::{DeviceFunction, Kernel, Module, Refused, SourceLine};
 pub use operand::{Values, const_bits, element_index, pieces};
 pub use scope::{Entity, Place, PlaceBase, Reg, RegId};
 pub use selected::Selected;
@@ -45,12 +47,15 @@ use crate::source::{Source, Span};
 
 use flow::Labels;
 use layout::Passing;
+use module::Unit;
 use program::SigTable;
 use scope::Scopes;
 
 /// Translates one function body.
 pub struct Translator<'m> {
     pub(crate) module: &'m Module,
+    /// The text that the function is of.
+    pub(crate) unit: &'m Unit,
     pub(crate) source: &'m Source,
     pub(crate) builder: FunctionBuilder<'m>,
     sigs: &'m mut SigTable,
@@ -91,19 +96,19 @@ pub(crate) struct Found {
 }
 
 impl<'m> Translator<'m> {
-    /// The module's `.version`.
+    /// The `.version` of the function's module.
     pub fn version(&self) -> Version {
-        self.module.ast.version
+        self.unit.ast.version
     }
 
-    /// The module's `.target`.
+    /// The `.target` of the function's module.
     pub fn arch(&self) -> Arch {
-        self.module.ast.target.arch
+        self.unit.ast.target.arch
     }
 
     /// Whether the module says `.address_size 64`.
     pub(crate) fn has_wide_addresses(&self) -> bool {
-        self.module
+        self.unit
             .ast
             .address_size
             .is_some_and(|size| size.bits == 64)

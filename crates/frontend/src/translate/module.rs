@@ -1,9 +1,11 @@
-//! A PTX module: its names, kernels and variables, and the way from a kernel's name to a [`Program`].
+//! A PTX module, or several that are linked: names, kernels and variables, and the way from a kernel's name to a [`Program`].
 //!
 //! Making a [`Module`] costs one scan of the text. Bodies and initializers are parsed when they are wanted, and nothing of them
-//! is kept. Functions and variables have module-wide numbers: functions in order of their first declaration, variables likewise;
-//! a static variable inside a function has the number of module variables plus the byte offset of its name, so that its number
-//! is known without looking at any other body.
+//! is kept. Each text is a [`Unit`] with names of its own. Functions and variables have numbers that are unique in all of them:
+//! functions in order of their first declaration, variables likewise; a static variable inside a function has the number of
+//! module variables plus the byte offset of its name, so that its number is known without looking at any other body.
+//! What the linker (`link.rs`) finds to be one thing keeps its several numbers, and all but one lead to that one
+//! ([`Module::resolve_alias`], [`Module::resolve_var`]): only resolved numbers leave this crate.
 //!
 //! The file is long because it is the crate's face: one method for each thing that callers ask.
 
@@ -19,17 +21,35 @@ use crate::parse;
 use crate::source::{Position, Source, Span};
 
 use super::layout::{self, Layout};
-use super::{init, linkage, program};
+use super::{init, link, linkage, names, program};
 
-/// A PTX module.
+/// A PTX module, or several as one.
 #[derive(Debug)]
 pub struct Module {
     pub(crate) source: Source,
-    pub(crate) ast: ast::Module,
-    names: FxHashMap<Box<str>, Global>,
-    funcs: Vec<Func>,
-    vars: Vec<ModuleVar>,
+    pub(super) units: Vec<Unit>,
+    pub(super) funcs: Vec<Func>,
+    pub(super) vars: Vec<ModuleVar>,
+    warnings: Vec<Diagnostic>,
     pub(crate) address_taken: OnceLock<Vec<FuncId>>,
+}
+
+/// One text: its tree and its names.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    pub ast: ast::Module,
+    pub names: FxHashMap<Box<str>, Global>,
+}
+
+impl Unit {
+    /// What a module-scope name stands for.
+    pub(crate) fn global(&self, name: &str) -> Option<Global> {
+        self.names.get(name).copied()
+    }
+
+    pub(crate) fn global_names(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(|name| &**name)
+    }
 }
 
 /// What a module-scope name stands for.
@@ -37,30 +57,50 @@ pub struct Module {
 pub(crate) enum Global {
     Func(FuncId),
     Var(VarId),
-    /// A `.reg` or `.local` at module scope (PTX before 3.0): index of the item.
-    Old(usize),
+    /// A `.reg` or `.local` at module scope (PTX before 3.0).
+    Old(ItemId),
 }
 
-/// A function of the module with all its declarations.
+/// An item of a unit, by index.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ItemId {
+    pub unit: usize,
+    pub item: usize,
+}
+
+/// The declarations of a function in one unit.
 #[derive(Debug)]
 pub(crate) struct Func {
-    /// Indices of the items, in order.
-    pub decls: Vec<usize>,
+    /// In order.
+    pub decls: Vec<ItemId>,
     /// The one with a body.
-    pub def: Option<usize>,
-    /// `.alias`: the function that is meant.
+    pub def: Option<ItemId>,
+    /// The function that is meant: that of an `.alias`, or that of another unit.
     pub alias: Option<FuncId>,
 }
 
-/// A variable of the module with all its declarations.
+/// The declarations of a variable in one unit.
 #[derive(Debug)]
 pub(crate) struct ModuleVar {
-    /// Indices of the items, in order.
-    pub decls: Vec<usize>,
+    /// In order.
+    pub decls: Vec<ItemId>,
     /// The definition, or else the first declaration.
-    pub decl: usize,
+    pub decl: ItemId,
     /// Number in a range `name<N>`.
     pub number: Option<u32>,
+    /// The variable of another unit that is meant.
+    pub bound: Option<VarId>,
+    /// Size and alignment of a `.common` variable that several units define.
+    pub joined: Option<(u64, u32)>,
+}
+
+/// Why a source is no module, and the source to show it.
+#[derive(Debug)]
+pub struct Refused {
+    /// All texts.
+    pub source: Source,
+    /// What is wrong with them.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// A kernel of a module.
@@ -101,25 +141,71 @@ pub struct SourceLine {
 impl Module {
     /// Reads a module's skeleton: all but the contents of bodies and initializers.
     pub fn parse(source: Source) -> Result<Module, Vec<Diagnostic>> {
-        let ast = parse::outline(&source)?;
+        Module::load(source).map_err(|refused| refused.diagnostics)
+    }
+
+    /// As [`Module::parse`], but the source comes back if it is wrong. What the module declares `.extern` may be missing:
+    /// then the kernels that need it cannot be had.
+    pub fn load(source: Source) -> Result<Module, Box<Refused>> {
+        Module::build(source, false)
+    }
+
+    /// Links the modules that are the texts of `source`. Whatever they use must be defined in one of them.
+    pub fn link(source: Source) -> Result<Module, Box<Refused>> {
+        Module::build(source, true)
+    }
+
+    fn build(source: Source, is_linked: bool) -> Result<Module, Box<Refused>> {
         let mut module = Module {
             source,
-            ast,
-            names: FxHashMap::default(),
+            units: Vec::new(),
             funcs: Vec::new(),
             vars: Vec::new(),
+            warnings: Vec::new(),
             address_taken: OnceLock::new(),
         };
-        let mut diagnostics = std::mem::take(&mut module.ast.errors);
-        diagnostics.extend(module.collect_names());
-        diagnostics.extend(linkage::check(&module));
-        if diagnostics.iter().any(|d| d.severity == Severity::Error) {
-            // The module is of no use: then all that is wrong with it is told at once.
-            diagnostics.extend(module.check());
-            Err(program::sorted(diagnostics))
-        } else {
-            Ok(module)
+        let mut found = module.read_units();
+        // Without the names of one text, what the others say about them would mislead.
+        if module.units.len() == module.source.n_files() {
+            found.extend(linkage::check(&module));
+            if is_wrong(&found) {
+                // The module is of no use: then all that is wrong with it is told at once.
+                found.extend(module.check());
+            } else if is_linked {
+                found.extend(link::run(&mut module));
+            }
         }
+        if is_wrong(&found) {
+            return Err(Box::new(Refused {
+                source: module.source,
+                diagnostics: program::sorted(found),
+            }));
+        }
+        Ok(module)
+    }
+
+    /// Parses the texts and, if all of them can be read, collects their names.
+    fn read_units(&mut self) -> Vec<Diagnostic> {
+        let mut found = Vec::new();
+        for file in 0..self.source.n_files() {
+            match parse::outline(&self.source, self.source.file_span(file)) {
+                Ok(mut ast) => {
+                    found.append(&mut ast.errors);
+                    self.warnings.append(&mut ast.warnings);
+                    self.units.push(Unit {
+                        ast,
+                        names: FxHashMap::default(),
+                    });
+                }
+                Err(errors) => found.extend(errors),
+            }
+        }
+        if self.units.len() == self.source.n_files() {
+            for unit in 0..self.units.len() {
+                found.extend(names::collect(self, unit));
+            }
+        }
+        found
     }
 
     /// The text.
@@ -127,29 +213,47 @@ impl Module {
         &self.source
     }
 
-    /// The syntax tree.
-    pub fn ast(&self) -> &ast::Module {
-        &self.ast
-    }
-
     /// What is odd but not wrong.
     pub fn warnings(&self) -> &[Diagnostic] {
-        &self.ast.warnings
+        &self.warnings
+    }
+
+    /// The highest `.target` of the units.
+    pub fn target(&self) -> ast::Arch {
+        let archs = self.units.iter().map(|unit| unit.ast.target.arch);
+        archs
+            .max_by_key(|arch| arch.number)
+            .unwrap_or_else(|| unreachable!("a module has a text"))
+    }
+
+    /// The highest `.version` of the units.
+    pub fn version(&self) -> ast::Version {
+        let versions = self.units.iter().map(|unit| unit.ast.version);
+        versions
+            .max_by_key(|version| (version.major, version.minor))
+            .unwrap_or_else(|| unreachable!("a module has a text"))
+    }
+
+    /// A function's definition, or else its first declaration.
+    pub fn function_ast(&self, func: FuncId) -> &ast::Function {
+        self.func_ast(func)
     }
 
     /// All kernels, in order.
     pub fn kernels(&self) -> Vec<Kernel> {
         self.func_ids()
+            .filter(|&func| self.resolve_alias(func) == func)
             .filter_map(|func| self.kernel_of(func))
             .collect()
     }
 
     /// The kernel named `name`.
     pub fn kernel(&self, name: &str) -> Option<Kernel> {
-        match self.global(name)? {
-            Global::Func(func) => self.kernel_of(func),
+        let mut units = self.units.iter();
+        units.find_map(|unit| match unit.global(name)? {
+            Global::Func(func) => self.kernel_of(self.resolve_alias(func)),
             Global::Var(_) | Global::Old(_) => None,
-        }
+        })
     }
 
     fn kernel_of(&self, func: FuncId) -> Option<Kernel> {
@@ -164,9 +268,13 @@ impl Module {
 
     /// All device functions, in order.
     pub fn functions(&self) -> Vec<DeviceFunction> {
+        let is_bound = |func| {
+            let meant = self.resolve_alias(func);
+            meant != func && self.func_name(meant) == self.func_name(func)
+        };
         let device = self
             .func_ids()
-            .filter(|&func| self.func_ast(func).kind == ast::FunctionKind::Func);
+            .filter(|&func| self.func_ast(func).kind == ast::FunctionKind::Func && !is_bound(func));
         device
             .map(|func| DeviceFunction {
                 name: self.func_name(func).to_owned(),
@@ -180,25 +288,37 @@ impl Module {
     pub fn vars(&self) -> Vec<(VarId, Var)> {
         (0..self.vars.len())
             .map(VarId::new)
+            .filter(|&id| self.resolve_var(id) == id)
             .filter_map(|id| Some((id, self.var(id)?)))
             .collect()
     }
 
-    /// The module-scope variable named `name`.
+    /// The module-scope variable named `name`; of several, one that is known outside its unit.
     pub fn var_id(&self, name: &str) -> Option<VarId> {
-        match self.global(name)? {
+        let units = self.units.iter();
+        let vars = units.filter_map(|unit| match unit.global(name)? {
             Global::Var(var) => Some(var),
             Global::Func(_) | Global::Old(_) => None,
-        }
+        });
+        let is_private = |var: &VarId| {
+            let var = &self.vars[var.index()];
+            self.var_ast(var.decl)
+                .is_none_or(|ast| ast.linkage == ast::Linkage::Module)
+        };
+        vars.min_by_key(is_private).map(|var| self.resolve_var(var))
     }
 
     /// A variable's description. Static variables of functions are found too.
     pub fn var(&self, id: VarId) -> Option<Var> {
+        let id = self.resolve_var(id);
         if let Some(var) = self.vars.get(id.index()) {
             let ast = self.var_ast(var.decl)?;
             let mut described = self.describe_var(ast)?;
             if let Some(number) = var.number {
                 described.name = format!("{}{number}", described.name);
+            }
+            if let Some((size, align)) = var.joined {
+                (described.size, described.align) = (size, align);
             }
             return Some(described);
         }
@@ -207,6 +327,7 @@ impl Module {
 
     /// A variable's initial contents; parsed when asked for.
     pub fn var_init(&self, id: VarId) -> Result<VarInit, Vec<Diagnostic>> {
+        let id = self.resolve_var(id);
         match self.vars.get(id.index()) {
             Some(var) => match self.var_ast(var.decl) {
                 Some(ast) => init::var_init(self, ast),
@@ -221,6 +342,7 @@ impl Module {
 
     /// Whether a variable has an initializer (without looking at it).
     pub fn has_init(&self, id: VarId) -> bool {
+        let id = self.resolve_var(id);
         match self.vars.get(id.index()) {
             Some(var) => self.var_ast(var.decl).is_some_and(ast::Variable::has_init),
             None => self.static_var(id).is_some_and(|ast| ast.has_init()),
@@ -266,14 +388,11 @@ impl Module {
 
     /// The line of the original program, where a `.loc` tells it.
     pub fn source_line(&self, loc: SrcLoc) -> Option<SourceLine> {
-        let func = self
-            .ast
-            .functions()
-            .find(|func| contains(func.body, loc.0))?;
+        let ast = &self.unit_at(loc.0)?.ast;
+        let func = ast.functions().find(|func| contains(func.body, loc.0))?;
         let body = parse::body(&self.source, func.body?).ok()?;
         let line = body.loc(loc.0)?;
-        let file = self
-            .ast
+        let file = ast
             .file(line.file)
             .map_or("", |file| self.source.slice(file.name));
         Some(SourceLine {
@@ -285,13 +404,14 @@ impl Module {
 
     // ---- names ----
 
-    /// What a module-scope name stands for.
-    pub(crate) fn global(&self, name: &str) -> Option<Global> {
-        self.names.get(name).copied()
+    /// The unit of which the text at an offset is.
+    pub(crate) fn unit_at(&self, offset: u32) -> Option<&Unit> {
+        self.units.get(self.source.file_at(offset))
     }
 
-    pub(crate) fn global_names(&self) -> impl Iterator<Item = &str> {
-        self.names.keys().map(|name| &**name)
+    /// The unit of which a span of the tree is.
+    pub(crate) fn unit_of(&self, span: Span) -> &Unit {
+        &self.units[self.source.file_at(span.start)]
     }
 
     pub(crate) fn func_ids(&self) -> impl Iterator<Item = FuncId> + use<> {
@@ -307,9 +427,22 @@ impl Module {
         self.func(id).alias.unwrap_or(id)
     }
 
+    /// The variable itself, for one that another unit defines.
+    pub(crate) fn resolve_var(&self, id: VarId) -> VarId {
+        self.vars
+            .get(id.index())
+            .and_then(|var| var.bound)
+            .unwrap_or(id)
+    }
+
     /// The definition, or else the first declaration.
     pub(crate) fn func_ast(&self, id: FuncId) -> &ast::Function {
-        let func = self.func(self.resolve_alias(id));
+        self.own_ast(self.resolve_alias(id))
+    }
+
+    /// What the unit itself has, whether or not it is what is meant.
+    pub(crate) fn own_ast(&self, id: FuncId) -> &ast::Function {
+        let func = self.func(id);
         self.item_func(func.def.unwrap_or(func.decls[0]))
     }
 
@@ -324,17 +457,21 @@ impl Module {
             .text(&self.source)
     }
 
-    pub(crate) fn item_func(&self, item: usize) -> &ast::Function {
-        match &self.ast.items[item] {
-            Item::Function(func) => func,
-            Item::Variable(_) | Item::Alias(_) => {
+    pub(crate) fn item(&self, id: ItemId) -> Option<&Item> {
+        self.units.get(id.unit)?.ast.items.get(id.item)
+    }
+
+    pub(crate) fn item_func(&self, item: ItemId) -> &ast::Function {
+        match self.item(item) {
+            Some(Item::Function(func)) => func,
+            Some(Item::Variable(_) | Item::Alias(_)) | None => {
                 unreachable!("declarations of functions are function items")
             }
         }
     }
 
-    pub(crate) fn var_ast(&self, item: usize) -> Option<&ast::Variable> {
-        match self.ast.items.get(item)? {
+    pub(crate) fn var_ast(&self, item: ItemId) -> Option<&ast::Variable> {
+        match self.item(item)? {
             Item::Variable(var) => Some(var),
             Item::Function(_) | Item::Alias(_) => None,
         }
@@ -355,10 +492,8 @@ impl Module {
 
     fn static_var(&self, id: VarId) -> Option<ast::Variable> {
         let offset = u32::try_from(id.index().checked_sub(self.vars.len())?).ok()?;
-        let func = self
-            .ast
-            .functions()
-            .find(|func| contains(func.body, offset))?;
+        let mut functions = self.unit_at(offset)?.ast.functions();
+        let func = functions.find(|func| contains(func.body, offset))?;
         let body = parse::body(&self.source, func.body?).ok()?;
         body.stmts.into_iter().find_map(|stmt| match stmt.kind {
             ast::StmtKind::Variable(var) if var.name.span.start == offset => Some(*var),
@@ -396,15 +531,10 @@ impl Module {
         }
         Some(var)
     }
+}
 
-    fn collect_names(&mut self) -> Vec<Diagnostic> {
-        let mut names = Names {
-            module: self,
-            diagnostics: Vec::new(),
-        };
-        names.run();
-        names.diagnostics
-    }
+fn is_wrong(found: &[Diagnostic]) -> bool {
+    found.iter().any(|one| one.severity == Severity::Error)
 }
 
 fn contains(span: Option<Span>, offset: u32) -> bool {
@@ -419,207 +549,4 @@ pub(crate) fn var_space(space: ast::Space) -> Option<Space> {
         ast::Space::Shared => Some(Space::Shared),
         ast::Space::Reg | ast::Space::Sreg | ast::Space::Local | ast::Space::Param => None,
     }
-}
-
-/// Fills the module's tables from its items.
-struct Names<'m> {
-    module: &'m mut Module,
-    diagnostics: Vec<Diagnostic>,
-}
-
-impl Names<'_> {
-    fn run(&mut self) {
-        for item in 0..self.module.ast.items.len() {
-            match &self.module.ast.items[item] {
-                Item::Function(func) => {
-                    let (name, has_body) = (func.name, func.body.is_some());
-                    self.function(item, name, has_body);
-                }
-                Item::Variable(_) => self.variable(item),
-                Item::Alias(alias) => {
-                    let alias = *alias;
-                    self.alias(alias);
-                }
-            }
-        }
-    }
-
-    fn function(&mut self, item: usize, name: ast::Ident, has_body: bool) {
-        let text = name.text(&self.module.source);
-        match self.module.global(text) {
-            Some(Global::Func(id)) => {
-                let func = &mut self.module.funcs[id.index()];
-                func.decls.push(item);
-                if has_body && let Some(before) = func.def.replace(item) {
-                    let before = self.module.item_func(before).name.span;
-                    self.redefined(name, before);
-                }
-            }
-            Some(other) => {
-                let before = self.span_of(other);
-                self.redefined(name, before);
-            }
-            None => {
-                let id = FuncId::new(self.module.funcs.len());
-                self.module.names.insert(text.into(), Global::Func(id));
-                self.module.funcs.push(Func {
-                    decls: vec![item],
-                    def: has_body.then_some(item),
-                    alias: None,
-                });
-            }
-        }
-    }
-
-    fn variable(&mut self, item: usize) {
-        let Some(var) = self.module.var_ast(item) else {
-            return;
-        };
-        let (name, range, space) = (var.name, var.range, var.space);
-        let text = name.text(&self.module.source).to_owned();
-        if var_space(space).is_none() {
-            self.module.names.insert(text.into(), Global::Old(item));
-            return;
-        }
-        match range {
-            None => self.one_variable(item, name, text, None),
-            Some(count) => {
-                // A module with more variables than text would be absurd; the parser's limit on N is not ours.
-                for number in 0..count.min(1 << 16) {
-                    self.one_variable(item, name, format!("{text}{number}"), Some(number));
-                }
-            }
-        }
-    }
-
-    fn one_variable(&mut self, item: usize, name: ast::Ident, text: String, number: Option<u32>) {
-        match self.module.global(&text) {
-            Some(Global::Var(id)) => {
-                let is_definition = |item: usize| {
-                    self.module
-                        .var_ast(item)
-                        .is_some_and(|var| var.linkage != ast::Linkage::Extern)
-                };
-                let before = self.module.vars[id.index()].decl;
-                if is_definition(before) && is_definition(item) {
-                    let before = self.span_of(Global::Var(id));
-                    self.redefined(name, before);
-                    return;
-                }
-                let prefer = is_definition(item);
-                let var = &mut self.module.vars[id.index()];
-                var.decls.push(item);
-                if prefer {
-                    var.decl = item;
-                }
-            }
-            Some(other) => {
-                let before = self.span_of(other);
-                self.redefined(name, before);
-            }
-            None => {
-                let id = VarId::new(self.module.vars.len());
-                self.module.names.insert(text.into(), Global::Var(id));
-                self.module.vars.push(ModuleVar {
-                    decls: vec![item],
-                    decl: item,
-                    number,
-                });
-            }
-        }
-    }
-
-    /// `.alias name, target;`: both are declared before, `name` without a body.
-    fn alias(&mut self, alias: ast::Alias) {
-        let source = &self.module.source;
-        let (name, target) = (alias.name.text(source), alias.target.text(source));
-        let func = |text| match self.module.global(text) {
-            Some(Global::Func(id)) => Some(id),
-            Some(Global::Var(_) | Global::Old(_)) | None => None,
-        };
-        match (func(name), func(target)) {
-            (Some(from), Some(to)) => {
-                if let Some(message) = self.alias_error(from, to) {
-                    self.diagnostics
-                        .push(Diagnostic::error(message).label(alias.span, ""));
-                } else {
-                    self.module.funcs[from.index()].alias = Some(to);
-                }
-            }
-            (None, _) => self.not_a_function(alias.name),
-            (_, None) => self.not_a_function(alias.target),
-        }
-    }
-
-    fn alias_error(&self, from: FuncId, to: FuncId) -> Option<String> {
-        let name = |id| self.module.func_name(id);
-        let target = self.module.func(to);
-        let target_ast = self.module.func_ast(to);
-        if self.module.func(from).def.is_some() {
-            return Some(format!("alias `{}` has a body of its own", name(from)));
-        }
-        if target.def.is_none() {
-            return Some(format!(
-                "`{}`, which `{}` stands for, is not defined in this module",
-                name(to),
-                name(from)
-            ));
-        }
-        if target_ast.kind == ast::FunctionKind::Entry {
-            return Some(format!(
-                "`{}` is a kernel, and an alias cannot stand for one",
-                name(to)
-            ));
-        }
-        if target_ast.linkage == ast::Linkage::Weak {
-            return Some(format!(
-                "`{}` is `.weak`, and an alias cannot stand for that",
-                name(to)
-            ));
-        }
-        if !linkage::same_signature(&self.module.source, self.module.func_ast(from), target_ast) {
-            return Some(format!(
-                "alias `{}` and `{}` have different parameters",
-                name(from),
-                name(to)
-            ));
-        }
-        None
-    }
-
-    fn not_a_function(&mut self, name: ast::Ident) {
-        let text = name.text(&self.module.source);
-        self.diagnostics.push(
-            Diagnostic::error(format!("`{text}` is not a declared function")).label(name.span, ""),
-        );
-    }
-
-    fn span_of(&self, global: Global) -> Span {
-        match global {
-            Global::Func(id) => self.module.first_decl(id),
-            Global::Var(id) => self
-                .module
-                .var_ast(self.module.vars[id.index()].decl)
-                .map_or(Span::default(), |v| v.name.span),
-            Global::Old(item) => self
-                .module
-                .var_ast(item)
-                .map_or(Span::default(), |v| v.name.span),
-        }
-    }
-
-    fn redefined(&mut self, name: ast::Ident, before: Span) {
-        self.diagnostics.push(redefinition(
-            name.text(&self.module.source),
-            name.span,
-            before,
-        ));
-    }
-}
-
-/// `name` is declared a second time.
-pub(crate) fn redefinition(name: &str, span: Span, before: Span) -> Diagnostic {
-    Diagnostic::error(format!("`{name}` is already declared"))
-        .label(span, "")
-        .label(before, "declared here before")
 }

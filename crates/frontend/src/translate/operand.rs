@@ -456,7 +456,7 @@ impl<'m> Translator<'m> {
 
     /// What a name stands for at module scope, if it is declared before the statement at hand.
     fn lookup_global(&mut self, text: &'m str) -> Option<Entity> {
-        match self.module.global(text)? {
+        match self.unit.global(text)? {
             Global::Func(func) => {
                 (self.module.first_decl(func).start < self.at).then_some(Entity::Func(func))
             }
@@ -467,7 +467,7 @@ impl<'m> Translator<'m> {
                     .and_then(|var| self.module.var_ast(var.decls[0]))?;
                 let layout = Layout::of_var(ast);
                 let place = Place {
-                    base: PlaceBase::Var(var, var_space(ast.space)?),
+                    base: PlaceBase::Var(self.module.resolve_var(var), var_space(ast.space)?),
                     start: 0,
                     elem_size: layout.elem,
                     size: layout.size,
@@ -503,7 +503,7 @@ impl<'m> Translator<'m> {
     /// An error for a name that stands for nothing here, with the nearest one that does.
     pub fn unknown_name(&self, name: Ident) -> Diagnostic {
         let text = name.text(self.source);
-        if let Some(Global::Old(_)) = self.module.global(text) {
+        if let Some(Global::Old(_)) = self.unit.global(text) {
             return Diagnostic::unsupported(format!(
                 "`{text}`, declared at module scope, in a device function"
             ))
@@ -511,12 +511,12 @@ impl<'m> Translator<'m> {
         }
         let diagnostic =
             Diagnostic::error(format!("`{text}` is not declared")).label(name.span, "unknown name");
-        if self.module.global(text).is_some() {
+        if self.unit.global(text).is_some() {
             return diagnostic.note(format!(
                 "`{text}` is declared further down; PTX wants it before its first use"
             ));
         }
-        match crate::isa::nearest(text, self.scopes.names().chain(self.module.global_names())) {
+        match crate::isa::nearest(text, self.scopes.names().chain(self.unit.global_names())) {
             Some(near) => diagnostic.note(format!("`{near}` is declared")),
             None => diagnostic,
         }

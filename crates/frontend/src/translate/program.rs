@@ -14,7 +14,7 @@ use crate::parse;
 use crate::source::Span;
 
 use super::layout::Passing;
-use super::module::{Global, Kernel, Module};
+use super::module::{Global, Kernel, Module, Unit};
 use super::{function, init, linkage};
 
 /// The signatures of indirect calls, each once.
@@ -120,12 +120,28 @@ impl Build<'_> {
                 .cloned()
                 .or_else(|| self.module.var(id))
             {
+                self.need_var(id, &var);
                 self.vars.insert(id, var);
             }
         }
         self.open_calls.extend(found.open_calls);
         self.wants_lockstep |= found.wants_lockstep;
         self.diagnostics.extend(found.diagnostics);
+    }
+
+    /// A variable that is defined nowhere has no place in memory.
+    fn need_var(&mut self, id: VarId, var: &Var) {
+        if !var.is_extern || var.dynamic_shared || self.vars.contains_key(&id) {
+            return;
+        }
+        let message = format!("`{}` is used but not defined in this module", var.name);
+        let decl = self.module.module_var(id).map(|var| var.decl);
+        let decl = decl.and_then(|decl| self.module.var_ast(decl));
+        let diagnostic = Diagnostic::error(message);
+        self.diagnostics.push(match decl {
+            Some(decl) => diagnostic.label(decl.name.span, "declared here"),
+            None => diagnostic,
+        });
     }
 
     /// The functions whose address is taken and that an open indirect call may mean.
@@ -166,16 +182,14 @@ impl Build<'_> {
             vars: self.vars,
             params: kernel.params.clone(),
             attrs: kernel.attrs.clone(),
-            lockstep: self.wants_lockstep && self.module.ast.target.arch.number < 70,
+            lockstep: self.wants_lockstep && self.module.target().number < 70,
         })
     }
 }
 
 /// A call of what is declared but nowhere defined. What the device runtime of CUDA would provide is unsupported, not wrong.
 fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
-    let is_runtime =
-        name.starts_with("cuda") || name.starts_with("__cuda") || name.starts_with("__nv");
-    let diagnostic = if is_runtime {
+    let diagnostic = if is_device_runtime(name) {
         Diagnostic::unsupported(format!("a call of `{name}`"))
     } else {
         Diagnostic::error(format!("`{name}` is called but not defined in this module"))
@@ -184,6 +198,13 @@ fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
         Some(span) => diagnostic.label(span, ""),
         None => diagnostic,
     }
+}
+
+/// Names that CUDA's device runtime library would define.
+pub(super) fn is_device_runtime(name: &str) -> bool {
+    ["cuda", "__cuda", "__nv"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 fn signature(func: &ast::Function) -> Signature {
@@ -220,18 +241,18 @@ fn address_taken(module: &Module) -> Vec<FuncId> {
             }));
         }
     }
-    for func in module.ast.functions() {
-        if let Some(range) = func.body
-            && let Ok(body) = parse::body(&module.source, range)
-        {
-            taken.extend(taken_in(module, &body));
+    for unit in &module.units {
+        for range in unit.ast.functions().filter_map(|func| func.body) {
+            if let Ok(body) = parse::body(&module.source, range) {
+                taken.extend(taken_in(module, unit, &body));
+            }
         }
     }
     taken.into_iter().collect()
 }
 
 /// A register with the name of a function counts as well: too many targets do no harm.
-fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
+fn taken_in(module: &Module, unit: &Unit, body: &ast::Body) -> BTreeSet<FuncId> {
     let mut taken = BTreeSet::new();
     let mut add = |operand: &ast::Operand| {
         let name = match &operand.kind {
@@ -239,7 +260,7 @@ fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
             OperandKind::NameOffset(sum) => sum.name,
             _ => return,
         };
-        if let Some(Global::Func(func)) = module.global(name.text(&module.source)) {
+        if let Some(Global::Func(func)) = unit.global(name.text(&module.source)) {
             taken.insert(module.resolve_alias(func));
         }
     };
@@ -269,24 +290,32 @@ fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
 
 /// Checks all bodies and initializers.
 pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
-    let mut diagnostics = parse::check_debug(&module.source, &module.ast);
-    let mut lines = FxHashSet::default();
-    for var in module.ast.variables() {
-        if var.has_init()
-            && let Err(found) = init::var_init(module, var)
-        {
-            diagnostics.extend(found);
+    let mut diagnostics = Vec::new();
+    for unit in &module.units {
+        diagnostics.extend(parse::check_debug(&module.source, &unit.ast));
+        for var in unit.ast.variables().filter(|var| var.has_init()) {
+            if let Err(found) = init::var_init(module, var) {
+                diagnostics.extend(found);
+            }
         }
     }
-    for (found, locs) in check_functions(module) {
-        diagnostics.extend(found);
-        diagnostics.extend(check_lines(&locs, &mut lines));
+    // The places of `.loc`s, by unit.
+    let mut lines = vec![FxHashSet::default(); module.units.len()];
+    for Checked { unit, wrong, locs } in check_functions(module) {
+        diagnostics.extend(wrong);
+        diagnostics.extend(check_lines(&locs, &mut lines[unit]));
     }
     sorted(diagnostics)
 }
 
-/// What is wrong with a function, and its `.loc` directives.
-type Checked = (Vec<Diagnostic>, Vec<ast::Loc>);
+/// A function that was checked.
+struct Checked {
+    /// The module, of those that were linked, that it is written in.
+    unit: usize,
+    wrong: Vec<Diagnostic>,
+    /// Its `.loc` directives.
+    locs: Vec<ast::Loc>,
+}
 
 /// Modules with less text than this are checked by one thread.
 const MUCH_TEXT: usize = 256 << 10;
@@ -296,8 +325,7 @@ const STACK_SIZE: usize = 64 << 20;
 
 /// Checks each function with a body by itself, in order; those of long modules side by side.
 fn check_functions(module: &Module) -> Vec<Checked> {
-    let is_defined = |&id: &FuncId| module.func(id).alias.is_none();
-    let ids: Vec<FuncId> = module.func_ids().filter(is_defined).collect();
+    let ids: Vec<FuncId> = module.func_ids().collect();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let n_threads = match module.source.text().len() {
         0..MUCH_TEXT => 1,
@@ -327,8 +355,9 @@ fn check_functions(module: &Module) -> Vec<Checked> {
 }
 
 fn check_function(module: &Module, id: FuncId) -> Option<Checked> {
-    let range = module.func_ast(id).body?;
-    Some(match parse::body(&module.source, range) {
+    let range = module.own_ast(id).body?;
+    let unit = module.source.file_at(range.start);
+    let (wrong, locs) = match parse::body(&module.source, range) {
         Ok(body) => {
             let (_, found) = function::translate(module, id, &body, &mut SigTable::default());
             let mut wrong = found.diagnostics;
@@ -336,7 +365,8 @@ fn check_function(module: &Module, id: FuncId) -> Option<Checked> {
             (wrong, body.locs)
         }
         Err(found) => (found, Vec::new()),
-    })
+    };
+    Some(Checked { unit, wrong, locs })
 }
 
 /// Code is inlined at a place that a `.loc` before it names.

@@ -38,10 +38,10 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// log2 of the mark of a lane at scale one. Device memory takes less than half of that.
-    pub const BITS: u32 = 45;
+    /// log2 of the mark of a lane at scale one. All addresses of a process are less than half of that.
+    pub const BITS: u32 = 49;
     /// Marks of all lanes must fit 63 bits.
-    pub const MAX_SCALE: i64 = 1 << 13;
+    pub const MAX_SCALE: i64 = 1 << 9;
 
     pub(super) fn scaled(self, factor: i64) -> Option<Fold> {
         let scale = self.scale.checked_mul(factor)?;

@@ -11,7 +11,8 @@
 use std::sync::RwLockReadGuard;
 
 use super::heap::Heap;
-use super::{Arena, MemoryError, raw};
+use super::virt::Virtual;
+use super::{Access, Arena, MemoryError, raw};
 
 /// Bytes copied while the heap is held still.
 const STEP: u64 = 128 << 10;
@@ -51,8 +52,8 @@ impl Arena {
     /// Copies to the device; the bytes must lie in one live allocation.
     pub fn write(&self, addr: u64, bytes: &[u8]) -> Result<(), MemoryError> {
         let len = bytes.len() as u64;
-        self.in_steps(addr, len, |at, start, end| {
-            // SAFETY: the range lies in a live block, which is committed as long as the heap is held still.
+        self.in_steps(addr, len, Access::ReadWrite, |at, start, end| {
+            // SAFETY: the range lies in a live block or in mapped memory, which stays as it is while the locks are held.
             unsafe { raw::write(at, &bytes[start as usize..end as usize]) };
         })
     }
@@ -60,7 +61,7 @@ impl Arena {
     /// Copies from the device; the bytes must lie in one live allocation.
     pub fn read(&self, addr: u64, bytes: &mut [u8]) -> Result<(), MemoryError> {
         let len = bytes.len() as u64;
-        self.in_steps(addr, len, |at, start, end| {
+        self.in_steps(addr, len, Access::Read, |at, start, end| {
             // SAFETY: as in `write`.
             unsafe { raw::read(at, &mut bytes[start as usize..end as usize]) };
         })
@@ -70,7 +71,7 @@ impl Arena {
     pub fn fill(&self, addr: u64, pattern: Pattern, count: u64) -> Result<(), MemoryError> {
         let word = pattern.word();
         let len = count.saturating_mul(pattern.size());
-        self.in_steps(addr, len, |at, start, end| {
+        self.in_steps(addr, len, Access::ReadWrite, |at, start, end| {
             // SAFETY: as in `write`. A step is a multiple of every pattern.
             unsafe { raw::fill(at, word, end - start) };
         })
@@ -88,8 +89,10 @@ impl Arena {
             let n = (len - done).min(STEP);
             let start = if backwards { len - done - n } else { done };
             let heaps = self.heaps();
-            self.check_range(&heaps, from, len)?;
-            self.check_range(&heaps, to, len)?;
+            let _virt = self.check_ranges(
+                &heaps,
+                &[(from, len, Access::Read), (to, len, Access::ReadWrite)],
+            )?;
             // SAFETY: as in `write`, for both ranges.
             unsafe { raw::copy(to + start, from + start, n) };
             done += n;
@@ -102,31 +105,43 @@ impl Arena {
         &self,
         addr: u64,
         len: u64,
+        access: Access,
         mut step: impl FnMut(u64, u64, u64),
     ) -> Result<(), MemoryError> {
         let mut start = 0;
         while start < len {
             let end = len.min(start + STEP);
             let heaps = self.heaps();
-            self.check_range(&heaps, addr, len)?;
+            let _virt = self.check_ranges(&heaps, &[(addr, len, access)])?;
             step(addr + start, start, end);
             start = end;
         }
         Ok(())
     }
 
-    /// Whether the bytes lie in one live allocation.
-    fn check_range(
+    /// Whether each range lies in one live allocation, or in mapped memory, which the guard holds still.
+    fn check_ranges(
         &self,
-        heaps: &RwLockReadGuard<'_, Vec<Heap>>,
-        addr: u64,
-        size: u64,
-    ) -> Result<(), MemoryError> {
-        let part = self.part_of(addr);
-        if part.is_some_and(|part| heaps[part as usize].is_live(addr, size)) {
-            return Ok(());
+        heaps: &[Heap],
+        ranges: &[(u64, u64, Access)],
+    ) -> Result<Option<RwLockReadGuard<'_, Virtual>>, MemoryError> {
+        let mut virt = None;
+        for &(addr, size, access) in ranges {
+            let part = self.part_of(addr);
+            if part.is_some_and(|part| heaps[part as usize].is_live(addr, size)) {
+                continue;
+            }
+            if virt
+                .get_or_insert_with(|| self.virt())
+                .allows(addr, size, access)
+            {
+                continue;
+            }
+            // The description looks there, too.
+            drop(virt.take());
+            let note = self.describe_in(heaps, addr);
+            return Err(MemoryError::BadRange { addr, size, note });
         }
-        let note = self.describe_in(heaps, addr);
-        Err(MemoryError::BadRange { addr, size, note })
+        Ok(virt)
     }
 }

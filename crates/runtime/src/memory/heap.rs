@@ -321,6 +321,20 @@ impl Heap {
         self.limit = limit;
     }
 
+    /// Charges memory that lies in no block. False if that is too much.
+    pub(super) fn charge(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.limit.saturating_sub(self.live_bytes);
+        if fits {
+            self.live_bytes += bytes;
+        }
+        fits
+    }
+
+    /// Takes back what was charged.
+    pub(super) fn refund(&mut self, bytes: u64) {
+        self.live_bytes -= bytes;
+    }
+
     /// See [`Heap::set_limit`].
     pub(crate) fn limit(&self) -> u64 {
         self.limit

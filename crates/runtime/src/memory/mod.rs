@@ -16,22 +16,27 @@
 )]
 
 mod copy;
+mod foreign;
 mod heap;
 mod raw;
 mod reserve;
+mod virt;
 mod windows;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub(crate) use foreign::read_host;
 pub(crate) use heap::BlockState;
 pub(crate) use reserve::PAGE;
 pub(crate) use windows::Window;
 
 pub use copy::Pattern;
+pub use virt::{Access, GRANULE, PhysicalMemory};
 
 use heap::Heap;
 use reserve::{HUGE_PAGE, Reservation};
+use virt::Virtual;
 use windows::{MARGIN, WindowSpace};
 
 /// Why a request for device memory, or a copy to or from it, was refused.
@@ -85,6 +90,8 @@ pub(crate) enum HeapCheck {
 pub struct Arena {
     /// One per part.
     heaps: RwLock<Vec<Heap>>,
+    /// Locked after `heaps`, if both are.
+    virt: RwLock<Virtual>,
     n_parts: u32,
     /// log2 of the address space of a part.
     part_bits: u32,
@@ -122,6 +129,7 @@ impl Arena {
             .map_err(|err| MemoryError::Reserve(err.to_string()))?;
         Ok(Arc::new(Arena {
             heaps: RwLock::new((0..n_parts).map(heap).collect()),
+            virt: RwLock::default(),
             n_parts,
             part_bits,
             windows: Mutex::new(windows),
@@ -224,10 +232,11 @@ impl Arena {
         self.heaps()[part as usize].limit()
     }
 
-    /// Start and size of the live allocation that holds `addr`.
+    /// Start and size of the live allocation, or the mapping, that holds `addr`.
     pub fn range_of(&self, addr: u64) -> Option<(u64, u64)> {
         let part = self.part_of(addr)?;
-        self.heaps()[part as usize].live_block(addr)
+        let block = self.heaps()[part as usize].live_block(addr);
+        block.or_else(|| self.mapped_range(addr))
     }
 
     /// Size of the live allocation that starts at `addr`.
@@ -237,7 +246,7 @@ impl Arena {
     }
 
     /// Exact check of an access to global memory.
-    pub(crate) fn check_heap(&self, addr: u64, size: u64) -> HeapCheck {
+    pub(crate) fn check_heap(&self, addr: u64, size: u64, is_write: bool) -> HeapCheck {
         let Some(part) = self.part_of(addr) else {
             return HeapCheck::OutOfBounds;
         };
@@ -248,6 +257,7 @@ impl Arena {
                     BlockState::Freed => HeapCheck::Freed,
                 }
             }
+            Some(_) | None if self.virt().allows(addr, size, Access::of(is_write)) => HeapCheck::Ok,
             Some(_) | None => HeapCheck::OutOfBounds,
         }
     }
@@ -267,6 +277,9 @@ impl Arena {
         let Some(part) = self.part_of(addr) else {
             return "no allocation is near".into();
         };
+        if let Some(text) = self.virt().describe(addr) {
+            return text;
+        }
         let heap = &heaps[part as usize];
         let below = heap.block_at_or_below(addr);
         let above = heap.block_above(addr);

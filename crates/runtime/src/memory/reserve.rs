@@ -9,7 +9,9 @@
     reason = "address space is reserved and protected through libc"
 )]
 
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 /// Size of the pages that protection works in; a multiple of the system's.
@@ -20,6 +22,30 @@ pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
 /// Largest and smallest size (as a power of two) that is tried.
 const BITS: std::ops::RangeInclusive<u32> = 36..=44;
+
+/// What may be done with pages.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Protection {
+    /// Nothing.
+    None,
+    /// They may be read.
+    Read,
+    /// They may be read and written.
+    ReadWrite,
+}
+
+/// Memory that can be mapped several times: a file of zeros without a name.
+pub(crate) fn memory_file(size: u64) -> io::Result<File> {
+    // SAFETY: the name is a string of the program.
+    let fd = unsafe { libc::memfd_create(c"ptxjit".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: made a moment ago, and owned by nothing else.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.set_len(size)?;
+    Ok(file)
+}
 
 /// The reserved range. Dropping it unmaps everything.
 #[derive(Debug)]
@@ -112,6 +138,52 @@ impl Reservation {
         self.assert_inside(addr, len);
         // A fresh mapping also frees the page tables, which `madvise` would keep.
         map_none(addr as *mut libc::c_void, len, libc::MAP_FIXED).map(|_| ())
+    }
+
+    /// Maps a file in place of the pages, without access.
+    pub(crate) fn map_file(&self, addr: u64, len: u64, file: &File, offset: u64) -> io::Result<()> {
+        self.assert_inside(addr, len);
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let at = addr as *mut libc::c_void;
+        // SAFETY: the pages belong to this reservation, which holds no Rust objects.
+        let mapped = unsafe {
+            libc::mmap(
+                at,
+                len as usize,
+                libc::PROT_NONE,
+                flags,
+                file.as_raw_fd(),
+                offset,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Sets what may be done with mapped pages.
+    pub(crate) fn set_protection(
+        &self,
+        addr: u64,
+        len: u64,
+        protection: Protection,
+    ) -> io::Result<()> {
+        self.assert_inside(addr, len);
+        let bits = match protection {
+            Protection::None => libc::PROT_NONE,
+            Protection::Read => libc::PROT_READ,
+            Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        // SAFETY: as in `commit`.
+        let rc = unsafe { libc::mprotect(addr as *mut libc::c_void, len as usize, bits) };
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 
     /// Forbids access and keeps the contents.

@@ -16,9 +16,6 @@ use crate::sched::slots::SlotLayout;
 /// Threads are padded to a multiple of this many.
 const PAD: u32 = 32;
 
-/// Bytes of dynamic stack that a thread has for recursion and `alloca`.
-const STACK_BYTES: u64 = 256 << 10;
-
 /// Windows of shared memory have room for this many bytes: more than any launch may use.
 const SHARED_CAPACITY: u64 = 240 << 10;
 
@@ -166,7 +163,11 @@ impl Cta {
     }
 
     fn prepare_local(&mut self, grid: &Grid) -> std::io::Result<(u64, u64)> {
-        let stride = local_stride(u64::from(grid.kernel.local_static), grid.kernel.uses_stack);
+        let stack = match grid.kernel.uses_stack {
+            true => grid.stack_bytes,
+            false => 0,
+        };
+        let stride = local_stride(u64::from(grid.kernel.local_static) + stack);
         if stride == 0 {
             return Ok((grid.arena.null_window(), 0));
         }
@@ -275,8 +276,7 @@ fn in_arena<'a>(
 }
 
 /// Distance between the local windows of neighbouring threads.
-fn local_stride(fixed: u64, uses_stack: bool) -> u64 {
-    let bytes = fixed + if uses_stack { STACK_BYTES } else { 0 };
+fn local_stride(bytes: u64) -> u64 {
     let stride = bytes.next_multiple_of(64);
     // At a multiple of the page size all threads' variables would compete for the same few cache sets.
     if stride >= PAGE && (stride / 64).is_multiple_of(2) {

@@ -92,7 +92,7 @@ fn trap(
     threads: Threads,
     loc: Option<SrcLoc>,
 ) -> LaunchError {
-    let (kernel, ctaid) = (grid.name.clone(), cta.ctx().ctaid);
+    let (kernel, ctaid) = (grid.name.to_string(), cta.ctx().ctaid);
     LaunchError::Trap(Box::new(Trap {
         cause,
         kernel,
@@ -159,7 +159,7 @@ pub(crate) fn deadlock(grid: &Grid, cta: &Cta) -> LaunchError {
         }
     };
     LaunchError::Deadlock(Box::new(Deadlock {
-        kernel: grid.name.clone(),
+        kernel: grid.name.to_string(),
         ctaid: cta.ctx().ctaid,
         groups: groups.into_iter().map(group).collect(),
         n_exited: cta.n_threads - n_live,

@@ -239,6 +239,7 @@ impl Bench {
             cluster: None,
             shared_bytes: 0,
             cooperative: false,
+            open_memory: false,
             threads: None,
             schedule: Schedule::Parallel,
             // A test that hangs shall fail.
