@@ -21,6 +21,7 @@ mod launch;
 mod library;
 mod memory;
 mod module;
+mod pool;
 mod ptx_run;
 mod start;
 mod stream;

@@ -13,6 +13,7 @@ use crate::context;
 use crate::error::Result;
 use crate::graph::work::Work;
 use crate::handle::{Kind, Object, Slab};
+use crate::memory::pool;
 use crate::stream::{self, Deps, Mark};
 use crate::types::{
     CUevent, CUevent_flags, CUevent_record_flags, CUevent_wait_flags, CUresult, CUstream,
@@ -184,6 +185,7 @@ pub fn synchronize(handle: CUevent) -> Result<()> {
     if let Some(mark) = event.asked()? {
         mark.wait();
     }
+    pool::on_synchronize();
     health_of(&event)
 }
 
