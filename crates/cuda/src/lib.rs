@@ -9,6 +9,7 @@
 
 mod call;
 
+mod callback;
 mod capture;
 mod context;
 mod copy;
@@ -19,10 +20,13 @@ mod graph;
 mod graph_node;
 mod launch;
 mod library;
+mod memop;
 mod memory;
 mod module;
+mod pointer;
 mod pool;
 mod ptx_run;
+mod settings;
 mod start;
 mod stream;
 

@@ -32,50 +32,27 @@ macro_rules! not_supported {
 not_supported! {
     // Start and entry points.
     // Devices.
-    cuDeviceCanAccessPeer
     cuDeviceGetCliqueCount
     cuDeviceGetCliqueInfo
     cuDeviceGetDevResource
     cuDeviceGetExecAffinitySupport
     cuDeviceGetFabricClusterUuid
-    cuDeviceGetGraphMemAttribute
     cuDeviceGetHostAtomicCapabilities
     cuDeviceGetLuid
     cuDeviceGetNvSciSyncAttributes
     cuDeviceGetP2PAtomicCapabilities
-    cuDeviceGetP2PAttribute
     cuDeviceGetTexture1DLinearMaxWidth
-    cuDeviceGraphMemTrim
     cuDevicePrimaryCtxRelease
     cuDevicePrimaryCtxReset
     cuDevicePrimaryCtxSetFlags
     cuDeviceRegisterAsyncNotification
-    cuDeviceSetGraphMemAttribute
     cuDeviceTotalMem
     cuDeviceUnregisterAsyncNotification
     // Contexts.
-    cuCtxAttach
-    cuCtxCreate
-    cuCtxCreate_v3
-    cuCtxCreate_v4
-    cuCtxDestroy
-    cuCtxDetach
-    cuCtxDisablePeerAccess
-    cuCtxEnablePeerAccess
     cuCtxFromGreenCtx
-    cuCtxGetCacheConfig
     cuCtxGetDevResource
     cuCtxGetExecAffinity
-    cuCtxGetLimit
-    cuCtxGetSharedMemConfig
-    cuCtxGetStreamPriorityRange
-    cuCtxPopCurrent
-    cuCtxPushCurrent
     cuCtxRecordEvent
-    cuCtxResetPersistingL2Cache
-    cuCtxSetCacheConfig
-    cuCtxSetLimit
-    cuCtxSetSharedMemConfig
     cuCtxWaitEvent
     cuDevResourceGenerateDesc
     cuDevSmResourceSplit
@@ -108,10 +85,6 @@ not_supported! {
     cuLaunchCooperativeKernelMultiDevice
     cuLaunchGrid
     cuLaunchGridAsync
-    cuLaunchHostFunc
-    cuLaunchHostFunc_v2
-    cuLaunchHostFunc_ptsz
-    cuLaunchHostFunc_v2_ptsz
     cuParamSetSize
     cuParamSetTexRef
     cuParamSetf
@@ -210,8 +183,6 @@ not_supported! {
     cuLogicalEndpointUnbind
     cuMemAddressFree
     cuMemAddressReserve
-    cuMemAdvise
-    cuMemAdvise_v2
     cuMemAlloc
     cuMemAllocHost
     cuMemAllocPitch
@@ -241,14 +212,8 @@ not_supported! {
     cuMemPoolExportToShareableHandle
     cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer
-    cuMemPrefetchAsync
-    cuMemPrefetchAsync_v2
-    cuMemPrefetchAsync_ptsz
-    cuMemPrefetchAsync_v2_ptsz
     cuMemPrefetchBatchAsync
     cuMemPrefetchBatchAsync_ptsz
-    cuMemRangeGetAttribute
-    cuMemRangeGetAttributes
     cuMemRelease
     cuMemRetainAllocationHandle
     cuMemSetAccess
@@ -261,9 +226,6 @@ not_supported! {
     cuMulticastCreate
     cuMulticastGetGranularity
     cuMulticastUnbind
-    cuPointerGetAttribute
-    cuPointerGetAttributes
-    cuPointerSetAttribute
     // Arrays, textures and surfaces.
     cuArray3DCreate
     cuArray3DCreate_v2
@@ -337,71 +299,32 @@ not_supported! {
     cuImportExternalSemaphore
     cuSignalExternalSemaphoresAsync
     cuSignalExternalSemaphoresAsync_ptsz
-    cuStreamAddCallback
-    cuStreamAddCallback_ptsz
-    cuStreamAttachMemAsync
-    cuStreamAttachMemAsync_ptsz
-    cuStreamBatchMemOp
-    cuStreamBatchMemOp_v2
-    cuStreamBatchMemOp_ptsz
-    cuStreamBatchMemOp_v2_ptsz
     cuStreamBeginCaptureToCig
     cuStreamBeginCaptureToCig_ptsz
     cuStreamBeginRecaptureToGraph
     cuStreamBeginRecaptureToGraph_ptsz
-    cuStreamCopyAttributes
-    cuStreamCopyAttributes_ptsz
     cuStreamDestroy
     cuStreamEndCaptureToCig
     cuStreamEndCaptureToCig_ptsz
-    cuStreamGetAttribute
-    cuStreamGetAttribute_ptsz
     cuStreamGetCtx_v2
     cuStreamGetCtx_v2_ptsz
     cuStreamGetDevResource
     cuStreamGetDevResource_ptsz
     cuStreamGetGreenCtx
-    cuStreamSetAttribute
-    cuStreamSetAttribute_ptsz
-    cuStreamWaitValue32
-    cuStreamWaitValue32_v2
-    cuStreamWaitValue32_ptsz
-    cuStreamWaitValue32_v2_ptsz
-    cuStreamWaitValue64
-    cuStreamWaitValue64_v2
-    cuStreamWaitValue64_ptsz
-    cuStreamWaitValue64_v2_ptsz
-    cuStreamWriteValue32
-    cuStreamWriteValue32_v2
-    cuStreamWriteValue32_ptsz
-    cuStreamWriteValue32_v2_ptsz
-    cuStreamWriteValue64
-    cuStreamWriteValue64_v2
-    cuStreamWriteValue64_ptsz
-    cuStreamWriteValue64_v2_ptsz
     cuWaitExternalSemaphoresAsync
     cuWaitExternalSemaphoresAsync_ptsz
     // Events.
     cuEventCreateFromEGLSync
     cuEventDestroy
     // Graphs.
-    cuGraphAddBatchMemOpNode
     cuGraphAddExternalSemaphoresSignalNode
     cuGraphAddExternalSemaphoresWaitNode
-    cuGraphAddMemAllocNode
-    cuGraphAddMemFreeNode
-    cuGraphBatchMemOpNodeGetParams
-    cuGraphBatchMemOpNodeSetParams
-    cuGraphConditionalHandleCreate
-    cuGraphExecBatchMemOpNodeSetParams
     cuGraphExecExternalSemaphoresSignalNodeSetParams
     cuGraphExecExternalSemaphoresWaitNodeSetParams
     cuGraphExternalSemaphoresSignalNodeGetParams
     cuGraphExternalSemaphoresSignalNodeSetParams
     cuGraphExternalSemaphoresWaitNodeGetParams
     cuGraphExternalSemaphoresWaitNodeSetParams
-    cuGraphMemAllocNodeGetParams
-    cuGraphMemFreeNodeGetParams
     // Graphics.
     cuEGLStreamConsumerAcquireFrame
     cuEGLStreamConsumerConnect

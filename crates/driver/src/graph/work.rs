@@ -14,12 +14,16 @@ use crate::launch::KernelCommand;
 use crate::memory::copy::CopyCommand;
 use crate::memory::fill::FillCommand;
 use crate::memory::is_known;
+use crate::stream::Stream;
+use crate::stream::memop::MemOpCommand;
 use crate::types::{
-    CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraphNodeType, CUlaunchAttribute,
-    CUmemorytype, CUresult, HostPtr,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS_v2, CUcontext,
+    CUgraphNodeType, CUlaunchAttribute, CUmemorytype, CUresult, CUstreamBatchMemOpParams, HostPtr,
 };
 
 use super::Graph;
+use super::condition::ConditionNode;
+use super::memory::GraphMemory;
 
 /// The description of a node's work.
 #[derive(Clone)]
@@ -33,6 +37,23 @@ pub(crate) enum Work {
     Child(Arc<Graph>),
     Record(Arc<Event>),
     Wait(Arc<Event>),
+    /// The memory is in use from here on.
+    Alloc(Arc<GraphMemory>),
+    /// It is not any more.
+    Free(Arc<GraphMemory>),
+    /// Waits for values in memory and writes them.
+    MemOps(MemOpNode),
+    /// Graphs that run as a value says.
+    Condition(ConditionNode),
+}
+
+/// Operations on memory, and how the program described them.
+#[derive(Clone)]
+pub(crate) struct MemOpNode {
+    pub(crate) command: MemOpCommand,
+    pub(crate) params: CUDA_BATCH_MEM_OP_NODE_PARAMS,
+    /// What `params` points to.
+    pub(crate) ops: Arc<[CUstreamBatchMemOpParams]>,
 }
 
 /// A kernel with its arguments.
@@ -93,33 +114,47 @@ impl Work {
             Work::Child(_) => CUgraphNodeType::GRAPH,
             Work::Record(_) => CUgraphNodeType::EVENT_RECORD,
             Work::Wait(_) => CUgraphNodeType::WAIT_EVENT,
+            Work::Alloc(_) => CUgraphNodeType::MEM_ALLOC,
+            Work::Free(_) => CUgraphNodeType::MEM_FREE,
+            Work::MemOps(_) => CUgraphNodeType::BATCH_MEM_OP,
+            Work::Condition(_) => CUgraphNodeType::CONDITIONAL,
         }
     }
 
     /// Whether the node waits for something that others than the graph's nodes do.
     pub(crate) fn is_wait(&self) -> bool {
-        matches!(self, Work::Wait(_))
+        matches!(self, Work::Wait(_) | Work::MemOps(_))
     }
 
     /// Whether the node allocates or frees memory, or one in it does.
     pub(crate) fn is_memory(&self) -> bool {
-        self.graphs()
-            .any(|graph| !graph.body.lock().can_be_copied())
+        let is_memory = matches!(self, Work::Alloc(_) | Work::Free(_));
+        is_memory
+            || self
+                .graphs()
+                .any(|graph| !graph.body.lock().can_be_copied())
+    }
+
+    /// Whether the node frees this memory.
+    pub(crate) fn frees(&self, memory: &Arc<GraphMemory>) -> bool {
+        matches!(self, Work::Free(known) if Arc::ptr_eq(known, memory))
     }
 
     /// Graphs that belong to the node.
     pub(crate) fn graphs(&self) -> impl Iterator<Item = &Arc<Graph>> {
-        let child = match self {
-            Work::Child(graph) => Some(graph),
-            _ => None,
+        let graphs = match self {
+            Work::Child(graph) => std::slice::from_ref(graph),
+            Work::Condition(node) => &node.bodies,
+            _ => &[],
         };
-        child.into_iter()
+        graphs.iter()
     }
 
     /// The same work for a node of another graph.
     pub(crate) fn copy(&self) -> Result<Work> {
         match self {
             Work::Child(graph) => Ok(Work::Child(graph.copy(true)?)),
+            Work::Condition(node) => Ok(Work::Condition(node.copy()?)),
             _ => Ok(self.clone()),
         }
     }
@@ -130,7 +165,7 @@ impl Work {
     }
 
     /// Does the work, as far as one thread can on its own. Streams do the rest, see [`super::plan`].
-    pub(crate) fn run(&self) -> std::result::Result<(), Failure> {
+    pub(crate) fn run(&self, stream: &Stream) -> std::result::Result<(), Failure> {
         match self {
             Work::Kernel(kernel) => kernel.run(),
             Work::Copy(copy) => copy.command.run().map_err(vanished),
@@ -139,7 +174,18 @@ impl Work {
                 call.run();
                 Ok(())
             }
-            Work::Empty | Work::Child(_) | Work::Record(_) | Work::Wait(_) => Ok(()),
+            Work::Alloc(memory) => {
+                memory.set_used(true);
+                Ok(())
+            }
+            Work::Free(memory) => {
+                memory.set_used(false);
+                Ok(())
+            }
+            Work::MemOps(node) => node.command.run(&stream.health),
+            Work::Empty | Work::Child(_) | Work::Record(_) | Work::Wait(_) | Work::Condition(_) => {
+                Ok(())
+            }
         }
     }
 }

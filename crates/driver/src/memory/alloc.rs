@@ -5,9 +5,10 @@ use crate::command::checked;
 use crate::context::{self, Context};
 use crate::device;
 use crate::error::Result;
+use crate::graph;
 use crate::types::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
-use super::{Allocation, REGISTRY, Sort, pool};
+use super::{Allocation, REGISTRY, Sort, advice, pool};
 
 /// Alignment of all allocations.
 const ALIGN: u64 = 256;
@@ -38,10 +39,13 @@ fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
 
 /// Gives memory back. The registry does not know it any more.
 pub(super) fn release(allocation: &Allocation) {
+    if allocation.sort == Sort::Managed {
+        advice::forget(allocation);
+    }
     let engine = device::get(allocation.device).and_then(|device| device.engine());
     let Ok(engine) = engine else { return };
     match allocation.sort {
-        Sort::Device | Sort::Managed | Sort::Pinned(_) => {
+        Sort::Device | Sort::Managed | Sort::Pinned(_) | Sort::Graph => {
             // The engine knows the allocation, as it made it.
             let _ = engine.free_raw(allocation.base);
         }
@@ -95,6 +99,10 @@ pub fn free(addr: CUdeviceptr) -> Result<()> {
         return Ok(());
     }
     capture::check_call()?;
+    if graph::is_memory(addr) {
+        let _ = context.synchronize();
+        return graph::free(addr);
+    }
     let is_right = |sort| matches!(sort, Sort::Device | Sort::Managed | Sort::Pool(_));
     if !REGISTRY
         .find(addr)

@@ -3,15 +3,17 @@
 //! A device pointer is an address of the host, inside the engine's arena. So pinned and managed memory are ordinary
 //! allocations with another tag. Everything that a client can name by a pointer has an entry in [`REGISTRY`].
 
+pub mod advice;
 pub mod alloc;
 pub mod copy;
 pub mod fill;
+pub mod pointer;
 pub mod pool;
 pub mod value;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -34,10 +36,12 @@ pub(crate) enum Sort {
     Pool(u64),
     /// A variable of a module.
     Global,
+    /// Allocated by a node of a graph.
+    Graph,
 }
 
 /// One allocation.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) base: u64,
     pub(crate) size: u64,
@@ -50,6 +54,30 @@ pub(crate) struct Allocation {
     pub(crate) device: i32,
     /// Unique in the process.
     pub(crate) id: u64,
+    /// Whether operations on the memory are to be synchronous; kept, as they differ in nothing that can be seen.
+    pub(crate) sync_memops: AtomicBool,
+}
+
+impl Allocation {
+    /// Whether the memory is the host's as far as programs are told.
+    pub(crate) fn is_host(&self) -> bool {
+        match self.sort {
+            Sort::Pinned(_) | Sort::Registered(_) => true,
+            Sort::Pool(pool) => pool::is(pool, pool::Pool::is_host),
+            Sort::Device | Sort::Managed | Sort::Global | Sort::Graph => false,
+        }
+    }
+
+    /// Whether the memory is managed.
+    pub(crate) fn is_managed(&self) -> bool {
+        match self.sort {
+            Sort::Managed => true,
+            Sort::Pool(pool) => pool::is(pool, pool::Pool::is_managed),
+            Sort::Device | Sort::Pinned(_) | Sort::Registered(_) | Sort::Global | Sort::Graph => {
+                false
+            }
+        }
+    }
 }
 
 /// All allocations, by first address.
@@ -81,6 +109,7 @@ impl Registry {
             context: context.raw().0,
             device: context.device.ordinal,
             id: 0,
+            sync_memops: AtomicBool::new(false),
         })
     }
 
