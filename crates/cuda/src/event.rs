@@ -19,12 +19,7 @@ exports! {
 
     /// Puts an event into a stream.
     fn cuEventRecord(event: CUevent, stream: CUstream) or cuEventRecord_ptsz {
-        event::record(event, stream, 0)
-    }
-
-    /// Puts an event into a stream.
-    fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) or cuEventRecordWithFlags_ptsz {
-        event::record(event, stream, flags)
+        event::record(event, stream)
     }
 
     /// Whether an event has happened.

@@ -3,12 +3,13 @@
 
 use ptxjit_driver::graph;
 use ptxjit_driver::types::{
-    CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_EVENT_RECORD_NODE_PARAMS, CUDA_EVENT_WAIT_NODE_PARAMS,
-    CUDA_HOST_NODE_PARAMS_v1, CUDA_HOST_NODE_PARAMS_v2, CUDA_KERNEL_NODE_PARAMS_v1,
-    CUDA_KERNEL_NODE_PARAMS_v2, CUDA_MEMCPY_NODE_PARAMS, CUDA_MEMCPY3D_v2,
-    CUDA_MEMSET_NODE_PARAMS_v1, CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUevent, CUgraph,
-    CUgraphExec, CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUlaunchAttributeID,
-    CUlaunchAttributeValue, CUresult, HostPtr, Raw, Union,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_EVENT_RECORD_NODE_PARAMS,
+    CUDA_EVENT_WAIT_NODE_PARAMS, CUDA_HOST_NODE_PARAMS_v1, CUDA_HOST_NODE_PARAMS_v2,
+    CUDA_KERNEL_NODE_PARAMS_v1, CUDA_KERNEL_NODE_PARAMS_v2, CUDA_MEM_ALLOC_NODE_PARAMS,
+    CUDA_MEM_FREE_NODE_PARAMS, CUDA_MEMCPY_NODE_PARAMS, CUDA_MEMCPY3D_v2,
+    CUDA_MEMSET_NODE_PARAMS_v1, CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUdeviceptr, CUevent,
+    CUgraph, CUgraphExec, CUgraphMem_attribute, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUlaunchAttributeID, CUlaunchAttributeValue, CUresult, HostPtr, Raw, Union,
 };
 use ptxjit_driver::{Result, host};
 
@@ -165,6 +166,11 @@ fn get_host(params: &CUgraphNodeParams) -> CUDA_HOST_NODE_PARAMS_v1 {
         fn_: params.fn_,
         userData: params.userData,
     }
+}
+
+fn mem_ops(params: HostPtr) -> Result<CUgraphNodeParams> {
+    let params: CUDA_BATCH_MEM_OP_NODE_PARAMS = host::get(params.0)?;
+    Ok(of(CUgraphNodeType::BATCH_MEM_OP, params))
 }
 
 fn event_record(event: CUevent) -> CUgraphNodeParams {
@@ -417,5 +423,76 @@ exports! {
     /// Sets the event that a node waits for, for later launches.
     fn cuGraphExecEventWaitNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent) {
         graph::exec_set_params(exec, node, &event_wait(event))
+    }
+
+    // --- Memory ---
+
+    /// Adds an allocation; its address is written to the parameters.
+    fn cuGraphAddMemAllocNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>) {
+        let mut values = of(CUgraphNodeType::MEM_ALLOC, params.get()?);
+        out.fill(|| graph::add_node(graph, [nodes, HostPtr::NULL], count, &mut values))?;
+        let mut told = params.get()?;
+        told.dptr = values.alloc().dptr;
+        params.put(told)
+    }
+
+    /// Parameters of an allocation.
+    fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, out: Out<CUDA_MEM_ALLOC_NODE_PARAMS>) {
+        out.fill(|| Ok(get(node, CUgraphNodeType::MEM_ALLOC)?.alloc()))
+    }
+
+    /// Adds the end of an allocation.
+    fn cuGraphAddMemFreeNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, address: CUdeviceptr) {
+        let params = CUDA_MEM_FREE_NODE_PARAMS { dptr: address };
+        add(out, graph, plain(nodes, count), of(CUgraphNodeType::MEM_FREE, params))
+    }
+
+    /// The address that a node frees.
+    fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, out: Out<CUdeviceptr>) {
+        out.fill(|| Ok(get(node, CUgraphNodeType::MEM_FREE)?.free().dptr))
+    }
+
+    /// Gives memory back that no graph uses.
+    fn cuDeviceGraphMemTrim(device: i32) {
+        graph::device_mem_trim(device)
+    }
+
+    /// How much memory graphs use.
+    fn cuDeviceGetGraphMemAttribute(device: i32, attribute: CUgraphMem_attribute, out: Out<u64>) {
+        out.fill(|| graph::device_get_mem_attribute(device, attribute))
+    }
+
+    /// Resets how much memory graphs have used.
+    fn cuDeviceSetGraphMemAttribute(device: i32, attribute: CUgraphMem_attribute, value: Out<u64>) {
+        graph::device_set_mem_attribute(device, attribute, value.get()?)
+    }
+
+    // --- Values in memory ---
+
+    /// Adds waits for values and writes.
+    fn cuGraphAddBatchMemOpNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+        add(out, graph, plain(nodes, count), mem_ops(params)?)
+    }
+
+    /// Operations of a node.
+    fn cuGraphBatchMemOpNodeGetParams(node: CUgraphNode, out: Out<CUDA_BATCH_MEM_OP_NODE_PARAMS>) {
+        out.fill(|| Ok(get(node, CUgraphNodeType::BATCH_MEM_OP)?.mem_op()))
+    }
+
+    /// Sets operations of a node.
+    fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, params: HostPtr) {
+        graph::set_params(node, &mem_ops(params)?)
+    }
+
+    /// Sets operations of a node for later launches.
+    fn cuGraphExecBatchMemOpNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: HostPtr) {
+        graph::exec_set_params(exec, node, &mem_ops(params)?)
+    }
+
+    // --- Conditions ---
+
+    /// Makes a value that kernels set and a conditional node looks at.
+    fn cuGraphConditionalHandleCreate(out: Out<u64>, graph: CUgraph, context: CUcontext, default: u32, flags: u32) {
+        out.fill(|| graph::conditional_handle_create(graph, context, default, flags))
     }
 }

@@ -37,18 +37,15 @@ not_supported! {
     cuDeviceGetDevResource
     cuDeviceGetExecAffinitySupport
     cuDeviceGetFabricClusterUuid
-    cuDeviceGetGraphMemAttribute
     cuDeviceGetHostAtomicCapabilities
     cuDeviceGetLuid
     cuDeviceGetNvSciSyncAttributes
     cuDeviceGetP2PAtomicCapabilities
     cuDeviceGetTexture1DLinearMaxWidth
-    cuDeviceGraphMemTrim
     cuDevicePrimaryCtxRelease
     cuDevicePrimaryCtxReset
     cuDevicePrimaryCtxSetFlags
     cuDeviceRegisterAsyncNotification
-    cuDeviceSetGraphMemAttribute
     cuDeviceTotalMem
     cuDeviceUnregisterAsyncNotification
     // Contexts.
@@ -205,23 +202,14 @@ not_supported! {
     cuEventCreateFromEGLSync
     cuEventDestroy
     // Graphs.
-    cuGraphAddBatchMemOpNode
     cuGraphAddExternalSemaphoresSignalNode
     cuGraphAddExternalSemaphoresWaitNode
-    cuGraphAddMemAllocNode
-    cuGraphAddMemFreeNode
-    cuGraphBatchMemOpNodeGetParams
-    cuGraphBatchMemOpNodeSetParams
-    cuGraphConditionalHandleCreate
-    cuGraphExecBatchMemOpNodeSetParams
     cuGraphExecExternalSemaphoresSignalNodeSetParams
     cuGraphExecExternalSemaphoresWaitNodeSetParams
     cuGraphExternalSemaphoresSignalNodeGetParams
     cuGraphExternalSemaphoresSignalNodeSetParams
     cuGraphExternalSemaphoresWaitNodeGetParams
     cuGraphExternalSemaphoresWaitNodeSetParams
-    cuGraphMemAllocNodeGetParams
-    cuGraphMemFreeNodeGetParams
     // Graphics.
     cuEGLStreamConsumerAcquireFrame
     cuEGLStreamConsumerConnect

@@ -137,8 +137,13 @@ pub fn destroy(handle: CUevent) -> Result<()> {
         .ok_or(CUresult::INVALID_HANDLE)
 }
 
-/// `cuEventRecord`, and `cuEventRecordWithFlags`.
-pub fn record(handle: CUevent, stream: CUstream, flags: u32) -> Result<()> {
+/// `cuEventRecord`.
+pub fn record(handle: CUevent, stream: CUstream) -> Result<()> {
+    record_with_flags(handle, stream, CUevent_record_flags::DEFAULT.0)
+}
+
+/// `cuEventRecordWithFlags`; an external record is a node of the graph that a stream is captured to.
+pub fn record_with_flags(handle: CUevent, stream: CUstream, flags: u32) -> Result<()> {
     let is_external = match CUevent_record_flags(flags) {
         CUevent_record_flags::DEFAULT => false,
         CUevent_record_flags::EXTERNAL => true,

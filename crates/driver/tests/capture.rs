@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::{Mutex, MutexGuard};
 
-use ptxjit_driver::memory::{alloc, copy, fill};
+use ptxjit_driver::memory::{alloc, copy, fill, pool};
 use ptxjit_driver::types::*;
 use ptxjit_driver::{capture, context, event, graph, stream};
 use support::{Gpu, address, step};
@@ -99,7 +99,7 @@ fn events_fork_and_join_streams() {
     let (fork, join) = (event::create(0).unwrap(), event::create(0).unwrap());
     capture::begin(one, GLOBAL).unwrap();
     gpu.launch(one, step(left, 10, 1)).unwrap();
-    event::record(fork, one, 0).unwrap();
+    event::record_with_flags(fork, one, 0).unwrap();
     event::wait(two, fork, 0).unwrap();
     assert_eq!(status(two), CUstreamCaptureStatus::ACTIVE);
     assert_eq!(
@@ -108,7 +108,7 @@ fn events_fork_and_join_streams() {
     );
     gpu.launch(one, step(left, 10, 2)).unwrap();
     gpu.launch(two, step(right, 10, 3)).unwrap();
-    event::record(join, two, 0).unwrap();
+    event::record_with_flags(join, two, 0).unwrap();
     event::wait(one, join, 0).unwrap();
     assert_eq!(capture::info(one).unwrap().count, 2);
     copy::on_device_async(right, left, 4, one).unwrap();
@@ -127,7 +127,7 @@ fn events_fork_and_join_streams() {
     gpu.launch(two, step(left, 0, 4)).unwrap();
     assert_eq!(gpu.get(left), 4);
     assert_eq!(event::query(join), Err(CUresult::CAPTURED_EVENT));
-    event::record(join, two, 0).unwrap();
+    event::record_with_flags(join, two, 0).unwrap();
     event::synchronize(join).unwrap();
 }
 
@@ -138,7 +138,7 @@ fn a_fork_that_does_not_come_back() {
     let (one, two) = (non_blocking(), non_blocking());
     let fork = event::create(0).unwrap();
     capture::begin(one, GLOBAL).unwrap();
-    event::record(fork, one, 0).unwrap();
+    event::record_with_flags(fork, one, 0).unwrap();
     event::wait(two, fork, 0).unwrap();
     gpu.launch(two, step(ptr, 10, 1)).unwrap();
     assert_eq!(capture::end(two), Err(CUresult::STREAM_CAPTURE_UNMATCHED));
@@ -151,7 +151,7 @@ fn a_fork_that_does_not_come_back() {
     // A stream that joined and did nothing holds nothing open.
     capture::begin(one, GLOBAL).unwrap();
     gpu.launch(one, step(ptr, 10, 1)).unwrap();
-    event::record(fork, one, 0).unwrap();
+    event::record_with_flags(fork, one, 0).unwrap();
     event::wait(two, fork, 0).unwrap();
     assert_eq!(kinds(capture::end(one).unwrap()).len(), 1);
     assert_eq!(gpu.get(ptr), 1);
@@ -165,7 +165,7 @@ fn captures_do_not_merge_and_nothing_crosses_their_border() {
     let (inside, outside) = (event::create(0).unwrap(), event::create(0).unwrap());
     capture::begin(one, RELAXED).unwrap();
     capture::begin(two, RELAXED).unwrap();
-    event::record(inside, one, 0).unwrap();
+    event::record_with_flags(inside, one, 0).unwrap();
     assert_eq!(
         event::wait(two, inside, 0),
         Err(CUresult::STREAM_CAPTURE_MERGE)
@@ -179,7 +179,7 @@ fn captures_do_not_merge_and_nothing_crosses_their_border() {
             Err(CUresult::STREAM_CAPTURE_INVALIDATED)
         );
     }
-    event::record(outside, one, 0).unwrap();
+    event::record_with_flags(outside, one, 0).unwrap();
     capture::begin(one, RELAXED).unwrap();
     assert_eq!(
         event::wait(one, outside, 0),
@@ -189,7 +189,7 @@ fn captures_do_not_merge_and_nothing_crosses_their_border() {
     // As an external node it may.
     capture::begin(one, RELAXED).unwrap();
     event::wait(one, outside, CUevent_wait_flags::EXTERNAL.0).unwrap();
-    event::record(inside, one, CUevent_record_flags::EXTERNAL.0).unwrap();
+    event::record_with_flags(inside, one, CUevent_record_flags::EXTERNAL.0).unwrap();
     let graph = capture::end(one).unwrap();
     assert_eq!(
         kinds(graph),
@@ -197,7 +197,7 @@ fn captures_do_not_merge_and_nothing_crosses_their_border() {
     );
     let flags = CUevent_record_flags::EXTERNAL.0;
     assert_eq!(
-        event::record(inside, one, flags),
+        event::record_with_flags(inside, one, flags),
         Err(CUresult::INVALID_VALUE)
     );
     assert_eq!(
@@ -250,7 +250,7 @@ fn captured_streams_and_events_cannot_be_waited_for() {
     ];
     for (name, call, code) in breaks {
         capture::begin(stream, GLOBAL).unwrap();
-        event::record(captured, stream, 0).unwrap();
+        event::record_with_flags(captured, stream, 0).unwrap();
         assert_eq!(call(), Err(code), "{name}");
         assert_eq!(status(stream), CUstreamCaptureStatus::INVALIDATED, "{name}");
         let ended = capture::end(stream);
@@ -438,4 +438,65 @@ fn launches_of_graphs_are_captured_as_child_graphs() {
     assert_eq!(graph::destroy(graph), Err(CUresult::INVALID_VALUE));
     assert_eq!(capture::end(stream), Ok(graph));
     graph::destroy(graph).unwrap();
+}
+
+#[test]
+fn functions_of_the_program_and_allocations_are_captured() {
+    extern "C" fn set(data: *mut std::ffi::c_void) {
+        let flag = data.cast::<std::sync::atomic::AtomicU32>();
+        // SAFETY: the test passes the address of a static.
+        #[expect(unsafe_code, reason = "a function of a C program")]
+        let flag = unsafe { &*flag };
+        flag.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+    static FLAG: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let (gpu, _guard) = gpu();
+    let ptr = gpu.number(0);
+    let stream = non_blocking();
+    capture::begin(stream, GLOBAL).unwrap();
+    let temporary = pool::alloc_async(4, stream).unwrap();
+    fill::fill_async(temporary, 6, 4, 1, stream).unwrap();
+    gpu.launch(stream, step(temporary, 10, 5)).unwrap();
+    copy::on_device_async(ptr, temporary, 4, stream).unwrap();
+    pool::free_async(temporary, stream).unwrap();
+    let function = HostPtr(set as *const () as u64);
+    stream::callback::launch_host(stream, function, address(&FLAG)).unwrap();
+    let graph = capture::end(stream).unwrap();
+    assert_eq!(
+        kinds(graph),
+        [
+            CUgraphNodeType::MEM_ALLOC,
+            CUgraphNodeType::MEMSET,
+            CUgraphNodeType::KERNEL,
+            CUgraphNodeType::MEMCPY,
+            CUgraphNodeType::MEM_FREE,
+            CUgraphNodeType::HOST
+        ]
+    );
+    run(graph);
+    run(graph);
+    assert_eq!(gpu.get(ptr), 65);
+    assert_eq!(FLAG.load(std::sync::atomic::Ordering::SeqCst), 2);
+    // A callback gets the state of the stream, which a graph has not.
+    capture::begin(stream, GLOBAL).unwrap();
+    assert_eq!(
+        stream::callback::add_callback(stream, |_| {}, 0),
+        Err(CUresult::STREAM_CAPTURE_UNSUPPORTED)
+    );
+    assert_eq!(
+        capture::end(stream),
+        Err(CUresult::STREAM_CAPTURE_INVALIDATED)
+    );
+    // A pool's memory is none of the graph's.
+    let own = pool::alloc_async(4, stream).unwrap();
+    capture::begin(stream, GLOBAL).unwrap();
+    assert_eq!(
+        pool::free_async(own, stream),
+        Err(CUresult::STREAM_CAPTURE_UNSUPPORTED)
+    );
+    assert_eq!(
+        capture::end(stream),
+        Err(CUresult::STREAM_CAPTURE_INVALIDATED)
+    );
+    pool::free_async(own, stream).unwrap();
 }

@@ -402,7 +402,7 @@ fn events_are_recorded_and_waited_for_by_nodes() {
     for round in 0..20 {
         gpu.set(ptr, 1);
         gpu.launch(streams[0], step(ptr, 10, 1)).unwrap();
-        event::record(go, streams[0], 0).unwrap();
+        event::record_with_flags(go, streams[0], 0).unwrap();
         graph::launch(exec, streams[1]).unwrap();
         event::wait(streams[2], done, 0).unwrap();
         gpu.launch(streams[2], step(ptr, 10, 3)).unwrap();
@@ -430,7 +430,7 @@ fn what_a_wait_in_a_graph_waits_for_may_wait_for_the_graph() {
     let (one, two) = (stream::create(1, 0).unwrap(), stream::create(1, 0).unwrap());
     graph::launch(exec, one).unwrap();
     event::wait(two, ping, 0).unwrap();
-    event::record(pong, two, 0).unwrap();
+    event::record_with_flags(pong, two, 0).unwrap();
     graph::launch(exec, one).unwrap();
     assert_eq!(gpu.get(ptr), 11);
 }

@@ -31,44 +31,13 @@ fn check(id: CUlaunchAttributeID) -> Result<()> {
 }
 
 /// What attributes mean for a launch; all but two only tune.
-pub(super) fn apply(attributes: &[CUlaunchAttribute], shape: &mut Shape) {
-    for attribute in attributes {
-        match attribute.id {
-            CUlaunchAttributeID::COOPERATIVE => {
-                shape.cooperative = attribute.value.number() != 0;
-            }
-            CUlaunchAttributeID::CLUSTER_DIMENSION => {
-                let size = attribute.value.cluster_dim();
-                // All zero is what a node has that never got one.
-                let is_set = size.x != 0 || size.y != 0 || size.z != 0;
-                shape.cluster = is_set.then_some([size.x, size.y, size.z]);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Most blocks in a cluster.
-const MAX_CLUSTER: u32 = 8;
-
-/// Checks the value of an attribute.
-fn check_value(value: &CUlaunchAttribute, kernel: &KernelNode) -> Result<()> {
-    let mut shape = kernel.command.shape;
-    apply(std::slice::from_ref(value), &mut shape);
-    let Some(cluster) = shape.cluster else {
-        return Ok(());
-    };
-    let n_blocks = cluster
+pub(super) fn apply(attributes: &[CUlaunchAttribute], shape: &mut Shape) -> Result<()> {
+    attributes
         .iter()
-        .try_fold(1_u32, |all, &size| all.checked_mul(size));
-    if !n_blocks.is_some_and(|n_blocks| (1..=MAX_CLUSTER).contains(&n_blocks)) {
-        return Err(CUresult::INVALID_CLUSTER_SIZE);
-    }
-    let divides = (0..3).all(|axis| shape.grid[axis].is_multiple_of(cluster[axis]));
-    match divides {
-        true => Ok(()),
-        false => Err(CUresult::INVALID_VALUE),
-    }
+        .try_for_each(|attribute| shape.apply(attribute))?;
+    // All zero is what a node has that never got a size.
+    shape.cluster = shape.cluster.filter(|cluster| *cluster != [0; 3]);
+    Ok(())
 }
 
 fn kernel_of(handle: CUgraphNode) -> Result<KernelNode> {
@@ -99,11 +68,10 @@ pub fn set_attribute(
         pad: [0; 4],
         value,
     };
-    check_value(&attribute, &kernel)?;
     let mut attributes = kernel.attributes.clone();
     attributes.retain(|known| known.id != id);
     attributes.push(attribute);
-    put(node, kernel.with_attributes(attributes))
+    put(node, kernel.with_attributes(attributes)?)
 }
 
 /// `cuGraphKernelNodeGetAttribute`; all 0 if it was never set.
@@ -124,8 +92,5 @@ pub fn get_attribute(node: CUgraphNode, id: CUlaunchAttributeID) -> Result<CUlau
 /// `cuGraphKernelNodeCopyAttributes`.
 pub fn copy_attributes(to: CUgraphNode, from: CUgraphNode) -> Result<()> {
     let (kernel, from) = (kernel_of(to)?, kernel_of(from)?);
-    for attribute in &from.attributes {
-        check_value(attribute, &kernel)?;
-    }
-    put(to, kernel.with_attributes(from.attributes))
+    put(to, kernel.with_attributes(from.attributes)?)
 }

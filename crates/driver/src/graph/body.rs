@@ -55,6 +55,11 @@ impl Body {
 
     /// Checks dependencies of a node that is to be added.
     pub(crate) fn check_deps(&self, deps: &[(u32, CUgraphEdgeData)], to: &Work) -> Result<()> {
+        if let Work::Free(memory) = to
+            && self.nodes.values().any(|node| node.work.frees(memory))
+        {
+            return Err(CUresult::INVALID_VALUE);
+        }
         let mut seen = HashSet::new();
         for (id, data) in deps {
             let from = self.nodes.get(id).ok_or(CUresult::INVALID_VALUE)?;

@@ -99,6 +99,18 @@ fn label(work: &Work, flags: CUgraphDebugDot_flags) -> String {
         Work::Child(graph) => {
             let _ = write!(label, "\\ngraph_{}", graph.id);
         }
+        Work::Alloc(memory) | Work::Free(memory) => {
+            let params = &memory.params;
+            let _ = write!(label, "\\n{:#x}, {} bytes", params.dptr, params.bytesize);
+        }
+        Work::Condition(node) => {
+            let name = node.kind.c_name().unwrap_or_default();
+            let name = name.strip_prefix("CU_GRAPH_COND_TYPE_").unwrap_or(name);
+            let _ = write!(label, "\\n{name}");
+        }
+        Work::MemOps(node) => {
+            let _ = write!(label, "\\n{} operations", node.ops.len());
+        }
         Work::Empty
         | Work::Copy(_)
         | Work::Fill(_)

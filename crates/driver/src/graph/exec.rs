@@ -17,6 +17,7 @@ use crate::types::{
     CUstream,
 };
 
+use super::condition;
 use super::plan::{Part, Plan, Step};
 use super::work::Work;
 use super::{get, next_id};
@@ -106,7 +107,18 @@ impl GraphExec {
         {
             deps.push(last.clone());
         }
+        let (kept, foreign) = plan.open_memory();
+        let frees_itself = self.flags & u64::from(CUgraphInstantiate_flags::AUTO_FREE_ON_LAUNCH.0);
+        let is_allocated = frees_itself == 0 && kept.iter().any(|memory| memory.is_live());
+        if is_allocated || !foreign.iter().all(|memory| memory.is_live()) {
+            return Err(CUresult::INVALID_VALUE);
+        }
         let marks = stream.submit_all(commands)?;
+        for (memories, is_live) in [(kept, true), (foreign, false)] {
+            for memory in memories {
+                memory.set_live(is_live);
+            }
+        }
         for (idx, event, stamp) in records {
             event.set_record(marks[idx].clone(), stamp);
         }
@@ -131,6 +143,9 @@ pub fn instantiate(graph: CUgraph, flags: u64) -> Result<CUgraphExec> {
     let graph = get(graph)?;
     // Kernels cannot launch graphs.
     if flags & u64::from(CUgraphInstantiate_flags::DEVICE_LAUNCH.0) != 0 {
+        return Err(CUresult::NOT_SUPPORTED);
+    }
+    if !condition::is_sound(&graph) {
         return Err(CUresult::NOT_SUPPORTED);
     }
     let n_execs = {

@@ -10,9 +10,11 @@
 
 mod attribute;
 pub(crate) mod body;
+mod condition;
 mod dot;
 mod edit;
 mod exec;
+mod memory;
 mod params;
 mod plan;
 mod update;
@@ -30,9 +32,12 @@ use crate::types::{CUgraph, CUgraphEdgeData, CUgraphNode, CUresult};
 
 pub use attribute::{copy_attributes, get_attribute, set_attribute};
 use body::Body;
+pub use condition::conditional_handle_create;
 pub use dot::debug_dot_print;
 pub use edit::*;
 pub use exec::*;
+pub(crate) use memory::{capture_alloc, capture_free, free, free_async, is_memory};
+pub use memory::{device_get_mem_attribute, device_mem_trim, device_set_mem_attribute};
 pub use params::{add_node, exec_set_params, get_params, set_params};
 pub(crate) use plan::Part;
 pub use update::{UpdateError, exec_update};
@@ -179,6 +184,7 @@ impl Graph {
             std::mem::take(&mut *body)
         };
         GRAPHS.remove(self.handle);
+        condition::forget(self);
         for node in body.nodes.values() {
             NODES.remove(node.handle);
             node.work.end();

@@ -8,16 +8,21 @@ use crate::context;
 use crate::error::Result;
 use crate::event;
 use crate::function;
+use crate::host;
 use crate::launch::{Arguments, KernelCommand, Shape};
+use crate::stream::memop::MemOpCommand;
 use crate::types::{
-    CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_EVENT_RECORD_NODE_PARAMS, CUDA_EVENT_WAIT_NODE_PARAMS,
-    CUDA_HOST_NODE_PARAMS_v2, CUDA_KERNEL_NODE_PARAMS_v3, CUDA_MEMCPY_NODE_PARAMS, CUcontext,
-    CUevent, CUfunction, CUgraph, CUgraphChildGraphNodeOwnership, CUgraphEdgeData, CUgraphExec,
-    CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUresult, HostPtr, Raw, Union,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_EVENT_RECORD_NODE_PARAMS,
+    CUDA_EVENT_WAIT_NODE_PARAMS, CUDA_HOST_NODE_PARAMS_v2, CUDA_KERNEL_NODE_PARAMS_v3,
+    CUDA_MEM_FREE_NODE_PARAMS, CUDA_MEMCPY_NODE_PARAMS, CUcontext, CUevent, CUfunction, CUgraph,
+    CUgraphChildGraphNodeOwnership, CUgraphEdgeData, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+    CUgraphNodeType, CUresult, CUstreamBatchMemOpParams, HostPtr, Raw, Union,
 };
 
+use super::condition::ConditionNode;
 use super::exec::get_exec;
-use super::work::{CopyNode, FillNode, KernelNode, Work};
+use super::memory::{self, GraphMemory};
+use super::work::{CopyNode, FillNode, KernelNode, MemOpNode, Work};
 use super::{Graph, MAX_DEPTH, edit, get, node};
 
 /// A description from parameters, which are checked; `graph` is the one that the node belongs or will belong to.
@@ -47,6 +52,14 @@ fn read(params: &CUgraphNodeParams, graph: Option<&Graph>) -> Result<Work> {
             Ok(Work::Record(known_event(params.event_record().event)?))
         }
         CUgraphNodeType::WAIT_EVENT => Ok(Work::Wait(known_event(params.event_wait().event)?)),
+        CUgraphNodeType::MEM_ALLOC => Ok(Work::Alloc(GraphMemory::new(params.alloc())?)),
+        CUgraphNodeType::MEM_FREE => Ok(Work::Free(memory::find(params.free().dptr)?)),
+        CUgraphNodeType::BATCH_MEM_OP => Ok(Work::MemOps(read_mem_ops(&params.mem_op())?)),
+        CUgraphNodeType::CONDITIONAL => {
+            let graph = graph.ok_or(CUresult::INVALID_VALUE)?;
+            let node = ConditionNode::new(&params.conditional(), graph)?;
+            Ok(Work::Condition(node))
+        }
         CUgraphNodeType::EXT_SEMAS_SIGNAL
         | CUgraphNodeType::EXT_SEMAS_WAIT
         | CUgraphNodeType::MEMCPY_BATCH
@@ -113,6 +126,25 @@ fn read_child(params: &CUDA_CHILD_GRAPH_NODE_PARAMS, parent: &Graph) -> Result<W
     }
 }
 
+fn read_mem_ops(params: &CUDA_BATCH_MEM_OP_NODE_PARAMS) -> Result<MemOpNode> {
+    if params.flags != 0 || params.count == 0 {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    let ops: Vec<CUstreamBatchMemOpParams> =
+        host::get_all(params.paramArray.0, params.count as usize)?;
+    let ops: Arc<[CUstreamBatchMemOpParams]> = ops.into();
+    let params = CUDA_BATCH_MEM_OP_NODE_PARAMS {
+        ctx: known_context(params.ctx)?,
+        paramArray: HostPtr(ops.as_ptr() as u64),
+        ..*params
+    };
+    Ok(MemOpNode {
+        command: MemOpCommand::new(&ops)?,
+        params,
+        ops,
+    })
+}
+
 /// Parameters of a kind of node.
 fn of<T: Raw>(type_: CUgraphNodeType, params: T) -> CUgraphNodeParams {
     CUgraphNodeParams {
@@ -159,6 +191,15 @@ fn write(work: &Work) -> CUgraphNodeParams {
                 ctx: CUcontext(event.context),
             },
         ),
+        Work::Alloc(memory) => of(kind, memory.params),
+        Work::Free(memory) => of(
+            kind,
+            CUDA_MEM_FREE_NODE_PARAMS {
+                dptr: memory.params.dptr,
+            },
+        ),
+        Work::MemOps(node) => of(kind, node.params),
+        Work::Condition(node) => of(kind, node.params()),
         Work::Wait(event) => of(kind, CUDA_EVENT_WAIT_NODE_PARAMS { event: event.raw() }),
     }
 }
@@ -195,11 +236,13 @@ pub(super) fn replaced(old: &Work, new: Work) -> Result<Work> {
             }
             Ok(Work::Kernel(match old.attributes.is_empty() {
                 true => new,
-                false => new.with_attributes(old.attributes.clone()),
+                false => new.with_attributes(old.attributes.clone())?,
             }))
         }
-        // A node's own graph is changed by its handle.
-        (Work::Child(_), _) => Err(CUresult::INVALID_VALUE),
+        // A node's own graph is changed by its handle, and memory has its address for good.
+        (Work::Child(_) | Work::Condition(_) | Work::Alloc(_) | Work::Free(_), _) => {
+            Err(CUresult::INVALID_VALUE)
+        }
         (old, new) if old.kind() == new.kind() => Ok(new),
         _ => Err(CUresult::INVALID_VALUE),
     }
@@ -225,7 +268,13 @@ pub fn add_node(
     graph.body.lock().check_deps(&plain, &Work::Empty)?;
     let work = read(params, Some(&graph))?;
     match graph.add(work.clone(), &deps) {
-        Ok(node) => Ok(CUgraphNode(node.handle)),
+        Ok(node) => {
+            if matches!(work, Work::Alloc(_) | Work::Condition(_)) {
+                // These have results.
+                params.params = write(&work).params;
+            }
+            Ok(CUgraphNode(node.handle))
+        }
         Err(code) => {
             work.end();
             Err(code)

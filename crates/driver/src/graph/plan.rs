@@ -13,6 +13,7 @@ use crate::stream::Stream;
 use crate::types::{CUgraphEdgeData, CUgraphNodeType};
 
 use super::Graph;
+use super::memory::GraphMemory;
 use super::user::UserRef;
 use super::work::Work;
 
@@ -35,6 +36,8 @@ pub(crate) struct PlanNode {
     pub(crate) is_enabled: bool,
     /// Positions of the nodes that it depends on.
     pub(crate) before: Vec<(usize, CUgraphEdgeData)>,
+    /// Plans of the graphs that a condition decides over.
+    pub(crate) bodies: Vec<Arc<Plan>>,
 }
 
 /// What is one command of a stream.
@@ -60,15 +63,10 @@ impl Part {
 
     /// Runs the nodes, unless the context has failed before one of them.
     pub(crate) fn run(&self, stream: &Stream) -> std::result::Result<(), Failure> {
-        for node in &self.plan.nodes[self.nodes.clone()] {
-            if stream.health.check().is_err() {
-                return Ok(());
-            }
-            if node.is_enabled {
-                node.work.run()?;
-            }
+        if self.nodes.start == 0 {
+            self.plan.start_conditions()?;
         }
-        Ok(())
+        self.plan.run_nodes(self.nodes.clone(), stream)
     }
 }
 
@@ -83,6 +81,56 @@ impl Plan {
             nodes,
             users,
         }
+    }
+
+    /// Runs all nodes, one after the other.
+    pub(super) fn run(&self, stream: &Stream) -> std::result::Result<(), Failure> {
+        self.run_nodes(0..self.nodes.len(), stream)
+    }
+
+    fn run_nodes(&self, nodes: Range<usize>, stream: &Stream) -> std::result::Result<(), Failure> {
+        for node in &self.nodes[nodes] {
+            if stream.health.check().is_err() {
+                return Ok(());
+            }
+            match &node.work {
+                Work::Condition(condition) => condition.run(&node.bodies, stream)?,
+                work if node.is_enabled => work.run(stream)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the values of all conditions to what a launch begins with.
+    fn start_conditions(&self) -> std::result::Result<(), Failure> {
+        for node in &self.nodes {
+            if let Work::Condition(inner) = &node.work {
+                inner.condition.start()?;
+                node.bodies
+                    .iter()
+                    .try_for_each(|plan| plan.start_conditions())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory that nodes allocate and none of them frees, and memory that nodes free and none of them allocates.
+    pub(super) fn open_memory(&self) -> (Vec<&Arc<GraphMemory>>, Vec<&Arc<GraphMemory>>) {
+        let (mut allocated, mut freed) = (Vec::new(), Vec::new());
+        for node in &self.nodes {
+            match &node.work {
+                Work::Alloc(memory) => allocated.push(memory),
+                Work::Free(memory) => freed.push(memory),
+                _ => {}
+            }
+        }
+        let lacks = |list: &[&Arc<GraphMemory>], memory: &Arc<GraphMemory>| {
+            !list.iter().any(|known| Arc::ptr_eq(known, memory))
+        };
+        let kept = allocated.iter().filter(|memory| lacks(&freed, memory));
+        let foreign = freed.iter().filter(|memory| lacks(&allocated, memory));
+        (kept.copied().collect(), foreign.copied().collect())
     }
 
     /// Positions of nodes by their handles. A child graph's stands for the first of its two empty nodes.
@@ -143,6 +191,13 @@ fn add_graph(
             before.extend(entry.map(|entry| (entry, CUgraphEdgeData::default())));
         }
         let kind = node.work.kind();
+        let bodies = match &node.work {
+            Work::Condition(inner) => {
+                let plans = inner.bodies.iter().map(|graph| Arc::new(Plan::new(graph)));
+                plans.collect()
+            }
+            _ => Vec::new(),
+        };
         let mut push = |work: Work, before| {
             nodes.push(PlanNode {
                 handle: node.handle,
@@ -150,6 +205,7 @@ fn add_graph(
                 work,
                 is_enabled: true,
                 before,
+                bodies: bodies.clone(),
             });
             nodes.len() - 1
         };
@@ -169,6 +225,7 @@ fn add_graph(
                     work: Work::Empty,
                     is_enabled: true,
                     before: before.collect(),
+                    bodies: Vec::new(),
                 });
                 nodes.len() - 1
             }
@@ -184,17 +241,31 @@ fn add_graph(
 
 fn steps(nodes: &[PlanNode]) -> Arc<[Step]> {
     let mut steps = Vec::new();
+    if nodes
+        .iter()
+        .any(|node| matches!(node.work, Work::Condition(_)))
+    {
+        // The first command of a launch sets the values of conditions.
+        steps.push(Step::Part(0..0));
+    }
     for (idx, node) in nodes.iter().enumerate() {
         match &node.work {
             Work::Call(_) => steps.push(Step::Call(idx)),
             Work::Record(_) => steps.push(Step::Record(idx)),
             Work::Wait(_) => steps.push(Step::Wait(idx)),
-            Work::Empty | Work::Kernel(_) | Work::Copy(_) | Work::Fill(_) | Work::Child(_) => {
-                match steps.last_mut() {
-                    Some(Step::Part(range)) => range.end = idx + 1,
-                    _ => steps.push(Step::Part(idx..idx + 1)),
-                }
-            }
+            // A wait may be long: what comes before it is a command of its own.
+            Work::MemOps(_) => steps.push(Step::Part(idx..idx + 1)),
+            Work::Empty
+            | Work::Kernel(_)
+            | Work::Copy(_)
+            | Work::Fill(_)
+            | Work::Child(_)
+            | Work::Alloc(_)
+            | Work::Free(_)
+            | Work::Condition(_) => match steps.last_mut() {
+                Some(Step::Part(range)) => range.end = idx + 1,
+                _ => steps.push(Step::Part(idx..idx + 1)),
+            },
         }
     }
     steps.into()

@@ -11,15 +11,20 @@ use crate::context;
 use crate::error::{Failure, Result};
 use crate::event::Event;
 use crate::launch::KernelCommand;
-use crate::memory::copy::CopyCommand;
+use crate::memory::copy::{CopyCommand, Place, Source};
 use crate::memory::fill::FillCommand;
 use crate::memory::is_known;
+use crate::memory::shape::command_3d;
+use crate::stream::Stream;
+use crate::stream::memop::MemOpCommand;
 use crate::types::{
-    CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraphNodeType, CUlaunchAttribute,
-    CUmemorytype, CUresult, HostPtr,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS_v2, CUcontext,
+    CUgraphNodeType, CUlaunchAttribute, CUmemorytype, CUstreamBatchMemOpParams, HostPtr,
 };
 
 use super::Graph;
+use super::condition::ConditionNode;
+use super::memory::GraphMemory;
 
 /// The description of a node's work.
 #[derive(Clone)]
@@ -33,6 +38,23 @@ pub(crate) enum Work {
     Child(Arc<Graph>),
     Record(Arc<Event>),
     Wait(Arc<Event>),
+    /// The memory is in use from here on.
+    Alloc(Arc<GraphMemory>),
+    /// It is not any more.
+    Free(Arc<GraphMemory>),
+    /// Waits for values in memory and writes them.
+    MemOps(MemOpNode),
+    /// Graphs that run as a value says.
+    Condition(ConditionNode),
+}
+
+/// Operations on memory, and how the program described them.
+#[derive(Clone)]
+pub(crate) struct MemOpNode {
+    pub(crate) command: MemOpCommand,
+    pub(crate) params: CUDA_BATCH_MEM_OP_NODE_PARAMS,
+    /// What `params` points to.
+    pub(crate) ops: Arc<[CUstreamBatchMemOpParams]>,
 }
 
 /// A kernel with its arguments.
@@ -52,7 +74,8 @@ pub(crate) struct KernelNode {
 pub(crate) struct CopyNode {
     pub(crate) params: CUDA_MEMCPY3D_v2,
     pub(crate) context: CUcontext,
-    command: CopyCommand,
+    /// None if the extent is empty.
+    command: Option<CopyCommand>,
 }
 
 /// A memset.
@@ -67,14 +90,13 @@ impl Work {
     pub(crate) fn of_command(command: Command) -> Option<Work> {
         match command {
             Command::Kernel(kernel) => Some(Work::Kernel(KernelNode::new(*kernel))),
-            Command::Copy(copy) => Some(Work::Copy(CopyNode::linear(copy))),
+            Command::Copy(copy) => CopyNode::captured(copy).map(Work::Copy),
             Command::Fill(command) => Some(Work::Fill(FillNode {
                 command,
                 context: context::get_current().unwrap_or_default(),
             })),
             Command::Call(call) => Some(Work::Call(call)),
             Command::Nothing
-            | Command::Write { .. }
             | Command::Stamp(_)
             | Command::Callback(_)
             | Command::Graph(_)
@@ -93,33 +115,47 @@ impl Work {
             Work::Child(_) => CUgraphNodeType::GRAPH,
             Work::Record(_) => CUgraphNodeType::EVENT_RECORD,
             Work::Wait(_) => CUgraphNodeType::WAIT_EVENT,
+            Work::Alloc(_) => CUgraphNodeType::MEM_ALLOC,
+            Work::Free(_) => CUgraphNodeType::MEM_FREE,
+            Work::MemOps(_) => CUgraphNodeType::BATCH_MEM_OP,
+            Work::Condition(_) => CUgraphNodeType::CONDITIONAL,
         }
     }
 
     /// Whether the node waits for something that others than the graph's nodes do.
     pub(crate) fn is_wait(&self) -> bool {
-        matches!(self, Work::Wait(_))
+        matches!(self, Work::Wait(_) | Work::MemOps(_))
     }
 
     /// Whether the node allocates or frees memory, or one in it does.
     pub(crate) fn is_memory(&self) -> bool {
-        self.graphs()
-            .any(|graph| !graph.body.lock().can_be_copied())
+        let is_memory = matches!(self, Work::Alloc(_) | Work::Free(_));
+        is_memory
+            || self
+                .graphs()
+                .any(|graph| !graph.body.lock().can_be_copied())
+    }
+
+    /// Whether the node frees this memory.
+    pub(crate) fn frees(&self, memory: &Arc<GraphMemory>) -> bool {
+        matches!(self, Work::Free(known) if Arc::ptr_eq(known, memory))
     }
 
     /// Graphs that belong to the node.
     pub(crate) fn graphs(&self) -> impl Iterator<Item = &Arc<Graph>> {
-        let child = match self {
-            Work::Child(graph) => Some(graph),
-            _ => None,
+        let graphs = match self {
+            Work::Child(graph) => std::slice::from_ref(graph),
+            Work::Condition(node) => &node.bodies,
+            _ => &[],
         };
-        child.into_iter()
+        graphs.iter()
     }
 
     /// The same work for a node of another graph.
     pub(crate) fn copy(&self) -> Result<Work> {
         match self {
             Work::Child(graph) => Ok(Work::Child(graph.copy(true)?)),
+            Work::Condition(node) => Ok(Work::Condition(node.copy()?)),
             _ => Ok(self.clone()),
         }
     }
@@ -130,16 +166,27 @@ impl Work {
     }
 
     /// Does the work, as far as one thread can on its own. Streams do the rest, see [`super::plan`].
-    pub(crate) fn run(&self) -> std::result::Result<(), Failure> {
+    pub(crate) fn run(&self, stream: &Stream) -> std::result::Result<(), Failure> {
         match self {
             Work::Kernel(kernel) => kernel.run(),
-            Work::Copy(copy) => copy.command.run().map_err(vanished),
+            Work::Copy(copy) => copy.run(),
             Work::Fill(fill) => fill.run().map_err(vanished),
             Work::Call(call) => {
                 call.run();
                 Ok(())
             }
-            Work::Empty | Work::Child(_) | Work::Record(_) | Work::Wait(_) => Ok(()),
+            Work::Alloc(memory) => {
+                memory.set_used(true);
+                Ok(())
+            }
+            Work::Free(memory) => {
+                memory.set_used(false);
+                Ok(())
+            }
+            Work::MemOps(node) => node.command.run(&stream.health),
+            Work::Empty | Work::Child(_) | Work::Record(_) | Work::Wait(_) | Work::Condition(_) => {
+                Ok(())
+            }
         }
     }
 }
@@ -158,14 +205,15 @@ impl KernelNode {
         }
     }
 
-    /// The node with another shape of launch.
-    pub(crate) fn with_attributes(&self, attributes: Vec<CUlaunchAttribute>) -> KernelNode {
+    /// The node with attributes, which must fit its launch.
+    pub(crate) fn with_attributes(&self, attributes: Vec<CUlaunchAttribute>) -> Result<KernelNode> {
         let mut command = (*self.command).clone();
-        super::attribute::apply(&attributes, &mut command.shape);
-        KernelNode {
+        super::attribute::apply(&attributes, &mut command.shape)?;
+        command.shape.check(&command.function)?;
+        Ok(KernelNode {
             attributes,
             ..KernelNode::new(command)
-        }
+        })
     }
 
     /// The address of the arguments' addresses; null if there are none.
@@ -197,86 +245,52 @@ impl CopyNode {
         Ok(CopyNode {
             params,
             context,
-            command: linear(&params)?,
+            command: command_3d(&params)?,
         })
     }
 
-    /// A copy of bytes that a stream has captured.
-    fn linear(command: CopyCommand) -> CopyNode {
+    /// A copy that a stream has captured, unless it holds its bytes.
+    fn captured(command: CopyCommand) -> Option<CopyNode> {
+        let Source::Memory(from) = command.from else {
+            return None;
+        };
         let sort = |addr| match is_known(addr) {
             true => CUmemorytype::DEVICE,
             false => CUmemorytype::HOST,
         };
         let host = |addr| HostPtr(if is_known(addr) { 0 } else { addr });
         let device = |addr| if is_known(addr) { addr } else { 0 };
+        let rows = |place: &Place| place.layer.checked_div(place.pitch).unwrap_or(1) as usize;
+        let [width, height, depth] = command.extent;
+        let to = command.to;
         let params = CUDA_MEMCPY3D_v2 {
-            srcMemoryType: sort(command.from),
-            srcHost: host(command.from),
-            srcDevice: device(command.from),
-            srcPitch: command.len as usize,
-            srcHeight: 1,
-            dstMemoryType: sort(command.to),
-            dstHost: host(command.to),
-            dstDevice: device(command.to),
-            dstPitch: command.len as usize,
-            dstHeight: 1,
-            WidthInBytes: command.len as usize,
-            Height: 1,
-            Depth: 1,
+            srcMemoryType: sort(from.addr),
+            srcHost: host(from.addr),
+            srcDevice: device(from.addr),
+            srcPitch: from.pitch as usize,
+            srcHeight: rows(&from),
+            dstMemoryType: sort(to.addr),
+            dstHost: host(to.addr),
+            dstDevice: device(to.addr),
+            dstPitch: to.pitch as usize,
+            dstHeight: rows(&to),
+            WidthInBytes: width as usize,
+            Height: height as usize,
+            Depth: depth as usize,
             ..CUDA_MEMCPY3D_v2::default()
         };
-        CopyNode {
+        Some(CopyNode {
             params,
             context: context::get_current().unwrap_or_default(),
-            command,
-        }
+            command: Some(command),
+        })
     }
-}
 
-/// The command for a copy of one row.
-fn linear(params: &CUDA_MEMCPY3D_v2) -> Result<CopyCommand> {
-    if params.Height > 1 || params.Depth > 1 {
-        return Err(CUresult::NOT_SUPPORTED);
+    /// Copies, if there is anything to copy.
+    fn run(&self) -> std::result::Result<(), Failure> {
+        let command = self.command.as_ref();
+        command.map_or(Ok(()), |command| command.run().map_err(vanished))
     }
-    let len = params.WidthInBytes as u64 * params.Height as u64 * params.Depth as u64;
-    let side =
-        |sort, host: HostPtr, device: u64, [x, y, z]: [usize; 3], [pitch, height]: [usize; 2]| {
-            let base = match sort {
-                CUmemorytype::HOST => host.0,
-                CUmemorytype::DEVICE | CUmemorytype::UNIFIED => device,
-                CUmemorytype::ARRAY => return Err(CUresult::NOT_SUPPORTED),
-                _ => return Err(CUresult::INVALID_VALUE),
-            };
-            let rows = (z as u64)
-                .checked_mul(height as u64)
-                .and_then(|rows| rows.checked_add(y as u64));
-            let offset = rows
-                .and_then(|rows| rows.checked_mul(pitch as u64))
-                .and_then(|offset| offset.checked_add(x as u64));
-            let start = offset.and_then(|offset| base.checked_add(offset));
-            let start = start.ok_or(CUresult::INVALID_VALUE)?;
-            if sort == CUmemorytype::DEVICE || is_known(start) {
-                crate::memory::check_device_range(start, len)?;
-            }
-            Ok(start)
-        };
-    Ok(CopyCommand {
-        to: side(
-            params.dstMemoryType,
-            params.dstHost,
-            params.dstDevice,
-            [params.dstXInBytes, params.dstY, params.dstZ],
-            [params.dstPitch, params.dstHeight],
-        )?,
-        from: side(
-            params.srcMemoryType,
-            params.srcHost,
-            params.srcDevice,
-            [params.srcXInBytes, params.srcY, params.srcZ],
-            [params.srcPitch, params.srcHeight],
-        )?,
-        len,
-    })
 }
 
 impl FillNode {

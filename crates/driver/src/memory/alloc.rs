@@ -5,6 +5,7 @@ use crate::command::checked;
 use crate::context::{self, Context};
 use crate::device;
 use crate::error::Result;
+use crate::graph;
 use crate::types::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
 use super::{Allocation, REGISTRY, Sort, advice, pool};
@@ -45,7 +46,7 @@ pub(super) fn release(allocation: &Allocation) {
     let engine = device::get(allocation.device).and_then(|device| device.engine());
     let Ok(engine) = engine else { return };
     match allocation.sort {
-        Sort::Device | Sort::Managed | Sort::Pinned(_) => {
+        Sort::Device | Sort::Managed | Sort::Pinned(_) | Sort::Graph => {
             // The engine knows the allocation, as it made it.
             let _ = engine.free_raw(allocation.base);
         }
@@ -99,6 +100,10 @@ pub fn free(addr: CUdeviceptr) -> Result<()> {
         return Ok(());
     }
     capture::check_call()?;
+    if graph::is_memory(addr) {
+        let _ = context.synchronize();
+        return graph::free(addr);
+    }
     let is_right = |sort| matches!(sort, Sort::Device | Sort::Managed | Sort::Pool(_));
     if !REGISTRY
         .find(addr)

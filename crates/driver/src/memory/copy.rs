@@ -147,9 +147,7 @@ pub(crate) fn submit(stream: &Arc<Stream>, copy: CopyCommand, until: Until) -> R
     match until {
         Until::Done if !copy.is_on_devices() => stream.run(Command::Copy(copy)),
         // A graph reads and writes the program's memory when it is launched.
-        Until::Submitted if stream.is_capturing() => {
-            stream.submit(Command::Copy(copy)).map(|_| ())
-        }
+        Until::Submitted if stream.is_capturing() => stream.submit(Command::Copy(copy)).map(|_| ()),
         // The program may look at its memory, or free it, when the call has returned.
         Until::Submitted if is_pageable(&copy.to) => stream.run(Command::Copy(copy)),
         // The program may change its memory once the call has returned.

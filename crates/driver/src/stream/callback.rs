@@ -4,6 +4,7 @@
 //! `CUDA_ERROR_NOT_PERMITTED`.
 
 use crate::call::HostCall;
+use crate::capture;
 use crate::command::Command;
 use crate::error::Result;
 use crate::state;
@@ -35,7 +36,7 @@ pub fn add_callback(
     }
     let stream = super::get(stream)?;
     if stream.is_capturing() {
-        return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+        return Err(capture::forbidden(&stream));
     }
     let function = Box::new(move |status| state::in_callback(|| function(status)));
     stream.submit(Command::Callback(function)).map(|_| ())

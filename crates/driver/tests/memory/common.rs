@@ -46,7 +46,10 @@ pub fn stream() -> CUstream {
 }
 
 /// Has a stream call a closure, as programs have it call functions.
-#[expect(unsafe_code, reason = "gives a closure back that went through C's types")]
+#[expect(
+    unsafe_code,
+    reason = "gives a closure back that went through C's types"
+)]
 pub fn launch_host(stream: CUstream, call: impl FnOnce() + Send + 'static) {
     type Call = Box<dyn FnOnce() + Send>;
     extern "C" fn run(data: *mut c_void) {

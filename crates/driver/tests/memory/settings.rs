@@ -163,12 +163,6 @@ fn an_external_record_needs_a_capture() {
     common::context();
     let (made, stream) = (event::create(0).unwrap(), common::stream());
     assert_eq!(event::record(made, stream, 0), Ok(()));
-    assert_eq!(
-        event::record(made, stream, 1),
-        Err(CUresult::INVALID_VALUE)
-    );
-    assert_eq!(
-        event::record(made, stream, 2),
-        Err(CUresult::INVALID_VALUE)
-    );
+    assert_eq!(event::record(made, stream, 1), Err(CUresult::INVALID_VALUE));
+    assert_eq!(event::record(made, stream, 2), Err(CUresult::INVALID_VALUE));
 }

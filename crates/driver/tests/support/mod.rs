@@ -7,6 +7,8 @@
 
 use std::ffi::CString;
 
+use ptxjit_driver::image::jit::Options;
+use ptxjit_driver::image::jit::Options;
 use ptxjit_driver::launch::{self, Arguments};
 use ptxjit_driver::memory::{alloc, copy};
 use ptxjit_driver::types::*;
@@ -54,7 +56,12 @@ impl Gpu {
         ptxjit_driver::init(0).unwrap();
         let context = context::create(0, 0, 3020).unwrap();
         let text = CString::new(PTX).unwrap();
-        let module = module::load_data(address(text.as_bytes_with_nul())).unwrap();
+        let options = Options {
+            count: 0,
+            keys: HostPtr::NULL,
+            values: HostPtr::NULL,
+        };
+        let module = module::load_data(address(text.as_bytes_with_nul()), options).unwrap();
         let mut gpu = Gpu {
             context,
             module,
