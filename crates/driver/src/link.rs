@@ -119,12 +119,7 @@ fn check_type(bytes: &[u8], said: CUjitInputType) -> Loaded<()> {
 }
 
 /// The modules in bytes of the client.
-fn read_data(
-    said: CUjitInputType,
-    address: u64,
-    len: usize,
-    name: &str,
-) -> Loaded<Vec<PtxModule>> {
+fn read_data(said: CUjitInputType, address: u64, len: usize, name: &str) -> Loaded<Vec<PtxModule>> {
     let bytes = image::bytes(address, len as u64)?;
     check_type(&bytes, said)?;
     match ptxjit_image::recognize(&bytes) {
