@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use ptxjit::Options;
 use ptxjit_cli::discover;
 use ptxjit_cli::judge::{self, Verdict};
+use ptxjit_cli::paths::Outside;
 use ptxjit_tests::root;
 
 /// The least that may pass for a slow machine; a hang is what this is for.
@@ -17,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 fn main() -> ExitCode {
     let args = Arguments::from_args();
     let folder: PathBuf = root().join("tests/kernels");
-    let tests = match discover::tests(&[folder], "small") {
+    let tests = match discover::tests(&[folder], "small", Outside::Refused) {
         Ok(tests) => tests,
         Err(err) => panic!("{err:#}"),
     };

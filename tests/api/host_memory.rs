@@ -204,3 +204,118 @@ fn what_is_not_mapped_is_still_a_fault() {
         Err(Error::Usage(_))
     ));
 }
+
+#[test]
+fn registered_memory_is_reached_and_nothing_else() {
+    let device = Device::new().unwrap();
+    let (ways, add) = (kernel(&device, WAYS), kernel(&device, ADD));
+    let from = Aligned(std::array::from_fn(|i| (i * i * 977) as u32 & 0xff_ffff));
+    let on_device = device.alloc_from(&[1u32; 64]).unwrap();
+    let before = add.launch().block(64).arg(&on_device).arg(1u32).arg(64u32);
+    let before = before.prepare().unwrap();
+    let from_at = from.0.as_ptr() as u64;
+    // SAFETY: the kernels only read it.
+    unsafe { device.register_host(from_at, 1024) }.unwrap();
+    for gang in GANGS {
+        for memcheck in [false, true] {
+            // Far from all else, so that nothing beside it counts as near.
+            let mut to = vec![0u32; 1 << 20];
+            let to_at = &raw mut to[1 << 19] as u64;
+            let launch = ways.launch().block(64).gang(gang).memcheck(memcheck);
+            let launch = launch.arg(from_at).arg(to_at);
+            let refused = launch.clone().run().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Launch(FailureKind::BadAddress));
+            // SAFETY: the kernel writes to `to`, and nothing else uses it meanwhile.
+            unsafe { device.register_host(to_at, 1024) }.unwrap();
+            assert_eq!(device.registered_range(to_at + 5), Some((to_at, 1024)));
+            launch.clone().run().unwrap();
+            let middle: [u32; 256] = std::array::from_fn(|i| to[(1 << 19) + i]);
+            assert_eq!(middle, ways_of(&from.0), "gang {gang}, memcheck {memcheck}");
+            // Device memory and the host's in one launch.
+            add.launch()
+                .block(64)
+                .gang(gang)
+                .arg(to_at)
+                .arg(1u32)
+                .arg(0u32)
+                .run()
+                .unwrap();
+            let far = add.launch().block(64).gang(gang).arg(to_at - (1 << 20));
+            let refused = far.arg(1u32).arg(64u32).run().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Launch(FailureKind::BadAddress));
+            let behind = add
+                .launch()
+                .block(64)
+                .gang(gang)
+                .memcheck(true)
+                .arg(to_at + 1020);
+            let refused = behind.arg(1u32).arg(2u32).run().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Launch(FailureKind::BadAddress));
+            device.unregister_host(to_at).unwrap();
+            assert!(launch.run().is_err());
+        }
+    }
+    before.run().unwrap();
+    assert_eq!(on_device.read().unwrap(), [2; 64]);
+    device.unregister_host(from_at).unwrap();
+    assert!(device.unregister_host(from_at).is_err());
+}
+
+#[test]
+fn what_was_prepared_before_reaches_registered_memory() {
+    let device = Device::new().unwrap();
+    let add = kernel(&device, ADD);
+    let mut data = vec![5u32; 100];
+    let at = data.as_mut_ptr() as u64;
+    let launch = add.launch().block(128).arg(at).arg(3u32).arg(100u32);
+    let prepared = launch.prepare().unwrap();
+    assert!(prepared.run().is_err());
+    // SAFETY: the kernel adds to it, and nothing else uses it meanwhile.
+    unsafe { device.register_host(at, 400) }.unwrap();
+    prepared.run().unwrap();
+    assert_eq!(data, [8; 100]);
+}
+
+#[test]
+fn wrapped_indices_are_found_in_registered_memory() {
+    let device = Device::new().unwrap();
+    let wrapped = kernel(&device, WRAPPED);
+    let from: Vec<u8> = (0..64).map(|i| i * 3 + 1).collect();
+    let mut to = [0u32; 64];
+    // SAFETY: the kernels read `from` and write to `to`.
+    unsafe {
+        device.register_host(from.as_ptr() as u64, 64).unwrap();
+        device.register_host(to.as_mut_ptr() as u64, 256).unwrap();
+        let again = device
+            .register_host(from.as_ptr() as u64 + 63, 1)
+            .unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::Address);
+        assert!(device.register_host(device.arena_range().start, 1).is_err());
+        assert!(
+            device.register_host(u64::MAX, 1).is_err() && device.register_host(4096, 0).is_err()
+        );
+    }
+    for gang in GANGS {
+        for before in [1u32, 16, 31, 33] {
+            to.fill(0);
+            let launch = wrapped
+                .launch()
+                .block(64)
+                .gang(gang)
+                .arg(from.as_ptr() as u64);
+            launch
+                .arg(to.as_mut_ptr() as u64)
+                .arg(before)
+                .run()
+                .unwrap();
+            let wanted = std::array::from_fn(|i| {
+                if i < 64 - before as usize {
+                    u32::from(from[i])
+                } else {
+                    0
+                }
+            });
+            assert_eq!(to, wanted, "gang {gang}, {before} before");
+        }
+    }
+}

@@ -326,6 +326,7 @@ fn declarations_must_agree() {
             ".visible .func f(.param .f32 y) { ret; }",
         ),
         (".extern .global .u32 v[];", ".visible .global .u32 v[4];"),
+        (".extern .shared .b8 s[];", ".extern .shared .f32 s[];"),
         (".extern .global .b32 v;", ".visible .global .u32 v;"),
     ];
     for (a, b) in agree {

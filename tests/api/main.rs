@@ -1,11 +1,13 @@
 //! The library from the outside: buffers, modules, launches, errors, and all of it from several threads.
 
 mod buffers;
+mod complexity;
 mod failures;
 mod host_memory;
 mod launches;
 mod linking;
 mod modules;
+mod placement;
 mod raw;
 mod surface;
 mod threads;

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use ptxjit::Device;
 use ptxjit_tests::fuzz::mutate::Checker;
-use ptxjit_tests::fuzz::{drive, generate};
+use ptxjit_tests::fuzz::{drive, flow, generate};
 use ptxjit_tests::root;
 
 /// Seeds that are run by `cargo test`.
 const PROGRAMS: u64 = 100;
 
 const TEXTS: u64 = 300;
+
+const FLOWS: u64 = 20;
 
 #[test]
 fn random_kernels_do_the_same_everywhere() {
@@ -28,6 +30,17 @@ fn random_kernels_do_the_same_everywhere() {
         })
         .collect();
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn tangled_control_flow_does_the_same_everywhere() {
+    let device = Device::new().expect("a device");
+    let problems = (0..FLOWS).filter_map(|seed| {
+        let problem = flow::check(&device, seed, 120).err()?;
+        Some(format!("seed {seed}: {problem}"))
+    });
+    let problems: Vec<String> = problems.collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
 #[test]
@@ -50,4 +63,34 @@ fn damaged_text_neither_panics_nor_hangs() {
         })
         .collect();
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+/// Pairs of damaged texts that are linked by `cargo test`.
+const PAIRS: u64 = 60;
+
+#[test]
+fn damaged_modules_are_linked_or_refused() {
+    let checker = Checker::new(&[root().join("tests")]).expect("the tests' PTX can be read");
+    let link = move || {
+        let mut n_linked = 0;
+        for seed in 0..PAIRS {
+            let mut linker = ptxjit::Linker::new();
+            linker.add("a.ptx", checker.text(2 * seed));
+            // One in four is linked with itself, which makes everything in it a rival.
+            let other = 2 * seed + u64::from(seed % 4 != 0);
+            linker.add("b.ptx", checker.text(other));
+            let found = linker.check().expect("there are modules");
+            let is_error = |one: &&ptxjit::Diagnostic| one.severity() == ptxjit::Severity::Error;
+            for one in found.iter().filter(is_error) {
+                assert!(["a.ptx", "b.ptx"].contains(&one.file()), "{one}");
+                assert!(!one.render(false).is_empty());
+            }
+            n_linked += u64::from(!found.iter().any(|one| is_error(&one)));
+        }
+        assert!(n_linked < PAIRS, "damage does harm");
+    };
+    // As much stack as the command gives to what it compiles.
+    let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(link);
+    let result = thread.expect("a thread").join();
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }

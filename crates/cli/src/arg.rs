@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::contents::Contents;
 use crate::dtype::{self, DType, Number};
 use crate::fill;
+use crate::paths::shown;
 
 /// An argument as given, files not yet read.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +133,7 @@ pub fn contents(
             ensure!(
                 count.is_none_or(|n| n == got),
                 "{} has {got} elements, not {n}",
-                path.display()
+                shown(path)
             );
             return Ok((Some(contents), got));
         }

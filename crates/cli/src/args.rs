@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::arg::CliArg;
+use crate::picture::Size;
+use crate::shard::Shard;
 
 /// Runs CUDA-compiled PTX on CPUs.
 #[derive(Debug, Parser)]
@@ -80,7 +82,12 @@ pub struct RunArgs {
     /// Print argument I's buffer after the launch, the first N elements of it if given.
     #[arg(long, value_name = "I[:N]")]
     pub print: Vec<PrintSpec>,
-    /// Write argument I's buffer to FILE after the launch: NumPy's format if FILE ends in .npy, else raw bytes.
+    /// Write argument I's buffer to FILE after the launch: NumPy's format if FILE ends in .npy, a picture if it ends in .png, else
+    /// raw bytes.
+    ///
+    /// A picture needs a size: I=FILE.png:WIDTHxHEIGHT. A u8 buffer is grey with one element per pixel, RGB with three, RGBA with
+    /// four. Elements of other types, one per pixel, go through a colour map from violet (least) over green to yellow (greatest):
+    /// floats in proportion to their value, integers to its logarithm; NaN is black.
     #[arg(long, value_name = "I=FILE")]
     pub out: Vec<OutSpec>,
     /// Launch N times on the same buffers and report times.
@@ -105,8 +112,14 @@ pub struct RunArgs {
     #[arg(long, requires = "case", value_name = "FILE")]
     pub ptx: Option<PathBuf>,
     /// Write every buffer of the case as DIR/NAME.npy, and device output as DIR/stdout.
+    ///
+    /// Names that have separators of folders or NUL, or start with a dot, are refused.
     #[arg(long, requires = "case", value_name = "DIR")]
     pub out_dir: Option<PathBuf>,
+    /// Let the case read files outside of its folder. Without it, a case's PTX and data are plain files below the folder of its
+    /// case.json, and links that lead out of it are refused.
+    #[arg(long, requires = "case")]
+    pub allow_outside: bool,
     #[command(flatten)]
     pub exec: ExecArgs,
 }
@@ -123,7 +136,7 @@ pub struct ExecArgs {
     /// deterministic, or seed:N for a replayable random order.
     #[arg(long)]
     pub schedule: Option<ScheduleArg>,
-    /// Stop a launch that takes longer.
+    /// Stop a launch that takes longer, to compile or to run.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
     /// Check every access: exact bounds, alignment, freed memory.
@@ -155,9 +168,20 @@ pub struct TestArgs {
     /// Only tests whose name contains TEXT.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// Run only part I of N of the tests, counted from 1. Every test is in exactly one part, the same on every machine.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Make the parts of --shard take about as long as each other, by the times in a report of an earlier run (--json or
+    /// --junit); may be given several times. All parts need the same files.
+    #[arg(long, value_name = "FILE", requires = "shard")]
+    pub timings: Vec<PathBuf>,
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
+    /// Let cases read files outside of their folders. Without it, a case's PTX and data are plain files below the folder of its
+    /// case.json, and links that lead out of it are refused.
+    #[arg(long)]
+    pub allow_outside: bool,
     #[command(flatten)]
     pub exec: ExecArgs,
 }
@@ -269,11 +293,13 @@ impl FromStr for PrintSpec {
     }
 }
 
-/// `I=FILE`.
+/// `I=FILE`, or `I=FILE.png:WIDTHxHEIGHT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutSpec {
     pub arg: usize,
     pub path: PathBuf,
+    /// Of a picture.
+    pub size: Option<Size>,
 }
 
 impl FromStr for OutSpec {
@@ -284,9 +310,17 @@ impl FromStr for OutSpec {
         let arg = arg
             .parse()
             .map_err(|_| format!("`{arg}` is not an argument's index"))?;
+        if path.ends_with(".png") {
+            return Err("a picture needs a size: I=FILE.png:WIDTHxHEIGHT".to_owned());
+        }
+        let (path, size) = match path.rsplit_once(':') {
+            Some((picture, size)) if picture.ends_with(".png") => (picture, Some(size.parse()?)),
+            _ => (path, None),
+        };
         Ok(OutSpec {
             arg,
             path: path.into(),
+            size,
         })
     }
 }
@@ -372,6 +406,11 @@ mod tests {
             "ptxjit run a.ptx --label large",
             "ptxjit run a.ptx --schedule random",
             "ptxjit test",
+            "ptxjit run a.ptx --out 0=x.png",
+            "ptxjit run a.ptx --out 0=x.png:3",
+            "ptxjit test x --shard 0/2",
+            "ptxjit test x --shard 3/2",
+            "ptxjit test x --timings y.json",
         ] {
             assert!(
                 Cli::try_parse_from(words.split_whitespace()).is_err(),

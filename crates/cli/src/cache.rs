@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use ptxjit::{Cache, CacheUsage};
 
 use crate::args::{CacheAction, CacheArgs};
+use crate::paths::shown;
 use crate::term;
 
 pub(crate) fn run(args: &CacheArgs) -> ExitCode {
@@ -25,7 +26,7 @@ fn act(args: &CacheArgs) -> Result<String> {
     let cache = Cache::user().ok_or_else(|| {
         anyhow!("there is no folder for the cache: neither PTXJIT_CACHE_DIR nor HOME is set")
     })?;
-    let dir = cache.dir().display();
+    let dir = shown(cache.dir());
     Ok(match args.action {
         CacheAction::Show => {
             let usage = cache.usage();
@@ -33,7 +34,8 @@ fn act(args: &CacheArgs) -> Result<String> {
             let remark = if cache.is_safe() {
                 ""
             } else {
-                "not used: it must be a folder that belongs to you and that nobody else can write to\n"
+                "not used: it must be a folder of yours that no other user can write to, and no other user may be able to\n\
+                 replace it or a folder above it\n"
             };
             format!("{dir}: {}\n{remark}", said(usage))
         }

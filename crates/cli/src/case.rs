@@ -4,15 +4,17 @@
 //! [`crate::compare`].
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use ptxjit::escape;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::contents::Contents;
 use crate::dtype::{DType, Number};
 use crate::fill;
+use crate::paths::{CaseDir, Outside, file_name, shown};
 
 /// A `case.json`.
 #[derive(Debug, Deserialize)]
@@ -25,7 +27,7 @@ pub struct CaseFile {
     pub cases: Vec<Case>,
     /// The folder that file names refer to.
     #[serde(skip)]
-    pub dir: PathBuf,
+    pub dir: CaseDir,
 }
 
 /// One build.
@@ -189,12 +191,12 @@ pub enum LineOrder {
 }
 
 impl CaseFile {
-    pub fn read(path: &Path) -> Result<CaseFile> {
+    pub fn read(path: &Path, outside: Outside) -> Result<CaseFile> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+            .with_context(|| format!("cannot read {}", shown(path)))?;
         let mut file: CaseFile = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a case file", path.display()))?;
-        file.dir = path.parent().unwrap_or(Path::new("")).to_owned();
+            .with_context(|| format!("{} is not a case file", shown(path)))?;
+        file.dir = CaseDir::of(path, outside);
         Ok(file)
     }
 
@@ -209,9 +211,31 @@ impl Case {
         self.launches.iter().all(|launch| launch.ptx.is_some())
     }
 
+    /// Checks that everything which is written to a file of its own, called by its name, can be.
+    pub fn check_file_names(&self) -> Result<()> {
+        for buffer in &self.buffers {
+            file_name("buffer", &buffer.name)?;
+        }
+        for name in self.textures.keys() {
+            file_name("texture or surface", name)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the files of textures and surfaces, which are not read yet.
+    pub fn check_textures(&self, dir: &CaseDir) -> Result<()> {
+        for (name, texture) in &self.textures {
+            if let Some(Value::String(npy)) = texture.get("npy") {
+                dir.find(npy)
+                    .with_context(|| format!("texture or surface `{}`", escape(name)))?;
+            }
+        }
+        Ok(())
+    }
+
     pub fn buffer(&self, name: &str) -> Result<usize> {
         let position = self.buffers.iter().position(|buffer| buffer.name == name);
-        position.ok_or_else(|| anyhow!("the case has no buffer `{name}`"))
+        position.ok_or_else(|| anyhow!("the case has no buffer `{}`", escape(name)))
     }
 }
 
@@ -220,13 +244,13 @@ const MAX_BUFFER_BYTES: usize = 1 << 46;
 
 impl BufferDecl {
     /// The first contents.
-    pub fn contents(&self, dir: &Path) -> Result<Contents> {
-        let context = || format!("buffer `{}`", self.name);
+    pub fn contents(&self, dir: &CaseDir) -> Result<Contents> {
+        let context = || format!("buffer `{}`", escape(&self.name));
         let fits = self
             .count
             .checked_mul(self.dtype.size())
             .is_some_and(|size| size <= MAX_BUFFER_BYTES);
-        ensure!(fits, "buffer `{}` is too large", self.name);
+        ensure!(fits, "buffer `{}` is too large", escape(&self.name));
         self.init
             .contents(self.dtype, self.count, dir)
             .with_context(context)
@@ -234,7 +258,7 @@ impl BufferDecl {
 }
 
 impl Init {
-    fn contents(&self, dtype: DType, count: usize, dir: &Path) -> Result<Contents> {
+    fn contents(&self, dtype: DType, count: usize, dir: &CaseDir) -> Result<Contents> {
         let bytes = match self {
             Init::Zeros => return fill::zeros(dtype, count),
             Init::Fill { value } => {
@@ -249,8 +273,12 @@ impl Init {
                 fill::random(dtype, count, *seed, number(lo)?, number(hi)?)
             }
             Init::File { npy } => {
-                let (contents, got) = Contents::from_npy(&dir.join(npy), dtype)?;
-                ensure!(got == count, "{npy} has {got} elements, not {count}");
+                let (contents, got) = Contents::from_npy(&dir.find(npy)?, dtype)?;
+                ensure!(
+                    got == count,
+                    "{} has {got} elements, not {count}",
+                    escape(npy)
+                );
                 return Ok(contents);
             }
         };
@@ -361,7 +389,7 @@ mod tests {
         let case = file.case("small").unwrap();
         assert!(file.case("large").is_none());
         assert_eq!(case.buffers[0].name, "z");
-        let bytes = |idx: usize| match case.buffers[idx].contents(Path::new("")).unwrap() {
+        let bytes = |idx: usize| match case.buffers[idx].contents(&CaseDir::default()).unwrap() {
             Contents::Bytes(bytes) => bytes,
             other => panic!("{other:?}"),
         };

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
         }
     }
     if args.json {
-        term::out(&format!("{}\n", json!({"ok": all_ok, "files": documents})));
+        term::out_json(&json!({"ok": all_ok, "files": documents}));
     }
     if all_ok {
         ExitCode::SUCCESS
@@ -127,7 +127,12 @@ fn compile_all(files: &[PathBuf], findings: &mut Findings) {
 fn print(name: &str, findings: &Findings) {
     let color = term::stdout_color();
     for diagnostic in &findings.diagnostics {
-        term::out(&format!("{}\n\n", diagnostic.render(color)));
+        let text = format!("{}\n\n", diagnostic.render(color));
+        if color {
+            term::out_painted(&text);
+        } else {
+            term::out(&text);
+        }
     }
     if let Some(text) = &findings.other {
         term::out(&format!("{text}\n"));
@@ -142,7 +147,7 @@ fn print(name: &str, findings: &Findings) {
         (false, 1) => "1 error".to_owned(),
         (false, n) => format!("{n} errors"),
     };
-    term::err(&format!("{name}: {verdict}"));
+    term::err(&format!("{}: {verdict}", ptxjit::escape(name)));
 }
 
 fn document(name: &str, findings: &Findings) -> Value {

@@ -28,6 +28,7 @@ pub fn buffers(
     want: &Array,
     tolerance: Tolerance,
 ) -> Result<(), String> {
+    let name = ptxjit::escape(name);
     let widened = dtype == DType::Bf16 && want.dtype == DType::F32;
     if dtype != want.dtype && !widened {
         return Err(format!(

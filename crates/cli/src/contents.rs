@@ -10,6 +10,7 @@ use ptxjit::Buffer;
 
 use crate::dtype::DType;
 use crate::npy::{self, Array};
+use crate::paths::shown;
 
 /// Bytes that are copied at once.
 const PIECE: usize = 64 << 10;
@@ -44,7 +45,7 @@ impl Contents {
 
     /// A file's bytes as elements of type `dtype`, and their number.
     pub fn from_raw(path: &Path, dtype: DType) -> Result<(Contents, usize)> {
-        let context = || format!("cannot read {}", path.display());
+        let context = || format!("cannot read {}", shown(path));
         let meta = std::fs::metadata(path).with_context(context)?;
         let contents = if meta.is_file() {
             let len = usize::try_from(meta.len()).with_context(context)?;
@@ -63,7 +64,7 @@ impl Contents {
         ensure!(
             len.is_multiple_of(dtype.size()),
             "{} has {len} bytes: no whole number of {dtype}",
-            path.display()
+            shown(path)
         );
         Ok((contents, len / dtype.size()))
     }
@@ -75,7 +76,7 @@ impl Contents {
             Contents::Zeros => buffer.fill_bytes(0)?,
             Contents::File { path, start, len } => {
                 let copied = copy_file(path, *start, *len, buffer);
-                copied.with_context(|| format!("cannot read {}", path.display()))?;
+                copied.with_context(|| format!("cannot read {}", shown(path)))?;
             }
         }
         Ok(())

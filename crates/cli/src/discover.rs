@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::case::CaseFile;
+use crate::paths::{Outside, shown};
 
 /// One case with one build of its kernels.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Test {
     pub case_file: PathBuf,
     /// The files to run with; empty if each launch names its own.
     pub files: Vec<PathBuf>,
+    /// Whether files of the case may lie outside of its folder.
+    pub outside: Outside,
     /// Why the test cannot even be set up.
     pub broken: Option<String>,
 }
@@ -26,26 +29,22 @@ impl Test {
 }
 
 /// All tests under `paths` that have a case called `label`, in the order of their paths.
-pub fn tests(paths: &[PathBuf], label: &str) -> Result<Vec<Test>> {
+pub fn tests(paths: &[PathBuf], label: &str, outside: Outside) -> Result<Vec<Test>> {
     let mut files = Vec::new();
     for path in paths {
         let before = files.len();
         find(path, &mut files)?;
-        ensure!(
-            files.len() > before,
-            "no case.json under {}",
-            path.display()
-        );
+        ensure!(files.len() > before, "no case.json under {}", shown(path));
     }
     files.dedup();
     Ok(files
         .iter()
-        .flat_map(|file| of_case_file(file, label))
+        .flat_map(|file| of_case_file(file, label, outside))
         .collect())
 }
 
 fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let context = || format!("cannot read {}", path.display());
+    let context = || format!("cannot read {}", shown(path));
     if !std::fs::metadata(path).with_context(context)?.is_dir() {
         files.push(path.to_owned());
         return Ok(());
@@ -63,23 +62,23 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     entries.iter().try_for_each(|entry| find(entry, files))
 }
 
-fn of_case_file(path: &Path, label: &str) -> Vec<Test> {
+fn of_case_file(path: &Path, label: &str, outside: Outside) -> Vec<Test> {
     let folder = short_name(path);
     let test = |name: String, files: Vec<PathBuf>| Test {
         name,
         case_file: path.to_owned(),
         files,
+        outside,
         broken: None,
     };
-    let file = match CaseFile::read(path) {
+    // The name of a test stands in reports, whose readers may make paths of it.
+    let broken = |err: anyhow::Error| Test {
+        broken: Some(format!("{err:#}")),
+        ..test(format!("{folder}/case.json"), Vec::new())
+    };
+    let file = match CaseFile::read(path, outside) {
         Ok(file) => file,
-        Err(err) => {
-            let broken = Some(format!("{err:#}"));
-            return vec![Test {
-                broken,
-                ..test(format!("{folder}/case.json"), Vec::new())
-            }];
-        }
+        Err(err) => return vec![broken(err)],
     };
     let Some(case) = file.case(label) else {
         return Vec::new();
@@ -89,11 +88,9 @@ fn of_case_file(path: &Path, label: &str) -> Vec<Test> {
     }
     let builds = file.ptx.iter();
     builds
-        .map(|ptx| {
-            test(
-                format!("{folder}/{}", ptx.file),
-                vec![file.dir.join(&ptx.file)],
-            )
+        .map(|ptx| match file.dir.find(&ptx.file) {
+            Ok(path) => test(format!("{folder}/{}", ptx.file), vec![path]),
+            Err(err) => broken(err),
         })
         .collect()
 }

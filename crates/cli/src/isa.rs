@@ -22,7 +22,7 @@ pub(crate) fn run(args: &IsaArgs) -> ExitCode {
         };
         let forms: Vec<_> = forms.iter().map(value).collect();
         let document = json!({"instructions": forms, "special_registers": special_registers()});
-        term::out(&format!("{document}\n"));
+        term::out_json(&document);
     } else {
         term::out(&text(&forms));
     }

@@ -1,6 +1,5 @@
 //! Running one test and judging it.
 
-use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::case::{Case, CaseFile};
 use crate::compare::{self, Tolerance};
 use crate::discover::Test;
 use crate::npy::Array;
+use crate::paths::CaseDir;
 use crate::plan::Plan;
 use crate::session::{self, Failure, FailureKind, Session};
 
@@ -83,7 +83,7 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
     if let Some(broken) = &test.broken {
         return Err(Failure::wrong(broken));
     }
-    let file = CaseFile::read(&test.case_file)?;
+    let file = CaseFile::read(&test.case_file, test.outside)?;
     let case = file
         .case(label)
         .ok_or_else(|| anyhow!("no case `{label}`"))?;
@@ -94,17 +94,19 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
     let mut problems = Vec::new();
     let mut messages = String::new();
     for (idx, launch) in plan.launches.iter().enumerate() {
-        let kernel = &session.kernels[idx];
+        let kernel = ptxjit::escape(&session.kernels[idx]);
         match (session.launch(idx), &launch.expect_error) {
             (Ok(_), None) => {}
             (Ok(_), Some(name)) => problems.push(format!(
-                "launch {idx} of `{kernel}` succeeded, expected {name}"
+                "launch {idx} of `{kernel}` succeeded, expected {}",
+                ptxjit::escape(name)
             )),
             (Err(failure), Some(name)) => {
                 if !same_error(failure.cuda_name, name) {
                     let got = failure.cuda_name;
                     problems.push(format!(
-                        "launch {idx} ended with {got}, expected {name}\n{}",
+                        "launch {idx} ended with {got}, expected {}\n{}",
+                        ptxjit::escape(name),
                         failure.text
                     ));
                 }
@@ -131,14 +133,14 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
 }
 
 fn expectations(
-    dir: &Path,
+    dir: &CaseDir,
     case: &Case,
     plan: &Plan,
     session: &Session<'_>,
 ) -> Result<Vec<String>, Failure> {
     let mut problems = Vec::new();
     for expect in case.expect.iter().flatten() {
-        let want = Array::read(&dir.join(&expect.npy)).context("expectation")?;
+        let want = Array::read(&dir.find(&expect.npy)?).context("expectation")?;
         let idx = case.buffer(&expect.buffer)?;
         let tolerance = Tolerance {
             rtol: expect.rtol,

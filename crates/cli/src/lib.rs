@@ -1,12 +1,15 @@
 //! The `ptxjit` command, as a library so that tests can use its parts.
 //!
 //! Each subcommand is one file. `case`, `plan`, `session` and `judge` make a test of a case file; `arg`, `dtype`, `fill`, `contents`
-//! and `npy` know how numbers become bytes. What a launch is lies below, in the `ptxjit` library.
+//! and `npy` know how numbers become bytes, `picture` how they become pixels; `paths`, `replace` and `term` stand between this process and
+//! the names, the disks and the terminals of others. What a launch is lies below, in the `ptxjit` library.
 
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+use clap::Parser;
 
 pub mod arg;
 pub mod args;
@@ -25,10 +28,15 @@ mod isa;
 pub mod judge;
 mod junit;
 pub mod npy;
+mod npy_header;
+pub mod paths;
+pub mod picture;
 pub mod plan;
 mod ptxas;
+pub mod replace;
 mod run;
 pub mod session;
+pub mod shard;
 mod term;
 mod test;
 
@@ -36,12 +44,28 @@ pub use isa::markdown as isa_table;
 
 /// Does what `ptxas` is asked for: the same command under the name of the assembler whose place it takes.
 pub fn ptxas_main(words: &[OsString]) -> ExitCode {
-    ptxas::run(words)
+    term::exit_code(ptxas::run(words))
 }
 
-/// Does what the command line asks for.
+/// Does what the words of a command line ask for.
+pub fn run_command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match args::Cli::try_parse_from(words) {
+        Ok(cli) => main(&cli),
+        Err(err) if err.use_stderr() => {
+            // Names that a shell's pattern has matched are quoted.
+            term::err(err.render().to_string().trim_end());
+            term::exit_code(ExitCode::from(2))
+        }
+        Err(help) => {
+            term::out_painted(&term::rendered(&help.render()));
+            term::exit_code(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Does what a command line asks for.
 pub fn main(cli: &args::Cli) -> ExitCode {
-    match &cli.command {
+    let code = match &cli.command {
         args::Command::Run(args) => run::run(args),
         args::Command::Test(args) => test::run(args),
         args::Command::Check(args) => check::run(args),
@@ -49,5 +73,6 @@ pub fn main(cli: &args::Cli) -> ExitCode {
         args::Command::Isa(args) => isa::run(args),
         args::Command::Cache(args) => cache::run(args),
         args::Command::Ptxas(args) => ptxas::run(&args.words),
-    }
+    };
+    term::exit_code(code)
 }

@@ -11,6 +11,8 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::dtype::DType;
+use crate::npy_header::{self, Header, split};
+use crate::paths::shown;
 
 /// Elements with their type.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,9 +27,8 @@ impl Array {
     }
 
     pub fn read(path: &Path) -> Result<Array> {
-        let file =
-            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        parse(&file).with_context(|| format!("{} is not a usable NumPy file", path.display()))
+        let file = std::fs::read(path).with_context(|| format!("cannot read {}", shown(path)))?;
+        parse(&file).with_context(|| format!("{} is not a usable NumPy file", shown(path)))
     }
 
     /// The same array for a buffer of type `dtype`: only f32 turns into bf16, anything else must match already.
@@ -102,6 +103,9 @@ fn descr(dtype: DType) -> &'static str {
 
 fn dtype_of(descr: &str) -> Option<DType> {
     let (order, name) = descr.split_at_checked(1)?;
+    if !matches!(order, "<" | ">" | "=" | "|") {
+        return None;
+    }
     let dtype = match name {
         "f8" => DType::F64,
         "f4" => DType::F32,
@@ -122,16 +126,17 @@ fn dtype_of(descr: &str) -> Option<DType> {
 
 /// Reads a whole file.
 pub fn parse(file: &[u8]) -> Result<Array> {
-    let (header, data) = split(file).ok_or_else(|| anyhow!("the header is damaged"))?;
+    let (major, header, data) = split(file).ok_or_else(|| anyhow!("the header is damaged"))?;
+    let header = npy_header::parse(major, header)?;
     Ok(Array {
-        dtype: element_type(header, data.len())?,
+        dtype: element_type(&header, data.len())?,
         bytes: data.to_vec(),
     })
 }
 
 /// Type, place and length of the data of a file, of which only the header is read. None for what is no plain file, such as a pipe.
 pub fn locate(path: &Path) -> Result<Option<(DType, u64, usize)>> {
-    let context = || format!("cannot read {}", path.display());
+    let context = || format!("cannot read {}", shown(path));
     let mut file = File::open(path).with_context(context)?;
     let meta = file.metadata().with_context(context)?;
     if !meta.is_file() {
@@ -142,13 +147,13 @@ pub fn locate(path: &Path) -> Result<Option<(DType, u64, usize)>> {
         .take(MOST_HEADER)
         .read_to_end(&mut head)
         .with_context(context)?;
-    let Some((header, data)) = split(&head) else {
+    let Some((major, header, data)) = split(&head) else {
         return Ok(None);
     };
     let start = (head.len() - data.len()) as u64;
     let len = usize::try_from(meta.len() - start).with_context(context)?;
-    let dtype = element_type(header, len);
-    let dtype = dtype.with_context(|| format!("{} is not a usable NumPy file", path.display()))?;
+    let dtype = npy_header::parse(major, header).and_then(|header| element_type(&header, len));
+    let dtype = dtype.with_context(|| format!("{} is not a usable NumPy file", shown(path)))?;
     Ok(Some((dtype, start, len)))
 }
 
@@ -161,67 +166,26 @@ pub fn is_same(file: DType, buffer: DType) -> bool {
 }
 
 /// Checks a header of a file with so many bytes of data.
-fn element_type(header: &str, len: usize) -> Result<DType> {
-    let descr = field(header, "descr")
-        .and_then(quoted)
-        .ok_or_else(|| anyhow!("no simple element type"))?;
+fn element_type(header: &Header, len: usize) -> Result<DType> {
+    let descr = &header.descr;
     let dtype =
         dtype_of(descr).ok_or_else(|| anyhow!("elements of type `{descr}` are not known"))?;
-    let shape = field(header, "shape")
-        .and_then(shape)
-        .ok_or_else(|| anyhow!("no shape"))?;
-    let fortran = field(header, "fortran_order").ok_or_else(|| anyhow!("no fortran_order"))?;
-    if fortran.starts_with("True") && shape.len() > 1 {
+    if header.is_fortran && header.shape.len() > 1 {
         bail!("the array is in Fortran order; save numpy.ascontiguousarray of it");
     }
-    let count = shape
-        .iter()
-        .try_fold(1usize, |count, &n| count.checked_mul(n));
-    let size = count.and_then(|count| count.checked_mul(dtype.size()));
+    // Like NumPy, as if no dimension were zero: an empty array must not have dimensions of any size either.
+    let mut dims = header.shape.iter();
+    let most = dims.try_fold(dtype.size(), |size, &n| size.checked_mul(n.max(1)));
     ensure!(
-        size == Some(len),
+        most.is_some_and(|size| isize::try_from(size).is_ok()),
+        "the shape is too large"
+    );
+    let size = header.shape.iter().product::<usize>() * dtype.size();
+    ensure!(
+        size == len,
         "the shape does not fit the {len} bytes of data"
     );
     Ok(dtype)
-}
-
-fn split(file: &[u8]) -> Option<(&str, &[u8])> {
-    let rest = file.strip_prefix(b"\x93NUMPY")?;
-    let (version, rest) = rest.split_at_checked(2)?;
-    let (len, rest) = match version[0] {
-        1 => {
-            let (len, rest) = rest.split_first_chunk::<2>()?;
-            (usize::from(u16::from_le_bytes(*len)), rest)
-        }
-        2 | 3 => {
-            let (len, rest) = rest.split_first_chunk::<4>()?;
-            (u32::from_le_bytes(*len) as usize, rest)
-        }
-        _ => return None,
-    };
-    let (header, data) = rest.split_at_checked(len)?;
-    Some((std::str::from_utf8(header).ok()?, data))
-}
-
-/// What follows `'name':` in the header, a Python dictionary of fixed form.
-fn field<'a>(header: &'a str, name: &str) -> Option<&'a str> {
-    let key = format!("'{name}':");
-    let start = header.find(&key)? + key.len();
-    Some(header[start..].trim_start())
-}
-
-fn quoted(text: &str) -> Option<&str> {
-    let inner = text.strip_prefix('\'')?;
-    Some(&inner[..inner.find('\'')?])
-}
-
-fn shape(text: &str) -> Option<Vec<usize>> {
-    let inner = text.strip_prefix('(')?;
-    let items = inner[..inner.find(')')?]
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty());
-    items.map(|item| item.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -278,6 +242,10 @@ mod tests {
             ("<i4", "O"),
             ("(2,)", "(99999999999999999999,)"),
             ("'shape'", "'shap'"),
+            ("<i4", "xi4"),
+            ("<i4", "?u1"),
+            ("(2,)", "(2)"),
+            ("(2,)", "(0, 9223372036854775807)"),
         ] {
             let mut file = good[..10].to_vec();
             file.extend(text(from, to).bytes());

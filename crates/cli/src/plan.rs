@@ -1,8 +1,9 @@
 //! What to run, whether it came from a case file or from the command line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
+use ptxjit::escape;
 
 use crate::arg::{self, CliArg};
 use crate::args::RunArgs;
@@ -10,6 +11,7 @@ use crate::case::{ArgDecl, Case, CaseFile, LaunchDecl, number};
 use crate::contents::Contents;
 use crate::dtype::{self, DType};
 use crate::npy::Array;
+use crate::paths::CaseDir;
 
 /// Modules, buffers and the launches that use them.
 #[derive(Debug, Default)]
@@ -82,25 +84,27 @@ impl Plan {
             });
         }
         for global in &case.globals {
-            let array = Array::read(&file.dir.join(&global.npy))?.into_dtype(global.dtype)?;
+            let array = Array::read(&file.dir.find(&global.npy)?)?.into_dtype(global.dtype)?;
             plan.globals.push(PlanGlobal {
                 symbol: global.symbol.clone(),
                 bytes: array.bytes,
             });
         }
+        case.check_textures(&file.dir)?;
         for decl in &case.launches {
             let launch = plan.case_launch(&file.dir, case, decl);
-            let launch = launch.with_context(|| format!("the launch of `{}`", decl.kernel))?;
+            let launch =
+                launch.with_context(|| format!("the launch of `{}`", escape(&decl.kernel)))?;
             plan.launches.push(launch);
         }
         Ok(plan)
     }
 
-    fn case_launch(&mut self, dir: &Path, case: &Case, decl: &LaunchDecl) -> Result<PlanLaunch> {
+    fn case_launch(&mut self, dir: &CaseDir, case: &Case, decl: &LaunchDecl) -> Result<PlanLaunch> {
         let file = match &decl.ptx {
             // One file that the caller chose stands in for the case's own.
             Some(name) if self.files.len() != 1 || case.names_its_files() => {
-                self.file(dir.join(name))
+                self.file(dir.find(name)?)
             }
             _ => 0,
         };
@@ -196,7 +200,8 @@ fn case_arg(case: &Case, arg: &ArgDecl) -> Result<PlanArg> {
         ArgDecl::Texture { name } | ArgDecl::Surface { name } => {
             ensure!(
                 case.textures.contains_key(name),
-                "the case has no texture or surface `{name}`"
+                "the case has no texture or surface `{}`",
+                escape(name)
             );
             Ok(PlanArg::Unsupported("a texture or surface argument"))
         }

@@ -1,7 +1,5 @@
 //! `ptxjit run`.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,7 +13,10 @@ use crate::args::RunArgs;
 use crate::case::CaseFile;
 use crate::dtype::{DType, Number};
 use crate::npy;
+use crate::paths::{Outside, shown};
+use crate::picture;
 use crate::plan::Plan;
+use crate::replace::{Links, replace};
 use crate::session::{self, Failure, Output, Session};
 use crate::term;
 
@@ -32,12 +33,13 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
     let Some(path) = &args.case else {
         let (plan, pointers) = Plan::from_args(args)?;
         check_indices(args, &pointers)?;
+        check_pictures(args, &plan, &pointers)?;
         return Ok((plan, pointers));
     };
-    let file = CaseFile::read(path)?;
+    let file = CaseFile::read(path, Outside::from_flag(args.allow_outside))?;
     let case = file
         .case(&args.label)
-        .ok_or_else(|| anyhow!("{} has no case `{}`", path.display(), args.label))?;
+        .ok_or_else(|| anyhow!("{} has no case `{}`", shown(path), args.label))?;
     let (chosen, linked) = match (&args.ptx, args.files.split_first()) {
         (Some(_), Some(_)) => anyhow::bail!("PTX files are given both with --ptx and without"),
         (Some(ptx), None) => (Some(ptx), &[][..]),
@@ -47,21 +49,20 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
     let files: Vec<PathBuf> = match chosen {
         Some(ptx) => vec![ptx.clone()],
         None if case.names_its_files() => Vec::new(),
-        None => file
-            .ptx
-            .first()
-            .map(|ptx| file.dir.join(&ptx.file))
-            .into_iter()
-            .collect(),
+        None => {
+            let first = file.ptx.first().map(|ptx| file.dir.find(&ptx.file));
+            first.into_iter().collect::<Result<_>>()?
+        }
     };
+    if args.out_dir.is_some() {
+        case.check_file_names()?;
+    }
     let mut plan = Plan::from_case(&file, case, &files)?;
     plan.linked = linked.to_vec();
-    anyhow::ensure!(
-        !plan.files.is_empty(),
-        "{} names no PTX file",
-        path.display()
-    );
-    let pointers = (0..plan.buffers.len()).map(Some).collect();
+    anyhow::ensure!(!plan.files.is_empty(), "{} names no PTX file", shown(path));
+    let pointers: Vec<_> = (0..plan.buffers.len()).map(Some).collect();
+    check_indices(args, &pointers)?;
+    check_pictures(args, &plan, &pointers)?;
     Ok((plan, pointers))
 }
 
@@ -73,6 +74,19 @@ fn check_indices(args: &RunArgs, pointers: &[Option<usize>]) -> Result<()> {
             .get(arg)
             .ok_or_else(|| anyhow!("{flag} {arg}: there is no argument {arg}"))?;
         buffer.ok_or_else(|| anyhow!("{flag} {arg}: argument {arg} is not a buffer"))?;
+    }
+    Ok(())
+}
+
+/// A picture of the wrong size shall be known before a long launch, not after it.
+fn check_pictures(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> Result<()> {
+    for spec in &args.out {
+        let buffer = pointers.get(spec.arg).copied().flatten();
+        if let (Some(size), Some(buffer)) = (spec.size, buffer) {
+            let buffer = &plan.buffers[buffer];
+            let checked = picture::check(buffer.dtype, buffer.count, size);
+            checked.with_context(|| format!("--out {}", spec.arg))?;
+        }
     }
     Ok(())
 }
@@ -178,11 +192,14 @@ fn deliver(
     }
     for spec in &args.out {
         let buffer = pointers[spec.arg].expect("checked with the arguments");
-        write(&spec.path, plan, buffer, session)?;
+        match spec.size {
+            Some(size) => write_picture(&spec.path, size, plan, buffer, session)?,
+            None => write(&spec.path, Links::Follow, plan, buffer, session)?,
+        }
     }
     if args.json {
         let document = document(args, plan, pointers, session, times, &printed)?;
-        term::out(&format!("{document}\n"));
+        term::out_json(&document);
         return Ok(());
     }
     for spec in &args.print {
@@ -197,21 +214,27 @@ fn deliver(
 }
 
 fn write_all(dir: &Path, plan: &Plan, printed: &[u8], session: &Session<'_>) -> Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", shown(dir)))?;
     for (idx, buffer) in plan.buffers.iter().enumerate() {
         let path = dir.join(format!("{}.npy", buffer.name));
-        write(&path, plan, idx, session)?;
+        write(&path, Links::Replace, plan, idx, session)?;
     }
-    let path = dir.join("stdout");
-    std::fs::write(&path, printed).with_context(|| format!("cannot write {}", path.display()))
+    replace(&dir.join("stdout"), Links::Replace, |file| {
+        Ok(file.write_all(printed)?)
+    })
 }
 
 /// Writes a buffer to a file: NumPy's format if the name says so, else raw bytes.
-fn write(path: &Path, plan: &Plan, buffer: usize, session: &Session<'_>) -> Result<()> {
+fn write(
+    path: &Path,
+    links: Links,
+    plan: &Plan,
+    buffer: usize,
+    session: &Session<'_>,
+) -> Result<()> {
     let (dtype, count) = (plan.buffers[buffer].dtype, plan.buffers[buffer].count);
     let is_numpy = path.extension().is_some_and(|ext| ext == "npy");
-    let written = || -> Result<()> {
-        let mut file = File::create(path)?;
+    replace(path, links, |file| {
         if is_numpy {
             file.write_all(&npy::header(dtype, count))?;
         }
@@ -223,8 +246,22 @@ fn write(path: &Path, plan: &Plan, buffer: usize, session: &Session<'_>) -> Resu
             };
             Ok(file.write_all(&data)?)
         })
-    };
-    written().with_context(|| format!("cannot write {}", path.display()))
+    })
+}
+
+fn write_picture(
+    path: &Path,
+    size: picture::Size,
+    plan: &Plan,
+    buffer: usize,
+    session: &Session<'_>,
+) -> Result<()> {
+    let (dtype, count) = (plan.buffers[buffer].dtype, plan.buffers[buffer].count);
+    replace(path, Links::Follow, |file| {
+        picture::write(file, dtype, count, size, &|take| {
+            session.each_piece(buffer, take)
+        })
+    })
 }
 
 /// The first `count` elements, or all, separated by spaces.
@@ -310,6 +347,9 @@ fn jit(kernel: &str, prepared: &Prepared) -> Value {
         "quick": prepared.is_quick(),
         "jit_ms": millis(prepared.compile_time()),
     });
+    if let Some(why) = prepared.narrowed() {
+        value["narrowed"] = json!(why);
+    }
     if let Some(stages) = prepared.stages() {
         value["stages_ms"] = json!({
             "vectorize": millis(stages.vectorize),
@@ -354,7 +394,7 @@ fn error_value(failure: &Failure) -> Value {
 /// Tells about a failure that left nothing to print.
 fn report(args: &RunArgs, failure: &Failure) -> u8 {
     if args.json {
-        term::out(&format!("{}\n", json!({"error": error_value(failure)})));
+        term::out_json(&json!({"error": error_value(failure)}));
     }
     term::err(&failure.text);
     failure.exit_code()

@@ -299,7 +299,7 @@ fn set_globals(plan: &Plan, modules: &[Module]) -> Result<(), Failure> {
         if found.peek().is_none() {
             return Err(Failure::wrong(format!(
                 "error: no module has a variable `{}`",
-                global.symbol
+                ptxjit::escape(&global.symbol)
             )));
         }
         for variable in found {

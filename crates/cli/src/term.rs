@@ -1,6 +1,12 @@
 //! Writing to the terminal, or to what stands in for one.
 
-use std::io::{IsTerminal, Write};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use clap::builder::StyledStr;
+use serde_json::Value;
 
 /// Colours, where the reader is a person at a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,23 +34,99 @@ pub(crate) fn stdout_color() -> bool {
     std::io::stdout().is_terminal() && wanted()
 }
 
+/// The help as clap draws it.
+pub(crate) fn rendered(text: &StyledStr) -> String {
+    if stdout_color() {
+        text.ansi().to_string()
+    } else {
+        text.to_string()
+    }
+}
+
 /// <https://no-color.org>
 fn wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Writes to standard output. A reader that has gone away is no reason to fail: the exit code still tells the result.
+/// Writes lines to standard output. Text from outside that they quote cannot command a terminal.
 pub(crate) fn out(text: &str) {
+    out_bytes(ptxjit::escape_lines(text).as_bytes());
+}
+
+/// Like [`out`], for text with colours: its makers have escaped what it quotes.
+pub(crate) fn out_painted(text: &str) {
     out_bytes(text.as_bytes());
 }
 
-/// Like [`out`], for what may not be text.
-pub(crate) fn out_bytes(bytes: &[u8]) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+/// Writes a JSON document to standard output.
+pub(crate) fn out_json(document: &Value) {
+    out_bytes(json_line(document).as_bytes());
 }
 
-/// Writes to standard error.
+/// One line, in which all that a terminal would obey is escaped in JSON's way.
+fn json_line(document: &Value) -> String {
+    let mut line = String::new();
+    for c in document.to_string().chars() {
+        // Such characters are within strings, and none is outside of the basic plane.
+        match ptxjit::escape(c.encode_utf8(&mut [0; 4])) {
+            Cow::Borrowed(same) => line.push_str(same),
+            Cow::Owned(_) => line.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    line + "\n"
+}
+
+/// Writes bytes as they are: what the device prints, which is the program's own.
+pub(crate) fn out_bytes(bytes: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    note("standard output", written);
+}
+
+/// Writes lines to standard error. Text from outside that they quote cannot command a terminal.
 pub(crate) fn err(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let written = writeln!(std::io::stderr(), "{}", ptxjit::escape_lines(text));
+    note("standard error", written);
+}
+
+/// Why something could not be written, if it could not.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Remembers the first failure. A reader that has gone away wants no more, and is no reason to fail.
+fn note(stream: &str, written: io::Result<()>) {
+    if let Err(err) = written
+        && err.kind() != io::ErrorKind::BrokenPipe
+    {
+        LOST.get_or_init(|| format!("error: cannot write to {stream}: {err}"));
+    }
+}
+
+/// `code`, or 1 if some of what should have been written was lost.
+pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
+    let Some(text) = LOST.get() else { return code };
+    err(text);
+    ExitCode::from(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::json_line;
+
+    #[test]
+    fn documents_stay_the_same_and_command_nothing() {
+        let all: String = ('\0'..='\u{3000}').chain(['\u{1f980}']).collect();
+        let document = json!({"\u{9b}key": all, "plain": [1, "größer"]});
+        let line = json_line(&document);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&line).ok(),
+            Some(document)
+        );
+        assert_eq!(
+            ptxjit::escape(line.trim_end_matches('\n')),
+            line.trim_end_matches('\n')
+        );
+        assert!(line.contains("größer"));
+    }
 }

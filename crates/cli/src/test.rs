@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use ptxjit::Options;
 use serde_json::json;
@@ -14,7 +14,10 @@ use crate::args::TestArgs;
 use crate::discover::{self, Test};
 use crate::judge::{self, Verdict};
 use crate::junit;
+use crate::paths::Outside;
+use crate::replace::{Links, replace};
 use crate::session;
+use crate::shard::{self, Timings};
 use crate::term::{self, Color};
 
 /// How long a test may take unless the command line says else.
@@ -30,6 +33,11 @@ pub(crate) fn run(args: &TestArgs) -> ExitCode {
     match tests(args) {
         Ok(code) => code,
         Err(err) => {
+            if args.json {
+                let mut none = document(&[]);
+                none["error"] = json!(format!("{err:#}"));
+                term::out_json(&none);
+            }
             term::err(&format!("error: {err:#}"));
             ExitCode::from(2)
         }
@@ -37,7 +45,11 @@ pub(crate) fn run(args: &TestArgs) -> ExitCode {
 }
 
 fn tests(args: &TestArgs) -> Result<ExitCode> {
-    let mut tests = discover::tests(&args.paths, &args.label)?;
+    let mut tests = discover::tests(
+        &args.paths,
+        &args.label,
+        Outside::from_flag(args.allow_outside),
+    )?;
     if let Some(text) = &args.filter {
         tests.retain(|test| test.name.contains(text));
     }
@@ -46,10 +58,19 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
         "no test with label `{}` matches",
         args.label
     );
+    if let Some(shard) = args.shard {
+        let mut timings = Timings::new();
+        for path in &args.timings {
+            shard::read_timings(path, &mut timings)?;
+        }
+        let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
+        let mut chosen = shard.choose(&names, &timings).into_iter();
+        tests.retain(|_| chosen.next() == Some(true));
+    }
     let done = run_all(args, &tests);
     let results: Vec<(&Test, &Done)> = tests.iter().zip(&done).collect();
     if args.json {
-        term::out(&format!("{}\n", document(&results)));
+        term::out_json(&document(&results));
     } else {
         term::out(&format!("{}\n", summary(&results)));
     }
@@ -58,8 +79,10 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
             .iter()
             .map(|(test, done)| junit_entry(test, done))
             .collect();
-        std::fs::write(path, junit::document(&entries))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let document = junit::document(&entries);
+        replace(path, Links::Follow, |file| {
+            Ok(file.write_all(document.as_bytes())?)
+        })?;
     }
     let [_, failed, unsupported] = counts(&results);
     Ok(match (failed, unsupported) {
@@ -75,7 +98,7 @@ fn run_all(args: &TestArgs, tests: &[Test]) -> Vec<Done> {
     let jobs = args
         .jobs
         .map_or(cores, |n| n as usize)
-        .clamp(1, tests.len());
+        .clamp(1, tests.len().max(1));
     let mut options = session::options(&args.exec);
     // Tests that run side by side share the cores.
     options.threads = options.threads.or(Some((cores / jobs).max(1)));
@@ -91,7 +114,7 @@ fn run_all(args: &TestArgs, tests: &[Test]) -> Vec<Done> {
         drop(sender);
         for (idx, result) in receiver {
             if !args.json {
-                bar.suspend(|| term::out(&line(&tests[idx], &result)));
+                bar.suspend(|| term::out_painted(&line(&tests[idx], &result)));
             }
             bar.inc(1);
             done[idx] = Some(result);
@@ -148,11 +171,11 @@ fn line(test: &Test, done: &Done) -> String {
     let word = term::paint(&format!("{word:<11}"), tone, color);
     let mut text = format!(
         "{word} {} ({:.0} ms)\n",
-        test.name,
+        ptxjit::escape(&test.name),
         done.time.as_secs_f64() * 1e3
     );
     for line in detail.lines() {
-        text += &format!("    {line}\n");
+        text += &format!("    {}\n", ptxjit::escape(line));
     }
     text
 }
@@ -178,7 +201,11 @@ fn summary(results: &[(&Test, &Done)]) -> String {
             Verdict::Failed(_) => "failed",
             Verdict::Unsupported(_) => "unsupported",
         };
-        text += &format!("{word}: {}: {}\n", test.name, brief(&done.verdict));
+        text += &format!(
+            "{word}: {}: {}\n",
+            ptxjit::escape(&test.name),
+            brief(&done.verdict)
+        );
     }
     let [passed, failed, unsupported] = counts(results);
     text + &format!("{passed} passed, {failed} failed, {unsupported} unsupported")

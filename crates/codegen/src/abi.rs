@@ -38,7 +38,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ptxjit_ir::{BarrierOp, Builtin, FuncId, SrcLoc, Type, VarId, WarpOp};
 use ptxjit_passes::vectorize::MOST_THREADS;
@@ -213,6 +213,8 @@ pub struct RuntimeFns {
         gang: u32,
         loc: u32,
     ) -> u32,
+    /// In code that is compiled so: the lanes of `mask` that may not access memory at `addrs[lane]`, or near it.
+    pub outside: unsafe extern "C" fn(cta: *mut CtaContext, addrs: *const u64, mask: u32) -> u32,
 }
 
 impl fmt::Debug for RuntimeFns {
@@ -251,6 +253,10 @@ impl Facts {
     }
 }
 
+/// Window offset of a page of shared windows that lanes which do not run are sent to. It lies a gigabyte and more below offset 0,
+/// in the gap between windows, so that small wrong offsets fault.
+pub const IDLE_OFFSET: i64 = -0x5554_5000;
+
 /// How to compile.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CompileOptions {
@@ -260,8 +266,15 @@ pub struct CompileOptions {
     pub facts: Facts,
     /// Call `check_access` before every access.
     pub memcheck: bool,
+    /// Ask `outside` about addresses that are not in the arena, instead of taking them for a fault.
+    pub foreign: bool,
     /// Whether the code may be made fast rather than made to run fast, see [`CompiledKernel::is_quick`].
     pub haste: Haste,
+    /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped, which was not too complex: so this is not
+    /// either, and has the same width.
+    pub goes_on: bool,
+    /// When to give up.
+    pub until: Option<Instant>,
 }
 
 /// How much of a hurry there is.
@@ -392,6 +405,8 @@ pub(crate) struct Placed {
 pub struct CompiledKernel {
     /// Gang width.
     pub gang: u32,
+    /// Why it is 1 though more was asked for, in words.
+    pub narrowed: Option<String>,
     /// What it takes for granted.
     pub facts: Facts,
     /// Entry point.
@@ -445,6 +460,7 @@ impl CompiledKernel {
     ) -> CompiledKernel {
         CompiledKernel {
             gang,
+            narrowed: None,
             facts: Facts::default(),
             enter,
             code: 0..0,

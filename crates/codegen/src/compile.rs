@@ -11,6 +11,7 @@ use cranelift_codegen::timing::{self, Pass, Profiler};
 use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
+use ptxjit_passes::effort::{Effort, Spent};
 use ptxjit_passes::vectorize::{self, Plan, PlanFacts, Wait, WaitKind};
 
 use crate::abi::{CompileOptions, CompileStats, CompiledKernel, Haste};
@@ -32,6 +33,24 @@ const MOST_AT_ONCE: usize = 1000;
 /// The same where few threads will run it: it would take more than half a millisecond, and they hardly longer.
 const MOST_FOR_FEW: usize = 300;
 
+/// Units of effort for a plan for gangs: some hundred blocks that branch to each other at random take as many, and structured code of
+/// hundreds of thousands of instructions.
+const MOST_WORK: u64 = 3_000_000;
+
+/// The same for single lanes, whose plan only orders the blocks.
+const MOST_WORK_FOR_ONE: u64 = 2_000_000_000;
+
+/// Pairs of a block and another one where lanes can be meanwhile: some, and so many more for each block. Structured code has as many
+/// for each block as branches around it.
+const MOST_PENDING: usize = 8_000;
+const MOST_PENDING_AT_NODE: usize = 8;
+
+/// Instructions of CLIF, and arguments that its branches pass, of code for gangs. The time of register allocation grows faster than the
+/// arguments, and cannot be interrupted; large kernels in use have some ten thousand of them, where hundreds of loops with many
+/// entries make millions.
+const MOST_INSTS: usize = 400_000;
+const MOST_BRANCH_ARGS: usize = 100_000;
+
 /// Why a program could not be compiled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,9 +64,29 @@ pub enum CompileError {
     /// The host's processor is not supported.
     #[error("this processor is not supported: {0}")]
     Host(String),
+    /// The control flow, or the code, is beyond what is compiled.
+    #[error("its control flow is too complex: {0}")]
+    TooComplex(String),
+    /// [`CompileOptions::until`] passed.
+    #[error("the time limit passed while the kernel was compiled")]
+    Time,
+    /// The system has no memory for the code.
+    #[error("no memory for code: {0}")]
+    Place(String),
     /// Cranelift refused our code.
     #[error("internal error: the code generator failed: {0}")]
     Internal(String),
+}
+
+impl From<Spent> for CompileError {
+    fn from(spent: Spent) -> CompileError {
+        match spent {
+            Spent::Work => CompileError::TooComplex(
+                "branches and loops take more than the work that is allowed for a plan".to_owned(),
+            ),
+            Spent::Time => CompileError::Time,
+        }
+    }
 }
 
 /// Compiles the kernel of an optimised program.
@@ -77,14 +116,45 @@ fn place(object: Object) -> Result<CompiledKernel, CompileError> {
     unsafe { object.place() }
 }
 
+/// A kernel that is too complex for gangs is compiled for single lanes: that takes little effort whatever the control flow, and
+/// the results are the same. Only warps in lockstep need their width.
 fn object(
     program: &Program,
     options: &CompileOptions,
     listings: bool,
 ) -> Result<Object, CompileError> {
-    let start = Instant::now();
-    let mut func = crate::calls::merge(program);
     let gang = checked_gang(program, options)?;
+    match object_of(program, options, gang, listings) {
+        Err(CompileError::TooComplex(why)) if gang > 1 && !program.lockstep => {
+            let mut object = object_of(program, options, 1, listings)?;
+            let note = format!("one lane at a time, not {gang}: {why}");
+            object.notes.insert(0, note.clone());
+            object.head.narrowed = Some(note);
+            Ok(object)
+        }
+        other => other,
+    }
+}
+
+/// What a compilation for gangs of this width may spend.
+pub(crate) fn effort(gang: u32, goes_on: bool, until: Option<Instant>) -> Effort {
+    let units = match gang {
+        _ if goes_on => u64::MAX,
+        1 => MOST_WORK_FOR_ONE,
+        _ => MOST_WORK,
+    };
+    Effort::new(units, until)
+}
+
+fn object_of(
+    program: &Program,
+    options: &CompileOptions,
+    gang: u32,
+    listings: bool,
+) -> Result<Object, CompileError> {
+    let start = Instant::now();
+    let effort = effort(gang, options.goes_on, options.until);
+    let mut func = crate::calls::merge(program);
     let shared = ir::SharedLayout::new(program);
     if func.entries.is_empty() {
         slots::fix(&mut func.function, &shared);
@@ -96,7 +166,10 @@ fn object(
         small_ctaid: options.facts.small_ctaid,
         keeps_accesses: options.memcheck,
     };
-    let mut plan = vectorize::run(&mut func.function, &func.entries, gang, facts);
+    let mut plan = vectorize::run(&mut func.function, &func.entries, gang, facts, &effort)?;
+    if gang > 1 && !options.goes_on {
+        check_pending(&plan)?;
+    }
     plan.forget_waits(&lower::met_by_all(&func.function, &plan));
     let space_of = |var: ir::VarId| {
         program
@@ -110,6 +183,7 @@ fn object(
         shared: &shared,
         space_of: &space_of,
         memcheck: options.memcheck,
+        foreign: options.foreign,
         has_masked_stores: false,
         flush_denormals: crate::denormals::all_flush(&func.function),
         one_dimensional: options.facts.one_dimensional,
@@ -120,11 +194,49 @@ fn object(
         let mut compiler = Compiler::new(is_wide, listings);
         compiler.stats.vectorize = vectorize;
         inputs.has_masked_stores = is_wide;
-        if let Some(object) = compiler.run(&inputs, options, shared.clone())? {
+        if let Some(object) = compiler.run(&inputs, options, shared.clone(), &effort)? {
             return Ok(object);
         }
     }
     unreachable!("vectors of 128 bits are never refused")
+}
+
+/// Whether code for gangs has to keep track of so few places at a time that variables for them are made in little time.
+fn check_pending(plan: &Plan) -> Result<(), CompileError> {
+    let pending: usize = plan.pending.iter().map(Vec::len).sum();
+    let limit = MOST_PENDING + MOST_PENDING_AT_NODE * plan.order.nodes.len();
+    match pending > limit {
+        true => Err(CompileError::TooComplex(format!(
+            "lanes can wait for each other at {pending} pairs of places, more than {limit}"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Whether code for gangs is small enough for its registers to be allocated in little time.
+fn check_size(func: &cl::Function) -> Result<(), CompileError> {
+    let too = |count: usize, what: &str, limit: usize| {
+        let text = format!("the code has {count} {what}, more than {limit}");
+        Err(CompileError::TooComplex(text))
+    };
+    let insts = func.dfg.num_insts();
+    if insts > MOST_INSTS {
+        return too(insts, "instructions", MOST_INSTS);
+    }
+    let args = |inst: cl::Inst| {
+        let (tables, handlers) = (&func.dfg.jump_tables, &func.dfg.exception_tables);
+        let calls = func.dfg.insts[inst].branch_destination(tables, handlers);
+        let counts = calls.iter().map(|call| call.len(&func.dfg.value_lists));
+        counts.sum::<usize>()
+    };
+    let ends = func
+        .layout
+        .blocks()
+        .filter_map(|it| func.layout.last_inst(it));
+    match ends.map(args).sum() {
+        args if args > MOST_BRANCH_ARGS => too(args, "arguments of branches", MOST_BRANCH_ARGS),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the lanes of a gang mostly wait together, so that code that knows no other case is worth it. With calls that wait for lanes of
@@ -136,9 +248,10 @@ fn stay_whole(plan: &Plan, entries: &[ir::Block]) -> bool {
 
 /// The gang width to compile for: the one asked for, if it can be.
 fn checked_gang(program: &Program, options: &CompileOptions) -> Result<u32, CompileError> {
-    let gang = options
-        .gang
-        .unwrap_or_else(|| gang::choose(program, [0, 1, 1]).gang);
+    let gang = match options.gang {
+        Some(gang) => gang,
+        None => gang::choose(program, [0, 1, 1], options.until)?.gang,
+    };
     match gang {
         1 | 4 | 8 | 16 | 32 if program.lockstep && gang != 32 => {
             Err(CompileError::NeedsLockstep(gang))
@@ -182,14 +295,19 @@ impl Compiler {
         inputs: &Inputs<'_>,
         options: &CompileOptions,
         shared: ir::SharedLayout,
+        effort: &Effort,
     ) -> Result<Option<Object>, CompileError> {
         let start = Instant::now();
         let target = host::isa(false)?.frontend_config();
         self.context.func.signature = enter_signature();
         let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
-        let out = lower::kernel(inputs, builder, target);
+        let out = lower::kernel(inputs, builder, target, effort)?;
         self.stats.lower = start.elapsed();
         self.stats.clif_insts = self.context.func.dfg.num_insts();
+        if inputs.plan.gang > 1 && !options.goes_on {
+            check_size(&self.context.func)?;
+        }
+        effort.check_time()?;
         let quick = match options.haste {
             Haste::None => false,
             Haste::Some => self.stats.clif_insts > MOST_AT_ONCE,
@@ -219,6 +337,7 @@ impl Compiler {
         Ok(Some(Object {
             head: Head {
                 gang: inputs.plan.gang,
+                narrowed: None,
                 facts: options.facts,
                 quick,
                 functions: self.functions,

@@ -3,8 +3,12 @@
 //! Wide gangs share more scalar work between lanes and find more memory accesses side by side. But every vector of a value takes a
 //! register of the sixteen, so long code and 64-bit arithmetic want narrow ones.
 
-use ptxjit_ir::{FloatFmt, Function, InstData, Program, WarpOp};
+use std::time::Instant;
 
+use ptxjit_ir::{FloatFmt, Function, InstData, Program, WarpOp};
+use ptxjit_passes::effort::Spent;
+
+use crate::compile::CompileError;
 use crate::host;
 use crate::weigh::{self, Weights};
 
@@ -43,8 +47,28 @@ pub struct GangChoice {
     pub reasons: Vec<String>,
 }
 
-/// The gang width that suits an optimized kernel in blocks of this shape.
-pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
+/// The gang width that suits an optimized kernel in blocks of this shape; an error only if the time runs out.
+pub fn choose(
+    program: &Program,
+    block: [u32; 3],
+    until: Option<Instant>,
+) -> Result<GangChoice, CompileError> {
+    match by_rules(program, block, until) {
+        Ok(choice) => Ok(choice),
+        Err(Spent::Work) => Ok(GangChoice {
+            gang: 1,
+            tiny: 1,
+            reasons: vec!["the control flow is too complex for gangs".to_owned()],
+        }),
+        Err(Spent::Time) => Err(CompileError::Time),
+    }
+}
+
+fn by_rules(
+    program: &Program,
+    block: [u32; 3],
+    until: Option<Instant>,
+) -> Result<GangChoice, Spent> {
     let traits = Traits::of(program);
     let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
     let only = |gang, reason: &str| GangChoice {
@@ -53,21 +77,21 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
         reasons: vec![reason.to_owned()],
     };
     if program.lockstep {
-        return whole_warps(only(WARP, "its warps run in lockstep"));
+        return Ok(whole_warps(only(WARP, "its warps run in lockstep")));
     }
     if threads == 1 {
-        return only(1, "a block has one thread");
+        return Ok(only(1, "a block has one thread"));
     }
     if traits.exchanges && threads >= u64::from(WARP) {
         if traits.insts < LONG {
-            return only(
+            return Ok(only(
                 WARP,
                 "threads of a warp exchange values, which costs much across gangs",
-            );
+            ));
         }
-        if weigh::exchanges_at_once(program, block) {
+        if weigh::exchanges_at_once(program, block, until)? {
             let reason = "threads of a warp exchange values, always all of them together";
-            return whole_warps(only(WARP, reason));
+            return Ok(whole_warps(only(WARP, reason)));
         }
     }
     // Two vectors of each value.
@@ -76,18 +100,18 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
     let mut reasons = vec![reason];
     let mut takes_turns = false;
     if traits.insts < VERY_LONG {
-        let weights = Weights::of(program, block);
+        let weights = Weights::of(program, block, until)?;
         if weights.is_scattered() && !traits.has_barriers {
-            return only(
+            return Ok(only(
                 1,
                 "its threads leave loops at different turns, in which most accesses are at scattered places",
-            );
+            ));
         }
         if weights.searches && !traits.has_barriers {
-            return only(
+            return Ok(only(
                 1,
                 "its threads leave loops at different turns, in which most accesses are to memory of their own",
-            );
+            ));
         }
         takes_turns = weights.takes_turns;
         let widens = traits.widens(&weights);
@@ -112,7 +136,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
         }
     }
     let gang = within_rows(most, block[0], &mut reasons);
-    GangChoice {
+    Ok(GangChoice {
         gang,
         // In a loop over all that the grid has left, each of a few threads may do much.
         tiny: match takes_turns {
@@ -120,7 +144,7 @@ pub fn choose(program: &Program, block: [u32; 3]) -> GangChoice {
             false => traits.tiny(gang),
         },
         reasons,
-    }
+    })
 }
 
 /// A choice that holds for launches of few threads, too.

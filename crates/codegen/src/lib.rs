@@ -9,6 +9,7 @@
 pub mod abi;
 mod calls;
 mod chains;
+mod code_space;
 mod compile;
 mod denormals;
 mod emit;
@@ -34,7 +35,7 @@ mod ymm;
 
 pub use abi::{
     CompileOptions, CompileStats, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, Haste,
-    LaneState, Operand, ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
+    IDLE_OFFSET, LaneState, Operand, ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
 };
 pub use compile::{CompileError, compile, compile_listing, compile_object};
 pub use gang::{GangChoice, choose as choose_gang};

@@ -2,42 +2,36 @@
 
 #![expect(
     unsafe_code,
-    reason = "turns finished code into a function pointer and frees it when the kernel is dropped"
+    reason = "turns finished code into a function pointer that is valid as long as the kernel"
 )]
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use cranelift_codegen::binemit::Reloc as RelocKind;
 use cranelift_codegen::ir::{LibCall, Signature};
-use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
+use cranelift_module::{FuncId, Linkage, Module, ModuleError, ModuleReloc, ModuleRelocTarget};
 use ptxjit_ir::{InstData, SrcLoc};
 
 use crate::abi::{CompiledKernel, EnterFn};
+use crate::code_space::Block;
 use crate::compile::{CompileError, internal};
 use crate::helpers::Helper;
 use crate::host;
-use crate::object::{Object, RELOC_KINDS, Reloc, Target};
+use crate::object::{Function, Object, RELOC_KINDS, Reloc, Target};
 
-/// Executable memory, freed with the kernel.
+/// Executable memory, freed with the kernel: nothing else holds a pointer into the code.
 struct Code {
-    module: Option<JITModule>,
+    /// Owns the block that the code lies in.
+    _module: JITModule,
     /// Read by compiled code.
     _kept: Vec<Box<InstData>>,
 }
 
 // SAFETY: the module is only touched when the code is dropped, and the kept instructions are never changed.
 unsafe impl Sync for Code {}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        if let Some(module) = self.module.take() {
-            // SAFETY: the kernel that owns this is gone, so nobody holds a pointer into the code.
-            unsafe { module.free_memory() };
-        }
-    }
-}
 
 impl Object {
     /// Places the code in memory.
@@ -73,6 +67,7 @@ impl Object {
         let head = self.head;
         Ok(CompiledKernel {
             gang: head.gang,
+            narrowed: head.narrowed,
             facts: head.facts,
             enter,
             code: first..end,
@@ -92,10 +87,43 @@ impl Object {
             quick: head.quick,
             better: OnceLock::new(),
             _module: Box::new(Code {
-                module: Some(module),
+                _module: module,
                 _kept: kept,
             }),
         })
+    }
+}
+
+/// What Cranelift puts behind a function for a call whose target lies too far away (aarch64).
+const VENEER_BYTES: usize = 24;
+
+/// Bytes that suffice for the pieces of an object, in any order.
+fn room(object: &Object, isa: &dyn TargetIsa) -> usize {
+    let least = u64::from(isa.function_alignment().minimum).max(isa.symbol_alignment());
+    let piece = |func: &Function| {
+        let far = |reloc: &&Reloc| {
+            RELOC_KINDS.get(usize::from(reloc.kind)) == Some(&RelocKind::Arm64Call)
+        };
+        let veneers = func.relocs.iter().filter(far).count() * VENEER_BYTES;
+        func.size as usize + veneers + u64::from(func.align).max(least) as usize
+    };
+    object.head.functions.iter().map(piece).sum()
+}
+
+/// Whether a reference of this kind can name any address.
+fn reaches_all(kind: RelocKind) -> bool {
+    // Calls on aarch64 go through veneers where they must.
+    matches!(kind, RelocKind::Abs8 | RelocKind::Arm64Call)
+}
+
+fn no_room(err: std::io::Error) -> CompileError {
+    CompileError::Place(err.to_string())
+}
+
+fn not_placed(err: ModuleError) -> CompileError {
+    match err {
+        ModuleError::Allocation { err } => no_room(err),
+        other => internal(other),
     }
 }
 
@@ -110,7 +138,10 @@ struct Linker {
 impl Linker {
     fn new(object: &Object, kept: &[Box<InstData>]) -> Result<Linker, CompileError> {
         let names = cranelift_module::default_libcall_names();
-        let mut builder = JITBuilder::with_isa(host::isa(false)?, names);
+        let isa = host::isa(false)?;
+        let block = Block::new(room(object, &*isa)).map_err(no_room)?;
+        let mut builder = JITBuilder::with_isa(isa, names);
+        builder.memory_provider(Box::new(block));
         for (number, helper) in Helper::ALL.iter().enumerate() {
             builder.symbol(format!("helper{number}"), helper.address());
         }
@@ -147,9 +178,9 @@ impl Linker {
             let relocs = relocs.collect::<Result<Vec<_>, _>>()?;
             self.module
                 .define_function_bytes(id, u64::from(func.align), bytes, &relocs)
-                .map_err(internal)?;
+                .map_err(not_placed)?;
         }
-        self.module.finalize_definitions().map_err(internal)
+        self.module.finalize_definitions().map_err(not_placed)
     }
 
     fn reloc(&self, func: FuncId, reloc: &Reloc) -> Result<ModuleReloc, CompileError> {
@@ -167,11 +198,15 @@ impl Linker {
                 ModuleRelocTarget::LibCall(name.parse::<LibCall>().map_err(|()| missing())?)
             }
         };
+        let kind = RELOC_KINDS.get(usize::from(reloc.kind));
+        let kind = *kind.ok_or_else(missing)?;
+        let is_near = matches!(reloc.target, Target::Function(_) | Target::Inside(_));
+        if !is_near && !reaches_all(kind) {
+            return Err(internal("a reference by distance to what can lie anywhere"));
+        }
         Ok(ModuleReloc {
             offset: reloc.at,
-            kind: *RELOC_KINDS
-                .get(usize::from(reloc.kind))
-                .ok_or_else(missing)?,
+            kind,
             name,
             addend: reloc.addend,
         })

@@ -34,6 +34,7 @@ pub struct Object {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Head {
     pub gang: u32,
+    pub narrowed: Option<String>,
     pub facts: Facts,
     pub quick: bool,
     /// `enter`, then stubs.

@@ -1,10 +1,14 @@
 //! What a plan for a wide gang says about how wide gangs should be.
 
+use std::time::Instant;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Program, Space, Type, Value};
+use ptxjit_passes::effort::Spent;
 use ptxjit_passes::vectorize::{self, Node, Plan, PlanFacts, Shape, Solo, Yield};
 
 use crate::calls;
+use crate::compile;
 use crate::lower;
 
 /// Figures of a kernel's loops.
@@ -54,9 +58,13 @@ const PER_LOOP: usize = 8;
 
 impl Weights {
     /// Plans the kernel for gangs of 16 in blocks of this shape.
-    pub(crate) fn of(program: &Program, block: [u32; 3]) -> Weights {
-        let (func, plan) = planned(program, block, 16);
-        weigh(&func, &plan)
+    pub(crate) fn of(
+        program: &Program,
+        block: [u32; 3],
+        until: Option<Instant>,
+    ) -> Result<Weights, Spent> {
+        let (func, plan) = planned(program, block, 16, until)?;
+        Ok(weigh(&func, &plan))
     }
 
     /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
@@ -66,13 +74,22 @@ impl Weights {
 }
 
 /// Whether warps as gangs do some warp operations at once, and no lane ever waits for others of its warp.
-pub(crate) fn exchanges_at_once(program: &Program, block: [u32; 3]) -> bool {
-    let (func, plan) = planned(program, block, 32);
-    !lower::met_by_all(&func, &plan).is_empty()
+pub(crate) fn exchanges_at_once(
+    program: &Program,
+    block: [u32; 3],
+    until: Option<Instant>,
+) -> Result<bool, Spent> {
+    let (func, plan) = planned(program, block, 32, until)?;
+    Ok(!lower::met_by_all(&func, &plan).is_empty())
 }
 
 /// The kernel in blocks of this shape, and the plan for it.
-fn planned(program: &Program, block: [u32; 3], gang: u32) -> (Function, Plan) {
+fn planned(
+    program: &Program,
+    block: [u32; 3],
+    gang: u32,
+    until: Option<Instant>,
+) -> Result<(Function, Plan), Spent> {
     let mut merged = calls::merge(program);
     let facts = crate::abi::Facts::of([1, 1, 1], block.map(|n| n.max(1)), gang);
     let facts = PlanFacts {
@@ -82,8 +99,9 @@ fn planned(program: &Program, block: [u32; 3], gang: u32) -> (Function, Plan) {
         small_ctaid: true,
         keeps_accesses: false,
     };
-    let plan = vectorize::run(&mut merged.function, &merged.entries, gang, facts);
-    (merged.function, plan)
+    let effort = compile::effort(gang, false, until);
+    let plan = vectorize::run(&mut merged.function, &merged.entries, gang, facts, &effort)?;
+    Ok((merged.function, plan))
 }
 
 fn weigh(func: &Function, plan: &Plan) -> Weights {

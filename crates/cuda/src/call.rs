@@ -66,6 +66,41 @@ impl<T: Raw> Out<T> {
     }
 }
 
+/// A pointer of the client to values that it passes.
+#[repr(transparent)]
+pub(crate) struct In<T>(u64, PhantomData<T>);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> In<T> {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T> std::fmt::Debug for In<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+impl<T: Raw> In<T> {
+    /// The value; the pointer must not be null.
+    pub(crate) fn get(self) -> Result<T> {
+        host::get(self.0)
+    }
+
+    /// So many values.
+    pub(crate) fn get_all(self, count: usize) -> Result<Vec<T>> {
+        host::get_all(self.0, count)
+    }
+
+    /// The address.
+    pub(crate) fn address(self) -> u64 {
+        self.0
+    }
+}
+
 /// Runs an exported function: nothing that goes wrong in it reaches the client but a code.
 pub(crate) fn call(
     name: &str,

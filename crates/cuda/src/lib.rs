@@ -19,6 +19,7 @@ mod library;
 mod link;
 mod memory;
 mod module;
+mod pool;
 mod ptx_run;
 mod start;
 mod stream;

@@ -35,14 +35,12 @@ not_supported! {
     cuDeviceCanAccessPeer
     cuDeviceGetCliqueCount
     cuDeviceGetCliqueInfo
-    cuDeviceGetDefaultMemPool
     cuDeviceGetDevResource
     cuDeviceGetExecAffinitySupport
     cuDeviceGetFabricClusterUuid
     cuDeviceGetGraphMemAttribute
     cuDeviceGetHostAtomicCapabilities
     cuDeviceGetLuid
-    cuDeviceGetMemPool
     cuDeviceGetNvSciSyncAttributes
     cuDeviceGetP2PAtomicCapabilities
     cuDeviceGetP2PAttribute
@@ -53,7 +51,6 @@ not_supported! {
     cuDevicePrimaryCtxSetFlags
     cuDeviceRegisterAsyncNotification
     cuDeviceSetGraphMemAttribute
-    cuDeviceSetMemPool
     cuDeviceTotalMem
     cuDeviceUnregisterAsyncNotification
     // Contexts.
@@ -209,10 +206,6 @@ not_supported! {
     cuMemAdvise
     cuMemAdvise_v2
     cuMemAlloc
-    cuMemAllocAsync
-    cuMemAllocAsync_ptsz
-    cuMemAllocFromPoolAsync
-    cuMemAllocFromPoolAsync_ptsz
     cuMemAllocHost
     cuMemAllocPitch
     cuMemBatchDecompressAsync
@@ -224,34 +217,23 @@ not_supported! {
     cuMemDiscardBatchAsync_ptsz
     cuMemExportToShareableHandle
     cuMemFree
-    cuMemFreeAsync
-    cuMemFreeAsync_ptsz
     cuMemGetAccess
     cuMemGetAddressRange
     cuMemGetAllocationGranularity
     cuMemGetAllocationPropertiesFromHandle
-    cuMemGetDefaultMemPool
     cuMemGetHandleForAddressRange
     cuMemGetInfo
     cuMemGetLocationInfo
-    cuMemGetMemPool
     cuMemHostGetDevicePointer
     cuMemHostRegister
     cuMemImportFromShareableHandle
     cuMemMap
     cuMemMapArrayAsync
     cuMemMapArrayAsync_ptsz
-    cuMemPoolCreate
-    cuMemPoolDestroy
     cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle
-    cuMemPoolGetAccess
-    cuMemPoolGetAttribute
     cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer
-    cuMemPoolSetAccess
-    cuMemPoolSetAttribute
-    cuMemPoolTrimTo
     cuMemPrefetchAsync
     cuMemPrefetchAsync_v2
     cuMemPrefetchAsync_ptsz
@@ -263,7 +245,6 @@ not_supported! {
     cuMemRelease
     cuMemRetainAllocationHandle
     cuMemSetAccess
-    cuMemSetMemPool
     cuMemUnmap
     cuMulticastAddDevice
     cuMulticastBindAddr

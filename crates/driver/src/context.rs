@@ -146,6 +146,7 @@ impl Context {
             stream.wait_for_all();
         }
         report::flush();
+        memory::pool::on_synchronize();
         self.health.check()
     }
 

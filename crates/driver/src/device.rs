@@ -7,6 +7,7 @@ use ptxjit_persona::{Config, Device as Figures};
 
 use crate::context::Primary;
 use crate::error::{self, Result};
+use crate::memory::pool::DevicePools;
 use crate::host;
 use crate::state;
 use crate::types::{CUdevprop, CUresult, CUuuid, HostPtr};
@@ -17,6 +18,7 @@ pub(crate) struct Device {
     /// What it tells of itself.
     pub(crate) figures: &'static Figures,
     pub(crate) primary: Mutex<Primary>,
+    pub(crate) pools: DevicePools,
 }
 
 /// The engine's devices. Reserving their address space takes time, so it waits for the first context.
@@ -29,6 +31,7 @@ impl Device {
             ordinal: ordinal as i32,
             figures,
             primary: Mutex::default(),
+            pools: DevicePools::default(),
         };
         config.devices.iter().enumerate().map(device).collect()
     }

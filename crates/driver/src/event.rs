@@ -11,6 +11,7 @@ use crate::command::Command;
 use crate::context;
 use crate::error::Result;
 use crate::handle::{Kind, Object, Slab};
+use crate::memory::pool;
 use crate::stream::{self, Deps, Mark};
 use crate::types::{CUevent, CUevent_flags, CUresult, CUstream};
 
@@ -145,6 +146,7 @@ pub fn synchronize(handle: CUevent) -> Result<()> {
     if let Some(mark) = event.mark() {
         mark.wait();
     }
+    pool::on_synchronize();
     health_of(&event)
 }
 

@@ -70,7 +70,7 @@ pub fn put<T: Raw>(to: u64, value: T) -> Result<()> {
 }
 
 /// An array of values.
-pub(crate) fn get_all<T: Raw>(from: u64, count: usize) -> Result<Vec<T>> {
+pub fn get_all<T: Raw>(from: u64, count: usize) -> Result<Vec<T>> {
     // Nothing in the interface takes more; a wild count must not make us ask for all memory.
     const MAX_COUNT: usize = 1 << 20;
     if count > MAX_COUNT || (from == 0 && count != 0) {

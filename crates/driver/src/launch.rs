@@ -1,6 +1,5 @@
 //! Launches of kernels: arguments, checks, and what a stream runs.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use ptxjit::{Options, Prepared, Schedule};

@@ -37,6 +37,24 @@ pub struct Arrival {
 }
 
 impl Barrier {
+    /// What is wrong with an arrival with this count, in a CTA of so many threads: counts are of whole warps, and all who meet name the
+    /// same. No count means all of the CTA.
+    pub fn conflict(&self, count: u64, n_threads: u32) -> Option<String> {
+        if !count.is_multiple_of(WARP) {
+            return Some(format!(
+                "a count of {count} threads is no multiple of {WARP}"
+            ));
+        }
+        let is_idle =
+            self.waiters.is_empty() && self.pending.iter().chain(&self.counted).all(|&it| it == 0);
+        let all = u64::from(n_threads).next_multiple_of(WARP);
+        let named = |count| if count == 0 { all } else { count };
+        let (mine, theirs) = (named(count), named(self.count));
+        (!is_idle && mine != theirs).then(|| {
+            format!("a count of {mine} threads, where others that are there have named {theirs}")
+        })
+    }
+
     /// Registers an arrival. False if the thread has arrived already and its warp is not complete: it must try again later.
     pub fn arrive(&mut self, arrival: Arrival) -> bool {
         let (warp, lane) = ((arrival.thread / 32) as usize, arrival.thread % 32);

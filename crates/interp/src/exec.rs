@@ -116,7 +116,11 @@ impl<'p> Machine<'p, '_> {
             InstData::StackSave => thread.stack_top,
             InstData::Alloca { size, align } => {
                 let size = thread.frame().get(*size);
-                self.reserve(thread, size, *align)?
+                {
+                    // Blocks of the stack start and end at multiples as in compiled code, so that it is used up at the same sizes.
+                    let size = size.checked_next_multiple_of(16).unwrap_or(u64::MAX);
+                    self.reserve(thread, size, (*align).max(16))?
+                }
             }
             InstData::Sreg { sreg } => self.sreg(env, thread, *sreg),
             InstData::VarAddr { var, offset } => self.var_addr(*var).wrapping_add(*offset as u64),

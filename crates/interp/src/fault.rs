@@ -86,7 +86,7 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::Trap => f.write_str("`trap`"),
             FaultKind::Unreachable => f.write_str("control reached a place declared unreachable"),
-            FaultKind::StackOverflow => f.write_str("stack overflow"),
+            FaultKind::StackOverflow => f.write_str("local memory or call depth is used up"),
             FaultKind::BadCallTarget(addr) => {
                 write!(f, "{addr:#x} is no function of the called signature")
             }

@@ -1,6 +1,6 @@
 //! The description of a launch, and the loop over its CTAs.
 
-use ptxjit_ir::{FuncId, Function, Program, RelocTarget, SharedLayout, SrcLoc};
+use ptxjit_ir::{FuncId, Function, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, SrcLoc};
 
 use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
@@ -58,7 +58,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            local_bytes: 1 << 20,
+            local_bytes: ptxjit_ir::MAX_LOCAL_BYTES,
             call_depth: 1 << 14,
             quantum: 4096,
             patience: 1 << 26,
@@ -165,6 +165,14 @@ fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
         return Err(refuse(format!(
             "no launch of {:?} CTAs of {:?} threads",
             launch.grid, launch.block
+        )));
+    }
+    launch.program.check_sizes().map_err(refuse)?;
+    let shared = u64::from(SharedLayout::new(launch.program).static_size);
+    let shared = shared + u64::from(launch.dynamic_shared);
+    if shared > MAX_SHARED_BYTES {
+        return Err(refuse(format!(
+            "{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"
         )));
     }
     let kernel = launch.program.functions.get(&launch.program.entry);

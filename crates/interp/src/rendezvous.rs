@@ -23,7 +23,7 @@ impl<'p> Cta<'p> {
     pub(crate) fn resolve(&mut self) -> Result<(), Fault> {
         let mut woke = self.resolve_barriers()?;
         for first in (0..self.threads.len()).step_by(LANES) {
-            woke |= self.resolve_warp(first);
+            woke |= self.resolve_warp(first)?;
         }
         if woke || self.is_done() || self.threads.iter().any(Thread::is_ready) {
             return Ok(());
@@ -83,6 +83,10 @@ impl<'p> Cta<'p> {
             else {
                 return Err(self.fault(idx, FaultKind::Host(format!("there is no barrier {id}"))));
             };
+            if let Some(why) = barrier.conflict(count, self.env.n_threads) {
+                let why = format!("barrier {id}: {why}");
+                return Err(self.fault(idx, FaultKind::Host(why)));
+            }
             if !barrier.arrive(Arrival {
                 thread: idx as u32,
                 op,
@@ -121,7 +125,7 @@ impl<'p> Cta<'p> {
     }
 
     /// Warp operations of the warp whose lane 0 is thread `first`.
-    fn resolve_warp(&mut self, first: usize) -> bool {
+    fn resolve_warp(&mut self, first: usize) -> Result<bool, Fault> {
         let end = self.threads.len().min(first + LANES);
         let mut woke = false;
         for lane in 0..end - first {
@@ -130,10 +134,18 @@ impl<'p> Cta<'p> {
                 .filter(|wait| wait.mask.is_some())
                 .cloned()
             {
-                woke |= self.meet(first, lane, &wait);
+                let mask = wait.mask.unwrap_or(0);
+                if mask >> lane & 1 == 0 {
+                    let why = format!(
+                        "`{}` with member mask {mask:#010x} by lane {lane}, which the mask does not name",
+                        wait.op
+                    );
+                    return Err(self.fault(first + lane, FaultKind::Host(why)));
+                }
+                woke |= self.meet(first, &wait);
             }
         }
-        woke | self.resolve_converged(first, end)
+        Ok(woke | self.resolve_converged(first, end))
     }
 
     fn warp_wait(&self, idx: usize) -> Option<&WarpWait> {
@@ -143,15 +155,9 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Performs the operation that `lane` waits for if all members that have not ended wait for it too.
-    fn meet(&mut self, first: usize, lane: usize, wanted: &WarpWait) -> bool {
-        let mask = wanted.mask.unwrap_or(0);
-        // A lane outside its own mask is undefined; it meets nobody.
-        let members = if mask >> lane & 1 != 0 {
-            mask
-        } else {
-            1 << lane
-        };
+    /// Performs the operation that a lane waits for if all members that have not ended wait for it too.
+    fn meet(&mut self, first: usize, wanted: &WarpWait) -> bool {
+        let members = wanted.mask.unwrap_or(0);
         let mut operands: Operands = [const { None }; LANES];
         for member in (0..LANES).filter(|member| members >> member & 1 != 0) {
             if self

@@ -48,7 +48,8 @@ pub use ops::{
     IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
 };
 pub use program::{
-    KernelAttrs, KernelParam, Program, Reloc, RelocTarget, SharedLayout, Signature, Var, VarInit,
+    KernelAttrs, KernelParam, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Program, Reloc, RelocTarget,
+    SharedLayout, Signature, Var, VarInit,
 };
 pub use types::{
     AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, Space, SpecialReg,

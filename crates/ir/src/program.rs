@@ -128,6 +128,45 @@ pub struct SharedLayout {
     pub static_size: u32,
 }
 
+/// Bytes of local memory that a thread may have.
+pub const MAX_LOCAL_BYTES: u64 = 512 << 10;
+
+/// Static and dynamic shared memory that a CTA may have.
+pub const MAX_SHARED_BYTES: u64 = 227 << 10;
+
+impl Program {
+    /// What is wrong with the memory that a CTA and its threads need, whatever the launch: every engine has the same limits.
+    pub fn check_sizes(&self) -> Result<(), String> {
+        let shared = self.vars.values();
+        let shared = shared.filter(|var| var.space == Space::Shared && !var.dynamic_shared);
+        let shared = sum(shared.map(|var| (var.size, var.align)));
+        if shared > MAX_SHARED_BYTES {
+            return Err(format!(
+                "{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"
+            ));
+        }
+        for func in self.functions.values() {
+            let local = func.slots.values();
+            let local = sum(local.map(|slot| (slot.size.into(), slot.align)));
+            if local > MAX_LOCAL_BYTES {
+                let name = &func.name;
+                return Err(format!(
+                    "{local} bytes of local memory for each thread in `{name}` are too many: the limit is {MAX_LOCAL_BYTES}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of objects one behind the other, from their sizes and alignments.
+fn sum(objects: impl Iterator<Item = (u64, u32)>) -> u64 {
+    objects.fold(0, |end: u64, (size, align)| {
+        let start = end.checked_next_multiple_of(align.max(1).into());
+        start.unwrap_or(u64::MAX).saturating_add(size)
+    })
+}
+
 impl SharedLayout {
     /// Lays the program's shared variables out in order of their numbers, dynamic arrays last.
     pub fn new(program: &Program) -> SharedLayout {

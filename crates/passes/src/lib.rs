@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod effort;
 pub mod pipeline;
 #[cfg(test)]
 mod testing;

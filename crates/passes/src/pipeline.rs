@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ptxjit_ir::{FuncId, Function, Program, verify};
 
 use crate::analysis::call_graph;
+use crate::effort::{Effort, Spent};
 use crate::transform::{
     address_fold, canonical_nans, cfg_cleanup, compact, dce, gvn, if_convert, inline, licm,
     narrow_windows, remove_constant_params, simplify, sroa, wide_division,
@@ -21,6 +22,8 @@ pub struct Options {
     pub inline_budget: usize,
     /// Run the verifier after each pass.
     pub verify: bool,
+    /// When to give up.
+    pub until: Option<Instant>,
 }
 
 impl Default for Options {
@@ -28,6 +31,7 @@ impl Default for Options {
         Options {
             inline_budget: 200_000,
             verify: cfg!(debug_assertions),
+            until: None,
         }
     }
 }
@@ -44,28 +48,29 @@ pub struct Report {
 /// Called after each pass with its name and the function that it changed.
 pub type Observer<'a> = dyn FnMut(&'static str, FuncId, &Function) + 'a;
 
-/// Optimizes a program. `observer`, if any, sees every function after every pass.
+/// Optimizes a program. `observer`, if any, sees every function after every pass. If the time runs out, the program is of no more use.
 pub fn optimize(
     program: &mut Program,
     options: &Options,
     observer: Option<&mut Observer<'_>>,
-) -> Report {
+) -> Result<Report, Spent> {
     let mut run = Run {
         options,
         observer,
         report: Report::default(),
+        effort: Effort::new(u64::MAX, options.until),
     };
     let graph = call_graph::run(program);
     for &id in &graph.bottom_up {
-        run.inline(program, id, &graph.recursive);
-        run.function(program, id);
+        run.inline(program, id, &graph.recursive)?;
+        run.function(program, id)?;
     }
     let reachable = call_graph::reachable(program);
     program.functions.retain(|id, _| reachable.contains(id));
     for id in reachable {
-        run.pass(&CANONICAL_NANS, program, id, &Facts::of(program));
+        run.pass(&CANONICAL_NANS, program, id, &Facts::of(program))?;
     }
-    run.report
+    Ok(run.report)
 }
 
 /// The names of the passes, in the order of first use.
@@ -174,6 +179,7 @@ struct Run<'a, 'o> {
     options: &'a Options,
     observer: Option<&'a mut Observer<'o>>,
     report: Report,
+    effort: Effort,
 }
 
 impl Run<'_, '_> {
@@ -182,7 +188,7 @@ impl Run<'_, '_> {
         program: &mut Program,
         id: FuncId,
         recursive: &std::collections::BTreeSet<FuncId>,
-    ) {
+    ) -> Result<(), Spent> {
         let start = Instant::now();
         let n = inline::run(
             program,
@@ -191,43 +197,56 @@ impl Run<'_, '_> {
             self.options.inline_budget,
         );
         self.report.n_inlined += n;
-        self.after(INLINE, start.elapsed(), program, id);
+        self.after(INLINE, start.elapsed(), program, id)
     }
 
-    fn function(&mut self, program: &mut Program, id: FuncId) {
+    fn function(&mut self, program: &mut Program, id: FuncId) -> Result<(), Spent> {
         let facts = Facts::of(program);
         for step in PASSES {
             match step {
                 Step::Once(pass) => {
-                    self.pass(pass, program, id, &facts);
+                    self.pass(pass, program, id, &facts)?;
                 }
                 Step::UntilStable(passes) => {
                     for _ in 0..MAX_ROUNDS {
-                        let changed = self.pass(&passes[0], program, id, &facts);
+                        let changed = self.pass(&passes[0], program, id, &facts)?;
                         if !changed {
                             break;
                         }
                         for pass in &passes[1..] {
-                            self.pass(pass, program, id, &facts);
+                            self.pass(pass, program, id, &facts)?;
                         }
                     }
                 }
             }
         }
+        Ok(())
     }
 
-    fn pass(&mut self, pass: &Pass, program: &mut Program, id: FuncId, facts: &Facts) -> bool {
+    fn pass(
+        &mut self,
+        pass: &Pass,
+        program: &mut Program,
+        id: FuncId,
+        facts: &Facts,
+    ) -> Result<bool, Spent> {
         let func = program
             .functions
             .get_mut(&id)
             .expect("passes keep the function");
         let start = Instant::now();
         let changed = (pass.run)(func, facts);
-        self.after(pass.name, start.elapsed(), program, id);
-        changed
+        self.after(pass.name, start.elapsed(), program, id)?;
+        Ok(changed)
     }
 
-    fn after(&mut self, name: &'static str, time: Duration, program: &Program, id: FuncId) {
+    fn after(
+        &mut self,
+        name: &'static str,
+        time: Duration,
+        program: &Program,
+        id: FuncId,
+    ) -> Result<(), Spent> {
         match self
             .report
             .timings
@@ -247,5 +266,6 @@ impl Run<'_, '_> {
         if let Some(observer) = &mut self.observer {
             observer(name, id, func);
         }
+        self.effort.check_time()
     }
 }

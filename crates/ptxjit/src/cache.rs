@@ -9,7 +9,10 @@
 //! Files appear complete, by renaming, so that any number of processes can share the folder. One that is cut short, changed or
 //! renamed is not used, and removed. Writing may fail (a full disk, a folder that cannot be written): then nothing is kept.
 //!
-//! Code from the folder is run, so it must belong to the user and be writable by nobody else; if not, it is left alone.
+//! Code from the folder is run, and the hash in an entry tells damage, not forgery. So only the user may be able to write there: the
+//! folder belongs to the user and is writable by no others, the folders above it belong to the user or to root and let no others
+//! replace what is in them (a sticky bit does, too), and an entry is a plain file of the user's with mode 0600. Otherwise the
+//! folder, or the entry, is not used.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -68,7 +71,6 @@ impl Key {
 pub struct Cache {
     dir: PathBuf,
     limit: u64,
-    usable: OnceLock<bool>,
 }
 
 /// What is in a cache, or was.
@@ -90,7 +92,6 @@ impl Cache {
         Cache {
             dir: dir.into(),
             limit: Cache::DEFAULT_LIMIT,
-            usable: OnceLock::new(),
         }
     }
 
@@ -120,11 +121,18 @@ impl Cache {
         &self.dir
     }
 
-    /// Whether the folder is the user's alone (or does not exist yet), so that its contents can be trusted.
+    /// Whether only the user can write to the folder or replace it (or could, if it existed), so that its contents can be trusted.
     pub fn is_safe(&self) -> bool {
-        match fs::metadata(&self.dir) {
-            Ok(found) => found.is_dir() && found.mode() & 0o022 == 0 && is_own(found.uid()),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        match fs::symlink_metadata(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let above = self.dir.ancestors().skip(1);
+                let real = above.filter_map(|path| match path.as_os_str().is_empty() {
+                    true => Path::new(".").canonicalize().ok(),
+                    false => path.canonicalize().ok(),
+                });
+                real.take(1).all(|folder| are_parents(folder.ancestors()))
+            }
+            _ => trusted(&self.dir).is_some(),
         }
     }
 
@@ -153,12 +161,10 @@ impl Cache {
 
     /// An entry's contents.
     pub(crate) fn get(&self, key: Key) -> Option<Vec<u8>> {
-        if !*self.usable.get_or_init(|| self.is_safe()) {
-            return None;
-        }
-        let path = self.path(key);
-        let mut file = File::open(&path).ok()?;
-        match read(&mut file, key) {
+        let path = trusted(&self.dir)?.join(entry_name(key));
+        let mut file = open_entry(&path).ok()?;
+        let contents = is_ours(&file).then(|| read(&mut file, key)).flatten();
+        match contents {
             Some(contents) => {
                 mark_used(&file);
                 Some(contents)
@@ -172,7 +178,7 @@ impl Cache {
 
     /// Keeps an entry, if that is possible.
     pub(crate) fn put(&self, key: Key, contents: &[u8]) {
-        if !*self.usable.get_or_init(|| self.is_safe()) || contents.len() as u64 > self.limit {
+        if !self.is_safe() || contents.len() as u64 > self.limit {
             return;
         }
         if self.write(key, contents).is_ok() && key.0[0].is_multiple_of(TRIM_EVERY) {
@@ -181,29 +187,22 @@ impl Cache {
     }
 
     fn write(&self, key: Key, contents: &[u8]) -> io::Result<()> {
+        if !self.dir.exists() {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&self.dir)?;
+        }
+        let dir = trusted(&self.dir).ok_or(io::ErrorKind::PermissionDenied)?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let process = std::process::id();
-        let unfinished = self
-            .dir
-            .join(format!("{}-{process}-{number}.{UNFINISHED}", name(key)));
-        let create = || {
-            OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&unfinished)
-        };
-        let mut file = match create() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(&self.dir)?;
-                create()?
-            }
-            created => created?,
-        };
+        let unfinished = dir.join(format!("{}-{process}-{number}.{UNFINISHED}", name(key)));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&unfinished)?;
         let mut bytes = Vec::with_capacity(contents.len() + 48);
         bytes.extend(MAGIC);
         bytes.extend((contents.len() as u64).to_le_bytes());
@@ -211,7 +210,7 @@ impl Cache {
         bytes.extend(contents);
         let written = file
             .write_all(&bytes)
-            .and_then(|()| fs::rename(&unfinished, self.path(key)));
+            .and_then(|()| fs::rename(&unfinished, dir.join(entry_name(key))));
         if written.is_err() {
             let _ = fs::remove_file(&unfinished);
         }
@@ -267,10 +266,49 @@ impl Cache {
         }
         Ok(files)
     }
+}
 
-    fn path(&self, key: Key) -> PathBuf {
-        self.dir.join(format!("{}.kernel", name(key)))
+/// A folder by a name without links, if only the user can write to it or replace it.
+fn trusted(dir: &Path) -> Option<PathBuf> {
+    let real = dir.canonicalize().ok()?;
+    // From here on the name stands for one folder: no other user can change what lies on the way to it.
+    if !are_parents(real.ancestors().skip(1)) {
+        return None;
     }
+    let folder = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(&real)
+        .ok()?;
+    let data = folder.metadata().ok()?;
+    (is_own(data.uid()) && data.mode() & 0o022 == 0).then_some(real)
+}
+
+/// Whether no other user, root apart, can replace what these folders contain.
+fn are_parents<'a>(folders: impl Iterator<Item = &'a Path>) -> bool {
+    const STICKY: u32 = 0o1000;
+    let is_parent = |folder: &Path| {
+        let data = fs::symlink_metadata(folder);
+        data.is_ok_and(|data| {
+            let is_kept = data.mode() & 0o022 == 0 || data.mode() & STICKY != 0;
+            data.is_dir() && is_kept && (data.uid() == 0 || is_own(data.uid()))
+        })
+    };
+    folders.into_iter().all(is_parent)
+}
+
+/// Opens an entry; whatever is in its place, neither follows it elsewhere nor waits for it.
+fn open_entry(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+}
+
+/// Whether an open entry is a plain file that the user, and only the user, can write and read.
+fn is_ours(file: &File) -> bool {
+    let data = file.metadata();
+    data.is_ok_and(|data| data.is_file() && is_own(data.uid()) && data.mode() & 0o7777 == 0o600)
 }
 
 /// `500`, `64K`, `200M`, `2G`.
@@ -298,6 +336,10 @@ struct Entry {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
+}
+
+fn entry_name(key: Key) -> String {
+    format!("{}.kernel", name(key))
 }
 
 fn name(key: Key) -> String {
@@ -335,10 +377,9 @@ fn mark_used(file: &File) {
     }
 }
 
-/// Whether files of this user are this process's.
+/// Whether files of this user are this process's. Without /proc that is not known.
 fn is_own(uid: u32) -> bool {
-    // Without /proc only the permissions are checked.
-    fs::metadata("/proc/self").map_or(true, |process| process.uid() == uid)
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == uid)
 }
 
 /// What tells this build of the library from all others: the file that its code was loaded from, as the system knows it. None if
@@ -382,7 +423,22 @@ fn own_file() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::Command;
+
     use super::*;
+
+    /// Puts a file there that could be an entry.
+    fn put_file(path: &Path, bytes: &[u8]) {
+        fs::write(path, bytes).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    impl Cache {
+        fn path(&self, key: Key) -> PathBuf {
+            self.dir.join(entry_name(key))
+        }
+    }
 
     struct Folder(PathBuf);
 
@@ -392,6 +448,10 @@ mod tests {
             let path = std::env::temp_dir().join(name);
             let _ = fs::remove_dir_all(&path);
             Folder(path)
+        }
+
+        fn mode(&self, mode: u32) {
+            fs::set_permissions(&self.0, fs::Permissions::from_mode(mode)).unwrap();
         }
 
         fn cache(&self) -> Cache {
@@ -440,23 +500,23 @@ mod tests {
         cache.put(key(1), b"some contents");
         let whole = file_of(&cache, key(1));
         for len in 0..whole.len() {
-            fs::write(cache.path(key(1)), &whole[..len]).unwrap();
+            put_file(&cache.path(key(1)), &whole[..len]);
             assert_eq!(cache.get(key(1)), None, "cut to {len} bytes");
             assert!(!cache.path(key(1)).exists());
         }
         for at in 0..whole.len() {
             let mut changed = whole.clone();
             changed[at] ^= 0x10;
-            fs::write(cache.path(key(1)), &changed).unwrap();
+            put_file(&cache.path(key(1)), &changed);
             assert_eq!(cache.get(key(1)), None, "byte {at} changed");
         }
         let longer = [&whole[..], b"x"].concat();
-        fs::write(cache.path(key(1)), longer).unwrap();
+        put_file(&cache.path(key(1)), &longer);
         assert_eq!(cache.get(key(1)), None);
         // The entry of another key.
-        fs::write(cache.path(key(2)), &whole).unwrap();
+        put_file(&cache.path(key(2)), &whole);
         assert_eq!(cache.get(key(2)), None);
-        fs::write(cache.path(key(1)), &whole).unwrap();
+        put_file(&cache.path(key(1)), &whole);
         assert_eq!(cache.get(key(1)).unwrap(), b"some contents");
     }
 
@@ -502,13 +562,65 @@ mod tests {
 
     #[test]
     fn does_not_trust_what_others_can_write() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = Folder::new("others");
         folder.cache().put(key(1), b"one");
         assert!(folder.cache().get(key(1)).is_some());
-        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(!folder.cache().is_safe());
-        assert_eq!(folder.cache().get(key(1)), None);
+        for mode in [0o777, 0o770, 0o702, 0o1777] {
+            folder.mode(mode);
+            assert!(!folder.cache().is_safe());
+            assert_eq!(folder.cache().get(key(1)), None);
+        }
+        folder.mode(0o755);
+        assert!(folder.cache().get(key(1)).is_some());
+    }
+
+    #[test]
+    fn does_not_trust_a_folder_that_others_can_replace() {
+        let folder = Folder::new("parents");
+        let inner = || Cache::new(folder.0.join("a/b"));
+        inner().put(key(1), b"one");
+        assert!(inner().get(key(1)).is_some());
+        let not_there = Cache::new(folder.0.join("not/there"));
+        assert!(not_there.is_safe());
+        for mode in [0o777, 0o770] {
+            folder.mode(mode);
+            assert!(!inner().is_safe() && !not_there.is_safe());
+            assert_eq!(inner().get(key(1)), None);
+            not_there.put(key(1), b"one");
+            assert!(!not_there.dir().exists());
+        }
+        // Like /tmp: others can add to it, but not replace what is there.
+        folder.mode(0o1777);
+        assert!(inner().get(key(1)).is_some());
+        // A link is as good as what it leads to.
+        symlink("a", folder.0.join("link")).unwrap();
+        assert!(Cache::new(folder.0.join("link/b")).get(key(1)).is_some());
+    }
+
+    #[test]
+    fn trusts_only_plain_files_of_the_user() {
+        let folder = Folder::new("kinds");
+        let cache = folder.cache();
+        cache.put(key(1), b"one");
+        let (path, whole) = (cache.path(key(1)), file_of(&cache, key(1)));
+        for mode in [0o644, 0o660, 0o602, 0o700, 0o4600] {
+            put_file(&path, &whole);
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(cache.get(key(1)), None, "{mode:o}");
+        }
+        put_file(&folder.0.join("elsewhere"), &whole);
+        symlink("elsewhere", &path).unwrap();
+        assert_eq!(cache.get(key(1)), None);
+        fs::remove_file(&path).unwrap();
+        let made = Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(&path)
+            .status();
+        assert!(made.unwrap().success());
+        // Waits for no writer.
+        assert_eq!(cache.get(key(1)), None);
+        cache.put(key(1), b"two");
+        assert_eq!(cache.get(key(1)).unwrap(), b"two");
     }
 
     #[test]

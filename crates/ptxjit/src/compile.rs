@@ -3,18 +3,22 @@
 #![expect(unsafe_code, reason = "places code that was stored by this very build")]
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use ptxjit_codegen::{CompileOptions, CompiledKernel, Facts, Haste, Object};
+use ptxjit_codegen::{CompileError, CompileOptions, CompiledKernel, Facts, Haste, Object};
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
+use ptxjit_passes::effort::Spent;
 use ptxjit_passes::pipeline;
 use ptxjit_runtime::MakeCode;
 
 use crate::cache::{self, Cache, Key};
 use crate::improve::{self, Job};
 use crate::module::KernelInner;
+use crate::once::{Once, TimedOut};
 use crate::{Dim3, Error, Options};
 
 /// What distinguishes one compiled form of a kernel from another.
@@ -23,6 +27,10 @@ pub(crate) struct Variant {
     pub(crate) gang: u32,
     pub(crate) facts: Facts,
     pub(crate) memcheck: bool,
+    /// See [`CompileOptions::goes_on`].
+    goes_on: bool,
+    /// Memory of the host is registered.
+    pub(crate) foreign: bool,
 }
 
 impl Variant {
@@ -33,25 +41,114 @@ impl Variant {
         grid: Dim3,
         block: Dim3,
         is_tiny: bool,
+        limit: Limit,
     ) -> Result<Variant, Error> {
         let gang = match options.gang {
             Some(gang) => gang,
-            None => kernel.variants.choose(kernel, block)?.gang(is_tiny),
+            None => kernel.variants.choose(kernel, block, limit)?.gang(is_tiny),
         };
         Ok(Variant {
             gang,
             facts: Facts::of(grid.0, block.0, gang),
             memcheck: options.memcheck,
+            goes_on: false,
+            foreign: false,
         })
     }
 
-    pub(crate) fn compile_options(&self, haste: Haste) -> CompileOptions {
+    pub(crate) fn compile_options(&self, haste: Haste, limit: Limit) -> CompileOptions {
         CompileOptions {
             gang: Some(self.gang),
             facts: self.facts,
             memcheck: self.memcheck,
+            foreign: self.foreign,
             haste,
+            goes_on: self.goes_on,
+            until: limit.until,
         }
+    }
+}
+
+/// How long a launch may take to compile.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Limit {
+    until: Option<Instant>,
+    /// What it was counted from.
+    limit: Option<Duration>,
+}
+
+impl Limit {
+    /// None.
+    pub(crate) const NONE: Limit = Limit {
+        until: None,
+        limit: None,
+    };
+
+    /// From now on. A limit beyond the end of the clock is none.
+    pub(crate) fn start(limit: Option<Duration>) -> Limit {
+        Limit {
+            until: limit.and_then(|limit| Instant::now().checked_add(limit)),
+            limit,
+        }
+    }
+
+    fn error(self, kernel: &KernelInner, why: Failed) -> Error {
+        match why {
+            Failed::Time => kernel.timed_out(self.limit.unwrap_or_default()),
+            Failed::Refused(message) => Error::Compile {
+                kernel: kernel.name.clone(),
+                message,
+            },
+            Failed::Earlier(error) => error,
+        }
+    }
+}
+
+/// Why there is no code.
+pub(crate) enum Failed {
+    /// The time limit passed; another launch may have more.
+    Time,
+    /// For good.
+    Refused(String),
+    /// The kernel could not be translated.
+    Earlier(Error),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failed::Time => f.write_str("the time limit passed"),
+            Failed::Refused(why) => f.write_str(why),
+            Failed::Earlier(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<TimedOut> for Failed {
+    fn from(_: TimedOut) -> Failed {
+        Failed::Time
+    }
+}
+
+impl From<Spent> for Failed {
+    fn from(_: Spent) -> Failed {
+        // Without a limit on work.
+        Failed::Time
+    }
+}
+
+impl From<CompileError> for Failed {
+    fn from(err: CompileError) -> Failed {
+        match err {
+            CompileError::Time => Failed::Time,
+            other => Failed::Refused(other.to_string()),
+        }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(err: Error) -> Failed {
+        Failed::Earlier(err)
     }
 }
 
@@ -144,17 +241,17 @@ impl Choice {
 /// The compiled forms of one kernel, made when first wanted.
 #[derive(Default)]
 pub(crate) struct Variants {
-    optimized: OnceLock<Arc<Program>>,
+    optimized: Once<Arc<Program>>,
     chosen: Mutex<HashMap<Dim3, Choice>>,
     compiled: Mutex<HashMap<Variant, Arc<Slot>>>,
 }
 
-/// Where a form will be; whoever comes first fills it while others wait.
-type Slot = OnceLock<Result<(Arc<CompiledKernel>, CodeOrigin), String>>;
+/// Where a form will be, or why there will never be one.
+type Slot = Once<Result<(Arc<CompiledKernel>, CodeOrigin), String>>;
 
 impl Variants {
     /// The gang width for blocks of this shape.
-    fn choose(&self, kernel: &KernelInner, block: Dim3) -> Result<Choice, Error> {
+    fn choose(&self, kernel: &KernelInner, block: Dim3, limit: Limit) -> Result<Choice, Error> {
         if let Some(&choice) = lock(&self.chosen).get(&block) {
             return Ok(choice);
         }
@@ -166,8 +263,9 @@ impl Variants {
                 tiny: tiny.into(),
             },
             _ => {
-                let optimized = self.optimized(kernel)?;
-                let made = ptxjit_codegen::choose_gang(&optimized, block.0);
+                let optimized = self.optimized(kernel, limit)?;
+                let made = ptxjit_codegen::choose_gang(&optimized, block.0, limit.until)
+                    .map_err(|err| limit.error(kernel, err.into()))?;
                 let choice = Choice {
                     gang: made.gang,
                     tiny: made.tiny,
@@ -189,26 +287,28 @@ impl Variants {
         kernel: &KernelInner,
         variant: &Variant,
         haste: Haste,
+        limit: Limit,
     ) -> Result<Got, Error> {
         let slot = lock(&self.compiled)
             .entry(variant.clone())
             .or_default()
             .clone();
         let mut is_new = false;
-        let made = slot.get_or_init(|| {
+        let made = slot.get(limit.until, || {
             is_new = true;
-            self.make(kernel, variant, haste)
+            match self.make(kernel, variant, haste, limit) {
+                Err(Failed::Refused(why)) => Ok(Err(why)),
+                made => made.map(Ok),
+            }
         });
-        let (code, origin) = made.as_ref().map_err(|text| Error::Compile {
-            kernel: kernel.name.clone(),
-            message: text.clone(),
-        })?;
+        let made = made.and_then(|made| made.map_err(Failed::Refused));
+        let (code, origin) = made.map_err(|why| limit.error(kernel, why))?;
         if haste == Haste::None && code.is_quick() {
-            improve::now(kernel, variant, code);
+            improve::now(kernel, variant, &code, limit).map_err(|why| limit.error(kernel, why))?;
         }
         Ok(Got {
-            code: code.clone(),
-            origin: if is_new { *origin } else { CodeOrigin::Memory },
+            code,
+            origin: if is_new { origin } else { CodeOrigin::Memory },
         })
     }
 
@@ -217,17 +317,18 @@ impl Variants {
         kernel: &KernelInner,
         variant: &Variant,
         haste: Haste,
-    ) -> Result<(Arc<CompiledKernel>, CodeOrigin), String> {
+        limit: Limit,
+    ) -> Result<(Arc<CompiledKernel>, CodeOrigin), Failed> {
         let stored = kernel.stored.as_ref();
         if let Some(code) = stored.and_then(|stored| stored.get_code(variant)) {
             return Ok((Arc::new(code), CodeOrigin::Disk));
         }
-        let object = self.object(kernel, variant, haste)?;
+        let object = self.object(kernel, variant, haste, limit)?;
         if let Some(stored) = stored {
             stored.put_code(variant, &object);
         }
         // SAFETY: this process has just made the object.
-        let code = unsafe { object.place() }.map_err(|err| err.to_string())?;
+        let code = unsafe { object.place() }?;
         Ok((Arc::new(code), CodeOrigin::Compiled))
     }
 
@@ -237,10 +338,11 @@ impl Variants {
         kernel: &KernelInner,
         variant: &Variant,
         haste: Haste,
-    ) -> Result<Object, String> {
-        let program = self.optimized(kernel).map_err(|err| err.to_string())?;
-        ptxjit_codegen::compile_object(&program, &variant.compile_options(haste))
-            .map_err(|err| err.to_string())
+        limit: Limit,
+    ) -> Result<Object, Failed> {
+        let program = self.optimized(kernel, limit)?;
+        let options = variant.compile_options(haste, limit);
+        Ok(ptxjit_codegen::compile_object(&program, &options)?)
     }
 
     /// Has quickly made code improved beside the launches that use it.
@@ -264,9 +366,11 @@ impl Variants {
         let kernel = kernel.clone();
         let mut variant = variant.clone();
         variant.facts.whole_gangs = false;
+        variant.goes_on = true;
         Arc::new(move || {
             let make = || {
-                let got = kernel.variants.get(&kernel, &variant, haste);
+                // The watchdog of the launch ends it if this takes too long for its limit.
+                let got = kernel.variants.get(&kernel, &variant, haste, Limit::NONE);
                 let code = got.map_err(|err| err.to_string())?.code;
                 Variants::improve(&kernel, &variant, &code);
                 Ok(code)
@@ -275,22 +379,30 @@ impl Variants {
                 let thread = std::thread::Builder::new().stack_size(improve::STACK_SIZE);
                 let thread = thread.spawn_scoped(scope, make);
                 let made = thread.map_err(|err| err.to_string())?.join();
-                made.unwrap_or_else(|_| Err("the compiler panicked".to_owned()))
+                made.unwrap_or_else(|panic| {
+                    let why = improve::panic_text(&*panic);
+                    Err(format!("internal error: the compiler panicked: {why}"))
+                })
             })
         })
     }
 
-    pub(crate) fn optimized(&self, kernel: &KernelInner) -> Result<Arc<Program>, Error> {
-        if let Some(optimized) = self.optimized.get() {
-            return Ok(optimized.clone());
-        }
-        let program = kernel.program()?;
+    pub(crate) fn optimized(
+        &self,
+        kernel: &KernelInner,
+        limit: Limit,
+    ) -> Result<Arc<Program>, Error> {
         let optimize = || {
-            let mut program = Program::clone(&program);
-            pipeline::optimize(&mut program, &pipeline::Options::default(), None);
-            Arc::new(program)
+            let mut program = Program::clone(&*kernel.program()?);
+            let options = pipeline::Options {
+                until: limit.until,
+                ..pipeline::Options::default()
+            };
+            pipeline::optimize(&mut program, &options, None)?;
+            Ok(Arc::new(program))
         };
-        Ok(self.optimized.get_or_init(optimize).clone())
+        let made = self.optimized.get(limit.until, optimize);
+        made.map_err(|why: Failed| limit.error(kernel, why))
     }
 }
 
@@ -314,20 +426,22 @@ pub(crate) fn dump(
     options: &Options,
     block: Dim3,
 ) -> Result<String, Error> {
-    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, false)?;
+    let limit = Limit::start(options.timeout);
+    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, false, limit)?;
     let listing = |stage: &str| {
-        let optimized = kernel.variants.optimized(kernel)?;
-        let compiled =
-            ptxjit_codegen::compile_listing(&optimized, &variant.compile_options(Haste::None));
-        let compiled = compiled.map_err(|err| Error::Compile {
-            kernel: kernel.name.clone(),
-            message: err.to_string(),
-        })?;
+        let optimized = kernel.variants.optimized(kernel, limit)?;
+        let options_of = variant.compile_options(Haste::None, limit);
+        let compiled = ptxjit_codegen::compile_listing(&optimized, &options_of)
+            .map_err(|err| limit.error(kernel, err.into()))?;
         match stage {
             "gang" => {
                 let why = match options.gang {
                     Some(_) => vec!["as asked for".to_owned()],
-                    None => ptxjit_codegen::choose_gang(&optimized, block.0).reasons,
+                    None => {
+                        ptxjit_codegen::choose_gang(&optimized, block.0, None)
+                            .map_err(|err| limit.error(kernel, err.into()))?
+                            .reasons
+                    }
                 };
                 let why = format!("gang width {}: {}\n", variant.gang, why.join("; "));
                 Ok(why + &notes(front.source(), &compiled))
@@ -338,7 +452,7 @@ pub(crate) fn dump(
     match stage {
         "ast" => Ok(syntax_tree(front, kernel)),
         "ir" => Ok(print::program(&*kernel.program()?)),
-        "opt" => Ok(print::program(&*kernel.variants.optimized(kernel)?)),
+        "opt" => Ok(print::program(&*kernel.variants.optimized(kernel, limit)?)),
         "gang" | "clif" | "asm" => listing(stage),
         pass if pipeline::pass_names().contains(&pass) => after_pass(kernel, pass),
         _ => Err(Error::usage(format!(
@@ -380,7 +494,8 @@ fn after_pass(kernel: &KernelInner, pass: &str) -> Result<String, Error> {
             text.push_str(&print::function(func));
         }
     };
-    pipeline::optimize(
+    // Without a time limit it does not fail.
+    let _ = pipeline::optimize(
         &mut program,
         &pipeline::Options::default(),
         Some(&mut observer),

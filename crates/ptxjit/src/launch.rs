@@ -8,7 +8,7 @@ use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 
 use crate::buffer::Block;
-use crate::compile::{Got, Variant, Variants};
+use crate::compile::{Got, Limit, Variant, Variants};
 use crate::failure::Cause;
 use crate::options::OutputFn;
 use crate::{
@@ -133,7 +133,7 @@ impl Launch {
         self
     }
 
-    /// Fails if it takes longer.
+    /// Fails if compiling takes longer, or running.
     pub fn timeout(mut self, timeout: Duration) -> Launch {
         self.options.timeout = Some(timeout);
         self
@@ -193,10 +193,11 @@ impl Launch {
         }
         let params = self.param_bytes()?;
         let start = Instant::now();
+        let limit = Limit::start(self.options.timeout);
         let code = match self.options.engine {
             Engine::Jit => {
-                let variant = self.variant()?;
-                let got = self.kernel.variant(&variant, self.haste())?;
+                let variant = self.variant(limit)?;
+                let got = self.kernel.variant(&variant, self.haste(), limit)?;
                 let desc = self.desc(&variant, &got.code, params.clone());
                 Code::Jit(variant, got, Box::new(desc))
             }
@@ -215,10 +216,18 @@ impl Launch {
     }
 
     /// The form of the code for this launch.
-    fn variant(&self) -> Result<Variant, Error> {
+    fn variant(&self, limit: Limit) -> Result<Variant, Error> {
         let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
         let kernel = &self.kernel.inner;
-        Variant::new(kernel, &self.options, self.grid, self.block, is_tiny)
+        let (grid, block) = (self.grid, self.block);
+        let mut variant = Variant::new(kernel, &self.options, grid, block, is_tiny, limit)?;
+        variant.foreign = self.wants_foreign();
+        Ok(variant)
+    }
+
+    /// Whether the code must look for registered memory of the host.
+    fn wants_foreign(&self) -> bool {
+        self.kernel.module.device.arena.has_foreign() && !self.open_memory
     }
 
     /// Threads of the whole grid.
@@ -338,7 +347,7 @@ enum Code {
 impl std::fmt::Debug for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Code::Jit(variant, ..) => write!(f, "Jit(gang {})", variant.gang),
+            Code::Jit(_, got, _) => write!(f, "Jit(gang {})", got.code.gang),
             Code::Interp(_) => f.write_str("Interp"),
         }
     }
@@ -348,8 +357,16 @@ impl Prepared {
     /// Gang width of the code; 1 for the interpreter.
     pub fn gang(&self) -> u32 {
         match &self.code {
-            Code::Jit(variant, ..) => variant.gang,
+            Code::Jit(_, got, _) => got.code.gang,
             Code::Interp(_) => 1,
+        }
+    }
+
+    /// Why the gang is narrower than was asked for, if it is: control flow that is too complex for gangs runs one lane at a time.
+    pub fn narrowed(&self) -> Option<&str> {
+        match &self.code {
+            Code::Jit(_, got, _) => got.code.narrowed.as_deref(),
+            Code::Interp(_) => None,
         }
     }
 
@@ -397,6 +414,12 @@ impl Prepared {
     pub fn run(&self) -> Result<LaunchStats, Error> {
         let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
         let result = match &self.code {
+            // Memory of the host was registered after the code was chosen.
+            Code::Jit(variant, ..) if !variant.foreign && self.launch.wants_foreign() => {
+                let mut anew = self.clone();
+                anew.reshape()?;
+                return anew.run();
+            }
             Code::Jit(variant, got, desc) => {
                 Variants::improve(kernel, variant, &got.code);
                 let launched = module.device.runtime.launch(desc);
@@ -440,10 +463,11 @@ impl Prepared {
         let Code::Jit(variant, got, desc) = &mut self.code else {
             return Ok(());
         };
-        let wanted = launch.variant()?;
+        let limit = Limit::start(launch.options.timeout);
+        let wanted = launch.variant(limit)?;
         if *variant != wanted {
             let start = Instant::now();
-            *got = launch.kernel.variant(&wanted, launch.haste())?;
+            *got = launch.kernel.variant(&wanted, launch.haste(), limit)?;
             let params = std::mem::take(&mut desc.params);
             **desc = launch.desc(&wanted, &got.code, params);
             *variant = wanted;

@@ -63,6 +63,7 @@ mod launch;
 mod linker;
 mod module;
 mod names;
+mod once;
 mod options;
 mod raw;
 mod virt;
@@ -83,4 +84,5 @@ pub use module::{Global, Kernel, KernelUsage, Module, Param, Target};
 pub use ptxjit_runtime::{Access, CancelToken, Pattern, ShapeRule};
 
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};
+pub use ptxjit_frontend::escape::{escape, escape_lines};
 pub use virt::PhysicalMemory;

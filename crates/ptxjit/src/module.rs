@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use ptxjit_codegen::Haste;
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate::{self, Refused};
 use ptxjit_frontend::{ast, diag};
 use ptxjit_ir::{KernelAttrs, KernelParam, Program, SharedLayout, Space, Var, VarId, VarInit};
-use ptxjit_runtime::{ModuleMemory, VarSource};
+use ptxjit_runtime::{LaunchError, ModuleMemory, VarSource};
 
 use crate::cache::Key;
-use crate::compile::{self, Got, Stored, Variant, Variants};
+use crate::compile::{self, Got, Limit, Stored, Variant, Variants};
 use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::{Device, Diagnostics, Dim3, Element, Error, Launch, Options, names};
@@ -67,6 +68,10 @@ impl KernelInner {
             let text = Text::Module(self.front.clone());
             Error::from_diagnostics(Diagnostics::new(list, &text))
         })?;
+        program.check_sizes().map_err(|message| Error::Compile {
+            kernel: self.name.clone(),
+            message,
+        })?;
         Ok(self.program.get_or_init(|| Arc::new(program)).clone())
     }
 
@@ -77,6 +82,15 @@ impl KernelInner {
             .iter()
             .map(|param| param.offset as usize + param.size as usize);
         ends.max().unwrap_or(0)
+    }
+
+    /// The error of a launch whose time limit passed before there was code.
+    pub(crate) fn timed_out(&self, limit: Duration) -> Error {
+        let timeout = LaunchError::Timeout {
+            kernel: self.name.clone(),
+            seconds: limit.as_secs_f64(),
+        };
+        Cause::from(timeout).into_error(&self.name, &self.front)
     }
 
     /// Makes sure that the kernel can be translated.
@@ -428,7 +442,7 @@ impl Kernel {
 
     /// What the kernel needs beside its parameters, found by optimizing it, which launches have to do anyway.
     pub fn usage(&self) -> Result<KernelUsage, Error> {
-        let program = self.inner.variants.optimized(&self.inner)?;
+        let program = self.inner.variants.optimized(&self.inner, Limit::NONE)?;
         let in_space = |space: Space| {
             let vars = program.vars.values().filter(move |var| var.space == space);
             vars.fold(0u64, |sum, var| sum.saturating_add(var.size))
@@ -466,13 +480,25 @@ impl Kernel {
     /// by themselves.
     pub fn compile(&self, block: impl Into<Dim3>) -> Result<u32, Error> {
         let options = Options::default();
-        let variant = Variant::new(&self.inner, &options, Dim3([1; 3]), block.into(), false)?;
-        Ok(self.variant(&variant, Haste::None)?.code.gang)
+        let variant = Variant::new(
+            &self.inner,
+            &options,
+            Dim3([1; 3]),
+            block.into(),
+            false,
+            Limit::NONE,
+        )?;
+        Ok(self.variant(&variant, Haste::None, Limit::NONE)?.code.gang)
     }
 
     /// The code for `variant`.
-    pub(crate) fn variant(&self, variant: &Variant, haste: Haste) -> Result<Got, Error> {
-        self.inner.variants.get(&self.inner, variant, haste)
+    pub(crate) fn variant(
+        &self,
+        variant: &Variant,
+        haste: Haste,
+        limit: Limit,
+    ) -> Result<Got, Error> {
+        self.inner.variants.get(&self.inner, variant, haste, limit)
     }
 
     /// The kernel at a stage of its compilation, as text; [`crate::dump_stages`] lists the stages.

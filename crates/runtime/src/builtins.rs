@@ -25,6 +25,7 @@ pub(crate) const FUNCTIONS: RuntimeFns = RuntimeFns {
     clock64,
     globaltimer,
     check_access,
+    outside,
 };
 
 /// Alignment of what device `malloc` returns.
@@ -247,6 +248,19 @@ unsafe extern "C" fn check_access(
     0
 }
 
+unsafe extern "C" fn outside(cta: *mut CtaContext, addrs: *const u64, mask: u32) -> u32 {
+    let _callback = CallbackGuard::new();
+    // SAFETY: called by compiled code with its own context.
+    let call = unsafe { Call::new(cta) };
+    let is_bad = |&lane: &u32| {
+        // SAFETY: compiled code passes an address for each lane of the mask.
+        let addr = unsafe { *addrs.add(lane as usize) };
+        !call.grid.arena.contains(addr) && !call.grid.arena.is_near_foreign(addr)
+    };
+    let lanes = ptxjit_codegen::warp_ops::lanes(mask).filter(is_bad);
+    lanes.fold(0, |bad, lane| bad | 1 << lane)
+}
+
 /// What is wrong with an access, if anything.
 fn bad_access(
     call: &Call<'_>,
@@ -256,7 +270,16 @@ fn bad_access(
     is_write: bool,
 ) -> Option<TrapCause> {
     let bytes = u64::from(size);
-    let is_foreign = call.grid.open_memory && !call.grid.arena.contains(addr);
+    if is_write && call.view(thread).is_read_only(addr) {
+        let place = crate::view::describe(call.grid, call.ctx, addr);
+        return Some(TrapCause::BadAddress {
+            addr: Some(addr),
+            note: format!("kernels cannot write here: {place}"),
+        });
+    }
+    let arena = &call.grid.arena;
+    let is_foreign =
+        !arena.contains(addr) && (call.grid.open_memory || arena.is_foreign(addr, bytes));
     if !is_foreign && !call.view(thread).in_window(addr, bytes) {
         match call.grid.arena.check_heap(addr, bytes, is_write) {
             HeapCheck::Ok => {}

@@ -72,6 +72,22 @@ pub enum TrapCause {
         /// The id.
         id: u64,
     },
+    /// A count of threads at a barrier that no barrier can have, or not this one.
+    BadBarrierCount {
+        /// The barrier.
+        id: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// A warp operation executed by a lane that its member mask does not name.
+    NoMember {
+        /// The operation.
+        op: String,
+        /// The mask.
+        mask: u32,
+        /// The lane.
+        lane: u32,
+    },
     /// A failed device `assert`.
     Assert {
         /// The line that CUDA prints to standard error.
@@ -116,6 +132,11 @@ impl fmt::Display for TrapCause {
             TrapCause::BadBarrier { id } => {
                 write!(f, "barrier {id} does not exist: ids are 0 to 15")
             }
+            TrapCause::BadBarrierCount { id, why } => write!(f, "barrier {id}: {why}"),
+            TrapCause::NoMember { op, mask, lane } => write!(
+                f,
+                "`{op}` with member mask {mask:#010x} by lane {lane}, which the mask does not name"
+            ),
             TrapCause::Assert { message } => f.write_str(message),
             TrapCause::BadCall { note } => f.write_str(note),
             TrapCause::Arithmetic => {
@@ -209,6 +230,8 @@ pub enum ShapeRule {
     Params,
     /// Size of shared memory.
     Shared,
+    /// Size of a thread's local memory.
+    Local,
 }
 
 /// Why a launch failed.

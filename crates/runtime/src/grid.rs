@@ -358,7 +358,11 @@ fn wave(n_threads: u32, shared_bytes: u32) -> usize {
 
 /// A worker's part of the launch.
 fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
-    let means = Worker::new(grid.reach(), grid.kernel.flush_denormals)?;
+    let faults = match grid.arena.has_foreign() {
+        true => (0, USER_BITS),
+        false => grid.reach(),
+    };
+    let means = Worker::new(faults, grid.kernel.flush_denormals)?;
     let rng = match grid.schedule {
         Schedule::Seed(seed) => Some(Rng::new(seed)),
         Schedule::Parallel | Schedule::Deterministic => None,

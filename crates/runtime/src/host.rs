@@ -138,9 +138,8 @@ mod arch {
             iov_len: len as usize,
         };
         // SAFETY: the system checks both ranges; the caller vouches for the target.
-        let copied = unsafe {
-            libc::process_vm_readv(libc::getpid(), &vec(to), 1, &vec(from), 1, 0)
-        };
+        let copied =
+            unsafe { libc::process_vm_readv(libc::getpid(), &vec(to), 1, &vec(from), 1, 0) };
         u32::from(copied != len as isize)
     }
 
@@ -174,7 +173,11 @@ mod tests {
         for len in [1, 4, 8, 100] {
             let mut to = vec![0; len];
             for from in [0, 8, 1 << 62, u64::MAX - 2, u64::MAX] {
-                assert_eq!(read(from, &mut to), Err(HostFault), "{len} bytes at {from:#x}");
+                assert_eq!(
+                    read(from, &mut to),
+                    Err(HostFault),
+                    "{len} bytes at {from:#x}"
+                );
                 // SAFETY: nothing is mapped there.
                 assert_eq!(unsafe { write(from, &to) }, Err(HostFault));
             }

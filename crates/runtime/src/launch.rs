@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ptxjit_codegen::CompiledKernel;
-use ptxjit_ir::KernelAttrs;
+use ptxjit_ir::{KernelAttrs, MAX_LOCAL_BYTES};
 
 use crate::error::{LaunchError, ShapeRule};
 use crate::grid::{Flag, Grid, MAX_IN_FLIGHT};
@@ -14,7 +14,7 @@ use crate::runtime::{MAX_PARAM_BYTES, Runtime};
 use crate::sched::shortcuts;
 
 /// Static and dynamic shared memory that a CTA may have.
-pub const MAX_SHARED_BYTES: u32 = 227 << 10;
+pub const MAX_SHARED_BYTES: u32 = ptxjit_ir::MAX_SHARED_BYTES as u32;
 
 /// Threads that a CTA may have.
 pub const MAX_THREADS: u32 = 1024;
@@ -282,6 +282,13 @@ fn check_sizes(desc: &LaunchDesc) -> Result<(), Broken> {
             "{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"
         );
         return Err((ShapeRule::Shared, message));
+    }
+    let local = u64::from(desc.kernel.local_static);
+    if local > MAX_LOCAL_BYTES {
+        let message = format!(
+            "{local} bytes of local memory for each thread are too many: the limit is {MAX_LOCAL_BYTES}"
+        );
+        return Err((ShapeRule::Local, message));
     }
     Ok(())
 }

@@ -4,8 +4,8 @@
 //! [`sched`] (how a CTA is run), [`fault`] and [`worker`] (how compiled code is left when it misbehaves). The contract with
 //! compiled code is `ptxjit_codegen::abi`.
 //!
-//! **Invariants**: a kernel reaches device memory or faults, never the host's; a fault, a deadlock or a time limit ends the
-//! launch with an error and leaves the process as it was; starting a CTA allocates nothing in the steady state.
+//! **Invariants**: a kernel reaches device memory or faults, never the host's unless an `unsafe` call has opened it; a fault,
+//! a deadlock or a time limit ends the launch with an error and leaves the process as it was; starting a CTA allocates nothing in the steady state.
 
 mod buf;
 mod builtins;

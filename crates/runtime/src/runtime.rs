@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use ptxjit_ir::MAX_LOCAL_BYTES;
+
 use crate::error::LaunchError;
 use crate::memory::{Arena, Window};
 use crate::sched::cta::Cta;
@@ -77,10 +79,10 @@ impl Runtime {
     pub const DEVICE_HEAP_BYTES: u64 = 1 << 30;
 
     /// Bytes that a thread of a kernel has for recursion and `alloca`, unless said otherwise.
-    pub const STACK_BYTES: u64 = 256 << 10;
+    pub const STACK_BYTES: u64 = MAX_LOCAL_BYTES;
 
-    /// What [`Runtime::set_stack_bytes`] allows: a block of threads must find room in the address space for windows.
-    pub const MAX_STACK_BYTES: u64 = 16 << 20;
+    /// What [`Runtime::set_stack_bytes`] allows: all the local memory that a thread can have.
+    pub const MAX_STACK_BYTES: u64 = MAX_LOCAL_BYTES;
 
     /// Lets device `malloc` of later calls hand out so many bytes in all.
     pub fn set_heap_limit(&self, bytes: u64) {

@@ -46,6 +46,12 @@ impl View<'_> {
             .any(|window| addr >= window.start && addr <= window.end && window.end - addr >= size)
     }
 
+    /// Whether an address lies in a window that kernels only read: constants and parameters.
+    pub(crate) fn is_read_only(&self, addr: u64) -> bool {
+        let [_, _, consts, params] = &self.windows;
+        consts.contains(&addr) || params.contains(&addr)
+    }
+
     /// Reads bytes by generic address, if the thread may.
     pub(crate) fn read(&self, addr: u64, bytes: &mut [u8]) -> Option<()> {
         if self.in_window(addr, bytes.len() as u64) {
@@ -53,7 +59,9 @@ impl View<'_> {
             unsafe { crate::memory::read_committed(addr, bytes) };
             return Some(());
         }
-        if self.open_memory && !self.arena.contains(addr) {
+        let len = bytes.len() as u64;
+        let is_foreign = || self.open_memory || self.arena.is_foreign(addr, len);
+        if !self.arena.contains(addr) && is_foreign() {
             return crate::memory::read_host(addr, bytes);
         }
         self.arena.read(addr, bytes).ok()

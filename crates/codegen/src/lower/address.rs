@@ -8,7 +8,7 @@ use ptxjit_passes::vectorize::{Fold, Shape};
 use super::stubs::Stub;
 use super::values::{Parts, Val};
 use super::{Buffer, Lower};
-use crate::abi::{CtaContext, FaultKind};
+use crate::abi::{CtaContext, FaultKind, IDLE_OFFSET};
 
 /// Offsets up to this stay within the unmapped margins of the arena and of the windows.
 pub(super) const SMALL_OFFSET: u32 = 32 << 10;
@@ -18,11 +18,11 @@ pub(super) fn small(offset: i32) -> bool {
     offset.unsigned_abs() <= SMALL_OFFSET
 }
 
-/// Lanes that do not run are sent to this window offset: below the first shared variable, where nothing is; at the first byte of
+/// Lanes that do not run are sent to this window offset: far below the first shared variable, where nothing else is; at the first byte of
 /// windows that are only read, which is mapped if the window holds anything.
 fn junk_offset(space: Space) -> i64 {
     match space {
-        Space::Shared | Space::SharedCluster => -64,
+        Space::Shared | Space::SharedCluster => IDLE_OFFSET,
         Space::Const | Space::Param | Space::Local | Space::Global | Space::Generic => 0,
     }
 }

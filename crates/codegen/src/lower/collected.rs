@@ -67,7 +67,7 @@ impl Lower<'_, '_> {
             Node::LoopEnd(header) => self.plan.yields[header].is_some(),
             Node::Block(_) => false,
         });
-        if self.memcheck || waits_for_others {
+        if self.memcheck || self.foreign || waits_for_others {
             return None;
         }
         let mut found = None;

@@ -9,8 +9,9 @@ use ptxjit_ir::Type;
 
 use super::address::{Address, SMALL_OFFSET};
 use super::stubs::Stub;
+use super::values::Parts;
 use super::{Buffer, Lower};
-use crate::abi::{CtaContext, FaultKind};
+use crate::abi::{CtaContext, FaultKind, RuntimeFns};
 use crate::helpers::Helper;
 
 /// The ways out, made when first used. All take what happened where, and bits of lanes.
@@ -39,6 +40,16 @@ impl Lower<'_, '_> {
     pub(super) fn report_bad(&mut self, address: &Address, fine: cl::Block) {
         let masks = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let bits = self.mask_as_bits_or_one();
+        if self.foreign {
+            let parts = match self.lanes {
+                1 => Parts::from_elem(self.lane_address(address, 0), 1),
+                _ => self.lane_addresses(address),
+            };
+            let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
+            self.stop_if_outside(addrs, bits, Some(fine));
+            (self.mask_bits, self.mask_full, self.mask_parts) = masks;
+            return;
+        }
         match address {
             Address::Scalar(x) => self.fault(FaultKind::BadAddress, bits, Some(*x)),
             Address::Strided(x, stride) if self.is_short(*stride) => {
@@ -186,6 +197,11 @@ impl Lower<'_, '_> {
 
     /// Which of the lanes in `bits`, whose addresses lie at `addrs`, are outside the arena.
     fn bad_lanes(&mut self, addrs: cl::Value, bits: cl::Value) -> cl::Value {
+        if self.foreign {
+            let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+            let outside = core::mem::offset_of!(RuntimeFns, outside);
+            return self.call_runtime(fns, outside, &[self.cta, addrs, bits]);
+        }
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
         let slot = self.buffer(Buffer::Found);

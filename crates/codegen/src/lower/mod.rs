@@ -72,6 +72,7 @@ use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot, Terminator};
+use ptxjit_passes::effort::{Effort, Spent};
 use ptxjit_passes::vectorize::{InStep, Node, Plan, Solo, predecessors};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -96,6 +97,8 @@ pub(crate) struct Inputs<'a> {
     pub shared: &'a ir::SharedLayout,
     pub space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
     pub memcheck: bool,
+    /// See [`crate::CompileOptions::foreign`].
+    pub foreign: bool,
     /// Vectors of some lanes can be stored.
     pub has_masked_stores: bool,
     pub flush_denormals: bool,
@@ -126,6 +129,7 @@ struct Lower<'a, 'b> {
     shared: &'a ir::SharedLayout,
     space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
     memcheck: bool,
+    foreign: bool,
     has_masked_stores: bool,
     flush_denormals: bool,
     one_dimensional: bool,
@@ -237,13 +241,14 @@ pub(crate) fn kernel(
     inputs: &Inputs<'_>,
     b: FunctionBuilder<'_>,
     target: TargetFrontendConfig,
-) -> Outputs {
+    effort: &Effort,
+) -> Result<Outputs, Spent> {
     let mut lower = Lower::new(inputs, b);
-    lower.run();
+    lower.run(effort)?;
     lower.b.seal_all_blocks();
     crate::factors::order(lower.b.func);
     lower.b.finalize(target);
-    lower.out
+    Ok(lower.out)
 }
 
 impl<'a, 'b> Lower<'a, 'b> {
@@ -260,6 +265,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             shared: inputs.shared,
             space_of: inputs.space_of,
             memcheck: inputs.memcheck,
+            foreign: inputs.foreign,
             has_masked_stores: inputs.has_masked_stores,
             flush_denormals: inputs.flush_denormals,
             one_dimensional: inputs.one_dimensional,
@@ -332,7 +338,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    fn run(&mut self) {
+    fn run(&mut self, effort: &Effort) -> Result<(), Spent> {
         let slots = Slots::of(self.func);
         self.slot_offsets = slots.offsets;
         self.out.local_static = slots.size;
@@ -343,10 +349,13 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.find_phases();
         self.emit_gang_loops();
         for pos in 0..self.plan.order.nodes.len() {
+            let before = self.b.func.dfg.num_insts();
             self.emit_node(pos);
+            effort.spend(self.b.func.dfg.num_insts() - before)?;
         }
         self.emit_stopped_in_any();
         self.emit_exits();
+        Ok(())
     }
 
     /// The mask of a whole gang as an immediate.

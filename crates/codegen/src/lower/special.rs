@@ -559,9 +559,22 @@ impl Lower<'_, '_> {
         self.store_tops(&tops);
     }
 
+    /// A size, or one beyond all stacks if it is so large that sums with it could wrap.
+    fn no_wrap(&mut self, size: cl::Value) -> cl::Value {
+        const BEYOND: u64 = 1 << 40;
+        if self.lanes == 1 {
+            let beyond = self.b.ins().iconst(types::I64, BEYOND as i64);
+            return self.b.ins().umin(size, beyond);
+        }
+        let beyond = self.vconst(Type::B64, BEYOND);
+        let is_over = self.b.ins().icmp(IntCC::UnsignedGreaterThan, size, beyond);
+        self.b.ins().blendv(is_over, beyond, size)
+    }
+
     pub(super) fn alloca(&mut self, result: Value, size: Value, align: u32) {
         let tops = self.load_tops();
         let sizes = self.lanes_of(size);
+        let sizes: Parts = sizes.iter().map(|&size| self.no_wrap(size)).collect();
         let align = i64::from(align.max(8));
         let round = |lower: &mut Self, x: cl::Value, unit: i64| {
             if lower.lanes == 1 {

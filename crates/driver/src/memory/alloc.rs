@@ -6,7 +6,7 @@ use crate::device;
 use crate::error::Result;
 use crate::types::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
-use super::{Allocation, REGISTRY, Sort};
+use super::{Allocation, REGISTRY, Sort, pool};
 
 /// Alignment of all allocations.
 const ALIGN: u64 = 256;
@@ -24,7 +24,12 @@ fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
     if size == 0 {
         return Err(CUresult::INVALID_VALUE);
     }
-    let base = checked(context.device.engine()?.alloc_raw(size as u64, ALIGN))?;
+    let engine = context.device.engine()?;
+    let base = engine.alloc_raw(size as u64, ALIGN).or_else(|_| {
+        // Pools may hold memory that is not in use.
+        pool::release_all(context.device);
+        checked(engine.alloc_raw(size as u64, ALIGN))
+    })?;
     REGISTRY.add(context, base, size as u64, sort);
     Ok(base)
 }
@@ -34,10 +39,11 @@ pub(super) fn release(allocation: &Allocation) {
     let engine = device::get(allocation.device).and_then(|device| device.engine());
     let Ok(engine) = engine else { return };
     match allocation.sort {
-        Sort::Device | Sort::Managed | Sort::Pinned(_) | Sort::Pool(_) => {
+        Sort::Device | Sort::Managed | Sort::Pinned(_) => {
             // The engine knows the allocation, as it made it.
             let _ = engine.free_raw(allocation.base);
         }
+        Sort::Pool(handle) => pool::give_back(allocation, handle),
         Sort::Registered(_) => unregister(allocation),
         // Belongs to its module.
         Sort::Global => {}

@@ -6,6 +6,8 @@
 pub mod alloc;
 pub mod copy;
 pub mod fill;
+pub mod pool;
+pub mod value;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,8 +41,10 @@ pub(crate) enum Sort {
 pub(crate) struct Allocation {
     pub(crate) base: u64,
     pub(crate) size: u64,
+    /// Bytes of the block of a pool; otherwise the size.
+    pub(crate) capacity: u64,
     pub(crate) sort: Sort,
-    /// Handle of the context it belongs to.
+    /// Handle of the context it belongs to; 0 if it belongs to none.
     pub(crate) context: u64,
     /// Ordinal of the device.
     pub(crate) device: i32,
@@ -69,15 +73,23 @@ impl Registry {
         size: u64,
         sort: Sort,
     ) -> Arc<Allocation> {
-        let allocation = Arc::new(Allocation {
+        self.insert(Allocation {
             base,
             size,
+            capacity: size,
             sort,
             context: context.raw().0,
             device: context.device.ordinal,
-            id: self.next_id.fetch_add(1, Ordering::Relaxed),
-        });
-        self.map.write().insert(base, allocation.clone());
+            id: 0,
+        })
+    }
+
+    /// Likewise; the number is given here.
+    pub(crate) fn insert(&self, allocation: Allocation) -> Arc<Allocation> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let allocation = Arc::new(Allocation { id, ..allocation });
+        let mut map = self.map.write();
+        map.insert(allocation.base, allocation.clone());
         allocation
     }
 

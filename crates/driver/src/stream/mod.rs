@@ -3,6 +3,7 @@
 //! [`queue`] says how commands are run and by whom, [`dispatch`] wakes streams on which no thread waits. This file has the
 //! streams themselves, what the default ones wait for, and the interface.
 
+pub mod callback;
 pub(crate) mod dispatch;
 pub(crate) mod queue;
 
@@ -16,6 +17,7 @@ use crate::command::Command;
 use crate::context::{self, CONTEXTS, Context, Health};
 use crate::error::Result;
 use crate::handle::{Kind, Object, Slab};
+use crate::memory::pool;
 use crate::state;
 use crate::types::{CUcontext, CUresult, CUstream, CUstream_flags};
 use queue::Queue;
@@ -130,6 +132,16 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// What has run once all commands so far have, those that this stream's role makes it wait for among them.
+    pub(crate) fn mark_of_all(self: &Arc<Stream>) -> Result<Option<Mark>> {
+        let mut deps = Deps::new();
+        self.add_role_deps(&mut deps)?;
+        match deps.is_empty() {
+            true => Ok(self.tail()),
+            false => Ok(Some(self.push(deps, Command::Nothing))),
+        }
     }
 
     /// Submits a command and waits until it has run.
@@ -279,6 +291,7 @@ pub fn synchronize(handle: CUstream) -> Result<()> {
         stream.add_role_deps(&mut deps)?;
         deps.iter().for_each(Mark::wait);
     }
+    pool::on_synchronize();
     stream.health.check()
 }
 

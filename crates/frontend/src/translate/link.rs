@@ -256,6 +256,11 @@ impl Linker<'_> {
     ) -> Option<String> {
         let ast = |id| self.module.var_ast(self.module.module_var(id)?.decl);
         let (a, b) = (ast(chosen)?, ast(other)?);
+        let is_dynamic = |id| self.module.var(id).is_some_and(|var| var.dynamic_shared);
+        if is_dynamic(chosen) && is_dynamic(other) {
+            // Each module sees the one dynamic memory as it likes.
+            return None;
+        }
         if a.space != b.space {
             return Some(format!(
                 "the declarations of `{name}` have different state spaces"

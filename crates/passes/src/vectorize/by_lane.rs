@@ -22,6 +22,9 @@ use super::{Node, Order};
 /// An instruction in a loop counts this much more than one around it.
 const PER_LOOP: usize = 8;
 
+/// Loops inside of more loops than this count no more: irreducible control flow can nest hundreds.
+const MOST_LOOPS: u32 = 8;
+
 /// A region may hold so many instructions around its loops, and one more for so much that these count.
 const AROUND: usize = 24;
 const PER_AROUND: usize = 4;
@@ -235,16 +238,16 @@ impl Choice<'_> {
         &self,
         range: &std::ops::RangeInclusive<usize>,
     ) -> impl Iterator<Item = (usize, usize)> {
-        let mut weight = 1;
+        let mut depth = 0;
         range.clone().map(move |pos| {
             if let Node::Block(block) = self.order.nodes[pos]
                 && self.order.end_pos[block].is_some()
             {
-                weight *= PER_LOOP;
+                depth += 1;
             }
-            let here = weight;
+            let here = PER_LOOP.pow(depth.min(MOST_LOOPS));
             if matches!(self.order.nodes[pos], Node::LoopEnd(_)) {
-                weight /= PER_LOOP;
+                depth -= 1;
             }
             (pos, here)
         })

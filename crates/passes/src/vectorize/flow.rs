@@ -11,6 +11,7 @@ use super::shape::{Because, Shape};
 use super::shapes::Shapes;
 use super::solo::Solo;
 use super::{PlanFacts, Yield};
+use crate::effort::{Effort, Spent};
 
 /// The solution.
 pub(super) struct Flow {
@@ -36,10 +37,11 @@ pub(super) struct Given<'a> {
     pub facts: PlanFacts,
     /// What lanes run one after the other.
     pub by_lane: &'a [ByLane],
+    pub effort: &'a Effort,
 }
 
 /// `solo` has the blocks that one lane runs at a time, those of `by_lane` among them.
-pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Flow {
+pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Result<Flow, Spent> {
     let Given {
         func,
         order,
@@ -50,9 +52,10 @@ pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Flow {
     let mut shapes = Shapes::new(gang, facts);
     shapes.solo = solo;
     loop {
+        given.effort.spend(func.insts.len())?;
         shapes.propagate(func, order);
         let divergent = divergent(func, order, &shapes, gang);
-        let pending = Pending::solve(given, &divergent);
+        let pending = Pending::solve(given, &divergent)?;
         let changed = mark_merged(given, &pending, &divergent, &mut shapes)
             | mark_spread(func, order, &mut shapes);
         if !changed {
@@ -65,7 +68,7 @@ pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Flow {
                     .map(|set| set.into_iter().collect())
                     .collect()
             };
-            return Flow {
+            return Ok(Flow {
                 shapes: out,
                 because: shapes.because,
                 solo: shapes.solo,
@@ -74,7 +77,7 @@ pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Flow {
                 pending: sorted(pending.body),
                 pending_in: sorted(pending.arrive),
                 maybe_empty: pending.maybe_empty,
-            };
+            });
         }
     }
 }
@@ -254,7 +257,7 @@ struct Pending {
 }
 
 impl Pending {
-    fn solve(given: &Given<'_>, divergent: &SecondaryMap<Block, bool>) -> Pending {
+    fn solve(given: &Given<'_>, divergent: &SecondaryMap<Block, bool>) -> Result<Pending, Spent> {
         let order = given.order;
         let n = order.nodes.len();
         let mut out = Pending {
@@ -265,6 +268,9 @@ impl Pending {
         loop {
             let mut changed = false;
             for pos in 0..n {
+                given
+                    .effort
+                    .spend(1 + out.arrive[pos].len() + out.body[pos].len())?;
                 let mut regions = given.by_lane.iter();
                 changed |= match order.nodes[pos] {
                     _ if regions.any(|region| region.range.contains(&pos)) => {
@@ -275,7 +281,7 @@ impl Pending {
                 };
             }
             if !changed {
-                return out;
+                return Ok(out);
             }
         }
     }

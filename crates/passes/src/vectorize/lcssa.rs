@@ -3,7 +3,8 @@
 //!
 //! **Needs**: no unreachable blocks. **Ensures**: the above, for the loops of an [`Order`], irreducible ones included.
 //!
-//! Lanes may leave a loop at different turns; the parameter keeps, lane by lane, the value of the turn in which the lane left.
+//! Lanes may leave a loop at different turns; the parameter keeps, lane by lane, the value of the turn in which the lane left. A lane by
+//! itself needs none of this.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, Value};
@@ -11,10 +12,11 @@ use ptxjit_ir::{Block, Function, Inst, Value};
 use super::liveness;
 use super::order::{Node, Order};
 use super::repair::{Repair, predecessors};
+use crate::effort::{Effort, Spent};
 
 /// Closes all loops in the order of their headers: a value that is carried past a later loop, or through a loop inside, may get
 /// parameters there, and these are closed in their turn.
-pub(super) fn run(func: &mut Function, order: &Order) {
+pub(super) fn run(func: &mut Function, order: &Order, effort: &Effort) -> Result<(), Spent> {
     let mut headers: Vec<Block> = order
         .nodes
         .iter()
@@ -26,8 +28,9 @@ pub(super) fn run(func: &mut Function, order: &Order) {
     headers.sort_unstable_by_key(|&header| order.block_pos[header]);
     let preds = predecessors(func);
     for header in headers.drain(..) {
-        close(func, order, header, &preds);
+        close(func, order, header, &preds, effort)?;
     }
+    Ok(())
 }
 
 fn close(
@@ -35,7 +38,8 @@ fn close(
     order: &Order,
     header: Block,
     preds: &SecondaryMap<Block, Vec<Block>>,
-) {
+    effort: &Effort,
+) -> Result<(), Spent> {
     let range = order.loop_range(header).expect("the header has a loop end");
     let inside =
         |block: Block| order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
@@ -61,9 +65,11 @@ fn close(
     exits.sort_unstable();
     exits.dedup();
     if exits.is_empty() {
-        return;
+        return Ok(());
     }
     let live = liveness::run(func, preds);
+    let cost = |sum: usize, block: Block| sum + 1 + live.live_in[block].len();
+    effort.spend(func.blocks.keys().fold(0, cost))?;
     let mut escaping: Vec<Value> = Vec::new();
     let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     for &block in &members {
@@ -73,6 +79,7 @@ fn close(
             .flat_map(|&inst| func.insts[inst].results.iter());
         for &value in func.blocks[block].params.iter().chain(results) {
             home[value] = Some(block);
+            effort.spend(exits.len())?;
             if exits
                 .iter()
                 .any(|&exit| live.live_in[exit].binary_search(&value).is_ok())
@@ -83,8 +90,10 @@ fn close(
     }
     for value in escaping {
         let def = home[value].expect("escaping values are defined in the loop");
+        effort.spend(func.blocks.len())?;
         close_value(func, preds, value, def, &exits, &live, &inside);
     }
+    Ok(())
 }
 
 fn close_value(

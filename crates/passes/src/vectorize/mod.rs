@@ -45,6 +45,8 @@ mod wraps;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value, WarpOp};
 
+use crate::effort::{Effort, Spent};
+
 pub use by_lane::{ByLane, Counts, count_own, is_scattered, parts_widely};
 pub use in_step::InStep;
 pub use joins::Joins;
@@ -147,16 +149,24 @@ const MOST_TWICE: usize = 4000;
 /// Plans `func`, which it changes: blocks are split where lanes wait, and loops are closed.
 ///
 /// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
-pub fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Plan {
+///
+/// If the effort is spent, `func` is of no more use.
+pub fn run(
+    func: &mut Function,
+    entries: &[Block],
+    gang: u32,
+    facts: PlanFacts,
+    effort: &Effort,
+) -> Result<Plan, Spent> {
     if gang > 1 && entries.is_empty() && func.insts.len() <= MOST_TWICE {
         let before = func.clone();
-        let plan = run_once(func, entries, gang, facts, true);
+        let plan = run_once(func, entries, gang, facts, true, effort)?;
         if ends::hold(func, &plan.shapes) {
-            return plan;
+            return Ok(plan);
         }
         *func = before;
     }
-    run_once(func, entries, gang, facts, false)
+    run_once(func, entries, gang, facts, false, effort)
 }
 
 /// `hopes`: what parameters of loops look like at first is taken for what they are.
@@ -166,10 +176,15 @@ fn run_once(
     gang: u32,
     facts: PlanFacts,
     hopes: bool,
-) -> Plan {
+    effort: &Effort,
+) -> Result<Plan, Spent> {
+    // What follows orders the blocks several times more, and each time takes about as long.
+    order::within(func, entries, effort)?;
     let (seldom, wait_of) = prepare(func, entries, gang, facts, hopes);
-    let mut order = order::run(func, entries);
-    lcssa::run(func, &order);
+    let mut order = order::within(func, entries, effort)?;
+    if gang > 1 {
+        lcssa::run(func, &order, effort)?;
+    }
     let mut hopeful = shapes::Shapes::new(gang, facts);
     let yields = add_hints(func, entries, &order, (&seldom, &wait_of), &mut hopeful);
     let mut preds = predecessors(func);
@@ -186,10 +201,11 @@ fn run_once(
             gang,
             facts,
             by_lane,
+            effort,
         };
         solve(&given, preds, hopeful, &|block| can_stop(func, block))
     };
-    let mut flow = solve(func, &order, &preds, &hopeful, &[]);
+    let mut flow = solve(func, &order, &preds, &hopeful, &[])?;
     let mut in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
     let mut by_lane = Vec::new();
     let mut chosen = by_lane::Choice {
@@ -204,11 +220,11 @@ fn run_once(
     .run();
     if !chosen.is_empty() {
         by_lane::add_roots(func, &order, &mut chosen);
-        order = order::run(func, entries);
+        order = order::within(func, entries, effort)?;
         preds = predecessors(func);
         hopeful.propagate(func, &order);
         by_lane = by_lane::regions(func, &order, &preds, &chosen);
-        flow = solve(func, &order, &preds, &hopeful, &by_lane);
+        flow = solve(func, &order, &preds, &hopeful, &by_lane)?;
         in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
     }
     let turns_whole = gang == WARP && has_exchanges(func);
@@ -244,7 +260,7 @@ fn run_once(
         &wait_of,
         &liveness::run(func, &preds),
     );
-    plan
+    Ok(plan)
 }
 
 /// Whether there are operations for which the lanes of a warp meet.
@@ -327,7 +343,7 @@ fn solve(
     preds: &SecondaryMap<Block, Vec<Block>>,
     hopeful: &shapes::Shapes,
     can_stop: &dyn Fn(Block) -> bool,
-) -> flow::Flow {
+) -> Result<flow::Flow, Spent> {
     let &flow::Given {
         func, order, gang, ..
     } = given;
@@ -345,15 +361,15 @@ fn solve(
         solo
     };
     let solo = alone(&|value| hopeful.shapes[value].unwrap_or(Shape::Uniform));
-    let mut flow = flow::run(given, solo);
+    let mut flow = flow::run(given, solo)?;
     loop {
         // Where lanes parted, some of what was hoped to lie on lines does not. With fewer regions shapes only get worse.
         let still = alone(&|value| flow.shapes[value]);
         let mut blocks = func.blocks.keys();
         if blocks.all(|block| still[block] == flow.solo[block]) {
-            return flow;
+            return Ok(flow);
         }
-        flow = flow::run(given, still);
+        flow = flow::run(given, still)?;
     }
 }
 

@@ -9,6 +9,9 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function};
 
+use super::repair::predecessors;
+use crate::effort::{Effort, Spent};
+
 /// An element of the order.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Node {
@@ -70,28 +73,42 @@ impl Order {
     }
 }
 
-/// Orders the blocks reachable from the entry and from `extra_entries`.
+/// Orders the blocks reachable from the entry and from `extra_entries`, however long it takes.
 pub fn run(func: &Function, extra_entries: &[Block]) -> Order {
+    match within(func, extra_entries, &Effort::unlimited()) {
+        Ok(order) => order,
+        Err(spent) => unreachable!("{spent}, though there is no limit"),
+    }
+}
+
+/// The same within an effort, which grows with the blocks and the loops around each of them.
+pub(super) fn within(
+    func: &Function,
+    extra_entries: &[Block],
+    effort: &Effort,
+) -> Result<Order, Spent> {
     let roots: Vec<Block> = std::iter::once(func.entry)
         .chain(extra_entries.iter().copied())
         .collect();
     let reachable = reachable(func, &roots);
     let mut ctx = Ctx {
         func,
-        level: SecondaryMap::new(),
+        preds: predecessors(func),
+        region: SecondaryMap::new(),
+        n_regions: 0,
+        marks: SecondaryMap::new(),
+        component: SecondaryMap::new(),
         order: Order::default(),
+        effort,
     };
-    for &block in &reachable {
-        ctx.level[block] = 1;
-    }
-    ctx.region(&roots, &reachable, 1);
+    ctx.all(&roots, &reachable)?;
     for (pos, node) in ctx.order.nodes.iter().enumerate() {
         match *node {
             Node::Block(block) => ctx.order.block_pos[block] = Some(pos as u32),
             Node::LoopEnd(header) => ctx.order.end_pos[header] = Some(pos as u32),
         }
     }
-    ctx.order
+    Ok(ctx.order)
 }
 
 fn reachable(func: &Function, roots: &[Block]) -> Vec<Block> {
@@ -117,36 +134,84 @@ fn reachable(func: &Function, roots: &[Block]) -> Vec<Block> {
 
 struct Ctx<'a> {
     func: &'a Function,
-    /// Blocks of the region in work carry its level; others belong elsewhere.
-    level: SecondaryMap<Block, u32>,
+    preds: SecondaryMap<Block, Vec<Block>>,
+    /// The number of the region that a block was last in; components are found region by region.
+    region: SecondaryMap<Block, u32>,
+    n_regions: u32,
+    marks: SecondaryMap<Block, Marks>,
+    /// One more than the position of the block's component among those of its region.
+    component: SecondaryMap<Block, u32>,
     order: Order,
+    effort: &'a Effort,
+}
+
+/// Tarjan's numbers; 0 for blocks not yet visited in this region.
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
+struct Marks {
+    index: u32,
+    low: u32,
+    on_stack: bool,
+}
+
+/// What is left to put in order.
+enum Work {
+    Component(Vec<Block>),
+    LoopEnd(Block),
 }
 
 impl Ctx<'_> {
-    /// Orders the blocks whose level is `level`; `starts` are tried first as roots of the search.
-    fn region(&mut self, starts: &[Block], blocks: &[Block], level: u32) {
-        for component in self.components(starts, blocks, level) {
+    /// Orders `blocks`; `starts` are tried first as roots of the search. Loops can nest as deep as there are blocks, so what is left
+    /// is kept in a list.
+    fn all(&mut self, starts: &[Block], blocks: &[Block]) -> Result<(), Spent> {
+        let mut work = Vec::new();
+        self.split(starts, blocks, &mut work)?;
+        while let Some(item) = work.pop() {
+            let component = match item {
+                Work::Component(component) => component,
+                Work::LoopEnd(header) => {
+                    self.order.nodes.push(Node::LoopEnd(header));
+                    continue;
+                }
+            };
             let first = component[0];
-            let cyclic = component.len() > 1 || self.successors(first).contains(&first);
-            if !cyclic {
+            if component.len() == 1 && !self.successors(first).contains(&first) {
                 self.order.nodes.push(Node::Block(first));
                 continue;
             }
             let header = self.header(&component);
             self.order.nodes.push(Node::Block(header));
-            for &block in &component {
-                self.level[block] = level + 1;
-            }
-            self.level[header] = 0;
-            let rest: Vec<Block> = component
-                .iter()
-                .copied()
-                .filter(|&block| block != header)
-                .collect();
+            work.push(Work::LoopEnd(header));
+            self.region[header] = 0;
+            let rest = component.iter().copied().filter(|&block| block != header);
+            let rest: Vec<Block> = rest.collect();
             let starts = self.successors(header);
-            self.region(&starts, &rest, level + 1);
-            self.order.nodes.push(Node::LoopEnd(header));
+            self.split(&starts, &rest, &mut work)?;
         }
+        Ok(())
+    }
+
+    /// Puts the components of a region on `work`, so that the topologically first is taken first.
+    fn split(
+        &mut self,
+        starts: &[Block],
+        blocks: &[Block],
+        work: &mut Vec<Work>,
+    ) -> Result<(), Spent> {
+        self.effort.spend(blocks.len())?;
+        self.n_regions += 1;
+        for &block in blocks {
+            self.region[block] = self.n_regions;
+            self.marks[block] = Marks::default();
+        }
+        let components = self.components(starts, blocks);
+        for (number, component) in components.iter().enumerate() {
+            for &block in component {
+                self.component[block] = number as u32 + 1;
+            }
+        }
+        // They were found in reverse topological order.
+        work.extend(components.into_iter().map(Work::Component));
+        Ok(())
     }
 
     fn successors(&self, block: Block) -> Vec<Block> {
@@ -158,25 +223,25 @@ impl Ctx<'_> {
             .collect()
     }
 
-    /// Tarjan's algorithm with an explicit stack; components in topological order.
-    fn components(&self, starts: &[Block], blocks: &[Block], level: u32) -> Vec<Vec<Block>> {
-        let mut index: SecondaryMap<Block, u32> = SecondaryMap::new();
-        let mut low: SecondaryMap<Block, u32> = SecondaryMap::new();
-        let mut on_stack: SecondaryMap<Block, bool> = SecondaryMap::new();
+    /// Tarjan's algorithm with an explicit stack; components of the last region in reverse topological order.
+    fn components(&mut self, starts: &[Block], blocks: &[Block]) -> Vec<Vec<Block>> {
+        let region = self.n_regions;
         let (mut next, mut stack, mut out) = (1, Vec::new(), Vec::new());
         for &root in starts.iter().chain(blocks) {
-            if self.level[root] != level || index[root] != 0 {
+            if self.region[root] != region || self.marks[root].index != 0 {
                 continue;
             }
             let mut frames: Vec<(Block, Vec<Block>)> = Vec::new();
             let mut enter = Some(root);
             loop {
                 if let Some(block) = enter.take() {
-                    index[block] = next;
-                    low[block] = next;
+                    self.marks[block] = Marks {
+                        index: next,
+                        low: next,
+                        on_stack: true,
+                    };
                     next += 1;
                     stack.push(block);
-                    on_stack[block] = true;
                     // Popped from the end. The search reverses the order of siblings, so the first successor is
                     // visited last and comes first in the result.
                     frames.push((block, self.successors(block)));
@@ -186,57 +251,46 @@ impl Ctx<'_> {
                 };
                 let block = *block;
                 match succs.pop() {
-                    Some(succ) if self.level[succ] != level => {}
-                    Some(succ) if index[succ] == 0 => enter = Some(succ),
+                    Some(succ) if self.region[succ] != region => {}
+                    Some(succ) if self.marks[succ].index == 0 => enter = Some(succ),
                     Some(succ) => {
-                        if on_stack[succ] {
-                            low[block] = low[block].min(index[succ]);
+                        if self.marks[succ].on_stack {
+                            let index = self.marks[succ].index;
+                            self.marks[block].low = self.marks[block].low.min(index);
                         }
                     }
                     None => {
                         frames.pop();
+                        let low = self.marks[block].low;
                         if let Some((parent, _)) = frames.last() {
-                            low[*parent] = low[*parent].min(low[block]);
+                            self.marks[*parent].low = self.marks[*parent].low.min(low);
                         }
-                        if low[block] == index[block] {
+                        if low == self.marks[block].index {
                             let at = stack
                                 .iter()
                                 .rposition(|&b| b == block)
                                 .expect("a component's root is on the stack");
                             let component: Vec<Block> = stack.drain(at..).collect();
-                            component.iter().for_each(|&b| on_stack[b] = false);
+                            let members = component.iter();
+                            members.for_each(|&b| self.marks[b].on_stack = false);
                             out.push(component);
                         }
                     }
                 }
             }
         }
-        out.reverse();
         out
     }
 
     /// The first block of the component (in search order) that is entered from outside of it.
     fn header(&self, component: &[Block]) -> Block {
-        let mut member: SecondaryMap<Block, bool> = SecondaryMap::new();
-        component.iter().for_each(|&block| member[block] = true);
-        let entered: Vec<Block> = self
-            .func
-            .blocks
-            .iter()
-            .filter(|&(block, _)| !member[block])
-            .flat_map(|(_, data)| {
-                data.term
-                    .targets()
-                    .iter()
-                    .map(|call| call.block)
-                    .collect::<Vec<_>>()
-            })
-            .filter(|&block| member[block])
-            .collect();
+        let place = |block: Block| (self.region[block], self.component[block]);
+        let here = place(component[0]);
+        let is_entered = |&block: &Block| self.preds[block].iter().any(|&pred| place(pred) != here);
         component
             .iter()
             .copied()
-            .find(|block| entered.contains(block))
+            .find(is_entered)
             .unwrap_or(component[0])
     }
 }

@@ -34,10 +34,11 @@ pub(crate) use windows::Window;
 pub use copy::Pattern;
 pub use virt::{Access, GRANULE, PhysicalMemory};
 
+use foreign::Foreign;
 use heap::Heap;
 use reserve::{HUGE_PAGE, Reservation};
 use virt::Virtual;
-use windows::{MARGIN, WindowSpace};
+use windows::{WindowSpace, idle_page};
 
 /// Why a request for device memory, or a copy to or from it, was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -92,6 +93,7 @@ pub struct Arena {
     heaps: RwLock<Vec<Heap>>,
     /// Locked after `heaps`, if both are.
     virt: RwLock<Virtual>,
+    foreign: Foreign,
     n_parts: u32,
     /// log2 of the address space of a part.
     part_bits: u32,
@@ -115,8 +117,10 @@ impl Arena {
         let reservation =
             Reservation::new().map_err(|err| MemoryError::Reserve(err.to_string()))?;
         let (base, size) = (reservation.base(), reservation.size());
-        let middle = base + size / 2;
-        let part_bits = reservation.bits() - 1 - n_parts.next_power_of_two().ilog2();
+        // Windows are thinly spread: where address space is scarce, they need more of it than the heap does.
+        let heap_bits = reservation.bits() - if size < 1 << 40 { 2 } else { 1 };
+        let middle = base + (1 << heap_bits);
+        let part_bits = heap_bits - n_parts.next_power_of_two().ilog2();
         let heap = |part: u32| {
             let start = base + (u64::from(part) << part_bits);
             // Nothing lies where a part starts, so that no pointer equals the arena's base and a copy cannot run from one
@@ -125,11 +129,12 @@ impl Arena {
         };
         let (null_window, windows) = WindowSpace::new(middle..base + size);
         reservation
-            .commit(null_window - MARGIN, MARGIN)
+            .commit(idle_page(null_window), PAGE)
             .map_err(|err| MemoryError::Reserve(err.to_string()))?;
         Ok(Arc::new(Arena {
             heaps: RwLock::new((0..n_parts).map(heap).collect()),
             virt: RwLock::default(),
+            foreign: Foreign::default(),
             n_parts,
             part_bits,
             windows: Mutex::new(windows),
@@ -164,7 +169,7 @@ impl Arena {
         addr >> self.bits() == self.base() >> self.bits()
     }
 
-    /// Address of offset 0 of a window without memory: but for the margin below, all that a 32-bit offset reaches from there is
+    /// Address of offset 0 of a window without memory: but for the page for idle lanes, all that a 32-bit offset reaches from there is
     /// inaccessible.
     pub(crate) fn null_window(&self) -> u64 {
         self.null_window
@@ -453,10 +458,10 @@ mod tests {
         let arena = Arena::new().unwrap();
         let mut a = Window::new(&arena, 100_000).unwrap();
         for base in [a.base(), arena.null_window()] {
-            // SAFETY: the margin below a window is mapped from the start.
+            // SAFETY: the page for idle lanes is mapped from the start.
             unsafe {
-                raw::write(base - 64, &[3; 64]);
-                raw::fill(base - 64, 0, 64);
+                raw::write(idle_page(base), &[3; 64]);
+                raw::fill(idle_page(base), 0, 64);
             }
         }
         let b = Window::new(&arena, 100_000).unwrap();

@@ -20,8 +20,12 @@ pub(crate) const PAGE: u64 = 4096;
 /// Pages of this size are asked for where an allocation is large enough.
 pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
-/// Largest and smallest size (as a power of two) that is tried.
-const BITS: std::ops::RangeInclusive<u32> = 36..=44;
+/// Largest and smallest size (as a power of two) that is tried. Less than 16 GB has no place for windows with their guards.
+const BITS: std::ops::RangeInclusive<u32> = 34..=44;
+
+/// Where ranges are looked for if the system does not grant twice their size: multiples of all sizes, far from what others map.
+const FIRST_HINT: u64 = 1 << 44;
+const HINTS: u64 = 16;
 
 /// What may be done with pages.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -67,10 +71,13 @@ impl Reservation {
         Err(last)
     }
 
-    /// Reserves twice the size and gives back what lies outside the aligned half.
+    /// Reserves twice the size and gives back what lies outside the aligned half; under a limit on address space, tries places.
     fn with_bits(bits: u32) -> io::Result<Reservation> {
         let size = 1u64 << bits;
-        let whole = map_none(ptr::null_mut(), 2 * size, 0)?;
+        let whole = match map_none(ptr::null_mut(), 2 * size, 0) {
+            Ok(whole) => whole,
+            Err(err) => return Reservation::at_hint(bits).ok_or(err),
+        };
         let base = whole.next_multiple_of(size);
         for (start, len) in [(whole, base - whole), (base + size, whole + size - base)] {
             if len != 0 {
@@ -79,6 +86,18 @@ impl Reservation {
             }
         }
         Ok(Reservation { base, bits })
+    }
+
+    /// Reserves the first range that is free of some that are aligned.
+    fn at_hint(bits: u32) -> Option<Reservation> {
+        let size = 1u64 << bits;
+        (0..HINTS).find_map(|idx| {
+            let base = FIRST_HINT + idx * size;
+            let got = map_none(base as *mut libc::c_void, size, 0).ok()?;
+            let reservation = Reservation { base: got, bits };
+            // Elsewhere, it is dropped and given back.
+            (got == base).then_some(reservation)
+        })
     }
 
     /// First address.

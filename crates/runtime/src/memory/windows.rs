@@ -2,12 +2,14 @@
 //! both sides, so that a sign-extended 32-bit offset that misses the window misses all other memory too. Neighbours share
 //! the gap between them.
 //!
-//! Just below offset 0 lies a margin that can be accessed: compiled code sends lanes that do not run there.
+//! In the gap below each, at [`IDLE_OFFSET`], lies a page that can be accessed: compiled code sends lanes that do not run there.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use ptxjit_codegen::IDLE_OFFSET;
 
 use super::Arena;
 use super::reserve::PAGE;
@@ -15,8 +17,14 @@ use super::reserve::PAGE;
 /// Between two windows: 2 GB and some room for the constant offset of an instruction.
 const GUARD: u64 = (2 << 30) + (1 << 20);
 
-/// Accessible bytes below offset 0; 64 would do.
-pub(super) const MARGIN: u64 = PAGE;
+/// The page for idle lanes of the window whose offset 0 is at `base`.
+pub(super) fn idle_page(base: u64) -> u64 {
+    base.wrapping_add_signed(IDLE_OFFSET)
+}
+
+// The page lies in the gap, and nearer than a 32-bit offset reaches.
+const _: () = assert!(IDLE_OFFSET < 0 && IDLE_OFFSET.unsigned_abs() + PAGE < GUARD - PAGE);
+const _: () = assert!(IDLE_OFFSET.unsigned_abs().is_multiple_of(PAGE));
 
 const MIB: u64 = 1 << 20;
 
@@ -71,11 +79,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window that can grow to `capacity` bytes. None of it can be accessed yet, but for the margin below.
+    /// A window that can grow to `capacity` bytes. None of it can be accessed yet, but for the page for idle lanes.
     pub(crate) fn new(arena: &Arc<Arena>, capacity: u64) -> io::Result<Window> {
-        let size = match capacity + MARGIN {
+        let size = match capacity {
             // Few different sizes, so that places can be used again.
-            size @ 0..=MIB => size.next_power_of_two(),
+            size @ 0..=MIB => size.next_power_of_two().max(PAGE),
             size => size.next_multiple_of(MIB),
         };
         let place = lock(&arena.windows).take(size);
@@ -85,14 +93,13 @@ impl Window {
                 "no address space left for windows",
             )
         })?;
-        let (base, capacity) = (place + MARGIN, size - MARGIN);
         let window = Window {
             arena: arena.clone(),
-            base,
-            capacity,
+            base: place,
+            capacity: size,
             len: 0,
         };
-        arena.reservation.commit(place, MARGIN)?;
+        arena.reservation.commit(idle_page(place), PAGE)?;
         Ok(window)
     }
 
@@ -136,9 +143,10 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        let (place, size) = (self.base - MARGIN, self.capacity + MARGIN);
-        if self.arena.reservation.decommit(place, size).is_ok() {
-            lock(&self.arena.windows).give_back(place, size);
+        let reservation = &self.arena.reservation;
+        let idle = reservation.decommit(idle_page(self.base), PAGE);
+        if idle.is_ok() && reservation.decommit(self.base, self.capacity).is_ok() {
+            lock(&self.arena.windows).give_back(self.base, self.capacity);
         }
     }
 }

@@ -13,6 +13,9 @@ pub(crate) const N_BARRIERS: usize = 16;
 /// Most warps that a CTA can have.
 pub(crate) const MAX_WARPS: usize = 32;
 
+/// Threads of a warp.
+const WARP: u32 = 32;
+
 /// Per warp: a mask of lanes.
 pub(crate) type WarpMasks = [u32; MAX_WARPS];
 
@@ -44,7 +47,7 @@ impl Barrier {
     /// Lanes of a warp execute a barrier instruction.
     pub(crate) fn arrive(&mut self, op: BarrierOp, warp: usize, lanes: u32, count: u32) {
         if self.idle {
-            // Later arrivals must name the same count; the first one is believed.
+            // Later arrivals must name the same count, see `conflict`.
             self.count = count;
             self.idle = false;
         }
@@ -54,6 +57,22 @@ impl Barrier {
                 self.waiting[warp] |= lanes
             }
         }
+    }
+
+    /// What is wrong with an arrival with this count, in a CTA of so many warps: counts are of whole warps, and all who meet name the
+    /// same. No count means all of the CTA.
+    pub(crate) fn conflict(&self, count: u32, n_warps: usize) -> Option<String> {
+        if !count.is_multiple_of(WARP) {
+            return Some(format!(
+                "a count of {count} threads is no multiple of {WARP}"
+            ));
+        }
+        let all = WARP * n_warps as u32;
+        let named = |count| if count == 0 { all } else { count };
+        let (mine, theirs) = (named(count), named(self.count));
+        (!self.idle && mine != theirs).then(|| {
+            format!("a count of {mine} threads, where others that are there have named {theirs}")
+        })
     }
 
     /// Whether no lane is at the barrier.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ptxjit_codegen::{CtaContext, LaneState};
+use ptxjit_ir::MAX_LOCAL_BYTES;
 
 use crate::buf::RawBuf;
 use crate::grid::Grid;
@@ -20,7 +21,7 @@ const PAD: u32 = 32;
 const SHARED_CAPACITY: u64 = 240 << 10;
 
 /// A local region whose accessible size exceeds this gives its pages back after a launch.
-const LOCAL_KEPT: u64 = 512 << 20;
+const LOCAL_KEPT: u64 = 1 << 30;
 
 /// Where compiled code goes on when the CTA is run again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -167,7 +168,9 @@ impl Cta {
             true => grid.stack_bytes,
             false => 0,
         };
-        let stride = local_stride(u64::from(grid.kernel.local_static) + stack);
+        // No thread has more, whatever the limit of its stack.
+        let bytes = (u64::from(grid.kernel.local_static) + stack).min(MAX_LOCAL_BYTES);
+        let stride = local_stride(bytes);
         if stride == 0 {
             return Ok((grid.arena.null_window(), 0));
         }

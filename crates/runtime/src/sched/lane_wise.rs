@@ -9,7 +9,7 @@ use super::cta::{Cta, Phase};
 use super::lanes::Lanes;
 use super::together::agreeing;
 use super::{Progress, Runner, barrier_operands, point_number, report};
-use crate::error::LaunchError;
+use crate::error::{LaunchError, TrapCause};
 use ptxjit_codegen::warp_ops::{self as warp, WARP, lanes};
 
 /// What makes lanes meet in one `.sync` warp operation, wherever in the program they are.
@@ -190,13 +190,46 @@ impl Runner<'_> {
                 match point.kind {
                     ResumeKind::Ready | ResumeKind::Turn => cta.lanes.ready[warp] |= group,
                     ResumeKind::Yield => cta.lanes.yielded[warp] |= group,
-                    ResumeKind::Warp { .. } => cta.lanes.in_warp_op[warp] |= group,
+                    ResumeKind::Warp { .. } => {
+                        self.check_members(cta, point, warp, group)?;
+                        cta.lanes.in_warp_op[warp] |= group;
+                    }
                     ResumeKind::Barrier { op, .. } => self.arrive(cta, op, point, warp, group)?,
                 }
                 progress |= point.kind != ResumeKind::Yield;
             }
         }
         Ok(progress)
+    }
+
+    /// Lanes that execute an operation with a member mask must be among its members.
+    fn check_members(
+        &self,
+        cta: &Cta,
+        point: &ResumePoint,
+        warp: usize,
+        group: u32,
+    ) -> Result<(), LaunchError> {
+        let ResumeKind::Warp { op, sync: true, .. } = point.kind else {
+            return Ok(());
+        };
+        let Some(&operand) = point.operands.last() else {
+            return Ok(());
+        };
+        let mask = |lane: u32| member_mask(cta, warp as u32 * 32 + lane, operand);
+        let is_outside = |&lane: &u32| mask(lane) >> lane & 1 == 0;
+        let outside = match operand {
+            Operand::Const(members) => lanes(group & !(members as u32)).next(),
+            Operand::Slot { .. } => lanes(group).find(is_outside),
+        };
+        let Some(lane) = outside else { return Ok(()) };
+        let cause = TrapCause::NoMember {
+            op: op.to_string(),
+            mask: mask(lane),
+            lane,
+        };
+        let thread = warp as u32 * 32 + lane;
+        Err(report::of_thread(self.grid, cta, thread, point.loc, cause))
     }
 
     /// Lanes of a warp execute a barrier instruction.
@@ -219,9 +252,20 @@ impl Runner<'_> {
             let read = |operand| cta.layout.read(cta.slots.slice(), thread, operand);
             let (id, count) = (read(id), read(count) as u32);
             if id >= N_BARRIERS as u64 {
-                return Err(report::bad_barrier(self.grid, cta, thread, point.loc, id));
+                return Err(report::of_thread(
+                    self.grid,
+                    cta,
+                    thread,
+                    point.loc,
+                    TrapCause::BadBarrier { id },
+                ));
             }
-            cta.lanes.barriers[id as usize].arrive(op, warp, bits, count);
+            let barrier = &mut cta.lanes.barriers[id as usize];
+            if let Some(why) = barrier.conflict(count, cta.lanes.n_warps) {
+                let cause = TrapCause::BadBarrierCount { id, why };
+                return Err(report::of_thread(self.grid, cta, thread, point.loc, cause));
+            }
+            barrier.arrive(op, warp, bits, count);
             cta.lanes.active_barriers |= 1 << id;
         }
         if op == BarrierOp::Arrive {

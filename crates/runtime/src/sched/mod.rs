@@ -274,9 +274,7 @@ fn shortcut(point: &ResumePoint, n_warps: u32) -> Shortcut {
     };
     match barrier_operands(op, point) {
         (Operand::Const(0..16), Operand::Const(0), _) => Shortcut::Barrier,
-        (Operand::Const(0..16), Operand::Const(count), _)
-            if count.div_ceil(32) == u64::from(n_warps) =>
-        {
+        (Operand::Const(0..16), Operand::Const(count), _) if count == 32 * u64::from(n_warps) => {
             Shortcut::CountedBarrier
         }
         (Operand::Const(_) | Operand::Slot { .. }, Operand::Const(_) | Operand::Slot { .. }, _) => {

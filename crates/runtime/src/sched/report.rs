@@ -68,21 +68,16 @@ pub(crate) fn signal(grid: &Grid, cta: &Cta, signal: Signal) -> LaunchError {
     trap(grid, cta, cause, threads, loc)
 }
 
-/// A lane named a barrier that does not exist.
-pub(crate) fn bad_barrier(
+/// One thread did something wrong.
+pub(crate) fn of_thread(
     grid: &Grid,
     cta: &Cta,
     thread: u32,
     loc: SrcLoc,
-    id: u64,
+    cause: TrapCause,
 ) -> LaunchError {
-    trap(
-        grid,
-        cta,
-        TrapCause::BadBarrier { id },
-        named([thread].into_iter(), cta),
-        Some(loc),
-    )
+    let threads = named([thread].into_iter(), cta);
+    trap(grid, cta, cause, threads, Some(loc))
 }
 
 fn trap(

@@ -385,7 +385,7 @@ fn the_pipeline_inlines_all_but_recursion_and_drops_what_is_left_over() {
         verify: true,
         ..Options::default()
     };
-    let report = pipeline::optimize(&mut program, &options, Some(&mut observer));
+    let report = pipeline::optimize(&mut program, &options, Some(&mut observer)).unwrap();
     assert_eq!(report.n_inlined, 2);
     assert_eq!(
         program.functions.keys().copied().collect::<Vec<_>>(),

@@ -145,7 +145,8 @@ fn the_pipeline_keeps_the_meaning() {
                 ..Options::default()
             },
             None,
-        );
+        )
+        .unwrap();
         let after = program
             .functions
             .values()

@@ -1,5 +1,9 @@
 //! The command from the outside: arguments, exit codes, what goes to which stream.
 
+mod lost;
+mod outside;
+mod terminal;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,20 +27,21 @@ fn ptxjit_with_cache(args: &[&str], cache: &Path) -> Done {
 }
 
 fn ptxjit_with_env(args: &[&str], env: &[(&str, &str)]) -> Done {
-    let output = Command::new(env!("CARGO_BIN_EXE_ptxjit"))
-        .args(args)
-        .envs(env.iter().copied())
-        .output()
-        .expect("the command can be started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Done {
-        code: output.status.code().expect("the command ends by itself"),
-        stdout: text(&output.stdout),
-        stderr: text(&output.stderr),
-    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptxjit"));
+    Done::of(command.args(args).envs(env.iter().copied()))
 }
 
 impl Done {
+    fn of(command: &mut Command) -> Done {
+        let output = command.output().expect("the command can be started");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Done {
+            code: output.status.code().expect("the command ends by itself"),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
     #[track_caller]
     fn expect(self, code: i32) -> Done {
         assert_eq!(
@@ -149,6 +154,30 @@ fn run_prints_and_writes() {
 }
 
 #[test]
+fn run_draws_pictures() {
+    let y = saxpy_y();
+    let path = temp("y.png", b"old");
+    let out = format!("{y}={path}:8x5");
+    run_saxpy(&["--out", &out]).expect(0);
+    let file = std::fs::File::open(&path).expect("it was written");
+    let mut reader = png::Decoder::new(std::io::BufReader::new(file))
+        .read_info()
+        .expect("a picture");
+    let mut pixels = vec![0; 8 * 5];
+    let info = reader.next_frame(&mut pixels).expect("a picture");
+    assert_eq!((info.width, info.height), (8, 5));
+    // y goes from 1 to 79 in steps of 2, and the picture's colours from 0 to 254.
+    let want: Vec<u8> = (0..40)
+        .map(|i| (f64::from(i) / 39.0 * 254.0).round() as u8)
+        .collect();
+    assert_eq!(pixels, want);
+    for size in ["", ":8", ":0x5", ":8x6"] {
+        let out = format!("{y}={path}{size}");
+        run_saxpy(&["--out", &out]).expect(2);
+    }
+}
+
+#[test]
 fn run_reports_as_json() {
     let done = run_saxpy(&["--json", "--repeat", "3", "--reset", "--gang", "8"]).expect(0);
     let document = done.json();
@@ -258,6 +287,8 @@ fn run_follows_a_case() {
     assert!(done.stdout.contains("plain line, 100%"), "{}", done.stdout);
     let printed = std::fs::read_to_string(Path::new(&dir).join("stdout")).expect("it was written");
     assert_eq!(printed, done.stdout);
+    ptxjit(&["run", "--case", &case, "--out", "99=x"]).expect(2);
+    ptxjit(&["run", "--case", &case, "--print", "99"]).expect(2);
     let case = kernel("tinygrad/softmax.sm80/case.json");
     ptxjit(&["run", "--case", &case, "--out-dir", &dir]).expect(0);
     assert!(std::fs::read_dir(&dir).expect("the folder").any(|entry| {
@@ -283,7 +314,116 @@ fn test_counts_and_reports() {
     ptxjit(&["test", "no/such/folder"]).expect(2);
 }
 
-/// Elsewhere, kernels run with the widest vectors that the processor has.
+#[test]
+fn shards_are_the_whole() {
+    let folder = kernel("cuda/vecadd");
+    let names = |more: &[&str]| -> Vec<String> {
+        let done = ptxjit(&[&["test", &folder, "--json"], more].concat()).expect(0);
+        let tests = done.json()["tests"].clone();
+        let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
+        tests.as_array().expect("a list").iter().map(name).collect()
+    };
+    let junit = temp("shards.xml", b"");
+    let mut all = names(&["--junit", &junit]);
+    all.sort();
+    let json = temp(
+        "shards.json",
+        br#"{"tests": [{"name": "cuda/vecadd/vecadd.sm80.ptx", "ms": 1e6}]}"#,
+    );
+    for more in [
+        vec![],
+        vec!["--timings", &junit],
+        vec!["--timings", &json, "--timings", &junit],
+    ] {
+        for count in [1, 3, 9] {
+            let mut union = Vec::new();
+            for index in 1..=count {
+                let shard = format!("{index}/{count}");
+                let part_junit = temp("shard.xml", b"");
+                let words = [&["--shard", &shard, "--junit", &part_junit], &more[..]].concat();
+                let part = names(&words);
+                let xml = std::fs::read_to_string(part_junit).expect("it was written");
+                assert_eq!(xml.matches("<testcase").count(), part.len());
+                if more.len() == 4
+                    && count > 1
+                    && part.contains(&"cuda/vecadd/vecadd.sm80.ptx".to_owned())
+                {
+                    assert_eq!(part.len(), 1, "the long test has a shard of its own");
+                }
+                union.extend(part);
+            }
+            union.sort();
+            assert_eq!(union, all);
+        }
+    }
+    for shard in ["0/2", "3/2", "1/0", "x"] {
+        ptxjit(&["test", &folder, "--shard", shard]).expect(2);
+    }
+    ptxjit(&[
+        "test",
+        &folder,
+        "--shard",
+        "1/2",
+        "--timings",
+        "no/such/file",
+    ])
+    .expect(2);
+}
+
+#[test]
+fn test_without_a_match_is_json_too() {
+    let folder = kernel("cuda/vecadd");
+    for words in [
+        [&folder, "--filter", "nothing like that"],
+        [&folder, "--label", "none"],
+        ["no/such/folder", "--label", "small"],
+    ] {
+        let done = ptxjit(&[&["test", "--json"], &words[..]].concat()).expect(2);
+        let document = done.json();
+        assert_eq!(document["tests"], serde_json::json!([]));
+        assert_eq!(document["passed"], 0);
+        assert!(document["error"].is_string(), "{document}");
+    }
+}
+
+/// Runs the command in a shell with `limits`.
+fn with_limits(limits: &str, words: &[&str]) -> Done {
+    let mut command = Command::new("sh");
+    let script = format!("{limits}; exec \"$0\" \"$@\"");
+    command
+        .args(["-c", &script, env!("CARGO_BIN_EXE_ptxjit")])
+        .args(words);
+    Done::of(&mut command)
+}
+
+#[test]
+fn a_small_stack_is_enough() {
+    let file = saxpy();
+    with_limits("ulimit -s 64", &["check", "--all-kernels", &file]).expect(0);
+    with_limits("ulimit -s 64", &["dump", "--after", "asm", &file]).expect(0);
+    with_limits(
+        "ulimit -s 64",
+        &[
+            "run",
+            "--no-cache",
+            "--case",
+            &kernel("cuda/saxpy/case.json"),
+        ],
+    )
+    .expect(0);
+}
+
+#[test]
+fn little_address_space_is_enough() {
+    // 64 and 24 GB.
+    for limit in ["67108864", "25165824"] {
+        for case in ["cuda/saxpy/case.json", "clang/sgemm_tiled16/case.json"] {
+            let words = ["run", "--no-cache", "--case", &kernel(case)];
+            with_limits(&format!("ulimit -v {limit}"), &words).expect(0);
+        }
+    }
+}
+
 #[test]
 fn vectors_can_be_held_to_128_bits() {
     let narrow = [("PTXJIT_VECTOR_BITS", "128")];
@@ -413,6 +553,14 @@ fn empty_folder(name: &str) -> PathBuf {
     path
 }
 
+/// An empty folder for a cache, where no other user can replace it, whatever the permissions of the checkout.
+fn cache_folder(name: &str) -> PathBuf {
+    let name = format!("ptxjit-command-{}-{name}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
 /// Runs saxpy with `cache`; tells where the code came from, and the hash of the result.
 fn cached_saxpy(cache: &Path, more: &[&str]) -> (String, String) {
     let words = saxpy_args();
@@ -435,7 +583,7 @@ fn entries(cache: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn cache_is_used_and_cleared() {
-    let cache = empty_folder("cache-used");
+    let cache = cache_folder("cache-used");
     let (origin, result) = cached_saxpy(&cache, &["--no-cache"]);
     assert_eq!(origin, "compiled");
     assert!(!cache.exists());
@@ -473,7 +621,7 @@ fn cache_is_used_and_cleared() {
 
 #[test]
 fn cache_survives_damage() {
-    let cache = empty_folder("cache-damage");
+    let cache = cache_folder("cache-damage");
     let (_, result) = cached_saxpy(&cache, &[]);
     for damage in [
         (|bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2)) as fn(&mut Vec<u8>),
@@ -502,7 +650,7 @@ fn cache_survives_damage() {
 
 #[test]
 fn cache_is_shared_by_processes() {
-    let cache = empty_folder("cache-shared");
+    let cache = cache_folder("cache-shared");
     let (_, result) = cached_saxpy(&cache, &["--no-cache"]);
     // Code made in a hurry is improved, and stored again, by a thread that the end of its process may cut short.
     let run = || cached_saxpy(&cache, &["--eager"]).1;
@@ -561,7 +709,7 @@ fn cache_keeps_code_that_calls() {
 }
 ",
     );
-    let cache = empty_folder("cache-calls");
+    let cache = cache_folder("cache-calls");
     let mut results = Vec::new();
     for (origin, gang) in [
         ("compiled", "32"),
@@ -602,7 +750,7 @@ fn hurried_code_is_right_and_gets_better() {
          st.global.u32 [%rd2], %r1;\nret;\n}}\n"
     );
     let ptx = temp("long.ptx", text.as_bytes());
-    let cache = empty_folder("cache-hurried");
+    let cache = cache_folder("cache-hurried");
     let run = |more: &[&str]| {
         let words = [
             "run",
