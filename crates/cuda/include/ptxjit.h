@@ -34,6 +34,9 @@ size_t ptxjit_last_error(char *text, size_t size);
  */
 int ptxjit_clear_error(void *context);
 
+/* The same for all contexts of the process. */
+int ptxjit_clear_all_errors(void);
+
 /* A kernel's fault. */
 typedef struct ptxjit_fault {
     size_t size;          /* sizeof(ptxjit_fault), set by the caller */

@@ -49,6 +49,16 @@ pub(crate) extern "C" fn ptxjit_clear_error(handle: CUcontext) -> CUresult {
     )
 }
 
+/// Waits for all work, and makes all contexts usable again that have failed.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ptxjit_clear_all_errors() -> CUresult {
+    call("ptxjit_clear_all_errors", String::new, || {
+        ptxjit_driver::check_call()?;
+        context::clear_all_errors();
+        Ok(())
+    })
+}
+
 /// `ptxjit_fault`, as far as it has numbers: `size` and strings lie around them.
 const NUMBERS_AT: u64 = 8;
 const N_NUMBERS: usize = 10;

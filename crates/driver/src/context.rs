@@ -387,6 +387,14 @@ pub fn clear_error(handle: CUcontext) -> Result<()> {
     Ok(())
 }
 
+/// Waits for the work of all contexts, and makes those usable again that have failed. An extension.
+pub fn clear_all_errors() {
+    for context in CONTEXTS.all() {
+        let _ = context.synchronize();
+        context.health.clear();
+    }
+}
+
 // --- Primary contexts ---
 
 /// A device's primary context. Its handle stays the same.
