@@ -49,7 +49,14 @@ exports! {
     }
 
     /// Begins a capture into a graph that is there.
-    fn cuStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, nodes: HostPtr, data: HostPtr, count: usize, mode: CUstreamCaptureMode) or cuStreamBeginCaptureToGraph_ptsz {
+    fn cuStreamBeginCaptureToGraph(
+        stream: CUstream,
+        graph: CUgraph,
+        nodes: HostPtr,
+        data: HostPtr,
+        count: usize,
+        mode: CUstreamCaptureMode,
+    ) or cuStreamBeginCaptureToGraph_ptsz {
         capture::begin_to_graph(stream, graph, [nodes, data], count, mode)
     }
 
@@ -68,7 +75,11 @@ exports! {
     }
 
     /// Tells of a capture.
-    fn cuStreamGetCaptureInfo(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>) or cuStreamGetCaptureInfo_ptsz {
+    fn cuStreamGetCaptureInfo(
+        stream: CUstream,
+        status: Out<CUstreamCaptureStatus>,
+        id: Out<u64>,
+    ) or cuStreamGetCaptureInfo_ptsz {
         let info = capture::info(stream)?;
         status.put(info.status)?;
         match info.status == CUstreamCaptureStatus::ACTIVE {
@@ -78,24 +89,50 @@ exports! {
     }
 
     /// Tells of a capture.
-    fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, nodes: Out<HostPtr>, count: Out<usize>) or cuStreamGetCaptureInfo_v2_ptsz {
+    fn cuStreamGetCaptureInfo_v2(
+        stream: CUstream,
+        status: Out<CUstreamCaptureStatus>,
+        id: Out<u64>,
+        graph: Out<CUgraph>,
+        nodes: Out<HostPtr>,
+        count: Out<usize>,
+    ) or cuStreamGetCaptureInfo_v2_ptsz {
         let wanted = Wanted { id, graph, nodes, edges: None, count };
         put_info(capture::info(stream)?, status, wanted)
     }
 
     /// Tells of a capture.
-    fn cuStreamGetCaptureInfo_v3(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, nodes: Out<HostPtr>, edges: Out<HostPtr>, count: Out<usize>) or cuStreamGetCaptureInfo_v3_ptsz {
+    fn cuStreamGetCaptureInfo_v3(
+        stream: CUstream,
+        status: Out<CUstreamCaptureStatus>,
+        id: Out<u64>,
+        graph: Out<CUgraph>,
+        nodes: Out<HostPtr>,
+        edges: Out<HostPtr>,
+        count: Out<usize>,
+    ) or cuStreamGetCaptureInfo_v3_ptsz {
         let wanted = Wanted { id, graph, nodes, edges: Some(edges), count };
         put_info(capture::info(stream)?, status, wanted)
     }
 
     /// Changes what the next node depends on.
-    fn cuStreamUpdateCaptureDependencies(stream: CUstream, nodes: HostPtr, count: usize, flags: u32) or cuStreamUpdateCaptureDependencies_ptsz {
+    fn cuStreamUpdateCaptureDependencies(
+        stream: CUstream,
+        nodes: HostPtr,
+        count: usize,
+        flags: u32,
+    ) or cuStreamUpdateCaptureDependencies_ptsz {
         capture::update_dependencies(stream, [nodes, HostPtr::NULL], count, flags)
     }
 
     /// Changes what the next node depends on, and how.
-    fn cuStreamUpdateCaptureDependencies_v2(stream: CUstream, nodes: HostPtr, data: HostPtr, count: usize, flags: u32) or cuStreamUpdateCaptureDependencies_v2_ptsz {
+    fn cuStreamUpdateCaptureDependencies_v2(
+        stream: CUstream,
+        nodes: HostPtr,
+        data: HostPtr,
+        count: usize,
+        flags: u32,
+    ) or cuStreamUpdateCaptureDependencies_v2_ptsz {
         capture::update_dependencies(stream, [nodes, data], count, flags)
     }
 

@@ -103,7 +103,13 @@ exports! {
     }
 
     /// The edges of a graph and what they mean.
-    fn cuGraphGetEdges_v2(graph: CUgraph, from: Out<CUgraphNode>, to: Out<CUgraphNode>, data: Out<CUgraphEdgeData>, count: Out<usize>) {
+    fn cuGraphGetEdges_v2(
+        graph: CUgraph,
+        from: Out<CUgraphNode>,
+        to: Out<CUgraphNode>,
+        data: Out<CUgraphEdgeData>,
+        count: Out<usize>,
+    ) {
         put_all_edges(graph, from, to, Some(data), count)
     }
 
@@ -113,7 +119,12 @@ exports! {
     }
 
     /// What a node depends on, and how.
-    fn cuGraphNodeGetDependencies_v2(node: CUgraphNode, out: Out<CUgraphNode>, data: Out<CUgraphEdgeData>, count: Out<usize>) {
+    fn cuGraphNodeGetDependencies_v2(
+        node: CUgraphNode,
+        out: Out<CUgraphNode>,
+        data: Out<CUgraphEdgeData>,
+        count: Out<usize>,
+    ) {
         put_edges(out, Some(data), count, &graph::node_get_dependencies(node)?)
     }
 
@@ -123,7 +134,12 @@ exports! {
     }
 
     /// What depends on a node, and how.
-    fn cuGraphNodeGetDependentNodes_v2(node: CUgraphNode, out: Out<CUgraphNode>, data: Out<CUgraphEdgeData>, count: Out<usize>) {
+    fn cuGraphNodeGetDependentNodes_v2(
+        node: CUgraphNode,
+        out: Out<CUgraphNode>,
+        data: Out<CUgraphEdgeData>,
+        count: Out<usize>,
+    ) {
         put_edges(out, Some(data), count, &graph::node_get_dependents(node)?)
     }
 
@@ -208,12 +224,24 @@ exports! {
     }
 
     /// Makes a graph ready to be launched.
-    fn cuGraphInstantiate(out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<u8>, log_size: usize) {
+    fn cuGraphInstantiate(
+        out: Out<CUgraphExec>,
+        graph: CUgraph,
+        node: Out<CUgraphNode>,
+        log: Out<u8>,
+        log_size: usize,
+    ) {
         instantiate_with_log(out, graph, node, log, log_size)
     }
 
     /// Makes a graph ready to be launched.
-    fn cuGraphInstantiate_v2(out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<u8>, log_size: usize) {
+    fn cuGraphInstantiate_v2(
+        out: Out<CUgraphExec>,
+        graph: CUgraph,
+        node: Out<CUgraphNode>,
+        log: Out<u8>,
+        log_size: usize,
+    ) {
         instantiate_with_log(out, graph, node, log, log_size)
     }
 
@@ -223,7 +251,11 @@ exports! {
     }
 
     /// Makes a graph ready to be launched, and tells why not.
-    fn cuGraphInstantiateWithParams(out: Out<CUgraphExec>, graph: CUgraph, params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>) or cuGraphInstantiateWithParams_ptsz {
+    fn cuGraphInstantiateWithParams(
+        out: Out<CUgraphExec>,
+        graph: CUgraph,
+        params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+    ) or cuGraphInstantiateWithParams_ptsz {
         instantiate_with_params(out, graph, params)
     }
 
@@ -253,7 +285,12 @@ exports! {
     }
 
     /// Takes over all parameters of a graph.
-    fn cuGraphExecUpdate(exec: CUgraphExec, graph: CUgraph, node: Out<CUgraphNode>, result: Out<CUgraphExecUpdateResult>) {
+    fn cuGraphExecUpdate(
+        exec: CUgraphExec,
+        graph: CUgraph,
+        node: Out<CUgraphNode>,
+        result: Out<CUgraphExecUpdateResult>,
+    ) {
         let updated = graph::exec_update(exec, graph);
         node.put_if_wanted(updated.map_or_else(|err| err.node, |()| CUgraphNode::NULL))?;
         result.put_if_wanted(result_of(&updated))?;

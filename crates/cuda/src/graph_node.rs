@@ -202,17 +202,37 @@ exports! {
     // --- Any kind ---
 
     /// Adds a node.
-    fn cuGraphAddNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: Out<CUgraphNodeParams>) {
+    fn cuGraphAddNode(
+        out: Out<CUgraphNode>,
+        graph: CUgraph,
+        nodes: HostPtr,
+        count: usize,
+        params: Out<CUgraphNodeParams>,
+    ) {
         add_any(out, graph, plain(nodes, count), params)
     }
 
     /// Adds a node, and says what edges mean.
-    fn cuGraphAddNode_v2(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, data: HostPtr, count: usize, params: Out<CUgraphNodeParams>) {
+    fn cuGraphAddNode_v2(
+        out: Out<CUgraphNode>,
+        graph: CUgraph,
+        nodes: HostPtr,
+        data: HostPtr,
+        count: usize,
+        params: Out<CUgraphNodeParams>,
+    ) {
         add_any(out, graph, Deps { nodes, data, count }, params)
     }
 
     /// Adds a node, and says what edges mean.
-    fn cuGraphAddNode_v3(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, data: HostPtr, count: usize, params: Out<CUgraphNodeParams>) {
+    fn cuGraphAddNode_v3(
+        out: Out<CUgraphNode>,
+        graph: CUgraph,
+        nodes: HostPtr,
+        data: HostPtr,
+        count: usize,
+        params: Out<CUgraphNodeParams>,
+    ) {
         add_any(out, graph, Deps { nodes, data, count }, params)
     }
 
@@ -296,7 +316,14 @@ exports! {
     // --- Copies ---
 
     /// Adds a copy.
-    fn cuGraphAddMemcpyNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr, context: CUcontext) {
+    fn cuGraphAddMemcpyNode(
+        out: Out<CUgraphNode>,
+        graph: CUgraph,
+        nodes: HostPtr,
+        count: usize,
+        params: HostPtr,
+        context: CUcontext,
+    ) {
         add(out, graph, plain(nodes, count), memcpy(params, context)?)
     }
 
@@ -319,7 +346,14 @@ exports! {
     // --- Memsets ---
 
     /// Adds a memset.
-    fn cuGraphAddMemsetNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr, context: CUcontext) {
+    fn cuGraphAddMemsetNode(
+        out: Out<CUgraphNode>,
+        graph: CUgraph,
+        nodes: HostPtr,
+        count: usize,
+        params: HostPtr,
+        context: CUcontext,
+    ) {
         add(out, graph, plain(nodes, count), memset(params, context)?)
     }
 
@@ -428,7 +462,13 @@ exports! {
     // --- Memory ---
 
     /// Adds an allocation; its address is written to the parameters.
-    fn cuGraphAddMemAllocNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>) {
+    fn cuGraphAddMemAllocNode(
+        out: Out<CUgraphNode>,
+        graph: CUgraph,
+        nodes: HostPtr,
+        count: usize,
+        params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
+    ) {
         let mut values = of(CUgraphNodeType::MEM_ALLOC, params.get()?);
         out.fill(|| graph::add_node(graph, [nodes, HostPtr::NULL], count, &mut values))?;
         let mut told = params.get()?;
@@ -442,7 +482,13 @@ exports! {
     }
 
     /// Adds the end of an allocation.
-    fn cuGraphAddMemFreeNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, address: CUdeviceptr) {
+    fn cuGraphAddMemFreeNode(
+        out: Out<CUgraphNode>,
+        graph: CUgraph,
+        nodes: HostPtr,
+        count: usize,
+        address: CUdeviceptr,
+    ) {
         let params = CUDA_MEM_FREE_NODE_PARAMS { dptr: address };
         add(out, graph, plain(nodes, count), of(CUgraphNodeType::MEM_FREE, params))
     }

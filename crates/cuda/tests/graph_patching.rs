@@ -139,9 +139,9 @@ struct Node {
 fn node(func: Handle, args: Args) -> Node {
     let args = Box::new(args);
     let extra = Box::new([
-        1 as *const c_void,
+        std::ptr::without_provenance(1),
         (&raw const *args).cast(),
-        2 as *const c_void,
+        std::ptr::without_provenance(2),
         (&raw const SIZE).cast(),
         std::ptr::null(),
     ]);
@@ -181,10 +181,8 @@ fn on_device(to: u64, from: u64) -> Memcpy3d {
 fn read(from: u64) -> [u32; 4] {
     let mut values = [0; 4];
     // SAFETY: the array has 16 bytes.
-    assert_eq!(
-        unsafe { cuMemcpyDtoH_v2((&raw mut values).cast(), from, 16) },
-        0
-    );
+    let result = unsafe { cuMemcpyDtoH_v2((&raw mut values).cast(), from, 16) };
+    assert_eq!(result, 0);
     values
 }
 
@@ -212,10 +210,8 @@ fn buffers_are_copied_and_patched_between_launches() {
     let [input, middle, copied, output] = buffers;
     let data = [1_u32, 2, 3, 4];
     // SAFETY: the array has 16 bytes.
-    assert_eq!(
-        unsafe { cuMemcpyHtoD_v2(input, data.as_ptr().cast(), 16) },
-        0
-    );
+    let result = unsafe { cuMemcpyHtoD_v2(input, data.as_ptr().cast(), 16) };
+    assert_eq!(result, 0);
 
     let (mut graph, mut exec) = (0, 0);
     let (mut first_node, mut copy_node, mut last_node) = (0, 0, 0);

@@ -116,6 +116,27 @@ fn memory_that_a_graph_frees_itself() {
 }
 
 #[test]
+fn an_update_does_not_move_memory() {
+    let _gpu = Gpu::new();
+    let made = || {
+        let graph = graph::create(0).unwrap();
+        (graph, add(graph, &[], allocation(4)).unwrap())
+    };
+    let ((graph, _), (other, node)) = (made(), made());
+    let exec = graph::instantiate(graph, 0).unwrap();
+    graph::exec_update(exec, graph).unwrap();
+    let err = graph::exec_update(exec, other).unwrap_err();
+    assert_eq!(
+        err.result,
+        CUgraphExecUpdateResult::ERROR_PARAMETERS_CHANGED
+    );
+    assert_eq!(
+        (err.code, err.node),
+        (CUresult::GRAPH_EXEC_UPDATE_FAILURE, node)
+    );
+}
+
+#[test]
 fn a_launch_can_free_what_the_one_before_has_left() {
     let gpu = Gpu::new();
     let graph = graph::create(0).unwrap();

@@ -132,9 +132,6 @@ impl GraphExec {
 /// All flags of instantiation.
 const FLAGS: u64 = 15;
 
-/// Why a graph cannot be instantiated, for `cuGraphInstantiateWithParams`.
-pub use crate::types::CUgraphInstantiateResult as InstantiateResult;
-
 /// `cuGraphInstantiate`, in all versions.
 pub fn instantiate(graph: CUgraph, flags: u64) -> Result<CUgraphExec> {
     if flags & !FLAGS != 0 {

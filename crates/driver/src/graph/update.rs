@@ -75,6 +75,18 @@ fn check_work(old: &PlanNode, new: &PlanNode) -> std::result::Result<(), UpdateE
         let result = CUgraphExecUpdateResult::ERROR_UNSUPPORTED_FUNCTION_CHANGE;
         return Err(UpdateError::new(result, new.handle));
     }
+    // Memory has its address for good, and belongs to one graph.
+    let is_memory = matches!(new.work, Work::Alloc(_) | Work::Free(_));
+    let is_same = match (&old.work, &new.work) {
+        (Work::Alloc(one), Work::Alloc(two)) | (Work::Free(one), Work::Free(two)) => {
+            Arc::ptr_eq(one, two)
+        }
+        _ => !is_memory,
+    };
+    if !is_same {
+        let result = CUgraphExecUpdateResult::ERROR_PARAMETERS_CHANGED;
+        return Err(UpdateError::new(result, new.handle));
+    }
     Ok(())
 }
 
@@ -82,6 +94,7 @@ fn check_work(old: &PlanNode, new: &PlanNode) -> std::result::Result<(), UpdateE
 fn assign(old: &mut [PlanNode], new: Vec<PlanNode>) {
     for (old, new) in old.iter_mut().zip(new) {
         old.work = new.work;
+        old.bodies = new.bodies;
     }
 }
 
