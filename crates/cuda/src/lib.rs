@@ -9,20 +9,33 @@
 
 mod call;
 
+mod array;
 mod c_abi;
+mod callback;
+mod capture;
 mod context;
 mod copy;
 mod device;
 mod event;
 mod function;
+mod graph;
+mod graph_node;
 mod launch;
 mod library;
+mod link;
+mod memop;
 mod memory;
 mod module;
+mod pointer;
 mod pool;
 mod ptx_run;
+mod settings;
+mod shape;
 mod start;
 mod stream;
+mod texture;
+mod texture_reference;
+mod vmm;
 
 mod symbols;
 mod table;

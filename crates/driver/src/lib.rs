@@ -4,7 +4,7 @@
 //! `crates/cuda` exports them under C's names. Handles are numbers that are checked ([`handle`]), memory of the client is
 //! read and written where it may not be there ([`host`]), and work runs in streams ([`stream`]).
 //!
-//! Suggested reading: [`state`], [`context`], [`stream`], [`command`], [`launch`], [`memory`].
+//! Suggested reading: [`state`], [`context`], [`stream`], [`command`], [`launch`], [`memory`], [`graph`], [`capture`].
 //!
 //! **Invariants**: nothing that a client passes makes the process crash or hang; a failed launch makes its context
 //! unusable and nothing else; no lock is held while a function of the client runs.
@@ -13,6 +13,8 @@ pub mod types;
 
 mod handle;
 
+mod call;
+pub mod capture;
 mod command;
 pub mod context;
 pub mod device;
@@ -20,16 +22,20 @@ mod error;
 pub mod event;
 pub mod fault;
 pub mod function;
+pub mod graph;
 pub mod host;
 pub mod image;
 pub mod launch;
 pub mod library;
+pub mod link;
 pub mod memory;
 pub mod module;
 mod names;
 pub mod occupancy;
+pub mod peer;
 pub mod ptx_run;
 pub mod report;
+pub mod settings;
 mod state;
 pub mod stream;
 pub mod trace;

@@ -85,20 +85,39 @@ impl Image {
         if let Some(module) = known(&self.modules) {
             return Ok(module.on(engine));
         }
+        let module = match &self.modules[..] {
+            [one] => {
+                check_version(&one.text)?;
+                ptxjit::Module::from_source(engine, &one.name, text(one))?
+            }
+            _ => self.linked(engine)?,
+        };
+        self.finish(device, module)
+    }
+
+    /// Links the modules, even if there is only one: what they use must be defined. Unlike a loaded module,
+    /// the result has nothing on the device.
+    pub(crate) fn link(&self, device: &Device) -> Loaded<()> {
+        let module = self.linked(device.engine()?)?;
+        self.finish(device, module).map(drop)
+    }
+
+    fn linked(&self, engine: &ptxjit::Device) -> Loaded<ptxjit::Module> {
         for module in self.modules.iter() {
             check_version(&module.text)?;
         }
-        let module = match &self.modules[..] {
-            [one] => ptxjit::Module::from_source(engine, &one.name, text(one))?,
-            several => {
-                let named = several.iter().map(|module| (&module.name, text(module)));
-                ptxjit::link(engine, named)?
-            }
-        };
+        let named = self
+            .modules
+            .iter()
+            .map(|module| (&module.name, text(module)));
+        Ok(ptxjit::link(engine, named)?)
+    }
+
+    fn finish(&self, device: &Device, module: ptxjit::Module) -> Loaded<ptxjit::Module> {
         check_target(&module, device)?;
         module.check_all()?;
         // Another instance, since this one's variables must go when it is unloaded.
-        remember(&self.modules, module.on(engine));
+        remember(&self.modules, module.on(device.engine()?));
         Ok(module)
     }
 }
@@ -179,7 +198,7 @@ fn remember(modules: &Arc<Vec<PtxModule>>, module: ptxjit::Module) {
 // --- Reading ---
 
 /// What the modules of an image are called in messages.
-const NAME: &str = "<ptx>";
+pub(crate) const NAME: &str = "<ptx>";
 
 /// The image at an address of the client.
 pub(crate) fn read(address: u64) -> Loaded<Image> {
@@ -205,11 +224,15 @@ pub(crate) fn read(address: u64) -> Loaded<Image> {
 
 /// The image in a file.
 pub(crate) fn read_file(path: &str) -> Loaded<Image> {
-    let bytes = std::fs::read(path).map_err(|err| {
+    let bytes = file_bytes(path)?;
+    Ok(Image::new(modules(path, &bytes, Purpose::Load)?))
+}
+
+pub(crate) fn file_bytes(path: &str) -> Loaded<Vec<u8>> {
+    std::fs::read(path).map_err(|err| {
         let text = format!("error: cannot read {path}: {err}");
         Refusal::new(CUresult::FILE_NOT_FOUND, text)
-    })?;
-    Ok(Image::new(modules(path, &bytes, Purpose::Load)?))
+    })
 }
 
 /// The PTX for the first device; all devices have the same capability.
@@ -243,7 +266,7 @@ fn sized<const N: usize>(start: &[u8]) -> Loaded<[u8; N]> {
 }
 
 /// Bytes of the client, of which a header has told the number.
-fn bytes(address: u64, len: u64) -> Loaded<Vec<u8>> {
+pub(crate) fn bytes(address: u64, len: u64) -> Loaded<Vec<u8>> {
     if len > host::MAX_TEXT as u64 {
         let text = format!("error: the image says that it has {len} bytes");
         return Err(Refusal::new(CUresult::INVALID_IMAGE, text));
@@ -266,7 +289,7 @@ fn container(address: u64) -> Loaded<Vec<u8>> {
 }
 
 /// The modules of all containers that a wrapper points to.
-fn wrapped(address: u64) -> Loaded<Vec<PtxModule>> {
+pub(crate) fn wrapped(address: u64) -> Loaded<Vec<PtxModule>> {
     /// Far more than a program is linked from; a list without an end is no list.
     const MAX_CONTAINERS: u64 = 1 << 16;
     let wrapper = Wrapper::parse(&sized(&first_bytes(address)?)?);

@@ -19,6 +19,7 @@ use ptxjit_persona::Config;
 use crate::command::{Command, checked};
 use crate::device::{self, Device};
 use crate::error::Result;
+use crate::graph;
 use crate::handle::{Kind, Object, Slab};
 use crate::stream::{self, Deps, Mark, Stream};
 use crate::types::{
@@ -28,7 +29,7 @@ use crate::types::{
 };
 
 use super::value::Value;
-use super::{Allocation, REGISTRY, Sort};
+use super::{Allocation, REGISTRY, Sort, advice};
 
 pub(crate) static POOLS: Slab<Pool> = Slab::new(Kind::Pool);
 
@@ -151,6 +152,11 @@ impl Pool {
         self.props.location.type_ != CUmemLocationType::DEVICE
     }
 
+    /// Whether the memory is managed.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.props.allocType == CUmemAllocationType::MANAGED
+    }
+
     /// Allocates for commands that `stream` gets from now on.
     fn alloc(&self, size: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr> {
         if size == 0 {
@@ -174,6 +180,7 @@ impl Pool {
             context: 0,
             device: self.device.ordinal,
             id: 0,
+            sync_memops: AtomicBool::new(false),
         });
         Ok(base)
     }
@@ -208,6 +215,9 @@ impl Pool {
 
     /// Takes back a block, which commands up to `mark` may use.
     fn give_back(&self, allocation: &Allocation, mark: Option<Mark>) {
+        if self.is_managed() {
+            advice::forget(allocation);
+        }
         let (base, size) = (allocation.base, allocation.capacity);
         let mut state = self.state.lock();
         state.used.current -= size;
@@ -336,6 +346,11 @@ pub(crate) fn give_back(allocation: &Allocation, pool: u64) {
     }
 }
 
+/// Whether something holds for the pool of an allocation.
+pub(super) fn is(pool: u64, test: impl Fn(&Pool) -> bool) -> bool {
+    POOLS.get(pool).is_some_and(|pool| test(&pool))
+}
+
 /// The pool of a handle, which the program has not destroyed.
 pub(crate) fn get(handle: CUmemoryPool) -> Result<Arc<Pool>> {
     let pool = POOLS.get(handle.0).ok_or(CUresult::INVALID_HANDLE)?;
@@ -373,19 +388,14 @@ fn current_of(device: &'static Device) -> Result<Arc<Pool>> {
     current.map_or_else(|| default_of(device), Ok)
 }
 
-fn stream_for(handle: CUstream) -> Result<Arc<Stream>> {
-    let stream = stream::get(handle)?;
-    match stream.is_capturing.load(Ordering::Relaxed) {
-        true => Err(CUresult::STREAM_CAPTURE_UNSUPPORTED),
-        false => Ok(stream),
-    }
-}
-
 // --- The interface ---
 
 /// `cuMemAllocAsync`: from the current pool of the stream's device.
 pub fn alloc_async(size: usize, stream: CUstream) -> Result<CUdeviceptr> {
-    let stream = stream_for(stream)?;
+    let stream = stream::get(stream)?;
+    if stream.is_capturing() {
+        return graph::capture_alloc(&stream, size);
+    }
     let pool = current_of(stream.context()?.device)?;
     pool.alloc(size as u64, &stream)
 }
@@ -397,14 +407,21 @@ pub fn alloc_from_pool_async(
     stream: CUstream,
 ) -> Result<CUdeviceptr> {
     let pool = get(pool)?;
-    pool.alloc(size as u64, &stream_for(stream)?)
+    let stream = stream::get(stream)?;
+    match stream.is_capturing() {
+        true => graph::capture_alloc(&stream, size),
+        false => pool.alloc(size as u64, &stream),
+    }
 }
 
 /// `cuMemFreeAsync`. Memory of a context that has failed can be freed without an error.
 pub fn free_async(addr: CUdeviceptr, stream: CUstream) -> Result<()> {
     let stream = stream::get_even_failed(stream)?;
-    if stream.is_capturing.load(Ordering::Relaxed) {
-        return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+    if stream.is_capturing() {
+        return graph::capture_free(&stream, addr);
+    }
+    if graph::is_memory(addr) {
+        return graph::free_async(addr, &stream);
     }
     let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pool(_)))?;
     let Sort::Pool(pool) = allocation.sort else {
@@ -586,8 +603,7 @@ pub fn access(handle: CUmemoryPool, location: CUmemLocation) -> Result<CUmemAcce
 
 /// What the program may do with a pool's memory without the driver.
 fn host_access(pool: &Pool) -> CUmemAccess_flags {
-    let is_managed = pool.props.allocType == CUmemAllocationType::MANAGED;
-    match pool.is_host() || is_managed {
+    match pool.is_host() || pool.is_managed() {
         true => CUmemAccess_flags::READWRITE,
         false => CUmemAccess_flags::NONE,
     }

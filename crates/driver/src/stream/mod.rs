@@ -3,16 +3,20 @@
 //! [`queue`] says how commands are run and by whom, [`dispatch`] wakes streams on which no thread waits. This file has the
 //! streams themselves, what the default ones wait for, and the interface.
 
+pub mod attributes;
 pub mod callback;
 pub(crate) mod dispatch;
+pub mod memop;
 pub(crate) mod queue;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::capture;
 use crate::command::Command;
 use crate::context::{self, CONTEXTS, Context, Health};
 use crate::error::Result;
@@ -20,6 +24,7 @@ use crate::handle::{Kind, Object, Slab};
 use crate::memory::pool;
 use crate::state;
 use crate::types::{CUcontext, CUresult, CUstream, CUstream_flags};
+use attributes::Attributes;
 use queue::Queue;
 pub(crate) use queue::{Deps, Mark};
 
@@ -47,9 +52,10 @@ pub struct Stream {
     pub(crate) id: u64,
     pub(crate) role: Role,
     pub(crate) priority: AtomicI32,
+    pub(crate) attributes: Mutex<Attributes>,
     pub(crate) health: Arc<Health>,
-    /// Commands go to a graph instead, see `capture`.
-    pub(crate) is_capturing: AtomicBool,
+    /// The capture that commands go to.
+    pub(crate) capture: capture::Slot,
     is_destroyed: AtomicBool,
     queue: Queue,
 }
@@ -70,8 +76,9 @@ impl Stream {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             role,
             priority: AtomicI32::new(priority),
+            attributes: Mutex::default(),
             health,
-            is_capturing: AtomicBool::new(false),
+            capture: capture::Slot::default(),
             is_destroyed: AtomicBool::new(false),
             queue: Queue::default(),
         }
@@ -95,7 +102,13 @@ impl Stream {
             .ok_or(CUresult::CONTEXT_IS_DESTROYED)
     }
 
-    /// Adds a command behind all that the stream's role makes it wait for.
+    /// Whether commands go to a graph.
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capture.is_set()
+    }
+
+    /// Adds a command behind all that the stream's role makes it wait for; or adds it to the graph that the stream is
+    /// captured to.
     pub(crate) fn submit(self: &Arc<Stream>, command: Command) -> Result<Mark> {
         self.submit_after(Deps::new(), command)
     }
@@ -106,8 +119,23 @@ impl Stream {
         mut deps: Deps,
         command: Command,
     ) -> Result<Mark> {
+        if self.is_capturing() {
+            capture::add_command(self, command)?;
+            return Ok(self.no_mark());
+        }
         self.add_role_deps(&mut deps)?;
         Ok(self.push(deps, command))
+    }
+
+    /// Adds commands that no other thread's come between. The stream is not capturing.
+    pub(crate) fn submit_all(
+        self: &Arc<Stream>,
+        mut commands: Vec<(Deps, Command)>,
+    ) -> Result<Vec<Mark>> {
+        if let Some((deps, _)) = commands.first_mut() {
+            self.add_role_deps(deps)?;
+        }
+        Ok(self.push_all(commands))
     }
 
     /// The commands of other streams that a command of this one waits for by the rules of the default stream.
@@ -117,6 +145,7 @@ impl Stream {
             Role::Blocking | Role::PerThread => deps.extend(self.context()?.legacy.tail()),
             Role::Legacy => {
                 let context = self.context()?;
+                capture::check_legacy(&context)?;
                 let mut has_gone = false;
                 for stream in context.blocking.read().iter() {
                     let tail = stream.tail();
@@ -146,6 +175,9 @@ impl Stream {
 
     /// Submits a command and waits until it has run.
     pub(crate) fn run(self: &Arc<Stream>, command: Command) -> Result<()> {
+        if self.is_capturing() {
+            return Err(capture::forbidden(self));
+        }
         let mark = self.submit(command)?;
         mark.wait();
         self.health.check()
@@ -158,7 +190,8 @@ impl Stream {
         }
     }
 
-    fn end(&self) {
+    fn end(self: &Arc<Stream>) {
+        capture::abandon(self);
         self.is_destroyed.store(true, Ordering::Relaxed);
         self.queue.close();
     }
@@ -272,6 +305,7 @@ pub fn destroy(handle: CUstream) -> Result<()> {
 /// `cuStreamQuery`.
 pub fn query(handle: CUstream) -> Result<()> {
     let stream = get(handle)?;
+    capture::check_wait(&stream)?;
     match stream.tail() {
         None => stream.health.check(),
         Some(_) => {
@@ -284,6 +318,7 @@ pub fn query(handle: CUstream) -> Result<()> {
 /// `cuStreamSynchronize`.
 pub fn synchronize(handle: CUstream) -> Result<()> {
     let stream = get(handle)?;
+    capture::check_wait(&stream)?;
     stream.wait_for_all();
     // Work that the legacy stream must wait for counts as its own.
     if stream.role == Role::Legacy {

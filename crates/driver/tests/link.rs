@@ -1,0 +1,218 @@
+//! The linker through the safe interface.
+
+use std::ffi::CString;
+
+use ptxjit_driver::image::jit::Options;
+use ptxjit_driver::types::*;
+use ptxjit_driver::{context, init, library, link, module};
+
+const HEAD: &str = ".version 7.0\n.target sm_80\n.address_size 64\n";
+const KERNEL: &str = ".extern .func (.param .b32 r) twice(.param .b32 x);\n\
+    .visible .entry k(.param .u64 p) { .reg .u64 %p; .reg .u32 %r; .param .b32 a; .param .b32 b; \
+    ld.param.u64 %p, [p]; ld.global.u32 %r, [%p]; st.param.b32 [a], %r; call (b), twice, (a); \
+    ld.param.b32 %r, [b]; st.global.u32 [%p], %r; ret; }";
+const TWICE: &str = ".visible .func (.param .b32 r) twice(.param .b32 x) { .reg .u32 %r; \
+    ld.param.b32 %r, [x]; add.u32 %r, %r, %r; st.param.b32 [r], %r; ret; }";
+
+/// Options that ask for an error log, and the log.
+struct Logged {
+    keys: [CUjit_option; 2],
+    values: [u64; 2],
+    log: Box<[u8; 512]>,
+}
+
+impl Logged {
+    fn new() -> Logged {
+        let log = Box::new([b'?'; 512]);
+        Logged {
+            keys: [
+                CUjit_option::ERROR_LOG_BUFFER,
+                CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES,
+            ],
+            values: [log.as_ptr().expose_provenance() as u64, 512],
+            log,
+        }
+    }
+
+    fn options(&mut self) -> Options {
+        Options {
+            count: 2,
+            keys: at(self.keys.as_ptr()),
+            values: at(self.values.as_mut_ptr()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let end = self.log.iter().position(|&byte| byte == 0).unwrap();
+        String::from_utf8(self.log[..end].to_vec()).unwrap()
+    }
+}
+
+fn at<T>(address: *const T) -> HostPtr {
+    HostPtr(address.expose_provenance() as u64)
+}
+
+fn ready() -> CUcontext {
+    init(0).unwrap();
+    let context = context::primary_retain(0).unwrap();
+    context::set_current(context).unwrap();
+    context
+}
+
+fn add(state: CUlinkState, said: CUjitInputType, bytes: &[u8]) -> Result<(), CUresult> {
+    let name = CString::new("part.ptx").unwrap();
+    link::add_data(
+        state,
+        said,
+        at(bytes.as_ptr()),
+        bytes.len(),
+        at(name.as_ptr()),
+        Options::NONE,
+    )
+}
+
+fn add_ptx(state: CUlinkState, body: &str) -> Result<(), CUresult> {
+    add(
+        state,
+        CUjitInputType::INPUT_PTX,
+        format!("{HEAD}{body}\0").as_bytes(),
+    )
+}
+
+#[test]
+fn an_image_of_two_modules_is_loaded_and_linked_again() {
+    ready();
+    let state = link::create(Options::NONE).unwrap();
+    add_ptx(state, KERNEL).unwrap();
+    add_ptx(state, TWICE).unwrap();
+    let (image, len) = link::complete(state).unwrap();
+    assert_eq!(link::complete(state).unwrap(), (image, len));
+    assert_eq!(add_ptx(state, TWICE), Err(CUresult::INVALID_VALUE));
+
+    let name = CString::new("k").unwrap();
+    let loaded = module::load_data(HostPtr(image), Options::NONE).unwrap();
+    module::get_function(loaded, at(name.as_ptr())).unwrap();
+    let loaded = library::load_data(HostPtr(image), Options::NONE).unwrap();
+    library::get_kernel(loaded, at(name.as_ptr())).unwrap();
+
+    let again = link::create(Options::NONE).unwrap();
+    let from_image = |said| {
+        link::add_data(
+            again,
+            said,
+            HostPtr(image),
+            len,
+            HostPtr::NULL,
+            Options::NONE,
+        )
+    };
+    from_image(CUjitInputType::INPUT_CUBIN).unwrap();
+    link::complete(again).unwrap();
+    link::destroy(again).unwrap();
+    link::destroy(state).unwrap();
+    assert_eq!(link::destroy(state), Err(CUresult::INVALID_HANDLE));
+    assert_eq!(link::complete(state), Err(CUresult::INVALID_HANDLE));
+}
+
+#[test]
+fn the_log_names_what_is_undefined() {
+    ready();
+    let mut logged = Logged::new();
+    let state = link::create(logged.options()).unwrap();
+    assert_eq!(logged.text(), "");
+    add_ptx(state, KERNEL).unwrap();
+    assert_eq!(link::complete(state), Err(CUresult::UNKNOWN));
+    assert!(
+        logged.text().contains("undefined reference to 'twice'"),
+        "{}",
+        logged.text()
+    );
+    assert_eq!(logged.values[1], logged.text().len() as u64);
+    // What was missing can be added still.
+    add_ptx(state, TWICE).unwrap();
+    link::complete(state).unwrap();
+    assert_eq!(logged.text(), "");
+    link::destroy(state).unwrap();
+}
+
+#[test]
+fn the_log_names_what_is_defined_twice() {
+    ready();
+    let mut logged = Logged::new();
+    let state = link::create(logged.options()).unwrap();
+    add_ptx(state, KERNEL).unwrap();
+    add_ptx(state, TWICE).unwrap();
+    add_ptx(state, TWICE).unwrap();
+    assert_eq!(link::complete(state), Err(CUresult::UNKNOWN));
+    assert!(
+        logged.text().contains("multiple definition of 'twice'"),
+        "{}",
+        logged.text()
+    );
+    link::destroy(state).unwrap();
+}
+
+#[test]
+fn inputs_are_checked_when_they_are_added() {
+    ready();
+    let mut logged = Logged::new();
+    let state = link::create(logged.options()).unwrap();
+    assert_eq!(
+        add_ptx(state, ".visible .entry k() { nonsense; }"),
+        Err(CUresult::INVALID_PTX)
+    );
+    assert!(logged.text().contains("part.ptx:4"), "{}", logged.text());
+    let newer = b".version 99.0\n.target sm_80\n.address_size 64\n";
+    assert_eq!(
+        add(state, CUjitInputType::INPUT_PTX, newer),
+        Err(CUresult::UNSUPPORTED_PTX_VERSION)
+    );
+    let elf = b"\x7fELF\x02\x01\x01\0";
+    assert_eq!(
+        add(state, CUjitInputType::INPUT_PTX, elf),
+        Err(CUresult::INVALID_PTX)
+    );
+    assert_eq!(
+        add(state, CUjitInputType::INPUT_FATBINARY, elf),
+        Err(CUresult::INVALID_IMAGE)
+    );
+    assert_eq!(
+        add(state, CUjitInputType::INPUT_NVVM, b"BC\xc0\xde...."),
+        Err(CUresult::NO_BINARY_FOR_GPU)
+    );
+    assert_eq!(
+        add(state, CUjitInputType(6), elf),
+        Err(CUresult::INVALID_VALUE)
+    );
+    assert_eq!(
+        add(state, CUjitInputType::INPUT_PTX, b""),
+        Err(CUresult::INVALID_VALUE)
+    );
+    // Nothing of that was kept.
+    add_ptx(state, TWICE).unwrap();
+    add_ptx(state, KERNEL).unwrap();
+    link::complete(state).unwrap();
+    link::destroy(state).unwrap();
+}
+
+#[test]
+fn files_are_linked() {
+    ready();
+    let state = link::create(Options::NONE).unwrap();
+    let folder = std::env::temp_dir().join(format!("ptxjit-link-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("kernel.ptx");
+    std::fs::write(&file, format!("{HEAD}{KERNEL}")).unwrap();
+    let path = CString::new(file.to_str().unwrap()).unwrap();
+    let missing = CString::new("/there/is/no/such.ptx").unwrap();
+    let add_file = |path: &CString| {
+        let said = CUjitInputType::INPUT_PTX;
+        link::add_file(state, said, at(path.as_ptr()), Options::NONE)
+    };
+    assert_eq!(add_file(&missing), Err(CUresult::FILE_NOT_FOUND));
+    add_file(&path).unwrap();
+    add_ptx(state, TWICE).unwrap();
+    link::complete(state).unwrap();
+    link::destroy(state).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+}
