@@ -113,7 +113,8 @@ def test_fault():
     swallow(64)
 
 def test_after():
-    assert driver().cuCtxSynchronize() == 0
+    # 3 is what a worker says that has not used the driver.
+    assert driver().cuCtxSynchronize() in (0, 3)
 """
 
 
@@ -190,9 +191,40 @@ def test_xdist(run):
     run(SWALLOWED, "--ptxjit", "-n", "2").assert_outcomes(passed=2, failed=1)
 
 
-def test_forked(run):
-    pytest.importorskip("pytest_forked")
-    run(SWALLOWED.replace("driver().cuCtxSynchronize()", "0"), "--ptxjit", "--forked").assert_outcomes(passed=2, failed=1)
+def test_forked_processes(run):
+    """A child works as long as its parent has not used the driver."""
+    done = run(
+        """
+import os
+
+def in_child(work):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def use():
+    swallow(64)
+    assert driver().cuCtxSynchronize() == 700
+
+def init():
+    assert driver().cuInit(0) == 3
+
+def test_before():
+    assert in_child(use) == 0
+
+def test_after():
+    assert driver().cuInit(0) == 0
+    assert in_child(init) == 0
+""",
+        "--ptxjit",
+    )
+    done.assert_outcomes(passed=2)
 
 
 def test_another_driver_is_loaded_already(run, pytester):
