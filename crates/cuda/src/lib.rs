@@ -9,6 +9,8 @@
 
 mod call;
 
+mod array;
+mod callback;
 mod context;
 mod copy;
 mod device;
@@ -17,12 +19,19 @@ mod function;
 mod launch;
 mod library;
 mod link;
+mod memop;
 mod memory;
 mod module;
+mod pointer;
 mod pool;
 mod ptx_run;
+mod settings;
+mod shape;
 mod start;
 mod stream;
+mod texture;
+mod texture_reference;
+mod vmm;
 
 mod symbols;
 mod table;

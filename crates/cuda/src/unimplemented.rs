@@ -32,7 +32,6 @@ macro_rules! not_supported {
 not_supported! {
     // Start and entry points.
     // Devices.
-    cuDeviceCanAccessPeer
     cuDeviceGetCliqueCount
     cuDeviceGetCliqueInfo
     cuDeviceGetDevResource
@@ -43,7 +42,6 @@ not_supported! {
     cuDeviceGetLuid
     cuDeviceGetNvSciSyncAttributes
     cuDeviceGetP2PAtomicCapabilities
-    cuDeviceGetP2PAttribute
     cuDeviceGetTexture1DLinearMaxWidth
     cuDeviceGraphMemTrim
     cuDevicePrimaryCtxRelease
@@ -54,28 +52,10 @@ not_supported! {
     cuDeviceTotalMem
     cuDeviceUnregisterAsyncNotification
     // Contexts.
-    cuCtxAttach
-    cuCtxCreate
-    cuCtxCreate_v3
-    cuCtxCreate_v4
-    cuCtxDestroy
-    cuCtxDetach
-    cuCtxDisablePeerAccess
-    cuCtxEnablePeerAccess
     cuCtxFromGreenCtx
-    cuCtxGetCacheConfig
     cuCtxGetDevResource
     cuCtxGetExecAffinity
-    cuCtxGetLimit
-    cuCtxGetSharedMemConfig
-    cuCtxGetStreamPriorityRange
-    cuCtxPopCurrent
-    cuCtxPushCurrent
     cuCtxRecordEvent
-    cuCtxResetPersistingL2Cache
-    cuCtxSetCacheConfig
-    cuCtxSetLimit
-    cuCtxSetSharedMemConfig
     cuCtxWaitEvent
     cuDevResourceGenerateDesc
     cuDevSmResourceSplit
@@ -101,10 +81,6 @@ not_supported! {
     cuLaunchCooperativeKernelMultiDevice
     cuLaunchGrid
     cuLaunchGridAsync
-    cuLaunchHostFunc
-    cuLaunchHostFunc_v2
-    cuLaunchHostFunc_ptsz
-    cuLaunchHostFunc_v2_ptsz
     cuParamSetSize
     cuParamSetTexRef
     cuParamSetf
@@ -114,67 +90,23 @@ not_supported! {
     cuFabricCpyBatchAsync
     cuFabricCpyBatchAsync_ptsz
     cuMemcpy2D
-    cuMemcpy2D_v2
-    cuMemcpy2D_v2_ptds
     cuMemcpy2DAsync
-    cuMemcpy2DAsync_v2
-    cuMemcpy2DAsync_v2_ptsz
     cuMemcpy2DUnaligned
-    cuMemcpy2DUnaligned_v2
-    cuMemcpy2DUnaligned_v2_ptds
     cuMemcpy3D
-    cuMemcpy3D_v2
-    cuMemcpy3D_v2_ptds
     cuMemcpy3DAsync
-    cuMemcpy3DAsync_v2
-    cuMemcpy3DAsync_v2_ptsz
-    cuMemcpy3DBatchAsync
-    cuMemcpy3DBatchAsync_v2
-    cuMemcpy3DBatchAsync_ptsz
-    cuMemcpy3DBatchAsync_v2_ptsz
-    cuMemcpy3DPeer
-    cuMemcpy3DPeer_ptds
-    cuMemcpy3DPeerAsync
-    cuMemcpy3DPeerAsync_ptsz
-    cuMemcpy3DWithAttributesAsync
-    cuMemcpy3DWithAttributesAsync_ptsz
     cuMemcpyAtoA
-    cuMemcpyAtoA_v2
-    cuMemcpyAtoA_v2_ptds
     cuMemcpyAtoD
-    cuMemcpyAtoD_v2
-    cuMemcpyAtoD_v2_ptds
     cuMemcpyAtoH
-    cuMemcpyAtoH_v2
-    cuMemcpyAtoH_v2_ptds
     cuMemcpyAtoHAsync
-    cuMemcpyAtoHAsync_v2
-    cuMemcpyAtoHAsync_v2_ptsz
-    cuMemcpyBatchAsync
-    cuMemcpyBatchAsync_v2
-    cuMemcpyBatchAsync_ptsz
-    cuMemcpyBatchAsync_v2_ptsz
     cuMemcpyDtoA
-    cuMemcpyDtoA_v2
-    cuMemcpyDtoA_v2_ptds
     cuMemcpyDtoD
     cuMemcpyDtoDAsync
     cuMemcpyDtoH
     cuMemcpyDtoHAsync
     cuMemcpyHtoA
-    cuMemcpyHtoA_v2
-    cuMemcpyHtoA_v2_ptds
     cuMemcpyHtoAAsync
-    cuMemcpyHtoAAsync_v2
-    cuMemcpyHtoAAsync_v2_ptsz
     cuMemcpyHtoD
     cuMemcpyHtoDAsync
-    cuMemcpyPeer
-    cuMemcpyPeer_ptds
-    cuMemcpyPeerAsync
-    cuMemcpyPeerAsync_ptsz
-    cuMemcpyWithAttributesAsync
-    cuMemcpyWithAttributesAsync_ptsz
     // Fills.
     cuMemsetD16
     cuMemsetD2D16
@@ -201,51 +133,26 @@ not_supported! {
     cuLogicalEndpointImport
     cuLogicalEndpointQuery
     cuLogicalEndpointUnbind
-    cuMemAddressFree
-    cuMemAddressReserve
-    cuMemAdvise
-    cuMemAdvise_v2
     cuMemAlloc
     cuMemAllocHost
     cuMemAllocPitch
     cuMemBatchDecompressAsync
     cuMemBatchDecompressAsync_ptsz
-    cuMemCreate
-    cuMemDiscardAndPrefetchBatchAsync
-    cuMemDiscardAndPrefetchBatchAsync_ptsz
-    cuMemDiscardBatchAsync
-    cuMemDiscardBatchAsync_ptsz
     cuMemExportToShareableHandle
     cuMemFree
-    cuMemGetAccess
     cuMemGetAddressRange
-    cuMemGetAllocationGranularity
-    cuMemGetAllocationPropertiesFromHandle
     cuMemGetHandleForAddressRange
     cuMemGetInfo
     cuMemGetLocationInfo
     cuMemHostGetDevicePointer
     cuMemHostRegister
     cuMemImportFromShareableHandle
-    cuMemMap
     cuMemMapArrayAsync
     cuMemMapArrayAsync_ptsz
     cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle
     cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer
-    cuMemPrefetchAsync
-    cuMemPrefetchAsync_v2
-    cuMemPrefetchAsync_ptsz
-    cuMemPrefetchAsync_v2_ptsz
-    cuMemPrefetchBatchAsync
-    cuMemPrefetchBatchAsync_ptsz
-    cuMemRangeGetAttribute
-    cuMemRangeGetAttributes
-    cuMemRelease
-    cuMemRetainAllocationHandle
-    cuMemSetAccess
-    cuMemUnmap
     cuMulticastAddDevice
     cuMulticastBindAddr
     cuMulticastBindAddr_v2
@@ -254,30 +161,14 @@ not_supported! {
     cuMulticastCreate
     cuMulticastGetGranularity
     cuMulticastUnbind
-    cuPointerGetAttribute
-    cuPointerGetAttributes
-    cuPointerSetAttribute
     // Arrays, textures and surfaces.
     cuArray3DCreate
-    cuArray3DCreate_v2
     cuArray3DGetDescriptor
-    cuArray3DGetDescriptor_v2
     cuArrayCreate
-    cuArrayCreate_v2
-    cuArrayDestroy
     cuArrayGetDescriptor
-    cuArrayGetDescriptor_v2
-    cuArrayGetMemoryRequirements
     cuArrayGetPlane
     cuArrayGetSparseProperties
-    cuMipmappedArrayCreate
-    cuMipmappedArrayDestroy
-    cuMipmappedArrayGetLevel
-    cuMipmappedArrayGetMemoryRequirements
     cuMipmappedArrayGetSparseProperties
-    cuSurfObjectCreate
-    cuSurfObjectDestroy
-    cuSurfObjectGetResourceDesc
     cuSurfRefGetArray
     cuSurfRefSetArray
     cuTensorMapEncodeIm2col
@@ -285,42 +176,9 @@ not_supported! {
     cuTensorMapEncodeTiled
     cuTensorMapReplaceAddress
     cuTensorMapSetAllocationClass
-    cuTexObjectCreate
-    cuTexObjectDestroy
-    cuTexObjectGetResourceDesc
-    cuTexObjectGetResourceViewDesc
-    cuTexObjectGetTextureDesc
-    cuTexRefCreate
-    cuTexRefDestroy
     cuTexRefGetAddress
-    cuTexRefGetAddress_v2
-    cuTexRefGetAddressMode
-    cuTexRefGetArray
-    cuTexRefGetBorderColor
-    cuTexRefGetFilterMode
-    cuTexRefGetFlags
-    cuTexRefGetFormat
-    cuTexRefGetMaxAnisotropy
-    cuTexRefGetMipmapFilterMode
-    cuTexRefGetMipmapLevelBias
-    cuTexRefGetMipmapLevelClamp
-    cuTexRefGetMipmappedArray
     cuTexRefSetAddress
-    cuTexRefSetAddress_v2
     cuTexRefSetAddress2D
-    cuTexRefSetAddress2D_v2
-    cuTexRefSetAddress2D_v3
-    cuTexRefSetAddressMode
-    cuTexRefSetArray
-    cuTexRefSetBorderColor
-    cuTexRefSetFilterMode
-    cuTexRefSetFlags
-    cuTexRefSetFormat
-    cuTexRefSetMaxAnisotropy
-    cuTexRefSetMipmapFilterMode
-    cuTexRefSetMipmapLevelBias
-    cuTexRefSetMipmapLevelClamp
-    cuTexRefSetMipmappedArray
     // Streams.
     cuDestroyExternalMemory
     cuDestroyExternalSemaphore
@@ -330,14 +188,6 @@ not_supported! {
     cuImportExternalSemaphore
     cuSignalExternalSemaphoresAsync
     cuSignalExternalSemaphoresAsync_ptsz
-    cuStreamAddCallback
-    cuStreamAddCallback_ptsz
-    cuStreamAttachMemAsync
-    cuStreamAttachMemAsync_ptsz
-    cuStreamBatchMemOp
-    cuStreamBatchMemOp_v2
-    cuStreamBatchMemOp_ptsz
-    cuStreamBatchMemOp_v2_ptsz
     cuStreamBeginCapture
     cuStreamBeginCapture_v2
     cuStreamBeginCapture_ptsz
@@ -348,15 +198,11 @@ not_supported! {
     cuStreamBeginCaptureToGraph_ptsz
     cuStreamBeginRecaptureToGraph
     cuStreamBeginRecaptureToGraph_ptsz
-    cuStreamCopyAttributes
-    cuStreamCopyAttributes_ptsz
     cuStreamDestroy
     cuStreamEndCapture
     cuStreamEndCapture_ptsz
     cuStreamEndCaptureToCig
     cuStreamEndCaptureToCig_ptsz
-    cuStreamGetAttribute
-    cuStreamGetAttribute_ptsz
     cuStreamGetCaptureInfo
     cuStreamGetCaptureInfo_v2
     cuStreamGetCaptureInfo_v3
@@ -370,35 +216,15 @@ not_supported! {
     cuStreamGetGreenCtx
     cuStreamIsCapturing
     cuStreamIsCapturing_ptsz
-    cuStreamSetAttribute
-    cuStreamSetAttribute_ptsz
     cuStreamUpdateCaptureDependencies
     cuStreamUpdateCaptureDependencies_v2
     cuStreamUpdateCaptureDependencies_ptsz
     cuStreamUpdateCaptureDependencies_v2_ptsz
-    cuStreamWaitValue32
-    cuStreamWaitValue32_v2
-    cuStreamWaitValue32_ptsz
-    cuStreamWaitValue32_v2_ptsz
-    cuStreamWaitValue64
-    cuStreamWaitValue64_v2
-    cuStreamWaitValue64_ptsz
-    cuStreamWaitValue64_v2_ptsz
-    cuStreamWriteValue32
-    cuStreamWriteValue32_v2
-    cuStreamWriteValue32_ptsz
-    cuStreamWriteValue32_v2_ptsz
-    cuStreamWriteValue64
-    cuStreamWriteValue64_v2
-    cuStreamWriteValue64_ptsz
-    cuStreamWriteValue64_v2_ptsz
     cuWaitExternalSemaphoresAsync
     cuWaitExternalSemaphoresAsync_ptsz
     // Events.
     cuEventCreateFromEGLSync
     cuEventDestroy
-    cuEventRecordWithFlags
-    cuEventRecordWithFlags_ptsz
     // Graphs.
     cuGraphAddBatchMemOpNode
     cuGraphAddChildGraphNode

@@ -27,8 +27,6 @@ pub(crate) enum Command {
     Kernel(Box<KernelCommand>),
     /// Copies between host, devices and arrays.
     Copy(CopyCommand),
-    /// Copies bytes that were read from the host when the call was made.
-    Write { to: u64, bytes: Vec<u8> },
     /// Sets memory.
     Fill(FillCommand),
     /// Notes the time for an event.
@@ -66,9 +64,6 @@ impl Command {
             _ if health.is_err() => {}
             Command::Kernel(kernel) => kernel.run()?,
             Command::Copy(copy) => copy.run().map_err(vanished)?,
-            Command::Write { to, bytes } => {
-                crate::host::write_bytes(to, &bytes).map_err(vanished)?;
-            }
             Command::Fill(fill) => fill.run().map_err(vanished)?,
             Command::Work(work) => work()?,
         }

@@ -11,8 +11,10 @@ use crate::device::{self, Device};
 use crate::error::{Failure, Result};
 use crate::handle::{Kind, Object, Slab};
 use crate::stream::Stream;
-use crate::types::{CUcontext, CUctx_flags, CUresult};
-use crate::{event, memory, module, report, stream};
+use crate::types::{
+    CUcontext, CUctx_flags, CUctxCreateParams, CUexecAffinityParam, CUexecAffinityType, CUresult,
+};
+use crate::{event, host, memory, module, report, stream};
 
 pub(crate) static CONTEXTS: Slab<Context> = Slab::new(Kind::Context);
 
@@ -30,8 +32,10 @@ pub struct Context {
     /// Streams that the legacy stream waits for, and that wait for it.
     pub(crate) blocking: RwLock<Vec<Arc<Stream>>>,
     pub(crate) settings: Mutex<Settings>,
-    /// Ordinals of devices whose memory this context may use.
-    pub(crate) peers: Mutex<HashSet<i32>>,
+    /// Handles of contexts whose memory this context may use.
+    pub(crate) peers: Mutex<HashSet<u64>>,
+    /// Users by `cuCtxAttach`, its maker among them.
+    n_users: AtomicU32,
 }
 
 /// Whether a context can be used; shared with the work in its streams.
@@ -125,12 +129,23 @@ impl Context {
             blocking: RwLock::default(),
             settings: Mutex::default(),
             peers: Mutex::default(),
+            n_users: AtomicU32::new(1),
         }
     }
 
     /// The handle as the interface has it.
     pub(crate) fn raw(&self) -> CUcontext {
         CUcontext(self.handle)
+    }
+
+    /// `cuCtxAttach`.
+    pub(crate) fn add_user(&self) {
+        self.n_users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// `cuCtxDetach`; whether there is no user any more.
+    pub(crate) fn remove_user(&self) -> bool {
+        self.n_users.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Waits for all work of all streams.
@@ -279,6 +294,38 @@ pub fn create(flags: u32, device: i32, api_version: u32) -> Result<CUcontext> {
     let handle = context.raw();
     STACK.with(|stack| stack.borrow_mut().push(context));
     Ok(handle)
+}
+
+/// `cuCtxCreate` with parameters for affinity: a part of a device's multiprocessors is not to be had.
+pub fn create_with_affinity(
+    flags: u32,
+    device: i32,
+    affinities: &[CUexecAffinityParam],
+) -> Result<CUcontext> {
+    match affinities.first() {
+        None => create(flags, device, 3020),
+        Some(param) if param.type_ == CUexecAffinityType::SM_COUNT => {
+            device::get(device)?;
+            Err(CUresult::UNSUPPORTED_EXEC_AFFINITY)
+        }
+        Some(_) => Err(CUresult::INVALID_VALUE),
+    }
+}
+
+/// `cuCtxCreate_v4`: contexts for graphics are not to be had either.
+pub fn create_with_params(
+    flags: u32,
+    device: i32,
+    params: Option<CUctxCreateParams>,
+) -> Result<CUcontext> {
+    let params = params.unwrap_or_default();
+    if !params.cigParams.is_null() {
+        return Err(CUresult::NOT_SUPPORTED);
+    }
+    let count = usize::try_from(params.numExecAffinityParams);
+    let count = count.map_err(|_| CUresult::INVALID_VALUE)?;
+    let affinities = host::get_all(params.execAffinityParams.0, count)?;
+    create_with_affinity(flags, device, &affinities)
 }
 
 /// `cuCtxDestroy`.

@@ -7,8 +7,8 @@ use ptxjit_persona::{Config, Device as Figures};
 
 use crate::context::Primary;
 use crate::error::{self, Result};
-use crate::memory::pool::DevicePools;
 use crate::host;
+use crate::memory::pool::DevicePools;
 use crate::state;
 use crate::types::{CUdevprop, CUresult, CUuuid, HostPtr};
 

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::handle::{Kind, Object, Slab};
 use crate::memory::pool;
 use crate::stream::{self, Deps, Mark};
-use crate::types::{CUevent, CUevent_flags, CUresult, CUstream};
+use crate::types::{CUevent, CUevent_flags, CUevent_record_flags, CUresult, CUstream};
 
 pub(crate) static EVENTS: Slab<Event> = Slab::new(Kind::Event);
 
@@ -125,6 +125,21 @@ pub fn record(handle: CUevent, stream: CUstream) -> Result<()> {
     let mark = stream.submit(Command::Stamp(stamp.clone()))?;
     *event.record.lock() = Some(Record { mark, stamp });
     Ok(())
+}
+
+/// `cuEventRecordWithFlags`; an external record is one in a capture.
+pub fn record_with_flags(handle: CUevent, stream: CUstream, flags: u32) -> Result<()> {
+    match CUevent_record_flags(flags) {
+        CUevent_record_flags::DEFAULT => record(handle, stream),
+        CUevent_record_flags::EXTERNAL => {
+            let is_capturing = &stream::get(stream)?.is_capturing;
+            match is_capturing.load(Ordering::Relaxed) {
+                true => Err(CUresult::STREAM_CAPTURE_UNSUPPORTED),
+                false => Err(CUresult::INVALID_VALUE),
+            }
+        }
+        _ => Err(CUresult::INVALID_VALUE),
+    }
 }
 
 /// `cuEventQuery`.

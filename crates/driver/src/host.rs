@@ -44,6 +44,21 @@ pub(crate) fn fill(to: u64, pattern: &[u8], len: u64) -> Result<()> {
     unsafe { host::fill(to, pattern, len) }.map_err(|_| CUresult::INVALID_VALUE)
 }
 
+/// Whether all pages of a range can be read.
+pub(crate) fn check_pages(addr: u64, len: u64) -> Result<()> {
+    let last = addr.checked_add(len - 1).ok_or(CUresult::INVALID_VALUE)?;
+    let mut byte = [0];
+    let mut pages = (addr / PAGE..=last / PAGE).map(|page| (page * PAGE).max(addr));
+    pages.try_for_each(|addr| read_bytes(addr, &mut byte))
+}
+
+/// Lets kernels access memory of the client.
+pub(crate) fn register(engine: &ptxjit::Device, addr: u64, len: u64) -> Result<()> {
+    // SAFETY: the client has named this memory as one that kernels may use, until it takes that back.
+    let result = unsafe { engine.register_host(addr, len) };
+    result.map_err(|_| CUresult::INVALID_VALUE)
+}
+
 /// A value at an address.
 pub fn get<T: Raw>(from: u64) -> Result<T> {
     if from == 0 {

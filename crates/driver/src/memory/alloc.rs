@@ -6,7 +6,7 @@ use crate::device;
 use crate::error::Result;
 use crate::types::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
-use super::{Allocation, REGISTRY, Sort, pool};
+use super::{Allocation, REGISTRY, Sort, advice, pool};
 
 /// Alignment of all allocations.
 const ALIGN: u64 = 256;
@@ -19,6 +19,7 @@ const HOST_ALLOC_FLAGS: u32 = 7;
 
 /// Flags of `cuMemHostRegister`: portable, mapped, memory of a device, read-only.
 const HOST_REGISTER_FLAGS: u32 = 15;
+const IO_MEMORY: u32 = 4;
 
 fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
     if size == 0 {
@@ -36,6 +37,9 @@ fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
 
 /// Gives memory back. The registry does not know it any more.
 pub(super) fn release(allocation: &Allocation) {
+    if allocation.sort == Sort::Managed {
+        advice::forget(allocation);
+    }
     let engine = device::get(allocation.device).and_then(|device| device.engine());
     let Ok(engine) = engine else { return };
     match allocation.sort {
@@ -44,13 +48,13 @@ pub(super) fn release(allocation: &Allocation) {
             let _ = engine.free_raw(allocation.base);
         }
         Sort::Pool(handle) => pool::give_back(allocation, handle),
-        Sort::Registered(_) => unregister(allocation),
-        // Belongs to its module.
-        Sort::Global => {}
+        Sort::Registered(_) => {
+            let _ = engine.unregister_host(allocation.base);
+        }
+        // A module's, or one that the program unmaps.
+        Sort::Global | Sort::Virtual => {}
     }
 }
-
-fn unregister(_allocation: &Allocation) {}
 
 /// `cuMemAlloc`.
 pub fn alloc(size: usize) -> Result<CUdeviceptr> {
@@ -148,10 +152,11 @@ pub fn host_register(addr: u64, size: usize, flags: u32) -> Result<()> {
     if REGISTRY.overlaps(addr, size as u64) {
         return Err(CUresult::HOST_MEMORY_ALREADY_REGISTERED);
     }
-    let mut byte = [0];
-    for addr in [addr, addr + size as u64 - 1] {
-        crate::host::read_bytes(addr, &mut byte)?;
+    if flags & IO_MEMORY != 0 {
+        return Err(CUresult::NOT_SUPPORTED);
     }
+    crate::host::check_pages(addr, size as u64)?;
+    crate::host::register(context.device.engine()?, addr, size as u64)?;
     REGISTRY.add(&context, addr, size as u64, Sort::Registered(flags));
     Ok(())
 }

@@ -3,15 +3,23 @@
 //! A device pointer is an address of the host, inside the engine's arena. So pinned and managed memory are ordinary
 //! allocations with another tag. Everything that a client can name by a pointer has an entry in [`REGISTRY`].
 
+pub mod advice;
 pub mod alloc;
+pub mod array;
+pub mod batch;
 pub mod copy;
 pub mod fill;
+pub mod pointer;
 pub mod pool;
+pub mod shape;
+pub mod texture;
+pub mod texture_reference;
 pub mod value;
+pub mod vmm;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -34,10 +42,12 @@ pub(crate) enum Sort {
     Pool(u64),
     /// A variable of a module.
     Global,
+    /// Mapped by `cuMemMap`.
+    Virtual,
 }
 
 /// One allocation.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) base: u64,
     pub(crate) size: u64,
@@ -50,6 +60,30 @@ pub(crate) struct Allocation {
     pub(crate) device: i32,
     /// Unique in the process.
     pub(crate) id: u64,
+    /// Whether operations on the memory are to be synchronous; kept, as they differ in nothing that can be seen.
+    pub(crate) sync_memops: AtomicBool,
+}
+
+impl Allocation {
+    /// Whether the memory is the host's as far as programs are told.
+    pub(crate) fn is_host(&self) -> bool {
+        match self.sort {
+            Sort::Pinned(_) | Sort::Registered(_) => true,
+            Sort::Pool(pool) => pool::is(pool, pool::Pool::is_host),
+            Sort::Device | Sort::Managed | Sort::Global | Sort::Virtual => false,
+        }
+    }
+
+    /// Whether the memory is managed.
+    pub(crate) fn is_managed(&self) -> bool {
+        match self.sort {
+            Sort::Managed => true,
+            Sort::Pool(pool) => pool::is(pool, pool::Pool::is_managed),
+            Sort::Device | Sort::Pinned(_) | Sort::Registered(_) | Sort::Global | Sort::Virtual => {
+                false
+            }
+        }
+    }
 }
 
 /// All allocations, by first address.
@@ -81,6 +115,7 @@ impl Registry {
             context: context.raw().0,
             device: context.device.ordinal,
             id: 0,
+            sync_memops: AtomicBool::new(false),
         })
     }
 
@@ -141,12 +176,21 @@ impl Registry {
     }
 }
 
-/// Bytes that a copy or memset on the device may touch: they lie in one allocation.
+/// Bytes that a copy or memset on the device may touch: they lie in one allocation, or in mappings side by side.
 pub(crate) fn check_device_range(addr: u64, len: u64) -> Result<()> {
-    match len == 0 || REGISTRY.find_range(addr, len).is_some() {
-        true => Ok(()),
-        false => Err(CUresult::INVALID_VALUE),
+    let (mut at, mut left) = (addr, len);
+    while left != 0 {
+        let found = REGISTRY.find(at).ok_or(CUresult::INVALID_VALUE)?;
+        let here = found.size - (at - found.base);
+        if left <= here {
+            return Ok(());
+        }
+        if found.sort != Sort::Virtual {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        (at, left) = (at + here, left - here);
     }
+    Ok(())
 }
 
 /// Whether an address is the driver's. Otherwise it is memory of the program.
@@ -160,4 +204,6 @@ pub(crate) fn remove_all(context: &Context) {
     for allocation in REGISTRY.take_all(of_this) {
         alloc::release(&allocation);
     }
+    texture::remove_all(context.raw().0);
+    array::remove_all(context.raw().0);
 }

@@ -28,7 +28,7 @@ use crate::types::{
 };
 
 use super::value::Value;
-use super::{Allocation, REGISTRY, Sort};
+use super::{Allocation, REGISTRY, Sort, advice};
 
 pub(crate) static POOLS: Slab<Pool> = Slab::new(Kind::Pool);
 
@@ -151,6 +151,11 @@ impl Pool {
         self.props.location.type_ != CUmemLocationType::DEVICE
     }
 
+    /// Whether the memory is managed.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.props.allocType == CUmemAllocationType::MANAGED
+    }
+
     /// Allocates for commands that `stream` gets from now on.
     fn alloc(&self, size: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr> {
         if size == 0 {
@@ -161,7 +166,8 @@ impl Pool {
             false => Some(size),
         };
         let capacity = capacity.ok_or(CUresult::OUT_OF_MEMORY)?;
-        let reused = self.state.lock().take_free(capacity, stream);
+        let take_free = || self.state.lock().take_free(capacity, stream);
+        let reused = keeps_blocks().then(take_free).flatten();
         let (base, capacity) = match reused {
             Some(block) => block,
             None => self.alloc_fresh(capacity, stream)?,
@@ -174,6 +180,7 @@ impl Pool {
             context: 0,
             device: self.device.ordinal,
             id: 0,
+            sync_memops: AtomicBool::new(false),
         });
         Ok(base)
     }
@@ -208,6 +215,9 @@ impl Pool {
 
     /// Takes back a block, which commands up to `mark` may use.
     fn give_back(&self, allocation: &Allocation, mark: Option<Mark>) {
+        if self.is_managed() {
+            advice::forget(allocation);
+        }
         let (base, size) = (allocation.base, allocation.capacity);
         let mut state = self.state.lock();
         state.used.current -= size;
@@ -216,7 +226,7 @@ impl Pool {
             .entry(size)
             .or_default()
             .push(Block { base, mark });
-        let has_excess = state.reserved.current > state.release_threshold;
+        let has_excess = state.reserved.current > state.release_threshold || !keeps_blocks();
         let ends = state.is_destroyed;
         drop(state);
         if ends || !keeps_blocks() {
@@ -314,7 +324,8 @@ pub(crate) fn on_synchronize() {
     }
     for pool in POOLS.all() {
         let threshold = pool.state.lock().release_threshold;
-        if pool.release(threshold) {
+        let keep = if keeps_blocks() { threshold } else { 0 };
+        if pool.release(keep) {
             HAS_EXCESS.store(true, Ordering::Relaxed);
         }
     }
@@ -334,6 +345,11 @@ pub(crate) fn give_back(allocation: &Allocation, pool: u64) {
     if let Some(pool) = POOLS.get(pool) {
         pool.give_back(allocation, None);
     }
+}
+
+/// Whether something holds for the pool of an allocation.
+pub(super) fn is(pool: u64, test: impl Fn(&Pool) -> bool) -> bool {
+    POOLS.get(pool).is_some_and(|pool| test(&pool))
 }
 
 /// The pool of a handle, which the program has not destroyed.
@@ -586,8 +602,7 @@ pub fn access(handle: CUmemoryPool, location: CUmemLocation) -> Result<CUmemAcce
 
 /// What the program may do with a pool's memory without the driver.
 fn host_access(pool: &Pool) -> CUmemAccess_flags {
-    let is_managed = pool.props.allocType == CUmemAllocationType::MANAGED;
-    match pool.is_host() || is_managed {
+    match pool.is_host() || pool.is_managed() {
         true => CUmemAccess_flags::READWRITE,
         false => CUmemAccess_flags::NONE,
     }

@@ -3,14 +3,17 @@
 //! [`queue`] says how commands are run and by whom, [`dispatch`] wakes streams on which no thread waits. This file has the
 //! streams themselves, what the default ones wait for, and the interface.
 
+pub mod attributes;
 pub mod callback;
 pub(crate) mod dispatch;
+pub mod memop;
 pub(crate) mod queue;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::command::Command;
@@ -20,6 +23,7 @@ use crate::handle::{Kind, Object, Slab};
 use crate::memory::pool;
 use crate::state;
 use crate::types::{CUcontext, CUresult, CUstream, CUstream_flags};
+use attributes::Attributes;
 use queue::Queue;
 pub(crate) use queue::{Deps, Mark};
 
@@ -47,6 +51,7 @@ pub struct Stream {
     pub(crate) id: u64,
     pub(crate) role: Role,
     pub(crate) priority: AtomicI32,
+    pub(crate) attributes: Mutex<Attributes>,
     pub(crate) health: Arc<Health>,
     /// Commands go to a graph instead, see `capture`.
     pub(crate) is_capturing: AtomicBool,
@@ -70,6 +75,7 @@ impl Stream {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             role,
             priority: AtomicI32::new(priority),
+            attributes: Mutex::default(),
             health,
             is_capturing: AtomicBool::new(false),
             is_destroyed: AtomicBool::new(false),
