@@ -167,7 +167,8 @@ impl Pool {
             false => Some(size),
         };
         let capacity = capacity.ok_or(CUresult::OUT_OF_MEMORY)?;
-        let reused = self.state.lock().take_free(capacity, stream);
+        let take_free = || self.state.lock().take_free(capacity, stream);
+        let reused = keeps_blocks().then(take_free).flatten();
         let (base, capacity) = match reused {
             Some(block) => block,
             None => self.alloc_fresh(capacity, stream)?,
@@ -226,7 +227,7 @@ impl Pool {
             .entry(size)
             .or_default()
             .push(Block { base, mark });
-        let has_excess = state.reserved.current > state.release_threshold;
+        let has_excess = state.reserved.current > state.release_threshold || !keeps_blocks();
         let ends = state.is_destroyed;
         drop(state);
         if ends || !keeps_blocks() {
@@ -324,7 +325,8 @@ pub(crate) fn on_synchronize() {
     }
     for pool in POOLS.all() {
         let threshold = pool.state.lock().release_threshold;
-        if pool.release(threshold) {
+        let keep = if keeps_blocks() { threshold } else { 0 };
+        if pool.release(keep) {
             HAS_EXCESS.store(true, Ordering::Relaxed);
         }
     }
