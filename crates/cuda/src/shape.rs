@@ -90,7 +90,14 @@ exports! {
     }
 
     /// Copies between contexts.
-    fn cuMemcpyPeerAsync(to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, size: usize, stream: CUstream) or cuMemcpyPeerAsync_ptsz {
+    fn cuMemcpyPeerAsync(
+        to: CUdeviceptr,
+        to_context: CUcontext,
+        from: CUdeviceptr,
+        from_context: CUcontext,
+        size: usize,
+        stream: CUstream,
+    ) or cuMemcpyPeerAsync_ptsz {
         shape::copy_peer(to, to_context, from, from_context, size, stream)
     }
 
@@ -130,19 +137,44 @@ exports! {
     }
 
     /// Copies several times.
-    fn cuMemcpyBatchAsync(to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: In<CUmemcpyAttributes>, firsts: In<usize>, n_attributes: usize, refused: Out<usize>, stream: CUstream) or cuMemcpyBatchAsync_ptsz {
+    fn cuMemcpyBatchAsync(
+        to: In<CUdeviceptr>,
+        from: In<CUdeviceptr>,
+        sizes: In<usize>,
+        count: usize,
+        attributes: In<CUmemcpyAttributes>,
+        firsts: In<usize>,
+        n_attributes: usize,
+        refused: Out<usize>,
+        stream: CUstream,
+    ) or cuMemcpyBatchAsync_ptsz {
         let batch = Batch { to, from, sizes, count, attributes, firsts, n_attributes };
         told(batch.submit(stream), refused)
     }
 
     /// Copies several times.
-    fn cuMemcpyBatchAsync_v2(to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: In<CUmemcpyAttributes>, firsts: In<usize>, n_attributes: usize, stream: CUstream) or cuMemcpyBatchAsync_v2_ptsz {
+    fn cuMemcpyBatchAsync_v2(
+        to: In<CUdeviceptr>,
+        from: In<CUdeviceptr>,
+        sizes: In<usize>,
+        count: usize,
+        attributes: In<CUmemcpyAttributes>,
+        firsts: In<usize>,
+        n_attributes: usize,
+        stream: CUstream,
+    ) or cuMemcpyBatchAsync_v2_ptsz {
         let batch = Batch { to, from, sizes, count, attributes, firsts, n_attributes };
         batch.submit(stream).map_err(|(_, code)| code)
     }
 
     /// Copies several boxes.
-    fn cuMemcpy3DBatchAsync(count: usize, ops: In<CUDA_MEMCPY3D_BATCH_OP>, refused: Out<usize>, flags: u64, stream: CUstream) or cuMemcpy3DBatchAsync_ptsz {
+    fn cuMemcpy3DBatchAsync(
+        count: usize,
+        ops: In<CUDA_MEMCPY3D_BATCH_OP>,
+        refused: Out<usize>,
+        flags: u64,
+        stream: CUstream,
+    ) or cuMemcpy3DBatchAsync_ptsz {
         let ops = ops.get_all(count)?;
         told(batch::copy_batch_3d(&ops, flags, stream), refused)
     }
@@ -154,7 +186,13 @@ exports! {
     }
 
     /// Copies with attributes.
-    fn cuMemcpyWithAttributesAsync(to: CUdeviceptr, from: CUdeviceptr, size: usize, attributes: In<CUmemcpyAttributes>, stream: CUstream) or cuMemcpyWithAttributesAsync_ptsz {
+    fn cuMemcpyWithAttributesAsync(
+        to: CUdeviceptr,
+        from: CUdeviceptr,
+        size: usize,
+        attributes: In<CUmemcpyAttributes>,
+        stream: CUstream,
+    ) or cuMemcpyWithAttributesAsync_ptsz {
         batch::copy_with_attributes(to, from, size, &attributes.get()?, stream)
     }
 

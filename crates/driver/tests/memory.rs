@@ -3,6 +3,8 @@
 
 #[path = "memory/common.rs"]
 mod common;
+#[path = "memory/kernel.rs"]
+mod kernel;
 
 #[path = "memory/advice.rs"]
 mod advice;

@@ -8,11 +8,11 @@ use ptxjit_driver::types::{CUcontext, CUstream, CUstream_flags, HostPtr};
 use ptxjit_driver::{context, init, stream};
 
 /// Bytes of memory of each device.
-pub const MEMORY: usize = 1 << 30;
+pub(crate) const MEMORY: usize = 1 << 30;
 
 /// Initializes the driver. All tests of the process share its devices.
 #[expect(unsafe_code, reason = "sets environment variables")]
-pub fn start() {
+pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         let variables = [
@@ -22,7 +22,8 @@ pub fn start() {
             ("PTXJIT_TIMEOUT", "20"),
         ];
         for (name, value) in variables {
-            // SAFETY: all tests call this before anything reads the environment, but through std, which has a lock.
+            // SAFETY: all tests call this before anything reads the environment,
+            // but through std, which has a lock.
             unsafe { std::env::set_var(name, value) };
         }
         init(0).unwrap();
@@ -30,18 +31,18 @@ pub fn start() {
 }
 
 /// A context of this test, current on its thread, on a device.
-pub fn context_on(device: i32) -> CUcontext {
+pub(crate) fn context_on(device: i32) -> CUcontext {
     start();
     context::create(0, device, 3020).unwrap()
 }
 
 /// Likewise, on the first device.
-pub fn context() -> CUcontext {
+pub(crate) fn context() -> CUcontext {
     context_on(0)
 }
 
 /// A stream that takes no part in the order of the default stream.
-pub fn stream() -> CUstream {
+pub(crate) fn stream() -> CUstream {
     stream::create(CUstream_flags::NON_BLOCKING.0, 0).unwrap()
 }
 
@@ -63,7 +64,7 @@ pub fn launch_host(stream: CUstream, call: impl FnOnce() + Send + 'static) {
 }
 
 /// Has a stream wait until the result is dropped or something is sent.
-pub fn block(stream: CUstream) -> Sender<()> {
+pub(crate) fn block(stream: CUstream) -> Sender<()> {
     let (sender, receiver) = channel::<()>();
     launch_host(stream, move || {
         let _ = receiver.recv();

@@ -30,12 +30,12 @@ fn of_array(array: CUarray) -> CUDA_RESOURCE_DESC {
     }
 }
 
-fn linear(devPtr: u64, sizeInBytes: usize) -> CUDA_RESOURCE_DESC {
+fn linear(addr: u64, bytes: usize) -> CUDA_RESOURCE_DESC {
     let linear = CUlinearResource {
-        devPtr,
+        devPtr: addr,
         format: CUarray_format::FLOAT,
         numChannels: 4,
-        sizeInBytes,
+        sizeInBytes: bytes,
     };
     CUDA_RESOURCE_DESC {
         resType: CUresourcetype::LINEAR,
@@ -44,14 +44,14 @@ fn linear(devPtr: u64, sizeInBytes: usize) -> CUDA_RESOURCE_DESC {
     }
 }
 
-fn rows(devPtr: u64, width: usize, height: usize, pitchInBytes: usize) -> CUDA_RESOURCE_DESC {
+fn rows(addr: u64, width: usize, height: usize, pitch: usize) -> CUDA_RESOURCE_DESC {
     let rows = CUpitch2DResource {
-        devPtr,
+        devPtr: addr,
         format: CUarray_format::UNSIGNED_INT8,
         numChannels: 1,
         width,
         height,
-        pitchInBytes,
+        pitchInBytes: pitch,
     };
     CUDA_RESOURCE_DESC {
         resType: CUresourcetype::PITCH2D,

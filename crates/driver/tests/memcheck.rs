@@ -1,0 +1,45 @@
+//! Pools under memcheck: blocks are exact and are not used again, so that wrong accesses are found.
+
+#[path = "memory/kernel.rs"]
+mod kernel;
+
+use ptxjit_driver::memory::pool;
+use ptxjit_driver::types::{CUresult, CUstream};
+use ptxjit_driver::{context, init};
+
+use kernel::{increment, run};
+
+/// Allocates 100 bytes of the default pool in a context of its own.
+#[expect(unsafe_code, reason = "sets environment variables")]
+fn allocate() -> u64 {
+    static START: std::sync::Once = std::sync::Once::new();
+    START.call_once(|| {
+        for name in ["PTXJIT_MEMCHECK", "PTXJIT_QUIET"] {
+            // SAFETY: all tests come here before anything reads the environment,
+            // but through std, which has a lock.
+            unsafe { std::env::set_var(name, "1") };
+        }
+        init(0).unwrap();
+    });
+    context::create(0, 0, 3020).unwrap();
+    pool::alloc_async(100, CUstream::NULL).unwrap()
+}
+
+#[test]
+fn an_access_past_the_end_is_found() {
+    let addr = allocate();
+    let function = increment();
+    assert_eq!(run(function, addr + 96), Ok(()));
+    assert_eq!(run(function, addr + 100), Err(CUresult::ILLEGAL_ADDRESS));
+}
+
+#[test]
+fn an_access_after_the_free_is_found() {
+    let addr = allocate();
+    let function = increment();
+    assert_eq!(run(function, addr), Ok(()));
+    pool::free_async(addr, CUstream::NULL).unwrap();
+    let again = pool::alloc_async(100, CUstream::NULL).unwrap();
+    assert_ne!(again, addr);
+    assert_eq!(run(function, addr), Err(CUresult::ILLEGAL_ADDRESS));
+}
