@@ -1,10 +1,13 @@
-//! `libptxjit_audit.so`: has the dynamic linker load ptxjit's libraries where a program names NVIDIA's.
+//! `libptxjit_audit.so`: has the dynamic linker load ptxjit's libraries where a program names
+//! NVIDIA's.
 //!
-//! `LD_LIBRARY_PATH` decides for libraries that are asked for by their bare names. Some packages name a file by its absolute path, or have
-//! an RPATH; the linker asks an audit library about those, too. This one answers with the library of the same name that lies
-//! beside it, if there is one. It does nothing else, and a program that uses none of these libraries runs as ever.
+//! `LD_LIBRARY_PATH` decides for libraries that are asked for by their bare names. Some packages
+//! name a file by its absolute path, or have an RPATH; the linker asks an audit library about
+//! those, too. This one answers with the library of the same name that lies beside it, if there is
+//! one. It does nothing else, and a program that uses none of these libraries runs as ever.
 //!
-//! The linker loads audit libraries with a C library of their own, so nothing here meets the program's state.
+//! The linker loads audit libraries with a C library of their own, so nothing here meets the
+//! program's state.
 #![expect(
     unsafe_code,
     reason = "the dynamic linker calls these functions with C's types"
@@ -15,7 +18,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What is replaced: how names of files begin, up to a dot or the end, and the name of the replacement.
+/// What is replaced: how names of files begin, up to a dot or the end, and the name of the
+/// replacement.
 const REPLACED: &[(&str, &str)] = &[
     ("libcuda.so", "libcuda.so.1"),
     ("libnvidia-ml.so", "libnvidia-ml.so.1"),
@@ -28,13 +32,15 @@ const REPLACED: &[(&str, &str)] = &[
 /// The paths of the replacements that exist, in the order of [`REPLACED`].
 static PATHS: OnceLock<Vec<Option<CString>>> = OnceLock::new();
 
-/// Called first; the answer says which version of the interface is spoken. The functions below are the same in all.
+/// Called first; the answer says which version of the interface is spoken. The functions below are
+/// the same in all.
 #[unsafe(no_mangle)]
 pub extern "C" fn la_version(version: c_uint) -> c_uint {
     version
 }
 
-/// Called for each name under which the linker is about to look for a library; the answer is the name to look under.
+/// Called for each name under which the linker is about to look for a library; the answer is the
+/// name to look under.
 ///
 /// # Safety
 ///
@@ -76,7 +82,8 @@ fn find() -> Vec<Option<CString>> {
     REPLACED.iter().map(path).collect()
 }
 
-/// The folder that this library was loaded from. Links are not followed: the folder of links is the one that has all names.
+/// The folder that this library was loaded from. Links are not followed: the folder of links is the
+/// one that has all names.
 fn own_folder() -> Option<PathBuf> {
     // SAFETY: null and zero are values of these fields.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -1,4 +1,5 @@
-//! The library at work: a program that names a library by its absolute path gets the one beside the audit library.
+//! The library at work: a program that names a library by its absolute path gets the one beside the
+//! audit library.
 #![expect(unsafe_code, reason = "the test is a client, which loads libraries")]
 #![expect(
     clippy::print_stdout,
@@ -37,7 +38,8 @@ fn folder(name: &str, with: &[&str]) -> PathBuf {
     folder
 }
 
-/// What a process that is audited says to a request for `wanted`: the files it has loaded, or why it has not.
+/// What a process that is audited says to a request for `wanted`: the files it has loaded, or why
+/// it has not.
 fn load(folder: &Path, wanted: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "client", "--nocapture"])

@@ -1,8 +1,10 @@
-//! `ptxjit exec`: runs a program whose CUDA libraries are ptxjit's, and `ptxjit dist`, which installs these.
+//! `ptxjit exec`: runs a program whose CUDA libraries are ptxjit's, and `ptxjit dist`, which
+//! installs these.
 //!
-//! The environment does it all: the dynamic linker finds our libraries first, also for programs that name a file by its path
-//! (`ptxjit-audit`), and packages that look for themselves are told where to look. The command then replaces this process, so
-//! its exit status, signals and terminal are its own.
+//! The environment does it all: the dynamic linker finds our libraries first, also for programs
+//! that name a file by its path (`ptxjit-audit`), and packages that look for themselves are told
+//! where to look. The command then replaces this process, so its exit status, signals and terminal
+//! are its own.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -16,7 +18,8 @@ use crate::args::{DistArgs, LaunchArgs, ScheduleArg};
 use crate::libraries::{self, Libraries};
 use crate::term;
 
-/// What shells exit with when a command is not found, or cannot be run; and here, too, when the libraries are missing.
+/// What shells exit with when a command is not found, or cannot be run; and here, too, when the
+/// libraries are missing.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 

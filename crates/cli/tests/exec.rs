@@ -1,4 +1,5 @@
-//! `ptxjit exec` and `ptxjit dist` from the outside: environment, exit statuses, where libraries are found.
+//! `ptxjit exec` and `ptxjit dist` from the outside: environment, exit statuses, where libraries
+//! are found.
 //!
 //! What programs do with the libraries is tested elsewhere; here any file stands for one.
 
@@ -142,7 +143,8 @@ fn lines_are_quoted() {
     assert_eq!(text(&shell.stdout), format!("{}/lib", root.display()));
 }
 
-/// The programs here are not to be audited by a file that is no library: the linker complains, but goes on.
+/// The programs here are not to be audited by a file that is no library: the linker complains, but
+/// goes on.
 #[test]
 fn the_program_takes_the_place() {
     let root = installation("program", "lib");
@@ -197,7 +199,8 @@ fn missing_libraries_are_named() {
     );
 }
 
-/// Wheels hold no links, and cargo's files have names of their own: a folder of the user's has all names.
+/// Wheels hold no links, and cargo's files have names of their own: a folder of the user's has all
+/// names.
 #[test]
 fn names_that_are_missing_are_linked() {
     let root = installation("wheel", "lib");

@@ -1,4 +1,5 @@
-//! `ptxjit.h` and its example, compiled by the system's C compiler against the library that cargo has built.
+//! `ptxjit.h` and its example, compiled by the system's C compiler against the library that cargo
+//! has built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,8 @@
 //! The C functions: each checks its pointers, finds the linker and calls it.
 //!
-//! Programs that are compiled with NVIDIA's header call `__nvJitLinkCreate_12_9` and the like, others that resolve names by
-//! themselves the plain ones; all of one function are the same. No panic leaves the library.
+//! Programs that are compiled with NVIDIA's header call `__nvJitLinkCreate_12_9` and the like,
+//! others that resolve names by themselves the plain ones; all of one function are the same. No
+//! panic leaves the library.
 
 #![expect(
     unsafe_code,
@@ -15,9 +16,9 @@ use crate::handles;
 use crate::linker::{Linker, Status};
 use crate::options::Options;
 
-/// What the library says that it is: a release before clients took it for able to link LTO-IR, which begins with 12.3. Those that find
-/// such a library compile to LTO-IR if they can (numba-cuda does by default); with this one they compile to PTX and have
-/// the driver link it.
+/// What the library says that it is: a release before clients took it for able to link LTO-IR,
+/// which begins with 12.3. Those that find such a library compile to LTO-IR if they can (numba-cuda
+/// does by default); with this one they compile to PTX and have the driver link it.
 const VERSION: (u32, u32) = (12, 2);
 
 /// Options beyond are no options, but a count that was never set.
@@ -206,7 +207,8 @@ unsafe fn complete(handle: *mut c_void) -> Result<(), Status> {
     with(handle, |linker| ok(linker.complete()))
 }
 
-/// A result's size and the result: two functions each, of which the second writes as much as the first has said.
+/// A result's size and the result: two functions each, of which the second writes as much as the
+/// first has said.
 macro_rules! results {
     ($($size:ident, $bytes:ident: $get:expr;)*) => {
         $(

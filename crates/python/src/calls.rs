@@ -224,7 +224,8 @@ pub(crate) fn load(py: Python<'_>, image: &[u8]) -> PyResult<Handle> {
         let mut log = vec![0 as c_char; LOG_SIZE];
         let mut keys = [ERROR_LOG_BUFFER, ERROR_LOG_SIZE];
         let mut values = [log.as_mut_ptr().cast::<c_void>(), LOG_SIZE as *mut c_void];
-        // SAFETY: the image ends with a NUL, if it is text; the log has as many bytes as the option says.
+        // SAFETY: the image ends with a NUL, if it is text; the log has as many bytes as the option
+        // says.
         let code = unsafe {
             (driver.cuModuleLoadDataEx)(
                 &raw mut module,
@@ -394,7 +395,8 @@ pub(crate) fn launch(
     let driver = driver()?;
     let mut params = params.to_vec();
     let code = py.detach(|| {
-        // Memory beyond what any device has must be allowed first; a wrong amount fails with the launch.
+        // Memory beyond what any device has must be allowed first; a wrong amount fails with the
+        // launch.
         if shared > 48 << 10 {
             // SAFETY: the driver checks handles and values.
             unsafe {
@@ -466,7 +468,8 @@ pub(crate) fn clear_error(py: Python<'_>, context: Handle) -> PyResult<()> {
     check(py.detach(|| unsafe { (driver.ptxjit_clear_error)(context) }))
 }
 
-/// Waits for all work, and makes all contexts usable again. Does nothing in a process that has not used the driver.
+/// Waits for all work, and makes all contexts usable again. Does nothing in a process that has not
+/// used the driver.
 #[pyfunction]
 pub(crate) fn clear_all_errors(py: Python<'_>) {
     if let Some(driver) = driver::get() {

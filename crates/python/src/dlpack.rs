@@ -1,7 +1,7 @@
 //! DLPack: arrays for other packages, and theirs for us, without a copy.
 //!
-//! A tensor goes through Python in a capsule, whose name tells the layout. A package that takes it renames the capsule, so
-//! that its destructor leaves the tensor alone.
+//! A tensor goes through Python in a capsule, whose name tells the layout. A package that takes it
+//! renames the capsule, so that its destructor leaves the tensor alone.
 #![expect(unsafe_code, reason = "DLPack is structures in memory behind capsules")]
 
 use std::ffi::{CStr, c_void};
@@ -80,7 +80,8 @@ fn release(owner: *mut c_void) {
 
 /// Deletes a tensor that was never taken.
 unsafe extern "C" fn destroy_capsule(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls this with the capsule, and a pointer under one of these names is what we have put there.
+    // SAFETY: Python calls this with the capsule, and a pointer under one of these names is what we
+    // have put there.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
             delete(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());
@@ -188,15 +189,16 @@ unsafe fn numbers(from: *const i64, n_dims: i32) -> Option<Vec<i64>> {
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        // SAFETY: the tensor was taken from its capsule, so deleting it is our duty, and is done once.
+        // SAFETY: the tensor was taken from its capsule, so deleting it is our duty, and is done
+        // once.
         unsafe {
             if self.is_versioned {
-                let managed = (self.managed as *mut Versioned);
+                let managed = self.managed as *mut Versioned;
                 if let Some(deleter) = (*managed).deleter {
                     deleter(managed);
                 }
             } else {
-                let managed = (self.managed as *mut Managed);
+                let managed = self.managed as *mut Managed;
                 if let Some(deleter) = (*managed).deleter {
                     deleter(managed);
                 }

@@ -1,4 +1,5 @@
-//! `docs/functions.md` says which functions of the driver work. It is written from the table, and this test sees that it is.
+//! `docs/functions.md` says which functions of the driver work. It is written from the table, and
+//! this test sees that it is.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
