@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod ast;
 pub mod diag;
+pub mod escape;
 pub mod isa;
 pub mod parse;
 pub mod source;

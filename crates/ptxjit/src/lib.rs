@@ -76,3 +76,4 @@ pub use failure::{FailureKind, LaunchFailure};
 pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
 pub use module::{Global, Kernel, Module};
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};
+pub use ptxjit_frontend::escape::{escape, escape_lines};
