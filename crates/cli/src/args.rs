@@ -32,6 +32,19 @@ pub enum Command {
     Cache(CacheArgs),
 }
 
+impl Command {
+    /// How the command tells what is wrong with modules, if it reads any.
+    pub fn diag(&self) -> Option<&DiagArgs> {
+        match self {
+            Command::Run(args) => Some(&args.diag),
+            Command::Test(args) => Some(&args.diag),
+            Command::Check(args) => Some(&args.diag),
+            Command::Dump(args) => Some(&args.diag),
+            Command::Isa(_) | Command::Cache(_) => None,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The PTX file.
@@ -95,6 +108,8 @@ pub struct RunArgs {
     pub out_dir: Option<PathBuf>,
     #[command(flatten)]
     pub exec: ExecArgs,
+    #[command(flatten)]
+    pub diag: DiagArgs,
 }
 
 /// How to execute.
@@ -124,6 +139,14 @@ pub struct ExecArgs {
     pub eager: bool,
 }
 
+/// How to tell what is wrong with a module.
+#[derive(Clone, Debug, Args)]
+pub struct DiagArgs {
+    /// Show the first N errors of a module and how many more there are; 0 shows all.
+    #[arg(long, value_name = "N", default_value_t = ptxjit::ERROR_LIMIT)]
+    pub error_limit: usize,
+}
+
 #[derive(Debug, Args)]
 pub struct TestArgs {
     /// Case files, or folders to search for `case.json`.
@@ -146,6 +169,8 @@ pub struct TestArgs {
     pub json: bool,
     #[command(flatten)]
     pub exec: ExecArgs,
+    #[command(flatten)]
+    pub diag: DiagArgs,
 }
 
 #[derive(Debug, Args)]
@@ -159,6 +184,8 @@ pub struct CheckArgs {
     /// Compile every kernel, too.
     #[arg(long)]
     pub all_kernels: bool,
+    #[command(flatten)]
+    pub diag: DiagArgs,
 }
 
 #[derive(Debug, Args)]
@@ -177,6 +204,8 @@ pub struct DumpArgs {
     /// ast, ir, the name of a pass, gang, clif or asm; `help` lists them.
     #[arg(long, value_name = "STAGE", default_value = "ir")]
     pub after: String,
+    #[command(flatten)]
+    pub diag: DiagArgs,
 }
 
 #[derive(Debug, Args)]

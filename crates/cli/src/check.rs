@@ -1,5 +1,6 @@
 //! `ptxjit check`.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,6 +18,14 @@ struct Findings {
 }
 
 impl Findings {
+    /// What `--error-limit` allows to show.
+    fn shown(&self) -> &[Diagnostic] {
+        match term::error_limit() {
+            0 => &self.diagnostics,
+            limit => &self.diagnostics[..limit.min(self.diagnostics.len())],
+        }
+    }
+
     fn is_ok(&self) -> bool {
         let error = |diagnostic: &Diagnostic| diagnostic.severity() == Severity::Error;
         self.other.is_none() && !self.diagnostics.iter().any(error)
@@ -69,6 +78,8 @@ fn compile_all(path: &Path, findings: &mut Findings) {
         Ok(module) => module,
         Err(err) => return findings.other = Some(err.to_string()),
     };
+    let key = |diagnostic: &Diagnostic| (diagnostic.position(), diagnostic.message().to_owned());
+    let mut known: HashSet<_> = findings.diagnostics.iter().map(key).collect();
     for name in module.kernel_names() {
         let compiled = module
             .kernel(&name)
@@ -78,11 +89,7 @@ fn compile_all(path: &Path, findings: &mut Findings) {
             Err(Error::Invalid(list) | Error::Unsupported(list)) => {
                 for diagnostic in &list {
                     // Kernels share functions, and so what is wrong with these.
-                    if !findings
-                        .diagnostics
-                        .iter()
-                        .any(|known| known.to_string() == diagnostic.to_string())
-                    {
+                    if known.insert(key(diagnostic)) {
                         findings.diagnostics.push(diagnostic.clone());
                     }
                 }
@@ -94,8 +101,14 @@ fn compile_all(path: &Path, findings: &mut Findings) {
 
 fn print(path: &Path, findings: &Findings) {
     let color = term::stdout_color();
-    for diagnostic in &findings.diagnostics {
+    let shown = findings.shown();
+    for diagnostic in shown {
         term::out(&format!("{}\n\n", diagnostic.render(color)));
+    }
+    match findings.diagnostics.len() - shown.len() {
+        0 => {}
+        1 => term::out("1 more finding is not shown\n\n"),
+        n => term::out(&format!("{n} more findings are not shown\n\n")),
     }
     if let Some(text) = &findings.other {
         term::out(&format!("error: {text}\n"));
@@ -114,9 +127,14 @@ fn print(path: &Path, findings: &Findings) {
 }
 
 fn document(path: &Path, findings: &Findings) -> Value {
-    let diagnostics: Vec<Value> = findings.diagnostics.iter().map(diagnostic_value).collect();
-    let mut document =
-        json!({"file": path.to_string_lossy(), "ok": findings.is_ok(), "diagnostics": diagnostics});
+    let shown = findings.shown();
+    let diagnostics: Vec<Value> = shown.iter().map(diagnostic_value).collect();
+    let mut document = json!({
+        "file": path.to_string_lossy(),
+        "ok": findings.is_ok(),
+        "diagnostics": diagnostics,
+        "not_shown": findings.diagnostics.len() - shown.len(),
+    });
     if let Some(text) = &findings.other {
         document["error"] = json!(text);
     }

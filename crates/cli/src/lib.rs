@@ -33,6 +33,9 @@ pub use isa::markdown as isa_table;
 
 /// Does what the command line asks for.
 pub fn main(cli: &args::Cli) -> ExitCode {
+    if let Some(diag) = cli.command.diag() {
+        term::set_error_limit(diag.error_limit);
+    }
     match &cli.command {
         args::Command::Run(args) => run::run(args),
         args::Command::Test(args) => test::run(args),

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ptxjit_frontend::escape::{escape, escape_lines};
+
 use crate::{Diagnostics, LaunchFailure};
 
 /// Why something could not be done.
@@ -9,7 +11,7 @@ use crate::{Diagnostics, LaunchFailure};
 #[non_exhaustive]
 pub enum Error {
     /// The PTX file cannot be read.
-    #[error("error: cannot read {}: {source}", path.display())]
+    #[error("error: cannot read {}: {source}", escape(&path.to_string_lossy()))]
     #[non_exhaustive]
     Read {
         /// The file.
@@ -24,7 +26,11 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(Diagnostics),
     /// The code generator cannot make code of a kernel.
-    #[error("error: cannot compile kernel `{kernel}`: {message}")]
+    #[error(
+        "error: cannot compile kernel `{}`: {}",
+        escape(kernel),
+        escape_lines(message)
+    )]
     #[non_exhaustive]
     Compile {
         /// The kernel.
@@ -33,10 +39,10 @@ pub enum Error {
         message: String,
     },
     /// The host asked for something impossible: an unknown kernel, arguments that do not fit, a grid that is too large.
-    #[error("error: {0}")]
+    #[error("error: {}", escape_lines(_0))]
     Usage(String),
     /// The device has not enough memory.
-    #[error("error: out of device memory: {0}")]
+    #[error("error: out of device memory: {}", escape_lines(_0))]
     OutOfMemory(String),
     /// The kernel was launched and failed.
     #[error("{0}")]

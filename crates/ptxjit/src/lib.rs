@@ -69,7 +69,7 @@ pub use cache::{Cache, CacheUsage};
 pub use check::{check, check_text};
 pub use compile::{CodeOrigin, dump_stages};
 pub use device::Device;
-pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, ERROR_LIMIT, Severity};
 pub use element::Element;
 pub use error::Error;
 pub use failure::{FailureKind, LaunchFailure};
