@@ -502,8 +502,10 @@ fn deep_nesting() {
             &text[..40]
         );
     }
-    let scopes = format!("{}{}", repeated("{"), repeated("}"));
-    assert!(parse_all(&source(&with_statements(&scopes))).is_ok());
+    let scopes = |n| format!("{}{}", "{".repeat(n), "}".repeat(n));
+    assert!(parse_all(&source(&with_statements(&scopes(2_000)))).is_ok());
+    assert!(parse_all(&source(&with_statements(&scopes(2_001)))).is_err());
+    assert!(parse_all(&source(&with_statements(&scopes(DEPTH)))).is_err());
     let items = [
         format!(".global .u32 a[1] = {}1{};", repeated("{"), repeated("}")),
         format!(".global .u32 a = {}1;", repeated("(")),

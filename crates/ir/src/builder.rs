@@ -24,6 +24,8 @@ struct BlockState {
     defs: Vec<(Variable, Value)>,
     /// Parameters made before sealing, in order.
     incomplete: Vec<(Variable, Value)>,
+    /// What variables that are read before they are written have: a zero of each type, made when first wanted.
+    zeros: Vec<(Type, Value)>,
 }
 
 /// Builds one function.
@@ -34,9 +36,24 @@ pub struct FunctionBuilder<'f> {
     states: SecondaryMap<Block, BlockState>,
     block: Block,
     loc: SrcLoc,
+    /// Steps that finding variables' values has taken.
+    work: u64,
+    max_work: u64,
 }
 
 impl<'f> FunctionBuilder<'f> {
+    /// Lets finding variables' values take `steps` and no more ([`FunctionBuilder::is_complete`]). Where control flow meets at n
+    /// places with m variables that live on, there may be n·m block parameters, with arguments from each predecessor. Each step
+    /// keeps up to some 60 bytes.
+    pub fn limit_work(&mut self, steps: u64) {
+        self.max_work = steps;
+    }
+
+    /// Whether all values were found; if not, the function is of no use.
+    pub fn is_complete(&self) -> bool {
+        self.work <= self.max_work
+    }
+
     /// Starts building in the entry block, which is sealed by the caller as any other.
     pub fn new(func: &'f mut Function) -> FunctionBuilder<'f> {
         let block = func.entry;
@@ -46,6 +63,8 @@ impl<'f> FunctionBuilder<'f> {
             states: SecondaryMap::new(),
             block,
             loc: SrcLoc::default(),
+            work: 0,
+            max_work: u64::MAX,
         }
     }
 
@@ -212,8 +231,13 @@ impl<'f> FunctionBuilder<'f> {
         preds.sort_unstable();
         preds.dedup();
         for pred in preds {
+            self.work += 1;
+            if !self.is_complete() {
+                return;
+            }
             let arg = self.read_lazy(pred, var, work);
             for call in self.func.blocks[pred].term.targets_mut() {
+                self.work += 1;
                 if call.block == block {
                     call.args.push(arg);
                 }
@@ -230,12 +254,18 @@ impl<'f> FunctionBuilder<'f> {
     ) -> Value {
         let mut chain = Vec::new();
         let mut at = block;
+        // A loop that cannot be reached is a chain without end: the block of the last power of two comes again (Brent).
+        let mut seen = None;
         let value = loop {
             if let Some(value) = self.local(at, var) {
                 break value;
             }
             let state = &self.states[at];
-            if state.sealed && state.preds.len() == 1 && !chain.contains(&at) {
+            if state.sealed && state.preds.len() == 1 && seen != Some(at) && self.is_complete() {
+                if chain.len().is_power_of_two() {
+                    seen = Some(at);
+                }
+                self.work += 1;
                 chain.push(at);
                 at = state.preds[0];
                 continue;
@@ -257,14 +287,15 @@ impl<'f> FunctionBuilder<'f> {
         let ty = self.vars[var];
         let state = &self.states[block];
         if state.sealed && state.preds.is_empty() {
-            let inst = self
-                .func
-                .make_inst(InstData::Const { ty, bits: 0 }, &[ty], self.loc);
-            self.func.blocks[block].insts.insert(0, inst);
-            let value = self.func.insts[inst].results[0];
+            let known = state.zeros.iter().find(|&&(of, _)| of == ty);
+            let value = match known {
+                Some(&(_, value)) => value,
+                None => self.make_zero(block, ty),
+            };
             self.write(block, var, value);
             return value;
         }
+        self.work += 1;
         let param = self.func.add_param(block, ty);
         self.write(block, var, param);
         if self.states[block].sealed {
@@ -273,5 +304,15 @@ impl<'f> FunctionBuilder<'f> {
             self.states[block].incomplete.push((var, param));
         }
         param
+    }
+
+    /// Puts a zero at the front of a block.
+    fn make_zero(&mut self, block: Block, ty: Type) -> Value {
+        let zero = InstData::Const { ty, bits: 0 };
+        let inst = self.func.make_inst(zero, &[ty], self.loc);
+        self.func.blocks[block].insts.insert(0, inst);
+        let value = self.func.insts[inst].results[0];
+        self.states[block].zeros.push((ty, value));
+        value
     }
 }

@@ -6,6 +6,7 @@ use crate::source::Source;
 
 use super::gates::{self, PragmaPlace};
 use super::layout::Layout;
+use super::limits;
 use super::module::Module;
 
 /// Checks the declarations of a module against each other.
@@ -21,6 +22,9 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
         diagnostics.extend(check_function(module, func));
     }
     diagnostics.extend(check_variables(module));
+    let mut bytes = limits::ConstBytes::default();
+    bytes.add_module(module);
+    diagnostics.extend(bytes.finding());
     for id in module.func_ids() {
         let decls = &module.func(id).decls;
         let first = module.item_func(decls[0]);
@@ -47,6 +51,7 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
 fn check_variables(module: &Module) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     for var in module.ast.variables() {
+        diagnostics.extend(limits::check_variable(module, var));
         diagnostics.extend(gates::check_linkage(module, var.linkage, var.span));
         if let Some(attribute) = &var.attribute {
             diagnostics.extend(gates::check_attribute(module, attribute));
@@ -118,9 +123,14 @@ fn check_function(module: &Module, func: &ast::Function) -> Option<Diagnostic> {
             }
         }
     }
-    func.directives
-        .iter()
-        .find_map(|directive| gates::check_directive(module, directive))
+    let too_large = params().find_map(|param| limits::check_param(module, param));
+    let directives = func.directives.iter();
+    too_large
+        .or_else(|| {
+            directives
+                .clone()
+                .find_map(|directive| gates::check_directive(module, directive))
+        })
         .or_else(|| gates::check_linkage(module, func.linkage, func.name.span))
         .or_else(|| gates::check_attribute(module, func.attribute.as_ref()?))
 }

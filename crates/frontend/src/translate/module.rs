@@ -19,7 +19,7 @@ use crate::parse;
 use crate::source::{Position, Source, Span};
 
 use super::layout::{self, Layout};
-use super::{init, linkage, program};
+use super::{init, limits, linkage, program};
 
 /// A PTX module.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Module {
     funcs: Vec<Func>,
     vars: Vec<ModuleVar>,
     pub(crate) address_taken: OnceLock<Vec<FuncId>>,
+    /// The static variables of functions, by the offset of their name.
+    statics: OnceLock<FxHashMap<u32, ast::Variable>>,
 }
 
 /// What a module-scope name stands for.
@@ -109,6 +111,7 @@ impl Module {
             funcs: Vec::new(),
             vars: Vec::new(),
             address_taken: OnceLock::new(),
+            statics: OnceLock::new(),
         };
         let mut diagnostics = std::mem::take(&mut module.ast.errors);
         diagnostics.extend(module.collect_names());
@@ -150,6 +153,13 @@ impl Module {
             Global::Func(func) => self.kernel_of(func),
             Global::Var(_) | Global::Old(_) => None,
         }
+    }
+
+    pub(crate) fn kernel_ids(&self) -> impl Iterator<Item = FuncId> + use<'_> {
+        self.func_ids().filter(|&func| {
+            let ast = self.func_ast(func);
+            ast.kind == ast::FunctionKind::Entry && ast.body.is_some()
+        })
     }
 
     fn kernel_of(&self, func: FuncId) -> Option<Kernel> {
@@ -202,7 +212,7 @@ impl Module {
             }
             return Some(described);
         }
-        self.describe_static(&self.static_var(id)?)
+        self.describe_static(self.static_var(id)?)
     }
 
     /// A variable's initial contents; parsed when asked for.
@@ -213,7 +223,7 @@ impl Module {
                 None => Ok(VarInit::default()),
             },
             None => match self.static_var(id) {
-                Some(ast) => init::var_init(self, &ast),
+                Some(ast) => init::var_init(self, ast),
                 None => Ok(VarInit::default()),
             },
         }
@@ -223,7 +233,7 @@ impl Module {
     pub fn has_init(&self, id: VarId) -> bool {
         match self.vars.get(id.index()) {
             Some(var) => self.var_ast(var.decl).is_some_and(ast::Variable::has_init),
-            None => self.static_var(id).is_some_and(|ast| ast.has_init()),
+            None => self.static_var(id).is_some_and(ast::Variable::has_init),
         }
     }
 
@@ -343,17 +353,36 @@ impl Module {
         VarId::new(self.vars.len() + name.span.start as usize)
     }
 
-    fn static_var(&self, id: VarId) -> Option<ast::Variable> {
+    /// A static variable of a function. All of them are found at once: looking for each in its function would parse the function
+    /// as often as it has variables.
+    fn static_var(&self, id: VarId) -> Option<&ast::Variable> {
         let offset = u32::try_from(id.index().checked_sub(self.vars.len())?).ok()?;
-        let func = self
-            .ast
-            .functions()
-            .find(|func| contains(func.body, offset))?;
-        let body = parse::body(&self.source, func.body?).ok()?;
-        body.stmts.into_iter().find_map(|stmt| match stmt.kind {
-            ast::StmtKind::Variable(var) if var.name.span.start == offset => Some(*var),
-            _ => None,
-        })
+        self.statics
+            .get_or_init(|| self.find_statics())
+            .get(&offset)
+    }
+
+    fn find_statics(&self) -> FxHashMap<u32, ast::Variable> {
+        let ranges = self.ast.functions().filter_map(|func| func.body);
+        let bodies = ranges.filter_map(|range| parse::body(&self.source, range).ok());
+        let statements = bodies.flat_map(|body| body.stmts);
+        let vars = statements.filter_map(|stmt| match stmt.kind {
+            ast::StmtKind::Variable(var) => var_space(var.space).map(|_| *var),
+            ast::StmtKind::Inst(_)
+            | ast::StmtKind::Label(_)
+            | ast::StmtKind::ScopeBegin
+            | ast::StmtKind::ScopeEnd
+            | ast::StmtKind::BranchTargets(_)
+            | ast::StmtKind::CallTargets(_)
+            | ast::StmtKind::CallPrototype(_)
+            | ast::StmtKind::Pragma(_) => None,
+        });
+        vars.map(|var| (var.name.span.start, var)).collect()
+    }
+
+    /// A variable of module scope.
+    pub(crate) fn module_scope_var(&self, id: VarId) -> Option<Var> {
+        self.vars.get(id.index()).and_then(|_| self.var(id))
     }
 
     /// None for variables in spaces that are not module-wide.
@@ -390,6 +419,7 @@ impl Module {
     fn collect_names(&mut self) -> Vec<Diagnostic> {
         let mut names = Names {
             module: self,
+            ranges: limits::RangeNames::default(),
             diagnostics: Vec::new(),
         };
         names.run();
@@ -414,6 +444,7 @@ pub(crate) fn var_space(space: ast::Space) -> Option<Space> {
 /// Fills the module's tables from its items.
 struct Names<'m> {
     module: &'m mut Module,
+    ranges: limits::RangeNames,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -474,8 +505,11 @@ impl Names<'_> {
         match range {
             None => self.one_variable(item, name, text, None),
             Some(count) => {
-                // A module with more variables than text would be absurd; the parser's limit on N is not ours.
-                for number in 0..count.min(1 << 16) {
+                if let Err(diagnostic) = self.ranges.add(count, name.span) {
+                    self.diagnostics.push(diagnostic);
+                    return;
+                }
+                for number in 0..count {
                     self.one_variable(item, name, format!("{text}{number}"), Some(number));
                 }
             }

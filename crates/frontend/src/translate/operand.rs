@@ -516,7 +516,8 @@ impl<'m> Translator<'m> {
                 "`{text}` is declared further down; PTX wants it before its first use"
             ));
         }
-        match crate::isa::nearest(text, self.scopes.names().chain(self.module.global_names())) {
+        let names = self.scopes.names().chain(self.module.global_names());
+        match self.tables.near.nearest(text, names) {
             Some(near) => diagnostic.note(format!("`{near}` is declared")),
             None => diagnostic,
         }

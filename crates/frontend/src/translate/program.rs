@@ -11,18 +11,20 @@ use crate::diag::{Diagnostic, Kind, Severity};
 use crate::parse;
 use crate::source::Span;
 
-use super::layout::Passing;
 use super::module::{Global, Kernel, Module};
-use super::{Found, function, init, linkage};
+use super::near::Near;
+use super::{function, init, layout, limits, linkage};
 
-/// The signatures of indirect calls, each once.
+/// What the functions of a program share.
 #[derive(Default)]
-pub(crate) struct SigTable {
+pub(crate) struct Tables {
+    /// The signatures of indirect calls, each once.
     sigs: PrimaryMap<SigId, Signature>,
     ids: FxHashMap<Signature, SigId>,
+    pub(crate) near: Near,
 }
 
-impl SigTable {
+impl Tables {
     /// The number of a signature.
     pub(crate) fn intern(&mut self, sig: Signature) -> SigId {
         if let Some(&id) = self.ids.get(&sig) {
@@ -37,7 +39,7 @@ impl SigTable {
 /// A program under construction.
 struct Build<'m> {
     module: &'m Module,
-    sigs: SigTable,
+    tables: Tables,
     functions: BTreeMap<FuncId, Function>,
     /// Functions to translate, and the instruction that named each.
     queue: Vec<(FuncId, Option<Span>)>,
@@ -52,7 +54,7 @@ struct Build<'m> {
 pub(super) fn build(module: &Module, kernel: &Kernel) -> Result<Program, Vec<Diagnostic>> {
     let mut build = Build {
         module,
-        sigs: SigTable::default(),
+        tables: Tables::default(),
         functions: BTreeMap::new(),
         queue: Vec::new(),
         seen: BTreeSet::new(),
@@ -106,7 +108,7 @@ impl Build<'_> {
             Ok(body) => body,
             Err(diagnostics) => return self.diagnostics.extend(diagnostics),
         };
-        let (function, found) = function::translate(self.module, func, &body, &mut self.sigs);
+        let (function, found) = function::translate(self.module, func, &body, &mut self.tables);
         self.functions.insert(func, function);
         for (callee, span) in found.callees {
             self.want(callee, Some(span));
@@ -131,7 +133,7 @@ impl Build<'_> {
         let sigs: Vec<&Signature> = self
             .open_calls
             .iter()
-            .map(|&sig| &self.sigs.sigs[sig])
+            .map(|&sig| &self.tables.sigs[sig])
             .collect();
         let all = self
             .module
@@ -149,17 +151,19 @@ impl Build<'_> {
         kernel: &Kernel,
         address_taken: Vec<FuncId>,
     ) -> Result<Program, Vec<Diagnostic>> {
-        if self
-            .diagnostics
-            .iter()
-            .any(|d| d.severity == Severity::Error)
-        {
-            return Err(sorted(self.diagnostics));
+        let mut diagnostics = self.diagnostics;
+        diagnostics.extend(limits::check_shared(
+            self.module,
+            kernel.func,
+            self.vars.values(),
+        ));
+        if diagnostics.iter().any(|d| d.severity == Severity::Error) {
+            return Err(sorted(diagnostics));
         }
         Ok(Program {
             entry: kernel.func,
             functions: self.functions,
-            sigs: self.sigs.sigs,
+            sigs: self.tables.sigs,
             address_taken,
             vars: self.vars,
             params: kernel.params.clone(),
@@ -185,16 +189,7 @@ fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
 }
 
 fn signature(func: &ast::Function) -> Signature {
-    let types = |params: &[ast::Param]| {
-        params
-            .iter()
-            .flat_map(|param| Passing::of(param).types())
-            .collect()
-    };
-    Signature {
-        params: types(&func.params),
-        rets: types(&func.returns),
-    }
+    layout::signature(&func.params, &func.returns)
 }
 
 /// Findings in the order of the text.
@@ -269,6 +264,12 @@ fn taken_in(module: &Module, body: &ast::Body) -> BTreeSet<FuncId> {
 pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
     let mut diagnostics = parse::check_debug(&module.source, &module.ast);
     let mut lines = FxHashSet::default();
+    let mut tables = Tables::default();
+    let mut named = BTreeMap::new();
+    let mut constant = limits::ConstBytes::default();
+    constant.add_module(module);
+    // Without those of bodies it was reported already.
+    let is_reported = constant.finding().is_some();
     for var in module.ast.variables() {
         if var.has_init()
             && let Err(found) = init::var_init(module, var)
@@ -285,18 +286,25 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
         };
         match parse::body(&module.source, range) {
             Ok(body) => {
-                let (
-                    _,
-                    Found {
-                        diagnostics: found, ..
-                    },
-                ) = function::translate(module, id, &body, &mut SigTable::default());
-                diagnostics.extend(found.into_iter().filter(|d| d.kind == Kind::Wrong));
+                let (_, found) = function::translate(module, id, &body, &mut tables);
+                named.insert(id, limits::Named::new(module, &found));
+                let wrong = found
+                    .diagnostics
+                    .into_iter()
+                    .filter(|d| d.kind == Kind::Wrong);
+                diagnostics.extend(wrong);
+                for stmt in &body.stmts {
+                    if let StmtKind::Variable(var) = &stmt.kind {
+                        constant.add(module, var);
+                    }
+                }
                 diagnostics.extend(check_lines(&body, &mut lines));
             }
             Err(found) => diagnostics.extend(found),
         }
     }
+    diagnostics.extend(constant.finding().filter(|_| !is_reported));
+    diagnostics.extend(limits::check_kernels(module, &named));
     sorted(diagnostics)
 }
 
