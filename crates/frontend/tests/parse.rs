@@ -447,7 +447,7 @@ fn module_heads() {
         "16",
         "32 or 64",
     );
-    let newer = source(".version 99.3\n.target sm_999a\n");
+    let newer = source(".version 9.5\n.target sm_999a\n");
     let module = parse::module(&newer).unwrap();
     assert_eq!(module.warnings[0].severity, Severity::Warning);
     let old = source(

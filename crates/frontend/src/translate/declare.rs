@@ -160,6 +160,7 @@ impl<'m> Translator<'m> {
             elem_size: layout.elem,
             size: layout.size,
             align: layout.align,
+            opaque: None,
             decl,
         };
         let Some(count) = var.range else {

@@ -17,6 +17,7 @@ use super::gates;
 use super::layout::{self, Layout, Passing, Piece};
 use super::limits;
 use super::module::Module;
+use super::operand::opaque;
 use super::program::Tables;
 use super::scope::{Entity, Place, PlaceBase, RegId, Scopes};
 use super::{Found, Translator};
@@ -146,6 +147,7 @@ impl<'m> Translator<'m> {
                 elem_size: layout.elem,
                 size: layout.size,
                 align: layout.align,
+                opaque: opaque(param.ty),
                 decl: name.span,
             };
             self.declare(name, Entity::Place(place));
@@ -217,6 +219,7 @@ impl<'m> Translator<'m> {
             elem_size: layout.elem,
             size: layout.size,
             align: layout.align,
+            opaque: None,
             decl,
         };
         if let Some(name) = param.name {

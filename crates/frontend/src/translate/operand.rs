@@ -472,6 +472,7 @@ impl<'m> Translator<'m> {
                     elem_size: layout.elem,
                     size: layout.size,
                     align: layout.align,
+                    opaque: opaque(ast.ty),
                     decl: ast.name.span,
                 };
                 (ast.name.span.start < self.at).then_some(Entity::Place(place))
@@ -527,6 +528,11 @@ impl<'m> Translator<'m> {
 fn not_a_register(name: &str, span: Span) -> Diagnostic {
     Diagnostic::error(format!("`{name}` is not a register"))
         .label(span, "a register is expected here")
+}
+
+/// The type of something that memory instructions cannot look into.
+pub(super) fn opaque(ty: ast::Type) -> Option<PtxType> {
+    ty.is_opaque().then(|| PtxType::of(ty))
 }
 
 /// Number of IR values that hold one element.

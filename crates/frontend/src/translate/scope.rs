@@ -42,6 +42,8 @@ pub struct Place {
     pub size: u64,
     /// Alignment in bytes.
     pub align: u32,
+    /// `.texref` and its kin: what lies here is not for memory instructions.
+    pub opaque: Option<PtxType>,
     /// Where it was declared.
     pub decl: Span,
 }
