@@ -4,7 +4,11 @@
 //! *sealed* once all its predecessors are known; reading a variable in an unsealed block makes a parameter that sealing completes.
 //! Superfluous parameters are left to the passes (`remove_constant_params`).
 
+use std::collections::HashMap;
+
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap, entity_impl};
+
+use rustc_hash::FxBuildHasher;
 
 use crate::entities::{Block, Inst, StackSlot, Value};
 use crate::function::{Function, StackSlotData};
@@ -21,11 +25,48 @@ struct BlockState {
     sealed: bool,
     filled: bool,
     preds: Vec<Block>,
-    defs: Vec<(Variable, Value)>,
+    defs: Defs,
     /// Parameters made before sealing, in order.
     incomplete: Vec<(Variable, Value)>,
     /// What variables that are read before they are written have: a zero of each type, made when first wanted.
     zeros: Vec<(Type, Value)>,
+}
+
+/// Values of variables at the end of a block.
+#[derive(Clone, Default)]
+struct Defs {
+    /// Sorted by variable, as long as they are few.
+    few: Vec<(Variable, Value)>,
+    /// All of them, once they are many: keeping a long list sorted moves it with each.
+    many: HashMap<Variable, Value, FxBuildHasher>,
+}
+
+/// Values of a block that are kept as a list.
+const MAX_FEW: usize = 64;
+
+impl Defs {
+    fn get(&self, var: Variable) -> Option<Value> {
+        if !self.many.is_empty() {
+            return self.many.get(&var).copied();
+        }
+        let found = self.few.binary_search_by_key(&var, |&(v, _)| v);
+        found.ok().map(|idx| self.few[idx].1)
+    }
+
+    fn set(&mut self, var: Variable, value: Value) {
+        if !self.many.is_empty() {
+            self.many.insert(var, value);
+            return;
+        }
+        match self.few.binary_search_by_key(&var, |&(v, _)| v) {
+            Ok(idx) => self.few[idx].1 = value,
+            Err(idx) if self.few.len() < MAX_FEW => self.few.insert(idx, (var, value)),
+            Err(_) => {
+                self.many = std::mem::take(&mut self.few).into_iter().collect();
+                self.many.insert(var, value);
+            }
+        }
+    }
 }
 
 /// Builds one function.
@@ -193,18 +234,11 @@ impl<'f> FunctionBuilder<'f> {
     }
 
     fn write(&mut self, block: Block, var: Variable, value: Value) {
-        let defs = &mut self.states[block].defs;
-        match defs.binary_search_by_key(&var, |&(v, _)| v) {
-            Ok(i) => defs[i].1 = value,
-            Err(i) => defs.insert(i, (var, value)),
-        }
+        self.states[block].defs.set(var, value);
     }
 
     fn local(&self, block: Block, var: Variable) -> Option<Value> {
-        let defs = &self.states[block].defs;
-        defs.binary_search_by_key(&var, |&(v, _)| v)
-            .ok()
-            .map(|i| defs[i].1)
+        self.states[block].defs.get(var)
     }
 
     /// Iterative along chains of single predecessors, so that long functions do not overflow the stack; recursion happens

@@ -241,10 +241,10 @@ pub(super) fn check_frame(
     })
 }
 
-/// Steps that finding the values of registers may take in a function with this body: in what compilers emit it takes about as
-/// many as there are characters.
+/// Steps that finding the values of registers may take in a function with this body: what compilers emit takes up to five
+/// for each character.
 pub(super) fn merge_steps(body: Span) -> u64 {
-    (10 * u64::from(body.len())).max(10_000_000)
+    (10 * u64::from(body.len())).max(5_000_000)
 }
 
 /// A function whose registers change before so many places where control flow meets that the values at all of them cannot be kept.

@@ -286,6 +286,10 @@ impl<'m> Scope<'m> {
     }
 
     /// Remembers a name under all ranges that might declare it, too.
+    #[expect(
+        clippy::ptr_arg,
+        reason = "what is borrowed from the source stays borrowed"
+    )]
     fn number(&mut self, name: &Cow<'m, str>, decl: Span) {
         for prefix_len in splits(name) {
             let number = &name[prefix_len..];
