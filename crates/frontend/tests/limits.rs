@@ -220,3 +220,54 @@ fn counts() {
     accepted(&scopes(2000));
     refused(&scopes(2001), "scopes are nested more than 2000 deep: ");
 }
+
+/// A loop of `n` places where control flow meets, before which `n` registers are written that are read behind it.
+fn ladder(n: usize) -> String {
+    let mut body = String::new();
+    for r in 0..n {
+        body += &format!("mov.b32 %r{r}, {r};\n");
+    }
+    body += "start:\n";
+    for m in 0..n {
+        body += &format!("@%p bra M{m}; add.u32 %r{m}, %r{m}, 1; M{m}:\n");
+    }
+    for r in 0..n {
+        body += &format!("st.global.b32 [%d], %r{r};\n");
+    }
+    format!(
+        ".entry k() {{ .reg .pred %p; .reg .b64 %d; .reg .b32 %r<{n}>;\n{body}@%p bra start;\nret; }}"
+    )
+}
+
+/// Values of registers where control flow meets: as many as there are registers, at each place.
+#[test]
+fn merges() {
+    assert!(program(&ladder(200)).is_ok());
+    let message = "the control flow of `k` merges too many registers at too many places";
+    assert_eq!(program(&ladder(2_500)).err().as_deref(), Some(message));
+    // It is correct PTX all the same.
+    accepted(&ladder(2_500));
+}
+
+/// Labels that nothing branches to make no blocks, and the blocks of others are as many as there are labels.
+#[test]
+fn labels_without_branches() {
+    let blocks = |body: &str| {
+        let program = program(body).unwrap_or_else(|message| panic!("{message}"));
+        program
+            .functions
+            .values()
+            .map(|func| func.blocks.len())
+            .sum::<usize>()
+    };
+    let unused = |n: usize| {
+        let labels: String = (0..n).map(|n| format!("L{n}:\n")).collect();
+        format!(".entry k() {{ {labels} ret; }}")
+    };
+    assert_eq!(blocks(&unused(10)), blocks(&unused(20_000)));
+    let used = |n: usize| {
+        let labels: String = (0..n).map(|n| format!("@%p bra L{n}; L{n}:\n")).collect();
+        format!(".entry k() {{ .reg .pred %p; {labels} ret; }}")
+    };
+    assert_eq!(blocks(&used(2_000)) - 1, 2 * (blocks(&used(1_000)) - 1));
+}
