@@ -11,6 +11,7 @@ pub mod calls;
 pub mod case;
 pub mod control;
 pub mod drive;
+pub mod extremes;
 pub mod flow;
 pub mod generate;
 pub mod indices;
