@@ -160,7 +160,7 @@ fn shared_of_a_kernel() {
     assert!(program(&kernel(49148)).is_ok());
     refused(
         &kernel(49149),
-        "the `.shared` variables of kernel `k` take 49156 bytes: at most 49152 bytes",
+        "the `.shared` variables of kernel `k` take 49156 bytes: the limit is 49152 bytes",
     );
     // What no kernel names does not count, and kernels do not add up.
     accepted(".shared .b8 x[100000]; .entry k() { ret; }");
@@ -270,4 +270,91 @@ fn labels_without_branches() {
         format!(".entry k() {{ .reg .pred %p; {labels} ret; }}")
     };
     assert_eq!(blocks(&used(2_000)) - 1, 2 * (blocks(&used(1_000)) - 1));
+}
+
+/// What linking texts finds; each message with the file and line of its first label.
+fn linked(texts: &[(&str, String)]) -> Vec<String> {
+    let texts = texts.iter();
+    let sources = texts.map(|(name, body)| Source::new(*name, format!("{HEADER}{body}")));
+    let (source, found) = match Module::link(Source::join(sources)) {
+        Ok(module) => return module.check().into_iter().map(|d| d.message).collect(),
+        Err(refused) => (refused.source, refused.diagnostics),
+    };
+    let text = |d: &ptxjit_frontend::diag::Diagnostic| {
+        let start = d.labels[0].span.start;
+        let line = source.position(start).line;
+        format!(
+            "{}:{line}: {}",
+            source.file_name(source.file_at(start)),
+            d.message
+        )
+    };
+    found.iter().map(text).collect()
+}
+
+/// The constants of all linked modules share one space; what means the same takes its place once.
+#[test]
+fn constants_of_linked_modules() {
+    let constants = |what: &str, name: &str| format!("{what} .const .b8 {name}[40000];");
+    let a = ("a.ptx", constants("", "x"));
+    assert_eq!(
+        linked(&[a.clone(), ("b.ptx", constants("", "x"))]),
+        ["b.ptx:4: the `.const` variables of the module take 80000 bytes"]
+    );
+    let weak = constants(".weak", "x");
+    assert_eq!(linked(&[("a.ptx", weak.clone()), ("b.ptx", weak)]), [""; 0]);
+    let body = ".weak .func f() { .const .b8 y[40000]; ret; }".to_owned();
+    assert_eq!(
+        linked(&[("a.ptx", body.clone()), ("b.ptx", body.clone())]),
+        [""; 0]
+    );
+    assert_eq!(
+        linked(&[a, ("b.ptx", body)]),
+        ["the `.const` variables of the module take 80000 bytes"]
+    );
+}
+
+/// A kernel of one module and a function of another have one space for what is shared.
+#[test]
+fn shared_memory_of_linked_modules() {
+    let kernel = |call: &str| {
+        format!(
+            ".extern .func f(); .entry k() {{ .shared .b8 x[30000]; .reg .b64 a;
+             mov.u64 a, x; {call} ret; }}"
+        )
+    };
+    let f = ".visible .func f() { .shared .b8 y[30000]; .reg .b64 a; mov.u64 a, y; ret; }";
+    let link = |call: &str| linked(&[("a.ptx", kernel(call)), ("b.ptx", f.to_owned())]);
+    assert_eq!(
+        link("call f;"),
+        ["the `.shared` variables of kernel `k` take 60000 bytes"]
+    );
+    assert_eq!(link(""), [""; 0]);
+}
+
+/// Suggestions end at some number of mistakes, at the same one however threads share the work.
+#[test]
+fn suggestions_do_not_depend_on_threads() {
+    let mut body: String = (0..2_000)
+        .map(|n| format!(".global .u32 variable_{n:050};"))
+        .collect();
+    for n in 0..300 {
+        body.push_str(&format!(
+            ".func f{n}() {{ .reg .b64 a; mov.u64 a, variablx_{n:050}; ret; }}\n//{}\n",
+            "-".repeat(1_000)
+        ));
+    }
+    let check = || {
+        let module = Module::parse(Source::new("a.ptx", format!("{HEADER}{body}")));
+        let found = module.map(|module| module.check());
+        let found = found.unwrap_or_else(|found| found);
+        found.iter().map(|d| d.notes.clone()).collect::<Vec<_>>()
+    };
+    let first = check();
+    let n_suggested = first.iter().position(Vec::is_empty).expect("an end");
+    assert!(
+        n_suggested > 5 && first[n_suggested..].iter().all(Vec::is_empty),
+        "{first:?}"
+    );
+    assert_eq!(check(), first);
 }

@@ -100,3 +100,31 @@ fn pictures<'a>(
         .annotations(annotations);
     [origin.into(), snippet.into()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Span;
+
+    /// Lines that are next to each other in all text may belong to different files.
+    #[test]
+    fn each_file_has_lines_of_its_own() {
+        let parts = [("a.ptx", "one\ntwo"), ("b.ptx", "three\nfour")];
+        let source = Source::join(parts.map(|(name, text)| Source::new(name, text)));
+        let span = |word: &str| {
+            let at = u32::try_from(source.text().find(word).unwrap()).unwrap();
+            Span::new(at, at + u32::try_from(word.len()).unwrap())
+        };
+        let error = Diagnostic::error("odd").label(span("four"), "here");
+        let error = error.label(span("two"), "and here");
+        let drawn = render(&error, &source, false);
+        let lines: Vec<&str> = drawn.lines().map(str::trim).collect();
+        let at = |line: &str| lines.iter().position(|&one| one == line);
+        let places = ["--> b.ptx:2:1", "2 | four", "::: a.ptx:2:1", "2 | two"].map(at);
+        assert!(places.is_sorted() && places[0].is_some(), "{drawn}");
+        assert!(
+            !drawn.contains("three") && !drawn.contains("one"),
+            "{drawn}"
+        );
+    }
+}

@@ -162,7 +162,7 @@ pub(super) fn check_shared<'a>(
         ))
         .label(
             module.func_ast(kernel).name.span,
-            format!("at most {STATIC_SHARED} bytes"),
+            format!("the limit is {STATIC_SHARED} bytes"),
         )
         .note("a launch provides more as dynamic shared memory, `.extern .shared name[]`")
     };
@@ -246,7 +246,7 @@ pub(super) fn check_frame(
         place(&mut end, u64::from(slot.size), slot.align);
     }
     let message = format!("the local memory of `{name}` takes {end} bytes");
-    let label = format!("a thread has {LOCAL} bytes");
+    let label = format!("the limit for a thread is {LOCAL} bytes");
     (end > LOCAL).then(|| Diagnostic {
         kind: Kind::Unsupported,
         ..Diagnostic::error(message).label(span, label)
