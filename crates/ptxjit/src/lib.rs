@@ -74,7 +74,7 @@ pub use cache::{Cache, CacheUsage};
 pub use check::{Outline, check, check_bytes, check_text};
 pub use compile::{CodeOrigin, dump_stages};
 pub use device::Device;
-pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, ERROR_LIMIT, Severity};
 pub use element::Element;
 pub use error::{Error, ErrorKind};
 pub use failure::{FailureKind, LaunchFailure};
