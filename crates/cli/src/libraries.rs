@@ -47,10 +47,8 @@ pub(crate) const PARTS: &[Part] = &[
         aliases: &[],
     },
     part("libptxjit_nvml.so", "libnvidia-ml.so.1"),
-    part("libptxjit_cudart.so", "libcudart.so.12"),
-    part("libptxjit_cudart12.so", "libcudart.so.12"),
-    part("libptxjit_cudart.so", "libcudart.so.13"),
-    part("libptxjit_cudart13.so", "libcudart.so.13"),
+    part("libcudart.so", "libcudart.so.12"),
+    part("libcudart13.so", "libcudart.so.13"),
     part("libptxjit_nvjitlink.so", "libnvJitLink.so.12"),
     part("libptxjit_nvjitlink.so", "libnvJitLink.so.13"),
 ];
@@ -102,9 +100,6 @@ fn names(file: impl Fn(&Part) -> Option<PathBuf>) -> Names {
     let mut names = Names::new();
     for part in PARTS {
         let Some(file) = file(part) else { continue };
-        if names.iter().any(|(name, _)| *name == part.name) {
-            continue;
-        }
         names.push((part.name, file.clone()));
         names.extend(part.aliases.iter().map(|alias| (*alias, file.clone())));
     }
