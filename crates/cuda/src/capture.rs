@@ -44,7 +44,9 @@ exports! {
     }
 
     /// Begins a capture.
-    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) or cuStreamBeginCapture_v2_ptsz {
+    fn cuStreamBeginCapture_v2(
+        stream: CUstream, mode: CUstreamCaptureMode,
+    ) or cuStreamBeginCapture_v2_ptsz {
         capture::begin(stream, mode)
     }
 
@@ -70,7 +72,9 @@ exports! {
     }
 
     /// Whether a stream is captured.
-    fn cuStreamIsCapturing(stream: CUstream, out: Out<CUstreamCaptureStatus>) or cuStreamIsCapturing_ptsz {
+    fn cuStreamIsCapturing(
+        stream: CUstream, out: Out<CUstreamCaptureStatus>,
+    ) or cuStreamIsCapturing_ptsz {
         out.fill(|| Ok(capture::info(stream)?.status))
     }
 

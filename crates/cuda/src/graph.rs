@@ -98,7 +98,9 @@ exports! {
     }
 
     /// The edges of a graph.
-    fn cuGraphGetEdges(graph: CUgraph, from: Out<CUgraphNode>, to: Out<CUgraphNode>, count: Out<usize>) {
+    fn cuGraphGetEdges(
+        graph: CUgraph, from: Out<CUgraphNode>, to: Out<CUgraphNode>, count: Out<usize>,
+    ) {
         put_all_edges(graph, from, to, None, count)
     }
 
@@ -149,7 +151,9 @@ exports! {
     }
 
     /// Adds edges, and says what they mean.
-    fn cuGraphAddDependencies_v2(graph: CUgraph, from: HostPtr, to: HostPtr, data: HostPtr, count: usize) {
+    fn cuGraphAddDependencies_v2(
+        graph: CUgraph, from: HostPtr, to: HostPtr, data: HostPtr, count: usize,
+    ) {
         graph::add_dependencies(graph, [from, to, data], count)
     }
 
@@ -159,7 +163,9 @@ exports! {
     }
 
     /// Removes edges that mean something.
-    fn cuGraphRemoveDependencies_v2(graph: CUgraph, from: HostPtr, to: HostPtr, data: HostPtr, count: usize) {
+    fn cuGraphRemoveDependencies_v2(
+        graph: CUgraph, from: HostPtr, to: HostPtr, data: HostPtr, count: usize,
+    ) {
         graph::remove_dependencies(graph, [from, to, data], count)
     }
 
@@ -199,7 +205,9 @@ exports! {
     }
 
     /// Makes an object that graphs keep.
-    fn cuUserObjectCreate(out: Out<CUuserObject>, object: HostPtr, destroy: HostPtr, count: u32, flags: u32) {
+    fn cuUserObjectCreate(
+        out: Out<CUuserObject>, object: HostPtr, destroy: HostPtr, count: u32, flags: u32,
+    ) {
         out.fill(|| user::create(object, destroy, count, flags))
     }
 
@@ -298,7 +306,9 @@ exports! {
     }
 
     /// Takes over all parameters of a graph.
-    fn cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, info: Out<CUgraphExecUpdateResultInfo>) {
+    fn cuGraphExecUpdate_v2(
+        exec: CUgraphExec, graph: CUgraph, info: Out<CUgraphExecUpdateResultInfo>,
+    ) {
         let updated = graph::exec_update(exec, graph);
         let (node, from) = updated.map_or_else(|err| (err.node, err.from), |()| Default::default());
         info.put_if_wanted(CUgraphExecUpdateResultInfo {

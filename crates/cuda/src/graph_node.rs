@@ -259,12 +259,16 @@ exports! {
     // --- Kernels ---
 
     /// Adds a kernel.
-    fn cuGraphAddKernelNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+    fn cuGraphAddKernelNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
+    ) {
         add(out, graph, plain(nodes, count), kernel_v1(params)?)
     }
 
     /// Adds a kernel.
-    fn cuGraphAddKernelNode_v2(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+    fn cuGraphAddKernelNode_v2(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
+    ) {
         add(out, graph, plain(nodes, count), kernel_v2(params)?)
     }
 
@@ -299,7 +303,9 @@ exports! {
     }
 
     /// An attribute of a kernel.
-    fn cuGraphKernelNodeGetAttribute(node: CUgraphNode, id: CUlaunchAttributeID, out: Out<CUlaunchAttributeValue>) {
+    fn cuGraphKernelNodeGetAttribute(
+        node: CUgraphNode, id: CUlaunchAttributeID, out: Out<CUlaunchAttributeValue>,
+    ) {
         out.fill(|| graph::get_attribute(node, id))
     }
 
@@ -339,7 +345,9 @@ exports! {
     }
 
     /// Sets parameters of a copy for later launches.
-    fn cuGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: HostPtr, context: CUcontext) {
+    fn cuGraphExecMemcpyNodeSetParams(
+        exec: CUgraphExec, node: CUgraphNode, params: HostPtr, context: CUcontext,
+    ) {
         graph::exec_set_params(exec, node, &memcpy(params, context)?)
     }
 
@@ -369,14 +377,18 @@ exports! {
     }
 
     /// Sets parameters of a memset for later launches.
-    fn cuGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: HostPtr, context: CUcontext) {
+    fn cuGraphExecMemsetNodeSetParams(
+        exec: CUgraphExec, node: CUgraphNode, params: HostPtr, context: CUcontext,
+    ) {
         graph::exec_set_params(exec, node, &memset(params, context)?)
     }
 
     // --- Functions of the program ---
 
     /// Adds a function of the program.
-    fn cuGraphAddHostNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+    fn cuGraphAddHostNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
+    ) {
         add(out, graph, plain(nodes, count), host_function(params)?)
     }
 
@@ -403,7 +415,9 @@ exports! {
     }
 
     /// Adds a copy of a graph.
-    fn cuGraphAddChildGraphNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, inner: CUgraph) {
+    fn cuGraphAddChildGraphNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, inner: CUgraph,
+    ) {
         add(out, graph, plain(nodes, count), child(inner))
     }
 
@@ -420,7 +434,9 @@ exports! {
     // --- Events ---
 
     /// Adds a record of an event.
-    fn cuGraphAddEventRecordNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, event: CUevent) {
+    fn cuGraphAddEventRecordNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, event: CUevent,
+    ) {
         add(out, graph, plain(nodes, count), event_record(event))
     }
 
@@ -440,7 +456,9 @@ exports! {
     }
 
     /// Adds a wait for an event.
-    fn cuGraphAddEventWaitNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, event: CUevent) {
+    fn cuGraphAddEventWaitNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, event: CUevent,
+    ) {
         add(out, graph, plain(nodes, count), event_wait(event))
     }
 
@@ -516,7 +534,9 @@ exports! {
     // --- Values in memory ---
 
     /// Adds waits for values and writes.
-    fn cuGraphAddBatchMemOpNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+    fn cuGraphAddBatchMemOpNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
+    ) {
         add(out, graph, plain(nodes, count), mem_ops(params)?)
     }
 
@@ -538,7 +558,9 @@ exports! {
     // --- Conditions ---
 
     /// Makes a value that kernels set and a conditional node looks at.
-    fn cuGraphConditionalHandleCreate(out: Out<u64>, graph: CUgraph, context: CUcontext, default: u32, flags: u32) {
+    fn cuGraphConditionalHandleCreate(
+        out: Out<u64>, graph: CUgraph, context: CUcontext, default: u32, flags: u32,
+    ) {
         out.fill(|| graph::conditional_handle_create(graph, context, default, flags))
     }
 }

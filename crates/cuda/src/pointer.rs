@@ -24,7 +24,9 @@ exports! {
     }
 
     /// Attributes of a pointer.
-    fn cuPointerGetAttributes(count: u32, attributes: In<CUpointer_attribute>, out: In<HostPtr>, address: CUdeviceptr) {
+    fn cuPointerGetAttributes(
+        count: u32, attributes: In<CUpointer_attribute>, out: In<HostPtr>, address: CUdeviceptr,
+    ) {
         let places = out.get_all(count as usize)?;
         let values = pointer::attributes(&attributes.get_all(count as usize)?, address)?;
         places.iter().zip(values).try_for_each(|(place, value)| value.put(place.0))
@@ -41,12 +43,16 @@ exports! {
     }
 
     /// Advice on managed memory.
-    fn cuMemAdvise_v2(address: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation) {
+    fn cuMemAdvise_v2(
+        address: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation,
+    ) {
         advice::advise(address, count, advice, location)
     }
 
     /// Has managed memory come to a device.
-    fn cuMemPrefetchAsync(address: CUdeviceptr, count: usize, device: i32, stream: CUstream) or cuMemPrefetchAsync_ptsz {
+    fn cuMemPrefetchAsync(
+        address: CUdeviceptr, count: usize, device: i32, stream: CUstream,
+    ) or cuMemPrefetchAsync_ptsz {
         advice::prefetch(address, count, advice::location_of(device), 0, stream)
     }
 
@@ -103,12 +109,17 @@ exports! {
     }
 
     /// Ties managed memory to a stream.
-    fn cuStreamAttachMemAsync(stream: CUstream, address: CUdeviceptr, length: usize, flags: u32) or cuStreamAttachMemAsync_ptsz {
+    fn cuStreamAttachMemAsync(
+        stream: CUstream, address: CUdeviceptr, length: usize, flags: u32,
+    ) or cuStreamAttachMemAsync_ptsz {
         advice::attach(stream, address, length, flags)
     }
 
     /// What was said of managed memory.
-    fn cuMemRangeGetAttribute(out: HostPtr, size: usize, attribute: CUmem_range_attribute, address: CUdeviceptr, count: usize) {
+    fn cuMemRangeGetAttribute(
+        out: HostPtr, size: usize, attribute: CUmem_range_attribute, address: CUdeviceptr, count:
+        usize,
+    ) {
         advice::put_range_attribute(out, size, attribute, address, count)
     }
 
