@@ -15,7 +15,10 @@ exports! {
     }
 
     /// Adds an input from memory.
-    fn cuLinkAddData_v2(state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr, count: u32, keys: HostPtr, values: HostPtr) {
+    fn cuLinkAddData_v2(
+        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr, count: u32, keys: HostPtr, values:
+        HostPtr
+    ) {
         let options = Options { count, keys, values };
         link::add_data(state, kind, data, size, name, options)
     }
@@ -45,7 +48,10 @@ exports! {
     }
 
     /// [`cuLinkAddData_v2`].
-    fn cuLinkAddData(state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr, count: u32, keys: HostPtr, values: HostPtr) {
+    fn cuLinkAddData(
+        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr, count: u32, keys: HostPtr, values:
+        HostPtr
+    ) {
         let options = Options { count, keys, values };
         link::add_data(state, kind, data, size, name, options)
     }

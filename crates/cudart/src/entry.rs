@@ -45,7 +45,9 @@ exports! {
     }
 
     /// A function of the driver, as of a version.
-    early cudaGetDriverEntryPointByVersion(symbol: u64, out: u64, version: u32, flags: u64, status: u64) or cudaGetDriverEntryPointByVersion_ptsz {
+    early cudaGetDriverEntryPointByVersion(
+        symbol: u64, out: u64, version: u32, flags: u64, status: u64
+    ) or cudaGetDriverEntryPointByVersion_ptsz {
         entry_point(symbol, out, version, flags_of_call(flags), status)
     }
 

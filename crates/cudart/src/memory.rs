@@ -114,14 +114,22 @@ passes! {
     cudaHostGetFlags(out: u64, address: u64) = cuMemHostGetFlags;
     cudaMemGetInfo(free: u64, total: u64) = cuMemGetInfo_v2;
     cudaMemRangeGetAttribute(data: u64, size: usize, attribute: u32, address: u64, count: usize) = cuMemRangeGetAttribute;
-    cudaMemRangeGetAttributes(data: u64, sizes: u64, attributes: u64, n_attributes: usize, address: u64, count: usize) = cuMemRangeGetAttributes;
+    cudaMemRangeGetAttributes(
+        data: u64, sizes: u64, attributes: u64, n_attributes: usize, address: u64, count: usize
+    ) = cuMemRangeGetAttributes;
 
     #[cfg(cudart13)]
-    cudaMemDiscardBatchAsync(addresses: u64, sizes: u64, count: usize, flags: u64, stream: u64) or cudaMemDiscardBatchAsync_ptsz = cuMemDiscardBatchAsync;
+    cudaMemDiscardBatchAsync(
+        addresses: u64, sizes: u64, count: usize, flags: u64, stream: u64
+    ) or cudaMemDiscardBatchAsync_ptsz = cuMemDiscardBatchAsync;
     #[cfg(cudart13)]
-    cudaMemPrefetchBatchAsync(addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize, flags: u64, stream: u64) or cudaMemPrefetchBatchAsync_ptsz = cuMemPrefetchBatchAsync;
+    cudaMemPrefetchBatchAsync(
+        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize, flags: u64, stream: u64
+    ) or cudaMemPrefetchBatchAsync_ptsz = cuMemPrefetchBatchAsync;
     #[cfg(cudart13)]
-    cudaMemDiscardAndPrefetchBatchAsync(addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize, flags: u64, stream: u64) or cudaMemDiscardAndPrefetchBatchAsync_ptsz = cuMemDiscardAndPrefetchBatchAsync;
+    cudaMemDiscardAndPrefetchBatchAsync(
+        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize, flags: u64, stream: u64
+    ) or cudaMemDiscardAndPrefetchBatchAsync_ptsz = cuMemDiscardAndPrefetchBatchAsync;
     #[cfg(cudart13)]
     cudaMemGetLocationInfo(address: u64, size: usize, summary: usize, sampling: usize, out: u64) = cuMemGetLocationInfo;
 }
