@@ -33,6 +33,13 @@ pub enum Command {
     Isa(IsaArgs),
     /// Look at or empty the folder where `run` keeps compiled code.
     Cache(CacheArgs),
+    /// Run a program with ptxjit in the place of the GPU: its CUDA libraries are ptxjit's.
+    ///
+    /// The program's exit status is that of this command; 127 if it is not found, 126 if it cannot be run.
+    Exec(LaunchArgs),
+    /// Put this command and the libraries into a folder, as an installation has them: bin/ and lib/.
+    #[command(hide = true)]
+    Dist(DistArgs),
     /// Stand in for NVIDIA's `ptxas`: check a PTX file, and deliver it as if it were machine code.
     ///
     /// Takes the options of `ptxas`; those that matter are -o, --gpu-name, -c, -v and --version. Under the name `ptxas` the
@@ -46,6 +53,56 @@ pub struct PtxasArgs {
     /// What `ptxas` would be given.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct LaunchArgs {
+    /// The compute capability that devices report; 8.0 if not given.
+    #[arg(long, value_name = "X.Y", value_parser = capability)]
+    pub compute_capability: Option<String>,
+    /// The GPU to resemble (a100, h100, rtx4090, …), or a file that describes one.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub persona: Option<OsString>,
+    /// How many devices there are.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub devices: Option<u32>,
+    /// Memory of each device, as in 512M or 8G.
+    #[arg(long, value_name = "BYTES")]
+    pub memory: Option<String>,
+    /// Check every access: exact bounds, alignment, freed memory.
+    #[arg(long)]
+    pub memcheck: bool,
+    /// Stop a kernel that takes longer.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// deterministic, or seed:N for a replayable random order.
+    #[arg(long)]
+    pub schedule: Option<ScheduleArg>,
+    /// Write a line per call of the driver.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write reports of faults as lines of JSON, instead of text to standard error.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print the environment as a shell's `export` lines instead of running anything: eval "$(ptxjit exec --print-env)".
+    #[arg(long)]
+    pub print_env: bool,
+    /// The program and its arguments.
+    #[arg(
+        required_unless_present = "print_env",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct DistArgs {
+    pub folder: PathBuf,
+    /// Leave out names that are links to others.
+    #[arg(long)]
+    pub no_links: bool,
 }
 
 #[derive(Debug, Args)]
@@ -354,6 +411,15 @@ fn gang(text: &str) -> Result<u32, String> {
     }
 }
 
+/// `X.Y`; the driver knows which there are.
+fn capability(text: &str) -> Result<String, String> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    match text.split_once('.') {
+        Some((major, minor)) if is_number(major) && is_number(minor) => Ok(text.to_owned()),
+        _ => Err("expected a capability such as 8.0".to_owned()),
+    }
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
@@ -411,6 +477,10 @@ mod tests {
             "ptxjit test x --shard 0/2",
             "ptxjit test x --shard 3/2",
             "ptxjit test x --timings y.json",
+            "ptxjit exec",
+            "ptxjit exec --compute-capability sm_80 -- true",
+            "ptxjit exec --devices -1 -- true",
+            "ptxjit exec --timeout soon -- true",
         ] {
             assert!(
                 Cli::try_parse_from(words.split_whitespace()).is_err(),

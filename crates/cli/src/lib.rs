@@ -21,12 +21,14 @@ pub mod contents;
 pub mod discover;
 pub mod dtype;
 mod dump;
+mod exec;
 pub mod fill;
 mod half;
 mod input;
 mod isa;
 pub mod judge;
 mod junit;
+mod libraries;
 pub mod npy;
 mod npy_header;
 pub mod paths;
@@ -72,6 +74,8 @@ pub fn main(cli: &args::Cli) -> ExitCode {
         args::Command::Dump(args) => dump::run(args),
         args::Command::Isa(args) => isa::run(args),
         args::Command::Cache(args) => cache::run(args),
+        args::Command::Exec(args) => exec::run(args),
+        args::Command::Dist(args) => exec::dist(args),
         args::Command::Ptxas(args) => ptxas::run(&args.words),
     };
     term::exit_code(code)

@@ -5,34 +5,20 @@
 )]
 
 use ptxjit_driver::stream::callback;
-use ptxjit_driver::types::{
-    CUhostFn, CUhostTaskSyncMode, CUresult, CUstream, CUstreamCallback, HostPtr,
-};
+use ptxjit_driver::types::{CUhostTaskSyncMode, CUresult, CUstream, CUstreamCallback, HostPtr};
 
 use crate::call::exports;
 
-/// What to do when a stream comes to a host function.
-fn host_function(
-    function: CUhostFn,
-    data: HostPtr,
-) -> Result<impl FnOnce() + Send + 'static, CUresult> {
-    let function = function.ok_or(CUresult::INVALID_VALUE)?;
-    Ok(move || {
-        // SAFETY: the client has asked for this call of its function with this argument.
-        unsafe { function(data.as_mut_ptr()) }
-    })
-}
-
 exports! {
     /// Has a stream call a function.
-    fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: HostPtr) or cuLaunchHostFunc_ptsz {
-        callback::launch_host(stream, host_function(function, data)?)
+    fn cuLaunchHostFunc(stream: CUstream, function: HostPtr, data: HostPtr) or cuLaunchHostFunc_ptsz {
+        callback::launch_host(stream, function, data)
     }
 
     /// Has a stream call a function, and says how the stream waits.
-    fn cuLaunchHostFunc_v2(stream: CUstream, function: CUhostFn, data: HostPtr, mode: CUhostTaskSyncMode) or cuLaunchHostFunc_v2_ptsz {
+    fn cuLaunchHostFunc_v2(stream: CUstream, function: HostPtr, data: HostPtr, mode: CUhostTaskSyncMode) or cuLaunchHostFunc_v2_ptsz {
         callback::check_sync_mode(mode)?;
-        callback::launch_host(stream, host_function(function, data)?)
+        callback::launch_host(stream, function, data)
     }
 
     /// Has a stream call a function with its status.

@@ -10,12 +10,16 @@
 mod call;
 
 mod array;
+mod c_abi;
 mod callback;
+mod capture;
 mod context;
 mod copy;
 mod device;
 mod event;
 mod function;
+mod graph;
+mod graph_node;
 mod launch;
 mod library;
 mod link;

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "exports functions under C's names")]
 
 use ptxjit_driver::memory::alloc;
-use ptxjit_driver::types::{CUdeviceptr, HostPtr};
+use ptxjit_driver::types::CUdeviceptr;
 
 use crate::call::{Out, exports};
 

@@ -1,12 +1,16 @@
 //! Commands: what streams run and graphs are made of.
 //!
 //! A command holds everything it needs, as arguments are copied when a call is made. Running one never panics on what a
-//! client has passed; a failure goes to the context's health.
+//! client has passed; a failure goes to the context's health. The descriptions that commands hold (a kernel with its
+//! arguments, a copy, a memset, a function of the program) are those that nodes of graphs hold as well; what cannot be
+//! described so cannot be captured.
 
 use std::sync::Arc;
 
+use crate::call::HostCall;
 use crate::error::{Failure, Result};
 use crate::event::Stamp;
+use crate::graph::Part;
 use crate::launch::KernelCommand;
 use crate::memory::copy::CopyCommand;
 use crate::memory::fill::FillCommand;
@@ -31,12 +35,12 @@ pub(crate) enum Command {
     Fill(FillCommand),
     /// Notes the time for an event.
     Stamp(Arc<Stamp>),
-    /// Calls a function of the client, on the stream's own thread.
-    Host {
-        function: HostFunction,
-        /// Whether it is called after a fault as well, to be told of it.
-        even_failed: bool,
-    },
+    /// Calls a function of the client with the stream's state, on the stream's own thread, after a fault as well.
+    Callback(HostFunction),
+    /// Calls a function of the client with its argument, on the stream's own thread.
+    Call(HostCall),
+    /// Runs some nodes of a graph.
+    Graph(Part),
     /// Anything else.
     Work(Work),
 }
@@ -44,7 +48,11 @@ pub(crate) enum Command {
 impl Command {
     /// Whether only the stream's own thread may run this, since the program may do anything in it.
     pub(crate) fn is_for_own_thread(&self) -> bool {
-        matches!(self, Command::Host { .. })
+        match self {
+            Command::Callback(_) | Command::Call(_) => true,
+            Command::Graph(part) => part.has_calls(),
+            _ => false,
+        }
     }
 
     /// Runs the command, unless the context has failed before.
@@ -53,18 +61,13 @@ impl Command {
         match self {
             Command::Nothing => {}
             Command::Stamp(stamp) => stamp.set(),
-            Command::Host {
-                function,
-                even_failed,
-            } => {
-                if health.is_ok() || even_failed {
-                    function(health.err().unwrap_or(CUresult::SUCCESS));
-                }
-            }
+            Command::Callback(function) => function(health.err().unwrap_or(CUresult::SUCCESS)),
             _ if health.is_err() => {}
             Command::Kernel(kernel) => kernel.run()?,
             Command::Copy(copy) => copy.run().map_err(vanished)?,
             Command::Fill(fill) => fill.run().map_err(vanished)?,
+            Command::Call(call) => call.run(),
+            Command::Graph(part) => part.run(stream)?,
             Command::Work(work) => work()?,
         }
         Ok(())
@@ -72,7 +75,7 @@ impl Command {
 }
 
 /// Memory was there when a call was made and is gone when a stream comes to it.
-fn vanished(_: CUresult) -> Failure {
+pub(crate) fn vanished(_: CUresult) -> Failure {
     Failure::sticky(
         CUresult::ILLEGAL_ADDRESS,
         "error: a copy or memset met memory that was freed or unmapped after the call",

@@ -14,7 +14,7 @@ use crate::stream::Stream;
 use crate::types::{
     CUcontext, CUctx_flags, CUctxCreateParams, CUexecAffinityParam, CUexecAffinityType, CUresult,
 };
-use crate::{event, host, memory, module, report, stream};
+use crate::{capture, event, host, memory, module, report, stream};
 
 pub(crate) static CONTEXTS: Slab<Context> = Slab::new(Kind::Context);
 
@@ -348,6 +348,7 @@ pub fn destroy(handle: CUcontext) -> Result<()> {
 /// `cuCtxSynchronize`; a null handle is the current context.
 pub fn synchronize(handle: CUcontext) -> Result<()> {
     let context = get_or_current(handle)?;
+    capture::check_synchronize(&context)?;
     context.synchronize()
 }
 
@@ -384,6 +385,14 @@ pub fn clear_error(handle: CUcontext) -> Result<()> {
     let _ = context.synchronize();
     context.health.clear();
     Ok(())
+}
+
+/// Waits for the work of all contexts, and makes those usable again that have failed. An extension.
+pub fn clear_all_errors() {
+    for context in CONTEXTS.all() {
+        let _ = context.synchronize();
+        context.health.clear();
+    }
 }
 
 // --- Primary contexts ---

@@ -2,6 +2,7 @@
 
 use ptxjit::{Error, ErrorKind, FailureKind, ShapeRule};
 
+use crate::fault::Fault;
 use crate::report;
 use crate::types::CUresult;
 
@@ -17,6 +18,8 @@ pub(crate) struct Failure {
     pub(crate) report: String,
     /// Whether the context is unusable from now on. It is after a fault, and not if the kernel never started.
     pub(crate) is_sticky: bool,
+    /// What is known of it, if a kernel failed.
+    pub(crate) fault: Option<Box<Fault>>,
 }
 
 impl Failure {
@@ -26,16 +29,22 @@ impl Failure {
             code,
             report: report.into(),
             is_sticky: true,
+            fault: None,
         }
     }
 }
 
 impl From<Error> for Failure {
     fn from(err: Error) -> Failure {
+        let fault = match &err {
+            Error::Launch(failure) => Some(Box::new(Fault::of(failure, code_of(&err)))),
+            _ => None,
+        };
         Failure {
             code: code_of(&err),
             is_sticky: is_fault(&err),
             report: err.to_string(),
+            fault,
         }
     }
 }

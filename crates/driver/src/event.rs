@@ -7,13 +7,17 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use crate::capture::{self, Captured};
 use crate::command::Command;
 use crate::context;
 use crate::error::Result;
+use crate::graph::work::Work;
 use crate::handle::{Kind, Object, Slab};
 use crate::memory::pool;
 use crate::stream::{self, Deps, Mark};
-use crate::types::{CUevent, CUevent_flags, CUevent_record_flags, CUresult, CUstream};
+use crate::types::{
+    CUevent, CUevent_flags, CUevent_record_flags, CUevent_wait_flags, CUresult, CUstream,
+};
 
 pub(crate) static EVENTS: Slab<Event> = Slab::new(Kind::Event);
 
@@ -28,9 +32,11 @@ pub(crate) struct Event {
 
 /// The latest record of an event.
 #[derive(Clone)]
-struct Record {
-    mark: Mark,
-    stamp: Arc<Stamp>,
+enum Record {
+    /// A command of a stream.
+    Run { mark: Mark, stamp: Arc<Stamp> },
+    /// A place in a graph that is being captured.
+    Captured(Captured),
 }
 
 /// The time at which a stream came to a record, in nanoseconds; 0 before.
@@ -55,12 +61,29 @@ impl Object for Event {
 impl Event {
     /// What a stream that waits for the event waits for; nothing if it was never recorded or has happened.
     pub(crate) fn mark(&self) -> Option<Mark> {
-        let record = self.record.lock();
-        record
-            .as_ref()
-            .map(|record| &record.mark)
-            .filter(|mark| !mark.is_done())
-            .cloned()
+        match &*self.record.lock() {
+            Some(Record::Run { mark, .. }) if !mark.is_done() => Some(mark.clone()),
+            Some(Record::Run { .. } | Record::Captured(_)) | None => None,
+        }
+    }
+
+    /// Likewise, for calls that ask what has become of the event; they break a capture that the event is a part of.
+    fn asked(&self) -> Result<Option<Mark>> {
+        if let Some(Record::Captured(captured)) = self.record() {
+            return Err(captured.asked());
+        }
+        capture::check_call()?;
+        Ok(self.mark())
+    }
+
+    /// Notes a record by a command.
+    pub(crate) fn set_record(&self, mark: Mark, stamp: Arc<Stamp>) {
+        *self.record.lock() = Some(Record::Run { mark, stamp });
+    }
+
+    /// The handle as the interface has it.
+    pub(crate) fn raw(&self) -> CUevent {
+        CUevent(self.handle)
     }
 
     fn record(&self) -> Option<Record> {
@@ -116,36 +139,42 @@ pub fn destroy(handle: CUevent) -> Result<()> {
 
 /// `cuEventRecord`.
 pub fn record(handle: CUevent, stream: CUstream) -> Result<()> {
+    record_with_flags(handle, stream, CUevent_record_flags::DEFAULT.0)
+}
+
+/// `cuEventRecordWithFlags`; an external record is a node of the graph that a stream is captured to.
+pub fn record_with_flags(handle: CUevent, stream: CUstream, flags: u32) -> Result<()> {
+    let is_external = match CUevent_record_flags(flags) {
+        CUevent_record_flags::DEFAULT => false,
+        CUevent_record_flags::EXTERNAL => true,
+        _ => return Err(CUresult::INVALID_VALUE),
+    };
     let event = get(handle)?;
     let stream = stream::get(stream)?;
     if stream.context != event.context {
         return Err(CUresult::INVALID_HANDLE);
     }
-    let stamp = Arc::<Stamp>::default();
-    let mark = stream.submit(Command::Stamp(stamp.clone()))?;
-    *event.record.lock() = Some(Record { mark, stamp });
-    Ok(())
-}
-
-/// `cuEventRecordWithFlags`; an external record is one in a capture.
-pub fn record_with_flags(handle: CUevent, stream: CUstream, flags: u32) -> Result<()> {
-    match CUevent_record_flags(flags) {
-        CUevent_record_flags::DEFAULT => record(handle, stream),
-        CUevent_record_flags::EXTERNAL => {
-            let is_capturing = &stream::get(stream)?.is_capturing;
-            match is_capturing.load(Ordering::Relaxed) {
-                true => Err(CUresult::STREAM_CAPTURE_UNSUPPORTED),
-                false => Err(CUresult::INVALID_VALUE),
-            }
+    match (stream.is_capturing(), is_external) {
+        (true, true) => capture::add(&stream, || Ok(Work::Record(event))),
+        (true, false) => {
+            let captured = capture::record(&stream)?;
+            *event.record.lock() = Some(Record::Captured(captured));
+            Ok(())
         }
-        _ => Err(CUresult::INVALID_VALUE),
+        (false, true) => Err(CUresult::INVALID_VALUE),
+        (false, false) => {
+            let stamp = Arc::<Stamp>::default();
+            let mark = stream.submit(Command::Stamp(stamp.clone()))?;
+            event.set_record(mark, stamp);
+            Ok(())
+        }
     }
 }
 
 /// `cuEventQuery`.
 pub fn query(handle: CUevent) -> Result<()> {
     let event = get(handle)?;
-    match event.mark() {
+    match event.asked()? {
         None => health_of(&event),
         Some(mark) => {
             mark.stream.health.check()?;
@@ -158,7 +187,7 @@ pub fn query(handle: CUevent) -> Result<()> {
 /// `cuEventSynchronize`.
 pub fn synchronize(handle: CUevent) -> Result<()> {
     let event = get(handle)?;
-    if let Some(mark) = event.mark() {
+    if let Some(mark) = event.asked()? {
         mark.wait();
     }
     pool::on_synchronize();
@@ -167,8 +196,8 @@ pub fn synchronize(handle: CUevent) -> Result<()> {
 
 fn health_of(event: &Event) -> Result<()> {
     match event.record() {
-        Some(record) => record.mark.stream.health.check(),
-        None => Ok(()),
+        Some(Record::Run { mark, .. }) => mark.stream.health.check(),
+        Some(Record::Captured(_)) | None => Ok(()),
     }
 }
 
@@ -176,32 +205,46 @@ fn health_of(event: &Event) -> Result<()> {
 pub fn elapsed(start: CUevent, end: CUevent) -> Result<f32> {
     let time = |handle| {
         let event = get(handle)?;
-        let record = event.record().ok_or(CUresult::INVALID_HANDLE)?;
+        let (mark, stamp) = match event.record().ok_or(CUresult::INVALID_HANDLE)? {
+            Record::Run { mark, stamp } => (mark, stamp),
+            Record::Captured(captured) => return Err(captured.asked()),
+        };
         if event.flags.contains(CUevent_flags::DISABLE_TIMING) {
             return Err(CUresult::INVALID_HANDLE);
         }
-        Ok(record)
+        Ok((mark, stamp))
     };
     let (start, end) = (time(start)?, time(end)?);
-    for record in [&start, &end] {
-        record.mark.stream.health.check()?;
+    for (mark, _) in [&start, &end] {
+        mark.stream.health.check()?;
     }
-    let reached = |record: &Record| match record.stamp.0.load(Ordering::Acquire) {
+    let reached = |stamp: &Stamp| match stamp.0.load(Ordering::Acquire) {
         0 => Err(CUresult::NOT_READY),
         time => Ok(time as f64),
     };
-    Ok(((reached(&end)? - reached(&start)?) * 1e-6) as f32)
+    Ok(((reached(&end.1)? - reached(&start.1)?) * 1e-6) as f32)
 }
 
 /// `cuStreamWaitEvent`.
 pub fn wait(stream: CUstream, handle: CUevent, flags: u32) -> Result<()> {
-    if flags > 1 {
-        return Err(CUresult::INVALID_VALUE);
-    }
+    let is_external = match CUevent_wait_flags(flags) {
+        CUevent_wait_flags::DEFAULT => false,
+        CUevent_wait_flags::EXTERNAL => true,
+        _ => return Err(CUresult::INVALID_VALUE),
+    };
     let stream = stream::get(stream)?;
     let event = get(handle)?;
-    if let Some(mark) = event.mark() {
-        stream.submit_after(Deps::from_iter([mark]), Command::Nothing)?;
+    match (event.record(), stream.is_capturing()) {
+        (_, true) if is_external => capture::add(&stream, || Ok(Work::Wait(event))),
+        (_, false) if is_external => Err(CUresult::INVALID_VALUE),
+        (Some(Record::Captured(captured)), _) => captured.join(&stream),
+        (Some(Record::Run { .. }), true) => Err(capture::foreign_event(&stream)),
+        (None, _) => Ok(()),
+        (Some(Record::Run { .. }), false) => {
+            if let Some(mark) = event.mark() {
+                stream.submit_after(Deps::from_iter([mark]), Command::Nothing)?;
+            }
+            Ok(())
+        }
     }
-    Ok(())
 }

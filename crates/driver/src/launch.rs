@@ -51,7 +51,8 @@ impl KernelCommand {
         Ok(())
     }
 
-    fn prepare(&self) -> std::result::Result<Prepared, Failure> {
+    /// Does everything but run: finds the code, or compiles it.
+    pub(crate) fn prepare(&self) -> std::result::Result<Prepared, Failure> {
         let shape = &self.shape;
         let launch = self.function.kernel.launch().options(options().clone());
         let launch = launch.grid(shape.grid).block(shape.block);

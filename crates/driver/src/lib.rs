@@ -4,7 +4,7 @@
 //! `crates/cuda` exports them under C's names. Handles are numbers that are checked ([`handle`]), memory of the client is
 //! read and written where it may not be there ([`host`]), and work runs in streams ([`stream`]).
 //!
-//! Suggested reading: [`state`], [`context`], [`stream`], [`command`], [`launch`], [`memory`].
+//! Suggested reading: [`state`], [`context`], [`stream`], [`command`], [`launch`], [`memory`], [`graph`], [`capture`].
 //!
 //! **Invariants**: nothing that a client passes makes the process crash or hang; a failed launch makes its context
 //! unusable and nothing else; no lock is held while a function of the client runs.
@@ -13,12 +13,16 @@ pub mod types;
 
 mod handle;
 
+mod call;
+pub mod capture;
 mod command;
 pub mod context;
 pub mod device;
 mod error;
 pub mod event;
+pub mod fault;
 pub mod function;
+pub mod graph;
 pub mod host;
 pub mod image;
 pub mod launch;

@@ -8,6 +8,7 @@ use std::io::Write;
 use parking_lot::Mutex;
 
 use crate::error::Failure;
+use crate::fault;
 use crate::state;
 
 static LAST: Mutex<String> = Mutex::new(String::new());
@@ -16,6 +17,9 @@ static LAST: Mutex<String> = Mutex::new(String::new());
 pub(crate) fn failure(failure: &Failure) {
     let name = failure.code.name().unwrap_or_default().to_string_lossy();
     say(&name, &failure.report);
+    if let Some(fault) = &failure.fault {
+        fault::keep((**fault).clone());
+    }
 }
 
 /// Something that a call wants to tell beyond its code.

@@ -17,6 +17,7 @@ use crate::diagnostic::Text;
 #[derive(Clone)]
 pub struct LaunchFailure {
     kind: FailureKind,
+    kernel: String,
     message: String,
     ctaid: Option<[u32; 3]>,
     tid: Option<[u32; 3]>,
@@ -97,6 +98,7 @@ impl Cause {
 fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailure {
     let mut failure = LaunchFailure {
         kind: FailureKind::Other,
+        kernel: String::new(),
         message: err.to_string(),
         ctaid: None,
         tid: None,
@@ -106,6 +108,7 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
     match err {
         LaunchError::Deadlock(deadlock) => {
             failure.kind = FailureKind::Deadlock;
+            failure.kernel.clone_from(&deadlock.kernel);
             failure.ctaid = Some(deadlock.ctaid);
             let groups = deadlock.groups.iter();
             failure.places = groups
@@ -125,12 +128,19 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
                 TrapCause::BadCall { .. } => FailureKind::BadRuntimeCall,
                 _ => FailureKind::Other,
             };
+            failure.kernel.clone_from(&trap.kernel);
             failure.ctaid = Some(trap.ctaid);
             failure.tid = Some(trap.threads.first);
             failure.places = trap.loc.iter().map(|&loc| (loc, String::new())).collect();
         }
-        LaunchError::Timeout { .. } => failure.kind = FailureKind::Timeout,
-        LaunchError::Cancelled { .. } => failure.kind = FailureKind::Cancelled,
+        LaunchError::Timeout { kernel, .. } => {
+            failure.kind = FailureKind::Timeout;
+            failure.kernel.clone_from(kernel);
+        }
+        LaunchError::Cancelled { kernel } => {
+            failure.kind = FailureKind::Cancelled;
+            failure.kernel.clone_from(kernel);
+        }
         LaunchError::System(_) => failure.kind = FailureKind::Resources,
         _ => {}
     }
@@ -174,6 +184,7 @@ fn of_interp(fault: &Fault, kernel: &str, module: &Arc<translate::Module>) -> La
     });
     LaunchFailure {
         kind,
+        kernel: kernel.to_owned(),
         message: format!("kernel `{kernel}`, CTA ({x}, {y}, {z}){thread}: {what}"),
         ctaid: Some(fault.ctaid),
         tid: fault.tid,
@@ -206,6 +217,11 @@ impl LaunchFailure {
             | FailureKind::Cancelled
             | FailureKind::Other => "CUDA_ERROR_LAUNCH_FAILED",
         }
+    }
+
+    /// The kernel's name; empty if nothing of it ran.
+    pub fn kernel(&self) -> &str {
+        &self.kernel
     }
 
     /// What happened, in one sentence.

@@ -1,9 +1,11 @@
 //! Allocations: device, pitched, managed and pinned memory, and memory of the program that is registered.
 
+use crate::capture;
 use crate::command::checked;
 use crate::context::{self, Context};
 use crate::device;
 use crate::error::Result;
+use crate::graph;
 use crate::types::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
 use super::{Allocation, REGISTRY, Sort, advice, pool};
@@ -22,6 +24,7 @@ const HOST_REGISTER_FLAGS: u32 = 15;
 const IO_MEMORY: u32 = 4;
 
 fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
+    capture::check_call()?;
     if size == 0 {
         return Err(CUresult::INVALID_VALUE);
     }
@@ -43,7 +46,7 @@ pub(super) fn release(allocation: &Allocation) {
     let engine = device::get(allocation.device).and_then(|device| device.engine());
     let Ok(engine) = engine else { return };
     match allocation.sort {
-        Sort::Device | Sort::Managed | Sort::Pinned(_) => {
+        Sort::Device | Sort::Managed | Sort::Pinned(_) | Sort::Graph => {
             // The engine knows the allocation, as it made it.
             let _ = engine.free_raw(allocation.base);
         }
@@ -96,6 +99,11 @@ pub fn free(addr: CUdeviceptr) -> Result<()> {
     if addr == 0 {
         return Ok(());
     }
+    capture::check_call()?;
+    if graph::is_memory(addr) {
+        let _ = context.synchronize();
+        return graph::free(addr);
+    }
     let is_right = |sort| matches!(sort, Sort::Device | Sort::Managed | Sort::Pool(_));
     if !REGISTRY
         .find(addr)
@@ -115,6 +123,7 @@ pub fn free_host(addr: u64) -> Result<()> {
     if addr == 0 {
         return Ok(());
     }
+    capture::check_call()?;
     let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pinned(_)))?;
     let _ = context.synchronize();
     release(&allocation);

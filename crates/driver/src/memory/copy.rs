@@ -146,6 +146,8 @@ pub(crate) fn submit(stream: &Arc<Stream>, copy: CopyCommand, until: Until) -> R
     let reads_pageable = matches!(&copy.from, Source::Memory(from) if is_pageable(from));
     match until {
         Until::Done if !copy.is_on_devices() => stream.run(Command::Copy(copy)),
+        // A graph reads and writes the program's memory when it is launched.
+        Until::Submitted if stream.is_capturing() => stream.submit(Command::Copy(copy)).map(|_| ()),
         // The program may look at its memory, or free it, when the call has returned.
         Until::Submitted if is_pageable(&copy.to) => stream.run(Command::Copy(copy)),
         // The program may change its memory once the call has returned.

@@ -44,6 +44,8 @@ pub(crate) enum Sort {
     Global,
     /// Mapped by `cuMemMap`.
     Virtual,
+    /// Allocated by a node of a graph.
+    Graph,
 }
 
 /// One allocation.
@@ -70,7 +72,7 @@ impl Allocation {
         match self.sort {
             Sort::Pinned(_) | Sort::Registered(_) => true,
             Sort::Pool(pool) => pool::is(pool, pool::Pool::is_host),
-            Sort::Device | Sort::Managed | Sort::Global | Sort::Virtual => false,
+            Sort::Device | Sort::Managed | Sort::Global | Sort::Virtual | Sort::Graph => false,
         }
     }
 
@@ -79,9 +81,12 @@ impl Allocation {
         match self.sort {
             Sort::Managed => true,
             Sort::Pool(pool) => pool::is(pool, pool::Pool::is_managed),
-            Sort::Device | Sort::Pinned(_) | Sort::Registered(_) | Sort::Global | Sort::Virtual => {
-                false
-            }
+            Sort::Device
+            | Sort::Pinned(_)
+            | Sort::Registered(_)
+            | Sort::Global
+            | Sort::Virtual
+            | Sort::Graph => false,
         }
     }
 }

@@ -46,7 +46,8 @@ fn of(allocation: &Allocation, addr: u64, attribute: Attribute) -> Result<Option
             | Sort::Pinned(_)
             | Sort::Registered(_)
             | Sort::Global
-            | Sort::Virtual => 0,
+            | Sort::Virtual
+            | Sort::Graph => 0,
         }),
         _ => return Err(CUresult::INVALID_VALUE),
     }))

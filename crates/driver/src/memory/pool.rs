@@ -19,6 +19,7 @@ use ptxjit_persona::Config;
 use crate::command::{Command, checked};
 use crate::device::{self, Device};
 use crate::error::Result;
+use crate::graph;
 use crate::handle::{Kind, Object, Slab};
 use crate::stream::{self, Deps, Mark, Stream};
 use crate::types::{
@@ -389,19 +390,14 @@ fn current_of(device: &'static Device) -> Result<Arc<Pool>> {
     current.map_or_else(|| default_of(device), Ok)
 }
 
-fn stream_for(handle: CUstream) -> Result<Arc<Stream>> {
-    let stream = stream::get(handle)?;
-    match stream.is_capturing.load(Ordering::Relaxed) {
-        true => Err(CUresult::STREAM_CAPTURE_UNSUPPORTED),
-        false => Ok(stream),
-    }
-}
-
 // --- The interface ---
 
 /// `cuMemAllocAsync`: from the current pool of the stream's device.
 pub fn alloc_async(size: usize, stream: CUstream) -> Result<CUdeviceptr> {
-    let stream = stream_for(stream)?;
+    let stream = stream::get(stream)?;
+    if stream.is_capturing() {
+        return graph::capture_alloc(&stream, size);
+    }
     let pool = current_of(stream.context()?.device)?;
     pool.alloc(size as u64, &stream)
 }
@@ -413,14 +409,21 @@ pub fn alloc_from_pool_async(
     stream: CUstream,
 ) -> Result<CUdeviceptr> {
     let pool = get(pool)?;
-    pool.alloc(size as u64, &stream_for(stream)?)
+    let stream = stream::get(stream)?;
+    match stream.is_capturing() {
+        true => graph::capture_alloc(&stream, size),
+        false => pool.alloc(size as u64, &stream),
+    }
 }
 
 /// `cuMemFreeAsync`. Memory of a context that has failed can be freed without an error.
 pub fn free_async(addr: CUdeviceptr, stream: CUstream) -> Result<()> {
     let stream = stream::get_even_failed(stream)?;
-    if stream.is_capturing.load(Ordering::Relaxed) {
-        return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+    if stream.is_capturing() {
+        return graph::capture_free(&stream, addr);
+    }
+    if graph::is_memory(addr) {
+        return graph::free_async(addr, &stream);
     }
     let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pool(_)))?;
     let Sort::Pool(pool) = allocation.sort else {

@@ -3,22 +3,18 @@
 //! They run on the stream's own thread, in order and once each. A call of the driver inside one gives
 //! `CUDA_ERROR_NOT_PERMITTED`.
 
-use std::sync::atomic::Ordering;
-
+use crate::call::HostCall;
+use crate::capture;
 use crate::command::Command;
 use crate::error::Result;
 use crate::state;
-use crate::types::{CUhostTaskSyncMode, CUresult, CUstream};
+use crate::types::{CUhostTaskSyncMode, CUresult, CUstream, HostPtr};
 
 /// `cuLaunchHostFunc`: the function does not run if the context has failed by then.
-pub fn launch_host(stream: CUstream, function: impl FnOnce() + Send + 'static) -> Result<()> {
+pub fn launch_host(stream: CUstream, function: HostPtr, data: HostPtr) -> Result<()> {
     let stream = super::get(stream)?;
-    let function = Box::new(move |_| state::in_callback(function));
-    let command = Command::Host {
-        function,
-        even_failed: false,
-    };
-    stream.submit(command).map(|_| ())
+    let call = HostCall::new(function, data)?;
+    stream.submit(Command::Call(call)).map(|_| ())
 }
 
 /// `cuLaunchHostFunc_v2`: the mode says how the stream waits, which makes no difference here.
@@ -39,13 +35,9 @@ pub fn add_callback(
         return Err(CUresult::INVALID_VALUE);
     }
     let stream = super::get(stream)?;
-    if stream.is_capturing.load(Ordering::Relaxed) {
-        return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+    if stream.is_capturing() {
+        return Err(capture::forbidden(&stream));
     }
     let function = Box::new(move |status| state::in_callback(|| function(status)));
-    let command = Command::Host {
-        function,
-        even_failed: true,
-    };
-    stream.submit(command).map(|_| ())
+    stream.submit(Command::Callback(function)).map(|_| ())
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ptxjit_persona::Config;
 
+use crate::capture;
 use crate::command::Command;
 use crate::context::Health;
 use crate::error::{Failure, Result};
@@ -251,8 +252,8 @@ fn wait(
 
 fn submit(command: MemOpCommand, stream: CUstream) -> Result<()> {
     let stream = super::get(stream)?;
-    if stream.is_capturing.load(Ordering::Relaxed) {
-        return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+    if stream.is_capturing() {
+        return Err(capture::forbidden(&stream));
     }
     let health: Arc<Health> = stream.health.clone();
     let work = Box::new(move || command.run(&health));

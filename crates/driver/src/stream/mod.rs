@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::capture;
 use crate::command::Command;
 use crate::context::{self, CONTEXTS, Context, Health};
 use crate::error::Result;
@@ -53,8 +54,8 @@ pub struct Stream {
     pub(crate) priority: AtomicI32,
     pub(crate) attributes: Mutex<Attributes>,
     pub(crate) health: Arc<Health>,
-    /// Commands go to a graph instead, see `capture`.
-    pub(crate) is_capturing: AtomicBool,
+    /// The capture that commands go to.
+    pub(crate) capture: capture::Slot,
     is_destroyed: AtomicBool,
     queue: Queue,
 }
@@ -77,7 +78,7 @@ impl Stream {
             priority: AtomicI32::new(priority),
             attributes: Mutex::default(),
             health,
-            is_capturing: AtomicBool::new(false),
+            capture: capture::Slot::default(),
             is_destroyed: AtomicBool::new(false),
             queue: Queue::default(),
         }
@@ -101,7 +102,13 @@ impl Stream {
             .ok_or(CUresult::CONTEXT_IS_DESTROYED)
     }
 
-    /// Adds a command behind all that the stream's role makes it wait for.
+    /// Whether commands go to a graph.
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capture.is_set()
+    }
+
+    /// Adds a command behind all that the stream's role makes it wait for; or adds it to the graph that the stream is
+    /// captured to.
     pub(crate) fn submit(self: &Arc<Stream>, command: Command) -> Result<Mark> {
         self.submit_after(Deps::new(), command)
     }
@@ -112,8 +119,23 @@ impl Stream {
         mut deps: Deps,
         command: Command,
     ) -> Result<Mark> {
+        if self.is_capturing() {
+            capture::add_command(self, command)?;
+            return Ok(self.no_mark());
+        }
         self.add_role_deps(&mut deps)?;
         Ok(self.push(deps, command))
+    }
+
+    /// Adds commands that no other thread's come between. The stream is not capturing.
+    pub(crate) fn submit_all(
+        self: &Arc<Stream>,
+        mut commands: Vec<(Deps, Command)>,
+    ) -> Result<Vec<Mark>> {
+        if let Some((deps, _)) = commands.first_mut() {
+            self.add_role_deps(deps)?;
+        }
+        Ok(self.push_all(commands))
     }
 
     /// The commands of other streams that a command of this one waits for by the rules of the default stream.
@@ -123,6 +145,7 @@ impl Stream {
             Role::Blocking | Role::PerThread => deps.extend(self.context()?.legacy.tail()),
             Role::Legacy => {
                 let context = self.context()?;
+                capture::check_legacy(&context)?;
                 let mut has_gone = false;
                 for stream in context.blocking.read().iter() {
                     let tail = stream.tail();
@@ -152,6 +175,9 @@ impl Stream {
 
     /// Submits a command and waits until it has run.
     pub(crate) fn run(self: &Arc<Stream>, command: Command) -> Result<()> {
+        if self.is_capturing() {
+            return Err(capture::forbidden(self));
+        }
         let mark = self.submit(command)?;
         mark.wait();
         self.health.check()
@@ -164,7 +190,8 @@ impl Stream {
         }
     }
 
-    fn end(&self) {
+    fn end(self: &Arc<Stream>) {
+        capture::abandon(self);
         self.is_destroyed.store(true, Ordering::Relaxed);
         self.queue.close();
     }
@@ -278,6 +305,7 @@ pub fn destroy(handle: CUstream) -> Result<()> {
 /// `cuStreamQuery`.
 pub fn query(handle: CUstream) -> Result<()> {
     let stream = get(handle)?;
+    capture::check_wait(&stream)?;
     match stream.tail() {
         None => stream.health.check(),
         Some(_) => {
@@ -290,6 +318,7 @@ pub fn query(handle: CUstream) -> Result<()> {
 /// `cuStreamSynchronize`.
 pub fn synchronize(handle: CUstream) -> Result<()> {
     let stream = get(handle)?;
+    capture::check_wait(&stream)?;
     stream.wait_for_all();
     // Work that the legacy stream must wait for counts as its own.
     if stream.role == Role::Legacy {

@@ -131,6 +131,33 @@ impl Stream {
         }
     }
 
+    /// Adds commands, with none of another thread between them.
+    pub(super) fn push_all(self: &Arc<Stream>, commands: Vec<(Deps, Command)>) -> Vec<Mark> {
+        let count = commands.len() as u64;
+        let first = {
+            let mut state = self.queue.state.lock();
+            let items = commands.into_iter();
+            state
+                .items
+                .extend(items.map(|(deps, command)| Item { deps, command }));
+            self.queue.n_submitted.fetch_add(count, Ordering::AcqRel) + 1
+        };
+        dispatch::watch(self);
+        let mark = |ticket| Mark {
+            stream: self.clone(),
+            ticket,
+        };
+        (first..first + count).map(mark).collect()
+    }
+
+    /// The mark of a command that there is nothing to wait for, as it was captured.
+    pub(super) fn no_mark(self: &Arc<Stream>) -> Mark {
+        Mark {
+            stream: self.clone(),
+            ticket: 0,
+        }
+    }
+
     fn wait_for(self: &Arc<Stream>, ticket: u64) {
         let queue = &self.queue;
         let has_come = || queue.n_completed.load(Ordering::Acquire) >= ticket;

@@ -1,9 +1,10 @@
 //! What the tests of this binary share: a driver with two devices, contexts, and streams that wait for the test.
 
+use std::ffi::c_void;
 use std::sync::Once;
 use std::sync::mpsc::{Sender, channel};
 
-use ptxjit_driver::types::{CUcontext, CUstream, CUstream_flags};
+use ptxjit_driver::types::{CUcontext, CUstream, CUstream_flags, HostPtr};
 use ptxjit_driver::{context, init, stream};
 
 /// Bytes of memory of each device.
@@ -44,12 +45,28 @@ pub(crate) fn stream() -> CUstream {
     stream::create(CUstream_flags::NON_BLOCKING.0, 0).unwrap()
 }
 
+/// Has a stream call a closure, as programs have it call functions.
+#[expect(
+    unsafe_code,
+    reason = "gives a closure back that went through C's types"
+)]
+pub fn launch_host(stream: CUstream, call: impl FnOnce() + Send + 'static) {
+    type Call = Box<dyn FnOnce() + Send>;
+    extern "C" fn run(data: *mut c_void) {
+        // SAFETY: the driver calls each function once, with the argument that it was given below.
+        let call = unsafe { Box::from_raw(data.cast::<Call>()) };
+        call();
+    }
+    let data = Box::into_raw(Box::new(Box::new(call) as Call));
+    let function = HostPtr(run as *const () as u64);
+    stream::callback::launch_host(stream, function, HostPtr(data as u64)).unwrap();
+}
+
 /// Has a stream wait until the result is dropped or something is sent.
 pub(crate) fn block(stream: CUstream) -> Sender<()> {
     let (sender, receiver) = channel::<()>();
-    stream::callback::launch_host(stream, move || {
+    launch_host(stream, move || {
         let _ = receiver.recv();
-    })
-    .unwrap();
+    });
     sender
 }

@@ -1,0 +1,168 @@
+//! `ptxjit exec`: runs a program whose CUDA libraries are ptxjit's, and `ptxjit dist`, which installs these.
+//!
+//! The environment does it all: the dynamic linker finds our libraries first, also for programs that name a file by its path
+//! (`ptxjit-audit`), and packages that look for themselves are told where to look. The command then replaces this process, so
+//! its exit status, signals and terminal are its own.
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::args::{DistArgs, LaunchArgs, ScheduleArg};
+use crate::libraries::{self, Libraries};
+use crate::term;
+
+/// What shells exit with when a command is not found, or cannot be run; and here, too, when the libraries are missing.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+
+pub(crate) fn run(args: &LaunchArgs) -> ExitCode {
+    let variables = match command().and_then(|command| variables(args, &command)) {
+        Ok(variables) => variables,
+        Err(err) => return fail(NOT_RUN, &format!("{err:#}")),
+    };
+    if args.print_env {
+        for (name, value) in &variables {
+            term::out(&format!(
+                "export {name}={}\n",
+                quoted(&value.to_string_lossy())
+            ));
+        }
+        return ExitCode::SUCCESS;
+    }
+    let (program, words) = args
+        .command
+        .split_first()
+        .expect("the parser wants a command");
+    let error = Command::new(program).args(words).envs(variables).exec();
+    let program = program.to_string_lossy();
+    match error.kind() {
+        ErrorKind::NotFound => fail(NOT_FOUND, &format!("`{program}`: command not found")),
+        _ => fail(NOT_RUN, &format!("`{program}` cannot be run: {error}")),
+    }
+}
+
+pub(crate) fn dist(args: &DistArgs) -> ExitCode {
+    let done =
+        command().and_then(|command| libraries::lay_out(&command, &args.folder, !args.no_links));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => fail(1, &format!("{err:#}")),
+    }
+}
+
+fn fail(code: u8, text: &str) -> ExitCode {
+    term::err(&format!("error: {text}"));
+    ExitCode::from(code)
+}
+
+/// The file that this process runs.
+fn command() -> Result<PathBuf> {
+    std::env::current_exe().context("the path of the command is not known")
+}
+
+/// The variables that a program needs, beside those it has.
+fn variables(args: &LaunchArgs, command: &Path) -> Result<Vec<(&'static str, OsString)>> {
+    let libraries = Libraries::find(command)?;
+    let mut variables = vec![
+        (
+            "LD_LIBRARY_PATH",
+            first("LD_LIBRARY_PATH", libraries.folder.as_os_str()),
+        ),
+        ("LD_AUDIT", first("LD_AUDIT", libraries.audit().as_os_str())),
+        ("TRITON_LIBCUDA_PATH", libraries.folder.clone().into()),
+        ("TRITON_PTXAS_PATH", libraries.ptxas.clone().into()),
+        (
+            "TRITON_PTXAS_BLACKWELL_PATH",
+            libraries.ptxas.clone().into(),
+        ),
+    ];
+    let mut set =
+        |name, value: Option<OsString>| variables.extend(value.map(|value| (name, value)));
+    set(
+        "PTXJIT_COMPUTE_CAPABILITY",
+        args.compute_capability.clone().map(OsString::from),
+    );
+    set("PTXJIT_PERSONA", args.persona.clone());
+    set(
+        "PTXJIT_DEVICE_COUNT",
+        args.devices.map(|n| n.to_string().into()),
+    );
+    set(
+        "PTXJIT_DEVICE_MEMORY",
+        args.memory.clone().map(OsString::from),
+    );
+    set("PTXJIT_MEMCHECK", args.memcheck.then(|| "1".into()));
+    set(
+        "PTXJIT_TIMEOUT",
+        args.timeout
+            .map(|time| time.as_secs_f64().to_string().into()),
+    );
+    set(
+        "PTXJIT_SCHEDULE",
+        args.schedule.map(|schedule| schedule_text(schedule).into()),
+    );
+    set(
+        "PTXJIT_TRACE",
+        args.trace.as_deref().map(absolute).transpose()?,
+    );
+    set(
+        "PTXJIT_REPORT",
+        args.report.as_deref().map(absolute).transpose()?,
+    );
+    Ok(variables)
+}
+
+/// A list with colons that begins with `item` and goes on with what the variable has.
+fn first(name: &str, item: &OsStr) -> OsString {
+    let mut list = item.to_owned();
+    let rest = std::env::var_os(name).unwrap_or_default();
+    for other in
+        std::env::split_paths(&rest).filter(|other| !other.as_os_str().is_empty() && other != item)
+    {
+        list.push(":");
+        list.push(other);
+    }
+    list
+}
+
+fn schedule_text(schedule: ScheduleArg) -> String {
+    match schedule {
+        ScheduleArg::Deterministic => "deterministic".to_owned(),
+        ScheduleArg::Seed(seed) => format!("seed:{seed}"),
+    }
+}
+
+/// Programs change their folder, and what they write is to be where the user was.
+fn absolute(path: &Path) -> Result<OsString> {
+    let path =
+        std::path::absolute(path).with_context(|| format!("`{}` is no path", path.display()))?;
+    Ok(path.into())
+}
+
+/// A word as a shell has to be given it.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:+,@%=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_shells() {
+        assert_eq!(quoted("/usr/lib:/x-1.2_3"), "/usr/lib:/x-1.2_3");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted("x;rm"), "'x;rm'");
+    }
+}
