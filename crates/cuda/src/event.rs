@@ -22,6 +22,11 @@ exports! {
         event::record(event, stream)
     }
 
+    /// Puts an event into a stream.
+    fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) or cuEventRecordWithFlags_ptsz {
+        event::record_with_flags(event, stream, flags)
+    }
+
     /// Whether an event has happened.
     fn cuEventQuery(event: CUevent) {
         event::query(event)
