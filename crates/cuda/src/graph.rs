@@ -106,10 +106,7 @@ exports! {
 
     /// The edges of a graph and what they mean.
     fn cuGraphGetEdges_v2(
-        graph: CUgraph,
-        from: Out<CUgraphNode>,
-        to: Out<CUgraphNode>,
-        data: Out<CUgraphEdgeData>,
+        graph: CUgraph, from: Out<CUgraphNode>, to: Out<CUgraphNode>, data: Out<CUgraphEdgeData>,
         count: Out<usize>,
     ) {
         put_all_edges(graph, from, to, Some(data), count)
@@ -122,10 +119,7 @@ exports! {
 
     /// What a node depends on, and how.
     fn cuGraphNodeGetDependencies_v2(
-        node: CUgraphNode,
-        out: Out<CUgraphNode>,
-        data: Out<CUgraphEdgeData>,
-        count: Out<usize>,
+        node: CUgraphNode, out: Out<CUgraphNode>, data: Out<CUgraphEdgeData>, count: Out<usize>,
     ) {
         put_edges(out, Some(data), count, &graph::node_get_dependencies(node)?)
     }
@@ -137,10 +131,7 @@ exports! {
 
     /// What depends on a node, and how.
     fn cuGraphNodeGetDependentNodes_v2(
-        node: CUgraphNode,
-        out: Out<CUgraphNode>,
-        data: Out<CUgraphEdgeData>,
-        count: Out<usize>,
+        node: CUgraphNode, out: Out<CUgraphNode>, data: Out<CUgraphEdgeData>, count: Out<usize>,
     ) {
         put_edges(out, Some(data), count, &graph::node_get_dependents(node)?)
     }
@@ -233,10 +224,7 @@ exports! {
 
     /// Makes a graph ready to be launched.
     fn cuGraphInstantiate(
-        out: Out<CUgraphExec>,
-        graph: CUgraph,
-        node: Out<CUgraphNode>,
-        log: Out<u8>,
+        out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<u8>,
         log_size: usize,
     ) {
         instantiate_with_log(out, graph, node, log, log_size)
@@ -244,10 +232,7 @@ exports! {
 
     /// Makes a graph ready to be launched.
     fn cuGraphInstantiate_v2(
-        out: Out<CUgraphExec>,
-        graph: CUgraph,
-        node: Out<CUgraphNode>,
-        log: Out<u8>,
+        out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<u8>,
         log_size: usize,
     ) {
         instantiate_with_log(out, graph, node, log, log_size)
@@ -260,9 +245,7 @@ exports! {
 
     /// Makes a graph ready to be launched, and tells why not.
     fn cuGraphInstantiateWithParams(
-        out: Out<CUgraphExec>,
-        graph: CUgraph,
-        params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+        out: Out<CUgraphExec>, graph: CUgraph, params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
     ) or cuGraphInstantiateWithParams_ptsz {
         instantiate_with_params(out, graph, params)
     }
@@ -294,9 +277,7 @@ exports! {
 
     /// Takes over all parameters of a graph.
     fn cuGraphExecUpdate(
-        exec: CUgraphExec,
-        graph: CUgraph,
-        node: Out<CUgraphNode>,
+        exec: CUgraphExec, graph: CUgraph, node: Out<CUgraphNode>,
         result: Out<CUgraphExecUpdateResult>,
     ) {
         let updated = graph::exec_update(exec, graph);

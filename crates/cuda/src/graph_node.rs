@@ -203,10 +203,7 @@ exports! {
 
     /// Adds a node.
     fn cuGraphAddNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize,
         params: Out<CUgraphNodeParams>,
     ) {
         add_any(out, graph, plain(nodes, count), params)
@@ -214,11 +211,7 @@ exports! {
 
     /// Adds a node, and says what edges mean.
     fn cuGraphAddNode_v2(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        data: HostPtr,
-        count: usize,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, data: HostPtr, count: usize,
         params: Out<CUgraphNodeParams>,
     ) {
         add_any(out, graph, Deps { nodes, data, count }, params)
@@ -226,11 +219,7 @@ exports! {
 
     /// Adds a node, and says what edges mean.
     fn cuGraphAddNode_v3(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        data: HostPtr,
-        count: usize,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, data: HostPtr, count: usize,
         params: Out<CUgraphNodeParams>,
     ) {
         add_any(out, graph, Deps { nodes, data, count }, params)
@@ -323,11 +312,7 @@ exports! {
 
     /// Adds a copy.
     fn cuGraphAddMemcpyNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
-        params: HostPtr,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
         context: CUcontext,
     ) {
         add(out, graph, plain(nodes, count), memcpy(params, context)?)
@@ -355,11 +340,7 @@ exports! {
 
     /// Adds a memset.
     fn cuGraphAddMemsetNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
-        params: HostPtr,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
         context: CUcontext,
     ) {
         add(out, graph, plain(nodes, count), memset(params, context)?)
@@ -481,10 +462,7 @@ exports! {
 
     /// Adds an allocation; its address is written to the parameters.
     fn cuGraphAddMemAllocNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize,
         params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
     ) {
         let mut values = of(CUgraphNodeType::MEM_ALLOC, params.get()?);
@@ -501,11 +479,7 @@ exports! {
 
     /// Adds the end of an allocation.
     fn cuGraphAddMemFreeNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
-        address: CUdeviceptr,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, address: CUdeviceptr,
     ) {
         let params = CUDA_MEM_FREE_NODE_PARAMS { dptr: address };
         add(out, graph, plain(nodes, count), of(CUgraphNodeType::MEM_FREE, params))

@@ -12,8 +12,8 @@ use crate::call::{Out, exports};
 exports! {
     /// Loads an image.
     fn cuLibraryLoadData(
-        out: Out<CUlibrary>, code: HostPtr, keys: HostPtr, values: HostPtr, count: u32, _keys:
-        HostPtr, _values: HostPtr, _count: u32,
+        out: Out<CUlibrary>, code: HostPtr, keys: HostPtr, values: HostPtr, count: u32,
+        _keys: HostPtr, _values: HostPtr, _count: u32,
     ) {
         let options = Options { count, keys, values };
         out.fill(|| library::load_data(code, options))
@@ -21,8 +21,8 @@ exports! {
 
     /// Loads the image in a file.
     fn cuLibraryLoadFromFile(
-        out: Out<CUlibrary>, path: HostPtr, keys: HostPtr, values: HostPtr, count: u32, _keys:
-        HostPtr, _values: HostPtr, _count: u32,
+        out: Out<CUlibrary>, path: HostPtr, keys: HostPtr, values: HostPtr, count: u32,
+        _keys: HostPtr, _values: HostPtr, _count: u32,
     ) {
         let options = Options { count, keys, values };
         out.fill(|| library::load_file(path, options))

@@ -16,8 +16,8 @@ exports! {
 
     /// Adds an input from memory.
     fn cuLinkAddData_v2(
-        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr, count:
-        u32, keys: HostPtr, values: HostPtr,
+        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr,
+        count: u32, keys: HostPtr, values: HostPtr,
     ) {
         let options = Options { count, keys, values };
         link::add_data(state, kind, data, size, name, options)
@@ -25,8 +25,8 @@ exports! {
 
     /// Adds an input from a file.
     fn cuLinkAddFile_v2(
-        state: CUlinkState, kind: CUjitInputType, path: HostPtr, count: u32, keys: HostPtr, values:
-        HostPtr,
+        state: CUlinkState, kind: CUjitInputType, path: HostPtr, count: u32, keys: HostPtr,
+        values: HostPtr,
     ) {
         let options = Options { count, keys, values };
         link::add_file(state, kind, path, options)
@@ -52,8 +52,8 @@ exports! {
 
     /// [`cuLinkAddData_v2`].
     fn cuLinkAddData(
-        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr, count:
-        u32, keys: HostPtr, values: HostPtr,
+        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr,
+        count: u32, keys: HostPtr, values: HostPtr,
     ) {
         let options = Options { count, keys, values };
         link::add_data(state, kind, data, size, name, options)
@@ -61,8 +61,8 @@ exports! {
 
     /// [`cuLinkAddFile_v2`].
     fn cuLinkAddFile(
-        state: CUlinkState, kind: CUjitInputType, path: HostPtr, count: u32, keys: HostPtr, values:
-        HostPtr,
+        state: CUlinkState, kind: CUjitInputType, path: HostPtr, count: u32, keys: HostPtr,
+        values: HostPtr,
     ) {
         let options = Options { count, keys, values };
         link::add_file(state, kind, path, options)

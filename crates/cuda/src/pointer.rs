@@ -58,36 +58,22 @@ exports! {
 
     /// Has managed memory come to a place.
     fn cuMemPrefetchAsync_v2(
-        address: CUdeviceptr,
-        count: usize,
-        location: CUmemLocation,
-        flags: u32,
-        stream: CUstream,
+        address: CUdeviceptr, count: usize, location: CUmemLocation, flags: u32, stream: CUstream,
     ) or cuMemPrefetchAsync_v2_ptsz {
         advice::prefetch(address, count, location, flags, stream)
     }
 
     /// Gives up the contents of managed memory.
     fn cuMemDiscardBatchAsync(
-        addresses: In<CUdeviceptr>,
-        sizes: In<usize>,
-        count: usize,
-        flags: u64,
-        stream: CUstream,
+        addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, flags: u64, stream: CUstream,
     ) or cuMemDiscardBatchAsync_ptsz {
         advice::discard_batch(&ranges(addresses, sizes, count)?, flags, stream)
     }
 
     /// Has ranges of managed memory come to places.
     fn cuMemPrefetchBatchAsync(
-        addresses: In<CUdeviceptr>,
-        sizes: In<usize>,
-        count: usize,
-        places: In<CUmemLocation>,
-        firsts: In<usize>,
-        n_places: usize,
-        flags: u64,
-        stream: CUstream,
+        addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, places: In<CUmemLocation>,
+        firsts: In<usize>, n_places: usize, flags: u64, stream: CUstream,
     ) or cuMemPrefetchBatchAsync_ptsz {
         let (ranges, places) = (ranges(addresses, sizes, count)?, places.get_all(n_places)?);
         advice::prefetch_batch(&ranges, &places, &firsts.get_all(n_places)?, flags, stream)
@@ -95,14 +81,8 @@ exports! {
 
     /// Gives up the contents of managed memory, and has it come to places.
     fn cuMemDiscardAndPrefetchBatchAsync(
-        addresses: In<CUdeviceptr>,
-        sizes: In<usize>,
-        count: usize,
-        places: In<CUmemLocation>,
-        firsts: In<usize>,
-        n_places: usize,
-        flags: u64,
-        stream: CUstream,
+        addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, places: In<CUmemLocation>,
+        firsts: In<usize>, n_places: usize, flags: u64, stream: CUstream,
     ) or cuMemDiscardAndPrefetchBatchAsync_ptsz {
         let (ranges, places) = (ranges(addresses, sizes, count)?, places.get_all(n_places)?);
         advice::prefetch_batch(&ranges, &places, &firsts.get_all(n_places)?, flags, stream)
@@ -117,20 +97,16 @@ exports! {
 
     /// What was said of managed memory.
     fn cuMemRangeGetAttribute(
-        out: HostPtr, size: usize, attribute: CUmem_range_attribute, address: CUdeviceptr, count:
-        usize,
+        out: HostPtr, size: usize, attribute: CUmem_range_attribute, address: CUdeviceptr,
+        count: usize,
     ) {
         advice::put_range_attribute(out, size, attribute, address, count)
     }
 
     /// What was said of managed memory.
     fn cuMemRangeGetAttributes(
-        out: In<HostPtr>,
-        sizes: In<usize>,
-        attributes: In<CUmem_range_attribute>,
-        n_attributes: usize,
-        address: CUdeviceptr,
-        count: usize,
+        out: In<HostPtr>, sizes: In<usize>, attributes: In<CUmem_range_attribute>,
+        n_attributes: usize, address: CUdeviceptr, count: usize,
     ) {
         if n_attributes == 0 {
             return Err(CUresult::INVALID_VALUE);

@@ -17,8 +17,8 @@ exports! {
 
     /// Makes a context with an affinity.
     fn cuCtxCreate_v3(
-        out: Out<CUcontext>, affinities: In<CUexecAffinityParam>, count: i32, flags: u32, device:
-        i32,
+        out: Out<CUcontext>, affinities: In<CUexecAffinityParam>, count: i32, flags: u32,
+        device: i32,
     ) {
         let count = usize::try_from(count).map_err(|_| CUresult::INVALID_VALUE)?;
         let affinities = affinities.get_all(count)?;

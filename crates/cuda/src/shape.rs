@@ -92,20 +92,16 @@ exports! {
 
     /// Copies between contexts.
     fn cuMemcpyPeer(
-        to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, size:
-        usize,
+        to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext,
+        size: usize,
     ) or cuMemcpyPeer_ptds {
         shape::copy_peer(to, to_context, from, from_context, size, CUstream::NULL)
     }
 
     /// Copies between contexts.
     fn cuMemcpyPeerAsync(
-        to: CUdeviceptr,
-        to_context: CUcontext,
-        from: CUdeviceptr,
-        from_context: CUcontext,
-        size: usize,
-        stream: CUstream,
+        to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext,
+        size: usize, stream: CUstream,
     ) or cuMemcpyPeerAsync_ptsz {
         shape::copy_peer(to, to_context, from, from_context, size, stream)
     }
@@ -157,15 +153,9 @@ exports! {
 
     /// Copies several times.
     fn cuMemcpyBatchAsync(
-        to: In<CUdeviceptr>,
-        from: In<CUdeviceptr>,
-        sizes: In<usize>,
-        count: usize,
-        attributes: In<CUmemcpyAttributes>,
-        firsts: In<usize>,
-        n_attributes: usize,
-        refused: Out<usize>,
-        stream: CUstream,
+        to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize,
+        attributes: In<CUmemcpyAttributes>, firsts: In<usize>, n_attributes: usize,
+        refused: Out<usize>, stream: CUstream,
     ) or cuMemcpyBatchAsync_ptsz {
         let batch = Batch { to, from, sizes, count, attributes, firsts, n_attributes };
         told(batch.submit(stream), refused)
@@ -173,13 +163,8 @@ exports! {
 
     /// Copies several times.
     fn cuMemcpyBatchAsync_v2(
-        to: In<CUdeviceptr>,
-        from: In<CUdeviceptr>,
-        sizes: In<usize>,
-        count: usize,
-        attributes: In<CUmemcpyAttributes>,
-        firsts: In<usize>,
-        n_attributes: usize,
+        to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize,
+        attributes: In<CUmemcpyAttributes>, firsts: In<usize>, n_attributes: usize,
         stream: CUstream,
     ) or cuMemcpyBatchAsync_v2_ptsz {
         let batch = Batch { to, from, sizes, count, attributes, firsts, n_attributes };
@@ -188,10 +173,7 @@ exports! {
 
     /// Copies several boxes.
     fn cuMemcpy3DBatchAsync(
-        count: usize,
-        ops: In<CUDA_MEMCPY3D_BATCH_OP>,
-        refused: Out<usize>,
-        flags: u64,
+        count: usize, ops: In<CUDA_MEMCPY3D_BATCH_OP>, refused: Out<usize>, flags: u64,
         stream: CUstream,
     ) or cuMemcpy3DBatchAsync_ptsz {
         let ops = ops.get_all(count)?;
@@ -208,10 +190,7 @@ exports! {
 
     /// Copies with attributes.
     fn cuMemcpyWithAttributesAsync(
-        to: CUdeviceptr,
-        from: CUdeviceptr,
-        size: usize,
-        attributes: In<CUmemcpyAttributes>,
+        to: CUdeviceptr, from: CUdeviceptr, size: usize, attributes: In<CUmemcpyAttributes>,
         stream: CUstream,
     ) or cuMemcpyWithAttributesAsync_ptsz {
         batch::copy_with_attributes(to, from, size, &attributes.get()?, stream)

@@ -32,8 +32,8 @@ exports! {
 
     /// Makes memory without an address.
     fn cuMemCreate(
-        out: Out<CUmemGenericAllocationHandle>, size: usize, props: In<CUmemAllocationProp>, flags:
-        u64,
+        out: Out<CUmemGenericAllocationHandle>, size: usize, props: In<CUmemAllocationProp>,
+        flags: u64,
     ) {
         let props = props.get()?;
         out.fill(|| vmm::create(size, &props, flags))

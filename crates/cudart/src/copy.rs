@@ -191,48 +191,48 @@ exports! {
 
     /// Copies rows.
     fn cudaMemcpy2D(
-        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize, kind:
-        u32,
+        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize,
+        kind: u32,
     ) or cudaMemcpy2D_ptds {
         linear((to, to_pitch), (from, from_pitch), (width, height), kind, None)
     }
 
     /// Copies rows.
     fn cudaMemcpy2DAsync(
-        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize, kind:
-        u32, stream: u64,
+        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize,
+        kind: u32, stream: u64,
     ) or cudaMemcpy2DAsync_ptsz {
         linear((to, to_pitch), (from, from_pitch), (width, height), kind, Some(stream))
     }
 
     /// Copies rows to an array.
     fn cudaMemcpy2DToArray(
-        to: u64, x: usize, y: usize, from: u64, pitch: usize, width: usize, height: usize, kind:
-        u32,
+        to: u64, x: usize, y: usize, from: u64, pitch: usize, width: usize, height: usize,
+        kind: u32,
     ) or cudaMemcpy2DToArray_ptds {
         to_array(Side::array(to, x, y), (from, pitch), (width, height), kind, None)
     }
 
     /// Copies rows to an array.
     fn cudaMemcpy2DToArrayAsync(
-        to: u64, x: usize, y: usize, from: u64, pitch: usize, width: usize, height: usize, kind:
-        u32, stream: u64,
+        to: u64, x: usize, y: usize, from: u64, pitch: usize, width: usize, height: usize,
+        kind: u32, stream: u64,
     ) or cudaMemcpy2DToArrayAsync_ptsz {
         to_array(Side::array(to, x, y), (from, pitch), (width, height), kind, Some(stream))
     }
 
     /// Copies rows of an array.
     fn cudaMemcpy2DFromArray(
-        to: u64, pitch: usize, from: u64, x: usize, y: usize, width: usize, height: usize, kind:
-        u32,
+        to: u64, pitch: usize, from: u64, x: usize, y: usize, width: usize, height: usize,
+        kind: u32,
     ) or cudaMemcpy2DFromArray_ptds {
         from_array((to, pitch), Side::array(from, x, y), (width, height), kind, None)
     }
 
     /// Copies rows of an array.
     fn cudaMemcpy2DFromArrayAsync(
-        to: u64, pitch: usize, from: u64, x: usize, y: usize, width: usize, height: usize, kind:
-        u32, stream: u64,
+        to: u64, pitch: usize, from: u64, x: usize, y: usize, width: usize, height: usize,
+        kind: u32, stream: u64,
     ) or cudaMemcpy2DFromArrayAsync_ptsz {
         from_array((to, pitch), Side::array(from, x, y), (width, height), kind, Some(stream))
     }
@@ -250,8 +250,8 @@ exports! {
 passes! {
     #[cfg(not(cudart13))]
     cudaMemcpyBatchAsync(
-        to: u64, from: u64, sizes: u64, count: usize, attributes: u64, idxs: u64, n_attributes:
-        usize, failed: u64, stream: u64,
+        to: u64, from: u64, sizes: u64, count: usize, attributes: u64, idxs: u64,
+        n_attributes: usize, failed: u64, stream: u64,
     ) or cudaMemcpyBatchAsync_ptsz = cuMemcpyBatchAsync;
     #[cfg(not(cudart13))]
     cudaMemcpy3DBatchAsync(
@@ -259,8 +259,8 @@ passes! {
     ) or cudaMemcpy3DBatchAsync_ptsz = cuMemcpy3DBatchAsync;
     #[cfg(cudart13)]
     cudaMemcpyBatchAsync(
-        to: u64, from: u64, sizes: u64, count: usize, attributes: u64, idxs: u64, n_attributes:
-        usize, stream: u64,
+        to: u64, from: u64, sizes: u64, count: usize, attributes: u64, idxs: u64,
+        n_attributes: usize, stream: u64,
     ) or cudaMemcpyBatchAsync_ptsz = cuMemcpyBatchAsync_v2;
     #[cfg(cudart13)]
     cudaMemcpy3DBatchAsync(

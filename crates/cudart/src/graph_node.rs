@@ -186,8 +186,8 @@ exports! {
 
     /// A node that copies of a variable.
     fn cudaGraphAddMemcpyNodeFromSymbol(
-        out: u64, graph: u64, deps: u64, n_deps: usize, to: u64, symbol: u64, count: usize, offset:
-        usize, kind: u32,
+        out: u64, graph: u64, deps: u64, n_deps: usize, to: u64, symbol: u64, count: usize,
+        offset: usize, kind: u32,
     ) {
         add_copy(&Place { out, graph, deps, n_deps }, &from_symbol(to, symbol, count, offset, kind)?)
     }

@@ -128,13 +128,13 @@ passes! {
     ) or cudaMemDiscardBatchAsync_ptsz = cuMemDiscardBatchAsync;
     #[cfg(cudart13)]
     cudaMemPrefetchBatchAsync(
-        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize, flags:
-        u64, stream: u64,
+        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize,
+        flags: u64, stream: u64,
     ) or cudaMemPrefetchBatchAsync_ptsz = cuMemPrefetchBatchAsync;
     #[cfg(cudart13)]
     cudaMemDiscardAndPrefetchBatchAsync(
-        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize, flags:
-        u64, stream: u64,
+        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize,
+        flags: u64, stream: u64,
     ) or cudaMemDiscardAndPrefetchBatchAsync_ptsz = cuMemDiscardAndPrefetchBatchAsync;
     #[cfg(cudart13)]
     cudaMemGetLocationInfo(
