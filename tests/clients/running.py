@@ -31,7 +31,8 @@ def run(words, timeout=600, options=(), **variables):
 
 def tool(name):
     """The path of a program that a test needs; the test is skipped if there is none."""
-    found = shutil.which(name)
+    # Packages put programs beside the interpreter.
+    found = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
     if found is None:
         pytest.skip(f"{name} is not installed")
     return found

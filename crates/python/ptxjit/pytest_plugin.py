@@ -80,8 +80,6 @@ class Faults:
         # Work may still be under way, and contexts that have failed must not fail the next test.
         _native.clear_all_errors()
         found = _errors.faults()
-        if not found and not hasattr(item, "_ptxjit_n_faults"):
-            item._ptxjit_n_faults = 0
         item._ptxjit_n_faults = getattr(item, "_ptxjit_n_faults", 0) + len(found)
         for fault in found:
             report.sections.append((f"ptxjit: {fault.name}", fault.report))

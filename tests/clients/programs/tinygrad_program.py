@@ -10,7 +10,7 @@ np.testing.assert_allclose(Tensor(a).sum(axis=0).numpy(), a.sum(axis=0), rtol=1e
 x = np.exp(a - a.max(axis=1, keepdims=True))
 np.testing.assert_allclose(Tensor(a).softmax(axis=1).numpy(), x / x.sum(axis=1, keepdims=True), rtol=1e-5)
 
-w = Tensor(b, requires_grad=True)
+w = Tensor(b).is_param_(True) if hasattr(Tensor, "is_param_") else Tensor(b, requires_grad=True)
 (Tensor(a) @ w).square().sum().backward()
 np.testing.assert_allclose(w.grad.numpy(), 2 * a.T @ (a @ b), rtol=1e-4)
 
