@@ -1,9 +1,7 @@
-//! The libraries that programs load in the place of NVIDIA's: under which names, and where they
-//! are.
+//! The libraries that programs load in the place of NVIDIA's: under which names, and where they are.
 //!
-//! An installation has them in a folder of its own near the command. Cargo builds them under names
-//! that no program asks for, and wheels cannot hold links, so where names are missing a folder of
-//! links is made that has them all.
+//! An installation has them in a folder of its own near the command. Cargo builds them under names that no program asks for, and
+//! wheels cannot hold links, so where names are missing a folder of links is made that has them all.
 
 use std::fs;
 use std::io;
@@ -152,8 +150,7 @@ fn installed(folder: &Path) -> Names {
     names
 }
 
-/// The libraries as cargo leaves them, in `folder` or, where they are only what others depend on,
-/// in `deps` below it.
+/// The libraries as cargo leaves them, in `folder` or, where they are only what others depend on, in `deps` below it.
 pub(crate) fn built(folder: &Path) -> Names {
     names(|part| {
         let places = [
@@ -237,8 +234,7 @@ fn private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts links and the stand-in for the assembler into a folder. Several processes may do so at the
-/// same time.
+/// Puts links and the stand-in for the assembler into a folder. Several processes may do so at the same time.
 fn fill(folder: &Path, command: &Path, names: &Names) -> io::Result<()> {
     fs::create_dir_all(folder.join("bin"))?;
     for (name, file) in names {
@@ -265,8 +261,7 @@ fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Resul
     fs::rename(&temporary, path)
 }
 
-/// A script that runs `ptxjit ptxas`; `command` is a path or one relative to the script, with
-/// `$here`.
+/// A script that runs `ptxjit ptxas`; `command` is a path or one relative to the script, with `$here`.
 fn ptxas_script(command: &Path) -> String {
     let command = crate::exec::quoted(&command.to_string_lossy());
     format!("#!/bin/sh\n# Stands in for NVIDIA's assembler.\nexec {command} ptxas \"$@\"\n")
@@ -281,7 +276,8 @@ fn write_script(path: &Path, text: &str) -> io::Result<()> {
 /// `ptxjit dist`: puts command, libraries and header into a folder as an installation has them.
 pub(crate) fn lay_out(command: &Path, target: &Path, with_links: bool) -> Result<()> {
     const PTXAS: &str = "#!/bin/sh\n# Stands in for NVIDIA's assembler.\n\
-        here=$(dirname \"$(readlink -f \"$0\")\")\nexec \"$here/ptxjit\" ptxas \"$@\"\n";
+        here=$(dirname \"$(readlink -f \"$0\")\")\n\
+        exec \"$here/ptxjit\" ptxas \"$@\"\n";
     let names = near(command)?;
     let (bin, lib) = (target.join("bin"), target.join("lib"));
     for folder in [&bin, &lib] {

@@ -23,7 +23,9 @@ exports! {
     }
 
     /// Puts an event into a stream, or into the graph that it is captured to.
-    fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) or cuEventRecordWithFlags_ptsz {
+    fn cuEventRecordWithFlags(
+        event: CUevent, stream: CUstream, flags: u32,
+    ) or cuEventRecordWithFlags_ptsz {
         event::record_with_flags(event, stream, flags)
     }
 

@@ -109,6 +109,11 @@ impl Format {
     pub(crate) fn is_integer(self) -> bool {
         matches!(self.format, 0x01..=0x03 | 0x08..=0x0a)
     }
+
+    /// Whether its elements are integers that are too wide to be read as fractions.
+    pub(crate) fn is_wide_integer(self) -> bool {
+        matches!(self.format, 0x03 | 0x0a)
+    }
 }
 
 fn row_of_kind(kind: u32) -> Option<(u32, u32, u32)> {

@@ -116,7 +116,8 @@ pub(crate) fn any(params: &NodeParams) -> Result<NodeParams> {
             body[at] = device::context()?;
             body
         }
-        0..=CONDITIONAL => params.body,
+        // The others are the driver's.
+        3..CONDITIONAL => params.body,
         _ => return Err(Code::INVALID_VALUE),
     };
     Ok(NodeParams { body, ..*params })

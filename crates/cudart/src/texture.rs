@@ -124,11 +124,20 @@ fn level_format(array: u64) -> Result<Format> {
 }
 
 impl Texture {
-    fn to_driver(self, format: Format) -> DriverTexture {
+    fn to_driver(self, format: Format) -> Result<DriverTexture> {
+        const INVALID_FILTER: Code = Code(26);
+        const INVALID_NORM: Code = Code(27);
+        let (is_normalized, is_linear) = (self.read_mode != 0, self.filter_mode != 0);
+        if is_normalized && format.is_wide_integer() {
+            return Err(INVALID_NORM);
+        }
+        if is_linear && !is_normalized && format.is_integer() {
+            return Err(INVALID_FILTER);
+        }
         // Integers are read as such unless the program wants them normalized.
         let as_integer = self.read_mode == 0 && format.is_integer();
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
-        DriverTexture {
+        Ok(DriverTexture {
             address_mode: self.address_mode,
             filter_mode: self.filter_mode,
             flags: flag(as_integer, READ_AS_INTEGER)
@@ -143,7 +152,7 @@ impl Texture {
             max_level: self.max_level,
             border: self.border,
             reserved: [0; 12],
-        }
+        })
     }
 
     fn of_driver(driver: &DriverTexture, format: Format) -> Texture {
@@ -182,7 +191,7 @@ exports! {
     /// A texture object.
     fn cudaCreateTextureObject(out: u64, resource: u64, texture: u64, view: u64) {
         let (resource, format) = Resource::read(resource)?.to_driver()?;
-        let texture = host::get::<Texture>(texture)?.to_driver(format);
+        let texture = host::get::<Texture>(texture)?.to_driver(format)?;
         let whole: [u8; 144] = host::extended(&resource);
         if view == 0 {
             return cu!(cuTexObjectCreate(out, &whole, &texture, 0_u64));

@@ -123,7 +123,7 @@ fn read_data(said: CUjitInputType, address: u64, len: usize, name: &str) -> Load
     let bytes = image::bytes(address, len as u64)?;
     check_type(&bytes, said)?;
     match ptxjit_image::recognize(&bytes) {
-        Some(Kind::Wrapper) => image::wrapped(address),
+        Some(Kind::Wrapper) => Ok(image::wrapped(address)?.0),
         _ => image::modules(name, &bytes, Purpose::Link),
     }
 }

@@ -216,3 +216,57 @@ fn files_are_linked() {
     link::destroy(state).unwrap();
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// A fat binary with one entry: PTX (1) or machine code (2) for `sm_80`.
+fn container(kind: u16, text: &str) -> Vec<u8> {
+    let payload = format!("{text}\0").into_bytes();
+    let mut entry = vec![0; 64];
+    let mut put = |at: usize, bytes: &[u8]| entry[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &kind.to_le_bytes());
+    put(2, &0x101_u16.to_le_bytes());
+    put(4, &64_u32.to_le_bytes());
+    put(8, &(payload.len() as u32).to_le_bytes());
+    put(26, &7_u16.to_le_bytes());
+    put(28, &80_u32.to_le_bytes());
+    put(32, &64_u32.to_le_bytes());
+    put(40, &1_u64.to_le_bytes());
+    let mut bytes = 0xba55_ed50_u32.to_le_bytes().to_vec();
+    bytes.extend([1, 0, 16, 0]);
+    bytes.extend((entry.len() as u64 + payload.len() as u64).to_le_bytes());
+    bytes.extend(entry);
+    bytes.extend(payload);
+    bytes
+}
+
+/// Loads what nvcc makes of relocatable parts: a wrapper with a list of fat binaries.
+fn load_list(parts: &[&[u8]], options: Options) -> Result<CUmodule, CUresult> {
+    let mut list: Vec<u64> = parts.iter().map(|part| at(part.as_ptr()).0).collect();
+    list.push(0);
+    let wrapper = [0x2_4662_43b1, list[0], at(list.as_ptr()).0];
+    module::load_data(at(wrapper.as_ptr()), options)
+}
+
+#[test]
+fn parts_without_code_for_the_device_are_left_out() {
+    ready();
+    let kernel = container(1, &format!("{HEAD}{KERNEL}"));
+    let twice = container(1, &format!("{HEAD}{TWICE}"));
+    let other = container(2, "machine code");
+    let loaded = load_list(&[&kernel, &other, &twice], Options::NONE).unwrap();
+    let name = CString::new("k").unwrap();
+    module::get_function(loaded, at(name.as_ptr())).unwrap();
+
+    let mut logged = Logged::new();
+    let empty = container(1, &format!("{HEAD}.visible .entry empty() {{ ret; }}"));
+    let result = load_list(&[&kernel, &other, &empty], logged.options());
+    assert_eq!(result, Err(CUresult::INVALID_PTX));
+    for part in [
+        "undefined reference to 'twice'",
+        "left out",
+        "machine code for sm_80",
+    ] {
+        assert!(logged.text().contains(part), "{}", logged.text());
+    }
+    let result = load_list(&[&other], Options::NONE);
+    assert_eq!(result, Err(CUresult::NO_BINARY_FOR_GPU));
+}

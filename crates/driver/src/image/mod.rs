@@ -21,6 +21,8 @@ use crate::{host, report, state};
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     modules: Arc<Vec<PtxModule>>,
+    /// Why a fat binary among those that are linked is left out, for the message about what is then missing.
+    left_out: Option<Arc<str>>,
 }
 
 /// Why an image is refused.
@@ -76,6 +78,7 @@ impl Image {
     pub(crate) fn new(modules: Vec<PtxModule>) -> Image {
         Image {
             modules: Arc::new(modules),
+            left_out: None,
         }
     }
 
@@ -110,7 +113,13 @@ impl Image {
             .modules
             .iter()
             .map(|module| (&module.name, text(module)));
-        Ok(ptxjit::link(engine, named)?)
+        ptxjit::link(engine, named).map_err(|err| {
+            let mut refusal = Refusal::from(err);
+            if let Some(why) = &self.left_out {
+                refusal.text = format!("{}\nnote: a part is left out: {why}", refusal.text);
+            }
+            refusal
+        })
     }
 
     fn finish(&self, device: &Device, module: ptxjit::Module) -> Loaded<ptxjit::Module> {
@@ -203,8 +212,13 @@ pub(crate) const NAME: &str = "<ptx>";
 /// The image at an address of the client.
 pub(crate) fn read(address: u64) -> Loaded<Image> {
     let start = first_bytes(address)?;
+    let mut left_out = None;
     let modules = match ptxjit_image::recognize(&start) {
-        Some(Kind::Wrapper) => wrapped(address)?,
+        Some(Kind::Wrapper) => {
+            let (modules, refusal) = wrapped(address)?;
+            left_out = refusal.map(|refusal| refusal.text.into());
+            modules
+        }
         Some(Kind::Container) => modules(NAME, &container(address)?, Purpose::Load)?,
         Some(Kind::Linked) => {
             let len = ptxjit_image::linked_len(&sized(&start)?)?;
@@ -219,7 +233,10 @@ pub(crate) fn read(address: u64) -> Loaded<Image> {
             modules(NAME, &start, Purpose::Load)?
         }
     };
-    Ok(Image::new(modules))
+    Ok(Image {
+        left_out,
+        ..Image::new(modules)
+    })
 }
 
 /// The image in a file.
@@ -288,8 +305,9 @@ fn container(address: u64) -> Loaded<Vec<u8>> {
     bytes(address, len)
 }
 
-/// The modules of all containers that a wrapper points to.
-pub(crate) fn wrapped(address: u64) -> Loaded<Vec<PtxModule>> {
+/// The modules of all containers that a wrapper points to. Of several, those that have nothing for the device are left out, and
+/// the second value tells about the first: nvcc also lists its own libraries there, of which programs need nothing.
+pub(crate) fn wrapped(address: u64) -> Loaded<(Vec<PtxModule>, Option<Refusal>)> {
     /// Far more than a program is linked from; a list without an end is no list.
     const MAX_CONTAINERS: u64 = 1 << 16;
     let wrapper = Wrapper::parse(&sized(&first_bytes(address)?)?);
@@ -301,16 +319,26 @@ pub(crate) fn wrapped(address: u64) -> Loaded<Vec<PtxModule>> {
     };
     let wrapper = wrapper.ok_or_else(damaged)?;
     if wrapper.version == 1 {
-        return modules(NAME, &container(wrapper.data)?, Purpose::Load);
+        let modules = modules(NAME, &container(wrapper.data)?, Purpose::Load)?;
+        return Ok((modules, None));
     }
-    let mut all = Vec::new();
+    let (mut all, mut left_out) = (Vec::new(), None);
     for idx in 0..MAX_CONTAINERS {
         let address = host::get::<u64>(wrapper.list.wrapping_add(8 * idx))?;
         if address == 0 {
-            return Ok(all);
+            return match left_out {
+                Some(refusal) if all.is_empty() => Err(refusal),
+                left_out => Ok((all, left_out)),
+            };
         }
         let name = format!("{NAME}#{}", idx + 1);
-        all.extend(modules(&name, &container(address)?, Purpose::Load)?);
+        match modules(&name, &container(address)?, Purpose::Load) {
+            Ok(modules) => all.extend(modules),
+            Err(refusal) if refusal.code == CUresult::NO_BINARY_FOR_GPU => {
+                left_out = left_out.or(Some(refusal));
+            }
+            Err(refusal) => return Err(refusal),
+        }
     }
     Err(damaged())
 }

@@ -10,8 +10,8 @@ use crate::types::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
 use super::{Allocation, REGISTRY, Sort, advice, pool};
 
-/// Alignment of all allocations.
-const ALIGN: u64 = 256;
+/// Alignment of all allocations: that of linear textures, which programs make of them.
+const ALIGN: u64 = 512;
 
 /// What a pitch is a multiple of.
 const PITCH: usize = 512;

@@ -215,3 +215,16 @@ fn references_keep_what_is_set() {
         assert_eq!(reference::destroy(garbage), Err(CUresult::INVALID_HANDLE));
     }
 }
+
+#[test]
+fn any_allocation_can_be_a_linear_texture() {
+    common::context();
+    // Small ones lie close together: each begins where a texture may, and so do rows.
+    let memory: Vec<_> = (1..=20).map(|n| alloc::alloc(16 * n).unwrap()).collect();
+    for (n, addr) in (1..).zip(&memory) {
+        let resource = linear(*addr, 16 * n);
+        let object = texture::create(&resource, &CUDA_TEXTURE_DESC::default(), None);
+        texture::destroy(object.unwrap()).unwrap();
+        alloc::free(*addr).unwrap();
+    }
+}
