@@ -6,13 +6,14 @@ import os
 import shlex
 import stat
 import subprocess
-from importlib import metadata
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def version() -> str:
     """The version of the package that is installed."""
+    from importlib import metadata
+
     try:
         return metadata.version("ptxjit")
     except metadata.PackageNotFoundError:

@@ -291,3 +291,19 @@ def test_buffers():
 def test_command():
     done = subprocess.run([sys.executable, "-m", "ptxjit", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("ptxjit ")
+
+
+def test_names():
+    for name in ptxjit.__all__:
+        assert getattr(ptxjit, name).__module__.startswith("ptxjit.")
+    assert set(ptxjit.__all__) <= set(dir(ptxjit))
+    assert ptxjit.__version__[0].isdigit()
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        ptxjit.nothing  # noqa: B018
+
+
+def test_the_command_needs_no_numpy():
+    code = (
+        "import sys, ptxjit.__main__, ptxjit.pytest_plugin; sys.exit('numpy' in sys.modules or 'ptxjit._native' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
