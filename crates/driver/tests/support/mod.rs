@@ -8,7 +8,6 @@
 use std::ffi::CString;
 
 use ptxjit_driver::image::jit::Options;
-use ptxjit_driver::image::jit::Options;
 use ptxjit_driver::launch::{self, Arguments};
 use ptxjit_driver::memory::{alloc, copy};
 use ptxjit_driver::types::*;
