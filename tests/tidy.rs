@@ -149,15 +149,19 @@ fn crates_keep_their_boundaries() {
 fn links_in_documents_lead_somewhere() {
     let root = root();
     let mut problems = Vec::new();
-    for name in ["README.md", "CHANGELOG.md", "ARCHITECTURE.md"] {
-        let text = read(&root.join(name));
+    let at_top = ["README.md", "CHANGELOG.md", "ARCHITECTURE.md"].map(|name| root.join(name));
+    let documents = files_below(&root.join("docs"), ".md");
+    for document in at_top.into_iter().chain(documents) {
+        let name = document.display();
+        let text = read(&document);
+        let folder = document.parent().unwrap_or(&root);
         for target in text
             .split("](")
             .skip(1)
             .filter_map(|rest| rest.split(')').next())
         {
             let path = target.split('#').next().unwrap_or("");
-            if !path.is_empty() && !path.contains("://") && !root.join(path).exists() {
+            if !path.is_empty() && !path.contains("://") && !folder.join(path).exists() {
                 problems.push(format!("{name}: {target} does not exist"));
             }
         }

@@ -1,7 +1,7 @@
 //! Gives the shared library the name that its clients look for.
 //!
 //! Both major versions have the same functions, so one file will do for both; `$PTXJIT_NVJITLINK_MAJOR` says which
-//! name is written into it and which version it reports, 12 if not set.
+//! name is written into it, 12 if not set.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=PTXJIT_NVJITLINK_MAJOR");
@@ -10,6 +10,5 @@ fn main() {
         matches!(major.as_str(), "12" | "13"),
         "PTXJIT_NVJITLINK_MAJOR is 12 or 13, not {major}"
     );
-    println!("cargo:rustc-env=PTXJIT_NVJITLINK_MAJOR={major}");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libnvJitLink.so.{major}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ptxjit::Device;
 use ptxjit_tests::fuzz::mutate::Checker;
-use ptxjit_tests::fuzz::{drive, flow, generate};
+use ptxjit_tests::fuzz::{drive, extremes, flow, generate};
 use ptxjit_tests::root;
 
 /// Seeds that are run by `cargo test`.
@@ -13,6 +13,8 @@ const PROGRAMS: u64 = 100;
 const TEXTS: u64 = 300;
 
 const FLOWS: u64 = 20;
+
+const EXTREMES: u64 = 200;
 
 #[test]
 fn random_kernels_do_the_same_everywhere() {
@@ -30,6 +32,21 @@ fn random_kernels_do_the_same_everywhere() {
         })
         .collect();
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+/// What a check draws is bounded, whatever the module is; `fuzz-extremes` gives it modules of 1 MB, with limits of time and memory.
+#[test]
+fn extremes_are_checked() {
+    for seed in 0..EXTREMES {
+        let text = extremes::module(seed, 1 << 14);
+        let found = ptxjit::check_text("extreme.ptx", text);
+        let drawn = found.to_string();
+        assert!(drawn.len() < 1 << 20, "seed {seed}: {} bytes", drawn.len());
+        assert!(
+            !drawn.contains(|c: char| c.is_control() && c != '\n'),
+            "seed {seed}"
+        );
+    }
 }
 
 #[test]

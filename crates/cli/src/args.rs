@@ -105,6 +105,20 @@ pub struct DistArgs {
     pub no_links: bool,
 }
 
+impl Command {
+    /// How the command tells what is wrong with modules, if it reads any.
+    pub fn diag(&self) -> Option<&DiagArgs> {
+        match self {
+            Command::Run(args) => Some(&args.diag),
+            Command::Test(args) => Some(&args.diag),
+            Command::Check(args) => Some(&args.diag),
+            Command::Dump(args) => Some(&args.diag),
+            Command::Isa(_) | Command::Cache(_) | Command::Exec(_) => None,
+            Command::Dist(_) | Command::Ptxas(_) => None,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The PTX file; several are linked. Fat binaries will do, too, and to be linked also objects and libraries that hold such.
@@ -179,6 +193,8 @@ pub struct RunArgs {
     pub allow_outside: bool,
     #[command(flatten)]
     pub exec: ExecArgs,
+    #[command(flatten)]
+    pub diag: DiagArgs,
 }
 
 /// How to execute.
@@ -206,6 +222,14 @@ pub struct ExecArgs {
     /// beside the launch. Implied where launches are repeated.
     #[arg(long)]
     pub eager: bool,
+}
+
+/// How to tell what is wrong with a module.
+#[derive(Clone, Debug, Args)]
+pub struct DiagArgs {
+    /// Show the first N errors of a module and how many more there are; 0 shows all.
+    #[arg(long, value_name = "N", default_value_t = ptxjit::ERROR_LIMIT)]
+    pub error_limit: usize,
 }
 
 #[derive(Debug, Args)]
@@ -241,6 +265,8 @@ pub struct TestArgs {
     pub allow_outside: bool,
     #[command(flatten)]
     pub exec: ExecArgs,
+    #[command(flatten)]
+    pub diag: DiagArgs,
 }
 
 #[derive(Debug, Args)]
@@ -257,6 +283,8 @@ pub struct CheckArgs {
     /// Link the files, and check them as the one program that they are together.
     #[arg(long)]
     pub link: bool,
+    #[command(flatten)]
+    pub diag: DiagArgs,
 }
 
 #[derive(Debug, Args)]
@@ -276,6 +304,8 @@ pub struct DumpArgs {
     /// ast, ir, the name of a pass, gang, clif or asm; `help` lists them.
     #[arg(long, value_name = "STAGE", default_value = "ir")]
     pub after: String,
+    #[command(flatten)]
+    pub diag: DiagArgs,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `ptxjit check`.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,6 +21,14 @@ struct Findings {
 }
 
 impl Findings {
+    /// What `--error-limit` allows to show.
+    fn shown(&self) -> &[Diagnostic] {
+        match term::error_limit() {
+            0 => &self.diagnostics,
+            limit => &self.diagnostics[..limit.min(self.diagnostics.len())],
+        }
+    }
+
     fn is_ok(&self) -> bool {
         let error = |diagnostic: &Diagnostic| diagnostic.severity() == Severity::Error;
         self.other.is_none() && !self.diagnostics.iter().any(error)
@@ -101,6 +110,14 @@ fn compile_all(files: &[PathBuf], findings: &mut Findings) {
         Ok(module) => module,
         Err(failure) => return findings.other = Some(failure.text),
     };
+    let key = |diagnostic: &Diagnostic| {
+        let (file, message) = (
+            diagnostic.file().to_owned(),
+            diagnostic.message().to_owned(),
+        );
+        (file, diagnostic.position(), message)
+    };
+    let mut known: HashSet<_> = findings.diagnostics.iter().map(key).collect();
     for name in module.kernel_names() {
         let compiled = module
             .kernel(&name)
@@ -110,11 +127,7 @@ fn compile_all(files: &[PathBuf], findings: &mut Findings) {
             Err(Error::Invalid(list) | Error::Unsupported(list)) => {
                 for diagnostic in &list {
                     // Kernels share functions, and so what is wrong with these.
-                    if !findings
-                        .diagnostics
-                        .iter()
-                        .any(|known| known.to_string() == diagnostic.to_string())
-                    {
+                    if known.insert(key(diagnostic)) {
                         findings.diagnostics.push(diagnostic.clone());
                     }
                 }
@@ -126,13 +139,19 @@ fn compile_all(files: &[PathBuf], findings: &mut Findings) {
 
 fn print(name: &str, findings: &Findings) {
     let color = term::stdout_color();
-    for diagnostic in &findings.diagnostics {
+    let shown = findings.shown();
+    for diagnostic in shown {
         let text = format!("{}\n\n", diagnostic.render(color));
         if color {
             term::out_painted(&text);
         } else {
             term::out(&text);
         }
+    }
+    match findings.diagnostics.len() - shown.len() {
+        0 => {}
+        1 => term::out("1 more finding is not shown\n\n"),
+        n => term::out(&format!("{n} more findings are not shown\n\n")),
     }
     if let Some(text) = &findings.other {
         term::out(&format!("{text}\n"));
@@ -151,8 +170,14 @@ fn print(name: &str, findings: &Findings) {
 }
 
 fn document(name: &str, findings: &Findings) -> Value {
-    let diagnostics: Vec<Value> = findings.diagnostics.iter().map(diagnostic_value).collect();
-    let mut document = json!({"file": name, "ok": findings.is_ok(), "diagnostics": diagnostics});
+    let shown = findings.shown();
+    let diagnostics: Vec<Value> = shown.iter().map(diagnostic_value).collect();
+    let mut document = json!({
+        "file": name,
+        "ok": findings.is_ok(),
+        "diagnostics": diagnostics,
+        "not_shown": findings.diagnostics.len() - shown.len(),
+    });
     if let Some(text) = &findings.other {
         document["error"] = json!(text);
     }

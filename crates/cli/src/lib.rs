@@ -67,6 +67,9 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Does what a command line asks for.
 pub fn main(cli: &args::Cli) -> ExitCode {
+    if let Some(diag) = cli.command.diag() {
+        term::set_error_limit(diag.error_limit);
+    }
     let code = match &cli.command {
         args::Command::Run(args) => run::run(args),
         args::Command::Test(args) => test::run(args),

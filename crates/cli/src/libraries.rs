@@ -100,9 +100,6 @@ fn names(file: impl Fn(&Part) -> Option<PathBuf>) -> Names {
     let mut names = Names::new();
     for part in PARTS {
         let Some(file) = file(part) else { continue };
-        if names.iter().any(|(name, _)| *name == part.name) {
-            continue;
-        }
         names.push((part.name, file.clone()));
         names.extend(part.aliases.iter().map(|alias| (*alias, file.clone())));
     }
@@ -278,7 +275,9 @@ fn write_script(path: &Path, text: &str) -> io::Result<()> {
 
 /// `ptxjit dist`: puts command, libraries and header into a folder as an installation has them.
 pub(crate) fn lay_out(command: &Path, target: &Path, with_links: bool) -> Result<()> {
-    const PTXAS: &str = "#!/bin/sh\n# Stands in for NVIDIA's assembler.\nhere=$(dirname \"$(readlink -f \"$0\")\")\nexec \"$here/ptxjit\" ptxas \"$@\"\n";
+    const PTXAS: &str = "#!/bin/sh\n# Stands in for NVIDIA's assembler.\n\
+        here=$(dirname \"$(readlink -f \"$0\")\")\n\
+        exec \"$here/ptxjit\" ptxas \"$@\"\n";
     let names = near(command)?;
     let (bin, lib) = (target.join("bin"), target.join("lib"));
     for folder in [&bin, &lib] {

@@ -9,6 +9,7 @@ use crate::args::{ExecArgs, ScheduleArg};
 use crate::contents;
 use crate::input;
 use crate::plan::{Plan, PlanArg, PlanLaunch};
+use crate::term;
 
 /// Why a plan could not be carried out, by whose fault it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,12 @@ impl From<Error> for Failure {
         Failure {
             kind,
             cuda_name: err.cuda_name(),
-            text: err.to_string(),
+            text: match &err {
+                Error::Invalid(list) | Error::Unsupported(list) => {
+                    list.render(false, term::error_limit())
+                }
+                _ => err.to_string(),
+            },
         }
     }
 }

@@ -4,9 +4,23 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::builder::StyledStr;
 use serde_json::Value;
+
+/// `--error-limit` of the command that this process executes.
+static ERROR_LIMIT: AtomicUsize = AtomicUsize::new(ptxjit::ERROR_LIMIT);
+
+/// How many errors of a module are shown; 0 is no limit.
+pub(crate) fn error_limit() -> usize {
+    // It is written once, before any thread is started.
+    ERROR_LIMIT.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_error_limit(limit: usize) {
+    ERROR_LIMIT.store(limit, Ordering::Relaxed);
+}
 
 /// Colours, where the reader is a person at a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

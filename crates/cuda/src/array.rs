@@ -38,12 +38,16 @@ exports! {
     }
 
     /// What memory an array needs whose memory is mapped later.
-    fn cuArrayGetMemoryRequirements(out: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: CUarray, device: i32) {
+    fn cuArrayGetMemoryRequirements(
+        out: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: CUarray, device: i32,
+    ) {
         out.fill(|| array::requirements(array, device))
     }
 
     /// Makes a mipmapped array.
-    fn cuMipmappedArrayCreate(out: Out<CUmipmappedArray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR_v2>, levels: u32) {
+    fn cuMipmappedArrayCreate(
+        out: Out<CUmipmappedArray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR_v2>, levels: u32,
+    ) {
         let desc = desc.get()?;
         out.fill(|| array::create_mipmap(&desc, levels))
     }
@@ -59,7 +63,9 @@ exports! {
     }
 
     /// What memory a mipmapped array needs whose memory is mapped later.
-    fn cuMipmappedArrayGetMemoryRequirements(out: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: CUmipmappedArray, device: i32) {
+    fn cuMipmappedArrayGetMemoryRequirements(
+        out: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, array: CUmipmappedArray, device: i32,
+    ) {
         out.fill(|| array::mipmap_requirements(array, device))
     }
 }

@@ -11,18 +11,24 @@ use crate::call::exports;
 
 exports! {
     /// Has a stream call a function.
-    fn cuLaunchHostFunc(stream: CUstream, function: HostPtr, data: HostPtr) or cuLaunchHostFunc_ptsz {
+    fn cuLaunchHostFunc(
+        stream: CUstream, function: HostPtr, data: HostPtr,
+    ) or cuLaunchHostFunc_ptsz {
         callback::launch_host(stream, function, data)
     }
 
     /// Has a stream call a function, and says how the stream waits.
-    fn cuLaunchHostFunc_v2(stream: CUstream, function: HostPtr, data: HostPtr, mode: CUhostTaskSyncMode) or cuLaunchHostFunc_v2_ptsz {
+    fn cuLaunchHostFunc_v2(
+        stream: CUstream, function: HostPtr, data: HostPtr, mode: CUhostTaskSyncMode,
+    ) or cuLaunchHostFunc_v2_ptsz {
         callback::check_sync_mode(mode)?;
         callback::launch_host(stream, function, data)
     }
 
     /// Has a stream call a function with its status.
-    fn cuStreamAddCallback(stream: CUstream, function: CUstreamCallback, data: HostPtr, flags: u32) or cuStreamAddCallback_ptsz {
+    fn cuStreamAddCallback(
+        stream: CUstream, function: CUstreamCallback, data: HostPtr, flags: u32,
+    ) or cuStreamAddCallback_ptsz {
         let function = function.ok_or(CUresult::INVALID_VALUE)?;
         let call = move |status| {
             // SAFETY: the client has asked for this call of its function with these arguments.

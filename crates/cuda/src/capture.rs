@@ -44,17 +44,15 @@ exports! {
     }
 
     /// Begins a capture.
-    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) or cuStreamBeginCapture_v2_ptsz {
+    fn cuStreamBeginCapture_v2(
+        stream: CUstream, mode: CUstreamCaptureMode,
+    ) or cuStreamBeginCapture_v2_ptsz {
         capture::begin(stream, mode)
     }
 
     /// Begins a capture into a graph that is there.
     fn cuStreamBeginCaptureToGraph(
-        stream: CUstream,
-        graph: CUgraph,
-        nodes: HostPtr,
-        data: HostPtr,
-        count: usize,
+        stream: CUstream, graph: CUgraph, nodes: HostPtr, data: HostPtr, count: usize,
         mode: CUstreamCaptureMode,
     ) or cuStreamBeginCaptureToGraph_ptsz {
         capture::begin_to_graph(stream, graph, [nodes, data], count, mode)
@@ -70,15 +68,15 @@ exports! {
     }
 
     /// Whether a stream is captured.
-    fn cuStreamIsCapturing(stream: CUstream, out: Out<CUstreamCaptureStatus>) or cuStreamIsCapturing_ptsz {
+    fn cuStreamIsCapturing(
+        stream: CUstream, out: Out<CUstreamCaptureStatus>,
+    ) or cuStreamIsCapturing_ptsz {
         out.fill(|| Ok(capture::info(stream)?.status))
     }
 
     /// Tells of a capture.
     fn cuStreamGetCaptureInfo(
-        stream: CUstream,
-        status: Out<CUstreamCaptureStatus>,
-        id: Out<u64>,
+        stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>,
     ) or cuStreamGetCaptureInfo_ptsz {
         let info = capture::info(stream)?;
         status.put(info.status)?;
@@ -90,12 +88,8 @@ exports! {
 
     /// Tells of a capture.
     fn cuStreamGetCaptureInfo_v2(
-        stream: CUstream,
-        status: Out<CUstreamCaptureStatus>,
-        id: Out<u64>,
-        graph: Out<CUgraph>,
-        nodes: Out<HostPtr>,
-        count: Out<usize>,
+        stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>,
+        nodes: Out<HostPtr>, count: Out<usize>,
     ) or cuStreamGetCaptureInfo_v2_ptsz {
         let wanted = Wanted { id, graph, nodes, edges: None, count };
         put_info(capture::info(stream)?, status, wanted)
@@ -103,13 +97,8 @@ exports! {
 
     /// Tells of a capture.
     fn cuStreamGetCaptureInfo_v3(
-        stream: CUstream,
-        status: Out<CUstreamCaptureStatus>,
-        id: Out<u64>,
-        graph: Out<CUgraph>,
-        nodes: Out<HostPtr>,
-        edges: Out<HostPtr>,
-        count: Out<usize>,
+        stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>,
+        nodes: Out<HostPtr>, edges: Out<HostPtr>, count: Out<usize>,
     ) or cuStreamGetCaptureInfo_v3_ptsz {
         let wanted = Wanted { id, graph, nodes, edges: Some(edges), count };
         put_info(capture::info(stream)?, status, wanted)
@@ -117,21 +106,14 @@ exports! {
 
     /// Changes what the next node depends on.
     fn cuStreamUpdateCaptureDependencies(
-        stream: CUstream,
-        nodes: HostPtr,
-        count: usize,
-        flags: u32,
+        stream: CUstream, nodes: HostPtr, count: usize, flags: u32,
     ) or cuStreamUpdateCaptureDependencies_ptsz {
         capture::update_dependencies(stream, [nodes, HostPtr::NULL], count, flags)
     }
 
     /// Changes what the next node depends on, and how.
     fn cuStreamUpdateCaptureDependencies_v2(
-        stream: CUstream,
-        nodes: HostPtr,
-        data: HostPtr,
-        count: usize,
-        flags: u32,
+        stream: CUstream, nodes: HostPtr, data: HostPtr, count: usize, flags: u32,
     ) or cuStreamUpdateCaptureDependencies_v2_ptsz {
         capture::update_dependencies(stream, [nodes, data], count, flags)
     }

@@ -23,17 +23,23 @@ exports! {
     }
 
     /// Copies to a device.
-    fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: u64, size: usize, stream: CUstream) or cuMemcpyHtoDAsync_v2_ptsz {
+    fn cuMemcpyHtoDAsync_v2(
+        to: CUdeviceptr, from: u64, size: usize, stream: CUstream,
+    ) or cuMemcpyHtoDAsync_v2_ptsz {
         copy::to_device_async(to, from, size, stream)
     }
 
     /// Copies from a device.
-    fn cuMemcpyDtoHAsync_v2(to: u64, from: CUdeviceptr, size: usize, stream: CUstream) or cuMemcpyDtoHAsync_v2_ptsz {
+    fn cuMemcpyDtoHAsync_v2(
+        to: u64, from: CUdeviceptr, size: usize, stream: CUstream,
+    ) or cuMemcpyDtoHAsync_v2_ptsz {
         copy::to_host_async(to, from, size, stream)
     }
 
     /// Copies between devices.
-    fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) or cuMemcpyDtoDAsync_v2_ptsz {
+    fn cuMemcpyDtoDAsync_v2(
+        to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream,
+    ) or cuMemcpyDtoDAsync_v2_ptsz {
         copy::on_device_async(to, from, size, stream)
     }
 
@@ -53,17 +59,23 @@ exports! {
     }
 
     /// Sets values.
-    fn cuMemsetD8Async(to: CUdeviceptr, value: u8, count: usize, stream: CUstream) or cuMemsetD8Async_ptsz {
+    fn cuMemsetD8Async(
+        to: CUdeviceptr, value: u8, count: usize, stream: CUstream,
+    ) or cuMemsetD8Async_ptsz {
         fill::fill_async(to, u32::from(value), 1, count, stream)
     }
 
     /// Sets rows of values.
-    fn cuMemsetD2D8_v2(to: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize) or cuMemsetD2D8_v2_ptds {
+    fn cuMemsetD2D8_v2(
+        to: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize,
+    ) or cuMemsetD2D8_v2_ptds {
         fill::fill_2d(to, pitch, u32::from(value), 1, (width, height))
     }
 
     /// Sets rows of values.
-    fn cuMemsetD2D8Async(to: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize, stream: CUstream) or cuMemsetD2D8Async_ptsz {
+    fn cuMemsetD2D8Async(
+        to: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize, stream: CUstream,
+    ) or cuMemsetD2D8Async_ptsz {
         fill::fill_2d_async(to, pitch, u32::from(value), 1, (width, height), stream)
     }
 
@@ -73,17 +85,23 @@ exports! {
     }
 
     /// Sets values.
-    fn cuMemsetD16Async(to: CUdeviceptr, value: u16, count: usize, stream: CUstream) or cuMemsetD16Async_ptsz {
+    fn cuMemsetD16Async(
+        to: CUdeviceptr, value: u16, count: usize, stream: CUstream,
+    ) or cuMemsetD16Async_ptsz {
         fill::fill_async(to, u32::from(value), 2, count, stream)
     }
 
     /// Sets rows of values.
-    fn cuMemsetD2D16_v2(to: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize) or cuMemsetD2D16_v2_ptds {
+    fn cuMemsetD2D16_v2(
+        to: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize,
+    ) or cuMemsetD2D16_v2_ptds {
         fill::fill_2d(to, pitch, u32::from(value), 2, (width, height))
     }
 
     /// Sets rows of values.
-    fn cuMemsetD2D16Async(to: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: CUstream) or cuMemsetD2D16Async_ptsz {
+    fn cuMemsetD2D16Async(
+        to: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: CUstream,
+    ) or cuMemsetD2D16Async_ptsz {
         fill::fill_2d_async(to, pitch, u32::from(value), 2, (width, height), stream)
     }
 
@@ -93,17 +111,23 @@ exports! {
     }
 
     /// Sets values.
-    fn cuMemsetD32Async(to: CUdeviceptr, value: u32, count: usize, stream: CUstream) or cuMemsetD32Async_ptsz {
+    fn cuMemsetD32Async(
+        to: CUdeviceptr, value: u32, count: usize, stream: CUstream,
+    ) or cuMemsetD32Async_ptsz {
         fill::fill_async(to, value, 4, count, stream)
     }
 
     /// Sets rows of values.
-    fn cuMemsetD2D32_v2(to: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize) or cuMemsetD2D32_v2_ptds {
+    fn cuMemsetD2D32_v2(
+        to: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize,
+    ) or cuMemsetD2D32_v2_ptds {
         fill::fill_2d(to, pitch, value, 4, (width, height))
     }
 
     /// Sets rows of values.
-    fn cuMemsetD2D32Async(to: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream) or cuMemsetD2D32Async_ptsz {
+    fn cuMemsetD2D32Async(
+        to: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream,
+    ) or cuMemsetD2D32Async_ptsz {
         fill::fill_2d_async(to, pitch, value, 4, (width, height), stream)
     }
 }

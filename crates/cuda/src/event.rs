@@ -22,8 +22,10 @@ exports! {
         event::record(event, stream)
     }
 
-    /// Puts an event into a stream.
-    fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) or cuEventRecordWithFlags_ptsz {
+    /// Puts an event into a stream, or into the graph that it is captured to.
+    fn cuEventRecordWithFlags(
+        event: CUevent, stream: CUstream, flags: u32,
+    ) or cuEventRecordWithFlags_ptsz {
         event::record_with_flags(event, stream, flags)
     }
 

@@ -63,27 +63,39 @@ exports! {
     }
 
     /// Blocks that a multiprocessor holds.
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(out: Out<i32>, function: CUfunction, block: i32, shared: usize) {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        out: Out<i32>, function: CUfunction, block: i32, shared: usize,
+    ) {
         out.fill(|| occupancy::max_active_blocks(function, block, shared, 0))
     }
 
     /// Blocks that a multiprocessor holds.
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(out: Out<i32>, function: CUfunction, block: i32, shared: usize, flags: u32) {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        out: Out<i32>, function: CUfunction, block: i32, shared: usize, flags: u32,
+    ) {
         out.fill(|| occupancy::max_active_blocks(function, block, shared, flags))
     }
 
     /// The blocks that fill the device.
-    fn cuOccupancyMaxPotentialBlockSize(grid: Out<i32>, block: Out<i32>, function: CUfunction, shared_of: CUoccupancyB2DSize, shared: usize, limit: i32) {
+    fn cuOccupancyMaxPotentialBlockSize(
+        grid: Out<i32>, block: Out<i32>, function: CUfunction, shared_of: CUoccupancyB2DSize,
+        shared: usize, limit: i32,
+    ) {
         fill_device(grid, block, function, (shared_of, shared), limit, 0)
     }
 
     /// The blocks that fill the device.
-    fn cuOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<i32>, block: Out<i32>, function: CUfunction, shared_of: CUoccupancyB2DSize, shared: usize, limit: i32, flags: u32) {
+    fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        grid: Out<i32>, block: Out<i32>, function: CUfunction, shared_of: CUoccupancyB2DSize,
+        shared: usize, limit: i32, flags: u32,
+    ) {
         fill_device(grid, block, function, (shared_of, shared), limit, flags)
     }
 
     /// Shared memory of each of some blocks.
-    fn cuOccupancyAvailableDynamicSMemPerBlock(out: Out<usize>, function: CUfunction, n_blocks: i32, block: i32) {
+    fn cuOccupancyAvailableDynamicSMemPerBlock(
+        out: Out<usize>, function: CUfunction, n_blocks: i32, block: i32,
+    ) {
         out.fill(|| occupancy::available_shared(function, n_blocks, block))
     }
 

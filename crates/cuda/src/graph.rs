@@ -98,16 +98,15 @@ exports! {
     }
 
     /// The edges of a graph.
-    fn cuGraphGetEdges(graph: CUgraph, from: Out<CUgraphNode>, to: Out<CUgraphNode>, count: Out<usize>) {
+    fn cuGraphGetEdges(
+        graph: CUgraph, from: Out<CUgraphNode>, to: Out<CUgraphNode>, count: Out<usize>,
+    ) {
         put_all_edges(graph, from, to, None, count)
     }
 
     /// The edges of a graph and what they mean.
     fn cuGraphGetEdges_v2(
-        graph: CUgraph,
-        from: Out<CUgraphNode>,
-        to: Out<CUgraphNode>,
-        data: Out<CUgraphEdgeData>,
+        graph: CUgraph, from: Out<CUgraphNode>, to: Out<CUgraphNode>, data: Out<CUgraphEdgeData>,
         count: Out<usize>,
     ) {
         put_all_edges(graph, from, to, Some(data), count)
@@ -120,10 +119,7 @@ exports! {
 
     /// What a node depends on, and how.
     fn cuGraphNodeGetDependencies_v2(
-        node: CUgraphNode,
-        out: Out<CUgraphNode>,
-        data: Out<CUgraphEdgeData>,
-        count: Out<usize>,
+        node: CUgraphNode, out: Out<CUgraphNode>, data: Out<CUgraphEdgeData>, count: Out<usize>,
     ) {
         put_edges(out, Some(data), count, &graph::node_get_dependencies(node)?)
     }
@@ -135,10 +131,7 @@ exports! {
 
     /// What depends on a node, and how.
     fn cuGraphNodeGetDependentNodes_v2(
-        node: CUgraphNode,
-        out: Out<CUgraphNode>,
-        data: Out<CUgraphEdgeData>,
-        count: Out<usize>,
+        node: CUgraphNode, out: Out<CUgraphNode>, data: Out<CUgraphEdgeData>, count: Out<usize>,
     ) {
         put_edges(out, Some(data), count, &graph::node_get_dependents(node)?)
     }
@@ -149,7 +142,9 @@ exports! {
     }
 
     /// Adds edges, and says what they mean.
-    fn cuGraphAddDependencies_v2(graph: CUgraph, from: HostPtr, to: HostPtr, data: HostPtr, count: usize) {
+    fn cuGraphAddDependencies_v2(
+        graph: CUgraph, from: HostPtr, to: HostPtr, data: HostPtr, count: usize,
+    ) {
         graph::add_dependencies(graph, [from, to, data], count)
     }
 
@@ -159,7 +154,9 @@ exports! {
     }
 
     /// Removes edges that mean something.
-    fn cuGraphRemoveDependencies_v2(graph: CUgraph, from: HostPtr, to: HostPtr, data: HostPtr, count: usize) {
+    fn cuGraphRemoveDependencies_v2(
+        graph: CUgraph, from: HostPtr, to: HostPtr, data: HostPtr, count: usize,
+    ) {
         graph::remove_dependencies(graph, [from, to, data], count)
     }
 
@@ -199,7 +196,9 @@ exports! {
     }
 
     /// Makes an object that graphs keep.
-    fn cuUserObjectCreate(out: Out<CUuserObject>, object: HostPtr, destroy: HostPtr, count: u32, flags: u32) {
+    fn cuUserObjectCreate(
+        out: Out<CUuserObject>, object: HostPtr, destroy: HostPtr, count: u32, flags: u32,
+    ) {
         out.fill(|| user::create(object, destroy, count, flags))
     }
 
@@ -225,10 +224,7 @@ exports! {
 
     /// Makes a graph ready to be launched.
     fn cuGraphInstantiate(
-        out: Out<CUgraphExec>,
-        graph: CUgraph,
-        node: Out<CUgraphNode>,
-        log: Out<u8>,
+        out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<u8>,
         log_size: usize,
     ) {
         instantiate_with_log(out, graph, node, log, log_size)
@@ -236,10 +232,7 @@ exports! {
 
     /// Makes a graph ready to be launched.
     fn cuGraphInstantiate_v2(
-        out: Out<CUgraphExec>,
-        graph: CUgraph,
-        node: Out<CUgraphNode>,
-        log: Out<u8>,
+        out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<u8>,
         log_size: usize,
     ) {
         instantiate_with_log(out, graph, node, log, log_size)
@@ -252,9 +245,7 @@ exports! {
 
     /// Makes a graph ready to be launched, and tells why not.
     fn cuGraphInstantiateWithParams(
-        out: Out<CUgraphExec>,
-        graph: CUgraph,
-        params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+        out: Out<CUgraphExec>, graph: CUgraph, params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
     ) or cuGraphInstantiateWithParams_ptsz {
         instantiate_with_params(out, graph, params)
     }
@@ -286,9 +277,7 @@ exports! {
 
     /// Takes over all parameters of a graph.
     fn cuGraphExecUpdate(
-        exec: CUgraphExec,
-        graph: CUgraph,
-        node: Out<CUgraphNode>,
+        exec: CUgraphExec, graph: CUgraph, node: Out<CUgraphNode>,
         result: Out<CUgraphExecUpdateResult>,
     ) {
         let updated = graph::exec_update(exec, graph);
@@ -298,7 +287,9 @@ exports! {
     }
 
     /// Takes over all parameters of a graph.
-    fn cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, info: Out<CUgraphExecUpdateResultInfo>) {
+    fn cuGraphExecUpdate_v2(
+        exec: CUgraphExec, graph: CUgraph, info: Out<CUgraphExecUpdateResultInfo>,
+    ) {
         let updated = graph::exec_update(exec, graph);
         let (node, from) = updated.map_or_else(|err| (err.node, err.from), |()| Default::default());
         info.put_if_wanted(CUgraphExecUpdateResultInfo {

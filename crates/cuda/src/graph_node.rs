@@ -203,10 +203,7 @@ exports! {
 
     /// Adds a node.
     fn cuGraphAddNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize,
         params: Out<CUgraphNodeParams>,
     ) {
         add_any(out, graph, plain(nodes, count), params)
@@ -214,11 +211,7 @@ exports! {
 
     /// Adds a node, and says what edges mean.
     fn cuGraphAddNode_v2(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        data: HostPtr,
-        count: usize,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, data: HostPtr, count: usize,
         params: Out<CUgraphNodeParams>,
     ) {
         add_any(out, graph, Deps { nodes, data, count }, params)
@@ -226,11 +219,7 @@ exports! {
 
     /// Adds a node, and says what edges mean.
     fn cuGraphAddNode_v3(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        data: HostPtr,
-        count: usize,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, data: HostPtr, count: usize,
         params: Out<CUgraphNodeParams>,
     ) {
         add_any(out, graph, Deps { nodes, data, count }, params)
@@ -259,12 +248,16 @@ exports! {
     // --- Kernels ---
 
     /// Adds a kernel.
-    fn cuGraphAddKernelNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+    fn cuGraphAddKernelNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
+    ) {
         add(out, graph, plain(nodes, count), kernel_v1(params)?)
     }
 
     /// Adds a kernel.
-    fn cuGraphAddKernelNode_v2(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+    fn cuGraphAddKernelNode_v2(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
+    ) {
         add(out, graph, plain(nodes, count), kernel_v2(params)?)
     }
 
@@ -299,7 +292,9 @@ exports! {
     }
 
     /// An attribute of a kernel.
-    fn cuGraphKernelNodeGetAttribute(node: CUgraphNode, id: CUlaunchAttributeID, out: Out<CUlaunchAttributeValue>) {
+    fn cuGraphKernelNodeGetAttribute(
+        node: CUgraphNode, id: CUlaunchAttributeID, out: Out<CUlaunchAttributeValue>,
+    ) {
         out.fill(|| graph::get_attribute(node, id))
     }
 
@@ -317,11 +312,7 @@ exports! {
 
     /// Adds a copy.
     fn cuGraphAddMemcpyNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
-        params: HostPtr,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
         context: CUcontext,
     ) {
         add(out, graph, plain(nodes, count), memcpy(params, context)?)
@@ -339,7 +330,9 @@ exports! {
     }
 
     /// Sets parameters of a copy for later launches.
-    fn cuGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: HostPtr, context: CUcontext) {
+    fn cuGraphExecMemcpyNodeSetParams(
+        exec: CUgraphExec, node: CUgraphNode, params: HostPtr, context: CUcontext,
+    ) {
         graph::exec_set_params(exec, node, &memcpy(params, context)?)
     }
 
@@ -347,11 +340,7 @@ exports! {
 
     /// Adds a memset.
     fn cuGraphAddMemsetNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
-        params: HostPtr,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
         context: CUcontext,
     ) {
         add(out, graph, plain(nodes, count), memset(params, context)?)
@@ -369,14 +358,18 @@ exports! {
     }
 
     /// Sets parameters of a memset for later launches.
-    fn cuGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: HostPtr, context: CUcontext) {
+    fn cuGraphExecMemsetNodeSetParams(
+        exec: CUgraphExec, node: CUgraphNode, params: HostPtr, context: CUcontext,
+    ) {
         graph::exec_set_params(exec, node, &memset(params, context)?)
     }
 
     // --- Functions of the program ---
 
     /// Adds a function of the program.
-    fn cuGraphAddHostNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+    fn cuGraphAddHostNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
+    ) {
         add(out, graph, plain(nodes, count), host_function(params)?)
     }
 
@@ -403,7 +396,9 @@ exports! {
     }
 
     /// Adds a copy of a graph.
-    fn cuGraphAddChildGraphNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, inner: CUgraph) {
+    fn cuGraphAddChildGraphNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, inner: CUgraph,
+    ) {
         add(out, graph, plain(nodes, count), child(inner))
     }
 
@@ -420,7 +415,9 @@ exports! {
     // --- Events ---
 
     /// Adds a record of an event.
-    fn cuGraphAddEventRecordNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, event: CUevent) {
+    fn cuGraphAddEventRecordNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, event: CUevent,
+    ) {
         add(out, graph, plain(nodes, count), event_record(event))
     }
 
@@ -440,7 +437,9 @@ exports! {
     }
 
     /// Adds a wait for an event.
-    fn cuGraphAddEventWaitNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, event: CUevent) {
+    fn cuGraphAddEventWaitNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, event: CUevent,
+    ) {
         add(out, graph, plain(nodes, count), event_wait(event))
     }
 
@@ -463,10 +462,7 @@ exports! {
 
     /// Adds an allocation; its address is written to the parameters.
     fn cuGraphAddMemAllocNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize,
         params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
     ) {
         let mut values = of(CUgraphNodeType::MEM_ALLOC, params.get()?);
@@ -483,11 +479,7 @@ exports! {
 
     /// Adds the end of an allocation.
     fn cuGraphAddMemFreeNode(
-        out: Out<CUgraphNode>,
-        graph: CUgraph,
-        nodes: HostPtr,
-        count: usize,
-        address: CUdeviceptr,
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, address: CUdeviceptr,
     ) {
         let params = CUDA_MEM_FREE_NODE_PARAMS { dptr: address };
         add(out, graph, plain(nodes, count), of(CUgraphNodeType::MEM_FREE, params))
@@ -516,7 +508,9 @@ exports! {
     // --- Values in memory ---
 
     /// Adds waits for values and writes.
-    fn cuGraphAddBatchMemOpNode(out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr) {
+    fn cuGraphAddBatchMemOpNode(
+        out: Out<CUgraphNode>, graph: CUgraph, nodes: HostPtr, count: usize, params: HostPtr,
+    ) {
         add(out, graph, plain(nodes, count), mem_ops(params)?)
     }
 
@@ -538,7 +532,9 @@ exports! {
     // --- Conditions ---
 
     /// Makes a value that kernels set and a conditional node looks at.
-    fn cuGraphConditionalHandleCreate(out: Out<u64>, graph: CUgraph, context: CUcontext, default: u32, flags: u32) {
+    fn cuGraphConditionalHandleCreate(
+        out: Out<u64>, graph: CUgraph, context: CUcontext, default: u32, flags: u32,
+    ) {
         out.fill(|| graph::conditional_handle_create(graph, context, default, flags))
     }
 }

@@ -11,13 +11,19 @@ use crate::call::{Out, exports};
 
 exports! {
     /// Loads an image.
-    fn cuLibraryLoadData(out: Out<CUlibrary>, code: HostPtr, keys: HostPtr, values: HostPtr, count: u32, _keys: HostPtr, _values: HostPtr, _count: u32) {
+    fn cuLibraryLoadData(
+        out: Out<CUlibrary>, code: HostPtr, keys: HostPtr, values: HostPtr, count: u32,
+        _keys: HostPtr, _values: HostPtr, _count: u32,
+    ) {
         let options = Options { count, keys, values };
         out.fill(|| library::load_data(code, options))
     }
 
     /// Loads the image in a file.
-    fn cuLibraryLoadFromFile(out: Out<CUlibrary>, path: HostPtr, keys: HostPtr, values: HostPtr, count: u32, _keys: HostPtr, _values: HostPtr, _count: u32) {
+    fn cuLibraryLoadFromFile(
+        out: Out<CUlibrary>, path: HostPtr, keys: HostPtr, values: HostPtr, count: u32,
+        _keys: HostPtr, _values: HostPtr, _count: u32,
+    ) {
         let options = Options { count, keys, values };
         out.fill(|| library::load_file(path, options))
     }
@@ -48,14 +54,18 @@ exports! {
     }
 
     /// Address and size of a variable.
-    fn cuLibraryGetGlobal(address: Out<CUdeviceptr>, size: Out<usize>, library: CUlibrary, name: HostPtr) {
+    fn cuLibraryGetGlobal(
+        address: Out<CUdeviceptr>, size: Out<usize>, library: CUlibrary, name: HostPtr,
+    ) {
         let found = library::get_global(library, name)?;
         address.put_if_wanted(found.0)?;
         size.put_if_wanted(found.1)
     }
 
     /// Address and size of a managed variable.
-    fn cuLibraryGetManaged(address: Out<CUdeviceptr>, size: Out<usize>, library: CUlibrary, name: HostPtr) {
+    fn cuLibraryGetManaged(
+        address: Out<CUdeviceptr>, size: Out<usize>, library: CUlibrary, name: HostPtr,
+    ) {
         let found = library::get_managed(library, name)?;
         address.put_if_wanted(found.0)?;
         size.put_if_wanted(found.1)
@@ -77,12 +87,16 @@ exports! {
     }
 
     /// An attribute.
-    fn cuKernelGetAttribute(out: Out<i32>, attribute: CUfunction_attribute, kernel: CUkernel, device: i32) {
+    fn cuKernelGetAttribute(
+        out: Out<i32>, attribute: CUfunction_attribute, kernel: CUkernel, device: i32,
+    ) {
         out.fill(|| library::attribute(kernel, attribute, device))
     }
 
     /// Sets an attribute.
-    fn cuKernelSetAttribute(attribute: CUfunction_attribute, value: i32, kernel: CUkernel, device: i32) {
+    fn cuKernelSetAttribute(
+        attribute: CUfunction_attribute, value: i32, kernel: CUkernel, device: i32,
+    ) {
         library::set_attribute(kernel, attribute, value, device)
     }
 

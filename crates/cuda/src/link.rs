@@ -16,15 +16,18 @@ exports! {
 
     /// Adds an input from memory.
     fn cuLinkAddData_v2(
-        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr, count: u32, keys: HostPtr, values:
-        HostPtr
+        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr,
+        count: u32, keys: HostPtr, values: HostPtr,
     ) {
         let options = Options { count, keys, values };
         link::add_data(state, kind, data, size, name, options)
     }
 
     /// Adds an input from a file.
-    fn cuLinkAddFile_v2(state: CUlinkState, kind: CUjitInputType, path: HostPtr, count: u32, keys: HostPtr, values: HostPtr) {
+    fn cuLinkAddFile_v2(
+        state: CUlinkState, kind: CUjitInputType, path: HostPtr, count: u32, keys: HostPtr,
+        values: HostPtr,
+    ) {
         let options = Options { count, keys, values };
         link::add_file(state, kind, path, options)
     }
@@ -49,15 +52,18 @@ exports! {
 
     /// [`cuLinkAddData_v2`].
     fn cuLinkAddData(
-        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr, count: u32, keys: HostPtr, values:
-        HostPtr
+        state: CUlinkState, kind: CUjitInputType, data: HostPtr, size: usize, name: HostPtr,
+        count: u32, keys: HostPtr, values: HostPtr,
     ) {
         let options = Options { count, keys, values };
         link::add_data(state, kind, data, size, name, options)
     }
 
     /// [`cuLinkAddFile_v2`].
-    fn cuLinkAddFile(state: CUlinkState, kind: CUjitInputType, path: HostPtr, count: u32, keys: HostPtr, values: HostPtr) {
+    fn cuLinkAddFile(
+        state: CUlinkState, kind: CUjitInputType, path: HostPtr, count: u32, keys: HostPtr,
+        values: HostPtr,
+    ) {
         let options = Options { count, keys, values };
         link::add_file(state, kind, path, options)
     }

@@ -13,7 +13,9 @@ exports! {
     }
 
     /// Allocates rows.
-    fn cuMemAllocPitch_v2(out: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32) {
+    fn cuMemAllocPitch_v2(
+        out: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32,
+    ) {
         let (address, bytes) = alloc::alloc_pitch(width, height, element)?;
         pitch.put(bytes)?;
         out.put(address)

@@ -19,7 +19,9 @@ exports! {
     }
 
     /// Loads an image, with options.
-    fn cuModuleLoadDataEx(out: Out<CUmodule>, image: HostPtr, count: u32, keys: HostPtr, values: HostPtr) {
+    fn cuModuleLoadDataEx(
+        out: Out<CUmodule>, image: HostPtr, count: u32, keys: HostPtr, values: HostPtr,
+    ) {
         let options = Options { count, keys, values };
         out.fill(|| module::load_data(image, options))
     }
@@ -55,7 +57,9 @@ exports! {
     }
 
     /// Address and size of a variable.
-    fn cuModuleGetGlobal_v2(address: Out<CUdeviceptr>, size: Out<usize>, module: CUmodule, name: HostPtr) {
+    fn cuModuleGetGlobal_v2(
+        address: Out<CUdeviceptr>, size: Out<usize>, module: CUmodule, name: HostPtr,
+    ) {
         let found = module::get_global(module, name)?;
         address.put_if_wanted(found.0)?;
         size.put_if_wanted(found.1)

@@ -24,7 +24,9 @@ exports! {
     }
 
     /// Attributes of a pointer.
-    fn cuPointerGetAttributes(count: u32, attributes: In<CUpointer_attribute>, out: In<HostPtr>, address: CUdeviceptr) {
+    fn cuPointerGetAttributes(
+        count: u32, attributes: In<CUpointer_attribute>, out: In<HostPtr>, address: CUdeviceptr,
+    ) {
         let places = out.get_all(count as usize)?;
         let values = pointer::attributes(&attributes.get_all(count as usize)?, address)?;
         places.iter().zip(values).try_for_each(|(place, value)| value.put(place.0))
@@ -41,49 +43,71 @@ exports! {
     }
 
     /// Advice on managed memory.
-    fn cuMemAdvise_v2(address: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation) {
+    fn cuMemAdvise_v2(
+        address: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation,
+    ) {
         advice::advise(address, count, advice, location)
     }
 
     /// Has managed memory come to a device.
-    fn cuMemPrefetchAsync(address: CUdeviceptr, count: usize, device: i32, stream: CUstream) or cuMemPrefetchAsync_ptsz {
+    fn cuMemPrefetchAsync(
+        address: CUdeviceptr, count: usize, device: i32, stream: CUstream,
+    ) or cuMemPrefetchAsync_ptsz {
         advice::prefetch(address, count, advice::location_of(device), 0, stream)
     }
 
     /// Has managed memory come to a place.
-    fn cuMemPrefetchAsync_v2(address: CUdeviceptr, count: usize, location: CUmemLocation, flags: u32, stream: CUstream) or cuMemPrefetchAsync_v2_ptsz {
+    fn cuMemPrefetchAsync_v2(
+        address: CUdeviceptr, count: usize, location: CUmemLocation, flags: u32, stream: CUstream,
+    ) or cuMemPrefetchAsync_v2_ptsz {
         advice::prefetch(address, count, location, flags, stream)
     }
 
     /// Gives up the contents of managed memory.
-    fn cuMemDiscardBatchAsync(addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, flags: u64, stream: CUstream) or cuMemDiscardBatchAsync_ptsz {
+    fn cuMemDiscardBatchAsync(
+        addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, flags: u64, stream: CUstream,
+    ) or cuMemDiscardBatchAsync_ptsz {
         advice::discard_batch(&ranges(addresses, sizes, count)?, flags, stream)
     }
 
     /// Has ranges of managed memory come to places.
-    fn cuMemPrefetchBatchAsync(addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, places: In<CUmemLocation>, firsts: In<usize>, n_places: usize, flags: u64, stream: CUstream) or cuMemPrefetchBatchAsync_ptsz {
+    fn cuMemPrefetchBatchAsync(
+        addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, places: In<CUmemLocation>,
+        firsts: In<usize>, n_places: usize, flags: u64, stream: CUstream,
+    ) or cuMemPrefetchBatchAsync_ptsz {
         let (ranges, places) = (ranges(addresses, sizes, count)?, places.get_all(n_places)?);
         advice::prefetch_batch(&ranges, &places, &firsts.get_all(n_places)?, flags, stream)
     }
 
     /// Gives up the contents of managed memory, and has it come to places.
-    fn cuMemDiscardAndPrefetchBatchAsync(addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, places: In<CUmemLocation>, firsts: In<usize>, n_places: usize, flags: u64, stream: CUstream) or cuMemDiscardAndPrefetchBatchAsync_ptsz {
+    fn cuMemDiscardAndPrefetchBatchAsync(
+        addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, places: In<CUmemLocation>,
+        firsts: In<usize>, n_places: usize, flags: u64, stream: CUstream,
+    ) or cuMemDiscardAndPrefetchBatchAsync_ptsz {
         let (ranges, places) = (ranges(addresses, sizes, count)?, places.get_all(n_places)?);
         advice::prefetch_batch(&ranges, &places, &firsts.get_all(n_places)?, flags, stream)
     }
 
     /// Ties managed memory to a stream.
-    fn cuStreamAttachMemAsync(stream: CUstream, address: CUdeviceptr, length: usize, flags: u32) or cuStreamAttachMemAsync_ptsz {
+    fn cuStreamAttachMemAsync(
+        stream: CUstream, address: CUdeviceptr, length: usize, flags: u32,
+    ) or cuStreamAttachMemAsync_ptsz {
         advice::attach(stream, address, length, flags)
     }
 
     /// What was said of managed memory.
-    fn cuMemRangeGetAttribute(out: HostPtr, size: usize, attribute: CUmem_range_attribute, address: CUdeviceptr, count: usize) {
+    fn cuMemRangeGetAttribute(
+        out: HostPtr, size: usize, attribute: CUmem_range_attribute, address: CUdeviceptr,
+        count: usize,
+    ) {
         advice::put_range_attribute(out, size, attribute, address, count)
     }
 
     /// What was said of managed memory.
-    fn cuMemRangeGetAttributes(out: In<HostPtr>, sizes: In<usize>, attributes: In<CUmem_range_attribute>, n_attributes: usize, address: CUdeviceptr, count: usize) {
+    fn cuMemRangeGetAttributes(
+        out: In<HostPtr>, sizes: In<usize>, attributes: In<CUmem_range_attribute>,
+        n_attributes: usize, address: CUdeviceptr, count: usize,
+    ) {
         if n_attributes == 0 {
             return Err(CUresult::INVALID_VALUE);
         }

@@ -11,12 +11,16 @@ use crate::call::{In, Out, exports};
 
 exports! {
     /// Allocates in the order of a stream.
-    fn cuMemAllocAsync(out: Out<CUdeviceptr>, size: usize, stream: CUstream) or cuMemAllocAsync_ptsz {
+    fn cuMemAllocAsync(
+        out: Out<CUdeviceptr>, size: usize, stream: CUstream,
+    ) or cuMemAllocAsync_ptsz {
         out.fill(|| pool::alloc_async(size, stream))
     }
 
     /// Allocates from a pool in the order of a stream.
-    fn cuMemAllocFromPoolAsync(out: Out<CUdeviceptr>, size: usize, pool: CUmemoryPool, stream: CUstream) or cuMemAllocFromPoolAsync_ptsz {
+    fn cuMemAllocFromPoolAsync(
+        out: Out<CUdeviceptr>, size: usize, pool: CUmemoryPool, stream: CUstream,
+    ) or cuMemAllocFromPoolAsync_ptsz {
         out.fill(|| pool::alloc_from_pool_async(size, pool, stream))
     }
 
@@ -57,7 +61,9 @@ exports! {
     }
 
     /// How a place may use a pool's memory.
-    fn cuMemPoolGetAccess(out: Out<CUmemAccess_flags>, pool: CUmemoryPool, location: In<CUmemLocation>) {
+    fn cuMemPoolGetAccess(
+        out: Out<CUmemAccess_flags>, pool: CUmemoryPool, location: In<CUmemLocation>,
+    ) {
         let location = location.get()?;
         out.fill(|| pool::access(pool, location))
     }
@@ -78,13 +84,17 @@ exports! {
     }
 
     /// The pool that a place starts with.
-    fn cuMemGetDefaultMemPool(out: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: CUmemAllocationType) {
+    fn cuMemGetDefaultMemPool(
+        out: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: CUmemAllocationType,
+    ) {
         let location = location.get()?;
         out.fill(|| pool::default_pool_at(location, kind))
     }
 
     /// The pool that a place uses.
-    fn cuMemGetMemPool(out: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: CUmemAllocationType) {
+    fn cuMemGetMemPool(
+        out: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: CUmemAllocationType,
+    ) {
         let location = location.get()?;
         out.fill(|| pool::current_pool_at(location, kind))
     }

@@ -16,7 +16,10 @@ exports! {
     }
 
     /// Makes a context with an affinity.
-    fn cuCtxCreate_v3(out: Out<CUcontext>, affinities: In<CUexecAffinityParam>, count: i32, flags: u32, device: i32) {
+    fn cuCtxCreate_v3(
+        out: Out<CUcontext>, affinities: In<CUexecAffinityParam>, count: i32, flags: u32,
+        device: i32,
+    ) {
         let count = usize::try_from(count).map_err(|_| CUresult::INVALID_VALUE)?;
         let affinities = affinities.get_all(count)?;
         out.fill(|| context::create_with_affinity(flags, device, &affinities))
@@ -99,7 +102,9 @@ exports! {
     }
 
     /// What holds between two devices.
-    fn cuDeviceGetP2PAttribute(out: Out<i32>, attribute: CUdevice_P2PAttribute, from: i32, to: i32) {
+    fn cuDeviceGetP2PAttribute(
+        out: Out<i32>, attribute: CUdevice_P2PAttribute, from: i32, to: i32,
+    ) {
         out.fill(|| peer::attribute(attribute, from, to))
     }
 

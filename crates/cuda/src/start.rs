@@ -44,11 +44,7 @@ exports! {
 
     /// The address of a function in the version that a client was compiled against.
     early cuGetProcAddress_v2(
-        name: HostPtr,
-        address: Out<HostPtr>,
-        version: i32,
-        flags: u64,
-        status: Out<u32>,
+        name: HostPtr, address: Out<HostPtr>, version: i32, flags: u64, status: Out<u32>,
     ) {
         let found = look_up(name, version, flags)?;
         status.put_if_wanted(match found {

@@ -7,6 +7,8 @@
 mod rows;
 
 #[cfg(test)]
+mod document;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;

@@ -10,7 +10,10 @@ use crate::call::{In, Out, exports};
 
 exports! {
     /// Makes a texture object.
-    fn cuTexObjectCreate(out: Out<CUtexObject>, resource: In<CUDA_RESOURCE_DESC>, desc: In<CUDA_TEXTURE_DESC>, view: In<CUDA_RESOURCE_VIEW_DESC>) {
+    fn cuTexObjectCreate(
+        out: Out<CUtexObject>, resource: In<CUDA_RESOURCE_DESC>, desc: In<CUDA_TEXTURE_DESC>,
+        view: In<CUDA_RESOURCE_VIEW_DESC>,
+    ) {
         let (resource, desc) = (resource.get()?, desc.get()?);
         let view = match view.address() {
             0 => None,

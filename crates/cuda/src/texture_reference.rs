@@ -41,18 +41,24 @@ exports! {
     }
 
     /// Sets the memory that a reference reads.
-    fn cuTexRefSetAddress_v2(offset: Out<usize>, handle: CUtexref, address: CUdeviceptr, bytes: usize) {
+    fn cuTexRefSetAddress_v2(
+        offset: Out<usize>, handle: CUtexref, address: CUdeviceptr, bytes: usize,
+    ) {
         let between = reference::set_address(handle, address, bytes)?;
         offset.put_if_wanted(between)
     }
 
     /// Sets the rows of memory that a reference reads.
-    fn cuTexRefSetAddress2D_v2(handle: CUtexref, desc: In<CUDA_ARRAY_DESCRIPTOR_v2>, address: CUdeviceptr, pitch: usize) {
+    fn cuTexRefSetAddress2D_v2(
+        handle: CUtexref, desc: In<CUDA_ARRAY_DESCRIPTOR_v2>, address: CUdeviceptr, pitch: usize,
+    ) {
         reference::set_address_2d(handle, &desc.get()?, address, pitch)
     }
 
     /// Sets the rows of memory that a reference reads.
-    fn cuTexRefSetAddress2D_v3(handle: CUtexref, desc: In<CUDA_ARRAY_DESCRIPTOR_v2>, address: CUdeviceptr, pitch: usize) {
+    fn cuTexRefSetAddress2D_v3(
+        handle: CUtexref, desc: In<CUDA_ARRAY_DESCRIPTOR_v2>, address: CUdeviceptr, pitch: usize,
+    ) {
         reference::set_address_2d(handle, &desc.get()?, address, pitch)
     }
 

@@ -11,13 +11,17 @@ use crate::call::{In, Out, exports};
 
 exports! {
     /// What sizes are multiples of.
-    fn cuMemGetAllocationGranularity(out: Out<usize>, props: In<CUmemAllocationProp>, option: CUmemAllocationGranularity_flags) {
+    fn cuMemGetAllocationGranularity(
+        out: Out<usize>, props: In<CUmemAllocationProp>, option: CUmemAllocationGranularity_flags,
+    ) {
         let props = props.get()?;
         out.fill(|| vmm::granularity(&props, option))
     }
 
     /// Reserves addresses.
-    fn cuMemAddressReserve(out: Out<CUdeviceptr>, size: usize, align: usize, _wanted: CUdeviceptr, flags: u64) {
+    fn cuMemAddressReserve(
+        out: Out<CUdeviceptr>, size: usize, align: usize, _wanted: CUdeviceptr, flags: u64,
+    ) {
         out.fill(|| vmm::reserve(size, align, flags))
     }
 
@@ -27,7 +31,10 @@ exports! {
     }
 
     /// Makes memory without an address.
-    fn cuMemCreate(out: Out<CUmemGenericAllocationHandle>, size: usize, props: In<CUmemAllocationProp>, flags: u64) {
+    fn cuMemCreate(
+        out: Out<CUmemGenericAllocationHandle>, size: usize, props: In<CUmemAllocationProp>,
+        flags: u64,
+    ) {
         let props = props.get()?;
         out.fill(|| vmm::create(size, &props, flags))
     }
@@ -38,7 +45,9 @@ exports! {
     }
 
     /// What memory was made from.
-    fn cuMemGetAllocationPropertiesFromHandle(out: Out<CUmemAllocationProp>, handle: CUmemGenericAllocationHandle) {
+    fn cuMemGetAllocationPropertiesFromHandle(
+        out: Out<CUmemAllocationProp>, handle: CUmemGenericAllocationHandle,
+    ) {
         out.fill(|| vmm::properties(handle))
     }
 
@@ -48,7 +57,10 @@ exports! {
     }
 
     /// Maps memory to addresses.
-    fn cuMemMap(address: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64) {
+    fn cuMemMap(
+        address: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle,
+        flags: u64,
+    ) {
         vmm::map(address, size, offset, handle, flags)
     }
 
@@ -58,7 +70,9 @@ exports! {
     }
 
     /// Says who may access what is mapped.
-    fn cuMemSetAccess(address: CUdeviceptr, size: usize, access: In<CUmemAccessDesc>, count: usize) {
+    fn cuMemSetAccess(
+        address: CUdeviceptr, size: usize, access: In<CUmemAccessDesc>, count: usize,
+    ) {
         vmm::set_access(address, size, &access.get_all(count)?)
     }
 

@@ -63,7 +63,9 @@ exports! {
     }
 
     /// An array with mipmaps.
-    fn cudaMallocMipmappedArray(out: u64, channels: u64, extent: Extent, n_levels: u32, flags: u32) {
+    fn cudaMallocMipmappedArray(
+        out: u64, channels: u64, extent: Extent, n_levels: u32, flags: u32,
+    ) {
         cu!(cuMipmappedArrayCreate(out, &new_desc(channels, extent, flags)?, n_levels))
     }
 
@@ -99,8 +101,14 @@ exports! {
 passes! {
     cudaGetMipmappedArrayLevel(out: u64, array: u64, level: u32) = cuMipmappedArrayGetLevel;
     cudaArrayGetPlane(out: u64, array: u64, idx: u32) = cuArrayGetPlane;
-    cudaArrayGetMemoryRequirements(out: u64, array: u64, device: i32) = cuArrayGetMemoryRequirements;
-    cudaMipmappedArrayGetMemoryRequirements(out: u64, array: u64, device: i32) = cuMipmappedArrayGetMemoryRequirements;
+    cudaArrayGetMemoryRequirements(
+        out: u64, array: u64, device: i32,
+    ) = cuArrayGetMemoryRequirements;
+    cudaMipmappedArrayGetMemoryRequirements(
+        out: u64, array: u64, device: i32,
+    ) = cuMipmappedArrayGetMemoryRequirements;
     cudaArrayGetSparseProperties(out: u64, array: u64) = cuArrayGetSparseProperties;
-    cudaMipmappedArrayGetSparseProperties(out: u64, array: u64) = cuMipmappedArrayGetSparseProperties;
+    cudaMipmappedArrayGetSparseProperties(
+        out: u64, array: u64,
+    ) = cuMipmappedArrayGetSparseProperties;
 }

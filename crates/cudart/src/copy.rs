@@ -171,7 +171,9 @@ exports! {
     }
 
     /// Copies bytes.
-    fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: u64) or cudaMemcpyAsync_ptsz {
+    fn cudaMemcpyAsync(
+        to: u64, from: u64, size: usize, kind: u32, stream: u64,
+    ) or cudaMemcpyAsync_ptsz {
         copy_async(to, from, size, kind, stream)
     }
 
@@ -181,53 +183,64 @@ exports! {
     }
 
     /// Copies bytes between devices.
-    fn cudaMemcpyPeerAsync(to: u64, to_device: i32, from: u64, from_device: i32, size: usize, stream: u64) {
+    fn cudaMemcpyPeerAsync(
+        to: u64, to_device: i32, from: u64, from_device: i32, size: usize, stream: u64,
+    ) {
         cu!(cuMemcpyPeerAsync(to, device::primary(to_device)?, from, device::primary(from_device)?, size, stream))
     }
 
     /// Copies rows.
-    fn cudaMemcpy2D(to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize, kind: u32) or cudaMemcpy2D_ptds {
+    fn cudaMemcpy2D(
+        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize,
+        kind: u32,
+    ) or cudaMemcpy2D_ptds {
         linear((to, to_pitch), (from, from_pitch), (width, height), kind, None)
     }
 
     /// Copies rows.
     fn cudaMemcpy2DAsync(
-        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize, kind: u32, stream: u64
+        to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize,
+        kind: u32, stream: u64,
     ) or cudaMemcpy2DAsync_ptsz {
         linear((to, to_pitch), (from, from_pitch), (width, height), kind, Some(stream))
     }
 
     /// Copies rows to an array.
     fn cudaMemcpy2DToArray(
-        to: u64, x: usize, y: usize, from: u64, pitch: usize, width: usize, height: usize, kind: u32
+        to: u64, x: usize, y: usize, from: u64, pitch: usize, width: usize, height: usize,
+        kind: u32,
     ) or cudaMemcpy2DToArray_ptds {
         to_array(Side::array(to, x, y), (from, pitch), (width, height), kind, None)
     }
 
     /// Copies rows to an array.
     fn cudaMemcpy2DToArrayAsync(
-        to: u64, x: usize, y: usize, from: u64, pitch: usize, width: usize, height: usize, kind: u32, stream: u64
+        to: u64, x: usize, y: usize, from: u64, pitch: usize, width: usize, height: usize,
+        kind: u32, stream: u64,
     ) or cudaMemcpy2DToArrayAsync_ptsz {
         to_array(Side::array(to, x, y), (from, pitch), (width, height), kind, Some(stream))
     }
 
     /// Copies rows of an array.
     fn cudaMemcpy2DFromArray(
-        to: u64, pitch: usize, from: u64, x: usize, y: usize, width: usize, height: usize, kind: u32
+        to: u64, pitch: usize, from: u64, x: usize, y: usize, width: usize, height: usize,
+        kind: u32,
     ) or cudaMemcpy2DFromArray_ptds {
         from_array((to, pitch), Side::array(from, x, y), (width, height), kind, None)
     }
 
     /// Copies rows of an array.
     fn cudaMemcpy2DFromArrayAsync(
-        to: u64, pitch: usize, from: u64, x: usize, y: usize, width: usize, height: usize, kind: u32, stream: u64
+        to: u64, pitch: usize, from: u64, x: usize, y: usize, width: usize, height: usize,
+        kind: u32, stream: u64,
     ) or cudaMemcpy2DFromArrayAsync_ptsz {
         from_array((to, pitch), Side::array(from, x, y), (width, height), kind, Some(stream))
     }
 
     /// Copies rows between arrays.
     fn cudaMemcpy2DArrayToArray(
-        to: u64, to_x: usize, to_y: usize, from: u64, from_x: usize, from_y: usize, width: usize, height: usize, kind: u32
+        to: u64, to_x: usize, to_y: usize, from: u64, from_x: usize, from_y: usize, width: usize,
+        height: usize, kind: u32,
     ) or cudaMemcpy2DArrayToArray_ptds {
         Kind::new(kind)?;
         rows(Side::array(to, to_x, to_y), Side::array(from, from_x, from_y), (width, height), None)
@@ -237,24 +250,28 @@ exports! {
 passes! {
     #[cfg(not(cudart13))]
     cudaMemcpyBatchAsync(
-        to: u64, from: u64, sizes: u64, count: usize, attributes: u64, idxs: u64, n_attributes: usize, failed: u64, stream: u64
+        to: u64, from: u64, sizes: u64, count: usize, attributes: u64, idxs: u64,
+        n_attributes: usize, failed: u64, stream: u64,
     ) or cudaMemcpyBatchAsync_ptsz = cuMemcpyBatchAsync;
     #[cfg(not(cudart13))]
     cudaMemcpy3DBatchAsync(
-        count: usize, ops: u64, failed: u64, flags: u64, stream: u64
+        count: usize, ops: u64, failed: u64, flags: u64, stream: u64,
     ) or cudaMemcpy3DBatchAsync_ptsz = cuMemcpy3DBatchAsync;
     #[cfg(cudart13)]
     cudaMemcpyBatchAsync(
-        to: u64, from: u64, sizes: u64, count: usize, attributes: u64, idxs: u64, n_attributes: usize, stream: u64
+        to: u64, from: u64, sizes: u64, count: usize, attributes: u64, idxs: u64,
+        n_attributes: usize, stream: u64,
     ) or cudaMemcpyBatchAsync_ptsz = cuMemcpyBatchAsync_v2;
     #[cfg(cudart13)]
-    cudaMemcpy3DBatchAsync(count: usize, ops: u64, flags: u64, stream: u64) or cudaMemcpy3DBatchAsync_ptsz = cuMemcpy3DBatchAsync_v2;
+    cudaMemcpy3DBatchAsync(
+        count: usize, ops: u64, flags: u64, stream: u64,
+    ) or cudaMemcpy3DBatchAsync_ptsz = cuMemcpy3DBatchAsync_v2;
     #[cfg(cudart13)]
     cudaMemcpyWithAttributesAsync(
-        to: u64, from: u64, size: usize, attributes: u64, stream: u64
+        to: u64, from: u64, size: usize, attributes: u64, stream: u64,
     ) or cudaMemcpyWithAttributesAsync_ptsz = cuMemcpyWithAttributesAsync;
     #[cfg(cudart13)]
     cudaMemcpy3DWithAttributesAsync(
-        op: u64, flags: u64, stream: u64
+        op: u64, flags: u64, stream: u64,
     ) or cudaMemcpy3DWithAttributesAsync_ptsz = cuMemcpy3DWithAttributesAsync;
 }

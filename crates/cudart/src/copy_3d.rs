@@ -278,30 +278,37 @@ fn run_from_array(
 
 exports! {
     /// Copies bytes to an array.
-    fn cudaMemcpyToArray(to: u64, x: usize, y: usize, from: u64, count: usize, kind: u32) or cudaMemcpyToArray_ptds {
+    fn cudaMemcpyToArray(
+        to: u64, x: usize, y: usize, from: u64, count: usize, kind: u32,
+    ) or cudaMemcpyToArray_ptds {
         run_to_array((to, x, y), from, count, kind, None)
     }
 
     /// Copies bytes to an array.
-    fn cudaMemcpyToArrayAsync(to: u64, x: usize, y: usize, from: u64, count: usize, kind: u32, stream: u64) or cudaMemcpyToArrayAsync_ptsz {
+    fn cudaMemcpyToArrayAsync(
+        to: u64, x: usize, y: usize, from: u64, count: usize, kind: u32, stream: u64,
+    ) or cudaMemcpyToArrayAsync_ptsz {
         run_to_array((to, x, y), from, count, kind, Some(stream))
     }
 
     /// Copies bytes of an array.
-    fn cudaMemcpyFromArray(to: u64, from: u64, x: usize, y: usize, count: usize, kind: u32) or cudaMemcpyFromArray_ptds {
+    fn cudaMemcpyFromArray(
+        to: u64, from: u64, x: usize, y: usize, count: usize, kind: u32,
+    ) or cudaMemcpyFromArray_ptds {
         run_from_array(to, (from, x, y), count, kind, None)
     }
 
     /// Copies bytes of an array.
     fn cudaMemcpyFromArrayAsync(
-        to: u64, from: u64, x: usize, y: usize, count: usize, kind: u32, stream: u64
+        to: u64, from: u64, x: usize, y: usize, count: usize, kind: u32, stream: u64,
     ) or cudaMemcpyFromArrayAsync_ptsz {
         run_from_array(to, (from, x, y), count, kind, Some(stream))
     }
 
     /// Copies bytes between arrays, as far as both have rows of one length.
     fn cudaMemcpyArrayToArray(
-        to: u64, to_x: usize, to_y: usize, from: u64, from_x: usize, from_y: usize, count: usize, kind: u32
+        to: u64, to_x: usize, to_y: usize, from: u64, from_x: usize, from_y: usize, count: usize,
+        kind: u32,
     ) or cudaMemcpyArrayToArray_ptds {
         Kind::new(kind)?;
         let (targets, sources) = (run(to, to_x, to_y, count)?, run(from, from_x, from_y, count)?);

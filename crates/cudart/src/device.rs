@@ -240,8 +240,12 @@ passes! {
     cudaDeviceGetStreamPriorityRange(least: u64, greatest: u64) = cuCtxGetStreamPriorityRange;
     cudaCtxResetPersistingL2Cache() = cuCtxResetPersistingL2Cache;
     cudaDeviceGraphMemTrim(device: i32) = cuDeviceGraphMemTrim;
-    cudaDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: u64) = cuDeviceGetGraphMemAttribute;
-    cudaDeviceSetGraphMemAttribute(device: i32, attribute: u32, value: u64) = cuDeviceSetGraphMemAttribute;
+    cudaDeviceGetGraphMemAttribute(
+        device: i32, attribute: u32, value: u64,
+    ) = cuDeviceGetGraphMemAttribute;
+    cudaDeviceSetGraphMemAttribute(
+        device: i32, attribute: u32, value: u64,
+    ) = cuDeviceSetGraphMemAttribute;
 
     #[cfg(not(cudart13))]
     cudaThreadSynchronize() = cuCtxSynchronize;
@@ -255,9 +259,13 @@ passes! {
     cudaThreadSetCacheConfig(config: u32) = cuCtxSetCacheConfig;
 
     #[cfg(cudart13)]
-    cudaDeviceGetHostAtomicCapabilities(out: u64, operations: u64, count: u32, device: i32) = cuDeviceGetHostAtomicCapabilities;
+    cudaDeviceGetHostAtomicCapabilities(
+        out: u64, operations: u64, count: u32, device: i32,
+    ) = cuDeviceGetHostAtomicCapabilities;
     #[cfg(cudart13)]
-    cudaDeviceGetP2PAtomicCapabilities(out: u64, operations: u64, count: u32, device: i32, peer: i32) = cuDeviceGetP2PAtomicCapabilities;
+    cudaDeviceGetP2PAtomicCapabilities(
+        out: u64, operations: u64, count: u32, device: i32, peer: i32,
+    ) = cuDeviceGetP2PAtomicCapabilities;
 }
 
 #[cfg(not(cudart13))]

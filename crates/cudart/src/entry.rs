@@ -40,13 +40,15 @@ exports! {
     }
 
     /// A function of the driver.
-    early cudaGetDriverEntryPoint(symbol: u64, out: u64, flags: u64, status: u64) or cudaGetDriverEntryPoint_ptsz {
+    early cudaGetDriverEntryPoint(
+        symbol: u64, out: u64, flags: u64, status: u64,
+    ) or cudaGetDriverEntryPoint_ptsz {
         entry_point(symbol, out, VERSION as u32, flags_of_call(flags), status)
     }
 
     /// A function of the driver, as of a version.
     early cudaGetDriverEntryPointByVersion(
-        symbol: u64, out: u64, version: u32, flags: u64, status: u64
+        symbol: u64, out: u64, version: u32, flags: u64, status: u64,
     ) or cudaGetDriverEntryPointByVersion_ptsz {
         entry_point(symbol, out, version, flags_of_call(flags), status)
     }

@@ -17,7 +17,9 @@ passes! {
     cudaEventQuery(event: u64) = cuEventQuery;
     cudaEventSynchronize(event: u64) = cuEventSynchronize;
     cudaEventRecord(event: u64, stream: u64) or cudaEventRecord_ptsz = cuEventRecord;
-    cudaEventRecordWithFlags(event: u64, stream: u64, flags: u32) or cudaEventRecordWithFlags_ptsz = cuEventRecordWithFlags;
+    cudaEventRecordWithFlags(
+        event: u64, stream: u64, flags: u32,
+    ) or cudaEventRecordWithFlags_ptsz = cuEventRecordWithFlags;
     cudaIpcGetEventHandle(out: u64, event: u64) = cuIpcGetEventHandle;
 
     #[cfg(not(cudart13))]

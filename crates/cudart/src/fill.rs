@@ -62,12 +62,16 @@ exports! {
     }
 
     /// Sets rows.
-    fn cudaMemset2D(to: u64, pitch: usize, value: i32, width: usize, height: usize) or cudaMemset2D_ptds {
+    fn cudaMemset2D(
+        to: u64, pitch: usize, value: i32, width: usize, height: usize,
+    ) or cudaMemset2D_ptds {
         fill_rows(to, pitch, value, width, height, None)
     }
 
     /// Sets rows.
-    fn cudaMemset2DAsync(to: u64, pitch: usize, value: i32, width: usize, height: usize, stream: u64) or cudaMemset2DAsync_ptsz {
+    fn cudaMemset2DAsync(
+        to: u64, pitch: usize, value: i32, width: usize, height: usize, stream: u64,
+    ) or cudaMemset2DAsync_ptsz {
         fill_rows(to, pitch, value, width, height, Some(stream))
     }
 
@@ -77,7 +81,9 @@ exports! {
     }
 
     /// Sets a box.
-    fn cudaMemset3DAsync(to: PitchedPtr, value: i32, extent: Extent, stream: u64) or cudaMemset3DAsync_ptsz {
+    fn cudaMemset3DAsync(
+        to: PitchedPtr, value: i32, extent: Extent, stream: u64,
+    ) or cudaMemset3DAsync_ptsz {
         fill_box(to, value, extent, Some(stream))
     }
 }

@@ -92,17 +92,23 @@ exports! {
     }
 
     /// Blocks that run at once.
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(out: u64, function: u64, block: i32, shared: usize) {
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        out: u64, function: u64, block: i32, shared: usize,
+    ) {
         cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(out, in_context(function)?, block, shared))
     }
 
     /// Blocks that run at once.
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(out: u64, function: u64, block: i32, shared: usize, flags: u32) {
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        out: u64, function: u64, block: i32, shared: usize, flags: u32,
+    ) {
         cu!(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(out, in_context(function)?, block, shared, flags))
     }
 
     /// Shared memory that is left for a block.
-    fn cudaOccupancyAvailableDynamicSMemPerBlock(out: u64, function: u64, n_blocks: i32, block: i32) {
+    fn cudaOccupancyAvailableDynamicSMemPerBlock(
+        out: u64, function: u64, n_blocks: i32, block: i32,
+    ) {
         cu!(cuOccupancyAvailableDynamicSMemPerBlock(out, in_context(function)?, n_blocks, block))
     }
 

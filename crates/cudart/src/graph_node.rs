@@ -11,34 +11,58 @@ use crate::symbol;
 
 passes! {
     cudaGraphAddEmptyNode(out: u64, graph: u64, deps: u64, n_deps: usize) = cuGraphAddEmptyNode;
-    cudaGraphAddChildGraphNode(out: u64, graph: u64, deps: u64, n_deps: usize, child: u64) = cuGraphAddChildGraphNode;
+    cudaGraphAddChildGraphNode(
+        out: u64, graph: u64, deps: u64, n_deps: usize, child: u64,
+    ) = cuGraphAddChildGraphNode;
     cudaGraphChildGraphNodeGetGraph(node: u64, out: u64) = cuGraphChildGraphNodeGetGraph;
-    cudaGraphExecChildGraphNodeSetParams(exec: u64, node: u64, child: u64) = cuGraphExecChildGraphNodeSetParams;
+    cudaGraphExecChildGraphNodeSetParams(
+        exec: u64, node: u64, child: u64,
+    ) = cuGraphExecChildGraphNodeSetParams;
 
-    cudaGraphAddHostNode(out: u64, graph: u64, deps: u64, n_deps: usize, params: u64) = cuGraphAddHostNode;
+    cudaGraphAddHostNode(
+        out: u64, graph: u64, deps: u64, n_deps: usize, params: u64,
+    ) = cuGraphAddHostNode;
     cudaGraphHostNodeGetParams(node: u64, params: u64) = cuGraphHostNodeGetParams;
     cudaGraphHostNodeSetParams(node: u64, params: u64) = cuGraphHostNodeSetParams;
-    cudaGraphExecHostNodeSetParams(exec: u64, node: u64, params: u64) = cuGraphExecHostNodeSetParams;
+    cudaGraphExecHostNodeSetParams(
+        exec: u64, node: u64, params: u64,
+    ) = cuGraphExecHostNodeSetParams;
 
-    cudaGraphAddEventRecordNode(out: u64, graph: u64, deps: u64, n_deps: usize, event: u64) = cuGraphAddEventRecordNode;
+    cudaGraphAddEventRecordNode(
+        out: u64, graph: u64, deps: u64, n_deps: usize, event: u64,
+    ) = cuGraphAddEventRecordNode;
     cudaGraphEventRecordNodeGetEvent(node: u64, out: u64) = cuGraphEventRecordNodeGetEvent;
     cudaGraphEventRecordNodeSetEvent(node: u64, event: u64) = cuGraphEventRecordNodeSetEvent;
-    cudaGraphExecEventRecordNodeSetEvent(exec: u64, node: u64, event: u64) = cuGraphExecEventRecordNodeSetEvent;
-    cudaGraphAddEventWaitNode(out: u64, graph: u64, deps: u64, n_deps: usize, event: u64) = cuGraphAddEventWaitNode;
+    cudaGraphExecEventRecordNodeSetEvent(
+        exec: u64, node: u64, event: u64,
+    ) = cuGraphExecEventRecordNodeSetEvent;
+    cudaGraphAddEventWaitNode(
+        out: u64, graph: u64, deps: u64, n_deps: usize, event: u64,
+    ) = cuGraphAddEventWaitNode;
     cudaGraphEventWaitNodeGetEvent(node: u64, out: u64) = cuGraphEventWaitNodeGetEvent;
     cudaGraphEventWaitNodeSetEvent(node: u64, event: u64) = cuGraphEventWaitNodeSetEvent;
-    cudaGraphExecEventWaitNodeSetEvent(exec: u64, node: u64, event: u64) = cuGraphExecEventWaitNodeSetEvent;
+    cudaGraphExecEventWaitNodeSetEvent(
+        exec: u64, node: u64, event: u64,
+    ) = cuGraphExecEventWaitNodeSetEvent;
 
-    cudaGraphAddMemAllocNode(out: u64, graph: u64, deps: u64, n_deps: usize, params: u64) = cuGraphAddMemAllocNode;
+    cudaGraphAddMemAllocNode(
+        out: u64, graph: u64, deps: u64, n_deps: usize, params: u64,
+    ) = cuGraphAddMemAllocNode;
     cudaGraphMemAllocNodeGetParams(node: u64, params: u64) = cuGraphMemAllocNodeGetParams;
-    cudaGraphAddMemFreeNode(out: u64, graph: u64, deps: u64, n_deps: usize, address: u64) = cuGraphAddMemFreeNode;
+    cudaGraphAddMemFreeNode(
+        out: u64, graph: u64, deps: u64, n_deps: usize, address: u64,
+    ) = cuGraphAddMemFreeNode;
     cudaGraphMemFreeNodeGetParams(node: u64, out: u64) = cuGraphMemFreeNodeGetParams;
 
     cudaGraphMemsetNodeGetParams(node: u64, params: u64) = cuGraphMemsetNodeGetParams;
     cudaGraphMemsetNodeSetParams(node: u64, params: u64) = cuGraphMemsetNodeSetParams;
 
-    cudaGraphKernelNodeGetAttribute(node: u64, attribute: u32, value: u64) = cuGraphKernelNodeGetAttribute;
-    cudaGraphKernelNodeSetAttribute(node: u64, attribute: u32, value: u64) = cuGraphKernelNodeSetAttribute;
+    cudaGraphKernelNodeGetAttribute(
+        node: u64, attribute: u32, value: u64,
+    ) = cuGraphKernelNodeGetAttribute;
+    cudaGraphKernelNodeSetAttribute(
+        node: u64, attribute: u32, value: u64,
+    ) = cuGraphKernelNodeSetAttribute;
     #[cfg(cudart13)]
     cudaGraphKernelNodeCopyAttributes(to: u64, from: u64) = cuGraphKernelNodeCopyAttributes;
 }
@@ -146,20 +170,24 @@ exports! {
     }
 
     /// A node that copies bytes.
-    fn cudaGraphAddMemcpyNode1D(out: u64, graph: u64, deps: u64, n_deps: usize, to: u64, from: u64, count: usize, kind: u32) {
+    fn cudaGraphAddMemcpyNode1D(
+        out: u64, graph: u64, deps: u64, n_deps: usize, to: u64, from: u64, count: usize, kind: u32,
+    ) {
         add_copy(&Place { out, graph, deps, n_deps }, &params::bytes(to, from, count, kind)?)
     }
 
     /// A node that copies to a variable.
     fn cudaGraphAddMemcpyNodeToSymbol(
-        out: u64, graph: u64, deps: u64, n_deps: usize, symbol: u64, from: u64, count: usize, offset: usize, kind: u32
+        out: u64, graph: u64, deps: u64, n_deps: usize, symbol: u64, from: u64, count: usize,
+        offset: usize, kind: u32,
     ) {
         add_copy(&Place { out, graph, deps, n_deps }, &to_symbol(symbol, from, count, offset, kind)?)
     }
 
     /// A node that copies of a variable.
     fn cudaGraphAddMemcpyNodeFromSymbol(
-        out: u64, graph: u64, deps: u64, n_deps: usize, to: u64, symbol: u64, count: usize, offset: usize, kind: u32
+        out: u64, graph: u64, deps: u64, n_deps: usize, to: u64, symbol: u64, count: usize,
+        offset: usize, kind: u32,
     ) {
         add_copy(&Place { out, graph, deps, n_deps }, &from_symbol(to, symbol, count, offset, kind)?)
     }
@@ -182,12 +210,16 @@ exports! {
     }
 
     /// Changes what a node copies.
-    fn cudaGraphMemcpyNodeSetParamsToSymbol(node: u64, symbol: u64, from: u64, count: usize, offset: usize, kind: u32) {
+    fn cudaGraphMemcpyNodeSetParamsToSymbol(
+        node: u64, symbol: u64, from: u64, count: usize, offset: usize, kind: u32,
+    ) {
         set_copy(None, node, &to_symbol(symbol, from, count, offset, kind)?)
     }
 
     /// Changes what a node copies.
-    fn cudaGraphMemcpyNodeSetParamsFromSymbol(node: u64, to: u64, symbol: u64, count: usize, offset: usize, kind: u32) {
+    fn cudaGraphMemcpyNodeSetParamsFromSymbol(
+        node: u64, to: u64, symbol: u64, count: usize, offset: usize, kind: u32,
+    ) {
         set_copy(None, node, &from_symbol(to, symbol, count, offset, kind)?)
     }
 
@@ -197,17 +229,23 @@ exports! {
     }
 
     /// Changes what a node copies.
-    fn cudaGraphExecMemcpyNodeSetParams1D(exec: u64, node: u64, to: u64, from: u64, count: usize, kind: u32) {
+    fn cudaGraphExecMemcpyNodeSetParams1D(
+        exec: u64, node: u64, to: u64, from: u64, count: usize, kind: u32,
+    ) {
         set_copy(Some(exec), node, &params::bytes(to, from, count, kind)?)
     }
 
     /// Changes what a node copies.
-    fn cudaGraphExecMemcpyNodeSetParamsToSymbol(exec: u64, node: u64, symbol: u64, from: u64, count: usize, offset: usize, kind: u32) {
+    fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
+        exec: u64, node: u64, symbol: u64, from: u64, count: usize, offset: usize, kind: u32,
+    ) {
         set_copy(Some(exec), node, &to_symbol(symbol, from, count, offset, kind)?)
     }
 
     /// Changes what a node copies.
-    fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(exec: u64, node: u64, to: u64, symbol: u64, count: usize, offset: usize, kind: u32) {
+    fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
+        exec: u64, node: u64, to: u64, symbol: u64, count: usize, offset: usize, kind: u32,
+    ) {
         set_copy(Some(exec), node, &from_symbol(to, symbol, count, offset, kind)?)
     }
 }

@@ -101,14 +101,16 @@ pub(crate) fn config(from: u64) -> Result<Config> {
 
 exports! {
     /// Launches a kernel.
-    fn cudaLaunchKernel(function: u64, grid: Dim3, block: Dim3, args: u64, shared: usize, stream: u64) or cudaLaunchKernel_ptsz {
+    fn cudaLaunchKernel(
+        function: u64, grid: Dim3, block: Dim3, args: u64, shared: usize, stream: u64,
+    ) or cudaLaunchKernel_ptsz {
         let kernel = registry::kernel(function)?;
         Launch { kernel, grid, block, args, shared, stream }.run(false)
     }
 
     /// Launches a kernel whose blocks all run at once.
     fn cudaLaunchCooperativeKernel(
-        function: u64, grid: Dim3, block: Dim3, args: u64, shared: usize, stream: u64
+        function: u64, grid: Dim3, block: Dim3, args: u64, shared: usize, stream: u64,
     ) or cudaLaunchCooperativeKernel_ptsz {
         let kernel = registry::kernel(function)?;
         Launch { kernel, grid, block, args, shared, stream }.run(true)

@@ -5,10 +5,12 @@ use crate::call::passes;
 
 passes! {
     cudaLibraryLoadData(
-        out: u64, code: u64, keys: u64, values: u64, count: u32, more_keys: u64, more_values: u64, more: u32
+        out: u64, code: u64, keys: u64, values: u64, count: u32, more_keys: u64, more_values: u64,
+        more: u32,
     ) = cuLibraryLoadData;
     cudaLibraryLoadFromFile(
-        out: u64, path: u64, keys: u64, values: u64, count: u32, more_keys: u64, more_values: u64, more: u32
+        out: u64, path: u64, keys: u64, values: u64, count: u32, more_keys: u64, more_values: u64,
+        more: u32,
     ) = cuLibraryLoadFromFile;
     cudaLibraryUnload(library: u64) = cuLibraryUnload;
     cudaLibraryGetKernel(out: u64, library: u64, name: u64) = cuLibraryGetKernel;

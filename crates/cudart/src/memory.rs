@@ -106,32 +106,40 @@ exports! {
 passes! {
     cudaMallocManaged(out: u64, size: usize, flags: u32) = cuMemAllocManaged;
     cudaMallocAsync(out: u64, size: usize, stream: u64) or cudaMallocAsync_ptsz = cuMemAllocAsync;
-    cudaMallocFromPoolAsync(out: u64, size: usize, pool: u64, stream: u64) or cudaMallocFromPoolAsync_ptsz = cuMemAllocFromPoolAsync;
+    cudaMallocFromPoolAsync(
+        out: u64, size: usize, pool: u64, stream: u64,
+    ) or cudaMallocFromPoolAsync_ptsz = cuMemAllocFromPoolAsync;
     cudaFreeAsync(address: u64, stream: u64) or cudaFreeAsync_ptsz = cuMemFreeAsync;
     cudaHostRegister(address: u64, size: usize, flags: u32) = cuMemHostRegister_v2;
     cudaHostUnregister(address: u64) = cuMemHostUnregister;
     cudaHostGetDevicePointer(out: u64, address: u64, flags: u32) = cuMemHostGetDevicePointer_v2;
     cudaHostGetFlags(out: u64, address: u64) = cuMemHostGetFlags;
     cudaMemGetInfo(free: u64, total: u64) = cuMemGetInfo_v2;
-    cudaMemRangeGetAttribute(data: u64, size: usize, attribute: u32, address: u64, count: usize) = cuMemRangeGetAttribute;
+    cudaMemRangeGetAttribute(
+        data: u64, size: usize, attribute: u32, address: u64, count: usize,
+    ) = cuMemRangeGetAttribute;
     cudaMemRangeGetAttributes(
-        data: u64, sizes: u64, attributes: u64, n_attributes: usize, address: u64, count: usize
+        data: u64, sizes: u64, attributes: u64, n_attributes: usize, address: u64, count: usize,
     ) = cuMemRangeGetAttributes;
 
     #[cfg(cudart13)]
     cudaMemDiscardBatchAsync(
-        addresses: u64, sizes: u64, count: usize, flags: u64, stream: u64
+        addresses: u64, sizes: u64, count: usize, flags: u64, stream: u64,
     ) or cudaMemDiscardBatchAsync_ptsz = cuMemDiscardBatchAsync;
     #[cfg(cudart13)]
     cudaMemPrefetchBatchAsync(
-        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize, flags: u64, stream: u64
+        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize,
+        flags: u64, stream: u64,
     ) or cudaMemPrefetchBatchAsync_ptsz = cuMemPrefetchBatchAsync;
     #[cfg(cudart13)]
     cudaMemDiscardAndPrefetchBatchAsync(
-        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize, flags: u64, stream: u64
+        addresses: u64, sizes: u64, count: usize, places: u64, idxs: u64, n_places: usize,
+        flags: u64, stream: u64,
     ) or cudaMemDiscardAndPrefetchBatchAsync_ptsz = cuMemDiscardAndPrefetchBatchAsync;
     #[cfg(cudart13)]
-    cudaMemGetLocationInfo(address: u64, size: usize, summary: usize, sampling: usize, out: u64) = cuMemGetLocationInfo;
+    cudaMemGetLocationInfo(
+        address: u64, size: usize, summary: usize, sampling: usize, out: u64,
+    ) = cuMemGetLocationInfo;
 }
 
 #[cfg(not(cudart13))]
@@ -147,12 +155,16 @@ exports! {
     }
 
     /// A hint.
-    fn cudaMemPrefetchAsync(address: u64, count: usize, device: i32, stream: u64) or cudaMemPrefetchAsync_ptsz {
+    fn cudaMemPrefetchAsync(
+        address: u64, count: usize, device: i32, stream: u64,
+    ) or cudaMemPrefetchAsync_ptsz {
         cu!(cuMemPrefetchAsync_v2(address, count, MemLocation::of_device(device).word(), 0_u32, stream))
     }
 
     /// A hint.
-    fn cudaMemPrefetchAsync_v2(address: u64, count: usize, place: MemLocation, flags: u32, stream: u64) or cudaMemPrefetchAsync_v2_ptsz {
+    fn cudaMemPrefetchAsync_v2(
+        address: u64, count: usize, place: MemLocation, flags: u32, stream: u64,
+    ) or cudaMemPrefetchAsync_v2_ptsz {
         cu!(cuMemPrefetchAsync_v2(address, count, place.word(), flags, stream))
     }
 }
@@ -165,7 +177,9 @@ exports! {
     }
 
     /// A hint.
-    fn cudaMemPrefetchAsync(address: u64, count: usize, place: MemLocation, flags: u32, stream: u64) or cudaMemPrefetchAsync_ptsz {
+    fn cudaMemPrefetchAsync(
+        address: u64, count: usize, place: MemLocation, flags: u32, stream: u64,
+    ) or cudaMemPrefetchAsync_ptsz {
         cu!(cuMemPrefetchAsync_v2(address, count, place.word(), flags, stream))
     }
 }

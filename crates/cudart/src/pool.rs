@@ -14,8 +14,12 @@ passes! {
     cudaMemPoolSetAttribute(pool: u64, attribute: u32, value: u64) = cuMemPoolSetAttribute;
     cudaMemPoolGetAccess(out: u64, pool: u64, place: u64) = cuMemPoolGetAccess;
     cudaMemPoolSetAccess(pool: u64, list: u64, count: usize) = cuMemPoolSetAccess;
-    cudaMemPoolExportToShareableHandle(out: u64, pool: u64, kind: u64, flags: u32) = cuMemPoolExportToShareableHandle;
-    cudaMemPoolImportFromShareableHandle(out: u64, handle: u64, kind: u64, flags: u32) = cuMemPoolImportFromShareableHandle;
+    cudaMemPoolExportToShareableHandle(
+        out: u64, pool: u64, kind: u64, flags: u32,
+    ) = cuMemPoolExportToShareableHandle;
+    cudaMemPoolImportFromShareableHandle(
+        out: u64, handle: u64, kind: u64, flags: u32,
+    ) = cuMemPoolImportFromShareableHandle;
     cudaMemPoolExportPointer(out: u64, address: u64) = cuMemPoolExportPointer;
     cudaMemPoolImportPointer(out: u64, pool: u64, data: u64) = cuMemPoolImportPointer;
 

@@ -43,28 +43,32 @@ exports! {
     }
 
     /// Copies to a variable.
-    fn cudaMemcpyToSymbol(symbol: u64, from: u64, count: usize, offset: usize, kind: u32) or cudaMemcpyToSymbol_ptds {
+    fn cudaMemcpyToSymbol(
+        symbol: u64, from: u64, count: usize, offset: usize, kind: u32,
+    ) or cudaMemcpyToSymbol_ptds {
         check_to(kind)?;
         copy::copy(part(symbol, offset, count)?, from, count, kind)
     }
 
     /// Copies to a variable.
     fn cudaMemcpyToSymbolAsync(
-        symbol: u64, from: u64, count: usize, offset: usize, kind: u32, stream: u64
+        symbol: u64, from: u64, count: usize, offset: usize, kind: u32, stream: u64,
     ) or cudaMemcpyToSymbolAsync_ptsz {
         check_to(kind)?;
         copy::copy_async(part(symbol, offset, count)?, from, count, kind, stream)
     }
 
     /// Copies of a variable.
-    fn cudaMemcpyFromSymbol(to: u64, symbol: u64, count: usize, offset: usize, kind: u32) or cudaMemcpyFromSymbol_ptds {
+    fn cudaMemcpyFromSymbol(
+        to: u64, symbol: u64, count: usize, offset: usize, kind: u32,
+    ) or cudaMemcpyFromSymbol_ptds {
         check_from(kind)?;
         copy::copy(to, part(symbol, offset, count)?, count, kind)
     }
 
     /// Copies of a variable.
     fn cudaMemcpyFromSymbolAsync(
-        to: u64, symbol: u64, count: usize, offset: usize, kind: u32, stream: u64
+        to: u64, symbol: u64, count: usize, offset: usize, kind: u32, stream: u64,
     ) or cudaMemcpyFromSymbolAsync_ptsz {
         check_from(kind)?;
         copy::copy_async(to, part(symbol, offset, count)?, count, kind, stream)

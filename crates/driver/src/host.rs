@@ -54,7 +54,7 @@ pub(crate) fn check_pages(addr: u64, len: u64) -> Result<()> {
 
 /// Lets kernels access memory of the client.
 pub(crate) fn register(engine: &ptxjit::Device, addr: u64, len: u64) -> Result<()> {
-    // SAFETY: the client has named this memory as one that kernels may use, until it takes that back.
+    // SAFETY: the client has named this memory for kernels to use, until it takes that back.
     let result = unsafe { engine.register_host(addr, len) };
     result.map_err(|_| CUresult::INVALID_VALUE)
 }

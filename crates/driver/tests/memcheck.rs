@@ -15,7 +15,8 @@ fn allocate() -> u64 {
     static START: std::sync::Once = std::sync::Once::new();
     START.call_once(|| {
         for name in ["PTXJIT_MEMCHECK", "PTXJIT_QUIET"] {
-            // SAFETY: all tests come here before anything reads the environment, but through std, which has a lock.
+            // SAFETY: all tests come here before anything reads the environment,
+            // but through std, which has a lock.
             unsafe { std::env::set_var(name, "1") };
         }
         init(0).unwrap();

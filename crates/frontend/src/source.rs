@@ -3,6 +3,7 @@
 //! A span is a pair of byte offsets; lines and columns are computed only when a diagnostic or a
 //! trap asks for them. How a span is drawn is in `diag`.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// A half-open range of bytes of the source text.
@@ -57,7 +58,7 @@ pub struct Position {
 pub struct Source {
     text: String,
     files: Vec<File>,
-    line_starts: OnceLock<Vec<u32>>,
+    index: OnceLock<Index>,
 }
 
 /// One of the texts.
@@ -76,7 +77,7 @@ impl Source {
         Source {
             text: text.into(),
             files: vec![File { name, start: 0 }],
-            line_starts: OnceLock::new(),
+            index: OnceLock::new(),
         }
     }
 
@@ -108,7 +109,7 @@ impl Source {
                     start: base + file.start,
                 }));
         }
-        joined.line_starts = OnceLock::new();
+        joined.index = OnceLock::new();
         joined
     }
 
@@ -164,35 +165,86 @@ impl Source {
 
     /// Line and column of a byte offset in its text; offsets past the end mean the end.
     pub fn position(&self, offset: u32) -> Position {
-        let offset = offset.min(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
-        let starts = self.line_starts();
-        let line_of = |offset| starts.partition_point(|&start| start <= offset);
-        let (line, first) = (
-            line_of(offset),
-            line_of(self.file_span(self.file_at(offset)).start),
-        );
-        let line_start = starts[line - 1];
-        let before = &self.text.as_bytes()[line_start as usize..offset as usize];
-        let continuation = |byte: &&u8| **byte & 0xc0 == 0x80;
-        let column = before.len() - before.iter().filter(continuation).count() + 1;
+        let offset = offset.min(to_u32(self.text.len()));
+        let index = self.index();
+        let line = index.line_at(offset);
+        let first = index.line_at(self.file_span(self.file_at(offset)).start);
+        let start = index.starts[line - 1];
+        let inner = index.inner_bytes(&self.text, offset) - index.inner_bytes(&self.text, start);
         Position {
             line: to_u32(line + 1 - first),
-            column: to_u32(column),
+            column: offset - start - inner + 1,
         }
     }
 
-    fn line_starts(&self) -> &[u32] {
-        self.line_starts.get_or_init(|| {
-            let newlines = self
-                .text
-                .bytes()
-                .enumerate()
-                .filter(|&(_, byte)| byte == b'\n');
-            std::iter::once(0)
-                .chain(newlines.map(|(at, _)| to_u32(at + 1)))
-                .collect()
-        })
+    /// The line of a byte offset, counted from 1 at the start of all text.
+    pub(crate) fn line_at(&self, offset: u32) -> u32 {
+        to_u32(self.index().line_at(offset))
     }
+
+    /// The text of a line without what ends it, as byte offsets; that of the last line for lines past it.
+    pub(crate) fn line_range(&self, line: u32) -> Range<usize> {
+        let starts = &self.index().starts;
+        let idx = (line.max(1) as usize).min(starts.len());
+        let start = starts[idx - 1] as usize;
+        let end = match starts.get(idx) {
+            Some(&next) => next as usize - 1,
+            None => self.text.len(),
+        };
+        let has_return = self.text.as_bytes()[start..end].last() == Some(&b'\r');
+        start..end - usize::from(has_return)
+    }
+
+    fn index(&self) -> &Index {
+        self.index.get_or_init(|| Index::new(&self.text))
+    }
+}
+
+/// Where lines start, and how many characters there are up to some place: made once, so that no question
+/// about a place takes longer in a longer text or line.
+#[derive(Debug)]
+struct Index {
+    starts: Vec<u32>,
+    /// How many bytes before each multiple of [`CHUNK`] do not begin a character; none are kept of ASCII.
+    inner: Vec<u32>,
+}
+
+/// Bytes between two places of [`Index::inner`].
+const CHUNK: usize = 1 << 10;
+
+impl Index {
+    fn new(text: &str) -> Index {
+        let newlines = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
+        let starts = std::iter::once(0).chain(newlines.map(|(at, _)| to_u32(at + 1)));
+        let starts = starts.collect();
+        let mut inner = Vec::new();
+        if !text.is_ascii() {
+            let mut count = 0;
+            for chunk in text.as_bytes().chunks(CHUNK) {
+                inner.push(count);
+                count += count_inner(chunk);
+            }
+            inner.push(count);
+        }
+        Index { starts, inner }
+    }
+
+    fn line_at(&self, offset: u32) -> usize {
+        self.starts.partition_point(|&start| start <= offset)
+    }
+
+    /// How many bytes before `offset` do not begin a character.
+    fn inner_bytes(&self, text: &str, offset: u32) -> u32 {
+        let offset = offset as usize;
+        match self.inner.get(offset / CHUNK) {
+            Some(before) => before + count_inner(&text.as_bytes()[offset / CHUNK * CHUNK..offset]),
+            None => 0,
+        }
+    }
+}
+
+fn count_inner(bytes: &[u8]) -> u32 {
+    to_u32(bytes.iter().filter(|&&byte| byte & 0xc0 == 0x80).count())
 }
 
 /// Offsets and counts of a source that `parse` accepted fit; others saturate.
@@ -217,6 +269,27 @@ mod tests {
         assert_eq!(at(5), (2, 2));
         assert_eq!(at(8), (3, 1));
         assert_eq!(at(1000), (3, 1));
+    }
+
+    /// In long lines, too, columns count characters.
+    #[test]
+    fn columns_of_long_lines() {
+        let text = format!("x\n{}", "aä".repeat(5_000));
+        let source = Source::new("a.ptx", text.as_str());
+        for (at, _) in text.char_indices().skip(2) {
+            let column = text[2..at].chars().count() + 1;
+            let position = source.position(to_u32(at));
+            assert_eq!((position.line, position.column), (2, to_u32(column)));
+        }
+    }
+
+    #[test]
+    fn lines() {
+        let source = Source::new("a.ptx", "ab\r\n\nc");
+        assert_eq!(source.line_range(1), 0..2);
+        assert_eq!(source.line_range(2), 4..4);
+        assert_eq!(source.line_range(3), 5..6);
+        assert_eq!(source.line_range(9), 5..6);
     }
 
     #[test]

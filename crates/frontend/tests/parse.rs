@@ -447,7 +447,7 @@ fn module_heads() {
         "16",
         "32 or 64",
     );
-    let newer = source(".version 99.3\n.target sm_999a\n");
+    let newer = source(".version 9.5\n.target sm_999a\n");
     let module = parse::module(&newer).unwrap();
     assert_eq!(module.warnings[0].severity, Severity::Warning);
     let old = source(
@@ -502,8 +502,10 @@ fn deep_nesting() {
             &text[..40]
         );
     }
-    let scopes = format!("{}{}", repeated("{"), repeated("}"));
-    assert!(parse_all(&source(&with_statements(&scopes))).is_ok());
+    let scopes = |n| format!("{}{}", "{".repeat(n), "}".repeat(n));
+    assert!(parse_all(&source(&with_statements(&scopes(2_000)))).is_ok());
+    assert!(parse_all(&source(&with_statements(&scopes(2_001)))).is_err());
+    assert!(parse_all(&source(&with_statements(&scopes(DEPTH)))).is_err());
     let items = [
         format!(".global .u32 a[1] = {}1{};", repeated("{"), repeated("}")),
         format!(".global .u32 a = {}1;", repeated("(")),

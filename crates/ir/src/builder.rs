@@ -4,7 +4,11 @@
 //! *sealed* once all its predecessors are known; reading a variable in an unsealed block makes a parameter that sealing completes.
 //! Superfluous parameters are left to the passes (`remove_constant_params`).
 
+use std::collections::HashMap;
+
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap, entity_impl};
+
+use rustc_hash::FxBuildHasher;
 
 use crate::entities::{Block, Inst, StackSlot, Value};
 use crate::function::{Function, StackSlotData};
@@ -21,9 +25,48 @@ struct BlockState {
     sealed: bool,
     filled: bool,
     preds: Vec<Block>,
-    defs: Vec<(Variable, Value)>,
+    defs: Defs,
     /// Parameters made before sealing, in order.
     incomplete: Vec<(Variable, Value)>,
+    /// What variables that are read before they are written have: a zero of each type, made when first wanted.
+    zeros: Vec<(Type, Value)>,
+}
+
+/// Values of variables at the end of a block.
+#[derive(Clone, Default)]
+struct Defs {
+    /// Sorted by variable, as long as they are few.
+    few: Vec<(Variable, Value)>,
+    /// All of them, once they are many: keeping a long list sorted moves it with each.
+    many: HashMap<Variable, Value, FxBuildHasher>,
+}
+
+/// Values of a block that are kept as a list.
+const MAX_FEW: usize = 64;
+
+impl Defs {
+    fn get(&self, var: Variable) -> Option<Value> {
+        if !self.many.is_empty() {
+            return self.many.get(&var).copied();
+        }
+        let found = self.few.binary_search_by_key(&var, |&(v, _)| v);
+        found.ok().map(|idx| self.few[idx].1)
+    }
+
+    fn set(&mut self, var: Variable, value: Value) {
+        if !self.many.is_empty() {
+            self.many.insert(var, value);
+            return;
+        }
+        match self.few.binary_search_by_key(&var, |&(v, _)| v) {
+            Ok(idx) => self.few[idx].1 = value,
+            Err(idx) if self.few.len() < MAX_FEW => self.few.insert(idx, (var, value)),
+            Err(_) => {
+                self.many = std::mem::take(&mut self.few).into_iter().collect();
+                self.many.insert(var, value);
+            }
+        }
+    }
 }
 
 /// Builds one function.
@@ -34,9 +77,24 @@ pub struct FunctionBuilder<'f> {
     states: SecondaryMap<Block, BlockState>,
     block: Block,
     loc: SrcLoc,
+    /// Steps that finding variables' values has taken.
+    work: u64,
+    max_work: u64,
 }
 
 impl<'f> FunctionBuilder<'f> {
+    /// Lets finding variables' values take `steps` and no more ([`FunctionBuilder::is_complete`]). Where control flow meets at n
+    /// places with m variables that live on, there may be n·m block parameters, with arguments from each predecessor. Each step
+    /// keeps up to some 60 bytes.
+    pub fn limit_work(&mut self, steps: u64) {
+        self.max_work = steps;
+    }
+
+    /// Whether all values were found; if not, the function is of no use.
+    pub fn is_complete(&self) -> bool {
+        self.work <= self.max_work
+    }
+
     /// Starts building in the entry block, which is sealed by the caller as any other.
     pub fn new(func: &'f mut Function) -> FunctionBuilder<'f> {
         let block = func.entry;
@@ -46,6 +104,8 @@ impl<'f> FunctionBuilder<'f> {
             states: SecondaryMap::new(),
             block,
             loc: SrcLoc::default(),
+            work: 0,
+            max_work: u64::MAX,
         }
     }
 
@@ -174,18 +234,11 @@ impl<'f> FunctionBuilder<'f> {
     }
 
     fn write(&mut self, block: Block, var: Variable, value: Value) {
-        let defs = &mut self.states[block].defs;
-        match defs.binary_search_by_key(&var, |&(v, _)| v) {
-            Ok(i) => defs[i].1 = value,
-            Err(i) => defs.insert(i, (var, value)),
-        }
+        self.states[block].defs.set(var, value);
     }
 
     fn local(&self, block: Block, var: Variable) -> Option<Value> {
-        let defs = &self.states[block].defs;
-        defs.binary_search_by_key(&var, |&(v, _)| v)
-            .ok()
-            .map(|i| defs[i].1)
+        self.states[block].defs.get(var)
     }
 
     /// Iterative along chains of single predecessors, so that long functions do not overflow the stack; recursion happens
@@ -212,8 +265,13 @@ impl<'f> FunctionBuilder<'f> {
         preds.sort_unstable();
         preds.dedup();
         for pred in preds {
+            self.work += 1;
+            if !self.is_complete() {
+                return;
+            }
             let arg = self.read_lazy(pred, var, work);
             for call in self.func.blocks[pred].term.targets_mut() {
+                self.work += 1;
                 if call.block == block {
                     call.args.push(arg);
                 }
@@ -230,12 +288,18 @@ impl<'f> FunctionBuilder<'f> {
     ) -> Value {
         let mut chain = Vec::new();
         let mut at = block;
+        // A loop that cannot be reached is a chain without end: the block of the last power of two comes again (Brent).
+        let mut seen = None;
         let value = loop {
             if let Some(value) = self.local(at, var) {
                 break value;
             }
             let state = &self.states[at];
-            if state.sealed && state.preds.len() == 1 && !chain.contains(&at) {
+            if state.sealed && state.preds.len() == 1 && seen != Some(at) && self.is_complete() {
+                if chain.len().is_power_of_two() {
+                    seen = Some(at);
+                }
+                self.work += 1;
                 chain.push(at);
                 at = state.preds[0];
                 continue;
@@ -257,14 +321,15 @@ impl<'f> FunctionBuilder<'f> {
         let ty = self.vars[var];
         let state = &self.states[block];
         if state.sealed && state.preds.is_empty() {
-            let inst = self
-                .func
-                .make_inst(InstData::Const { ty, bits: 0 }, &[ty], self.loc);
-            self.func.blocks[block].insts.insert(0, inst);
-            let value = self.func.insts[inst].results[0];
+            let known = state.zeros.iter().find(|&&(of, _)| of == ty);
+            let value = match known {
+                Some(&(_, value)) => value,
+                None => self.make_zero(block, ty),
+            };
             self.write(block, var, value);
             return value;
         }
+        self.work += 1;
         let param = self.func.add_param(block, ty);
         self.write(block, var, param);
         if self.states[block].sealed {
@@ -273,5 +338,15 @@ impl<'f> FunctionBuilder<'f> {
             self.states[block].incomplete.push((var, param));
         }
         param
+    }
+
+    /// Puts a zero at the front of a block.
+    fn make_zero(&mut self, block: Block, ty: Type) -> Value {
+        let zero = InstData::Const { ty, bits: 0 };
+        let inst = self.func.make_inst(zero, &[ty], self.loc);
+        self.func.blocks[block].insts.insert(0, inst);
+        let value = self.func.insts[inst].results[0];
+        self.states[block].zeros.push((ty, value));
+        value
     }
 }

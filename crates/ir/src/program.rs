@@ -177,17 +177,23 @@ impl SharedLayout {
                 .iter()
                 .filter(|(_, var)| var.space == Space::Shared)
         };
+        // The frontend refuses programs whose variables have no place. If they come from elsewhere, a size that no launch provides
+        // is safer than variables that overlap.
+        let aligned = |end: u32, align: u32| {
+            end.checked_next_multiple_of(align.max(1))
+                .unwrap_or(u32::MAX)
+        };
         let mut end = 0u32;
         for (&id, var) in shared().filter(|(_, var)| !var.dynamic_shared) {
-            let offset = end.next_multiple_of(var.align.max(1));
+            let offset = aligned(end, var.align);
             layout.offsets.insert(id, offset);
-            end = offset + var.size as u32;
+            end = offset.saturating_add(u32::try_from(var.size).unwrap_or(u32::MAX));
         }
         let align = shared()
             .filter(|(_, var)| var.dynamic_shared)
             .map(|(_, var)| var.align.max(16))
             .max();
-        layout.static_size = align.map_or(end, |align| end.next_multiple_of(align));
+        layout.static_size = align.map_or(end, |align| aligned(end, align));
         for (&id, _) in shared().filter(|(_, var)| var.dynamic_shared) {
             layout.offsets.insert(id, layout.static_size);
         }

@@ -15,17 +15,10 @@ use crate::handles;
 use crate::linker::{Linker, Status};
 use crate::options::Options;
 
-/// What the library says that it is: the last release of the major version.
-const VERSION: (u32, u32) = (
-    match env!("PTXJIT_NVJITLINK_MAJOR").as_bytes() {
-        b"13" => 13,
-        _ => 12,
-    },
-    match env!("PTXJIT_NVJITLINK_MAJOR").as_bytes() {
-        b"13" => 0,
-        _ => 9,
-    },
-);
+/// What the library says that it is: a release before clients took it for able to link LTO-IR, which begins with 12.3. Those that find
+/// such a library compile to LTO-IR if they can (numba-cuda does by default); with this one they compile to PTX and have
+/// the driver link it.
+const VERSION: (u32, u32) = (12, 2);
 
 /// Options beyond are no options, but a count that was never set.
 const MAX_OPTIONS: u32 = 1 << 16;

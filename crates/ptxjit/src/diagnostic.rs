@@ -1,8 +1,10 @@
 //! What is wrong with a PTX module, as data and as text.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use ptxjit_frontend::escape::escape_lines;
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::{diag, translate};
 
@@ -109,8 +111,20 @@ impl fmt::Debug for Diagnostic {
     }
 }
 
-/// Findings that are drawn at once. Text that is not PTX at all, in one long line, could otherwise make gigabytes of messages.
-const MAX_DRAWN: usize = 200;
+/// How many findings are drawn where the caller does not say.
+///
+/// Text that is not PTX at all has as many as it has lines; the first ones tell what it is.
+pub const ERROR_LIMIT: usize = 100;
+
+/// Messages quote the module.
+fn escaped(mut diagnostic: diag::Diagnostic) -> diag::Diagnostic {
+    for text in std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.notes) {
+        if let Cow::Owned(escaped) = escape_lines(text) {
+            *text = escaped;
+        }
+    }
+    diagnostic
+}
 
 /// One or more [`Diagnostic`]s.
 #[derive(Clone, Debug)]
@@ -121,7 +135,7 @@ impl Diagnostics {
         Diagnostics(
             list.into_iter()
                 .map(|inner| Diagnostic {
-                    inner,
+                    inner: escaped(inner),
                     text: text.clone(),
                 })
                 .collect(),
@@ -131,6 +145,18 @@ impl Diagnostics {
     /// The findings in the order of the source.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()
+    }
+
+    /// The first `limit` findings as the Rust compiler would draw them, and how many are left out; 0 is no limit.
+    pub fn render(&self, color: bool, limit: usize) -> String {
+        let n_drawn = match limit {
+            0 => self.0.len(),
+            limit => limit.min(self.0.len()),
+        };
+        let drawn = self.0.iter().take(n_drawn);
+        let mut parts: Vec<String> = drawn.map(|diagnostic| diagnostic.render(color)).collect();
+        parts.extend(left_out(self.0.len() - n_drawn));
+        parts.join("\n")
     }
 
     /// Whether nothing is wrong with the module but that it needs what ptxjit cannot do yet.
@@ -155,13 +181,15 @@ impl<'a> IntoIterator for &'a Diagnostics {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (idx, diagnostic) in self.0.iter().take(MAX_DRAWN).enumerate() {
-            let separator = if idx == 0 { "" } else { "\n" };
-            write!(f, "{separator}{diagnostic}")?;
-        }
-        match self.0.len().saturating_sub(MAX_DRAWN) {
-            0 => Ok(()),
-            rest => write!(f, "\nand {rest} more"),
-        }
+        f.write_str(&self.render(false, ERROR_LIMIT))
+    }
+}
+
+/// Tells that findings are not drawn.
+fn left_out(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 more finding is not shown".to_owned()),
+        count => Some(format!("{count} more findings are not shown")),
     }
 }

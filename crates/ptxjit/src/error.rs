@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ptxjit_frontend::escape::{escape, escape_lines};
 use ptxjit_runtime::ShapeRule;
 
 use crate::{Diagnostics, FailureKind, LaunchFailure};
@@ -39,7 +40,7 @@ pub enum ErrorKind {
 #[non_exhaustive]
 pub enum Error {
     /// The PTX file cannot be read.
-    #[error("error: cannot read {}: {source}", path.display())]
+    #[error("error: cannot read {}: {source}", escape(&path.to_string_lossy()))]
     #[non_exhaustive]
     Read {
         /// The file.
@@ -54,7 +55,11 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(Diagnostics),
     /// The code generator cannot make code of a kernel.
-    #[error("error: cannot compile kernel `{kernel}`: {message}")]
+    #[error(
+        "error: cannot compile kernel `{}`: {}",
+        escape(kernel),
+        escape_lines(message)
+    )]
     #[non_exhaustive]
     Compile {
         /// The kernel.
@@ -63,17 +68,17 @@ pub enum Error {
         message: String,
     },
     /// The module has no kernel of that name.
-    #[error("error: {0}")]
+    #[error("error: {}", escape_lines(_0))]
     NotFound(String),
     /// The module declares a variable or function `.extern` that nothing defines.
-    #[error("error: `{name}` is declared `.extern` and not defined")]
+    #[error("error: `{}` is declared `.extern` and not defined", escape(name))]
     #[non_exhaustive]
     Unresolved {
         /// The name.
         name: String,
     },
     /// The shape of a launch, the size of its parameters or of its shared memory breaks a rule.
-    #[error("error: {message}")]
+    #[error("error: {}", escape_lines(message))]
     #[non_exhaustive]
     Shape {
         /// The rule.
@@ -82,13 +87,13 @@ pub enum Error {
         message: String,
     },
     /// The host asked for something else that is impossible, such as arguments that do not fit.
-    #[error("error: {0}")]
+    #[error("error: {}", escape_lines(_0))]
     Usage(String),
     /// An address that is no allocation of the device, or a range that is not inside one.
-    #[error("error: {0}")]
+    #[error("error: {}", escape_lines(_0))]
     Address(String),
     /// The device has not enough memory.
-    #[error("error: out of device memory: {0}")]
+    #[error("error: out of device memory: {}", escape_lines(_0))]
     OutOfMemory(String),
     /// The kernel was launched and failed.
     #[error("{0}")]

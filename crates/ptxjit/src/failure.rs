@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ptxjit_frontend::escape::escape_lines;
 use ptxjit_frontend::source::Span;
 use ptxjit_frontend::{diag, translate};
 use ptxjit_interp::{Fault, FaultKind as InterpFault};
@@ -99,7 +100,7 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
     let mut failure = LaunchFailure {
         kind: FailureKind::Other,
         kernel: String::new(),
-        message: err.to_string(),
+        message: escape_lines(&err.to_string()).into_owned(),
         ctaid: None,
         tid: None,
         places: Vec::new(),
@@ -182,10 +183,11 @@ fn of_interp(fault: &Fault, kernel: &str, module: &Arc<translate::Module>) -> La
     let thread = fault.tid.map_or(String::new(), |[x, y, z]| {
         format!(", thread ({x}, {y}, {z})")
     });
+    let message = format!("kernel `{kernel}`, CTA ({x}, {y}, {z}){thread}: {what}");
     LaunchFailure {
         kind,
         kernel: kernel.to_owned(),
-        message: format!("kernel `{kernel}`, CTA ({x}, {y}, {z}){thread}: {what}"),
+        message: escape_lines(&message).into_owned(),
         ctaid: Some(fault.ctaid),
         tid: fault.tid,
         places,

@@ -118,11 +118,12 @@ mod tests {
 
     #[test]
     fn a_deadline_ends_the_wait_for_others() {
-        let once = Once::<u32>::default();
+        let once = &Once::<u32>::default();
         let (begun, has_begun) = mpsc::channel();
         let (go, may_go) = mpsc::channel();
         std::thread::scope(|scope| {
-            let slow = scope.spawn(|| {
+            // The ends of the channels are this thread's alone.
+            let slow = scope.spawn(move || {
                 once.get(None, || {
                     begun.send(()).unwrap();
                     may_go.recv().unwrap();

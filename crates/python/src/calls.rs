@@ -363,7 +363,7 @@ pub(crate) fn parameters(function: Handle) -> PyResult<Vec<(usize, usize)>> {
 }
 
 /// Address and size of a variable.
-#[pyfunction]
+#[pyfunction(name = "global_")]
 pub(crate) fn global(module: Handle, name: &str) -> PyResult<(Handle, usize)> {
     let name = c_string(name)?;
     let (mut address, mut size) = (0, 0);

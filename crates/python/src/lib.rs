@@ -13,7 +13,7 @@ mod dlpack;
 use pyo3::prelude::*;
 
 /// The native part of the package.
-#[pymodule]
+#[pymodule(name = "_native")]
 mod ptxjit_native {
     #[pymodule_export]
     use super::calls::{

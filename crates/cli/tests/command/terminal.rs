@@ -62,7 +62,8 @@ fn terminal_commands_in_names_of_files_are_escaped() {
         vec!["test", "--json", &folder],
         vec!["run", "x", "--case", &file],
         vec!["run", "--case", &folder],
-        vec!["run", "x", C1_TITLE],
+        vec!["run", C1_TITLE],
+        vec!["isa", C1_TITLE],
         vec!["run", "x", "--arg", C1_TITLE],
         vec!["run", "x", "--grid", C1_TITLE],
     ] {

@@ -55,6 +55,7 @@ mod runs;
 mod shuffles;
 mod solo;
 mod special;
+mod stack;
 mod stores;
 mod stubs;
 mod tight;

@@ -22,7 +22,8 @@ pub(crate) fn start() {
             ("PTXJIT_TIMEOUT", "20"),
         ];
         for (name, value) in variables {
-            // SAFETY: all tests call this before anything reads the environment, but through std, which has a lock.
+            // SAFETY: all tests call this before anything reads the environment,
+            // but through std, which has a lock.
             unsafe { std::env::set_var(name, value) };
         }
         init(0).unwrap();

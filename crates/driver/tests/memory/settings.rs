@@ -162,7 +162,13 @@ fn devices_can_access_each_other() {
 fn an_external_record_needs_a_capture() {
     common::context();
     let (made, stream) = (event::create(0).unwrap(), common::stream());
-    assert_eq!(event::record(made, stream, 0), Ok(()));
-    assert_eq!(event::record(made, stream, 1), Err(CUresult::INVALID_VALUE));
-    assert_eq!(event::record(made, stream, 2), Err(CUresult::INVALID_VALUE));
+    assert_eq!(event::record_with_flags(made, stream, 0), Ok(()));
+    assert_eq!(
+        event::record_with_flags(made, stream, 1),
+        Err(CUresult::INVALID_VALUE)
+    );
+    assert_eq!(
+        event::record_with_flags(made, stream, 2),
+        Err(CUresult::INVALID_VALUE)
+    );
 }

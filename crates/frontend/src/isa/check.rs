@@ -13,7 +13,7 @@ use crate::translate::{Inst, Translator};
 use super::desc::{InstDesc, Opd};
 use super::modifiers::{Mod, ModSet};
 use super::types::PtxType;
-use super::{names, nearest, operands, rows, rows_of, target};
+use super::{names, operands, rows, rows_of, target};
 
 /// An instruction's modifiers, sorted into what they are.
 #[derive(Clone)]
@@ -152,7 +152,7 @@ fn resolve_name<'m>(
     let opcode = ast.opcode.text(t.source);
     let candidates = rows_of(opcode);
     if candidates.is_empty() {
-        return Err(unknown_opcode(opcode, ast.opcode.span));
+        return Err(unknown_opcode(t, opcode, ast.opcode.span));
     }
     let written = read_modifiers(t, ast);
     let fits = |written: &Written<'_>| {
@@ -226,10 +226,10 @@ fn written_operands(desc: &'static InstDesc, written: &Written<'_>) -> SmallVec<
     opds
 }
 
-fn unknown_opcode(opcode: &str, span: Span) -> Diagnostic {
+fn unknown_opcode(t: &Translator<'_>, opcode: &str, span: Span) -> Diagnostic {
     let diagnostic = Diagnostic::error(format!("there is no instruction `{opcode}`"))
         .label(span, "unknown instruction");
-    match nearest(opcode, rows().map(|row| row.opcode)) {
+    match t.nearest(opcode, rows().map(|row| row.opcode)) {
         Some(near) => diagnostic.note(format!("there is `{near}`")),
         None => diagnostic,
     }
@@ -444,7 +444,7 @@ fn explain(
                 .iter()
                 .map(|m| m.name())
                 .chain(PtxType::ALL.iter().map(|ty| ty.name()));
-            match nearest(text, names) {
+            match t.nearest(text, names) {
                 Some(near) => diagnostic.note(format!("there is `.{near}`")),
                 None => diagnostic,
             }

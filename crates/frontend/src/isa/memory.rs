@@ -45,8 +45,41 @@ pub(super) const SPACE: &[Mod] = &[
     Mod::SharedCluster,
 ];
 const SCOPE: &[Mod] = &[Mod::Cta, Mod::Cluster, Mod::Gpu, Mod::Sys];
-const LOAD_CACHE: &[Mod] = &[Mod::Ca, Mod::Cg, Mod::Cs, Mod::Lu, Mod::Cv];
-const STORE_CACHE: &[Mod] = &[Mod::Wb, Mod::Cg, Mod::Cs, Mod::Wt];
+/// A cache operator or what becomes of the line in the first cache: both say the same, and exclude each other.
+const LOAD_CACHE: &[Mod] = &[
+    Mod::Ca,
+    Mod::Cg,
+    Mod::Cs,
+    Mod::Lu,
+    Mod::Cv,
+    Mod::L1EvictNormal,
+    Mod::L1EvictUnchanged,
+    Mod::L1EvictFirst,
+    Mod::L1EvictLast,
+    Mod::L1NoAllocate,
+];
+/// What does not change may be cached: `.cv` and `.lu` say the contrary.
+const NC_CACHE: &[Mod] = &[
+    Mod::Ca,
+    Mod::Cg,
+    Mod::Cs,
+    Mod::L1EvictNormal,
+    Mod::L1EvictUnchanged,
+    Mod::L1EvictFirst,
+    Mod::L1EvictLast,
+    Mod::L1NoAllocate,
+];
+const STORE_CACHE: &[Mod] = &[
+    Mod::Wb,
+    Mod::Cg,
+    Mod::Cs,
+    Mod::Wt,
+    Mod::L1EvictNormal,
+    Mod::L1EvictUnchanged,
+    Mod::L1EvictFirst,
+    Mod::L1EvictLast,
+    Mod::L1NoAllocate,
+];
 const EVICT_L1: &[Mod] = &[
     Mod::L1EvictNormal,
     Mod::L1EvictUnchanged,
@@ -102,7 +135,6 @@ pub const TABLE: &[InstDesc] = &[
             &[Mod::Weak],
             SPACE,
             LOAD_CACHE,
-            EVICT_L1,
             EVICT_L2,
             HINT,
             PREFETCH,
@@ -135,7 +167,7 @@ pub const TABLE: &[InstDesc] = &[
     inst("ld", &[LOADED, ADDR, POLICY], ld)
         .with(&[Mod::Global, Mod::Nc])
         .types(&[TYPES])
-        .optional(&[LOAD_CACHE, EVICT_L1, EVICT_L2, HINT, PREFETCH, VEC])
+        .optional(&[NC_CACHE, EVICT_L2, HINT, PREFETCH, VEC])
         .gates(NC_GATES)
         .check(check_ld)
         .effect(),
@@ -147,15 +179,7 @@ pub const TABLE: &[InstDesc] = &[
         .effect(),
     inst("st", &[ADDR, STORED, POLICY], st)
         .types(&[TYPES])
-        .optional(&[
-            &[Mod::Weak],
-            SPACE,
-            STORE_CACHE,
-            EVICT_L1,
-            EVICT_L2,
-            HINT,
-            VEC,
-        ])
+        .optional(&[&[Mod::Weak], SPACE, STORE_CACHE, EVICT_L2, HINT, VEC])
         .gates(GATES)
         .check(check_st)
         .effect(),

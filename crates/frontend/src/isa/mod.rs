@@ -128,6 +128,12 @@ pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> O
         .map(|(_, candidate)| candidate)
 }
 
+/// Steps that comparing two words takes.
+pub(crate) fn edit_cost(a: &str, b: &str) -> u64 {
+    let is_compared = a.len().abs_diff(b.len()) <= 3 && a.len() <= 64;
+    1 + if is_compared { a.len() * b.len() } else { 0 } as u64
+}
+
 /// Levenshtein distance, if it is at most `limit`.
 fn edit_distance(a: &str, b: &str, limit: usize) -> Option<usize> {
     let (a, b) = (a.as_bytes(), b.as_bytes());

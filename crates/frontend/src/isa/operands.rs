@@ -128,6 +128,12 @@ fn check_place<'m>(
     operand: &'m ast::Operand,
     place: &Place,
 ) -> Result<(), Diagnostic> {
+    if let Some(ty) = place.opaque {
+        let message = format!("a `.{}` is not memory", ty.name());
+        return Err(error(operand, message)
+            .label(place.decl, "declared here")
+            .note("only texture, surface and query instructions take it as an operand"));
+    }
     let found = place.space();
     let fits = match inst.desc.opcode {
         "mbarrier" => found == Space::Shared,
@@ -737,17 +743,31 @@ fn check_addressable<'m>(
     }
 }
 
-/// The address of a global variable does not go into a word where addresses have 64 bits.
+/// A handle is a `.u64`; and the address of a global variable does not go into a word where addresses have 64 bits.
 fn check_global_width<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
     operand: &'m ast::Operand,
     ty: PtxType,
 ) -> Result<(), Diagnostic> {
-    if inst.desc.opcode != "mov" || ty.bits() != 32 || !t.has_wide_addresses() {
+    if inst.desc.opcode != "mov" {
         return Ok(());
     }
-    match t.resolve_address(operand)?.base {
+    let base = t.resolve_address(operand)?.base;
+    if let AddrBase::Place(Place {
+        opaque: Some(opaque),
+        decl,
+        ..
+    }) = base
+        && ty != PtxType::U64
+    {
+        let message = format!("the handle of a `.{}` has type `.u64`", opaque.name());
+        return Err(error(operand, message).label(decl, "declared here"));
+    }
+    if ty.bits() != 32 || !t.has_wide_addresses() {
+        return Ok(());
+    }
+    match base {
         AddrBase::Place(place) if place.space() == Space::Global => Err(error(
             operand,
             "the address of a global variable has 64 bits: `.address_size` is 64",

@@ -141,7 +141,7 @@ pub const TABLE: &[InstDesc] = &[
         .choose(&[&[Mod::Width, Mod::Height, Mod::Depth]])
         .gates(&[since(4, 3, 30)])
         .check(check_query),
-    unsupported("istypep", &[DP, A.is(T::U64).address()])
+    unsupported("istypep", &[DP, A.is(T::U64)])
         .types(&[&[T::Texref, T::Samplerref, T::Surfref]])
         .gates(&[since(4, 0, 30)]),
     unsupported("suld", &[D.or_wider().vec(Elems::Lenient), ANY])
@@ -235,6 +235,14 @@ fn coordinates(inst: &Inst<'_>) -> usize {
     }
 }
 
+/// The opaque types that an instruction works with.
+fn handles(inst: &Inst<'_>) -> &'static [T] {
+    match inst.desc.opcode {
+        opcode if opcode.starts_with("su") => &[T::Surfref],
+        _ => &[T::Texref, T::Samplerref],
+    }
+}
+
 /// An opaque variable, an opaque kernel parameter, or a register with a handle.
 fn check_handle<'m>(
     t: &mut Translator<'m>,
@@ -246,9 +254,16 @@ fn check_handle<'m>(
         return error("a texture, sampler or surface is expected here");
     };
     match t.lookup(name) {
-        Some(Entity::Place(place)) => match place.base {
-            PlaceBase::Var(_, ptxjit_ir::Space::Global) | PlaceBase::KernelParam(_) => Ok(()),
-            _ => error("a texture, sampler or surface is expected here"),
+        Some(Entity::Place(place)) => match (place.opaque, place.base) {
+            (Some(ty), _) if handles(inst).contains(&ty) => Ok(()),
+            // `.tex`, which later became a `.texref`.
+            (None, PlaceBase::Var(_, ptxjit_ir::Space::Global)) if !t.version().at_least(1, 5) => {
+                Ok(())
+            }
+            _ => error(match inst.desc.opcode {
+                opcode if opcode.starts_with("su") => "a surface is expected here",
+                _ => "a texture or sampler is expected here",
+            }),
         },
         Some(Entity::Reg(_)) => check_src_operand(t, inst, operand, &A, T::U64),
         Some(Entity::Func(_)) => error("a texture, sampler or surface is expected here"),

@@ -13,7 +13,8 @@ const LAST_MINOR: &[(u32, u32)] = &[
     (2, 3),
     (3, 2),
     (4, 3),
-    (5, 0),
+    // The table stops at 5.0, but ptxas takes 5.1.
+    (5, 1),
     (6, 5),
     (7, 8),
     (8, 8),
@@ -21,6 +22,9 @@ const LAST_MINOR: &[(u32, u32)] = &[
 
 /// The newest version that we know.
 const NEWEST: (u32, u32) = (9, 0);
+
+/// The newest version that exists: that of the assembler of CUDA 13.5.
+const NEWEST_OF_ALL: (u32, u32) = (9, 5);
 
 /// An architecture and the PTX versions that brought it, its `a` and its `f` variant.
 struct KnownArch {
@@ -91,7 +95,14 @@ const ARCHES: &[KnownArch] = &[
 /// Refuses versions that never existed; returns a warning for those that we do not know yet.
 pub(super) fn check_version(version: Version) -> Result<Option<Diagnostic>, Diagnostic> {
     let Version { major, minor, span } = version;
-    if (major, minor) > NEWEST && major >= NEWEST.0 {
+    if (major, minor) > NEWEST_OF_ALL {
+        let (last_major, last_minor) = NEWEST_OF_ALL;
+        return Err(Diagnostic::error(format!(
+            "PTX {major}.{minor} is newer than any version that this build has heard of"
+        ))
+        .label(span, format!("at most {last_major}.{last_minor}")));
+    }
+    if (major, minor) > NEWEST {
         let warning = Diagnostic::warning(format!(
             "PTX {major}.{minor} is newer than this build knows"
         ));
@@ -133,7 +144,10 @@ pub(super) fn check(arch: Arch, text: &str, version: Version) -> Result<(), Diag
     let newest = ARCHES.iter().map(|known| known.number).max();
     let Some(known) = ARCHES.iter().find(|known| known.number == arch.number) else {
         return match newest {
-            Some(newest) if arch.number > newest => Ok(()),
+            // Versions that we do not know may know more.
+            Some(newest) if arch.number > newest && version.at_least(NEWEST.0, NEWEST.1 + 1) => {
+                Ok(())
+            }
             _ => Err(unknown(text, arch.span)),
         };
     };

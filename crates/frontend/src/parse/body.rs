@@ -20,6 +20,9 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 /// PERF: the grammar's tokens for a piece of this size stay in the second-level cache.
 const PIECE: usize = 16 << 10;
 
+/// Scopes within scopes: a name is looked for in each. ptxas gives up somewhere between 1000 and 5000.
+const MAX_SCOPES: u32 = 2000;
+
 /// Only indices nest, `a[b[c]]`, and even that means nothing.
 const MAX_DEPTH: u32 = 16;
 
@@ -31,10 +34,20 @@ pub(super) fn body(source: &Source, range: Span) -> Result<Body> {
     };
     let text = &source.text().as_bytes()[..range.end as usize - 1];
     let mut at = range.start as usize + 1;
+    let mut n_open = 0u32;
     while at < text.len() {
         let end = piece_end(text, at)?;
         let piece = Piece::new(source, scan::span(at, end))?;
         for node in piece.parse(Rule::statements)?.children() {
+            match node.rule() {
+                Rule::scope_begin => n_open += 1,
+                Rule::scope_end => n_open = n_open.saturating_sub(1),
+                _ => {}
+            }
+            if n_open > MAX_SCOPES {
+                let message = format!("scopes are nested more than {MAX_SCOPES} deep");
+                return Err(Diagnostic::error(message).label(node.span(), ""));
+            }
             statement(&mut body, node)?;
         }
         at = end;

@@ -2,10 +2,11 @@
 //!
 //! In the IR a call passes values only. A register is passed as its value, a `.param` object as the pieces that
 //! [`layout::pieces_of`](super::layout::pieces_of) cuts it into: the caller loads them from its `.param` variable, the callee stores
-//! them to the slot of its formal. Both slots are private memory, which later passes remove. An array without size is passed as
-//! the address of the caller's variable.
+//! them to the slot of its formal. Both slots are private memory, which later passes remove. A large object stays whole: the
+//! callee gets the address of the caller's variable and copies to or from it. An array without size is passed as the address of
+//! the caller's variable, too, and not copied.
 
-use ptxjit_ir::{Builtin, FuncId, InstData, RelocTarget, Signature, Type, Value};
+use ptxjit_ir::{Builtin, FuncId, InstData, RelocTarget, Type, Value, VarId};
 use smallvec::SmallVec;
 
 use crate::ast::{self, Ident, OperandKind};
@@ -14,7 +15,7 @@ use crate::isa::types::{PtxType, Width};
 use crate::source::{Source, Span};
 
 use super::flow::LabelKind;
-use super::layout::{Layout, Passing};
+use super::layout::{self, Layout, Passing};
 use super::module::Global;
 use super::scope::{Entity, Place, PlaceBase};
 use super::{Inst, Translator};
@@ -79,8 +80,9 @@ impl<'m> Translator<'m> {
             );
         }
         let formals = self.formals_of(func);
-        let args = self.arguments(call, formals)?;
-        let types = result_types(formals.rets);
+        let mut args = self.arguments(call, formals)?;
+        self.result_addresses(call, formals, &mut args)?;
+        let types = result_types(formals);
         let results = match builtin(name).filter(|_| ast.body.is_none()) {
             Some(builtin) => self.call_builtin(builtin, args, &types),
             None => {
@@ -148,20 +150,16 @@ impl<'m> Translator<'m> {
                     .label(reg.decl, "declared here"));
             }
         }
-        let args = self.arguments(call, formals)?;
+        let mut args = self.arguments(call, formals)?;
+        self.result_addresses(call, formals, &mut args)?;
         let n = inst
             .ast
             .operands
             .iter()
             .position(|operand| matches!(operand.kind, OperandKind::Name(_)));
         let callee = self.src_as(inst, n.unwrap_or(0), PtxType::U64)?;
-        let params = formals
-            .params
-            .iter()
-            .flat_map(|param| Passing::of(param).types())
-            .collect();
-        let rets = result_types(formals.rets).into_iter().collect();
-        let sig = self.sigs.intern(Signature { params, rets });
+        let signature = layout::signature(formals.params, formals.rets);
+        let sig = self.tables.intern(signature);
         match &targets {
             None => {
                 self.found.open_calls.insert(sig);
@@ -172,7 +170,7 @@ impl<'m> Translator<'m> {
                 }
             }
         }
-        let types = result_types(formals.rets);
+        let types = result_types(formals);
         let targets = targets.map(SmallVec::into_boxed_slice);
         let results = self.ins_multi(
             InstData::CallIndirect {
@@ -201,6 +199,7 @@ impl<'m> Translator<'m> {
             }
             Some(LabelKind::CallTargets(list)) => {
                 let mut targets = SmallVec::new();
+                self.use_table(list.targets.len(), table.span)?;
                 for name in &list.targets {
                     targets.push(self.call_target(*name)?);
                 }
@@ -209,20 +208,30 @@ impl<'m> Translator<'m> {
             Some(LabelKind::Code(_) | LabelKind::BranchTargets(_)) | None => {}
         }
         if let Some(Global::Var(id)) = self.unit.global(text) {
-            let init = self
-                .module
-                .var_init(id)
-                .map_err(|mut found| found.swap_remove(0))?;
-            let funcs = init.relocs.iter().filter_map(|reloc| match reloc.target {
-                RelocTarget::Func(func) => Some(self.module.resolve_alias(func)),
-                RelocTarget::Var(_) => None,
-            });
-            return self.with_formals(table, funcs.collect());
+            let targets = self.targets_in(id)?;
+            self.use_table(targets.len(), table.span)?;
+            return self.with_formals(table, targets);
         }
         Err(Diagnostic::error(format!(
             "`{text}` names no `.calltargets` or `.callprototype` before this instruction"
         ))
         .label(table.span, ""))
+    }
+
+    /// The functions whose addresses a variable has initially.
+    fn targets_in(&mut self, id: VarId) -> Result<SmallVec<[FuncId; 4]>, Diagnostic> {
+        if let Some(known) = self.target_arrays.get(&id) {
+            return Ok(known.clone());
+        }
+        let init = self.module.var_init(id);
+        let init = init.map_err(|mut found| found.swap_remove(0))?;
+        let funcs = init.relocs.iter().filter_map(|reloc| match reloc.target {
+            RelocTarget::Func(func) => Some(self.module.resolve_alias(func)),
+            RelocTarget::Var(_) => None,
+        });
+        let targets: SmallVec<[FuncId; 4]> = funcs.collect();
+        self.target_arrays.insert(id, targets.clone());
+        Ok(targets)
     }
 
     fn with_formals(
@@ -334,10 +343,10 @@ impl<'m> Translator<'m> {
             check_object(operand, place, formal)?;
             return Ok(match passing {
                 Passing::Reg(_) => {
-                    let pieces = super::layout::pieces_of(Layout::of_param(formal), true);
+                    let pieces = layout::pieces_of(Layout::of_param(formal), true);
                     self.deliver(Entity::Place(place), &Passing::Memory(pieces))
                 }
-                Passing::Memory(_) | Passing::Address => {
+                Passing::Memory(_) | Passing::Copy(_) | Passing::Address => {
                     self.deliver(Entity::Place(place), &passing)
                 }
             });
@@ -420,6 +429,40 @@ impl<'m> Translator<'m> {
         }
     }
 
+    /// Adds to the arguments where the callee is to put the results that it copies.
+    fn result_addresses(
+        &mut self,
+        call: &Call<'m>,
+        formals: Formals<'m>,
+        args: &mut SmallVec<[Value; 4]>,
+    ) -> Result<(), Diagnostic> {
+        for (operand, formal) in call.rets.iter().zip(formals.rets) {
+            if !Passing::of(formal).is_copied() {
+                continue;
+            }
+            let address = match self.param_variable(operand)? {
+                Some(place) => {
+                    check_object(operand, place, formal)?;
+                    self.entity_address(Entity::Place(place), 0)
+                }
+                None if matches!(operand.kind, OperandKind::Sink) => {
+                    let layout = Layout::of_param(formal);
+                    let size = u32::try_from(layout.size).unwrap_or(u32::MAX);
+                    let slot = self.builder.stack_slot(size, layout.align.max(8));
+                    self.ins(InstData::StackAddr { slot, offset: 0 }, Type::B64)
+                }
+                None => {
+                    return Err(Diagnostic::error(
+                        "an array is returned to a `.param` variable of its size",
+                    )
+                    .label(operand.span, ""));
+                }
+            };
+            args.push(address);
+        }
+        Ok(())
+    }
+
     fn results(
         &mut self,
         call: &Call<'m>,
@@ -429,6 +472,10 @@ impl<'m> Translator<'m> {
         let mut at = 0;
         for (operand, formal) in call.rets.iter().zip(formals.rets) {
             let passing = Passing::of(formal);
+            if passing.is_copied() {
+                // The callee has put it there.
+                continue;
+            }
             let n = passing.types().len();
             let values: SmallVec<[Value; 4]> = results.iter().skip(at).take(n).copied().collect();
             at += n;
@@ -436,11 +483,10 @@ impl<'m> Translator<'m> {
                 Some(place) => {
                     check_object(operand, place, formal)?;
                     let passing = match passing {
-                        Passing::Reg(_) => Passing::Memory(super::layout::pieces_of(
-                            Layout::of_param(formal),
-                            true,
-                        )),
-                        Passing::Memory(_) | Passing::Address => passing,
+                        Passing::Reg(_) => {
+                            Passing::Memory(layout::pieces_of(Layout::of_param(formal), true))
+                        }
+                        Passing::Memory(_) | Passing::Copy(_) | Passing::Address => passing,
                     };
                     self.receive(Entity::Place(place), &passing, &values);
                 }
@@ -502,10 +548,9 @@ fn parts<'m>(source: &Source, inst: &Inst<'m>) -> Result<Call<'m>, Diagnostic> {
     })
 }
 
-fn result_types(rets: &[ast::Param]) -> SmallVec<[Type; 4]> {
-    rets.iter()
-        .flat_map(|param| Passing::of(param).types())
-        .collect()
+fn result_types(formals: Formals<'_>) -> SmallVec<[Type; 4]> {
+    let signature = layout::signature(formals.params, formals.rets);
+    signature.rets.into_iter().collect()
 }
 
 /// A `.param` variable must have the size of the formal parameter it stands for.

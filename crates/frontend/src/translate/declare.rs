@@ -9,11 +9,9 @@ use crate::source::Span;
 
 use super::Translator;
 use super::layout::Layout;
+use super::limits;
 use super::names::redefinition;
 use super::scope::{Entity, Place, PlaceBase};
-
-/// A range of variables in memory has a name each; more of them than this are refused.
-const MAX_RANGE: u32 = 1 << 16;
 
 impl<'m> Translator<'m> {
     /// Declares a name in the innermost scope; a second declaration there is reported. Labels are names as others are.
@@ -30,6 +28,9 @@ impl<'m> Translator<'m> {
     /// Declares a register or variable of the body.
     pub(super) fn declare_variable(&mut self, var: &'m ast::Variable) -> Result<(), Diagnostic> {
         super::gates::check_type(self.unit, var.ty, var.span, var.space == ast::Space::Param)?;
+        if let Some(diagnostic) = limits::check_variable(self.module, var) {
+            return Err(diagnostic);
+        }
         match var.space {
             ast::Space::Reg => self.declare_reg(var),
             ast::Space::Local => self.declare_slot(var, PlaceBase::Local),
@@ -133,10 +134,7 @@ impl<'m> Translator<'m> {
         let count = u64::from(var.range.unwrap_or(1));
         let size = layout.stride().saturating_mul(count);
         let Ok(size) = u32::try_from(size) else {
-            return Err(error(
-                var.span,
-                format!("{size} bytes are more than local memory can have"),
-            ));
+            unreachable!("sizes were checked");
         };
         let slot = self.builder.stack_slot(size, layout.align);
         self.declare_members(var, layout, base(slot))
@@ -157,15 +155,14 @@ impl<'m> Translator<'m> {
             elem_size: layout.elem,
             size: layout.size,
             align: layout.align,
+            opaque: None,
             decl,
         };
         let Some(count) = var.range else {
             self.declare(var.name, Entity::Place(place(0)));
             return Ok(());
         };
-        if count > MAX_RANGE {
-            return Err(error(var.span, format!("{count} variables are too many")));
-        }
+        self.range_names.add(count, var.span)?;
         for number in 0..count {
             let start = layout.stride() as i64 * i64::from(number);
             if let Err(before) = self.scopes.declare_owned(

@@ -3,6 +3,8 @@
 //! Labels are known in their whole scope, also before they stand, so they are gathered before translation; so is the
 //! number of branches to each, which tells when a block can be sealed. A label of an inner scope cannot be reached from outside.
 
+use std::borrow::Cow;
+
 use ptxjit_ir::{Block, Terminator, Value};
 use rustc_hash::FxHashMap;
 
@@ -10,7 +12,7 @@ use crate::ast::{self, Ident, OperandKind, Stmt, StmtKind};
 use crate::diag::Diagnostic;
 use crate::source::{Source, Span};
 
-use super::Translator;
+use super::{Translator, limits};
 
 /// A place in the code.
 #[derive(Clone, Debug)]
@@ -40,6 +42,9 @@ pub(super) struct Labels<'m> {
     /// Scopes that are open, and how many have begun.
     open: Vec<usize>,
     begun: usize,
+    /// Entries of tables that were looked at to mark labels, and those that instructions have used.
+    marked: u64,
+    used: u64,
 }
 
 impl<'m> Labels<'m> {
@@ -119,11 +124,17 @@ impl<'m> Labels<'m> {
     }
 
     fn mark_table(&mut self, source: &Source, table: &ast::BranchTargets) {
+        // A name that is no label is reported where the table stands, as are too many.
         for target in &table.targets {
             for name in target_names(source, target) {
-                if let Some(LabelKind::Code(idx)) = self.find(&name) {
-                    self.labels[idx].is_in_table = true;
+                let Some(LabelKind::Code(idx)) = self.find(&name) else {
+                    break;
+                };
+                self.marked += 1;
+                if self.marked > limits::TABLE_ENTRIES {
+                    return;
                 }
+                self.labels[idx].is_in_table = true;
             }
         }
     }
@@ -160,15 +171,16 @@ impl<'m> Labels<'m> {
 }
 
 /// The labels that one entry of `.branchtargets` names.
-fn target_names(source: &Source, target: &ast::BranchTarget) -> Vec<String> {
+fn target_names<'s>(
+    source: &'s Source,
+    target: &ast::BranchTarget,
+) -> impl Iterator<Item = Cow<'s, str>> + use<'s> {
     let text = target.name.text(source);
-    match target.count {
-        None => vec![text.to_owned()],
-        // The names must all be labels, so there cannot be more than there is text.
-        Some(count) => (0..count.min(1 << 20))
-            .map(|n| format!("{text}{n}"))
-            .collect(),
-    }
+    let count = target.count;
+    (0..count.unwrap_or(1)).map(move |n| match count {
+        None => Cow::Borrowed(text),
+        Some(_) => Cow::Owned(format!("{text}{n}")),
+    })
 }
 
 impl<'m> Translator<'m> {
@@ -194,7 +206,7 @@ impl<'m> Translator<'m> {
         let text = name.text(self.source);
         let diagnostic = Diagnostic::error(format!("there is no label `{text}` here"))
             .label(name.span, "unknown label");
-        match crate::isa::nearest(text, self.labels.names()) {
+        match self.nearest(text, self.labels.names()) {
             Some(near) => diagnostic.note(format!("there is `{near}`")),
             None => diagnostic,
         }
@@ -256,12 +268,26 @@ impl<'m> Translator<'m> {
     ) -> Result<(), Diagnostic> {
         for target in &table.targets {
             for name in target_names(self.source, target) {
+                self.use_table(1, table.label.span)?;
                 if !matches!(self.labels.find(&name), Some(LabelKind::Code(_))) {
                     return Err(self.unknown_label(target.name));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Counts entries of tables that the function declares or uses.
+    pub(super) fn use_table(&mut self, entries: usize, span: Span) -> Result<(), Diagnostic> {
+        self.labels.used += entries as u64;
+        if self.labels.used <= limits::TABLE_ENTRIES {
+            return Ok(());
+        }
+        let limit = limits::TABLE_ENTRIES;
+        Err(
+            Diagnostic::error("the tables of targets that this function uses are too long")
+                .label(span, format!("at most {limit} entries in all")),
+        )
     }
 
     /// Branches through a table; an index past its end is a trap.
@@ -280,6 +306,7 @@ impl<'m> Translator<'m> {
         let mut blocks = Vec::new();
         for target in &targets.targets {
             for name in target_names(self.source, target) {
+                self.use_table(1, table.span)?;
                 match self.labels.find(&name) {
                     Some(LabelKind::Code(idx)) => blocks.push(self.block_of(idx)),
                     _ => return Err(self.unknown_label(target.name)),
@@ -313,6 +340,12 @@ impl<'m> Translator<'m> {
         let text = name.text(self.source);
         if let Some(before) = self.scopes.declared_here(text) {
             self.report(super::names::redefinition(text, name.span, before));
+        }
+        let label = &mut self.labels.labels[idx];
+        if label.block.is_none() && label.pending == 0 && !label.is_in_table {
+            // Nothing leads here but the code before it.
+            label.is_placed = true;
+            return;
         }
         let block = self.block_of(idx);
         if !self.builder.is_filled() {

@@ -15,8 +15,10 @@ use crate::isa::types::PtxType;
 use super::flow::{LabelKind, Labels};
 use super::gates;
 use super::layout::{self, Layout, Passing, Piece};
+use super::limits;
 use super::module::Module;
-use super::program::SigTable;
+use super::operand::opaque;
+use super::program::Tables;
 use super::scope::{Entity, Place, PlaceBase, RegId, Scopes};
 use super::{Found, Translator};
 
@@ -25,7 +27,7 @@ pub(super) fn translate(
     module: &Module,
     id: FuncId,
     body: &Body,
-    sigs: &mut SigTable,
+    tables: &mut Tables,
 ) -> (Function, Found) {
     let ast = module.own_ast(id);
     let is_kernel = ast.kind == ast::FunctionKind::Entry;
@@ -34,20 +36,18 @@ pub(super) fn translate(
     } else {
         FunctionKind::Device
     };
-    let rets = ast
-        .returns
-        .iter()
-        .flat_map(|param| Passing::of(param).types())
-        .collect();
+    let rets = layout::signature(&ast.params, &ast.returns).rets;
+    let rets = rets.into_iter().collect();
     let mut func = Function::new(module.func_name(id), kind, rets);
     let (labels, diagnostics) = Labels::gather(&module.source, &body.stmts);
-    let builder = FunctionBuilder::new(&mut func);
+    let mut builder = FunctionBuilder::new(&mut func);
+    builder.limit_work(limits::merge_steps(body.span));
     let mut t = Translator {
         module,
         unit: module.unit_of(ast.span),
         source: &module.source,
         builder,
-        sigs,
+        tables,
         is_kernel,
         scopes: Scopes::new(),
         labels,
@@ -60,11 +60,25 @@ pub(super) fn translate(
             diagnostics,
             ..Found::default()
         },
+        target_arrays: FxHashMap::default(),
+        range_names: limits::RangeNames::default(),
         forms: FxHashMap::default(),
         recent: [(u32::MAX, RegId(0)); 16],
     };
     t.function(ast, body);
-    let found = t.found;
+    let is_complete = t.builder.is_complete();
+    let mut found = std::mem::take(&mut t.found);
+    // The builder writes its last instructions.
+    drop(t);
+    let name = module.func_name(id);
+    if !is_complete {
+        found
+            .diagnostics
+            .push(limits::too_many_merges(name, body.span, ast.name.span));
+    }
+    found
+        .diagnostics
+        .extend(limits::check_frame(name, ast.name.span, &func));
     (func, found)
 }
 
@@ -134,6 +148,7 @@ impl<'m> Translator<'m> {
                 elem_size: layout.elem,
                 size: layout.size,
                 align: layout.align,
+                opaque: opaque(param.ty),
                 decl: name.span,
             };
             self.declare(name, Entity::Place(place));
@@ -152,14 +167,26 @@ impl<'m> Translator<'m> {
                 .collect();
             incoming.push((param, passing, values));
         }
+        let mut targets = Vec::new();
+        for param in &ast.returns {
+            let passing = Passing::of(param);
+            let target = passing
+                .is_copied()
+                .then(|| self.builder.func.add_param(entry, Type::B64));
+            targets.push((param, passing, target));
+        }
         for (param, passing, values) in incoming {
             let entity = self.formal(param, &passing, PlaceBase::Formal);
             self.receive(entity, &passing, &values);
         }
-        for param in &ast.returns {
-            let passing = Passing::of(param);
+        for (param, passing, target) in targets {
             let entity = self.formal(param, &passing, PlaceBase::Return);
-            self.returns.push((entity, passing));
+            let target = target.map(|address| {
+                let var = self.builder.declare(Type::B64);
+                self.builder.def_var(var, address);
+                var
+            });
+            self.returns.push((entity, passing, target));
         }
     }
 
@@ -181,7 +208,7 @@ impl<'m> Translator<'m> {
                 }
                 return entity;
             }
-            Passing::Memory(_) => base(self.builder.stack_slot(
+            Passing::Memory(_) | Passing::Copy(_) => base(self.builder.stack_slot(
                 u32::try_from(layout.size).unwrap_or(u32::MAX),
                 layout.align.max(8),
             )),
@@ -193,6 +220,7 @@ impl<'m> Translator<'m> {
             elem_size: layout.elem,
             size: layout.size,
             align: layout.align,
+            opaque: None,
             decl,
         };
         if let Some(name) = param.name {
@@ -225,6 +253,12 @@ impl<'m> Translator<'m> {
             }
             (Entity::Place(place), Passing::Memory(pieces)) => {
                 self.store_pieces(place, pieces, values)
+            }
+            (Entity::Place(place), &Passing::Copy(block)) => {
+                if let Some(&from) = values.first() {
+                    let to = self.entity_address(Entity::Place(place), 0);
+                    self.copy_block(block, to, from);
+                }
             }
             (Entity::Place(_) | Entity::Func(_), _) => {}
         }
@@ -300,10 +334,17 @@ impl<'m> Translator<'m> {
             return;
         }
         let returns = std::mem::take(&mut self.returns);
-        let values = returns
-            .iter()
-            .flat_map(|(entity, passing)| self.deliver(*entity, passing))
-            .collect();
+        let mut values = SmallVec::new();
+        for (entity, passing, target) in &returns {
+            match (passing, target) {
+                (&Passing::Copy(block), &Some(target)) => {
+                    let to = self.builder.use_var(target);
+                    let from = self.entity_address(*entity, 0);
+                    self.copy_block(block, to, from);
+                }
+                _ => values.extend(self.deliver(*entity, passing)),
+            }
+        }
         self.returns = returns;
         self.builder.terminate(Terminator::Ret(values));
     }
@@ -350,10 +391,14 @@ impl<'m> Translator<'m> {
                 self.declare_label(proto.label, LabelKind::CallPrototype(proto));
                 self.require("`.callprototype`", (2, 1), 20, proto.label)?;
                 let (unit, source) = (self.unit, self.source);
-                proto
-                    .directives
-                    .iter()
-                    .find_map(|directive| gates::check_directive(unit, source, directive))
+                let mut params = proto.params.iter().chain(&proto.returns);
+                let too_large = params.find_map(|param| limits::check_param(source, param));
+                let mut directives = proto.directives.iter();
+                too_large
+                    .or_else(|| {
+                        directives
+                            .find_map(|directive| gates::check_directive(unit, source, directive))
+                    })
                     .map_or(Ok(()), Err)
             }
             StmtKind::Pragma(pragma) => {

@@ -48,7 +48,9 @@ impl Layout {
 
     /// Distance of the members of a range `name<N>`.
     pub(crate) fn stride(&self) -> u64 {
-        self.size.next_multiple_of(u64::from(self.align))
+        self.size
+            .checked_next_multiple_of(u64::from(self.align))
+            .unwrap_or(u64::MAX)
     }
 }
 
@@ -68,6 +70,8 @@ pub(crate) enum Passing {
     Reg(SmallVec<[ir::Type; 2]>),
     /// Memory, cut into pieces.
     Memory(Vec<Piece>),
+    /// Memory of more than [`MAX_PIECES`] pieces, which the callee copies from or to the address of what the caller has.
+    Copy(Block),
     /// An array without size: the local address of what the caller has.
     Address,
 }
@@ -82,7 +86,22 @@ impl Passing {
         if layout.is_unsized {
             return Passing::Address;
         }
-        Passing::Memory(pieces_of(layout, param.dims.is_empty()))
+        let word = word_of(layout, param.dims.is_empty());
+        match layout.size / u64::from(word) {
+            0..=MAX_PIECES => Passing::Memory(pieces_of(layout, param.dims.is_empty())),
+            _ => Passing::Copy(Block {
+                word,
+                size: layout.size,
+            }),
+        }
+    }
+
+    /// Whether the caller passes an address for it: of a result, too.
+    pub(crate) fn is_copied(&self) -> bool {
+        match self {
+            Passing::Copy(_) => true,
+            Passing::Reg(_) | Passing::Memory(_) | Passing::Address => false,
+        }
     }
 
     /// The types of the values.
@@ -90,9 +109,27 @@ impl Passing {
         match self {
             Passing::Reg(types) => types.iter().copied().collect(),
             Passing::Memory(pieces) => pieces.iter().map(|piece| piece.ty).collect(),
-            Passing::Address => SmallVec::from_slice(&[ir::Type::B64]),
+            Passing::Address | Passing::Copy(_) => SmallVec::from_slice(&[ir::Type::B64]),
         }
     }
+}
+
+/// Types of the values that go to and come from a function. The addresses where results are to be copied to follow the
+/// arguments.
+pub(crate) fn signature(params: &[ast::Param], returns: &[ast::Param]) -> ir::Signature {
+    let mut signature = ir::Signature::default();
+    for param in params {
+        signature.params.extend(Passing::of(param).types());
+    }
+    for param in returns {
+        let passing = Passing::of(param);
+        let to = match passing.is_copied() {
+            true => &mut signature.params,
+            false => &mut signature.rets,
+        };
+        to.extend(passing.types());
+    }
+    signature
 }
 
 /// Types of the SSA variables of a register.
@@ -101,18 +138,50 @@ pub(crate) fn reg_types(ty: PtxType, elems: u8) -> SmallVec<[ir::Type; 2]> {
     SmallVec::from_elem(ty.ir().unwrap_or(ir::Type::B64), n)
 }
 
-/// Cuts an object into values: a scalar into itself, an array into words of its alignment (at most 8 bytes) and a tail of
-/// smaller ones. Caller and callee agree because both start from size and alignment of the formal parameter.
-pub(crate) fn pieces_of(layout: Layout, is_scalar: bool) -> Vec<Piece> {
-    let word = if is_scalar {
+/// More pieces than this are not worth a value each: structures are smaller, and values cost the compiler much more than bytes.
+const MAX_PIECES: u64 = 32;
+
+/// An object that is copied: all of its words, and then the bytes after them.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Block {
+    /// Bytes of a word: a power of two, at most 8.
+    pub word: u32,
+    /// Bytes in all.
+    pub size: u64,
+}
+
+impl Block {
+    /// Bytes of the whole words, which come first.
+    pub(crate) fn words(&self) -> u64 {
+        self.size - self.size % u64::from(self.word)
+    }
+
+    /// What follows the whole words.
+    pub(crate) fn tail(&self) -> Vec<Piece> {
+        pieces_between(self.words(), self.size, self.word)
+    }
+}
+
+fn word_of(layout: Layout, is_scalar: bool) -> u32 {
+    if is_scalar {
         layout.elem.next_power_of_two()
     } else {
         layout.align
     }
-    .clamp(1, 8);
-    let size = u32::try_from(layout.size).unwrap_or(u32::MAX);
+    .clamp(1, 8)
+}
+
+/// Cuts an object into values: a scalar into itself, an array into words of its alignment (at most 8 bytes) and a tail of
+/// smaller ones. Caller and callee agree because both start from size and alignment of the formal parameter.
+pub(crate) fn pieces_of(layout: Layout, is_scalar: bool) -> Vec<Piece> {
+    pieces_between(0, layout.size, word_of(layout, is_scalar))
+}
+
+fn pieces_between(start: u64, end: u64, word: u32) -> Vec<Piece> {
+    // Sizes that do not fit are refused where objects are declared.
+    let size = u32::try_from(end).unwrap_or(u32::MAX);
+    let mut offset = u32::try_from(start).unwrap_or(u32::MAX);
     let mut pieces = Vec::new();
-    let mut offset = 0;
     while offset < size {
         let mut bytes = word;
         while bytes > size - offset {
@@ -132,7 +201,9 @@ pub(crate) fn kernel_params(func: &ast::Function, source: &Source) -> Vec<Kernel
     let mut end = 0u64;
     let place = |param: &ast::Param| {
         let layout = Layout::of_param(param);
-        let offset = end.next_multiple_of(u64::from(layout.align));
+        let offset = end
+            .checked_next_multiple_of(u64::from(layout.align))
+            .unwrap_or(u64::MAX);
         end = offset.saturating_add(layout.size);
         KernelParam {
             name: param.name.map_or("", |name| name.text(source)).to_owned(),

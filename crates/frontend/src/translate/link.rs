@@ -20,7 +20,7 @@ use crate::source::Span;
 
 use super::layout::Layout;
 use super::module::Module;
-use super::program::{self, SigTable};
+use super::program::{self, Tables};
 use super::{call, function};
 
 /// Binds names across the units of a module.
@@ -341,7 +341,7 @@ impl Linker<'_> {
             let Ok(body) = parse::body(&self.module.source, range) else {
                 continue;
             };
-            let (_, found) = function::translate(self.module, id, &body, &mut SigTable::default());
+            let (_, found) = function::translate(self.module, id, &body, &mut Tables::default());
             for (callee, span) in found.callees {
                 uses.entry(Item::Func(callee)).or_insert(span);
             }

@@ -6,13 +6,17 @@ use crate::source::Source;
 
 use super::gates::{self, PragmaPlace};
 use super::layout::Layout;
+use super::limits;
 use super::module::{Module, Unit};
 
 /// Checks the declarations of each unit against each other.
 pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
-    for unit in &module.units {
-        diagnostics.extend(check_unit(unit, &module.source));
+    for (idx, unit) in module.units.iter().enumerate() {
+        diagnostics.extend(check_unit(module, unit));
+        let mut bytes = limits::ConstBytes::default();
+        bytes.add_unit(module, idx);
+        diagnostics.extend(bytes.finding());
     }
     diagnostics.extend(check_variables(module));
     for id in module.func_ids() {
@@ -31,7 +35,8 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
 }
 
 /// What each item of a unit says about itself.
-fn check_unit(unit: &Unit, source: &Source) -> Vec<Diagnostic> {
+fn check_unit(module: &Module, unit: &Unit) -> Vec<Diagnostic> {
+    let source = &module.source;
     let mut diagnostics = check_types(unit);
     if let Some(size) = narrow(unit).filter(|_| unit.ast.target.arch.number >= 90) {
         diagnostics.push(
@@ -43,6 +48,7 @@ fn check_unit(unit: &Unit, source: &Source) -> Vec<Diagnostic> {
         diagnostics.extend(check_function(unit, source, func));
     }
     for var in unit.ast.variables() {
+        diagnostics.extend(limits::check_variable(module, var));
         diagnostics.extend(gates::check_linkage(unit, var.linkage, var.span));
         if let Some(attribute) = &var.attribute {
             diagnostics.extend(gates::check_attribute(unit, attribute));
@@ -128,9 +134,12 @@ fn check_function(unit: &Unit, source: &Source, func: &ast::Function) -> Option<
             }
         }
     }
-    func.directives
-        .iter()
-        .find_map(|directive| gates::check_directive(unit, source, directive))
+    let too_large = params().find_map(|param| limits::check_param(source, param));
+    let mut directives = func.directives.iter();
+    too_large
+        .or_else(|| {
+            directives.find_map(|directive| gates::check_directive(unit, source, directive))
+        })
         .or_else(|| gates::check_linkage(unit, func.linkage, func.name.span))
         .or_else(|| gates::check_attribute(unit, func.attribute.as_ref()?))
 }

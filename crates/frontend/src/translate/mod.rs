@@ -10,6 +10,7 @@
 
 mod address;
 mod call;
+mod copy;
 mod declare;
 mod emit;
 mod flow;
@@ -18,10 +19,12 @@ mod gates;
 mod init;
 mod inst;
 mod layout;
+mod limits;
 mod link;
 mod linkage;
 mod module;
 mod names;
+mod near;
 mod operand;
 mod program;
 mod scope;
@@ -38,6 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ptxjit_ir::{FuncId, FunctionBuilder, SigId, Type, Value, Var, VarId, Variable};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::ast::{Arch, Version};
 use crate::diag::Diagnostic;
@@ -48,7 +52,7 @@ use crate::source::{Source, Span};
 use flow::Labels;
 use layout::Passing;
 use module::Unit;
-use program::SigTable;
+use program::Tables;
 use scope::Scopes;
 
 /// Translates one function body.
@@ -58,12 +62,13 @@ pub struct Translator<'m> {
     pub(crate) unit: &'m Unit,
     pub(crate) source: &'m Source,
     pub(crate) builder: FunctionBuilder<'m>,
-    sigs: &'m mut SigTable,
+    tables: &'m mut Tables,
     is_kernel: bool,
     scopes: Scopes<'m>,
     labels: Labels<'m>,
     /// What the function returns, and how.
-    returns: Vec<(Entity, Passing)>,
+    /// A result that is copied has a variable with the address of where to.
+    returns: Vec<(Entity, Passing, Option<Variable>)>,
     /// Byte offset of the statement at hand: only names declared before are known.
     at: u32,
     /// Condition of the instruction at hand where it is translated without a branch.
@@ -73,6 +78,10 @@ pub struct Translator<'m> {
     /// The first `.cta_group` of the function's `tcgen05` instructions, which all must share.
     pub(crate) cta_group: Option<(Mod, Span)>,
     found: Found,
+    /// The functions that variables with tables for indirect calls list.
+    target_arrays: FxHashMap<VarId, SmallVec<[FuncId; 4]>>,
+    /// Names of memory that ranges have declared.
+    range_names: limits::RangeNames,
     /// The forms met so far, by name and number of operands.
     pub(crate) forms: FxHashMap<(&'m str, usize), Form>,
     /// PERF: registers found last, by where their names stand: checking an operand and using it both look its name up.

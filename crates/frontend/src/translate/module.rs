@@ -21,7 +21,7 @@ use crate::parse;
 use crate::source::{Position, Source, Span};
 
 use super::layout::{self, Layout};
-use super::{init, link, linkage, names, program};
+use super::{init, limits, link, linkage, names, program};
 
 /// A PTX module, or several as one.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct Module {
     pub(super) vars: Vec<ModuleVar>,
     warnings: Vec<Diagnostic>,
     pub(crate) address_taken: OnceLock<Vec<FuncId>>,
+    /// The static variables of functions, by the offset of their name.
+    statics: OnceLock<FxHashMap<u32, ast::Variable>>,
 }
 
 /// One text: its tree and its names.
@@ -163,6 +165,7 @@ impl Module {
             vars: Vec::new(),
             warnings: Vec::new(),
             address_taken: OnceLock::new(),
+            statics: OnceLock::new(),
         };
         let mut found = module.read_units();
         // Without the names of one text, what the others say about them would mislead.
@@ -173,6 +176,10 @@ impl Module {
                 found.extend(module.check());
             } else if is_linked {
                 found.extend(link::run(&mut module));
+                // Each text has been looked at by itself.
+                let mut constant = limits::ConstBytes::default();
+                constant.add_module(&module);
+                found.extend(constant.finding().filter(|_| !is_wrong(&found)));
             }
         }
         if is_wrong(&found) {
@@ -256,6 +263,14 @@ impl Module {
         })
     }
 
+    pub(crate) fn kernel_ids(&self) -> impl Iterator<Item = FuncId> + use<'_> {
+        self.func_ids().filter(|&func| {
+            let ast = self.func_ast(func);
+            let is_meant = self.resolve_alias(func) == func;
+            is_meant && ast.kind == ast::FunctionKind::Entry && ast.body.is_some()
+        })
+    }
+
     fn kernel_of(&self, func: FuncId) -> Option<Kernel> {
         let ast = self.func_ast(func);
         (ast.kind == ast::FunctionKind::Entry && ast.body.is_some()).then(|| Kernel {
@@ -322,7 +337,7 @@ impl Module {
             }
             return Some(described);
         }
-        self.describe_static(&self.static_var(id)?)
+        self.describe_static(self.static_var(id)?)
     }
 
     /// A variable's initial contents; parsed when asked for.
@@ -334,7 +349,7 @@ impl Module {
                 None => Ok(VarInit::default()),
             },
             None => match self.static_var(id) {
-                Some(ast) => init::var_init(self, &ast),
+                Some(ast) => init::var_init(self, ast),
                 None => Ok(VarInit::default()),
             },
         }
@@ -345,7 +360,7 @@ impl Module {
         let id = self.resolve_var(id);
         match self.vars.get(id.index()) {
             Some(var) => self.var_ast(var.decl).is_some_and(ast::Variable::has_init),
-            None => self.static_var(id).is_some_and(|ast| ast.has_init()),
+            None => self.static_var(id).is_some_and(ast::Variable::has_init),
         }
     }
 
@@ -490,15 +505,37 @@ impl Module {
         VarId::new(self.vars.len() + name.span.start as usize)
     }
 
-    fn static_var(&self, id: VarId) -> Option<ast::Variable> {
+    /// A static variable of a function. All of them are found at once: looking for each in its function would parse the function
+    /// as often as it has variables.
+    fn static_var(&self, id: VarId) -> Option<&ast::Variable> {
         let offset = u32::try_from(id.index().checked_sub(self.vars.len())?).ok()?;
-        let mut functions = self.unit_at(offset)?.ast.functions();
-        let func = functions.find(|func| contains(func.body, offset))?;
-        let body = parse::body(&self.source, func.body?).ok()?;
-        body.stmts.into_iter().find_map(|stmt| match stmt.kind {
-            ast::StmtKind::Variable(var) if var.name.span.start == offset => Some(*var),
-            _ => None,
-        })
+        self.statics
+            .get_or_init(|| self.find_statics())
+            .get(&offset)
+    }
+
+    fn find_statics(&self) -> FxHashMap<u32, ast::Variable> {
+        let functions = self.units.iter().flat_map(|unit| unit.ast.functions());
+        let ranges = functions.filter_map(|func| func.body);
+        let bodies = ranges.filter_map(|range| parse::body(&self.source, range).ok());
+        let statements = bodies.flat_map(|body| body.stmts);
+        let vars = statements.filter_map(|stmt| match stmt.kind {
+            ast::StmtKind::Variable(var) => var_space(var.space).map(|_| *var),
+            ast::StmtKind::Inst(_)
+            | ast::StmtKind::Label(_)
+            | ast::StmtKind::ScopeBegin
+            | ast::StmtKind::ScopeEnd
+            | ast::StmtKind::BranchTargets(_)
+            | ast::StmtKind::CallTargets(_)
+            | ast::StmtKind::CallPrototype(_)
+            | ast::StmtKind::Pragma(_) => None,
+        });
+        vars.map(|var| (var.name.span.start, var)).collect()
+    }
+
+    /// A variable of module scope.
+    pub(crate) fn module_scope_var(&self, id: VarId) -> Option<Var> {
+        self.vars.get(id.index()).and_then(|_| self.var(id))
     }
 
     /// None for variables in spaces that are not module-wide.

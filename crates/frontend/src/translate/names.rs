@@ -7,14 +7,15 @@ use crate::ast::{self, Item};
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
-use super::linkage;
 use super::module::{Func, Global, ItemId, Module, ModuleVar, var_space};
+use super::{limits, linkage};
 
 /// Fills the module's tables from the items of a unit.
 pub(super) fn collect(module: &mut Module, unit: usize) -> Vec<Diagnostic> {
     let mut names = Names {
         module,
         unit,
+        ranges: limits::RangeNames::default(),
         diagnostics: Vec::new(),
     };
     names.run();
@@ -24,6 +25,7 @@ pub(super) fn collect(module: &mut Module, unit: usize) -> Vec<Diagnostic> {
 struct Names<'m> {
     module: &'m mut Module,
     unit: usize,
+    ranges: limits::RangeNames,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -95,8 +97,11 @@ impl Names<'_> {
         match range {
             None => self.one_variable(item, name, text, None),
             Some(count) => {
-                // A module with more variables than text would be absurd; the parser's limit on N is not ours.
-                for number in 0..count.min(1 << 16) {
+                if let Err(diagnostic) = self.ranges.add(count, name.span) {
+                    self.diagnostics.push(diagnostic);
+                    return;
+                }
+                for number in 0..count {
                     self.one_variable(item, name, format!("{text}{number}"), Some(number));
                 }
             }

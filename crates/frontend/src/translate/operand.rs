@@ -472,6 +472,7 @@ impl<'m> Translator<'m> {
                     elem_size: layout.elem,
                     size: layout.size,
                     align: layout.align,
+                    opaque: opaque(ast.ty),
                     decl: ast.name.span,
                 };
                 (ast.name.span.start < self.at).then_some(Entity::Place(place))
@@ -516,7 +517,8 @@ impl<'m> Translator<'m> {
                 "`{text}` is declared further down; PTX wants it before its first use"
             ));
         }
-        match crate::isa::nearest(text, self.scopes.names().chain(self.unit.global_names())) {
+        let names = self.scopes.names().chain(self.unit.global_names());
+        match self.nearest(text, names) {
             Some(near) => diagnostic.note(format!("`{near}` is declared")),
             None => diagnostic,
         }
@@ -526,6 +528,11 @@ impl<'m> Translator<'m> {
 fn not_a_register(name: &str, span: Span) -> Diagnostic {
     Diagnostic::error(format!("`{name}` is not a register"))
         .label(span, "a register is expected here")
+}
+
+/// The type of something that memory instructions cannot look into.
+pub(super) fn opaque(ty: ast::Type) -> Option<PtxType> {
+    ty.is_opaque().then(|| PtxType::of(ty))
 }
 
 /// Number of IR values that hold one element.

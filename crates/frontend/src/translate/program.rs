@@ -1,8 +1,8 @@
 //! From a kernel to the program of all functions it can reach, and the check of a whole module.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cranelift_entity::PrimaryMap;
 use ptxjit_ir::{FuncId, Function, Program, RelocTarget, SigId, Signature, Var, VarId};
@@ -13,18 +13,21 @@ use crate::diag::{Diagnostic, Kind, Severity};
 use crate::parse;
 use crate::source::Span;
 
-use super::layout::Passing;
 use super::module::{Global, Kernel, Module, Unit};
-use super::{function, init, linkage};
+use super::near::Near;
+use super::{function, init, layout, limits, linkage};
 
-/// The signatures of indirect calls, each once.
+/// What the functions of a program share.
 #[derive(Default)]
-pub(crate) struct SigTable {
+pub(crate) struct Tables {
+    /// The signatures of indirect calls, each once.
     sigs: PrimaryMap<SigId, Signature>,
     ids: FxHashMap<Signature, SigId>,
+    /// Shared by all functions of a module.
+    pub(crate) near: Arc<Near>,
 }
 
-impl SigTable {
+impl Tables {
     /// The number of a signature.
     pub(crate) fn intern(&mut self, sig: Signature) -> SigId {
         if let Some(&id) = self.ids.get(&sig) {
@@ -39,7 +42,7 @@ impl SigTable {
 /// A program under construction.
 struct Build<'m> {
     module: &'m Module,
-    sigs: SigTable,
+    tables: Tables,
     functions: BTreeMap<FuncId, Function>,
     /// Functions to translate, and the instruction that named each.
     queue: Vec<(FuncId, Option<Span>)>,
@@ -54,7 +57,7 @@ struct Build<'m> {
 pub(super) fn build(module: &Module, kernel: &Kernel) -> Result<Program, Vec<Diagnostic>> {
     let mut build = Build {
         module,
-        sigs: SigTable::default(),
+        tables: Tables::default(),
         functions: BTreeMap::new(),
         queue: Vec::new(),
         seen: BTreeSet::new(),
@@ -108,7 +111,7 @@ impl Build<'_> {
             Ok(body) => body,
             Err(diagnostics) => return self.diagnostics.extend(diagnostics),
         };
-        let (function, found) = function::translate(self.module, func, &body, &mut self.sigs);
+        let (function, found) = function::translate(self.module, func, &body, &mut self.tables);
         self.functions.insert(func, function);
         for (callee, span) in found.callees {
             self.want(callee, Some(span));
@@ -149,7 +152,7 @@ impl Build<'_> {
         let sigs: Vec<&Signature> = self
             .open_calls
             .iter()
-            .map(|&sig| &self.sigs.sigs[sig])
+            .map(|&sig| &self.tables.sigs[sig])
             .collect();
         let all = self
             .module
@@ -167,17 +170,19 @@ impl Build<'_> {
         kernel: &Kernel,
         address_taken: Vec<FuncId>,
     ) -> Result<Program, Vec<Diagnostic>> {
-        if self
-            .diagnostics
-            .iter()
-            .any(|d| d.severity == Severity::Error)
-        {
-            return Err(sorted(self.diagnostics));
+        let mut diagnostics = self.diagnostics;
+        diagnostics.extend(limits::check_shared(
+            self.module,
+            kernel.func,
+            self.vars.values(),
+        ));
+        if diagnostics.iter().any(|d| d.severity == Severity::Error) {
+            return Err(sorted(diagnostics));
         }
         Ok(Program {
             entry: kernel.func,
             functions: self.functions,
-            sigs: self.sigs.sigs,
+            sigs: self.tables.sigs,
             address_taken,
             vars: self.vars,
             params: kernel.params.clone(),
@@ -208,16 +213,7 @@ pub(super) fn is_device_runtime(name: &str) -> bool {
 }
 
 fn signature(func: &ast::Function) -> Signature {
-    let types = |params: &[ast::Param]| {
-        params
-            .iter()
-            .flat_map(|param| Passing::of(param).types())
-            .collect()
-    };
-    Signature {
-        params: types(&func.params),
-        rets: types(&func.returns),
-    }
+    layout::signature(&func.params, &func.returns)
 }
 
 /// Findings in the order of the text.
@@ -299,22 +295,40 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
             }
         }
     }
+    let mut constant = limits::ConstBytes::default();
+    constant.add_module(module);
+    // Without those of bodies it was reported already.
+    let is_reported = constant.finding().is_some();
+    let mut named = BTreeMap::new();
     // The places of `.loc`s, by unit.
     let mut lines = vec![FxHashSet::default(); module.units.len()];
-    for Checked { unit, wrong, locs } in check_functions(module) {
-        diagnostics.extend(wrong);
-        diagnostics.extend(check_lines(&locs, &mut lines[unit]));
+    for checked in check_functions(module) {
+        let unit = module.source.file_at(checked.body.start);
+        diagnostics.extend(checked.wrong);
+        diagnostics.extend(check_lines(&checked.locs, &mut lines[unit]));
+        // What the linker has bound to another definition takes no memory.
+        if module.resolve_alias(checked.func) == checked.func {
+            for var in &checked.constants {
+                constant.add(module, var);
+            }
+            named.insert(checked.func, checked.named);
+        }
     }
+    diagnostics.extend(constant.finding().filter(|_| !is_reported));
+    diagnostics.extend(limits::check_kernels(module, &named));
     sorted(diagnostics)
 }
 
 /// A function that was checked.
 struct Checked {
-    /// The module, of those that were linked, that it is written in.
-    unit: usize,
+    func: FuncId,
+    body: Span,
     wrong: Vec<Diagnostic>,
     /// Its `.loc` directives.
     locs: Vec<ast::Loc>,
+    /// Its `.const` variables.
+    constants: Vec<ast::Variable>,
+    named: limits::Named,
 }
 
 /// Modules with less text than this are checked by one thread.
@@ -325,6 +339,20 @@ const STACK_SIZE: usize = 64 << 20;
 
 /// Checks each function with a body by itself, in order; those of long modules side by side.
 fn check_functions(module: &Module) -> Vec<Checked> {
+    let near = Arc::new(Near::default());
+    let mut checked = check_at_once(module, &near);
+    if near.is_exhausted() {
+        // Which mistakes were told without suggestions depended on which thread was faster.
+        let near = Arc::new(Near::default());
+        for one in checked.iter_mut().filter(|one| !one.wrong.is_empty()) {
+            one.wrong =
+                check_function(module, one.func, &near).map_or_else(Vec::new, |one| one.wrong);
+        }
+    }
+    checked
+}
+
+fn check_at_once(module: &Module, near: &Arc<Near>) -> Vec<Checked> {
     let ids: Vec<FuncId> = module.func_ids().collect();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let n_threads = match module.source.text().len() {
@@ -338,7 +366,7 @@ fn check_functions(module: &Module) -> Vec<Checked> {
             let idx = next.fetch_add(1, Ordering::Relaxed);
             let Some(&id) = ids.get(idx) else { return };
             // Each number is drawn once.
-            let _ = done[idx].set(check_function(module, id));
+            let _ = done[idx].set(check_function(module, id, near));
         }
     };
     std::thread::scope(|scope| {
@@ -354,19 +382,51 @@ fn check_functions(module: &Module) -> Vec<Checked> {
         .collect()
 }
 
-fn check_function(module: &Module, id: FuncId) -> Option<Checked> {
-    let range = module.own_ast(id).body?;
-    let unit = module.source.file_at(range.start);
-    let (wrong, locs) = match parse::body(&module.source, range) {
-        Ok(body) => {
-            let (_, found) = function::translate(module, id, &body, &mut SigTable::default());
-            let mut wrong = found.diagnostics;
-            wrong.retain(|diagnostic| diagnostic.kind == Kind::Wrong);
-            (wrong, body.locs)
-        }
-        Err(found) => (found, Vec::new()),
+fn check_function(module: &Module, func: FuncId, near: &Arc<Near>) -> Option<Checked> {
+    let range = module.own_ast(func).body?;
+    let mut checked = Checked {
+        func,
+        body: range,
+        wrong: Vec::new(),
+        locs: Vec::new(),
+        constants: Vec::new(),
+        named: limits::Named::default(),
     };
-    Some(Checked { unit, wrong, locs })
+    let body = match parse::body(&module.source, range) {
+        Ok(body) => body,
+        Err(found) => {
+            checked.wrong = found;
+            return Some(checked);
+        }
+    };
+    let mut tables = Tables {
+        near: near.clone(),
+        ..Tables::default()
+    };
+    let (_, found) = function::translate(module, func, &body, &mut tables);
+    checked.named = limits::Named::new(module, &found);
+    checked.wrong = found.diagnostics;
+    checked.wrong.retain(|one| one.kind == Kind::Wrong);
+    checked.constants = constants(&body);
+    checked.locs = body.locs;
+    Some(checked)
+}
+
+fn constants(body: &ast::Body) -> Vec<ast::Variable> {
+    let vars = body.stmts.iter().filter_map(|stmt| match &stmt.kind {
+        StmtKind::Variable(var) => Some(&**var),
+        StmtKind::Inst(_)
+        | StmtKind::Label(_)
+        | StmtKind::ScopeBegin
+        | StmtKind::ScopeEnd
+        | StmtKind::BranchTargets(_)
+        | StmtKind::CallTargets(_)
+        | StmtKind::CallPrototype(_)
+        | StmtKind::Pragma(_) => None,
+    });
+    vars.filter(|var| var.space == ast::Space::Const)
+        .cloned()
+        .collect()
 }
 
 /// Code is inlined at a place that a `.loc` before it names.

@@ -42,6 +42,8 @@ pub struct Place {
     pub size: u64,
     /// Alignment in bytes.
     pub align: u32,
+    /// `.texref` and its kin: what lies here is not for memory instructions.
+    pub opaque: Option<PtxType>,
     /// Where it was declared.
     pub decl: Span,
 }
@@ -85,10 +87,30 @@ struct Range {
     regs: FxHashMap<u32, RegId>,
 }
 
+/// Where the prefix of a register's name can end. A prefix may itself end in digits (`%r1<5>` declares `%r10`), so every split of
+/// the final digits counts; numbers have ten digits at most, after any zeros.
+fn splits(name: &str) -> impl Iterator<Item = usize> + use<> {
+    const MAX_NUMBER: usize = 10;
+    // Names are as long as they like, and looking up each prefix of a long one would take the square of that.
+    const MAX_ZEROS: usize = 128;
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let number = digits.min(MAX_NUMBER);
+    let rest = &name.as_bytes()[name.len() - digits..name.len() - number];
+    let zeros = rest
+        .iter()
+        .rev()
+        .take(MAX_ZEROS)
+        .take_while(|&&byte| byte == b'0')
+        .count();
+    name.len() - number - zeros..name.len()
+}
+
 #[derive(Default)]
 struct Scope<'m> {
     names: FxHashMap<Cow<'m, str>, (Entity, Span)>,
     ranges: FxHashMap<&'m str, Range>,
+    /// The numbers of names that end in one, by what stands before it.
+    numbered: FxHashMap<Cow<'m, str>, Vec<(u32, Span)>>,
     /// PERF: the registers of ranges that have been used, as they are written.
     used: FxHashMap<&'m str, RegId>,
 }
@@ -153,6 +175,7 @@ impl<'m> Scopes<'m> {
         if let Some(before) = scope.declaration(&name) {
             return Err(before);
         }
+        scope.number(&name, decl);
         scope.names.insert(name, (entity, decl));
         Ok(())
     }
@@ -242,14 +265,13 @@ impl<'m> Scopes<'m> {
     }
 }
 
-impl Scope<'_> {
+impl<'m> Scope<'m> {
     /// Where a name is declared, by itself or as part of a range.
     fn declaration(&self, name: &str) -> Option<Span> {
         if let Some(&(_, decl)) = self.names.get(name) {
             return Some(decl);
         }
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        (name.len() - digits..name.len()).find_map(|prefix_len| {
+        splits(name).find_map(|prefix_len| {
             let range = self.ranges.get(&name[..prefix_len])?;
             let number: u32 = name[prefix_len..].parse().ok()?;
             (number < range.count).then_some(range.decl)
@@ -258,17 +280,31 @@ impl Scope<'_> {
 
     /// The first declaration of a name that the range `prefix<count>` would declare, too.
     fn member(&self, prefix: &str, count: u32) -> Option<Span> {
-        let is_member = |name: &str| {
-            let number = name.strip_prefix(prefix)?;
+        let members = self.numbered.get(prefix)?.iter();
+        let members = members.filter(|&&(number, _)| number < count);
+        members.map(|&(_, decl)| decl).min_by_key(|decl| decl.start)
+    }
+
+    /// Remembers a name under all ranges that might declare it, too.
+    #[expect(
+        clippy::ptr_arg,
+        reason = "what is borrowed from the source stays borrowed"
+    )]
+    fn number(&mut self, name: &Cow<'m, str>, decl: Span) {
+        for prefix_len in splits(name) {
+            let number = &name[prefix_len..];
             let has_zeros = number.len() > 1 && number.starts_with('0');
-            let is_number = !has_zeros && number.bytes().all(|byte| byte.is_ascii_digit());
-            (is_number && number.parse::<u32>().ok()? < count).then_some(())
-        };
-        let members = self.names.iter();
-        let members = members.filter(|(name, _)| is_member(name).is_some());
-        members
-            .map(|(_, &(_, decl))| decl)
-            .min_by_key(|decl| decl.start)
+            if !has_zeros && let Ok(number) = number.parse() {
+                let prefix = match name {
+                    Cow::Borrowed(name) => Cow::Borrowed(&name[..prefix_len]),
+                    Cow::Owned(name) => Cow::Owned(name[..prefix_len].to_owned()),
+                };
+                self.numbered
+                    .entry(prefix)
+                    .or_default()
+                    .push((number, decl));
+            }
+        }
     }
 
     fn find(&self, scope: usize, name: &str) -> Option<Found> {
@@ -285,10 +321,8 @@ impl Scope<'_> {
         self.find_in_range(scope, name)
     }
 
-    /// A prefix may itself end in digits (`%r1<5>` declares `%r10`), so every split of the final digits is tried.
     fn find_in_range(&self, scope: usize, name: &str) -> Option<Found> {
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        (name.len() - digits..name.len()).find_map(|prefix_len| {
+        splits(name).find_map(|prefix_len| {
             let range = self.ranges.get(&name[..prefix_len])?;
             let number: u32 = name[prefix_len..]
                 .parse()

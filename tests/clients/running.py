@@ -1,0 +1,38 @@
+"""How programs are run on ptxjit."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def command():
+    """The `ptxjit` command: that of the package if it is installed, else what PTXJIT_COMMAND names."""
+    named = os.environ.get("PTXJIT_COMMAND")
+    if named:
+        return [named]
+    return [sys.executable, "-m", "ptxjit"]
+
+
+def run(words, timeout=600, options=(), **variables):
+    """Runs a command under `ptxjit exec`."""
+    env = {**os.environ, **{name: str(value) for name, value in variables.items()}}
+    done = subprocess.run(
+        [*command(), "exec", *options, "--", *map(str, words)], env=env, capture_output=True, text=True, timeout=timeout
+    )
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def tool(name):
+    """The path of a program that a test needs; the test is skipped if there is none."""
+    # Packages put programs beside the interpreter.
+    found = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found

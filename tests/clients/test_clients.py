@@ -1,0 +1,78 @@
+"""Each client's program, in a process of its own, on ptxjit."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running import HERE, run, tool
+
+
+def test_numba(program):
+    assert program("numba_program.py", "numba_cuda") == "numba: fine\n"
+
+
+def test_tinygrad(program):
+    assert program("tinygrad_program.py", "tinygrad", DEV="CUDA:PTX") == "tinygrad: fine\n"
+
+
+def test_ptx_run(program):
+    """What the simulated GPU of tinygrad's repository calls; its package has none."""
+    assert program("ptx_run_program.py", "numpy") == "ptx_run: fine\n"
+
+
+def test_cuda_bindings(program):
+    assert program("bindings_program.py", "cuda.bindings") == "cuda-bindings: fine\n"
+
+
+def test_cuda_core(program):
+    assert program("core_program.py", "cuda.core") == "cuda-core: fine\n"
+
+
+def test_triton(program):
+    tool("cc")
+    assert program("triton_program.py", "triton") == "triton: fine\n"
+
+
+def test_nvml(program):
+    assert program("nvml_program.py", "pynvml", PTXJIT_DEVICE_COUNT=2) == "nvml: fine\n"
+
+
+def test_dask(program):
+    assert program("dask_program.py", "distributed").endswith("dask: fine\n")
+
+
+def test_mpi():
+    mpirun = tool("mpirun")
+    if importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("mpi4py is not installed")
+    words = [mpirun, "-n", "2", "--oversubscribe", sys.executable, HERE / "programs" / "mpi_program.py"]
+    variables = {"OMPI_ALLOW_RUN_AS_ROOT": 1, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1}
+    assert run(words, **variables).endswith("mpi: fine\n")
+
+
+def test_cudarc():
+    """cudarc looks up every name of its CUDA version at once, and panics if one is missing."""
+    cargo = tool("cargo")
+    crate = HERE / "cudarc"
+    target = HERE.parents[1] / "target" / "clients"
+    words = [cargo, "build", "--quiet", "--manifest-path", crate / "Cargo.toml", "--target-dir", target]
+    built = subprocess.run(words, capture_output=True, text=True)
+    if built.returncode != 0 and "could not compile" not in built.stderr:
+        pytest.skip(f"cudarc cannot be fetched: {built.stderr.strip().splitlines()[-1]}")
+    assert built.returncode == 0, built.stderr
+    assert run([target / "debug" / "cudarc-client"]) == "cudarc: fine\n"
+
+
+def test_c(tmp_path):
+    """A program in C that is linked with the library, as its user would do."""
+    cc = tool("cc")
+    package = Path(importlib.util.find_spec("ptxjit").origin).parent
+    if not (package / "include").exists():
+        pytest.skip("ptxjit is not installed from a wheel")
+    source = HERE.parents[1] / "crates/cuda/examples/faults.c"
+    program = tmp_path / "faults"
+    words = [cc, "-I", package / "include", source, "-L", package / "lib", "-l:libcuda.so.1", "-o", program]
+    subprocess.run(words, check=True)
+    assert run([program]) == "bad-address in kernel number, line 12 of the PTX, code 700\n0 1 2 3\n"
