@@ -47,8 +47,8 @@ pub(crate) const PARTS: &[Part] = &[
         aliases: &[],
     },
     part("libptxjit_nvml.so", "libnvidia-ml.so.1"),
-    part("libcudart.so", "libcudart.so.12"),
-    part("libcudart13.so", "libcudart.so.13"),
+    part("libptxjit_cudart12.so", "libcudart.so.12"),
+    part("libptxjit_cudart13.so", "libcudart.so.13"),
     part("libptxjit_nvjitlink.so", "libnvJitLink.so.12"),
     part("libptxjit_nvjitlink.so", "libnvJitLink.so.13"),
 ];

@@ -174,11 +174,15 @@ fn library() -> Result<&'static Library> {
 fn open() -> Option<Library> {
     const RTLD_NOLOAD: i32 = 4;
     let flags = RTLD_NOW | RTLD_LOCAL;
-    let beside = own_path().map(|path| path.with_file_name(NAME));
-    let beside = beside.filter(|path| path.exists());
+    // Where this file is, and where it was found, if that was by a link.
+    let [found, real] = own_path().map_or([None, None], |path| {
+        let real = path.canonicalize().ok();
+        [Some(path), real].map(|path| path.map(|path| path.with_file_name(NAME)))
+    });
     let attempts = [
         (Some(PathBuf::from(NAME)), flags | RTLD_NOLOAD),
-        (beside, flags),
+        (found.filter(|path| path.exists()), flags),
+        (real.filter(|path| path.exists()), flags),
         (Some(PathBuf::from(NAME)), flags),
     ];
     let mut opened = attempts.into_iter().filter_map(|(path, flags)| {
@@ -188,7 +192,7 @@ fn open() -> Option<Library> {
     opened.next()
 }
 
-/// Where this library lies.
+/// The path by which this library was loaded.
 fn own_path() -> Option<PathBuf> {
     let here = std::ptr::from_ref(&NAME).cast::<c_void>();
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
@@ -201,6 +205,5 @@ fn own_path() -> Option<PathBuf> {
     }
     // SAFETY: the loader has given the name of a loaded file, which ends with a NUL.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-    path.canonicalize().ok()
+    Some(Path::new(OsStr::from_bytes(name.to_bytes())).to_owned())
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 /// The two libraries: the file that Cargo makes, and the name by which programs know it.
 pub(crate) const RUNTIMES: [(&str, &str); 2] = [
-    ("libcudart.so", "libcudart.so.12"),
-    ("libcudart13.so", "libcudart.so.13"),
+    ("libptxjit_cudart12.so", "libcudart.so.12"),
+    ("libptxjit_cudart13.so", "libcudart.so.13"),
 ];
 
 /// A folder of a test's own, with the libraries in it. It is removed when it is dropped.
