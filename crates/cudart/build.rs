@@ -9,8 +9,9 @@ fn main() {
         println!("cargo:rustc-cfg=cudart13");
     }
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcudart.so.{major}");
-    // Linkers record the symbol version that NVIDIA's library has, which is its name. A version script of our own cannot be
-    // combined with the one by which rustc hides what is not exported, and only GNU's linker has an option for this.
+    // Linkers record the symbol version that NVIDIA's library has, which is its name. A version
+    // script of our own cannot be combined with the one by which rustc hides what is not exported,
+    // and only GNU's linker has an option for this.
     println!("cargo:rustc-cdylib-link-arg=-fuse-ld=bfd");
     println!("cargo:rustc-cdylib-link-arg=-Wl,--default-symver");
 }

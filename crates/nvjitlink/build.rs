@@ -1,7 +1,7 @@
 //! Gives the shared library the name that its clients look for.
 //!
-//! Both major versions have the same functions, so one file will do for both; `$PTXJIT_NVJITLINK_MAJOR` says which
-//! name is written into it, 12 if not set.
+//! Both major versions have the same functions, so one file will do for both;
+//! `$PTXJIT_NVJITLINK_MAJOR` says which name is written into it, 12 if not set.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=PTXJIT_NVJITLINK_MAJOR");

@@ -125,8 +125,9 @@ pub(crate) fn call(
 
 /// Exports functions of the driver API under C's names.
 ///
-/// Each has a body that gives a `Result<()>`. A name behind `or` is that of the twin whose default stream is the calling
-/// thread's. A function that is `early` may be called before `cuInit` and from callbacks.
+/// Each has a body that gives a `Result<()>`. A name behind `or` is that of the twin whose default
+/// stream is the calling thread's. A function that is `early` may be called before `cuInit` and
+/// from callbacks.
 macro_rules! exports {
     ($(
         $(#[$meta:meta])*

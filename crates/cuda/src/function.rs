@@ -110,7 +110,8 @@ exports! {
     }
 }
 
-/// The blocks that fill the device; `shared` is what blocks of a size need, and what they need whatever their size.
+/// The blocks that fill the device; `shared` is what blocks of a size need, and what they need
+/// whatever their size.
 fn fill_device(
     grid: Out<i32>,
     block: Out<i32>,
@@ -120,7 +121,8 @@ fn fill_device(
     flags: u32,
 ) -> ptxjit_driver::Result<()> {
     let dynamic_of = |block| match shared_of {
-        // SAFETY: the client says that this is its function, and the call itself is what it asks for.
+        // SAFETY: the client says that this is its function, and the call itself is what it asks
+        // for.
         Some(shared_of) => unsafe { shared_of(block) },
         None => shared,
     };

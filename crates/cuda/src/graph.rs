@@ -1,4 +1,5 @@
-//! Graphs: making, looking at, instantiating and launching them. [`crate::graph_node`] has the kinds of nodes.
+//! Graphs: making, looking at, instantiating and launching them. [`crate::graph_node`] has the
+//! kinds of nodes.
 #![expect(unsafe_code, reason = "exports functions under C's names")]
 
 use ptxjit_driver::graph::{self, Edges, UpdateError, user};
@@ -11,7 +12,8 @@ use ptxjit_driver::{Result, host};
 
 use crate::call::{Out, exports};
 
-/// Puts items into an array with room for some number of them; what is left of it is filled with nulls.
+/// Puts items into an array with room for some number of them; what is left of it is filled with
+/// nulls.
 fn put_list<T: Raw + Default>(to: Out<T>, room: usize, items: &[T]) -> Result<()> {
     for idx in 0..room {
         let item = items.get(idx).copied().unwrap_or_default();

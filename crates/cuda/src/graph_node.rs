@@ -1,4 +1,5 @@
-//! Nodes of graphs, kind by kind. The functions for one kind pass parameters on in the form that all kinds have.
+//! Nodes of graphs, kind by kind. The functions for one kind pass parameters on in the form that
+//! all kinds have.
 #![expect(unsafe_code, reason = "exports functions under C's names")]
 
 use ptxjit_driver::graph;

@@ -1,10 +1,11 @@
 //! `libcuda.so.1`: the CUDA driver API under C's names.
 //!
-//! Every function is a few lines that check pointers for results and call `ptxjit-driver`. [`call`] has what they share,
-//! [`table`] names every function and its versions, [`unimplemented`] exports the names of those that do nothing yet, and
-//! [`symbols`] finds addresses for `cuGetProcAddress`.
+//! Every function is a few lines that check pointers for results and call `ptxjit-driver`. [`call`]
+//! has what they share, [`table`] names every function and its versions, [`unimplemented`] exports
+//! the names of those that do nothing yet, and [`symbols`] finds addresses for `cuGetProcAddress`.
 //!
-//! **Invariants**: no panic reaches a client; a pointer of a client is read and written only through
+//! **Invariants**: no panic reaches a client; a pointer of a client is read and written only
+//! through
 //! `ptxjit_driver::host`; nothing but `cu…`, `ptx_run` and `ptxjit_…` is exported.
 
 mod call;

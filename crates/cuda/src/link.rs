@@ -44,7 +44,8 @@ exports! {
         link::destroy(state)
     }
 
-    /// [`cuLinkCreate_v2`], with the layout of option values that has not changed on hosts of 64 bits.
+    /// [`cuLinkCreate_v2`], with the layout of option values that has not changed on hosts of 64
+    /// bits.
     fn cuLinkCreate(count: u32, keys: HostPtr, values: HostPtr, out: Out<CUlinkState>) {
         let options = Options { count, keys, values };
         out.fill(|| link::create(options))

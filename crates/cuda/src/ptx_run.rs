@@ -6,8 +6,8 @@ use ptxjit_driver::types::HostPtr;
 
 use crate::call::call;
 
-/// Runs the first kernel of a module on ordinary memory of the process. `args` are values in slots of eight bytes. What goes
-/// wrong is told on standard error.
+/// Runs the first kernel of a module on ordinary memory of the process. `args` are values in slots
+/// of eight bytes. What goes wrong is told on standard error.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ptx_run(
     ptx: HostPtr,

@@ -1,5 +1,6 @@
-//! A graph of kernels whose arguments are passed in buffers and patched between launches, by functions of the C interface in
-//! the versions of CUDA 11: how machine learning compilers replay a model.
+//! A graph of kernels whose arguments are passed in buffers and patched between launches, by
+//! functions of the C interface in the versions of CUDA 11: how machine learning compilers replay a
+//! model.
 #![expect(unsafe_code, reason = "calls the library as a C program does")]
 
 use std::ffi::{CStr, c_void};

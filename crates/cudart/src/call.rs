@@ -1,11 +1,13 @@
-//! What all exported functions share: results, the last error of a thread, and the macros that export them.
+//! What all exported functions share: results, the last error of a thread, and the macros that
+//! export them.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::driver::cu;
 
-/// A `cudaError_t` that is not success. Codes of the driver mean the same in the runtime, which has some more.
+/// A `cudaError_t` that is not success. Codes of the driver mean the same in the runtime, which has
+/// some more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Code(pub(crate) u32);
 
@@ -52,7 +54,8 @@ pub(crate) fn is_per_thread() -> bool {
     IS_PER_THREAD.get()
 }
 
-/// Runs a call whose default stream is the thread's own: those with names that end in `_ptds` or `_ptsz`.
+/// Runs a call whose default stream is the thread's own: those with names that end in `_ptds` or
+/// `_ptsz`.
 pub(crate) fn per_thread<R>(call: impl FnOnce() -> R) -> R {
     let before = IS_PER_THREAD.replace(true);
     let result = call();
@@ -60,7 +63,8 @@ pub(crate) fn per_thread<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs an exported function: nothing that goes wrong in it reaches the client but a code, which becomes the last error.
+/// Runs an exported function: nothing that goes wrong in it reaches the client but a code, which
+/// becomes the last error.
 pub(crate) fn call(name: &str, body: impl FnOnce() -> Result) -> u32 {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         eprintln!("ptxjit: `{name}` failed; this is a bug in ptxjit");
@@ -95,8 +99,9 @@ pub(crate) fn take_last() -> u32 {
 
 /// Exports functions of the runtime under C's names.
 ///
-/// Each has a body that gives a [`Result`]. A name behind `or` is that of the twin whose default stream is the calling
-/// thread's. Before a function that is not `early`, the thread gets a context.
+/// Each has a body that gives a [`Result`]. A name behind `or` is that of the twin whose default
+/// stream is the calling thread's. Before a function that is not `early`, the thread gets a
+/// context.
 macro_rules! exports {
     ($(
         $(#[$meta:meta])*

@@ -33,7 +33,8 @@ const PLAIN: [(u32, i32, u32); 8] = [
     (FLOAT, 32, 0x20),
 ];
 
-/// Kinds that stand for one format each: the first kind and format of a row of them, and how many there are.
+/// Kinds that stand for one format each: the first kind and format of a row of them, and how many
+/// there are.
 const ROWS: [(u32, u32, u32); 4] = [
     // NV12
     (4, 0xb0, 1),
@@ -153,7 +154,8 @@ mod tests {
 
     #[test]
     fn descriptions_are_formats_and_back() {
-        // Of `cuda.h` and `driver_types.h`: float4, uchar2, half, BC7 with sRGB, signed normalized 16 bits.
+        // Of `cuda.h` and `driver_types.h`: float4, uchar2, half, BC7 with sRGB, signed normalized
+        // 16 bits.
         let known = [
             (desc([32, 32, 32, 32], FLOAT), 0x20, 4, 16),
             (desc([8, 8, 0, 0], UNSIGNED), 0x01, 2, 2),

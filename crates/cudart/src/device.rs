@@ -38,7 +38,8 @@ pub(crate) fn context() -> Result<u64> {
     Ok(context)
 }
 
-/// Gives the calling thread a context, unless it has one: programs may also use the driver themselves.
+/// Gives the calling thread a context, unless it has one: programs may also use the driver
+/// themselves.
 pub(crate) fn ensure() -> Result {
     match context()? {
         0 => {

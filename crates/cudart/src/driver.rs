@@ -1,7 +1,7 @@
 //! The driver library: found, opened once, and called by names.
 //!
-//! All arguments of the driver's functions are integers and pointers, which C's calling conventions for hosts of 64 bits pass as
-//! words: so one [`Entry`] calls them all.
+//! All arguments of the driver's functions are integers and pointers, which C's calling conventions
+//! for hosts of 64 bits pass as words: so one [`Entry`] calls them all.
 #![expect(
     unsafe_code,
     reason = "calls functions of another library by their addresses"
@@ -52,7 +52,8 @@ impl<T> Arg for &T {
 /// A function of the driver that was looked up, or will be.
 pub(crate) struct Entry {
     name: &'static str,
-    /// Addresses of the function and of its twin for the calling thread's default stream; 0 is not looked up, 1 not there.
+    /// Addresses of the function and of its twin for the calling thread's default stream; 0 is not
+    /// looked up, 1 not there.
     addresses: [AtomicUsize; 2],
 }
 
@@ -70,7 +71,8 @@ impl Entry {
     pub(crate) fn call<const N: usize>(&self, args: [u64; N]) -> Result {
         match self.address()? {
             MISSING => Err(Code::NOT_SUPPORTED),
-            // SAFETY: the address is that of a function of the driver, and callers pass what it takes.
+            // SAFETY: the address is that of a function of the driver, and callers pass what it
+            // takes.
             address => Code(unsafe { invoke(address, &args) }).check(),
         }
     }
@@ -169,8 +171,8 @@ fn library() -> Result<&'static Library> {
     }
 }
 
-/// Opens the library that the process has loaded already, since two engines would have memory of their own each; else the one
-/// beside this library; else the one that the system finds.
+/// Opens the library that the process has loaded already, since two engines would have memory of
+/// their own each; else the one beside this library; else the one that the system finds.
 fn open() -> Option<Library> {
     const RTLD_NOLOAD: i32 = 4;
     let flags = RTLD_NOW | RTLD_LOCAL;

@@ -13,8 +13,8 @@ const VERSION: i32 = 12_090;
 #[cfg(cudart13)]
 const VERSION: i32 = 13_000;
 
-/// The address of a function of the driver. One that is not there is told by the status, and only if that is not wanted, by an
-/// error.
+/// The address of a function of the driver. One that is not there is told by the status, and only
+/// if that is not wanted, by an error.
 fn entry_point(symbol: u64, out: u64, version: u32, flags: u64, status: u64) -> Result {
     let mut found = 0_u32;
     match cu!(cuGetProcAddress_v2(symbol, out, version, flags, &mut found)) {

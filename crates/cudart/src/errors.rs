@@ -9,7 +9,8 @@ use std::ffi::{CStr, c_char};
 use crate::call;
 use crate::driver::cu;
 
-/// A code, its name, and what it means; the texts of codes that the driver knows, too, are the driver's.
+/// A code, its name, and what it means; the texts of codes that the driver knows, too, are the
+/// driver's.
 type Row = (u32, &'static CStr, &'static CStr);
 
 const ERRORS: &[Row] = &[
@@ -323,7 +324,8 @@ pub(crate) extern "C" fn cudaGetErrorString(code: u32) -> *const c_char {
     meaning(code).as_ptr()
 }
 
-/// The last error of the calling thread, which is forgotten unless it has left the context unusable.
+/// The last error of the calling thread, which is forgotten unless it has left the context
+/// unusable.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaGetLastError() -> u32 {
     call::take_last()

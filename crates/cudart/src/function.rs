@@ -15,7 +15,8 @@ host::plain! {
     }
 }
 
-/// `CU_FUNC_ATTRIBUTE_…` of the structure's fields, in its order: bytes of shared, constant and local memory, …
+/// `CU_FUNC_ATTRIBUTE_…` of the structure's fields, in its order: bytes of shared, constant and
+/// local memory, …
 const SIZES: [i32; 3] = [1, 2, 3];
 /// … and numbers, of which the last two are not in the driver's order.
 const NUMBERS: [i32; 13] = [0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 14];

@@ -252,7 +252,8 @@ exports! {
 
 // --- Nodes of any kind ---
 
-/// Words of the parameters that the driver fills: the address that an allocation gets, and the array of a conditional node's graphs.
+/// Words of the parameters that the driver fills: the address that an allocation gets, and the
+/// array of a conditional node's graphs.
 fn give_back(from: u64, driver: &NodeParams) -> Result {
     const MEM_ALLOC: u32 = 10;
     const CONDITIONAL: u32 = 13;

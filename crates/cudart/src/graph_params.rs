@@ -1,7 +1,7 @@
 //! Parameters of nodes: the runtime's structures and the driver's.
 //!
-//! Most are the same. Kernel nodes name a function of the host where the driver has a handle, copies have another form,
-//! and the driver wants contexts.
+//! Most are the same. Kernel nodes name a function of the host where the driver has a handle,
+//! copies have another form, and the driver wants contexts.
 #![expect(unsafe_code, reason = "declares that structures are plain numbers")]
 
 use std::collections::HashMap;

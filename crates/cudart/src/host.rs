@@ -1,4 +1,5 @@
-//! Memory of the client: structures that calls point at, read and written where they may not be there.
+//! Memory of the client: structures that calls point at, read and written where they may not be
+//! there.
 #![expect(
     unsafe_code,
     reason = "reads and writes at addresses that the client names"
@@ -123,7 +124,8 @@ pub(crate) fn extended<T: Plain, U: Plain>(value: &T) -> U {
     larger
 }
 
-/// Copies between a buffer of ours and memory of the client, by the system, which tells if it is not there.
+/// Copies between a buffer of ours and memory of the client, by the system, which tells if it is
+/// not there.
 fn copy(foreign: u64, own: *mut c_void, len: usize, is_read: bool) -> Result {
     if foreign == 0 {
         return Err(Code::INVALID_VALUE);
@@ -139,7 +141,8 @@ fn copy(foreign: u64, own: *mut c_void, len: usize, is_read: bool) -> Result {
         true => libc::process_vm_readv,
         false => libc::process_vm_writev,
     };
-    // SAFETY: our buffer has `len` bytes; the client has named its memory, and the system checks it.
+    // SAFETY: our buffer has `len` bytes; the client has named its memory, and the system checks
+    // it.
     let copied = unsafe { call(process, &own_part, 1, &foreign_part, 1, 0) };
     if usize::try_from(copied) == Ok(len) {
         return Ok(());
@@ -147,7 +150,8 @@ fn copy(foreign: u64, own: *mut c_void, len: usize, is_read: bool) -> Result {
     if std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) || copied >= 0 {
         return Err(Code::INVALID_VALUE);
     }
-    // Some containers forbid the call. Then a wrong address ends the process, as with NVIDIA's library.
+    // Some containers forbid the call. Then a wrong address ends the process, as with NVIDIA's
+    // library.
     let (from, to) = match is_read {
         true => (pointer, own),
         false => (own, pointer),

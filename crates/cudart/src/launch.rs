@@ -13,8 +13,8 @@ host::plain! {
     /// `dim3`.
     Dim3 { x: u32, y: u32, z: u32 }
 
-    /// `cudaLaunchConfig_t`, with its padding. It differs from the driver's `CUlaunchConfig` only in
-    /// the type of `shared`, whose upper half is padding there.
+    /// `cudaLaunchConfig_t`, with its padding. It differs from the driver's `CUlaunchConfig` only
+    /// in the type of `shared`, whose upper half is padding there.
     Config { grid: Dim3, block: Dim3, shared: usize, stream: u64, attributes: u64, n_attributes: u32, padding: u32 }
 }
 
@@ -123,7 +123,8 @@ exports! {
         told(cu!(cuLaunchKernelEx(&config, kernel, args, 0_u64)), config.grid, config.block)
     }
 
-    /// Launches a kernel that [`__cudaGetKernel`] has found. What that could not find is looked up again, for its error.
+    /// Launches a kernel that [`__cudaGetKernel`] has found. What that could not find is looked up
+    /// again, for its error.
     fn __cudaLaunchKernel(kernel: u64, grid: Dim3, block: Dim3, args: u64, shared: usize, stream: u64) or __cudaLaunchKernel_ptsz {
         let kernel = registry::kernel(kernel)?;
         Launch { kernel, grid, block, args, shared, stream }.run(false)

@@ -1,9 +1,11 @@
-//! `libcudart.so.12` and `libcudart.so.13`: the CUDA runtime, for programs that use it as a shared library.
+//! `libcudart.so.12` and `libcudart.so.13`: the CUDA runtime, for programs that use it as a shared
+//! library.
 //!
-//! There is no engine in here: everything is done by `libcuda.so.1`, which [`driver`] opens when it is first needed. What the
-//! runtime adds is the current device of a thread with its primary context ([`device`]), the device code that compiled programs
-//! register ([`registry`]), the last error ([`call`]), and structures of its own. Most functions are a row in a table
-//! that says which function of the driver they are.
+//! There is no engine in here: everything is done by `libcuda.so.1`, which [`driver`] opens when it
+//! is first needed. What the runtime adds is the current device of a thread with its primary
+//! context ([`device`]), the device code that compiled programs register ([`registry`]), the last
+//! error ([`call`]), and structures of its own. Most functions are a row in a table that says which
+//! function of the driver they are.
 //!
 //! The sources are built twice. What only one version has is marked by `cfg(cudart13)`.
 

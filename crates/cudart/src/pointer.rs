@@ -25,7 +25,8 @@ type Whole = [u64; 3];
 type Whole = [u64; 11];
 
 fn attributes(address: u64) -> Result<PointerAttributes> {
-    /// `CU_POINTER_ATTRIBUTE_…`: memory type, device pointer, host pointer, whether it is managed, ordinal of the device.
+    /// `CU_POINTER_ATTRIBUTE_…`: memory type, device pointer, host pointer, whether it is managed,
+    /// ordinal of the device.
     const IDS: [u32; 5] = [2, 3, 4, 8, 9];
     let (mut kind, mut is_managed, mut device) = (0_u32, 0_u32, 0_i32);
     let (mut device_pointer, mut host_pointer) = (0_u64, 0_u64);

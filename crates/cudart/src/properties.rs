@@ -1,6 +1,7 @@
 //! `cudaDeviceProp`, which each major version of the runtime has in a layout of its own.
 //!
-//! The fields are one list, in C's order; each says in which versions it exists. Their places follow from C's rules.
+//! The fields are one list, in C's order; each says in which versions it exists. Their places
+//! follow from C's rules.
 #![expect(unsafe_code, reason = "exports functions under C's names")]
 
 use crate::call::{Result, exports};
@@ -8,7 +9,8 @@ use crate::device;
 use crate::driver::cu;
 use crate::host;
 
-/// Layouts: up to CUDA 11, whose name of the function libcudart.so.12 has still; of CUDA 12; of CUDA 13.
+/// Layouts: up to CUDA 11, whose name of the function libcudart.so.12 has still; of CUDA 12; of
+/// CUDA 13.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
     V11,

@@ -1,8 +1,10 @@
-//! Device code that compiled programs register, and what of it belongs to which function and variable of the host.
+//! Device code that compiled programs register, and what of it belongs to which function and
+//! variable of the host.
 //!
-//! Constructors of a program register its fat binaries, and for each kernel the host function that launches it, for each variable
-//! its shadow on the host. Nothing is loaded then: a fat binary becomes a library of the driver when something of it is first
-//! asked for. The driver gives each context a module of the library, so a variable exists once in each.
+//! Constructors of a program register its fat binaries, and for each kernel the host function that
+//! launches it, for each variable its shadow on the host. Nothing is loaded then: a fat binary
+//! becomes a library of the driver when something of it is first asked for. The driver gives each
+//! context a module of the library, so a variable exists once in each.
 #![expect(
     unsafe_code,
     reason = "exports functions under C's names, and reads names that compiled programs pass"
@@ -198,8 +200,9 @@ pub(crate) extern "C" fn __cudaRegisterFatBinary(wrapper: u64) -> u64 {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __cudaRegisterFatBinaryEnd(_handle: u64) {}
 
-/// Takes away what belongs to a fat binary, since its addresses may be used by others soon. The driver keeps the library:
-/// this is also called when the process ends, and then work that still runs must not be waited for.
+/// Takes away what belongs to a fat binary, since its addresses may be used by others soon. The
+/// driver keeps the library: this is also called when the process ends, and then work that still
+/// runs must not be waited for.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __cudaUnregisterFatBinary(handle: u64) {
     change(|registry| {
@@ -281,7 +284,8 @@ pub(crate) unsafe extern "C" fn __cudaRegisterVar(
     add_variable(handle, shadow, unsafe { name(device_name) }, None);
 }
 
-/// Adds a managed variable. The host accesses it through a pointer, which [`__cudaInitModule`] fills.
+/// Adds a managed variable. The host accesses it through a pointer, which [`__cudaInitModule`]
+/// fills.
 ///
 /// # Safety
 ///

@@ -1,6 +1,7 @@
 //! Functions that are exported and do nothing: each returns `cudaErrorNotSupported`.
 //!
-//! Programs and linkers want every name of the interface to exist. A function that gets implemented loses its line here.
+//! Programs and linkers want every name of the interface to exist. A function that gets implemented
+//! loses its line here.
 #![expect(
     unsafe_code,
     reason = "exports symbols under the names that clients look up"
@@ -8,8 +9,8 @@
 
 use crate::call::{Code, call};
 
-/// Exports functions without parameters, which is what a caller that passes some also finds: the arguments of C's calling
-/// convention belong to the caller.
+/// Exports functions without parameters, which is what a caller that passes some also finds: the
+/// arguments of C's calling convention belong to the caller.
 macro_rules! unsupported {
     ($($name:ident)*) => {$(
         #[doc = concat!("`", stringify!($name), "` is not supported.")]

@@ -217,7 +217,8 @@ fn textures_tell_what_they_were_made_from() {
     // Linear, of `int2`: the description lies from byte 16 on, the size at byte 40.
     let bits = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let resource: Resource = [2, memory, bits(32, 32), 0, 0, 256, 0, 0];
-    // `cudaTextureDesc`: clamp, border and mirror; element type; normalized coordinates; a bias and levels.
+    // `cudaTextureDesc`: clamp, border and mirror; element type; normalized coordinates; a bias and
+    // levels.
     let mut texture = [0_u32; 18];
     texture[..3].copy_from_slice(&[1, 3, 2]);
     texture[10] = 1;

@@ -140,7 +140,8 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().unwrap()
 }
 
-/// Offsets of CUDA 12.9 and 13.0, as a C compiler gives them: major, multiProcessorCount, l2CacheSize, sharedMemPerBlockOptin.
+/// Offsets of CUDA 12.9 and 13.0, as a C compiler gives them: major, multiProcessorCount,
+/// l2CacheSize, sharedMemPerBlockOptin.
 #[test]
 fn properties_have_the_layout_of_each_version() {
     let of = |library, name: &[u8], size: usize| {

@@ -1,13 +1,14 @@
 //! Stream capture: commands of streams that become nodes of a graph.
 //!
-//! A capture begins in one stream, and takes in others that wait for an event that was recorded in it. Each of its streams
-//! has the nodes that its next node depends on. All must have been joined, by events, with the first stream when that
-//! one ends the capture.
+//! A capture begins in one stream, and takes in others that wait for an event that was recorded in
+//! it. Each of its streams has the nodes that its next node depends on. All must have been joined,
+//! by events, with the first stream when that one ends the capture.
 //!
-//! What a capture cannot hold, and calls that would not do what they say while it goes on, break it: they return
-//! `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` or a code that tells more, and ending the capture gives no graph. Which calls of
-//! threads that have nothing to do with a capture break it, and for whom, is the matter of its mode and of the mode of the
-//! calling thread.
+//! What a capture cannot hold, and calls that would not do what they say while it goes on, break
+//! it: they return
+//! `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` or a code that tells more, and ending the capture gives
+//! no graph. Which calls of threads that have nothing to do with a capture break it, and for whom,
+//! is the matter of its mode and of the mode of the calling thread.
 //!
 //! Locks: a capture's lock may be held while that of a graph's body is taken.
 
@@ -128,7 +129,8 @@ impl Capture {
             .map_or_else(Vec::new, |member| member.deps.clone())
     }
 
-    /// Takes the streams out of capture, and returns them with their dependencies and whether all went well.
+    /// Takes the streams out of capture, and returns them with their dependencies and whether all
+    /// went well.
     fn end(self: &Arc<Capture>) -> (Vec<Member>, bool) {
         let (members, is_valid) = {
             let mut state = self.state.lock();
@@ -210,7 +212,8 @@ pub(crate) fn record(stream: &Arc<Stream>) -> Result<Captured> {
 }
 
 impl Captured {
-    /// The code for a call that wants to know what has become of the event, which is nothing yet; it breaks the capture.
+    /// The code for a call that wants to know what has become of the event, which is nothing yet;
+    /// it breaks the capture.
     pub(crate) fn asked(&self) -> CUresult {
         self.capture.invalidate();
         CUresult::CAPTURED_EVENT
@@ -245,7 +248,8 @@ impl Captured {
             }
             return Ok(());
         }
-        // The capture may have ended, or the stream may have joined another one, since this was looked at.
+        // The capture may have ended, or the stream may have joined another one, since this was
+        // looked at.
         if state.members.is_empty() || !stream.capture.set(&self.capture) {
             return Err(CUresult::STREAM_CAPTURE_MERGE);
         }
@@ -309,8 +313,8 @@ fn break_all(is_hit: impl Fn(&Capture) -> bool) -> bool {
     !hit.is_empty()
 }
 
-/// To be called by what may have to wait for work, or gives memory back at once, in whatever stream: allocating and freeing
-/// memory, loading modules, asking for events.
+/// To be called by what may have to wait for work, or gives memory back at once, in whatever
+/// stream: allocating and freeing memory, loading modules, asking for events.
 pub(crate) fn check_call() -> Result<()> {
     let (thread, mode) = (std::thread::current().id(), MODE.get());
     let is_hit = |capture: &Capture| {
@@ -353,7 +357,8 @@ pub(crate) fn check_wait(stream: &Stream) -> Result<()> {
     }
 }
 
-/// To be called by what puts work into a context's legacy stream, which would depend on blocking streams.
+/// To be called by what puts work into a context's legacy stream, which would depend on blocking
+/// streams.
 pub(crate) fn check_legacy(context: &Context) -> Result<()> {
     match break_all(|capture| is_in(capture, context, is_blocking)) {
         true => Err(CUresult::STREAM_CAPTURE_IMPLICIT),
@@ -496,8 +501,8 @@ fn is_joined(graph: &Graph, members: &[Member]) -> bool {
     open.all(|(id, _)| joined.contains(id))
 }
 
-/// What `cuStreamGetCaptureInfo` tells. The addresses are those of arrays of nodes that the next one depends on, and of
-/// what the edges from them mean.
+/// What `cuStreamGetCaptureInfo` tells. The addresses are those of arrays of nodes that the next
+/// one depends on, and of what the edges from them mean.
 #[derive(Copy, Clone, Default, Debug)]
 pub struct Info {
     pub status: CUstreamCaptureStatus,

@@ -1,9 +1,10 @@
 //! Commands: what streams run and graphs are made of.
 //!
-//! A command holds everything it needs, as arguments are copied when a call is made. Running one never panics on what a
-//! client has passed; a failure goes to the context's health. The descriptions that commands hold (a kernel with its
-//! arguments, a copy, a memset, a function of the program) are those that nodes of graphs hold as well; what cannot be
-//! described so cannot be captured.
+//! A command holds everything it needs, as arguments are copied when a call is made. Running one
+//! never panics on what a client has passed; a failure goes to the context's health. The
+//! descriptions that commands hold (a kernel with its arguments, a copy, a memset, a function of
+//! the program) are those that nodes of graphs hold as well; what cannot be described so cannot be
+//! captured.
 
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ pub(crate) enum Command {
     Fill(FillCommand),
     /// Notes the time for an event.
     Stamp(Arc<Stamp>),
-    /// Calls a function of the client with the stream's state, on the stream's own thread, after a fault as well.
+    /// Calls a function of the client with the stream's state, on the stream's own thread, after a
+    /// fault as well.
     Callback(HostFunction),
     /// Calls a function of the client with its argument, on the stream's own thread.
     Call(HostCall),

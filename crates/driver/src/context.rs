@@ -296,7 +296,8 @@ pub fn create(flags: u32, device: i32, api_version: u32) -> Result<CUcontext> {
     Ok(handle)
 }
 
-/// `cuCtxCreate` with parameters for affinity: a part of a device's multiprocessors is not to be had.
+/// `cuCtxCreate` with parameters for affinity: a part of a device's multiprocessors is not to be
+/// had.
 pub fn create_with_affinity(
     flags: u32,
     device: i32,
@@ -439,7 +440,8 @@ pub fn primary_release(device: i32) -> Result<()> {
     Ok(())
 }
 
-/// `cuDevicePrimaryCtxReset`: ends the context and what belongs to it; who uses it goes on with an empty one.
+/// `cuDevicePrimaryCtxReset`: ends the context and what belongs to it; who uses it goes on with an
+/// empty one.
 pub fn primary_reset(device: i32) -> Result<()> {
     let device = device::get(device)?;
     let primary = device.primary.lock();

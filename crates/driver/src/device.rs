@@ -21,7 +21,8 @@ pub(crate) struct Device {
     pub(crate) pools: DevicePools,
 }
 
-/// The engine's devices. Reserving their address space takes time, so it waits for the first context.
+/// The engine's devices. Reserving their address space takes time, so it waits for the first
+/// context.
 static ENGINES: OnceLock<std::result::Result<Vec<ptxjit::Device>, CUresult>> = OnceLock::new();
 
 impl Device {
@@ -162,7 +163,8 @@ pub fn pci_bus_id(device: i32) -> Result<String> {
     Ok(get(device)?.figures.pci_bus_id())
 }
 
-/// `cuDeviceGetByPCIBusId`: `domain:bus:device.function`, of which the first and the last part may be missing.
+/// `cuDeviceGetByPCIBusId`: `domain:bus:device.function`, of which the first and the last part may
+/// be missing.
 pub fn by_pci_bus_id(id: HostPtr) -> Result<i32> {
     let wanted = host::string(id)?.to_lowercase();
     let matches = |device: &&Device| {

@@ -16,7 +16,8 @@ pub(crate) struct Failure {
     pub(crate) code: CUresult,
     /// What ptxjit has to say about it.
     pub(crate) report: String,
-    /// Whether the context is unusable from now on. It is after a fault, and not if the kernel never started.
+    /// Whether the context is unusable from now on. It is after a fault, and not if the kernel
+    /// never started.
     pub(crate) is_sticky: bool,
     /// What is known of it, if a kernel failed.
     pub(crate) fault: Option<Box<Fault>>,

@@ -59,7 +59,8 @@ impl Object for Event {
 }
 
 impl Event {
-    /// What a stream that waits for the event waits for; nothing if it was never recorded or has happened.
+    /// What a stream that waits for the event waits for; nothing if it was never recorded or has
+    /// happened.
     pub(crate) fn mark(&self) -> Option<Mark> {
         match &*self.record.lock() {
             Some(Record::Run { mark, .. }) if !mark.is_done() => Some(mark.clone()),
@@ -67,7 +68,8 @@ impl Event {
         }
     }
 
-    /// Likewise, for calls that ask what has become of the event; they break a capture that the event is a part of.
+    /// Likewise, for calls that ask what has become of the event; they break a capture that the
+    /// event is a part of.
     fn asked(&self) -> Result<Option<Mark>> {
         if let Some(Record::Captured(captured)) = self.record() {
             return Err(captured.asked());
@@ -142,7 +144,8 @@ pub fn record(handle: CUevent, stream: CUstream) -> Result<()> {
     record_with_flags(handle, stream, CUevent_record_flags::DEFAULT.0)
 }
 
-/// `cuEventRecordWithFlags`; an external record is a node of the graph that a stream is captured to.
+/// `cuEventRecordWithFlags`; an external record is a node of the graph that a stream is captured
+/// to.
 pub fn record_with_flags(handle: CUevent, stream: CUstream, flags: u32) -> Result<()> {
     let is_external = match CUevent_record_flags(flags) {
         CUevent_record_flags::DEFAULT => false,

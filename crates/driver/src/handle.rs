@@ -1,8 +1,9 @@
 //! Handles: numbers that stand for objects and can be checked, whatever a client makes of them.
 //!
-//! A handle packs a kind, a generation and a slot. It is never a pointer and never below 16 (1 and 2 stand for the two
-//! default streams). Looking one up takes no lock; a handle that was destroyed, that belongs to another kind or that was
-//! never given out finds nothing, since the object in its slot, if there is one, has another handle.
+//! A handle packs a kind, a generation and a slot. It is never a pointer and never below 16 (1 and
+//! 2 stand for the two default streams). Looking one up takes no lock; a handle that was destroyed,
+//! that belongs to another kind or that was never given out finds nothing, since the object in its
+//! slot, if there is one, has another handle.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -34,11 +35,8 @@ pub(crate) enum Kind {
     Texture,
     Surface,
     TexRef,
-    SurfRef,
     UserObject,
     Physical,
-    Conditional,
-    Logs,
 }
 
 const SLOT_BITS: u32 = 20;
@@ -120,7 +118,8 @@ impl<T: Object> Slab<T> {
         (object.handle() == handle).then(|| object.clone())
     }
 
-    /// Takes an object away. Its handle stands for nothing from here on; one of two threads that try gets the object.
+    /// Takes an object away. Its handle stands for nothing from here on; one of two threads that
+    /// try gets the object.
     pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
         let mut free = self.free.lock();
         let object = self.get(handle)?;

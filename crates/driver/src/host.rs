@@ -1,6 +1,7 @@
 //! Memory of the client: what a call points at, read and written where it may not be there.
 //!
-//! Every pointer that a client passes goes through here. An address that cannot be read or written gives
+//! Every pointer that a client passes goes through here. An address that cannot be read or written
+//! gives
 //! `CUDA_ERROR_INVALID_VALUE`.
 
 #![expect(
@@ -106,7 +107,8 @@ pub fn put_all<T: Raw>(to: u64, values: &[T]) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a string up to its NUL, which lies within `limit` bytes. Nothing behind the NUL's page is touched.
+/// The bytes of a string up to its NUL, which lies within `limit` bytes. Nothing behind the NUL's
+/// page is touched.
 pub(crate) fn c_bytes(from: u64, limit: usize) -> Result<Vec<u8>> {
     if from == 0 {
         return Err(CUresult::INVALID_VALUE);
@@ -128,7 +130,8 @@ pub(crate) fn c_bytes(from: u64, limit: usize) -> Result<Vec<u8>> {
     Err(CUresult::INVALID_VALUE)
 }
 
-/// A string of the client; bytes that are not UTF-8 are replaced, so that such a name is found nowhere.
+/// A string of the client; bytes that are not UTF-8 are replaced, so that such a name is found
+/// nowhere.
 pub fn string(from: HostPtr) -> Result<String> {
     let bytes = c_bytes(from.0, MAX_STRING)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

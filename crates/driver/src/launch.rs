@@ -283,7 +283,8 @@ impl LaunchConfig {
 }
 
 impl Shape {
-    /// Does what an attribute asks for. Work that may overlap by an attribute runs in order instead.
+    /// Does what an attribute asks for. Work that may overlap by an attribute runs in order
+    /// instead.
     pub(crate) fn apply(&mut self, attribute: &CUlaunchAttribute) -> Result<()> {
         match attribute.id {
             Id::COOPERATIVE => self.cooperative = attribute.value.number() != 0,

@@ -1,13 +1,17 @@
 //! The semantics of the CUDA driver API on top of the `ptxjit` crate.
 //!
-//! Each public function is one function of the interface, or one of its versions, with results instead of out-pointers;
-//! `crates/cuda` exports them under C's names. Handles are numbers that are checked ([`handle`]), memory of the client is
-//! read and written where it may not be there ([`host`]), and work runs in streams ([`stream`]).
+//! Each public function is one function of the interface, or one of its versions, with results
+//! instead of out-pointers;
+//! `crates/cuda` exports them under C's names. Handles are numbers that are checked ([`handle`]),
+//! memory of the client is read and written where it may not be there ([`host`]), and work runs in
+//! streams ([`stream`]).
 //!
-//! Suggested reading: [`state`], [`context`], [`stream`], [`command`], [`launch`], [`memory`], [`graph`], [`capture`].
+//! Suggested reading: [`state`], [`context`], [`stream`], [`command`], [`launch`], [`memory`],
+//! [`graph`], [`capture`].
 //!
-//! **Invariants**: nothing that a client passes makes the process crash or hang; a failed launch makes its context
-//! unusable and nothing else; no lock is held while a function of the client runs.
+//! **Invariants**: nothing that a client passes makes the process crash or hang; a failed launch
+//! makes its context unusable and nothing else; no lock is held while a function of the client
+//! runs.
 
 pub mod types;
 

@@ -1,7 +1,8 @@
 //! The linker: inputs that are added one by one, and the image that they give.
 //!
-//! Each input is checked when it is added, as by a compiler; that all names are defined, and once, is found at the end.
-//! The image holds the texts of all modules, for `cuModuleLoadData`, `cuLibraryLoadData` and further links.
+//! Each input is checked when it is added, as by a compiler; that all names are defined, and once,
+//! is found at the end. The image holds the texts of all modules, for `cuModuleLoadData`,
+//! `cuLibraryLoadData` and further links.
 
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ impl Link {
         let checked = || {
             let modules = read()?;
             for module in &modules {
-                // The module is remembered, so that a link of one is not read again when it is loaded.
+                // The module is remembered, so that a link of one is not read again when it is
+                // loaded.
                 Image::new(vec![module.clone()]).load(self.device)?;
             }
             Ok(modules)
@@ -72,7 +74,8 @@ impl Link {
                 Image::new(inputs.modules.clone())
                     .link(self.device)
                     .map_err(|refusal| match refusal.code {
-                        // The inputs are right one by one: what is left are names, for which drivers have this code.
+                        // The inputs are right one by one: what is left are names, for which
+                        // drivers have this code.
                         CUresult::INVALID_PTX => Refusal::new(CUresult::UNKNOWN, refusal.text),
                         _ => refusal,
                     })?;

@@ -1,7 +1,7 @@
 //! Access of devices to each other's memory.
 //!
-//! All devices share one arena, so kernels can reach the memory of every device: what is kept here are the rules for
-//! programs, not a protection.
+//! All devices share one arena, so kernels can reach the memory of every device: what is kept here
+//! are the rules for programs, not a protection.
 
 use crate::context;
 use crate::device;

@@ -1,6 +1,7 @@
 //! `ptx_run`: one kernel on ordinary memory of the process, without contexts or allocations.
 //!
-//! This is what simulators of GPUs in clients call. Each launch brings the text of its module, so modules are kept by text.
+//! This is what simulators of GPUs in clients call. Each launch brings the text of its module, so
+//! modules are kept by text.
 
 #![expect(
     unsafe_code,
@@ -20,7 +21,8 @@ use crate::{device, host, launch, state};
 /// Arguments that a kernel may have; 4 KiB of pointers are 512.
 const MAX_ARGUMENTS: usize = 4096;
 
-/// Modules that are kept. A client's suite of tests launches some thousand, most of them a few times in a row.
+/// Modules that are kept. A client's suite of tests launches some thousand, most of them a few
+/// times in a row.
 const MAX_KNOWN: usize = 512;
 
 static KNOWN: Mutex<VecDeque<(Arc<[u8]>, Kernel)>> = Mutex::new(VecDeque::new());
@@ -54,7 +56,8 @@ pub fn run(call: &Call) -> Result<()> {
         let prepared = prepared
             .shared(call.shared.max(0) as u32)
             .param_block(params);
-        // SAFETY: the caller has passed these pointers for the kernel to use, as the interface says.
+        // SAFETY: the caller has passed these pointers for the kernel to use, as the interface
+        // says.
         let prepared = unsafe { prepared.open_memory(true) };
         prepared.run()
     });

@@ -1,7 +1,7 @@
 //! What ptxjit has to say beyond a code: reports of faults, logs of images that were refused.
 //!
-//! Reports go to standard error; `PTXJIT_REPORT=FILE` has them as lines of JSON in a file instead, and `PTXJIT_QUIET=1`
-//! keeps them away. The last one can be asked for.
+//! Reports go to standard error; `PTXJIT_REPORT=FILE` has them as lines of JSON in a file instead,
+//! and `PTXJIT_QUIET=1` keeps them away. The last one can be asked for.
 
 use std::io::Write;
 

@@ -66,7 +66,8 @@ pub fn set_limit(limit: CUlimit, value: usize) -> Result<()> {
     Ok(())
 }
 
-/// The engine's stacks hold more than a GPU's in the same bytes or less, so they are only made larger.
+/// The engine's stacks hold more than a GPU's in the same bytes or less, so they are only made
+/// larger.
 fn set_stack(context: &Context, bytes: usize) -> Result<()> {
     let engine = context.device.engine()?;
     if bytes as u64 > engine.stack_limit() {

@@ -18,7 +18,8 @@ pub(crate) struct State {
 
 static STATE: OnceLock<State> = OnceLock::new();
 
-/// Whether this process is a fork of one that had initialized the driver: its threads are gone, so nothing can run.
+/// Whether this process is a fork of one that had initialized the driver: its threads are gone, so
+/// nothing can run.
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -71,7 +72,8 @@ pub(crate) fn in_callback<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs a call whose default stream is the thread's own: those with names that end in `_ptds` or `_ptsz`.
+/// Runs a call whose default stream is the thread's own: those with names that end in `_ptds` or
+/// `_ptsz`.
 pub fn with_per_thread_default<R>(call: impl FnOnce() -> R) -> R {
     let before = PER_THREAD_DEFAULT.replace(true);
     let result = call();
@@ -91,7 +93,7 @@ extern "C" fn on_fork() {
 /// Has forked children know what they are.
 #[expect(unsafe_code, reason = "registers a function with the C library")]
 fn at_fork() {
-    // SAFETY: the function does what is allowed after a fork, and stays as long as the process, as libraries with
-    // running threads are never unloaded.
+    // SAFETY: the function does what is allowed after a fork, and stays as long as the process, as
+    // libraries with running threads are never unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
 }

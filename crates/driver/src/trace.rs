@@ -1,4 +1,5 @@
-//! The trace of calls that `PTXJIT_TRACE=FILE` asks for: a line per call with its arguments, result and time.
+//! The trace of calls that `PTXJIT_TRACE=FILE` asks for: a line per call with its arguments, result
+//! and time.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,7 +11,8 @@ use ptxjit_persona::Config;
 
 use crate::types::CUresult;
 
-/// The file, if there is to be a trace. The environment is read once, at the first call, which may be before `cuInit`.
+/// The file, if there is to be a trace. The environment is read once, at the first call, which may
+/// be before `cuInit`.
 fn file() -> Option<&'static Mutex<File>> {
     static FILE: OnceLock<Option<Mutex<File>>> = OnceLock::new();
     let open = || {

@@ -1,4 +1,5 @@
-//! The types of the driver API against cudarc's bindings of `cuda.h`, and what they read from bytes.
+//! The types of the driver API against cudarc's bindings of `cuda.h`, and what they read from
+//! bytes.
 
 #[path = "layout/structs.rs"]
 mod structs;

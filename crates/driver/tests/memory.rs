@@ -1,5 +1,5 @@
-//! Memory and what streams and contexts do with it, through the safe interface: pools, pointers, advice, values that
-//! streams wait for, settings.
+//! Memory and what streams and contexts do with it, through the safe interface: pools, pointers,
+//! advice, values that streams wait for, settings.
 
 #[path = "memory/common.rs"]
 mod common;

@@ -23,8 +23,8 @@ impl Capability {
         }
     }
 
-    /// Whether PTX for this target may run on the device. `sm_XXa` is for that very GPU, `sm_XXf` for it and later ones of
-    /// its family, which is the major number.
+    /// Whether PTX for this target may run on the device. `sm_XXa` is for that very GPU, `sm_XXf`
+    /// for it and later ones of its family, which is the major number.
     pub fn runs(self, sm: u32, suffix: Suffix) -> bool {
         let target = Capability::from_sm(sm);
         match suffix {
@@ -41,8 +41,8 @@ impl fmt::Display for Capability {
     }
 }
 
-/// The text of the PTX entry with the highest target that the device can run; of several for one target the most special.
-/// Machine code is never chosen.
+/// The text of the PTX entry with the highest target that the device can run; of several for one
+/// target the most special. Machine code is never chosen.
 pub fn choose(container: &Container<'_>, capability: Capability) -> Result<Vec<u8>, Error> {
     choose_within(container, capability, &mut { crate::MAX_TEXT })
 }

@@ -1,6 +1,7 @@
 //! Fat binaries: the container, its entries, and the wrapper by which programs point to it.
 //!
-//! The layout was measured on what nvFatbin 12.9 and fatbinary 13 write; all numbers are little-endian:
+//! The layout was measured on what nvFatbin 12.9 and fatbinary 13 write; all numbers are
+//! little-endian:
 //!
 //! ```text
 //! container   u32 magic | u16 version = 1 | u16 header size = 16 | u64 size of what follows | entries
@@ -35,7 +36,8 @@ pub struct Wrapper {
     pub version: u32,
     /// Address of a container.
     pub data: u64,
-    /// Version 2: address of a list of addresses of containers that ends with a null; else a file's name, or nothing.
+    /// Version 2: address of a list of addresses of containers that ends with a null; else a file's
+    /// name, or nothing.
     pub list: u64,
 }
 
@@ -111,7 +113,8 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Container<'a> {
-    /// The length of a container in bytes, from its first 16. For callers that have a pointer and no length.
+    /// The length of a container in bytes, from its first 16. For callers that have a pointer and
+    /// no length.
     pub fn len_from_header(header: &[u8; HEADER]) -> Result<u64, Error> {
         let (magic, version, size) = (u32_at(header, 0), u16_at(header, 4), u64_at(header, 8));
         let header_size = u16_at(header, 6).map_or(0, u64::from);
@@ -136,7 +139,8 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Reads the first of several containers; zeros may lie between them. Returns what is behind it, too.
+    /// Reads the first of several containers; zeros may lie between them. Returns what is behind
+    /// it, too.
     pub(crate) fn split_first(bytes: &'a [u8]) -> Result<Option<(Container<'a>, &'a [u8])>, Error> {
         let Some(start) = bytes.iter().position(|&byte| byte != 0) else {
             return Ok(None);
@@ -219,8 +223,8 @@ impl<'a> Entry<'a> {
         format!("{what} for sm_{}{}", self.sm, self.suffix.letter())
     }
 
-    /// The PTX, unpacked; its length is taken from `budget`. Where the compiler has left the `.version` line to the
-    /// header, it is there again.
+    /// The PTX, unpacked; its length is taken from `budget`. Where the compiler has left the
+    /// `.version` line to the header, it is there again.
     pub(crate) fn text(&self, budget: &mut u64) -> Result<Vec<u8>, Error> {
         let mut text = decompress::run(self.packing, self.payload, self.unpacked_size, *budget)?;
         *budget -= text.len() as u64;

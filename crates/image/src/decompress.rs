@@ -16,14 +16,15 @@ pub(crate) enum Packing {
     Zstd,
 }
 
-/// Bytes that one byte of an LZ4 block can stand for at most; with this, a few bytes cannot ask for a large buffer.
+/// Bytes that one byte of an LZ4 block can stand for at most; with this, a few bytes cannot ask for
+/// a large buffer.
 const LZ4_RATIO: u64 = 255;
 
 /// Bytes that are unpacked at a time.
 const PIECE: usize = 64 << 10;
 
-/// The largest window of a Zstandard frame, which the decoder keeps in memory beside the result; one that covers
-/// all of the result may be larger.
+/// The largest window of a Zstandard frame, which the decoder keeps in memory beside the result;
+/// one that covers all of the result may be larger.
 const WINDOW: u64 = 8 << 20;
 
 /// Unpacks `payload`, which should give `size` bytes, at most `limit` of them.

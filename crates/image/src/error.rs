@@ -46,8 +46,8 @@ const REMEDIES: &str = "compile to PTX: nvcc `-gencode arch=compute_80,code=comp
     (`pip uninstall nvidia-nvjitlink-cu12`) or under `ptxjit exec`";
 
 impl Error {
-    /// Whether this is device code, but none that can be run here: a driver's `CUDA_ERROR_NO_BINARY_FOR_GPU`, where
-    /// the others are `CUDA_ERROR_INVALID_IMAGE`.
+    /// Whether this is device code, but none that can be run here: a driver's
+    /// `CUDA_ERROR_NO_BINARY_FOR_GPU`, where the others are `CUDA_ERROR_INVALID_IMAGE`.
     pub fn is_no_binary(&self) -> bool {
         match self {
             Error::Cubin { .. }

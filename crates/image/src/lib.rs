@@ -1,11 +1,12 @@
 //! What CUDA programs hand to a driver or linker as device code, and the PTX in it.
 //!
-//! Such an *image* has no type: [`recognize`] tells by its first bytes what it is. [`modules`] gets the PTX out of whatever it is:
-//! of a fat binary the entry for a device, of an object or a library that of each fat binary inside, of what a linker of ours wrote
-//! all modules that were linked. Machine code for GPUs is told apart, so that the message can say what to do instead.
+//! Such an *image* has no type: [`recognize`] tells by its first bytes what it is. [`modules`] gets
+//! the PTX out of whatever it is: of a fat binary the entry for a device, of an object or a library
+//! that of each fat binary inside, of what a linker of ours wrote all modules that were linked.
+//! Machine code for GPUs is told apart, so that the message can say what to do instead.
 //!
-//! All bytes are foreign: lengths and offsets are checked, and no input makes anything here panic or allocate
-//! more than [`MAX_TEXT`] beside a copy of what it was given.
+//! All bytes are foreign: lengths and offsets are checked, and no input makes anything here panic
+//! or allocate more than [`MAX_TEXT`] beside a copy of what it was given.
 
 #![forbid(unsafe_code)]
 
@@ -82,7 +83,8 @@ pub enum Purpose {
     Link,
 }
 
-/// The PTX modules in an image: one of each fat binary. `name` stands for the image in messages and in the modules' names.
+/// The PTX modules in an image: one of each fat binary. `name` stands for the image in messages and
+/// in the modules' names.
 pub fn modules(
     name: &str,
     bytes: &[u8],
@@ -116,7 +118,8 @@ fn text_of(bytes: &[u8]) -> Vec<u8> {
     text.to_vec()
 }
 
-/// The chosen PTX of each container in each of the sections, in which they lie one behind the other.
+/// The chosen PTX of each container in each of the sections, in which they lie one behind the
+/// other.
 fn from_containers(
     name: &str,
     sections: &[&[u8]],

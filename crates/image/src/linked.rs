@@ -1,7 +1,9 @@
-//! The image that our linkers write: the texts of all modules, in the order in which they were linked.
+//! The image that our linkers write: the texts of all modules, in the order in which they were
+//! linked.
 //!
-//! What a name means follows from the texts and their order, so the texts are the result of linking, too. The image has a
-//! form of its own, so that whatever a program does with it, only we take it for code:
+//! What a name means follows from the texts and their order, so the texts are the result of
+//! linking, too. The image has a form of its own, so that whatever a program does with it, only we
+//! take it for code:
 //!
 //! ```text
 //! "\x7fPTXJIT" (7 bytes) | version (1) | number of modules (4) | 4 zeros | length of all (8)
@@ -33,7 +35,8 @@ impl PtxModule {
     }
 }
 
-/// Writes an image of linked modules. Refused is only text that together has 4 GiB, which no linker has accepted.
+/// Writes an image of linked modules. Refused is only text that together has 4 GiB, which no linker
+/// has accepted.
 pub fn encode(modules: &[PtxModule]) -> Result<Vec<u8>, Error> {
     let sizes = modules
         .iter()
@@ -56,7 +59,8 @@ pub fn encode(modules: &[PtxModule]) -> Result<Vec<u8>, Error> {
     Ok(image)
 }
 
-/// The length of a linked image, from its first 24 bytes. For callers that have a pointer and no length.
+/// The length of a linked image, from its first 24 bytes. For callers that have a pointer and no
+/// length.
 pub fn linked_len(header: &[u8; HEADER]) -> Result<u64, Error> {
     if !header.starts_with(MAGIC) {
         return Err(Error::NotAnImage);

@@ -31,8 +31,8 @@ pub fn elf_sm(bytes: &[u8]) -> Option<u32> {
     })
 }
 
-/// The contents of all sections with fat binaries, of an object or of all objects in an archive. Members of an archive that are
-/// no objects are left out, as a linker leaves them out.
+/// The contents of all sections with fat binaries, of an object or of all objects in an archive.
+/// Members of an archive that are no objects are left out, as a linker leaves them out.
 pub fn fat_sections(bytes: &[u8]) -> Result<Vec<&[u8]>, Error> {
     if !bytes.starts_with(b"!<arch>\n") {
         return in_object(bytes);

@@ -1,6 +1,7 @@
 //! Damaged and hostile images: no panic, and no more memory than the bound allows.
 //!
-//! The allocator of this test counts, which is the only way to see that a small image cannot ask for a large buffer.
+//! The allocator of this test counts, which is the only way to see that a small image cannot ask
+//! for a large buffer.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 

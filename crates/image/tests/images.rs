@@ -1,8 +1,9 @@
-//! Images as NVIDIA's tools write them: `data/` was made with nvFatbin 12.9 (`lz4`, `zstd`, `plain`, `mixed`, `cubin`,
+//! Images as NVIDIA's tools write them: `data/` was made with nvFatbin 12.9 (`lz4`, `zstd`,
+//! `plain`, `mixed`, `cubin`,
 //! `family`), ptxas 12.9 (`sm80.cubin`) and nvcc 13.3 (`nvcc13.fatbin`, `user.o`, `pair.a`).
 //!
-//! The first ones hold kernels `scale` that multiply by 5, 8, 9 and 10 for sm_52, sm_80, sm_90a and sm_100f; the last ones
-//! a kernel `scale` and a function `helper` that it calls.
+//! The first ones hold kernels `scale` that multiply by 5, 8, 9 and 10 for sm_52, sm_80, sm_90a and
+//! sm_100f; the last ones a kernel `scale` and a function `helper` that it calls.
 
 use ptxjit_image::{
     Capability, Container, EntryKind, Error, Kind, PtxModule, Purpose, Suffix, Wrapper, choose,

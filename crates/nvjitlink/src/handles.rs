@@ -1,4 +1,5 @@
-//! Handles: numbers, never pointers, so that one that was destroyed or is garbage is an error and nothing worse.
+//! Handles: numbers, never pointers, so that one that was destroyed or is garbage is an error and
+//! nothing worse.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,8 @@ static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 /// Numbers below are what programs have in variables that they forgot to set.
 const FIRST: u64 = 16;
 
-/// The maps and linkers are consistent between any two statements, so a panic elsewhere does no harm.
+/// The maps and linkers are consistent between any two statements, so a panic elsewhere does no
+/// harm.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -40,7 +40,8 @@ pub(crate) mod input {
     pub(crate) const ANY: u32 = 10;
 }
 
-/// Findings that are drawn at once; a text that is not PTX at all could otherwise make gigabytes of messages.
+/// Findings that are drawn at once; a text that is not PTX at all could otherwise make gigabytes of
+/// messages.
 const MAX_DRAWN: usize = 200;
 
 /// The state of a handle.
@@ -182,7 +183,8 @@ impl Linker {
         Ok(self.image.as_deref().unwrap_or_default())
     }
 
-    /// The linked PTX, with a NUL at its end. Of several modules there is none: names of one would clash with another's.
+    /// The linked PTX, with a NUL at its end. Of several modules there is none: names of one would
+    /// clash with another's.
     pub(crate) fn ptx(&mut self) -> Result<Vec<u8>, Status> {
         self.image()?;
         if !self.options.wants_ptx {

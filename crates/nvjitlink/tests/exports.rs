@@ -45,7 +45,8 @@ fn library() -> Library {
     unsafe { Library::new(&file) }.unwrap_or_else(|err| panic!("{}: {err}", file.display()))
 }
 
-/// The library with functions of one version, as a program that was compiled with that header has them.
+/// The library with functions of one version, as a program that was compiled with that header has
+/// them.
 struct Api {
     library: Library,
     suffix: &'static str,

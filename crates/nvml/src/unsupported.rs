@@ -1,4 +1,5 @@
-//! The other functions of `nvml.h` 12.9 and 13.5: they exist, and answer that they are not supported.
+//! The other functions of `nvml.h` 12.9 and 13.5: they exist, and answer that they are not
+//! supported.
 #![expect(
     unsafe_code,
     reason = "exports symbols under the names that clients look up"

@@ -71,7 +71,8 @@ impl Device {
         let value = self.persona_attribute(id).map(u64::from);
         let value = value.or_else(|| texture_attribute(id).map(u64::from));
         let value = value.or_else(|| abilities(&self.persona, id).map(u64::from));
-        // `check` of a persona keeps figures small; a value that does not fit is as large as it can be.
+        // `check` of a persona keeps figures small; a value that does not fit is as large as it can
+        // be.
         value
             .map(|value| i32::try_from(value).unwrap_or(i32::MAX))
             .or_else(|| (id == attribute::NUMA_ID || id == attribute::HOST_NUMA_ID).then_some(-1))

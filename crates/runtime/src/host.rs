@@ -39,7 +39,7 @@ pub unsafe fn write(to: u64, from: &[u8]) -> Result<(), HostFault> {
 ///
 /// As for [`write`].
 pub unsafe fn copy(to: u64, from: u64, len: u64) -> Result<(), HostFault> {
-    // The last byte of the address space is nobody's, so no range wraps.
+    // No range reaches the last byte of the address space, so none wraps.
     let wraps = |start: u64| start.checked_add(len).is_none();
     if wraps(to) || wraps(from) {
         return Err(HostFault);

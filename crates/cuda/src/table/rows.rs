@@ -1,8 +1,8 @@
 //! The functions of `cuda.h` 12.9 and 13.5 and of the headers for profiling, OpenGL, EGL and VDPAU.
 //!
-//! The file is long because it is one table. A row names a function and, for each version of CUDA at
-//! which its signature changed, the symbol that stands for it from then on; `twins` are the symbols
-//! that take a null stream for the calling thread's default stream.
+//! The file is long because it is one table. A row names a function and, for each version of CUDA
+//! at which its signature changed, the symbol that stands for it from then on; `twins` are the
+//! symbols that take a null stream for the calling thread's default stream.
 
 use super::{Function, f};
 

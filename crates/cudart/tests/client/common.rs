@@ -1,4 +1,5 @@
-//! The libraries as a client finds them: in one folder, under the names by which they are looked up.
+//! The libraries as a client finds them: in one folder, under the names by which they are looked
+//! up.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,8 @@ fn link(from: &Path, to: &Path) {
         "cargo builds {} before the tests",
         from.display()
     );
-    // A copy if the folder is in another file system. Not a symbolic link: the runtime looks beside the file itself.
+    // A copy if the folder is in another file system. Not a symbolic link: the runtime looks beside
+    // the file itself.
     std::fs::hard_link(from, to)
         .or_else(|_| std::fs::copy(from, to).map(drop))
         .expect("a library can be copied");

@@ -1,7 +1,7 @@
 //! Nodes and edges.
 //!
-//! A graph has no cycles at any time: an edge that would close one is refused. Most edges go from an older node to a newer
-//! one, and as long as all do, there is nothing to search for.
+//! A graph has no cycles at any time: an edge that would close one is refused. Most edges go from
+//! an older node to a newer one, and as long as all do, there is nothing to search for.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
@@ -182,8 +182,9 @@ impl Body {
         seen
     }
 
-    /// The nodes in an order in which one thread can run them: older ones first, but what waits for something outside of
-    /// the graph as late as possible, since that may depend on other nodes of the graph.
+    /// The nodes in an order in which one thread can run them: older ones first, but what waits for
+    /// something outside of the graph as late as possible, since that may depend on other nodes of
+    /// the graph.
     pub(crate) fn order(&self) -> Vec<u32> {
         let mut n_missing: BTreeMap<u32, usize> = BTreeMap::new();
         let mut ready = BinaryHeap::new();
@@ -227,7 +228,8 @@ impl Body {
     }
 }
 
-/// Checks what an edge means. Programmatic launches are ordered like all others, which is always correct.
+/// Checks what an edge means. Programmatic launches are ordered like all others, which is always
+/// correct.
 fn check_edge(data: CUgraphEdgeData, from: &Work, to: &Work) -> Result<()> {
     let is_kernel = |work: &Work| matches!(work, Work::Kernel(_));
     let is_programmatic = u32::from(data.type_) == CUgraphDependencyType::PROGRAMMATIC.0;

@@ -1,7 +1,9 @@
 //! Conditional nodes: graphs that run if, or as long as, a value says so.
 //!
-//! The value is a number in device memory, and a condition's handle is its address: what kernels call to set it,
-//! `cudaGraphSetConditional(handle, value)`, is no more than a store. The handle is nothing that a program may free.
+//! The value is a number in device memory, and a condition's handle is its address: what kernels
+//! call to set it,
+//! `cudaGraphSetConditional(handle, value)`, is no more than a store. The handle is nothing that a
+//! program may free.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,7 +124,8 @@ impl ConditionNode {
         }
     }
 
-    /// The node for a copy of the graph. Kernels know the value by its handle, so that the copies share it.
+    /// The node for a copy of the graph. Kernels know the value by its handle, so that the copies
+    /// share it.
     pub(super) fn copy(&self) -> Result<ConditionNode> {
         let bodies = self.bodies.iter().map(|graph| graph.copy(true));
         let bodies = bodies.collect::<Result<Vec<_>>>()?;
@@ -182,8 +185,8 @@ pub(super) fn is_sound(graph: &Graph) -> bool {
     })
 }
 
-/// Whether a graph may be run as the value of a condition says: it has kernels, copies, memsets, and graphs of such, since all
-/// else is a matter of streams.
+/// Whether a graph may be run as the value of a condition says: it has kernels, copies, memsets,
+/// and graphs of such, since all else is a matter of streams.
 fn can_be_body(graph: &Graph) -> bool {
     let body = graph.body.lock();
     body.nodes.values().all(|node| match &node.work {

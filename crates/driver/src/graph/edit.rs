@@ -15,7 +15,8 @@ use super::{Graph, NODES, NodeRef, exec, get, node};
 /// Edges of a graph or node: the other ends and what each edge means.
 pub type Edges = (Vec<CUgraphNode>, Vec<CUgraphEdgeData>);
 
-/// What edges mean: given one by one, or the default where the address is null. The count was checked.
+/// What edges mean: given one by one, or the default where the address is null. The count was
+/// checked.
 fn edge_data(from: HostPtr, count: usize) -> Result<Vec<CUgraphEdgeData>> {
     match from.is_null() {
         true => Ok(vec![CUgraphEdgeData::default(); count]),
@@ -78,7 +79,8 @@ fn each_edge(
 
 // --- The interface ---
 
-/// `cuGraphAddDependencies`: addresses of arrays of nodes, nodes that depend on them, and what the edges mean.
+/// `cuGraphAddDependencies`: addresses of arrays of nodes, nodes that depend on them, and what the
+/// edges mean.
 pub fn add_dependencies(graph: CUgraph, arrays: [HostPtr; 3], count: usize) -> Result<()> {
     each_edge(graph, arrays, count, Body::connect, Body::disconnect)
 }

@@ -1,8 +1,9 @@
 //! Memory that nodes allocate and free.
 //!
-//! An allocation has its address from the making of its node on, and the memory stays with the graph and what was
-//! instantiated from it. So running an allocation means only that the memory is in use from there on. It can be freed by a
-//! node of the same graph, by one of another, or by the program.
+//! An allocation has its address from the making of its node on, and the memory stays with the
+//! graph and what was instantiated from it. So running an allocation means only that the memory is
+//! in use from there on. It can be freed by a node of the same graph, by one of another, or by the
+//! program.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -204,7 +205,8 @@ pub(crate) fn capture_free(stream: &Arc<Stream>, address: CUdeviceptr) -> Result
 
 // --- The interface ---
 
-/// `cuDeviceGraphMemTrim`: memory goes back with its graph, so that there is never anything to trim.
+/// `cuDeviceGraphMemTrim`: memory goes back with its graph, so that there is never anything to
+/// trim.
 pub fn device_mem_trim(device: i32) -> Result<()> {
     device::get(device)?;
     let mut known = MEMORY.lock();
@@ -226,7 +228,8 @@ pub fn device_get_mem_attribute(device: i32, attribute: CUgraphMem_attribute) ->
     }
 }
 
-/// `cuDeviceSetGraphMemAttribute`: the marks of high tide can be set to 0, which means what is there now.
+/// `cuDeviceSetGraphMemAttribute`: the marks of high tide can be set to 0, which means what is
+/// there now.
 pub fn device_set_mem_attribute(
     device: i32,
     attribute: CUgraphMem_attribute,

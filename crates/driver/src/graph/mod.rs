@@ -1,12 +1,14 @@
 //! Graphs: work that is described once and launched many times.
 //!
-//! A [`Graph`] has a [`Body`] of nodes and edges ([`body`]); a node holds a description of its work ([`work`]), the same that a
-//! stream's command holds. Instantiation ([`plan`], [`exec`]) makes a plan from a graph: a list in the order in which one thread
-//! runs it. Parameters have one form at this crate's border, `CUgraphNodeParams`; the functions for single kinds of nodes
-//! make one of theirs.
+//! A [`Graph`] has a [`Body`] of nodes and edges ([`body`]); a node holds a description of its work
+//! ([`work`]), the same that a stream's command holds. Instantiation ([`plan`], [`exec`]) makes a
+//! plan from a graph: a list in the order in which one thread runs it. Parameters have one form at
+//! this crate's border, `CUgraphNodeParams`; the functions for single kinds of nodes make one of
+//! theirs.
 //!
-//! Locks: a graph's body may be held while that of a graph inside it is taken, never the other way round; an instantiated
-//! graph's lock may be held while streams are given commands, and no body's is taken under it.
+//! Locks: a graph's body may be held while that of a graph inside it is taken, never the other way
+//! round; an instantiated graph's lock may be held while streams are given commands, and no body's
+//! is taken under it.
 
 mod attribute;
 pub(crate) mod body;
@@ -46,7 +48,8 @@ use work::Work;
 pub(crate) static GRAPHS: Slab<Graph> = Slab::new(Kind::Graph);
 pub(crate) static NODES: Slab<NodeRef> = Slab::new(Kind::GraphNode);
 
-/// Graphs within graphs within graphs: no more than this, so that functions that call themselves fit the stack.
+/// Graphs within graphs within graphs: no more than this, so that functions that call themselves
+/// fit the stack.
 const MAX_DEPTH: u32 = 64;
 
 /// A graph of a program.
@@ -54,7 +57,8 @@ pub(crate) struct Graph {
     handle: u64,
     /// Unique in the process.
     id: u32,
-    /// Handle of the graph that this one was cloned from, else 0. A clone's nodes keep their numbers.
+    /// Handle of the graph that this one was cloned from, else 0. A clone's nodes keep their
+    /// numbers.
     origin: u64,
     /// A node or a capture owns the graph, so that the program must not end it.
     is_owned: AtomicBool,

@@ -25,7 +25,8 @@ use super::memory::{self, GraphMemory};
 use super::work::{CopyNode, FillNode, KernelNode, MemOpNode, Work};
 use super::{Graph, MAX_DEPTH, edit, get, node};
 
-/// A description from parameters, which are checked; `graph` is the one that the node belongs or will belong to.
+/// A description from parameters, which are checked; `graph` is the one that the node belongs or
+/// will belong to.
 fn read(params: &CUgraphNodeParams, graph: Option<&Graph>) -> Result<Work> {
     match params.type_ {
         CUgraphNodeType::EMPTY => Ok(Work::Empty),
@@ -250,8 +251,8 @@ pub(super) fn replaced(old: &Work, new: Work) -> Result<Work> {
 
 // --- The interface ---
 
-/// `cuGraphAddNode`, and the functions that add nodes of one kind. `deps` are addresses of an array of nodes and of what the
-/// edges from them mean.
+/// `cuGraphAddNode`, and the functions that add nodes of one kind. `deps` are addresses of an array
+/// of nodes and of what the edges from them mean.
 pub fn add_node(
     graph: CUgraph,
     deps: [HostPtr; 2],
@@ -260,7 +261,8 @@ pub fn add_node(
 ) -> Result<CUgraphNode> {
     let graph = get(graph)?;
     let deps = edit::read_deps(&graph, deps[0], deps[1], n_deps)?;
-    // A node is made only if what it depends on is there; what edges mean is checked when its work is known.
+    // A node is made only if what it depends on is there; what edges mean is checked when its work
+    // is known.
     let plain: Vec<_> = deps
         .iter()
         .map(|(id, _)| (*id, CUgraphEdgeData::default()))

@@ -1,8 +1,9 @@
 //! Plans: graphs as lists of nodes in the order in which one thread runs them.
 //!
-//! A plan has no graphs inside: the nodes of a child graph stand between two empty nodes. It is cut into steps, each of which
-//! is one command of a stream: functions of the program run on the stream's own thread, records and waits of events are
-//! commands like those that `cuEventRecord` and `cuStreamWaitEvent` make, and all nodes between them are one [`Part`].
+//! A plan has no graphs inside: the nodes of a child graph stand between two empty nodes. It is cut
+//! into steps, each of which is one command of a stream: functions of the program run on the
+//! stream's own thread, records and waits of events are commands like those that `cuEventRecord`
+//! and `cuStreamWaitEvent` make, and all nodes between them are one [`Part`].
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -115,7 +116,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Memory that nodes allocate and none of them frees, and memory that nodes free and none of them allocates.
+    /// Memory that nodes allocate and none of them frees, and memory that nodes free and none of
+    /// them allocates.
     pub(super) fn open_memory(&self) -> (Vec<&Arc<GraphMemory>>, Vec<&Arc<GraphMemory>>) {
         let (mut allocated, mut freed) = (Vec::new(), Vec::new());
         for node in &self.nodes {
@@ -133,7 +135,8 @@ impl Plan {
         (kept.copied().collect(), foreign.copied().collect())
     }
 
-    /// Positions of nodes by their handles. A child graph's stands for the first of its two empty nodes.
+    /// Positions of nodes by their handles. A child graph's stands for the first of its two empty
+    /// nodes.
     pub(crate) fn positions(&self) -> HashMap<u64, usize> {
         let each = self.nodes.iter().enumerate().rev();
         each.map(|(idx, node)| (node.handle, idx)).collect()
@@ -166,8 +169,8 @@ impl Plan {
     }
 }
 
-/// Adds the nodes of a graph, of which those without dependencies depend on `entry`; the positions of those on which no
-/// other depends.
+/// Adds the nodes of a graph, of which those without dependencies depend on `entry`; the positions
+/// of those on which no other depends.
 fn add_graph(
     nodes: &mut Vec<PlanNode>,
     users: &mut Vec<UserRef>,

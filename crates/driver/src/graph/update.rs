@@ -35,7 +35,8 @@ impl UpdateError {
     }
 }
 
-/// Compares nodes of a plan with those of another one that starts `offset` nodes further on in its own plan.
+/// Compares nodes of a plan with those of another one that starts `offset` nodes further on in its
+/// own plan.
 fn check(
     old: &[PlanNode],
     new: &[PlanNode],

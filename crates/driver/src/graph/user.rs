@@ -1,7 +1,8 @@
 //! User objects: things of the program that graphs keep alive.
 //!
-//! An object counts references: those of the program, which it adds and gives back by calls, and those of graphs, which are
-//! [`UserRef`]s. When none is left, the object's function is called, once, on a thread of the driver.
+//! An object counts references: those of the program, which it adds and gives back by calls, and
+//! those of graphs, which are [`UserRef`]s. When none is left, the object's function is called,
+//! once, on a thread of the driver.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};

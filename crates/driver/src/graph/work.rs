@@ -165,7 +165,8 @@ impl Work {
         self.graphs().for_each(|graph| graph.end());
     }
 
-    /// Does the work, as far as one thread can on its own. Streams do the rest, see [`super::plan`].
+    /// Does the work, as far as one thread can on its own. Streams do the rest, see
+    /// [`super::plan`].
     pub(crate) fn run(&self, stream: &Stream) -> std::result::Result<(), Failure> {
         match self {
             Work::Kernel(kernel) => kernel.run(),
@@ -224,7 +225,8 @@ impl KernelNode {
         }
     }
 
-    /// Runs the kernel to its end. A launch is prepared once, unless its code is soon to be replaced by better code.
+    /// Runs the kernel to its end. A launch is prepared once, unless its code is soon to be
+    /// replaced by better code.
     fn run(&self) -> std::result::Result<(), Failure> {
         if let Some(prepared) = &*self.prepared.load() {
             prepared.run()?;

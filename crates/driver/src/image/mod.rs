@@ -1,8 +1,8 @@
 //! Images: what modules and libraries are loaded from, and what is said of one that is refused.
 //!
-//! An image is an address without a length. [`read`] finds out what is there and how long it is; `ptxjit-image` gets the
-//! PTX out of it. What was parsed and checked is kept by the image's text, so that the same image loads fast again,
-//! in other contexts too.
+//! An image is an address without a length. [`read`] finds out what is there and how long it is;
+//! `ptxjit-image` gets the PTX out of it. What was parsed and checked is kept by the image's text,
+//! so that the same image loads fast again, in other contexts too.
 
 pub mod jit;
 
@@ -21,7 +21,8 @@ use crate::{host, report, state};
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     modules: Arc<Vec<PtxModule>>,
-    /// Why a fat binary among those that are linked is left out, for the message about what is then missing.
+    /// Why a fat binary among those that are linked is left out, for the message about what is then
+    /// missing.
     left_out: Option<Arc<str>>,
 }
 
@@ -98,8 +99,8 @@ impl Image {
         self.finish(device, module)
     }
 
-    /// Links the modules, even if there is only one: what they use must be defined. Unlike a loaded module,
-    /// the result has nothing on the device.
+    /// Links the modules, even if there is only one: what they use must be defined. Unlike a loaded
+    /// module, the result has nothing on the device.
     pub(crate) fn link(&self, device: &Device) -> Loaded<()> {
         let module = self.linked(device.engine()?)?;
         self.finish(device, module).map(drop)
@@ -187,7 +188,8 @@ fn check_target(module: &ptxjit::Module, device: &Device) -> Loaded<()> {
 /// Modules that were found right, the latest last.
 static KNOWN: Mutex<VecDeque<(Arc<Vec<PtxModule>>, ptxjit::Module)>> = Mutex::new(VecDeque::new());
 
-/// Images that are remembered. A suite of tests loads some thousand small ones, each once or a few times in a row.
+/// Images that are remembered. A suite of tests loads some thousand small ones, each once or a few
+/// times in a row.
 const MAX_KNOWN: usize = 256;
 
 fn known(modules: &Vec<PtxModule>) -> Option<ptxjit::Module> {
@@ -288,7 +290,8 @@ pub(crate) fn bytes(address: u64, len: u64) -> Loaded<Vec<u8>> {
         let text = format!("error: the image says that it has {len} bytes");
         return Err(Refusal::new(CUresult::INVALID_IMAGE, text));
     }
-    // Piece by piece: a header that lies about the length must not make us ask for that much memory.
+    // Piece by piece: a header that lies about the length must not make us ask for that much
+    // memory.
     const PIECE: u64 = 1 << 20;
     let mut all = Vec::new();
     while (all.len() as u64) < len {
@@ -305,8 +308,9 @@ fn container(address: u64) -> Loaded<Vec<u8>> {
     bytes(address, len)
 }
 
-/// The modules of all containers that a wrapper points to. Of several, those that have nothing for the device are left out, and
-/// the second value tells about the first: nvcc also lists its own libraries there, of which programs need nothing.
+/// The modules of all containers that a wrapper points to. Of several, those that have nothing for
+/// the device are left out, and the second value tells about the first: nvcc also lists its own
+/// libraries there, of which programs need nothing.
 pub(crate) fn wrapped(address: u64) -> Loaded<(Vec<PtxModule>, Option<Refusal>)> {
     /// Far more than a program is linked from; a list without an end is no list.
     const MAX_CONTAINERS: u64 = 1 << 16;

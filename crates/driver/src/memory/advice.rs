@@ -1,7 +1,7 @@
 //! Advice on managed memory.
 //!
-//! All memory is the host's, so advice changes nothing but what programs are told when they ask for it. It is kept by
-//! ranges of bytes: neighbors with other advice are other ranges.
+//! All memory is the host's, so advice changes nothing but what programs are told when they ask for
+//! it. It is kept by ranges of bytes: neighbors with other advice are other ranges.
 
 use std::collections::BTreeMap;
 
@@ -202,7 +202,8 @@ pub fn prefetch(
 /// Ranges of managed memory, as batches have them: address and bytes.
 pub type ManagedRange = (CUdeviceptr, usize);
 
-/// What batches of ranges have in common: the stream is not the legacy default stream, and all memory is managed.
+/// What batches of ranges have in common: the stream is not the legacy default stream, and all
+/// memory is managed.
 fn check_batch(ranges: &[ManagedRange], flags: u64, stream: CUstream) -> Result<()> {
     let is_legacy = stream::get(stream)?.role == stream::Role::Legacy;
     if is_legacy || flags != 0 || ranges.is_empty() {
@@ -219,7 +220,8 @@ pub fn discard_batch(ranges: &[ManagedRange], flags: u64, stream: CUstream) -> R
     check_batch(ranges, flags, stream)
 }
 
-/// `cuMemPrefetchBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync`: `firsts` has the first range that each location is for.
+/// `cuMemPrefetchBatchAsync` and `cuMemDiscardAndPrefetchBatchAsync`: `firsts` has the first range
+/// that each location is for.
 pub fn prefetch_batch(
     ranges: &[ManagedRange],
     locations: &[CUmemLocation],
@@ -296,7 +298,8 @@ fn accessors(parts: &[Advice], size: usize) -> Result<Vec<i32>> {
     Ok(devices)
 }
 
-/// `cuMemRangeGetAttribute` and each of `cuMemRangeGetAttributes`, with the result put where the client wants it.
+/// `cuMemRangeGetAttribute` and each of `cuMemRangeGetAttributes`, with the result put where the
+/// client wants it.
 pub fn put_range_attribute(
     to: HostPtr,
     size: usize,

@@ -1,4 +1,5 @@
-//! Allocations: device, pitched, managed and pinned memory, and memory of the program that is registered.
+//! Allocations: device, pitched, managed and pinned memory, and memory of the program that is
+//! registered.
 
 use crate::capture;
 use crate::command::checked;

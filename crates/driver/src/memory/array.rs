@@ -1,6 +1,7 @@
 //! Arrays and mipmapped arrays.
 //!
-//! An array's elements lie row by row and layer by layer without gaps in memory that no pointer leads to.
+//! An array's elements lie row by row and layer by layer without gaps in memory that no pointer
+//! leads to.
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ pub(crate) struct Array {
     is_level: bool,
 }
 
-/// Memory that is freed with its array; copies in streams hold its address only, as those of other memory do.
+/// Memory that is freed with its array; copies in streams hold its address only, as those of other
+/// memory do.
 struct Memory {
     device: &'static Device,
     base: u64,
@@ -302,7 +304,8 @@ pub fn descriptor_2d(handle: CUarray) -> Result<CUDA_ARRAY_DESCRIPTOR_v2> {
     }
 }
 
-/// `cuArrayGetMemoryRequirements`, `GetSparseProperties` and `GetPlane`: of arrays that cannot be made here.
+/// `cuArrayGetMemoryRequirements`, `GetSparseProperties` and `GetPlane`: of arrays that cannot be
+/// made here.
 pub fn requirements(handle: CUarray, device: i32) -> Result<CUDA_ARRAY_MEMORY_REQUIREMENTS> {
     get(handle)?;
     device::get(device)?;
@@ -369,7 +372,8 @@ pub fn destroy_mipmap(handle: CUmipmappedArray) -> Result<()> {
     Ok(())
 }
 
-/// `cuMipmappedArrayGetMemoryRequirements` and `GetSparseProperties`: of arrays that cannot be made here.
+/// `cuMipmappedArrayGetMemoryRequirements` and `GetSparseProperties`: of arrays that cannot be made
+/// here.
 pub fn mipmap_requirements(
     handle: CUmipmappedArray,
     device: i32,

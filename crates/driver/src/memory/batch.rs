@@ -66,7 +66,8 @@ fn linear(to: CUdeviceptr, from: CUdeviceptr, len: usize) -> Result<CopyCommand>
 /// One copy of a batch: to, from, bytes.
 pub type LinearCopy = (CUdeviceptr, CUdeviceptr, usize);
 
-/// `cuMemcpyBatchAsync`: `firsts` has the first copy that each of the attributes is for. Nothing is copied if one is wrong.
+/// `cuMemcpyBatchAsync`: `firsts` has the first copy that each of the attributes is for. Nothing is
+/// copied if one is wrong.
 pub fn copy_batch(
     copies: &[LinearCopy],
     attributes: &[CUmemcpyAttributes],

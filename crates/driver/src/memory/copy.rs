@@ -1,7 +1,8 @@
 //! Copies of bytes in up to three dimensions, between the host, devices and arrays.
 //!
-//! A copy without `Async` in its name has run when it returns, unless both sides are device memory. One with pageable
-//! memory of the host as its source reads it at the call. [`shape`](super::shape) has the copies of boxes.
+//! A copy without `Async` in its name has run when it returns, unless both sides are device memory.
+//! One with pageable memory of the host as its source reads it at the call. [`shape`](super::shape)
+//! has the copies of boxes.
 
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ pub(crate) enum Source {
 /// Bytes in a row, rows in a layer, layers; none is 0.
 pub(crate) type Extent = [u64; 3];
 
-/// A box of bytes from one place to another. It holds addresses, not handles, and was checked when it was made.
+/// A box of bytes from one place to another. It holds addresses, not handles, and was checked when
+/// it was made.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyCommand {
     pub(crate) to: Place,

@@ -1,7 +1,8 @@
 //! Memory: what was allocated, where it lies and of what sort it is.
 //!
-//! A device pointer is an address of the host, inside the engine's arena. So pinned and managed memory are ordinary
-//! allocations with another tag. Everything that a client can name by a pointer has an entry in [`REGISTRY`].
+//! A device pointer is an address of the host, inside the engine's arena. So pinned and managed
+//! memory are ordinary allocations with another tag. Everything that a client can name by a pointer
+//! has an entry in [`REGISTRY`].
 
 pub mod advice;
 pub mod alloc;
@@ -62,7 +63,8 @@ pub(crate) struct Allocation {
     pub(crate) device: i32,
     /// Unique in the process.
     pub(crate) id: u64,
-    /// Whether operations on the memory are to be synchronous; kept, as they differ in nothing that can be seen.
+    /// Whether operations on the memory are to be synchronous; kept, as they differ in nothing that
+    /// can be seen.
     pub(crate) sync_memops: AtomicBool,
 }
 
@@ -146,7 +148,8 @@ impl Registry {
         (len <= allocation.size - (addr - allocation.base)).then_some(allocation)
     }
 
-    /// Takes out the allocation that starts at an address, if it is of a sort that `is_right` accepts.
+    /// Takes out the allocation that starts at an address, if it is of a sort that `is_right`
+    /// accepts.
     pub(crate) fn take(
         &self,
         base: u64,
@@ -181,7 +184,8 @@ impl Registry {
     }
 }
 
-/// Bytes that a copy or memset on the device may touch: they lie in one allocation, or in mappings side by side.
+/// Bytes that a copy or memset on the device may touch: they lie in one allocation, or in mappings
+/// side by side.
 pub(crate) fn check_device_range(addr: u64, len: u64) -> Result<()> {
     let (mut at, mut left) = (addr, len);
     while left != 0 {

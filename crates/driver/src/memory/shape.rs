@@ -1,4 +1,5 @@
-//! Copies of boxes: what the 2-D, 3-D, array and peer copies take, checked and made a [`CopyCommand`].
+//! Copies of boxes: what the 2-D, 3-D, array and peer copies take, checked and made a
+//! [`CopyCommand`].
 
 use std::sync::Arc;
 

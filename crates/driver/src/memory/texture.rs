@@ -1,4 +1,5 @@
-//! Texture and surface objects: what programs describe, check and ask for again. Kernels cannot read them yet.
+//! Texture and surface objects: what programs describe, check and ask for again. Kernels cannot
+//! read them yet.
 
 use std::sync::Arc;
 

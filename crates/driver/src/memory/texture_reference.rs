@@ -1,6 +1,7 @@
 //! Texture references, which came before texture objects: a state that is set piece by piece.
 //!
-//! Those of a program's own are kept and told; modules have none yet, as kernels cannot read textures.
+//! Those of a program's own are kept and told; modules have none yet, as kernels cannot read
+//! textures.
 
 use std::sync::Arc;
 

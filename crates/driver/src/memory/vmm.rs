@@ -1,6 +1,8 @@
-//! Virtual memory: addresses that are reserved, memory without an address, and mappings of one to the other.
+//! Virtual memory: addresses that are reserved, memory without an address, and mappings of one to
+//! the other.
 //!
-//! The engine keeps one access for all devices, so a mapping gets the widest that any of them was given.
+//! The engine keeps one access for all devices, so a mapping gets the widest that any of them was
+//! given.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Functions of the program in streams.
 //!
-//! They run on the stream's own thread, in order and once each. A call of the driver inside one gives
+//! They run on the stream's own thread, in order and once each. A call of the driver inside one
+//! gives
 //! `CUDA_ERROR_NOT_PERMITTED`.
 
 use crate::call::HostCall;

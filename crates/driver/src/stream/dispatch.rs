@@ -1,8 +1,9 @@
 //! The dispatcher: a thread of the process that wakes streams on which no thread waits.
 //!
-//! Submitting a command must not cost a system call. So a stream that gets its first command is put on a list, and the
-//! dispatcher, which looks at the list every [`PERIOD`], has the stream's own thread run what it finds waiting. A stream
-//! leaves the list after [`N_IDLE`] looks at which there was nothing to do; with an empty list the dispatcher sleeps.
+//! Submitting a command must not cost a system call. So a stream that gets its first command is put
+//! on a list, and the dispatcher, which looks at the list every [`PERIOD`], has the stream's own
+//! thread run what it finds waiting. A stream leaves the list after [`N_IDLE`] looks at which there
+//! was nothing to do; with an empty list the dispatcher sleeps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,8 +40,8 @@ static WAKE: Condvar = Condvar::new();
 
 /// Sees to it that the commands of a stream run even if no thread waits for them.
 pub(super) fn watch(stream: &Arc<Stream>) {
-    // Relaxed is enough for the fast path: the flag is cleared under the stream's and the list's lock, after which the
-    // dispatcher looks once more (see `look`).
+    // Relaxed is enough for the fast path: the flag is cleared under the stream's and the list's
+    // lock, after which the dispatcher looks once more (see `look`).
     if stream.is_listed().load(Ordering::SeqCst) || stream.is_listed().swap(true, Ordering::SeqCst)
     {
         return;

@@ -1,6 +1,7 @@
 //! Streams that wait for values in memory, and write them.
 //!
-//! A wait polls: memory that kernels or the program write cannot tell of it. The pauses grow up to [`MAX_PAUSE`], and
+//! A wait polls: memory that kernels or the program write cannot tell of it. The pauses grow up to
+//! [`MAX_PAUSE`], and
 //! `PTXJIT_TIMEOUT` bounds a wait as it bounds a launch.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Streams: queues of commands that run in order.
 //!
-//! [`queue`] says how commands are run and by whom, [`dispatch`] wakes streams on which no thread waits. This file has the
-//! streams themselves, what the default ones wait for, and the interface.
+//! [`queue`] says how commands are run and by whom, [`dispatch`] wakes streams on which no thread
+//! waits. This file has the streams themselves, what the default ones wait for, and the interface.
 
 pub mod attributes;
 pub mod callback;
@@ -107,8 +107,8 @@ impl Stream {
         self.capture.is_set()
     }
 
-    /// Adds a command behind all that the stream's role makes it wait for; or adds it to the graph that the stream is
-    /// captured to.
+    /// Adds a command behind all that the stream's role makes it wait for; or adds it to the graph
+    /// that the stream is captured to.
     pub(crate) fn submit(self: &Arc<Stream>, command: Command) -> Result<Mark> {
         self.submit_after(Deps::new(), command)
     }
@@ -138,7 +138,8 @@ impl Stream {
         Ok(self.push_all(commands))
     }
 
-    /// The commands of other streams that a command of this one waits for by the rules of the default stream.
+    /// The commands of other streams that a command of this one waits for by the rules of the
+    /// default stream.
     fn add_role_deps(&self, deps: &mut Deps) -> Result<()> {
         match self.role {
             Role::NonBlocking => {}
@@ -163,7 +164,8 @@ impl Stream {
         Ok(())
     }
 
-    /// What has run once all commands so far have, those that this stream's role makes it wait for among them.
+    /// What has run once all commands so far have, those that this stream's role makes it wait for
+    /// among them.
     pub(crate) fn mark_of_all(self: &Arc<Stream>) -> Result<Option<Mark>> {
         let mut deps = Deps::new();
         self.add_role_deps(&mut deps)?;
@@ -259,11 +261,6 @@ pub(crate) fn get(handle: CUstream) -> Result<Arc<Stream>> {
     let stream = get_even_failed(handle)?;
     stream.health.check()?;
     Ok(stream)
-}
-
-/// The default stream of the current context.
-pub(crate) fn default() -> Result<Arc<Stream>> {
-    get(CUstream::NULL)
 }
 
 /// Ends all streams of a context.

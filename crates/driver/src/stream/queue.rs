@@ -1,16 +1,17 @@
 //! How the commands of a stream are run.
 //!
-//! Commands of a stream run one at a time, in order. *Who waits, works*: a thread that waits for a command runs the
-//! commands before it, and the command itself, unless another thread is at it already. Handing work to another thread
-//! costs more than a small kernel. The stream's own thread comes in when no thread waits ([`super::dispatch`]), and for
-//! functions of the host, which never run on a thread of the program: it may hold a lock that the function wants.
+//! Commands of a stream run one at a time, in order. *Who waits, works*: a thread that waits for a
+//! command runs the commands before it, and the command itself, unless another thread is at it
+//! already. Handing work to another thread costs more than a small kernel. The stream's own thread
+//! comes in when no thread waits ([`super::dispatch`]), and for functions of the host, which never
+//! run on a thread of the program: it may hold a lock that the function wants.
 //!
 //! ```text
 //! command: queued ──► taken (is_running) ──► waits for commands of other streams ──► runs ──► n_completed + 1
 //! ```
 //!
-//! `n_completed` only grows, and is stored (release) after a command has run; a thread that loads it (acquire) sees all that
-//! the commands up to that one have written.
+//! `n_completed` only grows, and is stored (release) after a command has run; a thread that loads
+//! it (acquire) sees all that the commands up to that one have written.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -33,11 +34,12 @@ pub(crate) type Deps = SmallVec<[Mark; 2]>;
 /// A stream's own thread ends after this time without work.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// A thread that waits runs commands of streams that wait for each other down to this depth; below, their own threads
-/// do, so that a chain of any length fits the stack.
+/// A thread that waits runs commands of streams that wait for each other down to this depth; below,
+/// their own threads do, so that a chain of any length fits the stack.
 const MAX_DEPTH: u32 = 8;
 
-/// Looks at a counter before a waiting thread goes to sleep: some microseconds, as waking up takes longer.
+/// Looks at a counter before a waiting thread goes to sleep: some microseconds, as waking up takes
+/// longer.
 const N_SPINS: u32 = 200;
 
 /// The commands that have not run yet.
@@ -258,7 +260,8 @@ impl Stream {
                     return;
                 }
             }
-            // While another thread runs commands, there is nothing to do but to wait for the next kick.
+            // While another thread runs commands, there is nothing to do but to wait for the next
+            // kick.
             if state.is_running {
                 state.is_kicked = false;
             }

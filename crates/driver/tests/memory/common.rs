@@ -1,4 +1,5 @@
-//! What the tests of this binary share: a driver with two devices, contexts, and streams that wait for the test.
+//! What the tests of this binary share: a driver with two devices, contexts, and streams that wait
+//! for the test.
 
 use std::ffi::c_void;
 use std::sync::Once;
@@ -51,7 +52,7 @@ pub(crate) fn stream() -> CUstream {
     unsafe_code,
     reason = "gives a closure back that went through C's types"
 )]
-pub fn launch_host(stream: CUstream, call: impl FnOnce() + Send + 'static) {
+pub(crate) fn launch_host(stream: CUstream, call: impl FnOnce() + Send + 'static) {
     type Call = Box<dyn FnOnce() + Send>;
     extern "C" fn run(data: *mut c_void) {
         // SAFETY: the driver calls each function once, with the argument that it was given below.

@@ -142,7 +142,8 @@ fn reuse_flags_are_on_until_they_are_set() {
         set(made, flag, 0).unwrap();
         assert_eq!(pool::attribute(made, flag), Ok(Value::Int(0)));
     }
-    // Without opportunistic reuse, what another stream freed is not used even if its commands have run.
+    // Without opportunistic reuse, what another stream freed is not used even if its commands have
+    // run.
     let (one, other) = (common::stream(), common::stream());
     let gate = common::block(one);
     let addr = pool::alloc_from_pool_async(512, made, one).unwrap();

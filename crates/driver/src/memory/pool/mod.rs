@@ -1,13 +1,15 @@
 //! Memory pools: allocations in the order of streams.
 //!
-//! Memory is given out at the call. What is ordered is the free: a block that was freed in a stream may be used again by
-//! that stream at once, as its later commands run after those that used the block, and by other streams once the commands
-//! before the free have run ([`Block::mark`]). So neither an allocation nor a free is a command, and no system call is made
-//! while a pool has a block of the right size.
+//! Memory is given out at the call. What is ordered is the free: a block that was freed in a stream
+//! may be used again by that stream at once, as its later commands run after those that used the
+//! block, and by other streams once the commands before the free have run ([`Block::mark`]). So
+//! neither an allocation nor a free is a command, and no system call is made while a pool has a
+//! block of the right size.
 //!
-//! A pool gives free memory back to the device beyond its release threshold when the program synchronizes, and all of it
-//! when the device runs out of memory. Under memcheck blocks are not used again and are as long as was asked for, so that
-//! late accesses and those past the end are found.
+//! A pool gives free memory back to the device beyond its release threshold when the program
+//! synchronizes, and all of it when the device runs out of memory. Under memcheck blocks are not
+//! used again and are as long as was asked for, so that late accesses and those past the end are
+//! found.
 
 mod settings;
 
@@ -239,8 +241,8 @@ impl Pool {
         }
     }
 
-    /// Gives free memory back to the device until the pool holds no more than `keep` bytes. What commands may still use
-    /// stays; true if there is such memory beyond the limit.
+    /// Gives free memory back to the device until the pool holds no more than `keep` bytes. What
+    /// commands may still use stays; true if there is such memory beyond the limit.
     fn release(&self, keep: u64) -> bool {
         let Ok(engine) = self.device.engine() else {
             return false;
@@ -292,7 +294,8 @@ impl State {
         None
     }
 
-    /// A free block of any size that suffices, with the command that must run before it can be used.
+    /// A free block of any size that suffices, with the command that must run before it can be
+    /// used.
     fn take_waiting(&mut self, capacity: u64) -> Option<((u64, u64), Option<Mark>)> {
         if !self.reuse.internal_dependencies {
             return None;
