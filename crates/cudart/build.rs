@@ -14,4 +14,7 @@ fn main() {
     // and only GNU's linker has an option for this.
     println!("cargo:rustc-cdylib-link-arg=-fuse-ld=bfd");
     println!("cargo:rustc-cdylib-link-arg=-Wl,--default-symver");
+    // Threads that have called the library run its destructors when they end, which may be after
+    // the program has closed it.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

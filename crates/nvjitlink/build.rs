@@ -11,4 +11,7 @@ fn main() {
         "PTXJIT_NVJITLINK_MAJOR is 12 or 13, not {major}"
     );
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libnvJitLink.so.{major}");
+    // Threads that have called the library run its destructors when they end, which may be after
+    // the client has closed it.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

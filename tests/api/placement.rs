@@ -9,7 +9,7 @@ use ptxjit::{Device, Module};
 
 use crate::ptx;
 
-/// Address space that nobody can access, unmapped when dropped.
+/// Address space without access rights, unmapped when dropped.
 struct Mapped(*mut libc::c_void, usize);
 
 impl Mapped {

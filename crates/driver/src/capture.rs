@@ -5,10 +5,9 @@
 //! by events, with the first stream when that one ends the capture.
 //!
 //! What a capture cannot hold, and calls that would not do what they say while it goes on, break
-//! it: they return
-//! `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` or a code that tells more, and ending the capture gives
-//! no graph. Which calls of threads that have nothing to do with a capture break it, and for whom,
-//! is the matter of its mode and of the mode of the calling thread.
+//! it: they return `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` or a code that tells more, and ending
+//! the capture gives no graph. The mode of a capture and that of the calling thread decide which
+//! calls of other threads break it.
 //!
 //! Locks: a capture's lock may be held while that of a graph's body is taken.
 

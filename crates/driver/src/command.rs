@@ -76,7 +76,7 @@ impl Command {
     }
 }
 
-/// Memory was there when a call was made and is gone when a stream comes to it.
+/// Memory was there when a call was made and is gone when a stream gets to the command.
 pub(crate) fn vanished(_: CUresult) -> Failure {
     Failure::sticky(
         CUresult::ILLEGAL_ADDRESS,

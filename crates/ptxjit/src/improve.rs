@@ -137,7 +137,7 @@ pub(crate) fn now(
 mod tests {
     use super::*;
 
-    /// A job that panics if it has nobody to tell that it was done.
+    /// A job that panics if no receiver waits for the news that it was done.
     fn tell(job: Option<Sender<u32>>) {
         job.expect("a sender").send(7).unwrap();
     }
