@@ -128,8 +128,7 @@ impl Capture {
             .map_or_else(Vec::new, |member| member.deps.clone())
     }
 
-    /// Takes the streams out of capture, and returns them with their dependencies and whether all
-    /// went well.
+    /// Takes the streams out of capture: with their dependencies, and whether all went well.
     fn end(self: &Arc<Capture>) -> (Vec<Member>, bool) {
         let (members, is_valid) = {
             let mut state = self.state.lock();
@@ -211,8 +210,7 @@ pub(crate) fn record(stream: &Arc<Stream>) -> Result<Captured> {
 }
 
 impl Captured {
-    /// The code for a call that wants to know what has become of the event, which is nothing yet;
-    /// it breaks the capture.
+    /// The code for a call that asks whether the event has happened, which breaks the capture.
     pub(crate) fn asked(&self) -> CUresult {
         self.capture.invalidate();
         CUresult::CAPTURED_EVENT
@@ -356,8 +354,7 @@ pub(crate) fn check_wait(stream: &Stream) -> Result<()> {
     }
 }
 
-/// To be called by what puts work into a context's legacy stream, which would depend on blocking
-/// streams.
+/// To be called before work for a legacy stream, which would depend on blocking streams.
 pub(crate) fn check_legacy(context: &Context) -> Result<()> {
     match break_all(|capture| is_in(capture, context, is_blocking)) {
         true => Err(CUresult::STREAM_CAPTURE_IMPLICIT),
