@@ -66,14 +66,14 @@ exports! {
         memop::write_value(stream, address, value, Width::Eight, flags)
     }
 
-    /// Does operations on memory one after the other.
+    /// Does operations on memory in order.
     fn cuStreamBatchMemOp(
         stream: CUstream, count: u32, params: In<CUstreamBatchMemOpParams>, flags: u32,
     ) or cuStreamBatchMemOp_ptsz {
         memop::batch(stream, &params.get_all(count as usize)?, flags)
     }
 
-    /// Does operations on memory one after the other.
+    /// Does operations on memory in order.
     fn cuStreamBatchMemOp_v2(
         stream: CUstream, count: u32, params: In<CUstreamBatchMemOpParams>, flags: u32,
     ) or cuStreamBatchMemOp_v2_ptsz {

@@ -1,7 +1,7 @@
 //! Functions that are exported and do nothing: each returns `CUDA_ERROR_NOT_SUPPORTED`, or
 //! `CUDA_ERROR_NOT_INITIALIZED` before `cuInit`.
 //!
-//! Clients and linkers want every name of `cuda.h` to exist. Whoever implements a function deletes
+//! Clients and linkers want every name of `cuda.h` to exist. An implementation of a function deletes
 //! its line here; a symbol that is defined twice, or not at all, does not link. The file
 //! is long because it is one list.
 #![expect(

@@ -49,7 +49,7 @@ impl Device {
         self.arena.write(addr, bytes).map_err(memory)
     }
 
-    /// Writes `count` copies of a pattern one after the other.
+    /// Writes `count` adjacent copies of a pattern.
     pub fn fill_raw(&self, addr: u64, pattern: Pattern, count: u64) -> Result<(), Error> {
         self.arena.fill(addr, pattern, count).map_err(memory)
     }

@@ -93,7 +93,7 @@ pub struct LaunchDesc {
     /// Workers to use; all if none.
     pub threads: Option<usize>,
     /// Every address of the process may be accessed, not only device memory: what is not mapped faults, all else is the kernel's to
-    /// read and write. Whoever sets this vouches for the kernel.
+    /// read and write. The caller that sets this vouches for the kernel.
     pub open_memory: bool,
     /// Order of progress.
     pub schedule: Schedule,

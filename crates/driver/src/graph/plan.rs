@@ -50,7 +50,7 @@ pub(crate) enum Step {
     Wait(usize),
 }
 
-/// Some nodes of a plan, one after the other.
+/// Some nodes of a plan, run in order.
 pub(crate) struct Part {
     pub(crate) plan: Arc<Plan>,
     pub(crate) nodes: Range<usize>,
@@ -84,7 +84,7 @@ impl Plan {
         }
     }
 
-    /// Runs all nodes, one after the other.
+    /// Runs all nodes in order.
     pub(super) fn run(&self, stream: &Stream) -> std::result::Result<(), Failure> {
         self.run_nodes(0..self.nodes.len(), stream)
     }

@@ -72,7 +72,7 @@ enum Op {
     Barrier,
 }
 
-/// Operations that run one after the other.
+/// Operations that run in order.
 #[derive(Clone, Debug)]
 pub(crate) struct MemOpCommand {
     ops: Vec<Op>,
