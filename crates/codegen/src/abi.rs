@@ -40,7 +40,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ptxjit_ir::{BarrierOp, Builtin, FuncId, SrcLoc, Type, VarId, WarpOp};
+use ptxjit_ir::{BarrierOp, FuncId, InstData, SrcLoc, Type, VarId, WarpOp};
 use ptxjit_passes::vectorize::MOST_THREADS;
 use serde::{Deserialize, Serialize};
 
@@ -184,18 +184,23 @@ pub enum FaultKind {
     Cancelled = 7,
 }
 
+/// Room for the value of each lane of a gang of any width, see [`RuntimeFns::device`].
+pub const DEVICE_VALUE_BYTES: usize = 8 * 32;
+
 /// Functions that compiled code calls. All take the context first.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct RuntimeFns {
-    /// A [`Builtin`] (by its position in `Builtin::ALL`) for one thread (linear index): arguments in,
-    /// result out in `args[0]`. Returns 0, or 1 to stop
-    /// with `FaultKind::Runtime`.
-    pub builtin: unsafe extern "C" fn(
+    /// An operation of the device for the threads `first_thread + i` for each bit `i` of `mask`. `op` is an
+    /// [`InstData::Device`] that the code keeps. `values` holds its operands and then its results, each
+    /// [`DEVICE_VALUE_BYTES`] after the one before and within it one element for each lane, laid out as in a context slot.
+    /// Returns the lane that must stop the grid with `FaultKind::Runtime`, as a bit, or 0.
+    pub device: unsafe extern "C" fn(
         cta: *mut CtaContext,
-        builtin: u32,
-        thread: u32,
-        args: *mut u64,
+        op: *const InstData,
+        first_thread: u32,
+        mask: u32,
+        values: *mut u8,
         loc: u32,
     ) -> u32,
     /// `%clock64`.
@@ -546,12 +551,4 @@ fn loc_in(code: &std::ops::Range<usize>, locs: &[(u32, SrcLoc)], pc: usize) -> O
     idx.checked_sub(1)
         .map(|idx| locs[idx].1)
         .filter(|&loc| loc != SrcLoc(u32::MAX))
-}
-
-/// A builtin's number in `RuntimeFns::builtin`.
-pub fn builtin_number(builtin: Builtin) -> u32 {
-    Builtin::ALL
-        .iter()
-        .position(|&b| b == builtin)
-        .expect("every builtin is in ALL") as u32
 }

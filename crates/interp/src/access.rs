@@ -87,46 +87,38 @@ impl Machine<'_, '_> {
         addr: Address,
         out: &mut [u8],
     ) -> Result<(), FaultKind> {
-        let generic = self.aligned(addr, out.len() as u32)?;
-        let bad = |why| FaultKind::BadAddress {
-            addr: generic,
-            size: out.len() as u32,
-            why,
-        };
-        let window: &[u8] = match place(generic) {
-            Place::Memory => {
-                let size = out.len() as u32;
-                return self
-                    .memory
-                    .load(generic, out)
-                    .map_err(|why| FaultKind::BadAddress {
-                        addr: generic,
-                        size,
-                        why,
-                    });
-            }
+        let size = out.len() as u32;
+        let addr = self.aligned(addr, size)?;
+        let read = self.read_at(env, thread, addr, out);
+        read.map_err(|why| FaultKind::BadAddress { addr, size, why })
+    }
+
+    /// Reads memory at a generic address, aligned or not.
+    pub(crate) fn read_at(
+        &mut self,
+        env: &Env,
+        thread: &Thread<'_>,
+        addr: u64,
+        out: &mut [u8],
+    ) -> Result<(), MemFault> {
+        let window: &[u8] = match place(addr) {
+            Place::Memory => return self.memory.load(addr, out),
             Place::Shared => &env.shared,
             Place::Param => self.launch.params,
             // Local memory that was never written reads as zero.
             Place::Local => {
-                let range = window_range(
-                    generic,
-                    LOCAL_BASE,
-                    out.len(),
-                    self.launch.limits.local_bytes as usize,
-                );
-                let range = range.ok_or_else(|| bad(MemFault::Unmapped))?;
+                let limit = self.launch.limits.local_bytes as usize;
+                let range = window_range(addr, LOCAL_BASE, out.len(), limit);
+                let range = range.ok_or(MemFault::Unmapped)?;
                 for (byte, idx) in out.iter_mut().zip(range) {
                     *byte = thread.local.get(idx).copied().unwrap_or(0);
                 }
                 return Ok(());
             }
         };
-        let range = window_range(generic, base_of(generic), out.len(), window.len());
-        let source = range
-            .and_then(|range| window.get(range))
-            .ok_or_else(|| bad(MemFault::Unmapped))?;
-        out.copy_from_slice(source);
+        let range = window_range(addr, base_of(addr), out.len(), window.len());
+        let source = range.and_then(|range| window.get(range));
+        out.copy_from_slice(source.ok_or(MemFault::Unmapped)?);
         Ok(())
     }
 
@@ -139,16 +131,22 @@ impl Machine<'_, '_> {
         bytes: &[u8],
     ) -> Result<(), FaultKind> {
         let size = bytes.len() as u32;
-        let generic = self.aligned(addr, size)?;
-        let bad = |why| FaultKind::BadAddress {
-            addr: generic,
-            size,
-            why,
-        };
-        match self.own_slice(env, thread, generic, bytes.len()) {
-            Ok(Some(slice)) => slice.copy_from_slice(bytes),
-            Ok(None) => self.memory.store(generic, bytes).map_err(bad)?,
-            Err(why) => return Err(bad(why)),
+        let addr = self.aligned(addr, size)?;
+        let written = self.write_at(env, thread, addr, bytes);
+        written.map_err(|why| FaultKind::BadAddress { addr, size, why })
+    }
+
+    /// Writes memory at a generic address, aligned or not.
+    pub(crate) fn write_at(
+        &mut self,
+        env: &mut Env,
+        thread: &mut Thread<'_>,
+        addr: u64,
+        bytes: &[u8],
+    ) -> Result<(), MemFault> {
+        match self.own_slice(env, thread, addr, bytes.len())? {
+            Some(slice) => slice.copy_from_slice(bytes),
+            None => self.memory.store(addr, bytes)?,
         }
         Ok(())
     }
@@ -163,18 +161,25 @@ impl Machine<'_, '_> {
         args: &[u64],
     ) -> Result<u64, FaultKind> {
         let size = fmt.ty().bytes();
-        let generic = self.aligned(addr, size)?;
-        let bad = |why| FaultKind::BadAddress {
-            addr: generic,
-            size,
-            why,
-        };
+        let addr = self.aligned(addr, size)?;
         // Only `.global` additions of f32 flush subnormals.
-        let mut update = |old| eval::atomic(op, fmt, old, args, place(generic) == Place::Memory);
-        match self.own_slice(env, thread, generic, size as usize) {
-            Ok(Some(slice)) => Ok(update_slice(slice, &mut update)),
-            Ok(None) => self.memory.update(generic, size, &mut update).map_err(bad),
-            Err(why) => Err(bad(why)),
+        let mut update = |old| eval::atomic(op, fmt, old, args, place(addr) == Place::Memory);
+        let old = self.update_at(env, thread, addr, size, &mut update);
+        old.map_err(|why| FaultKind::BadAddress { addr, size, why })
+    }
+
+    /// Read-modify-write of the element of `size` bytes at a generic address.
+    pub(crate) fn update_at(
+        &mut self,
+        env: &mut Env,
+        thread: &mut Thread<'_>,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, MemFault> {
+        match self.own_slice(env, thread, addr, size as usize)? {
+            Some(slice) => Ok(update_slice(slice, update)),
+            None => self.memory.update(addr, size, update),
         }
     }
 
@@ -225,35 +230,6 @@ impl Machine<'_, '_> {
         } else {
             Ok(generic)
         }
-    }
-
-    /// A NUL-terminated string at a generic address, without the NUL.
-    pub(crate) fn read_string(
-        &mut self,
-        env: &Env,
-        thread: &Thread<'_>,
-        addr: u64,
-    ) -> Result<Vec<u8>, FaultKind> {
-        const LONGEST: u64 = 1 << 20;
-        let mut text = Vec::new();
-        for idx in 0..LONGEST {
-            let mut byte = [0];
-            self.read(
-                env,
-                thread,
-                Address::generic(addr.wrapping_add(idx)),
-                &mut byte,
-            )?;
-            if byte == [0] {
-                return Ok(text);
-            }
-            text.push(byte[0]);
-        }
-        Err(FaultKind::BadAddress {
-            addr,
-            size: LONGEST as u32,
-            why: MemFault::Forbidden("string without end".to_owned()),
-        })
     }
 
     /// `Load`: `results` side by side. The whole access must be aligned.

@@ -1,13 +1,12 @@
-//! Calls, returns, the thread's stack, and the device runtime's functions.
+//! Calls, returns, and the thread's stack.
 
-use ptxjit_ir::{Builtin, FuncId, SigId, Value};
+use ptxjit_ir::{FuncId, SigId, Value};
 
 use crate::access::Address;
 use crate::exec::{Step, values};
 use crate::fault::FaultKind;
 use crate::launch::Machine;
 use crate::memory::read_le;
-use crate::printf;
 use crate::schedule::Env;
 use crate::thread::{Frame, Thread};
 
@@ -119,70 +118,5 @@ impl<'p> Machine<'p, '_> {
             }
             _ => Err(FaultKind::StackOverflow),
         }
-    }
-
-    /// A function of the device runtime; functions without result give 0.
-    pub(crate) fn builtin(
-        &mut self,
-        env: &Env,
-        thread: &Thread<'p>,
-        builtin: Builtin,
-        args: &[u64],
-    ) -> Result<u64, FaultKind> {
-        let arg = |idx: usize| args.get(idx).copied().unwrap_or(0);
-        match builtin {
-            Builtin::Vprintf => {
-                let format = self.read_string(env, thread, arg(0))?;
-                let mut source = VaList {
-                    machine: self,
-                    env,
-                    thread,
-                    base: arg(1),
-                };
-                let printed = printf::format(&format, &mut source)?;
-                self.host.print(&printed.text);
-                Ok(printed.n_args.into())
-            }
-            Builtin::Malloc => Ok(self.host.malloc(arg(0))),
-            Builtin::Free if arg(0) == 0 => Ok(0),
-            Builtin::Free => self.host.free(arg(0)).map(|()| 0).map_err(FaultKind::Host),
-            Builtin::AssertFail => {
-                let mut text = |addr| -> Result<String, FaultKind> {
-                    Ok(String::from_utf8_lossy(&self.read_string(env, thread, addr)?).into_owned())
-                };
-                let (message, file, function) = (text(arg(0))?, text(arg(1))?, text(arg(3))?);
-                Err(FaultKind::Assert(printf::assert_message(
-                    (&file, arg(2) as u32, &function),
-                    env.ctaid,
-                    thread.tid,
-                    &message,
-                )))
-            }
-        }
-    }
-}
-
-/// The arguments of a `vprintf` in the thread's memory.
-struct VaList<'a, 'p, 'm, 't> {
-    machine: &'a mut Machine<'p, 'm>,
-    env: &'t Env,
-    thread: &'t Thread<'p>,
-    base: u64,
-}
-
-impl printf::Source for VaList<'_, '_, '_, '_> {
-    type Error = FaultKind;
-
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), FaultKind> {
-        self.machine.read(
-            self.env,
-            self.thread,
-            Address::generic(self.base.wrapping_add(offset)),
-            bytes,
-        )
-    }
-
-    fn string(&mut self, addr: u64) -> Result<Vec<u8>, FaultKind> {
-        self.machine.read_string(self.env, self.thread, addr)
     }
 }

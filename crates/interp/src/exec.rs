@@ -100,9 +100,11 @@ impl<'p> Machine<'p, '_> {
                 let id = self.callee(env, thread, (*sig, *callee), targets.as_deref())?;
                 return self.call(thread, id, args, results);
             }
-            InstData::CallBuiltin { builtin, args } => {
+            InstData::Device { op, args } => {
                 let args = values(thread, args);
-                self.builtin(env, thread, *builtin, &args)?
+                let bits = self.device(env, thread, op, &args)?;
+                thread.frame().set_all(results, &bits);
+                return Ok(Step::Next);
             }
             InstData::Nanosleep { .. } => return Ok(Step::Yield),
             // One host thread runs everything in program order.

@@ -19,6 +19,7 @@
 mod access;
 pub mod barrier;
 mod call;
+mod device;
 mod exec;
 mod fault;
 mod host;
@@ -26,7 +27,6 @@ mod launch;
 mod lockstep;
 mod memory;
 mod postdom;
-pub mod printf;
 mod rendezvous;
 mod schedule;
 mod sreg;

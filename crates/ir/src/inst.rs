@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use crate::device::DeviceOp;
 use crate::entities::{Block, FuncId, SigId, StackSlot, Value, VarId};
 use crate::ops::{
-    AtomicOp, BarrierOp, Builtin, CompareOp, Effect, FloatBinaryOp, FloatCompareOp, FloatUnaryOp,
+    AtomicOp, BarrierOp, CompareOp, Effect, FloatBinaryOp, FloatCompareOp, FloatUnaryOp,
     IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
 };
 use crate::types::{
@@ -14,7 +15,7 @@ use crate::types::{
 
 /// An instruction without its results, which the function keeps.
 ///
-/// Pure instructions can be serialized, and warp operations without their operands: code that does them by call is stored with
+/// Pure instructions can be serialized, and warp and device operations without their operands: code that does them by call is stored with
 /// them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[expect(
@@ -209,9 +210,10 @@ pub enum InstData {
         args: SmallVec<[Value; 4]>,
         targets: Option<Box<[FuncId]>>,
     },
-    #[serde(skip)]
-    CallBuiltin {
-        builtin: Builtin,
+    /// An operation of the device, with operands and results as it says.
+    Device {
+        op: DeviceOp,
+        #[serde(skip)]
         args: SmallVec<[Value; 4]>,
     },
     /// Current top of the thread's stack, a local address, `B64`.
@@ -404,7 +406,7 @@ impl InstData {
             } => [id].into_iter().chain(count).chain(pred).collect(),
             InstData::Warp { args, .. }
             | InstData::Call { args, .. }
-            | InstData::CallBuiltin { args, .. } => args.iter_mut().collect(),
+            | InstData::Device { args, .. } => args.iter_mut().collect(),
             InstData::CallIndirect { callee, args, .. } => {
                 [callee].into_iter().chain(args).collect()
             }
@@ -453,7 +455,7 @@ impl InstData {
             } => [*id].iter().chain(count).chain(pred).copied().collect(),
             InstData::Warp { args, .. }
             | InstData::Call { args, .. }
-            | InstData::CallBuiltin { args, .. } => args.clone(),
+            | InstData::Device { args, .. } => args.clone(),
             InstData::CallIndirect { callee, args, .. } => {
                 [*callee].iter().chain(args).copied().collect()
             }
@@ -500,9 +502,9 @@ impl InstData {
             | InstData::StackRestore { .. }
             | InstData::Alloca { .. }
             | InstData::Nanosleep { .. }
-            | InstData::CallBuiltin { .. }
             | InstData::Prefetch { .. }
             | InstData::Nop => Effect::Write,
+            InstData::Device { op, .. } => op.effect(),
             InstData::Barrier { .. }
             | InstData::Warp { .. }
             | InstData::Call { .. }

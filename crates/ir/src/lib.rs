@@ -23,6 +23,7 @@
 #![warn(missing_docs)]
 
 mod builder;
+mod device;
 mod entities;
 pub mod eval;
 mod function;
@@ -35,6 +36,7 @@ mod types;
 pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
+pub use device::{DeviceOp, TypeList};
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{
     BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,

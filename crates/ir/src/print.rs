@@ -206,7 +206,7 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
         | InstData::Warp { .. }
         | InstData::Call { .. }
         | InstData::CallIndirect { .. }
-        | InstData::CallBuiltin { .. }
+        | InstData::Device { .. }
         | InstData::StackSave
         | InstData::StackRestore { .. }
         | InstData::Alloca { .. }
@@ -328,7 +328,7 @@ fn write_control(out: &mut String, data: &InstData) -> fmt::Result {
                 None => Ok(()),
             }
         }
-        InstData::CallBuiltin { builtin, args } => write!(out, "call {builtin}({})", List(args)),
+        InstData::Device { op, args } => write!(out, "{op}({})", List(args)),
         InstData::StackSave => write!(out, "stack_save"),
         InstData::StackRestore { arg } => write!(out, "stack_restore {arg}"),
         InstData::Alloca { size, align } => write!(out, "alloca {size} align {align}"),

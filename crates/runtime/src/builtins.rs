@@ -1,4 +1,4 @@
-//! The functions that compiled code calls: device runtime functions, clocks, and the exact check of accesses.
+//! The functions that compiled code calls: operations of the device, clocks, and the exact check of accesses.
 //!
 //! They run on the stack of compiled code, with the default floating-point control, and no signal leaves their frames. All
 //! trust of the caller ends at the context pointer: addresses given by the kernel are checked before they are followed.
@@ -7,9 +7,11 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use ptxjit_codegen::abi::DEVICE_VALUE_BYTES;
 use ptxjit_codegen::{CtaContext, RuntimeFns};
-use ptxjit_interp::printf::{self, Source as _};
-use ptxjit_ir::{Builtin, SrcLoc};
+use ptxjit_device::Fault;
+use ptxjit_ir::{DeviceOp, InstData, SrcLoc, Type, TypeList};
+use smallvec::SmallVec;
 
 use crate::error::{LaunchError, Threads, Trap, TrapCause};
 use crate::fault::CallbackGuard;
@@ -21,7 +23,7 @@ use crate::view::View;
 
 /// The table that contexts point at.
 pub(crate) const FUNCTIONS: RuntimeFns = RuntimeFns {
-    builtin,
+    device,
     clock64,
     globaltimer,
     check_access,
@@ -69,134 +71,191 @@ impl Call<'_> {
     }
 }
 
-unsafe extern "C" fn builtin(
+unsafe extern "C" fn device(
     cta: *mut CtaContext,
-    builtin: u32,
-    thread: u32,
-    args: *mut u64,
+    op: *const InstData,
+    first_thread: u32,
+    mask: u32,
+    values: *mut u8,
     loc: u32,
 ) -> u32 {
     let _callback = CallbackGuard::new();
     let _fp = FpGuard::set(FpControl::DEFAULT);
-    // SAFETY: called by compiled code with its own context.
-    let call = unsafe { Call::new(cta) };
-    let Some(&which) = Builtin::ALL.get(builtin as usize) else {
-        call.grid.fail(LaunchError::System(format!(
-            "internal error: there is no builtin number {builtin}"
-        )));
-        return 1;
+    // SAFETY: called by compiled code with its own context, and with an instruction that it keeps.
+    let (call, op) = unsafe { (Call::new(cta), &*op) };
+    let InstData::Device { op, .. } = op else {
+        let what = format!("internal error: {op:?} is no operation of the device");
+        call.grid.fail(LaunchError::System(what));
+        return mask & mask.wrapping_neg();
     };
-    // SAFETY: the contract gives every builtin room for its arguments, at least one word for a result.
-    let args = unsafe { std::slice::from_raw_parts_mut(args, n_args(which)) };
-    match run(&call, which, thread, args) {
-        Ok(()) => 0,
-        Err(cause) => {
+    let mut values = Values::new(op, values);
+    for lane in ptxjit_codegen::warp_ops::lanes(mask) {
+        let thread = first_thread + lane;
+        let mut view = DeviceThread {
+            call: &call,
+            view: call.view(thread),
+            thread,
+        };
+        // SAFETY: compiled code passes room for the operands and results of all lanes.
+        let done = unsafe {
+            values.with(lane as usize, |args, results| {
+                ptxjit_device::execute(op, &mut view, args, results)
+            })
+        };
+        if let Err(fault) = done {
+            let cause = trap_cause(fault);
             call.grid.fail(call.trap(cause, thread, loc));
-            1
+            return 1 << lane;
         }
     }
+    0
 }
 
-fn n_args(builtin: Builtin) -> usize {
-    match builtin {
-        Builtin::Vprintf => 2,
-        Builtin::Malloc | Builtin::Free => 1,
-        Builtin::AssertFail => 5,
-    }
+/// Operands and results of an operation of the device, as compiled code lays them out: see `RuntimeFns::device`.
+struct Values {
+    at: *mut u8,
+    args: TypeList,
+    results: TypeList,
+    words: SmallVec<[u64; 16]>,
 }
 
-/// Arguments in, result out in the first of them.
-fn run(call: &Call<'_>, builtin: Builtin, thread: u32, args: &mut [u64]) -> Result<(), TrapCause> {
-    match builtin {
-        Builtin::Vprintf => args[0] = vprintf(call, thread, args[0], args[1])?,
-        Builtin::Malloc => args[0] = malloc(call, args[0]),
-        Builtin::Free => free(call, args[0])?,
-        Builtin::AssertFail => return Err(assert_fail(call, thread, args)),
-    }
-    Ok(())
-}
-
-fn malloc(call: &Call<'_>, size: u64) -> u64 {
-    if size == 0 || !call.grid.shared.device_heap.charge(size) {
-        return 0;
-    }
-    match call
-        .grid
-        .arena
-        .alloc_aligned(call.grid.shared.part, size, MALLOC_ALIGN)
-    {
-        Ok(addr) => addr,
-        Err(_) => {
-            call.grid.shared.device_heap.refund(size);
-            0
+impl Values {
+    fn new(op: &DeviceOp, at: *mut u8) -> Values {
+        let (args, results) = (op.args(), op.results());
+        Values {
+            at,
+            words: smallvec::smallvec![0; args.len() + results.len()],
+            args,
+            results,
         }
     }
-}
 
-fn free(call: &Call<'_>, addr: u64) -> Result<(), TrapCause> {
-    if addr == 0 {
-        return Ok(());
-    }
-    let size = call.grid.arena.allocation_size(addr);
-    call.grid
-        .arena
-        .free(addr)
-        .map_err(|err| TrapCause::BadCall {
-            note: err.to_string(),
-        })?;
-    call.grid.shared.device_heap.refund(size.unwrap_or(0));
-    Ok(())
-}
-
-/// `__assertfail(message, file, line, function, charsize)`: the line that CUDA prints.
-fn assert_fail(call: &Call<'_>, thread: u32, args: &[u64]) -> TrapCause {
-    let view = call.view(thread);
-    let text =
-        |addr| String::from_utf8_lossy(&view.c_string(addr).unwrap_or_default()).into_owned();
-    let (message, file, line, function) =
-        (text(args[0]), text(args[1]), args[2] as u32, text(args[3]));
-    let tid = tid_of(thread, call.ctx.ntid);
-    TrapCause::Assert {
-        message: printf::assert_message((&file, line, &function), call.ctx.ctaid, tid, &message),
-    }
-}
-
-/// `vprintf(format, args)`: the number of arguments, as CUDA returns.
-fn vprintf(call: &Call<'_>, thread: u32, format: u64, args: u64) -> Result<u64, TrapCause> {
-    let mut source = Source {
-        view: call.view(thread),
-        args,
-    };
-    let text = source.string(format).map_err(bad_text)?;
-    let printed = printf::format(&text, &mut source).map_err(bad_text)?;
-    call.grid.print(&printed.text);
-    Ok(u64::from(printed.n_args))
-}
-
-/// An address that `vprintf` cannot read at.
-fn bad_text(addr: u64) -> TrapCause {
-    TrapCause::BadAddress {
-        addr: Some(addr),
-        note: "`vprintf` cannot read here".into(),
+    /// Calls `f` with the operands of one lane and stores its results.
+    ///
+    /// # Safety
+    ///
+    /// The memory holds as many values as the operation has.
+    unsafe fn with<T>(&mut self, lane: usize, f: impl FnOnce(&[u64], &mut [u64]) -> T) -> T {
+        let element = |n: usize, ty: Type| {
+            let offset = n * DEVICE_VALUE_BYTES + lane * if ty == Type::B64 { 8 } else { 4 };
+            self.at.wrapping_add(offset)
+        };
+        let (args, results) = self.words.split_at_mut(self.args.len());
+        for (n, (word, &ty)) in args.iter_mut().zip(&self.args).enumerate() {
+            let at = element(n, ty);
+            // SAFETY: the caller's promise; elements lie at multiples of their size.
+            *word = ty.mask()
+                & unsafe {
+                    match ty {
+                        Type::B64 => at.cast::<u64>().read(),
+                        _ => at.cast::<u32>().read().into(),
+                    }
+                };
+        }
+        let done = f(args, results);
+        for (n, (&word, &ty)) in results.iter().zip(&self.results).enumerate() {
+            let at = element(self.args.len() + n, ty);
+            // SAFETY: as above.
+            unsafe {
+                match ty {
+                    Type::B64 => at.cast::<u64>().write(word),
+                    // A predicate is 0 or all ones.
+                    Type::B1 => at.cast::<u32>().write((word as u32 & 1).wrapping_neg()),
+                    _ => at.cast::<u32>().write(word as u32),
+                }
+            }
+        }
+        done
     }
 }
 
-/// Where `vprintf` finds its arguments.
-struct Source<'a> {
+/// A thread of compiled code as `ptxjit-device` sees it.
+struct DeviceThread<'a> {
+    call: &'a Call<'a>,
     view: View<'a>,
-    args: u64,
+    thread: u32,
 }
 
-impl printf::Source for Source<'_> {
-    type Error = u64;
-
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), u64> {
-        let addr = self.args.wrapping_add(offset);
-        self.view.read(addr, bytes).ok_or(addr)
+impl ptxjit_device::Thread for DeviceThread<'_> {
+    fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let size = bytes.len() as u64;
+        let read = self.view.read(addr, bytes);
+        read.ok_or_else(|| self.bad_address(addr, size))
     }
 
-    fn string(&mut self, addr: u64) -> Result<Vec<u8>, u64> {
-        self.view.c_string(addr).ok_or(addr)
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let written = self.view.write(addr, bytes);
+        written.ok_or_else(|| self.bad_address(addr, bytes.len() as u64))
+    }
+
+    fn update(
+        &mut self,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        if !addr.is_multiple_of(u64::from(size)) {
+            return Err(Fault::Misaligned { addr, size });
+        }
+        let old = self.view.update(addr, size, update);
+        old.ok_or_else(|| self.bad_address(addr, u64::from(size)))
+    }
+
+    fn tid(&self) -> [u32; 3] {
+        tid_of(self.thread, self.call.ctx.ntid)
+    }
+
+    fn ctaid(&self) -> [u32; 3] {
+        self.call.ctx.ctaid
+    }
+
+    fn print(&mut self, text: &[u8]) {
+        self.call.grid.print(text);
+    }
+
+    fn malloc(&mut self, size: u64) -> u64 {
+        let shared = &self.call.grid.shared;
+        if size == 0 || !shared.device_heap.charge(size) {
+            return 0;
+        }
+        let arena = &self.call.grid.arena;
+        match arena.alloc_aligned(shared.part, size, MALLOC_ALIGN) {
+            Ok(addr) => addr,
+            Err(_) => {
+                shared.device_heap.refund(size);
+                0
+            }
+        }
+    }
+
+    fn free(&mut self, addr: u64) -> Result<(), String> {
+        let arena = &self.call.grid.arena;
+        let size = arena.allocation_size(addr);
+        arena.free(addr).map_err(|err| err.to_string())?;
+        let shared = &self.call.grid.shared;
+        shared.device_heap.refund(size.unwrap_or(0));
+        Ok(())
+    }
+}
+
+impl DeviceThread<'_> {
+    fn bad_address(&self, addr: u64, size: u64) -> Fault {
+        let why = crate::view::describe(self.call.grid, self.call.ctx, addr);
+        Fault::BadAddress { addr, size, why }
+    }
+}
+
+fn trap_cause(fault: Fault) -> TrapCause {
+    match fault {
+        Fault::BadAddress { addr, why, .. } => TrapCause::BadAddress {
+            addr: Some(addr),
+            note: why,
+        },
+        Fault::Misaligned { addr, size } => TrapCause::Misaligned { addr, size },
+        Fault::Assert { message } => TrapCause::Assert { message },
+        other => TrapCause::BadCall {
+            note: other.to_string(),
+        },
     }
 }
 

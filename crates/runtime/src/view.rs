@@ -12,9 +12,6 @@ use ptxjit_codegen::CtaContext;
 use crate::grid::Grid;
 use crate::memory::Arena;
 
-/// Longest string that the runtime reads for a kernel.
-const MAX_STRING: usize = 1 << 20;
-
 /// See the module.
 pub(crate) struct View<'a> {
     arena: &'a Arena,
@@ -67,18 +64,47 @@ impl View<'_> {
         self.arena.read(addr, bytes).ok()
     }
 
-    /// Reads a string that ends with a zero byte, without that byte.
-    pub(crate) fn c_string(&self, addr: u64) -> Option<Vec<u8>> {
-        let mut text = Vec::new();
-        for offset in 0..MAX_STRING as u64 {
-            let mut byte = [0];
-            self.read(addr.checked_add(offset)?, &mut byte)?;
-            match byte[0] {
-                0 => return Some(text),
-                byte => text.push(byte),
-            }
+    /// Writes bytes by generic address, if the thread may.
+    pub(crate) fn write(&self, addr: u64, bytes: &[u8]) -> Option<()> {
+        let len = bytes.len() as u64;
+        if self.is_read_only(addr) {
+            return None;
         }
-        None
+        if self.in_window(addr, len) {
+            // SAFETY: windows in use are committed, and only threads of the CTA access its own.
+            unsafe { crate::memory::write_committed(addr, bytes) };
+            return Some(());
+        }
+        let is_foreign = || self.open_memory || self.arena.is_foreign(addr, len);
+        if !self.arena.contains(addr) && is_foreign() {
+            return crate::memory::write_host(addr, bytes);
+        }
+        self.arena.write(addr, bytes).ok()
+    }
+
+    /// Replaces an aligned element of 1, 2, 4 or 8 bytes atomically, if the thread may; returns the old one.
+    pub(crate) fn update(
+        &self,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Option<u64> {
+        let len = u64::from(size);
+        if self.is_read_only(addr) {
+            return None;
+        }
+        let is_window = self.in_window(addr, len);
+        if !is_window && self.arena.contains(addr) {
+            return self.arena.update(addr, size, update).ok();
+        }
+        // Memory of the host is registered for kernels, or open to them; whether it is mapped shows only when it is read.
+        let is_foreign = self.open_memory || self.arena.is_foreign(addr, len);
+        let is_there = || crate::memory::read_host(addr, &mut [0; 8][..size as usize]).is_some();
+        if !is_window && !(is_foreign && is_there()) {
+            return None;
+        }
+        // SAFETY: windows in use are committed; memory of the host was just found mapped.
+        Some(unsafe { crate::memory::update_committed(addr, size, update) })
     }
 }
 

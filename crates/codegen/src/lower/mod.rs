@@ -219,6 +219,8 @@ struct Lower<'a, 'b> {
     fields: FxHashMap<usize, cl::Value>,
     prologue: cl::Block,
     buffers: Vec<(Buffer, cl::StackSlot)>,
+    /// Where operands and results of operations of the device lie, as large as the largest needs.
+    device_area: Option<cl::StackSlot>,
     exits: faults::Exits,
     /// Numbers from zero to one.
     saturated: FxHashSet<cl::Value>,
@@ -326,6 +328,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             fields: FxHashMap::default(),
             prologue,
             buffers: Vec::new(),
+            device_area: None,
             exits: faults::Exits::default(),
             saturated: FxHashSet::default(),
             slots_aside: None,
@@ -476,7 +479,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 op: ir::WarpOp::ActiveMask,
                 ..
             } => self.active_mask(node.results[0]),
-            InstData::CallBuiltin { .. } => self.builtin(inst),
+            InstData::Device { .. } => self.device(inst),
             InstData::StackSave => self.stack_save(node.results[0]),
             InstData::StackRestore { arg } => self.stack_restore(*arg),
             InstData::Alloca { size, align } => self.alloca(node.results[0], *size, *align),

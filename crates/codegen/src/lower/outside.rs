@@ -30,7 +30,7 @@ impl Lower<'_, '_> {
     /// The address of a copy of the instruction that lives as long as the kernel.
     pub(super) fn kept_inst(&mut self, data: &InstData) -> cl::Value {
         let mut data = data.clone();
-        if let InstData::Warp { args, .. } = &mut data {
+        if let InstData::Warp { args, .. } | InstData::Device { args, .. } = &mut data {
             // They are not stored.
             args.clear();
         }

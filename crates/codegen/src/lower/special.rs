@@ -1,13 +1,13 @@
-//! Special registers, windows, variables and builtins.
+//! Special registers, windows, variables and operations of the device.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{FuncId, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
 use ptxjit_passes::vectorize::Shape;
 
+use super::Lower;
 use super::values::{Parts, Val};
-use super::{Buffer, Lower};
-use crate::abi::{CtaContext, RuntimeFns, SymbolRef, builtin_number};
+use crate::abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns, SymbolRef};
 
 /// Generic addresses up to this far above a shared window's base count as shared.
 pub(super) const WINDOW: i64 = 1 << 30;
@@ -361,90 +361,71 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A function of the device runtime, for one lane after the other.
-    pub(super) fn builtin(&mut self, inst: Inst) {
-        let func = self.func;
-        let InstData::CallBuiltin {
-            builtin, ref args, ..
-        } = func.insts[inst].data
-        else {
-            unreachable!("called for builtins")
+    /// An operation of the device: operands go to memory, results come from there.
+    pub(super) fn device(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        let InstData::Device { args, .. } = &node.data else {
+            unreachable!("called for operations of the device")
         };
-        let bufs: Vec<(cl::Value, Type)> = args
-            .iter()
-            .enumerate()
-            .map(|(k, &arg)| {
-                let ty = func.ty(arg);
-                let parts = if self.lanes == 1 {
-                    let x = self.scalar(arg);
-                    Parts::from_elem(self.lane_scalar(ty, x), 1)
-                } else {
-                    self.parts(arg)
-                };
-                (self.store_to_buffer(Buffer::Operand(k), &parts), ty)
-            })
-            .collect();
-        let list = self.b.create_sized_stack_slot(cl::StackSlotData::new(
-            cl::StackSlotKind::ExplicitSlot,
-            64,
-            3,
-        ));
-        let list = self.b.ins().stack_addr(types::I64, list, 0);
-        let out = self.buffer(Buffer::Data);
-        let out = self.b.ins().stack_addr(types::I64, out, 0);
-        let result = func.insts[inst].results.first().copied();
+        let place = |n: usize| (n * DEVICE_VALUE_BYTES) as i32;
+        let area = self.device_area(args.len() + node.results.len());
+        for (n, &arg) in args.iter().enumerate() {
+            for (i, part) in self.lane_parts(arg).into_iter().enumerate() {
+                let at = place(n) + 16 * i as i32;
+                self.b.ins().store(MemFlagsData::trusted(), part, area, at);
+            }
+        }
+        let op = self.kept_inst(&node.data);
         let fns = self.field(core::mem::offset_of!(CtaContext, fns));
-        self.lane_loop(|lower, lane| {
-            for (k, &(buf, ty)) in bufs.iter().enumerate() {
-                let wide = if ty == Type::B64 {
-                    types::I64
-                } else {
-                    types::I32
-                };
-                let x = lower.load_lane(buf, lane, wide, super::values::lane_bytes(ty));
-                let x = lower.to_i64(x);
-                lower
-                    .b
-                    .ins()
-                    .store(MemFlagsData::trusted(), x, list, 8 * k as i32);
-            }
-            let thread = lower.gang_thread();
-            let lane32 = lower.b.ins().ireduce(types::I32, lane);
-            let thread = lower.b.ins().iadd(thread, lane32);
-            let number = lower.u32_const(i64::from(builtin_number(builtin)));
-            let loc = lower.u32_const(i64::from(lower.loc.0));
-            let call = [lower.cta, number, thread, list, loc];
-            let status = lower.call_runtime(fns, core::mem::offset_of!(RuntimeFns, builtin), &call);
-            let one = lower.u32_const(1);
-            let bit = lower.b.ins().ishl(one, lane32);
-            lower.stop_if(status, bit);
-            if let Some(result) = result {
-                let x = lower
-                    .b
-                    .ins()
-                    .load(types::I64, MemFlagsData::trusted(), list, 0);
-                let ty = lower.func.ty(result);
-                let x = if ty == Type::B64 {
-                    x
-                } else {
-                    lower.b.ins().ireduce(super::values::int_type(ty), x)
-                };
-                lower.store_lane(out, lane, ty, x);
-            }
-        });
-        if let Some(result) = result {
-            let ty = func.ty(result);
+        let (thread, bits) = (self.gang_thread(), self.mask_as_bits());
+        let loc = self.u32_const(i64::from(self.loc.0));
+        let call = [self.cta, op, thread, bits, area, loc];
+        let bad = self.call_runtime(fns, core::mem::offset_of!(RuntimeFns, device), &call);
+        self.stop_if(bad, bad);
+        for (n, &result) in node.results.iter().enumerate() {
+            let (ty, at) = (self.func.ty(result), place(args.len() + n));
             let val = if self.lanes == 1 {
-                Val::Uniform(self.b.ins().load(
-                    super::values::int_type(ty),
-                    MemFlagsData::trusted(),
-                    out,
-                    0,
-                ))
+                let flags = MemFlagsData::trusted();
+                let x = self
+                    .b
+                    .ins()
+                    .load(super::values::int_type(ty), flags, area, at);
+                // A predicate of a lane is 0 or all ones.
+                Val::Uniform(match ty {
+                    Type::B1 => self.b.ins().band_imm_u(x, 1),
+                    _ => x,
+                })
             } else {
-                Val::Varying(self.load_buffer(out, ty))
+                let at = self.b.ins().iadd_imm_s(area, i64::from(at));
+                Val::Varying(self.load_buffer(at, ty))
             };
             self.def(result, val);
         }
+    }
+
+    /// The value of each lane as vectors.
+    fn lane_parts(&mut self, value: Value) -> Parts {
+        if self.lanes == 1 {
+            let x = self.scalar(value);
+            Parts::from_elem(self.lane_scalar(self.func.ty(value), x), 1)
+        } else {
+            self.parts(value)
+        }
+    }
+
+    /// Memory of the function for operands and results of one operation of the device.
+    fn device_area(&mut self, n_values: usize) -> cl::Value {
+        let size = (n_values.max(1) * DEVICE_VALUE_BYTES) as u32;
+        let slot = match self.device_area {
+            Some(slot) => slot,
+            None => {
+                let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
+                self.b.create_sized_stack_slot(data)
+            }
+        };
+        self.device_area = Some(slot);
+        let data = &mut self.b.func.sized_stack_slots[slot];
+        data.size = data.size.max(size);
+        self.b.ins().stack_addr(types::I64, slot, 0)
     }
 }

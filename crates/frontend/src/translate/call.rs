@@ -6,7 +6,7 @@
 //! callee gets the address of the caller's variable and copies to or from it. An array without size is passed as the address of
 //! the caller's variable, too, and not copied.
 
-use ptxjit_ir::{Builtin, FuncId, InstData, RelocTarget, Type, Value, VarId};
+use ptxjit_ir::{Builtin, DeviceOp, FuncId, InstData, RelocTarget, Type, Value, VarId};
 use smallvec::SmallVec;
 
 use crate::ast::{self, Ident, OperandKind};
@@ -100,27 +100,18 @@ impl<'m> Translator<'m> {
         args: SmallVec<[Value; 4]>,
         types: &[Type],
     ) -> SmallVec<[Value; 2]> {
-        let (params, result): (&[Type], &[Type]) = match builtin {
-            Builtin::Vprintf => (&[Type::B64, Type::B64], &[Type::B32]),
-            Builtin::Malloc => (&[Type::B64], &[Type::B64]),
-            Builtin::Free => (&[Type::B64], &[]),
-            Builtin::AssertFail => (
-                &[Type::B64, Type::B64, Type::B32, Type::B64, Type::B64],
-                &[],
-            ),
-        };
         let mut widened = SmallVec::new();
-        for (n, &ty) in params.iter().enumerate() {
+        for (n, &ty) in builtin.args().iter().enumerate() {
             let value = args.get(n).copied();
             let value = value.unwrap_or_else(|| self.iconst(ty, 0));
             widened.push(self.zext_or_trunc(value, ty));
         }
         let results = self.ins_multi(
-            InstData::CallBuiltin {
-                builtin,
+            InstData::Device {
+                op: DeviceOp::Builtin(builtin),
                 args: widened,
             },
-            result,
+            builtin.results(),
         );
         let mut adapted = SmallVec::new();
         for (n, &ty) in types.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Calls, recursion, indirect calls, stack memory and the device runtime.
 
 use ptxjit_ir::{
-    Builtin, FuncId, FunctionKind, InstData, IntBinaryOp, Program, SigId, Signature, Space,
-    Terminator, Type, Value,
+    Builtin, DeviceOp, FuncId, FunctionKind, InstData, IntBinaryOp, Program, SigId, Signature,
+    Space, Terminator, Type, Value,
 };
 use smallvec::smallvec;
 
@@ -256,8 +256,8 @@ fn builtin(
     result: Option<Type>,
 ) -> Option<Value> {
     let inst = k.b.inst(
-        InstData::CallBuiltin {
-            builtin,
+        InstData::Device {
+            op: DeviceOp::Builtin(builtin),
             args: args.iter().copied().collect(),
         },
         result.as_slice(),

@@ -6,7 +6,6 @@ mod calls;
 mod faults;
 mod lockstep;
 mod memory;
-mod printf;
 mod sync;
 mod warp_ops;
 

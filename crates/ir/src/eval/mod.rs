@@ -75,7 +75,7 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         | InstData::Warp { .. }
         | InstData::Call { .. }
         | InstData::CallIndirect { .. }
-        | InstData::CallBuiltin { .. }
+        | InstData::Device { .. }
         | InstData::StackSave
         | InstData::StackRestore { .. }
         | InstData::Alloca { .. }

@@ -5,9 +5,7 @@ use smallvec::SmallVec;
 use crate::entities::{Inst, Value};
 use crate::function::{Function, FunctionKind};
 use crate::inst::InstData;
-use crate::ops::{
-    AtomicOp, BarrierOp, Builtin, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
-};
+use crate::ops::{AtomicOp, BarrierOp, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp};
 use crate::program::Program;
 use crate::types::{Space, Type};
 
@@ -21,7 +19,11 @@ pub(super) fn inst(func: &Function, program: Option<&Program>, inst: Inst) -> Re
             return memory(func, inst);
         }
         InstData::Barrier { .. } => return barrier(func, inst),
-        InstData::Call { .. } | InstData::CallIndirect { .. } | InstData::CallBuiltin { .. } => {
+        InstData::Device { op, args } => {
+            expect_all(func, args, &op.args())?;
+            return expect_results(func, &node.results, &op.results());
+        }
+        InstData::Call { .. } | InstData::CallIndirect { .. } => {
             return call(func, program, inst);
         }
         InstData::VarAddr { var, .. }
@@ -134,7 +136,7 @@ fn fixed(data: &InstData) -> Result<(Types, Types), String> {
         | InstData::Barrier { .. }
         | InstData::Call { .. }
         | InstData::CallIndirect { .. }
-        | InstData::CallBuiltin { .. } => unreachable!("checked by the caller"),
+        | InstData::Device { .. } => unreachable!("checked by the caller"),
     };
     Ok((types(args), types(&[result])))
 }
@@ -374,19 +376,6 @@ fn call(func: &Function, program: Option<&Program>, inst: Inst) -> Result<(), St
             };
             expect_all(func, args, &sig.params)?;
             expect_results(func, &node.results, &sig.rets)
-        }
-        InstData::CallBuiltin { builtin, args } => {
-            let (params, rets): (&[Type], &[Type]) = match builtin {
-                Builtin::Vprintf => (&[Type::B64; 2], &[Type::B32]),
-                Builtin::Malloc => (&[Type::B64], &[Type::B64]),
-                Builtin::Free => (&[Type::B64], &[]),
-                Builtin::AssertFail => (
-                    &[Type::B64, Type::B64, Type::B32, Type::B64, Type::B64],
-                    &[],
-                ),
-            };
-            expect_all(func, args, params)?;
-            expect_results(func, &node.results, rets)
         }
         other => unreachable!("{other:?} is no call"),
     }

@@ -186,7 +186,7 @@ fn cost(data: &InstData) -> Option<u32> {
         | InstData::Warp { .. }
         | InstData::Call { .. }
         | InstData::CallIndirect { .. }
-        | InstData::CallBuiltin { .. }
+        | InstData::Device { .. }
         | InstData::StackSave
         | InstData::StackRestore { .. }
         | InstData::Alloca { .. }

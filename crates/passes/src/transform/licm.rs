@@ -164,9 +164,11 @@ fn is_constant_load(data: &InstData) -> bool {
 
 /// Whether the next instruction runs if this one does.
 fn returns(data: &InstData) -> bool {
+    if let InstData::Device { op, .. } = data {
+        return op.returns();
+    }
     match data.effect() {
-        Effect::Pure | Effect::Read => true,
-        Effect::Write => !matches!(data, InstData::CallBuiltin { .. }),
+        Effect::Pure | Effect::Read | Effect::Write => true,
         // A barrier may never be passed, but then no one sees that the load was made.
         Effect::Convergent => {
             !matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. })

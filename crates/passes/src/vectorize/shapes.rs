@@ -223,7 +223,7 @@ impl Shapes {
             | InstData::Atomic { .. }
             | InstData::StackSave
             | InstData::Alloca { .. }
-            | InstData::CallBuiltin { .. } => (Shape::Varying, Because::Source),
+            | InstData::Device { .. } => (Shape::Varying, Because::Source),
             InstData::Warp { op, ref args, .. } => self.warp(op, args, idx),
             InstData::Barrier { .. } => (Shape::Uniform, Because::NotVarying),
             _ => from_args(),

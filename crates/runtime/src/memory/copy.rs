@@ -100,6 +100,22 @@ impl Arena {
         Ok(())
     }
 
+    /// Replaces an element of 1, 2, 4 or 8 bytes atomically, for a kernel; returns the old one. The element must be aligned and lie
+    /// in one live allocation.
+    pub(crate) fn update(
+        &self,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, MemoryError> {
+        let mut old = 0;
+        self.in_steps(addr, size.into(), Access::ReadWrite, |at, _, _| {
+            // SAFETY: as in `write`; an element is one piece.
+            old = unsafe { raw::update(at, size, update) };
+        })?;
+        Ok(old)
+    }
+
     /// Calls `step(address, start, end)` for pieces of the range, each while its allocation is alive.
     fn in_steps(
         &self,

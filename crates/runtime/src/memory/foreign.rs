@@ -116,6 +116,21 @@ pub(crate) fn read_host(addr: u64, bytes: &mut [u8]) -> Option<()> {
     (usize::try_from(n) == Ok(bytes.len())).then_some(())
 }
 
+/// Writes bytes anywhere in the process, if they can be written.
+pub(crate) fn write_host(addr: u64, bytes: &[u8]) -> Option<()> {
+    let local = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: addr as *mut libc::c_void,
+        iov_len: bytes.len(),
+    };
+    // SAFETY: reads `bytes` only; what it writes is memory that the host has given to kernels, and the system checks it.
+    let n = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
+    (usize::try_from(n) == Ok(bytes.len())).then_some(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::read_host;

@@ -26,7 +26,7 @@ mod windows;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-pub(crate) use foreign::read_host;
+pub(crate) use foreign::{read_host, write_host};
 pub(crate) use heap::BlockState;
 pub(crate) use reserve::PAGE;
 pub(crate) use windows::Window;
@@ -344,6 +344,30 @@ impl Arena {
 pub(crate) unsafe fn read_committed(addr: u64, bytes: &mut [u8]) {
     // SAFETY: the caller's promise.
     unsafe { raw::read(addr, bytes) };
+}
+
+/// Copies to committed device memory without further checks.
+///
+/// # Safety
+///
+/// The bytes are committed and stay so meanwhile.
+pub(crate) unsafe fn write_committed(addr: u64, bytes: &[u8]) {
+    // SAFETY: the caller's promise.
+    unsafe { raw::write(addr, bytes) };
+}
+
+/// Replaces an element of 1, 2, 4 or 8 bytes in memory of the process atomically; returns the old one.
+///
+/// # Safety
+///
+/// The element is aligned and may be written, and stays so meanwhile.
+pub(crate) unsafe fn update_committed(
+    addr: u64,
+    size: u32,
+    update: &mut dyn FnMut(u64) -> u64,
+) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { raw::update(addr, size, update) }
 }
 
 impl Window {

@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "device memory is reached through addresses")]
 
 use std::ptr;
+use std::sync::atomic::Ordering;
 
 /// Copies device bytes to `to`.
 ///
@@ -58,5 +59,33 @@ pub(super) unsafe fn fill(to: u64, word: u32, len: u64) {
     for (i, &byte) in bytes[..(len % 4) as usize].iter().enumerate() {
         // SAFETY: the bytes behind the last whole word.
         unsafe { to.add(n_words * 4 + i).write(byte) };
+    }
+}
+
+/// Replaces a little-endian element of 1, 2, 4 or 8 bytes atomically by what `next` makes of it; returns the old one.
+///
+/// # Safety
+///
+/// The element is aligned and may be written.
+pub(super) unsafe fn update(at: u64, size: u32, next: &mut dyn FnMut(u64) -> u64) -> u64 {
+    macro_rules! update {
+        ($atomic:ident, $int:ident) => {{
+            // SAFETY: the caller's promise.
+            let element = unsafe { std::sync::atomic::$atomic::from_ptr(at as *mut $int) };
+            let mut old = element.load(Ordering::SeqCst);
+            loop {
+                let new = next(old.into()) as $int;
+                match element.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(old) => return old.into(),
+                    Err(found) => old = found,
+                }
+            }
+        }};
+    }
+    match size {
+        1 => update!(AtomicU8, u8),
+        2 => update!(AtomicU16, u16),
+        4 => update!(AtomicU32, u32),
+        _ => update!(AtomicU64, u64),
     }
 }

@@ -1086,14 +1086,26 @@ fn shapes_are_checked_as_cuda_does() {
     assert!(refused(&|desc| desc.cluster = Some([2, 1, 1])).contains("no multiple of cluster"));
 }
 
-/// Calls a runtime function on behalf of a thread; true if the kernel may go on.
+/// Calls a runtime function on behalf of a thread, whose result takes the place of the first operand; true if the kernel may
+/// go on.
 fn builtin(thread: &Thread<'_>, builtin: ptxjit_ir::Builtin, args: &mut [u64]) -> bool {
-    let number = ptxjit_codegen::abi::builtin_number(builtin);
-    let ctx: *const CtaContext = thread.ctx;
-    // SAFETY: the table is the runtime's; arguments as the builtin has.
-    unsafe {
-        ((*thread.ctx.fns).builtin)(ctx.cast_mut(), number, thread.index, args.as_mut_ptr(), 5) == 0
+    let inst = ptxjit_ir::InstData::Device {
+        op: ptxjit_ir::DeviceOp::Builtin(builtin),
+        args: smallvec::SmallVec::new(),
+    };
+    const WORDS: usize = ptxjit_codegen::abi::DEVICE_VALUE_BYTES / 8;
+    let mut values = vec![0u64; WORDS * (args.len() + 1)];
+    for (n, &arg) in args.iter().enumerate() {
+        values[WORDS * n] = arg;
     }
+    let ctx: *const CtaContext = thread.ctx;
+    let at = values.as_mut_ptr().cast();
+    // SAFETY: the table is the runtime's; arguments as the builtin has, for one lane.
+    let bad = unsafe { ((*thread.ctx.fns).device)(ctx.cast_mut(), &inst, thread.index, 1, at, 5) };
+    if !builtin.results().is_empty() {
+        args[0] = values[WORDS * args.len()];
+    }
+    bad == 0
 }
 
 /// Each thread allocates, writes, prints, frees.

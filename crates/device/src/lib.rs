@@ -1,0 +1,115 @@
+//! What an operation of the device ([`DeviceOp`]) does, written once for both engines.
+//!
+//! The interpreter and compiled code call [`execute`] for one thread after the other. What an operation needs of the
+//! thread that executes it comes through [`Thread`], which checks every address; so nothing here needs `unsafe`, and a wrong
+//! operand ends in a [`Fault`] that names the reason.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod builtin;
+pub mod printf;
+#[cfg(test)]
+mod printf_tests;
+
+use std::fmt;
+
+use ptxjit_ir::DeviceOp;
+
+/// What an operation sees of the thread that executes it.
+pub trait Thread {
+    /// Fills `bytes` from memory at a generic address.
+    fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+
+    /// Writes `bytes` to memory at a generic address.
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault>;
+
+    /// Replaces the little-endian element of `size` bytes (1, 2, 4 or 8) at a generic address atomically by what `update`
+    /// makes of it; returns the old one. `update` may be called several times.
+    fn update(
+        &mut self,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, Fault>;
+
+    /// `%tid`.
+    fn tid(&self) -> [u32; 3];
+
+    /// `%ctaid`.
+    fn ctaid(&self) -> [u32; 3];
+
+    /// Text that the kernel prints.
+    fn print(&mut self, text: &[u8]);
+
+    /// Allocates on the device heap; 0 if there is no room.
+    fn malloc(&mut self, size: u64) -> u64;
+
+    /// Gives memory of the device heap back; the error says what is wrong with the pointer, which is never null.
+    fn free(&mut self, addr: u64) -> Result<(), String>;
+}
+
+/// Why an operation stops the grid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The thread must not access these bytes.
+    BadAddress {
+        /// First address.
+        addr: u64,
+        /// Bytes.
+        size: u64,
+        /// What is wrong, where the engine that checked the address knows.
+        why: String,
+    },
+    /// An address that is no multiple of what the operation wants.
+    Misaligned {
+        /// The address.
+        addr: u64,
+        /// What it must be a multiple of.
+        size: u32,
+    },
+    /// An assertion of the program failed.
+    Assert {
+        /// The line that CUDA prints to standard error.
+        message: String,
+    },
+    /// Operands that make no sense.
+    Refused {
+        /// What is wrong with which operand.
+        why: String,
+    },
+}
+
+impl Fault {
+    /// Operands that make no sense.
+    pub fn refused(why: impl Into<String>) -> Fault {
+        Fault::Refused { why: why.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::BadAddress { addr, size, why } => {
+                write!(f, "access to {size} bytes at {addr:#x}: {why}")
+            }
+            Fault::Misaligned { addr, size } => {
+                write!(f, "address {addr:#x} is not a multiple of {size}")
+            }
+            Fault::Assert { message: text } | Fault::Refused { why: text } => f.write_str(text),
+        }
+    }
+}
+
+/// Executes an operation for one thread: `args` as [`DeviceOp::args`] says, one word each, `results` likewise.
+pub fn execute(
+    op: &DeviceOp,
+    thread: &mut dyn Thread,
+    args: &[u64],
+    results: &mut [u64],
+) -> Result<(), Fault> {
+    match op {
+        DeviceOp::Builtin(builtin) => builtin::call(*builtin, thread, args, results),
+    }
+}

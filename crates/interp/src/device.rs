@@ -1,0 +1,103 @@
+//! Operations of the device: what `ptxjit-device` sees of a thread of the interpreter.
+
+use ptxjit_device::Fault;
+use ptxjit_ir::DeviceOp;
+use smallvec::{SmallVec, smallvec};
+
+use crate::fault::FaultKind;
+use crate::launch::Machine;
+use crate::memory::MemFault;
+use crate::schedule::Env;
+use crate::thread::Thread;
+
+impl<'p> Machine<'p, '_> {
+    /// Executes an operation; the results are as many as it has.
+    pub(crate) fn device(
+        &mut self,
+        env: &mut Env,
+        thread: &mut Thread<'p>,
+        op: &DeviceOp,
+        args: &[u64],
+    ) -> Result<SmallVec<[u64; 4]>, FaultKind> {
+        let mut results = smallvec![0; op.results().len()];
+        let mut view = View {
+            machine: self,
+            env,
+            thread,
+        };
+        ptxjit_device::execute(op, &mut view, args, &mut results).map_err(fault_kind)?;
+        Ok(results)
+    }
+}
+
+struct View<'a, 'p, 'm> {
+    machine: &'a mut Machine<'p, 'm>,
+    env: &'a mut Env,
+    thread: &'a mut Thread<'p>,
+}
+
+impl ptxjit_device::Thread for View<'_, '_, '_> {
+    fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let read = self.machine.read_at(self.env, self.thread, addr, bytes);
+        read.map_err(|why| bad_address(addr, bytes.len(), &why))
+    }
+
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let written = self.machine.write_at(self.env, self.thread, addr, bytes);
+        written.map_err(|why| bad_address(addr, bytes.len(), &why))
+    }
+
+    fn update(
+        &mut self,
+        addr: u64,
+        size: u32,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        if !addr.is_multiple_of(u64::from(size)) {
+            return Err(Fault::Misaligned { addr, size });
+        }
+        let old = (self.machine).update_at(self.env, self.thread, addr, size, update);
+        old.map_err(|why| bad_address(addr, size as usize, &why))
+    }
+
+    fn tid(&self) -> [u32; 3] {
+        self.thread.tid
+    }
+
+    fn ctaid(&self) -> [u32; 3] {
+        self.env.ctaid
+    }
+
+    fn print(&mut self, text: &[u8]) {
+        self.machine.host.print(text);
+    }
+
+    fn malloc(&mut self, size: u64) -> u64 {
+        self.machine.host.malloc(size)
+    }
+
+    fn free(&mut self, addr: u64) -> Result<(), String> {
+        self.machine.host.free(addr)
+    }
+}
+
+fn bad_address(addr: u64, size: usize, why: &MemFault) -> Fault {
+    Fault::BadAddress {
+        addr,
+        size: size as u64,
+        why: why.to_string(),
+    }
+}
+
+fn fault_kind(fault: Fault) -> FaultKind {
+    match fault {
+        Fault::BadAddress { addr, size, why } => FaultKind::BadAddress {
+            addr,
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+            why: MemFault::Forbidden(why),
+        },
+        Fault::Misaligned { addr, size } => FaultKind::Misaligned { addr, size },
+        Fault::Assert { message } => FaultKind::Assert(message),
+        other => FaultKind::Host(other.to_string()),
+    }
+}

@@ -1,0 +1,83 @@
+//! Operations that the device does for a thread beside computing: they reach memory, objects or units that
+//! instructions of the IR cannot name.
+//!
+//! Each is a value: operand and result types follow from it ([`DeviceOp::args`], [`DeviceOp::results`]), so that passes, both
+//! engines and the code generator treat all of them alike. What an operation does is written once, in the crate
+//! `ptxjit-device`, and called by the interpreter and by compiled code.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::ops::{Builtin, Effect};
+use crate::types::Type;
+
+/// Types of operands or results, in order.
+pub type TypeList = SmallVec<[Type; 8]>;
+
+/// An operation of the device.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum DeviceOp {
+    /// A function of the device runtime.
+    Builtin(Builtin),
+}
+
+impl DeviceOp {
+    /// Types of the operands.
+    pub fn args(&self) -> TypeList {
+        match self {
+            DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
+        }
+    }
+
+    /// Types of the results.
+    pub fn results(&self) -> TypeList {
+        match self {
+            DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
+        }
+    }
+
+    /// What passes must respect.
+    pub fn effect(&self) -> Effect {
+        match self {
+            DeviceOp::Builtin(_) => Effect::Write,
+        }
+    }
+
+    /// Whether the thread executes the next instruction for certain: it neither ends the thread nor stops the grid as part
+    /// of its meaning.
+    pub fn returns(&self) -> bool {
+        match self {
+            DeviceOp::Builtin(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for DeviceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
+        }
+    }
+}
+
+impl Builtin {
+    /// Types of the operands.
+    pub fn args(self) -> &'static [Type] {
+        match self {
+            Builtin::Vprintf => &[Type::B64; 2],
+            Builtin::Malloc | Builtin::Free => &[Type::B64],
+            Builtin::AssertFail => &[Type::B64, Type::B64, Type::B32, Type::B64, Type::B64],
+        }
+    }
+
+    /// Types of the results.
+    pub fn results(self) -> &'static [Type] {
+        match self {
+            Builtin::Vprintf => &[Type::B32],
+            Builtin::Malloc => &[Type::B64],
+            Builtin::Free | Builtin::AssertFail => &[],
+        }
+    }
+}
