@@ -9,6 +9,7 @@ use crate::contents::Contents;
 use crate::dtype::{self, DType, Number};
 use crate::fill;
 use crate::paths::shown;
+use crate::tensor_map::MapSource;
 
 /// An argument as given, files not yet read.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub enum CliArg {
         count: Option<usize>,
         init: BufferInit,
     },
+    /// A tensor map, by value.
+    TensorMap(MapSource),
     /// The pointer of an earlier argument once more.
     Same(usize),
 }
@@ -44,6 +47,9 @@ impl FromStr for CliArg {
             .ok_or_else(|| anyhow!("`{text}` is not of the form TYPE=VALUE"))?;
         if ty == "bytes" {
             return Ok(CliArg::Value(dtype::parse_hex(value)?));
+        }
+        if ty == "tensormap" {
+            return Ok(CliArg::TensorMap(MapSource::parse(value)?));
         }
         if ty == "same" {
             return Ok(CliArg::Same(value.parse().with_context(|| {

@@ -147,7 +147,9 @@ pub struct RunArgs {
     /// TYPE=VALUE for a scalar (u8 … u64, s8 … s64, f16, bf16, f32, f64, b8 … b128; hexadecimal gives the bits of a float type,
     /// as do 0f… and 0d…); bytes=HEX for a structure; TYPE[N]=INIT for a buffer passed by pointer, where INIT is zeros,
     /// uninit, arange, arange:START:STEP, fill:VALUE, random:SEED:LO:HI, @FILE.npy or @FILE.bin; TYPE=@FILE takes the length
-    /// from the file; same=I passes argument I's pointer again.
+    /// from the file; same=I passes argument I's pointer again; tensormap={…} or tensormap=@FILE.json passes a tensor map by value,
+    /// with the fields of a case file's, and in place of `buffer` either `arg`, the index of the argument whose buffer it
+    /// describes, or `data`, a buffer of its own written like an argument.
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     pub args: Vec<CliArg>,
     /// Print argument I's buffer after the launch, the first N elements of it if given.

@@ -15,6 +15,7 @@ use crate::contents::Contents;
 use crate::dtype::{DType, Number};
 use crate::fill;
 use crate::paths::{CaseDir, Outside, file_name, shown};
+use crate::tensor_map::MapDecl;
 
 /// A `case.json`.
 #[derive(Debug, Deserialize)]
@@ -49,6 +50,8 @@ pub struct Case {
     pub globals: Vec<Global>,
     #[serde(default)]
     pub textures: HashMap<String, Value>,
+    #[serde(default)]
+    pub tensormaps: HashMap<String, MapDecl>,
     pub launches: Vec<LaunchDecl>,
     /// Absent in cases that are only for timing.
     pub expect: Option<Vec<Expect>>,
@@ -70,10 +73,25 @@ pub struct BufferDecl {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Init {
     Zeros,
-    Fill { value: Value },
-    Arange { start: Value, step: Value },
-    File { npy: String },
-    Random { seed: u64, lo: Value, hi: Value },
+    Fill {
+        value: Value,
+    },
+    Arange {
+        start: Value,
+        step: Value,
+    },
+    File {
+        npy: String,
+    },
+    Random {
+        seed: u64,
+        lo: Value,
+        hi: Value,
+    },
+    /// Tensor maps of the case, one after the other.
+    TensorMaps {
+        names: Vec<String>,
+    },
 }
 
 /// A module variable to set before the first launch.
@@ -115,6 +133,8 @@ pub enum ArgDecl {
     },
     Bytes {
         hex: String,
+        #[serde(default)]
+        patch: Vec<Patch>,
     },
     Texture {
         name: String,
@@ -159,6 +179,17 @@ pub enum ArgDecl {
     F64 {
         value: Value,
     },
+}
+
+/// What overwrites bytes of a structure.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Patch {
+    pub offset: usize,
+    pub tensormap: Option<String>,
+    pub buffer: Option<String>,
+    #[serde(default)]
+    pub byte_offset: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -261,6 +292,16 @@ impl Init {
     fn contents(&self, dtype: DType, count: usize, dir: &CaseDir) -> Result<Contents> {
         let bytes = match self {
             Init::Zeros => return fill::zeros(dtype, count),
+            // The maps are written when their buffers have addresses.
+            Init::TensorMaps { names } => {
+                let (size, needed) = (dtype.size() * count, ptxjit::TensorMap::SIZE * names.len());
+                ensure!(
+                    size == needed,
+                    "{} tensor maps take {needed} bytes, not {size}",
+                    names.len()
+                );
+                return fill::zeros(dtype, count);
+            }
             Init::Fill { value } => {
                 let mut element = Vec::new();
                 dtype.encode(number(value)?, &mut element)?;
@@ -383,7 +424,7 @@ mod tests {
                         "a": {"dtype": "bf16", "count": 2, "init": {"kind": "fill", "value": 1.5}}},
             "launches": [{"kernel": "k", "grid": [2], "block": [32, 2, 1], "shared_bytes": 0, "args": [
                 {"type": "buffer", "name": "a", "byte_offset": 2}, {"type": "f32", "value": 1}, {"type": "bytes",
-                "align": 4, "hex": "00ff"}, {"type": "tensormap", "buffer": "z", "rank": 2}]}],
+                "align": 4, "hex": "00ff"}, {"type": "tensormap", "name": "m"}]}],
             "expect": [{"buffer": "z", "npy": "z.npy"}]}]}"#;
         let file: CaseFile = serde_json::from_str(text).unwrap();
         let case = file.case("small").unwrap();

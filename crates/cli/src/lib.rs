@@ -39,6 +39,7 @@ pub mod replace;
 mod run;
 pub mod session;
 pub mod shard;
+pub mod tensor_map;
 mod term;
 mod test;
 

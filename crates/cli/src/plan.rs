@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
-use ptxjit::escape;
+use ptxjit::{TensorMap, escape};
 
 use crate::arg::{self, CliArg};
 use crate::args::RunArgs;
-use crate::case::{ArgDecl, Case, CaseFile, LaunchDecl, number};
+use crate::case::{ArgDecl, Case, CaseFile, Init, LaunchDecl, Patch, number};
 use crate::contents::Contents;
 use crate::dtype::{self, DType};
 use crate::npy::Array;
 use crate::paths::CaseDir;
+use crate::tensor_map::{self, MapArg, MapDecl, MapSource, PlanMap};
 
 /// Modules, buffers and the launches that use them.
 #[derive(Debug, Default)]
@@ -22,6 +23,7 @@ pub struct Plan {
     pub linked: Vec<PathBuf>,
     pub buffers: Vec<PlanBuffer>,
     pub globals: Vec<PlanGlobal>,
+    pub tensor_maps: Vec<PlanMap>,
     pub launches: Vec<PlanLaunch>,
 }
 
@@ -32,6 +34,8 @@ pub struct PlanBuffer {
     pub count: usize,
     /// First contents; none leaves the memory uninitialised.
     pub contents: Option<Contents>,
+    /// Tensor maps that lie in it, one after the other, by their indices.
+    pub tensor_maps: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -62,8 +66,22 @@ pub enum PlanArg {
         buffer: usize,
         offset: i64,
     },
+    /// A tensor map, by its index.
+    TensorMap(usize),
+    /// Bytes, and what overwrites them.
+    Patched {
+        bytes: Vec<u8>,
+        patches: Vec<PlanPatch>,
+    },
     /// Something that cannot be passed yet.
     Unsupported(&'static str),
+}
+
+/// What overwrites bytes from an offset on, which has been checked: a pointer or a tensor map.
+#[derive(Debug)]
+pub struct PlanPatch {
+    pub offset: usize,
+    pub value: PlanArg,
 }
 
 impl Plan {
@@ -81,8 +99,10 @@ impl Plan {
                 dtype,
                 count,
                 contents,
+                tensor_maps: Vec::new(),
             });
         }
+        plan.add_maps(case)?;
         for global in &case.globals {
             let array = Array::read(&file.dir.find(&global.npy)?)?.into_dtype(global.dtype)?;
             plan.globals.push(PlanGlobal {
@@ -119,7 +139,7 @@ impl Plan {
             args: decl
                 .args
                 .iter()
-                .map(|arg| case_arg(case, arg))
+                .map(|arg| self.case_arg(case, arg))
                 .collect::<Result<_>>()?,
             expect_error: decl.expect_error.clone(),
         })
@@ -148,17 +168,13 @@ impl Plan {
             let (arg, buffer) = match arg {
                 CliArg::Value(bytes) => (PlanArg::Bytes(bytes.clone()), None),
                 CliArg::Buffer { dtype, count, init } => {
-                    let read = arg::contents(*dtype, *count, init);
-                    let (contents, count) = read.with_context(|| format!("argument {idx}"))?;
-                    plan.buffers.push(PlanBuffer {
-                        name: idx.to_string(),
-                        dtype: *dtype,
-                        count,
-                        contents,
-                    });
-                    pointer(plan.buffers.len() - 1)
+                    pointer(plan.cli_buffer(idx, *dtype, *count, init)?)
                 }
+                CliArg::TensorMap(source) => plan.cli_map(idx, source)?,
                 CliArg::Same(of) => match pointers.get(*of) {
+                    Some(_) if matches!(run.args[*of], CliArg::TensorMap(_)) => bail!(
+                        "argument {idx} is to be the same as argument {of}, which is no pointer"
+                    ),
                     Some(Some(buffer)) => pointer(*buffer),
                     Some(None) => bail!(
                         "argument {idx} is to be the same as argument {of}, which is no buffer"
@@ -171,6 +187,7 @@ impl Plan {
             args.push(arg);
             pointers.push(buffer);
         }
+        plan.resolve_maps(&pointers)?;
         plan.launches.push(PlanLaunch {
             file: 0,
             kernel: run.kernel.clone(),
@@ -190,29 +207,150 @@ fn pointer(buffer: usize) -> (PlanArg, Option<usize>) {
     (PlanArg::Pointer { buffer, offset: 0 }, Some(buffer))
 }
 
-fn case_arg(case: &Case, arg: &ArgDecl) -> Result<PlanArg> {
-    match arg {
-        ArgDecl::Buffer { name, byte_offset } => Ok(PlanArg::Pointer {
-            buffer: case.buffer(name)?,
-            offset: *byte_offset,
-        }),
-        ArgDecl::Bytes { hex } => Ok(PlanArg::Bytes(dtype::parse_hex(hex)?)),
-        ArgDecl::Texture { name } | ArgDecl::Surface { name } => {
+impl Plan {
+    /// Something that an argument of a case passes.
+    fn case_arg(&mut self, case: &Case, arg: &ArgDecl) -> Result<PlanArg> {
+        match arg {
+            ArgDecl::Buffer { name, byte_offset } => Ok(PlanArg::Pointer {
+                buffer: case.buffer(name)?,
+                offset: *byte_offset,
+            }),
+            ArgDecl::Bytes { hex, patch } => self.patched(case, dtype::parse_hex(hex)?, patch),
+            ArgDecl::Texture { name } | ArgDecl::Surface { name } => {
+                ensure!(
+                    case.textures.contains_key(name),
+                    "the case has no texture or surface `{}`",
+                    escape(name)
+                );
+                Ok(PlanArg::Unsupported("a texture or surface argument"))
+            }
+            ArgDecl::TensorMap(fields) => match MapArg::parse(fields)? {
+                MapArg::Named(name) => Ok(PlanArg::TensorMap(self.map_index(&name)?)),
+                MapArg::Fields(decl) => self
+                    .add_map(case, "argument", &decl)
+                    .map(PlanArg::TensorMap),
+            },
+            scalar => {
+                let (dtype, value) = scalar
+                    .scalar()
+                    .expect("all other arguments are handled above");
+                let mut bytes = Vec::new();
+                dtype.encode(number(value)?, &mut bytes)?;
+                Ok(PlanArg::Bytes(bytes))
+            }
+        }
+    }
+
+    /// The maps of a case, and the buffers that hold some of them.
+    fn add_maps(&mut self, case: &Case) -> Result<()> {
+        for (name, decl) in &case.tensormaps {
+            self.add_map(case, name, decl)?;
+        }
+        for (idx, buffer) in case.buffers.iter().enumerate() {
+            if let Init::TensorMaps { names } = &buffer.init {
+                let maps = names.iter().map(|name| self.map_index(name));
+                self.buffers[idx].tensor_maps = maps.collect::<Result<_>>()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_map(&mut self, case: &Case, name: &str, decl: &MapDecl) -> Result<usize> {
+        let context = || format!("tensor map `{}`", escape(name));
+        tensor_map::check_memory(decl, false).with_context(context)?;
+        let buffer = decl.buffer.as_deref().unwrap_or_default();
+        self.tensor_maps.push(PlanMap {
+            name: name.to_owned(),
+            decl: decl.clone(),
+            buffer: case.buffer(buffer).with_context(context)?,
+        });
+        Ok(self.tensor_maps.len() - 1)
+    }
+
+    fn map_index(&self, name: &str) -> Result<usize> {
+        let found = self.tensor_maps.iter().position(|map| map.name == name);
+        found.with_context(|| format!("the case has no tensor map `{}`", escape(name)))
+    }
+
+    fn patched(&self, case: &Case, bytes: Vec<u8>, patch: &[Patch]) -> Result<PlanArg> {
+        if patch.is_empty() {
+            return Ok(PlanArg::Bytes(bytes));
+        }
+        let patches = patch.iter().map(|patch| {
+            let (value, size) = match (&patch.tensormap, &patch.buffer) {
+                (Some(name), None) => (PlanArg::TensorMap(self.map_index(name)?), TensorMap::SIZE),
+                (None, Some(name)) => {
+                    let (buffer, offset) = (case.buffer(name)?, patch.byte_offset);
+                    (PlanArg::Pointer { buffer, offset }, size_of::<u64>())
+                }
+                _ => bail!("a patch has either a `tensormap` or a `buffer`"),
+            };
+            let end = patch.offset.checked_add(size);
             ensure!(
-                case.textures.contains_key(name),
-                "the case has no texture or surface `{}`",
-                escape(name)
+                end.is_some_and(|end| end <= bytes.len()),
+                "the patch at {} of {size} bytes does not lie within {} bytes",
+                patch.offset,
+                bytes.len()
             );
-            Ok(PlanArg::Unsupported("a texture or surface argument"))
+            Ok(PlanPatch {
+                offset: patch.offset,
+                value,
+            })
+        });
+        let patches = patches.collect::<Result<_>>()?;
+        Ok(PlanArg::Patched { bytes, patches })
+    }
+
+    /// Argument number `idx` of the command line; the buffer is that of the map's own data.
+    fn cli_map(&mut self, idx: usize, source: &MapSource) -> Result<(PlanArg, Option<usize>)> {
+        let context = || format!("argument {idx}");
+        let decl = source.read().with_context(context)?;
+        tensor_map::check_memory(&decl, true).with_context(context)?;
+        let own = match &decl.data {
+            None => None,
+            Some(data) => match data.parse().with_context(context)? {
+                CliArg::Buffer { dtype, count, init } => {
+                    Some(self.cli_buffer(idx, dtype, count, &init)?)
+                }
+                _ => bail!("argument {idx}: the `data` of a tensor map is a buffer"),
+            },
+        };
+        self.tensor_maps.push(PlanMap {
+            name: format!("argument {idx}"),
+            decl,
+            buffer: own.unwrap_or(usize::MAX),
+        });
+        Ok((PlanArg::TensorMap(self.tensor_maps.len() - 1), own))
+    }
+
+    fn cli_buffer(
+        &mut self,
+        idx: usize,
+        dtype: DType,
+        count: Option<usize>,
+        init: &arg::BufferInit,
+    ) -> Result<usize> {
+        let read = arg::contents(dtype, count, init);
+        let (contents, count) = read.with_context(|| format!("argument {idx}"))?;
+        self.buffers.push(PlanBuffer {
+            name: idx.to_string(),
+            dtype,
+            count,
+            contents,
+            tensor_maps: Vec::new(),
+        });
+        Ok(self.buffers.len() - 1)
+    }
+
+    /// Finds the buffers of maps that describe those of other arguments, which may come behind them.
+    fn resolve_maps(&mut self, pointers: &[Option<usize>]) -> Result<()> {
+        for map in &mut self.tensor_maps {
+            let Some(of) = map.decl.arg else { continue };
+            match pointers.get(of) {
+                Some(Some(buffer)) => map.buffer = *buffer,
+                _ => bail!("{}: argument {of} is no buffer", map.name),
+            }
         }
-        ArgDecl::TensorMap(_) => Ok(PlanArg::Unsupported("a tensor map argument")),
-        scalar => {
-            let (dtype, value) = scalar
-                .scalar()
-                .expect("all other arguments are handled above");
-            let mut bytes = Vec::new();
-            dtype.encode(number(value)?, &mut bytes)?;
-            Ok(PlanArg::Bytes(bytes))
-        }
+        Ok(())
     }
 }

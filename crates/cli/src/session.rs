@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ptxjit::{Buffer, Device, Engine, Error, LaunchStats, Module, Options, Prepared, Schedule};
+use ptxjit::{
+    Buffer, Device, Engine, Error, LaunchStats, Module, Options, Prepared, Schedule, TensorMap,
+};
 
 use crate::args::{ExecArgs, ScheduleArg};
 use crate::contents;
 use crate::input;
-use crate::plan::{Plan, PlanArg, PlanLaunch};
+use crate::plan::{Plan, PlanArg, PlanLaunch, PlanPatch};
 use crate::term;
 
 /// Why a plan could not be carried out, by whose fault it is.
@@ -124,6 +126,7 @@ const STACK_SIZE: usize = 64 << 20;
 pub struct Session<'a> {
     plan: &'a Plan,
     buffers: Vec<Buffer<u8>>,
+    tensor_maps: Vec<TensorMap>,
     launches: Vec<Prepared>,
     /// Kernel names in the order of the launches.
     pub kernels: Vec<String>,
@@ -165,9 +168,15 @@ impl<'a> Session<'a> {
             .iter()
             .map(|buffer| device.alloc::<u8>(buffer.count * buffer.dtype.size()));
         let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+        let tensor_maps = plan
+            .tensor_maps
+            .iter()
+            .map(|map| map.encode(buffers[map.buffer].address()))
+            .collect::<anyhow::Result<_>>()?;
         let mut session = Session {
             plan,
             buffers,
+            tensor_maps,
             launches: Vec::new(),
             kernels: kernels
                 .iter()
@@ -210,6 +219,13 @@ impl<'a> Session<'a> {
                         .uses(buffer)
                         .arg(buffer.address().wrapping_add_signed(*offset))
                 }
+                PlanArg::TensorMap(idx) => {
+                    let buffer = &self.buffers[self.plan.tensor_maps[*idx].buffer];
+                    request.uses(buffer).arg(&self.tensor_maps[*idx])
+                }
+                PlanArg::Patched { bytes, patches } => {
+                    request.arg_bytes(self.patched(bytes.clone(), patches))
+                }
                 PlanArg::Unsupported(what) => {
                     return Err(Failure::unsupported(format!(
                         "error: {what} is not supported yet"
@@ -220,11 +236,32 @@ impl<'a> Session<'a> {
         Ok(request)
     }
 
+    /// The bytes of a structure, with addresses and maps in them.
+    fn patched(&self, mut bytes: Vec<u8>, patches: &[PlanPatch]) -> Vec<u8> {
+        for patch in patches {
+            let mut put = |value: &[u8]| {
+                bytes[patch.offset..patch.offset + value.len()].copy_from_slice(value);
+            };
+            match &patch.value {
+                PlanArg::TensorMap(idx) => put(self.tensor_maps[*idx].bytes()),
+                PlanArg::Pointer { buffer, offset } => {
+                    let address = self.buffers[*buffer].address();
+                    put(&address.wrapping_add_signed(*offset).to_le_bytes());
+                }
+                PlanArg::Bytes(_) | PlanArg::Patched { .. } | PlanArg::Unsupported(_) => {}
+            }
+        }
+        bytes
+    }
+
     /// Gives every buffer its first contents.
     pub fn reset(&mut self) -> Result<(), Failure> {
         for (buffer, planned) in self.buffers.iter().zip(&self.plan.buffers) {
             if let Some(contents) = &planned.contents {
                 contents.write_to(buffer)?;
+            }
+            for (n, &map) in planned.tensor_maps.iter().enumerate() {
+                buffer.write_at(n * TensorMap::SIZE, self.tensor_maps[map].bytes())?;
             }
         }
         Ok(())

@@ -11,8 +11,10 @@ mod builtin;
 pub mod printf;
 #[cfg(test)]
 mod printf_tests;
+pub mod tensor;
 
 use std::fmt;
+use std::ops::Range;
 
 use ptxjit_ir::DeviceOp;
 
@@ -23,6 +25,18 @@ pub trait Thread {
 
     /// Writes `bytes` to memory at a generic address.
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault>;
+
+    /// Gathers rows of memory at generic addresses to places in `bytes`.
+    fn read_rows(&mut self, rows: &Rows, bytes: &mut [u8]) -> Result<(), Fault> {
+        rows.each()
+            .try_for_each(|(addr, place)| self.read(addr, &mut bytes[place]))
+    }
+
+    /// Scatters places in `bytes` to rows of memory at generic addresses.
+    fn write_rows(&mut self, rows: &Rows, bytes: &[u8]) -> Result<(), Fault> {
+        rows.each()
+            .try_for_each(|(addr, place)| self.write(addr, &bytes[place]))
+    }
 
     /// Replaces the little-endian element of `size` bytes (1, 2, 4 or 8) at a generic address atomically by what `update`
     /// makes of it; returns the old one. `update` may be called several times.
@@ -47,6 +61,53 @@ pub trait Thread {
 
     /// Gives memory of the device heap back; the error says what is wrong with the pointer, which is never null.
     fn free(&mut self, addr: u64) -> Result<(), String>;
+}
+
+/// Rows of bytes at even distances, in memory and in a buffer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Rows {
+    /// The generic address of the first.
+    pub addr: u64,
+    /// Bytes from one to the next in memory.
+    pub stride: u64,
+    /// How many.
+    pub count: usize,
+    /// Bytes of each.
+    pub len: usize,
+    /// Bytes from one to the next in the buffer, which begins with the first.
+    pub pitch: usize,
+}
+
+impl Rows {
+    /// Address and place in the buffer of each row. An address that would lie beyond the end of the address space is the
+    /// last one, where no memory is.
+    pub fn each(self) -> impl Iterator<Item = (u64, Range<usize>)> {
+        (0..self.count).map(move |n| {
+            let offset = self.stride.saturating_mul(n as u64);
+            let place = n * self.pitch;
+            (self.addr.saturating_add(offset), place..place + self.len)
+        })
+    }
+
+    /// The same bytes as one row, if they follow each other on both sides.
+    pub fn joined(self) -> Rows {
+        if self.stride != self.len as u64 || self.pitch != self.len {
+            return self;
+        }
+        Rows {
+            count: 1,
+            len: self.count * self.len,
+            ..self
+        }
+    }
+
+    /// Bytes from the first of the first row to the last of the last, if addresses reach so far.
+    pub fn extent(self) -> Option<u64> {
+        let rest = (self.count as u64).checked_sub(1)?;
+        let last = self.stride.checked_mul(rest)?;
+        let len = last.checked_add(self.len as u64)?;
+        self.addr.checked_add(len).map(|_| len)
+    }
 }
 
 /// Why an operation stops the grid.
@@ -111,5 +172,6 @@ pub fn execute(
 ) -> Result<(), Fault> {
     match op {
         DeviceOp::Builtin(builtin) => builtin::call(*builtin, thread, args, results),
+        DeviceOp::Tensor(op) => tensor::execute(*op, thread, args),
     }
 }

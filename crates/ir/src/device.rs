@@ -5,6 +5,8 @@
 //! engines and the code generator treat all of them alike. What an operation does is written once, in the crate
 //! `ptxjit-device`, and called by the interpreter and by compiled code.
 
+mod tensor;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,8 @@ use smallvec::SmallVec;
 
 use crate::ops::{Builtin, Effect};
 use crate::types::Type;
+
+pub use tensor::{MapField, TensorMode, TensorOp};
 
 /// Types of operands or results, in order.
 pub type TypeList = SmallVec<[Type; 8]>;
@@ -21,6 +25,8 @@ pub type TypeList = SmallVec<[Type; 8]>;
 pub enum DeviceOp {
     /// A function of the device runtime.
     Builtin(Builtin),
+    /// On tensors and tensor maps.
+    Tensor(TensorOp),
 }
 
 impl DeviceOp {
@@ -28,6 +34,7 @@ impl DeviceOp {
     pub fn args(&self) -> TypeList {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
+            DeviceOp::Tensor(op) => op.args(),
         }
     }
 
@@ -35,13 +42,14 @@ impl DeviceOp {
     pub fn results(&self) -> TypeList {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
+            DeviceOp::Tensor(_) => SmallVec::new(),
         }
     }
 
     /// What passes must respect.
     pub fn effect(&self) -> Effect {
         match self {
-            DeviceOp::Builtin(_) => Effect::Write,
+            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) => Effect::Write,
         }
     }
 
@@ -50,6 +58,7 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) => false,
+            DeviceOp::Tensor(_) => true,
         }
     }
 }
@@ -58,6 +67,7 @@ impl fmt::Display for DeviceOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
+            DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
         }
     }
 }

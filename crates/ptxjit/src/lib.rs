@@ -67,6 +67,7 @@ mod names;
 mod once;
 mod options;
 mod raw;
+mod tensor_map;
 mod virt;
 
 pub use arg::Arg;
@@ -84,6 +85,8 @@ pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
 pub use linker::{Linker, link};
 pub use module::{Kernel, KernelUsage, Module, Param, Target};
 pub use ptxjit_runtime::{Access, CancelToken, Pattern, ShapeRule};
+
+pub use tensor_map::{ElementType, TensorMap, TensorMapBuilder};
 
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};
 pub use ptxjit_frontend::escape::{escape, escape_lines};

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_codegen::abi::DEVICE_VALUE_BYTES;
 use ptxjit_codegen::{CtaContext, RuntimeFns};
-use ptxjit_device::Fault;
+use ptxjit_device::{Fault, Rows};
 use ptxjit_ir::{DeviceOp, InstData, SrcLoc, Type, TypeList};
 use smallvec::SmallVec;
 
@@ -186,6 +186,22 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
         let written = self.view.write(addr, bytes);
         written.ok_or_else(|| self.bad_address(addr, bytes.len() as u64))
+    }
+
+    fn read_rows(&mut self, rows: &Rows, bytes: &mut [u8]) -> Result<(), Fault> {
+        if self.view.read_rows(*rows, bytes) {
+            return Ok(());
+        }
+        rows.each()
+            .try_for_each(|(addr, place)| self.read(addr, &mut bytes[place]))
+    }
+
+    fn write_rows(&mut self, rows: &Rows, bytes: &[u8]) -> Result<(), Fault> {
+        if self.view.write_rows(*rows, bytes) {
+            return Ok(());
+        }
+        rows.each()
+            .try_for_each(|(addr, place)| self.write(addr, &bytes[place]))
     }
 
     fn update(

@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use ptxjit_codegen::CtaContext;
+use ptxjit_device::Rows;
 
 use crate::grid::Grid;
 use crate::memory::Arena;
@@ -62,6 +63,16 @@ impl View<'_> {
             return crate::memory::read_host(addr, bytes);
         }
         self.arena.read(addr, bytes).ok()
+    }
+
+    /// Gathers rows of one allocation; false if they are anything else.
+    pub(crate) fn read_rows(&self, rows: Rows, bytes: &mut [u8]) -> bool {
+        self.arena.contains(rows.addr) && self.arena.read_rows(rows, bytes).is_ok()
+    }
+
+    /// Scatters rows of one allocation; false, with nothing written, if they are anything else.
+    pub(crate) fn write_rows(&self, rows: Rows, bytes: &[u8]) -> bool {
+        self.arena.contains(rows.addr) && self.arena.write_rows(rows, bytes).is_ok()
     }
 
     /// Writes bytes by generic address, if the thread may.

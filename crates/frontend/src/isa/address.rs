@@ -185,10 +185,7 @@ fn cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     needs_wide_address(t, inst)?;
     let arg = t.src(inst, 1)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
-    let result = match generic_space(inst.pick(SPACE)) {
-        Space::Global | Space::Generic => arg,
-        space => t.ins(InstData::ToGeneric { space, arg }, Type::B64),
-    };
+    let result = t.to_generic(generic_space(inst.pick(SPACE)), arg);
     write_address(t, inst, result)
 }
 

@@ -1,5 +1,5 @@
 //! Bulk copies, tensor copies, tensor maps and cluster launch control. PTX ISA, "Data Movement and Conversion Instructions:
-//! cp.async.bulk" and following. Only plain copies are executable, the rest is checked.
+//! cp.async.bulk" and following.
 
 use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
@@ -11,6 +11,7 @@ use super::memory::POLICY;
 use super::misc::mark;
 use super::modifiers::Mod;
 use super::operands::check_src_operand;
+use super::tensor;
 use super::types::PtxType as T;
 
 const HINT: &[Mod] = &[Mod::L2CacheHint];
@@ -173,20 +174,26 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[HINT])
         .check(check_size)
         .gates(BULK),
-    unsupported("cp", &[ADDR, ANY, ADDR, ANY.opt(), CTA_MASK, POLICY])
-        .with(&[
-            Mod::Async,
-            Mod::Bulk,
-            Mod::Tensor,
-            Mod::SharedCluster,
-            Mod::Global,
-            Mod::MbarrierCompleteTxBytes,
-        ])
-        .choose(&[DIM])
-        .optional(&[LOAD_MODE, MULTICAST, CTA_GROUP, HINT])
-        .gates(TENSOR)
-        .check(check_tensor_load),
-    unsupported("cp", &[ADDR, ANY, ADDR, ANY.opt(), POLICY])
+    inst(
+        "cp",
+        &[ADDR, ANY, ADDR, ANY.opt(), CTA_MASK, POLICY],
+        tensor::load,
+    )
+    .effect()
+    .with(&[
+        Mod::Async,
+        Mod::Bulk,
+        Mod::Tensor,
+        Mod::SharedCluster,
+        Mod::Global,
+        Mod::MbarrierCompleteTxBytes,
+    ])
+    .choose(&[DIM])
+    .optional(&[LOAD_MODE, MULTICAST, CTA_GROUP, HINT])
+    .gates(TENSOR)
+    .check(check_tensor_load),
+    inst("cp", &[ADDR, ANY, ADDR, ANY.opt(), POLICY], tensor::load)
+        .effect()
         .with(&[
             Mod::Async,
             Mod::Bulk,
@@ -199,7 +206,8 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[LOAD_MODE, CTA_GROUP, HINT])
         .gates(TENSOR_CTA)
         .check(check_tensor_load),
-    unsupported("cp", &[ANY, ADDR, POLICY])
+    inst("cp", &[ANY, ADDR, POLICY], tensor::store)
+        .effect()
         .with(&[
             Mod::Async,
             Mod::Bulk,
@@ -212,7 +220,8 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[STORE_MODE, HINT])
         .gates(TENSOR)
         .check(check_tensor_store),
-    unsupported("cp", &[ANY, ADDR, POLICY])
+    inst("cp", &[ANY, ADDR, POLICY], tensor::store)
+        .effect()
         .with(&[
             Mod::Reduce,
             Mod::Async,
@@ -238,7 +247,8 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[&[Mod::Tile, Mod::Im2colNoOffs], HINT])
         .gates(TENSOR)
         .check(check_tensor_store),
-    unsupported("cp", &[ANY, ANY.opt(), POLICY])
+    inst("cp", &[ANY, ANY.opt(), POLICY], mark)
+        .effect()
         .with(&[
             Mod::Async,
             Mod::Bulk,
@@ -260,53 +270,45 @@ pub const TABLE: &[InstDesc] = &[
         .with(&[Mod::Async, Mod::Bulk, Mod::WaitGroup])
         .optional(&[&[Mod::Read]])
         .gates(BULK),
-    unsupported("tensormap", &[ADDR, A])
+    map_field(&[ADDR, A])
         .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::GlobalAddress])
         .types(&[&[T::B64]])
-        .optional(MAP_SPACE)
         .gates(MAP),
-    unsupported("tensormap", &[ADDR, A])
+    map_field(&[ADDR, A])
         .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::Rank])
         .types(&[&[T::B32]])
-        .optional(MAP_SPACE)
         .gates(MAP),
-    unsupported("tensormap", &[ADDR, imm(0, 4), A])
+    map_field(&[ADDR, imm(0, 4), A])
         .with(&[Mod::Replace, Mod::B1024, Mod::Tile])
         .choose(&[&[Mod::BoxDim, Mod::GlobalDim, Mod::ElementStride]])
         .types(&[&[T::B32]])
-        .optional(MAP_SPACE)
         .gates(MAP),
-    unsupported("tensormap", &[ADDR, imm(0, 4), A])
+    map_field(&[ADDR, imm(0, 4), A])
         .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::GlobalStride])
         .types(&[&[T::B64]])
-        .optional(MAP_SPACE)
         .gates(MAP),
-    map_field(
-        &[ADDR, imm(0, 15)],
-        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::Elemtype],
-        MAP,
-    ),
-    map_field(
-        &[ADDR, imm(0, 2)],
-        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::InterleaveLayout],
-        MAP,
-    ),
-    map_field(
-        &[ADDR, imm(0, 4)],
-        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::SwizzleMode],
-        MAP,
-    ),
-    map_field(
-        &[ADDR, imm(0, 3)],
-        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::SwizzleAtomicity],
-        MAP_ATOMICITY,
-    ),
-    map_field(
-        &[ADDR, imm(0, 1)],
-        &[Mod::Replace, Mod::B1024, Mod::Tile, Mod::FillMode],
-        MAP,
-    ),
-    unsupported("tensormap", &[ADDR, ADDR, imm(128, 128)])
+    map_field(&[ADDR, imm(0, 15)])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::Elemtype])
+        .types(&[&[T::B32]])
+        .gates(MAP),
+    map_field(&[ADDR, imm(0, 2)])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::InterleaveLayout])
+        .types(&[&[T::B32]])
+        .gates(MAP),
+    map_field(&[ADDR, imm(0, 4)])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::SwizzleMode])
+        .types(&[&[T::B32]])
+        .gates(MAP),
+    map_field(&[ADDR, imm(0, 3)])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::SwizzleAtomicity])
+        .types(&[&[T::B32]])
+        .gates(MAP_ATOMICITY),
+    map_field(&[ADDR, imm(0, 1)])
+        .with(&[Mod::Replace, Mod::B1024, Mod::Tile, Mod::FillMode])
+        .types(&[&[T::B32]])
+        .gates(MAP),
+    inst("tensormap", &[ADDR, ADDR, imm(128, 128)], tensor::publish)
+        .effect()
         .with(&[
             Mod::CpFenceproxy,
             Mod::Global,
@@ -357,19 +359,14 @@ const MAP_ATOMICITY: &[Gate] = &[since(8, 6, 100).only(&[
     "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f", "121a", "121f",
 ])];
 
-const fn map_field(
-    operands: &'static [Opd],
-    required: &'static [Mod],
-    gates: &'static [Gate],
-) -> InstDesc {
-    unsupported("tensormap", operands)
-        .with(required)
-        .types(&[&[T::B32]])
+const fn map_field(operands: &'static [Opd]) -> InstDesc {
+    inst("tensormap", operands, tensor::replace)
+        .effect()
         .optional(MAP_SPACE)
-        .gates(gates)
 }
 
-fn dimensions(inst: &Inst<'_>) -> usize {
+/// Of the tensor.
+pub(super) fn dimensions(inst: &Inst<'_>) -> usize {
     DIM.iter()
         .position(|&m| inst.has(m))
         .map_or(1, |idx| idx + 1)

@@ -34,7 +34,8 @@ pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Di
 /// An address in a state space: a register and what is added to it.
 pub(super) type Place = (Space, Value, i32);
 
-fn place<'m>(
+/// The address at operand `n`.
+pub(super) fn place<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
     n: usize,

@@ -210,6 +210,37 @@ impl<'m> Translator<'m> {
         Ok(self.add_offset(base, i64::from(offset)))
     }
 
+    /// The generic address of an operand that stands inside the brackets of a larger one: a variable, or a register that holds
+    /// a generic address.
+    pub fn generic_address_part(&mut self, operand: &'m ast::Operand) -> Result<Value, Diagnostic> {
+        let addr = match operand.kind {
+            OperandKind::Name(_) => Addr {
+                base: self.address_base(operand)?,
+                index: None,
+                offset: 0,
+                is_unified: false,
+                span: operand.span,
+            },
+            _ => self.resolve_address(operand)?,
+        };
+        let space = match &addr.base {
+            AddrBase::Place(place) => place.space(),
+            AddrBase::Reg(_) | AddrBase::Func(_) | AddrBase::Absolute => Space::Generic,
+        };
+        let (base, offset) = self.emit_address(&addr)?;
+        let base = self.zext_or_trunc(base, Type::B64);
+        let addr = self.add_offset(base, i64::from(offset));
+        Ok(self.to_generic(space, addr))
+    }
+
+    /// The generic address of an address in a space, `B64` both.
+    pub fn to_generic(&mut self, space: Space, arg: Value) -> Value {
+        match space {
+            Space::Global | Space::Generic => arg,
+            space => self.ins(InstData::ToGeneric { space, arg }, Type::B64),
+        }
+    }
+
     /// The address of an entity plus an offset, `B64`.
     pub fn entity_address(&mut self, entity: Entity, offset: i64) -> Value {
         match entity {

@@ -10,6 +10,8 @@
 
 use std::sync::RwLockReadGuard;
 
+use ptxjit_device::Rows;
+
 use super::heap::Heap;
 use super::virt::Virtual;
 use super::{Access, Arena, MemoryError, raw};
@@ -65,6 +67,39 @@ impl Arena {
             // SAFETY: as in `write`.
             unsafe { raw::read(at, &mut bytes[start as usize..end as usize]) };
         })
+    }
+
+    /// Gathers rows, all of which lie in one live allocation, to places in `bytes`.
+    pub(crate) fn read_rows(&self, rows: Rows, bytes: &mut [u8]) -> Result<(), MemoryError> {
+        let heaps = self.heaps();
+        let _virt = self.check_rows(&heaps, rows, Access::Read)?;
+        for (addr, place) in rows.joined().each() {
+            // SAFETY: as in `write`.
+            unsafe { raw::read(addr, &mut bytes[place]) };
+        }
+        Ok(())
+    }
+
+    /// Scatters places in `bytes` to rows, all of which lie in one live allocation.
+    pub(crate) fn write_rows(&self, rows: Rows, bytes: &[u8]) -> Result<(), MemoryError> {
+        let heaps = self.heaps();
+        let _virt = self.check_rows(&heaps, rows, Access::ReadWrite)?;
+        for (addr, place) in rows.joined().each() {
+            // SAFETY: as in `write`.
+            unsafe { raw::write(addr, &bytes[place]) };
+        }
+        Ok(())
+    }
+
+    /// As [`Arena::check_ranges`], for all bytes from the first row to the last.
+    fn check_rows(
+        &self,
+        heaps: &[Heap],
+        rows: Rows,
+        access: Access,
+    ) -> Result<Option<RwLockReadGuard<'_, Virtual>>, MemoryError> {
+        let extent = rows.extent().unwrap_or(u64::MAX);
+        self.check_ranges(heaps, &[(rows.addr, extent, access)])
     }
 
     /// Fills bytes of one live allocation with `count` copies of a pattern.

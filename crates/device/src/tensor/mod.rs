@@ -1,0 +1,72 @@
+//! Tensor maps, and copies between tensors and boxes in shared memory. PTX ISA, "Tensors", "cp.async.bulk.tensor",
+//! "cp.reduce.async.bulk.tensor" and "tensormap.replace".
+//!
+//! * [`map`] is what a map says, [`check`] what it must be, [`bytes`] the 128 bytes that programs see.
+//! * [`walk`] finds the elements of a copy, [`swizzle`] their places in shared memory, [`copy`] moves them.
+
+mod bytes;
+mod check;
+mod copy;
+mod map;
+mod swizzle;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use ptxjit_ir::TensorOp;
+
+use crate::{Fault, Thread};
+
+pub use bytes::{MAP_BYTES, MapBytes};
+pub use check::BadField;
+pub use map::{
+    Access, Atomicity, ElementType, Fill, Interleave, L2Promotion, MAX_RANK, Pixels, Swizzle,
+    SwizzleMode, TensorMap,
+};
+
+/// Where maps lie.
+const MAP_ALIGN: u32 = 64;
+
+/// Executes an operation for one thread.
+pub(crate) fn execute(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Result<(), Fault> {
+    match op {
+        TensorOp::Load { .. } => copy::load(op, thread, args),
+        TensorOp::Store { .. } => copy::store(op, thread, args),
+        TensorOp::Replace(field) => {
+            let mut bytes = read_map(thread, args[0])?;
+            bytes::replace(&mut bytes, field, args[1]).map_err(Fault::refused)?;
+            thread.write(args[0], &bytes)
+        }
+    }
+}
+
+fn read_map(thread: &mut dyn Thread, addr: u64) -> Result<MapBytes, Fault> {
+    if !addr.is_multiple_of(MAP_ALIGN.into()) {
+        return Err(Fault::Misaligned {
+            addr,
+            size: MAP_ALIGN,
+        });
+    }
+    let mut bytes = [0; MAP_BYTES];
+    thread.read(addr, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The map at an address, complete and right, of a tensor of `rank` dimensions.
+fn map_at(thread: &mut dyn Thread, addr: u64, rank: u8) -> Result<TensorMap, Fault> {
+    let bytes = read_map(thread, addr)?;
+    let map = TensorMap::decode(&bytes)
+        .ok_or_else(|| Fault::refused(format!("the 128 bytes at {addr:#x} are no tensor map")))?;
+    map.check().map_err(|bad| {
+        Fault::refused(format!(
+            "the 128 bytes at {addr:#x} are no complete tensor map: {bad}"
+        ))
+    })?;
+    if map.rank != u32::from(rank) {
+        return Err(Fault::refused(format!(
+            "the tensor has {} dimensions, and the instruction is for {rank}",
+            map.rank
+        )));
+    }
+    Ok(map)
+}
