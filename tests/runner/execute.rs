@@ -274,6 +274,13 @@ fn pass<'a>(
                 .with_context(|| format!("argument `{}`", arg.name))?;
             request.arg_bytes(bits.to_le_bytes()[..element_size(formal.kind)?].to_vec())
         }
+        ArgValue::TensorMap(decl) => {
+            let of = decl.buffer.as_deref().unwrap_or_default();
+            let buffer = buffers.iter().find(|(known, _)| *known == of);
+            let (_, buffer) =
+                buffer.with_context(|| format!("no buffer `{of}` before this argument"))?;
+            request.uses(buffer).arg(&decl.encode(buffer.address())?)
+        }
         ArgValue::Pointer(name, offset) => {
             let buffer = buffers.iter().find(|(known, _)| known == name);
             let (_, buffer) =

@@ -5,12 +5,14 @@
 //! k<<<GRID, BLOCK, SHARED_BYTES>>>(…)
 //! GRID, BLOCK  N or (X, Y) or (X, Y, Z)
 //! ARG          NAME = TYPE[CONTENTS] for a buffer, NAME = NUMBER for a scalar of the parameter's type,
-//!              NAME = &OTHER + BYTES for a pointer into a buffer named before
+//!              NAME = &OTHER + BYTES for a pointer into a buffer named before,
+//!              NAME = tensormap{"buffer": "OTHER", …} for a tensor map of one, with the fields of a case file's
 //! BUFFER       NAME = TYPE[CONTENTS] and then, as in `run:` lines, `ulp 2`, …
 //! CONTENTS     N: so many zeros; V, V, …: these values (`V,` for one); N: fill V; N: arange; N: arange START STEP
 //! ```
 
 use anyhow::{Context, Result, bail, ensure};
+use ptxjit_cli::tensor_map::MapDecl;
 use std::time::Duration;
 
 use crate::value::{Expected, Kind, split_top};
@@ -52,6 +54,8 @@ pub(crate) enum ArgValue {
     Scalar(String),
     /// A pointer into the buffer of that name.
     Pointer(String, i64),
+    /// A tensor map of the buffer that it names.
+    TensorMap(Box<MapDecl>),
 }
 
 #[derive(Debug)]
@@ -147,7 +151,9 @@ impl Arg {
             .split_once('=')
             .with_context(|| format!("`{text}` is not of the form NAME = VALUE"))?;
         let value = value.trim();
-        let value = if let Some(pointer) = value.strip_prefix('&') {
+        let value = if let Some(fields) = value.strip_prefix("tensormap") {
+            ArgValue::TensorMap(serde_json::from_str(fields).context("a tensor map")?)
+        } else if let Some(pointer) = value.strip_prefix('&') {
             let (buffer, offset) = pointer.split_once('+').unwrap_or((pointer, "0"));
             ArgValue::Pointer(
                 buffer.trim().to_owned(),

@@ -338,8 +338,8 @@ pub(crate) fn split_top(text: &str) -> Vec<String> {
     let mut depth = 0i32;
     for c in text.chars() {
         match c {
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth -= 1,
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
             ',' if depth == 0 => {
                 parts.push(String::new());
                 continue;

@@ -58,8 +58,9 @@ impl MapSource {
         match text.strip_prefix('@') {
             Some(path) => Ok(MapSource::File(path.into())),
             None => {
-                let fields =
-                    serde_json::from_str(text).context("not the fields of a tensor map")?;
+                // Who parses arguments shows the outermost error alone.
+                let fields = serde_json::from_str(text)
+                    .map_err(|err| anyhow!("not the fields of a tensor map: {err}"))?;
                 Ok(MapSource::Fields(Box::new(fields)))
             }
         }
@@ -114,13 +115,17 @@ pub struct PlanMap {
 impl PlanMap {
     /// The map, of a buffer at an address.
     pub fn encode(&self, address: u64) -> Result<TensorMap> {
-        let map = self.decl.builder(address);
-        let map = map.and_then(|map| Ok(map.encode()?));
+        let map = self.decl.encode(address);
         map.with_context(|| format!("tensor map `{}`", escape(&self.name)))
     }
 }
 
 impl MapDecl {
+    /// The map, of a buffer at an address.
+    pub fn encode(&self, address: u64) -> Result<TensorMap> {
+        Ok(self.builder(address)?.encode()?)
+    }
+
     fn builder(&self, address: u64) -> Result<TensorMapBuilder> {
         let dtype = ElementType::from_name(&self.dtype)
             .ok_or_else(|| anyhow!("`dtype` has no value `{}`", escape(&self.dtype)))?;

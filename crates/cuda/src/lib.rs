@@ -34,6 +34,7 @@ mod settings;
 mod shape;
 mod start;
 mod stream;
+mod tensor_map;
 mod texture;
 mod texture_reference;
 mod vmm;

@@ -167,10 +167,6 @@ not_supported! {
     cuMipmappedArrayGetSparseProperties
     cuSurfRefGetArray
     cuSurfRefSetArray
-    cuTensorMapEncodeIm2col
-    cuTensorMapEncodeIm2colWide
-    cuTensorMapEncodeTiled
-    cuTensorMapReplaceAddress
     cuTensorMapSetAllocationClass
     cuTexRefGetAddress
     cuTexRefSetAddress

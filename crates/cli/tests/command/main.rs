@@ -2,6 +2,7 @@
 
 mod lost;
 mod outside;
+mod tensor_map;
 mod terminal;
 
 use std::path::{Path, PathBuf};

@@ -13,6 +13,7 @@ pub mod fill;
 pub mod pointer;
 pub mod pool;
 pub mod shape;
+pub mod tensor_map;
 pub mod texture;
 pub mod texture_reference;
 pub mod value;

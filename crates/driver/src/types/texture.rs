@@ -383,6 +383,18 @@ pub struct CUtensorMap {
     pub opaque: [u64; 16],
 }
 
+impl super::raw::Raw for CUtensorMap {
+    fn read(bytes: &[u8]) -> Self {
+        CUtensorMap {
+            opaque: super::raw::Raw::read(bytes),
+        }
+    }
+
+    fn write(self, bytes: &mut [u8]) {
+        super::raw::Raw::write(self.opaque, bytes);
+    }
+}
+
 impl CUDA_RESOURCE_DESC {
     /// The array of [`CUresourcetype::ARRAY`].
     #[must_use]
