@@ -149,3 +149,11 @@ static void spmv(int n, const int *rowptr, const int *col, const float *val, con
     }
 }
 ENTRY(spmv_csr) { spmv(a[0].i, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p); }
+
+static void copy(const float *in, float *out, size_t n)
+{
+    enum { PIECE = 1 << 20 };
+#pragma omp parallel for schedule(static)
+    for (size_t at = 0; at < n; at += PIECE) memcpy(out + at, in + at, sizeof(float) * PIECE);
+}
+ENTRY(tma_copy) { copy(a[0].p, a[1].p, (size_t)a[2].i * a[3].i * 64 * 64); }

@@ -94,9 +94,15 @@ pub(crate) enum ArgSpec {
     U64(u64),
     F32(f32),
     F64(f64),
+    /// A tensor map of a buffer of f32 with boxes of 64 x 64; the native version gets the buffer.
+    Map {
+        buffer: usize,
+        width: u64,
+        height: u64,
+    },
 }
 
-use ArgSpec::{Buf, F32, F64, I32, U32, U64};
+use ArgSpec::{Buf, F32, F64, I32, Map, U32, U64};
 
 const fn input(dtype: Dtype, count: usize, seed: u64, lo: f64, hi: f64) -> BufferSpec {
     let init = Init::Random { seed, lo, hi };
@@ -119,6 +125,15 @@ const fn output(dtype: Dtype, count: usize, check: Check) -> BufferSpec {
 
 const fn close(rel: f64, abs: f64) -> Check {
     Check::Close { rel, abs }
+}
+
+/// A matrix of 4096 rows of 8192.
+const fn matrix(buffer: usize) -> ArgSpec {
+    Map {
+        buffer,
+        width: 8192,
+        height: 4096,
+    }
 }
 
 macro_rules! ptx {
@@ -147,6 +162,20 @@ pub(crate) const CASES: &[Case] = &[
         shared: 0,
         args: &[I32(32 << 20), F32(2.5), Buf(0), Buf(1)],
         work: Work::Bytes((12 * 32) << 20),
+    },
+    Case {
+        name: "tma_copy",
+        ptx: ptx!("tma_copy"),
+        kernel: "tma_copy",
+        buffers: &[
+            input(Dtype::F32, 32 * MIB, 5, -1.0, 1.0),
+            output(Dtype::F32, 32 * MIB, Check::Exact),
+        ],
+        grid: [256, 1, 1],
+        block: [32, 1, 1],
+        shared: 0,
+        args: &[matrix(0), matrix(1), I32(128), I32(64), I32(32)],
+        work: Work::Bytes((8 * 32) << 20),
     },
     Case {
         name: "stencil2d",

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ptxjit::{Buffer, Device, Module, Options, Prepared};
+use ptxjit::{Buffer, Device, ElementType, Module, Options, Prepared, TensorMap};
 
 use crate::cases::{ArgSpec, Case, Init, Role};
 use crate::data;
@@ -137,6 +137,22 @@ pub(crate) fn prepare(
             ArgSpec::U64(value) => launch.arg(value),
             ArgSpec::F32(value) => launch.arg(value),
             ArgSpec::F64(value) => launch.arg(value),
+            ArgSpec::Map {
+                buffer,
+                width,
+                height,
+            } => {
+                let buffer = &buffers[buffer];
+                let (dims, strides) = ([width, height], [4 * width]);
+                let map = TensorMap::tiled(
+                    buffer.address(),
+                    ElementType::F32,
+                    &dims,
+                    &strides,
+                    &[64, 64],
+                );
+                launch.uses(buffer).arg(&map.encode()?)
+            }
         };
     }
     launch

@@ -32,6 +32,24 @@ pub trait Thread {
             .try_for_each(|(addr, place)| self.read(addr, &mut bytes[place]))
     }
 
+    /// Gathers rows of memory right into `len` bytes of shared memory at a generic address, where each has its place, and
+    /// calls `finish` with these. False where that cannot be done at once: then the caller goes through a buffer.
+    fn gather(
+        &mut self,
+        _to: u64,
+        _len: usize,
+        _rows: &[(usize, Rows)],
+        _finish: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        false
+    }
+
+    /// Scatters places in `len` bytes of shared memory at a generic address to rows of memory. False, possibly with some of
+    /// it done, where that cannot be done at once.
+    fn scatter(&mut self, _from: u64, _len: usize, _rows: &[(usize, Rows)]) -> bool {
+        false
+    }
+
     /// Scatters places in `bytes` to rows of memory at generic addresses.
     fn write_rows(&mut self, rows: &Rows, bytes: &[u8]) -> Result<(), Fault> {
         rows.each()
@@ -76,6 +94,8 @@ pub struct Rows {
     pub len: usize,
     /// Bytes from one to the next in the buffer, which begins with the first.
     pub pitch: usize,
+    /// They belong to more memory than caches hold: what is written there is better not kept in caches.
+    pub is_large: bool,
 }
 
 impl Rows {

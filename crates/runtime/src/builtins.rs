@@ -196,6 +196,34 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
             .try_for_each(|(addr, place)| self.read(addr, &mut bytes[place]))
     }
 
+    fn gather(
+        &mut self,
+        to: u64,
+        len: usize,
+        rows: &[(usize, Rows)],
+        finish: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        let arena = self.view.arena();
+        let Some(bytes) = self.view.shared(to, len) else {
+            return false;
+        };
+        let read = |&(at, rows): &(usize, Rows)| arena.read_rows(rows, &mut bytes[at..]).is_ok();
+        if !rows.iter().all(read) {
+            return false;
+        }
+        finish(bytes);
+        true
+    }
+
+    fn scatter(&mut self, from: u64, len: usize, rows: &[(usize, Rows)]) -> bool {
+        let arena = self.view.arena();
+        let Some(bytes) = self.view.shared(from, len) else {
+            return false;
+        };
+        let write = |&(at, rows): &(usize, Rows)| arena.write_rows(rows, &bytes[at..]).is_ok();
+        rows.iter().all(write)
+    }
+
     fn write_rows(&mut self, rows: &Rows, bytes: &[u8]) -> Result<(), Fault> {
         if self.view.write_rows(*rows, bytes) {
             return Ok(());

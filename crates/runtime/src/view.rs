@@ -20,9 +20,9 @@ pub(crate) struct View<'a> {
     open_memory: bool,
 }
 
-impl View<'_> {
+impl<'v> View<'v> {
     /// What `thread` of a CTA sees.
-    pub(crate) fn new<'a>(grid: &'a Grid, ctx: &CtaContext, thread: u32) -> View<'a> {
+    pub(crate) fn new(grid: &'v Grid, ctx: &CtaContext, thread: u32) -> View<'v> {
         let local = ctx.local_base + u64::from(thread) * ctx.local_stride;
         let windows = [
             ctx.shared_base..ctx.shared_base + u64::from(ctx.total_smem_size),
@@ -65,9 +65,25 @@ impl View<'_> {
         self.arena.read(addr, bytes).ok()
     }
 
+    pub(crate) fn arena(&self) -> &'v Arena {
+        self.arena
+    }
+
     /// Gathers rows of one allocation; false if they are anything else.
     pub(crate) fn read_rows(&self, rows: Rows, bytes: &mut [u8]) -> bool {
         self.arena.contains(rows.addr) && self.arena.read_rows(rows, bytes).is_ok()
+    }
+
+    /// Bytes of the CTA's shared memory.
+    pub(crate) fn shared(&mut self, addr: u64, len: usize) -> Option<&mut [u8]> {
+        let [shared, ..] = &self.windows;
+        let end = addr.checked_add(len as u64)?;
+        if addr < shared.start || end > shared.end {
+            return None;
+        }
+        // SAFETY: windows in use are committed. A CTA's own is not touched while one of its threads is in a callback, and
+        // the slice lives no longer than the view, which is the callback's.
+        Some(unsafe { crate::memory::committed(addr, len) })
     }
 
     /// Scatters rows of one allocation; false, with nothing written, if they are anything else.

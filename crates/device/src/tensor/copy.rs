@@ -1,13 +1,14 @@
 //! The copies. All are done when they are asked for, which is one of the schedules that PTX allows.
 //!
 //! A copy goes through a buffer that holds its units as they lie in global memory: rows are gathered there (or scattered
-//! from there), lines permuted in place, and all of it written to shared memory at once.
+//! from there), lines permuted in place, and all of it written to shared memory at once. Where nothing lies outside of the
+//! tensor and the engine can, shared memory is that buffer.
 
 use std::cell::RefCell;
 
 use ptxjit_ir::{AtomicFmt, AtomicOp, TensorOp, eval};
 
-use super::map::{ElementType, Fill, TensorMap};
+use super::map::{ElementType, Fill, SwizzleMode, TensorMap};
 use super::swizzle::LINE;
 use super::walk::{Start, Walk};
 use super::{map_at, walk};
@@ -65,6 +66,15 @@ pub(super) fn load(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resul
     let mut room = Default::default();
     let walk = map.walk(start(mode, rank, rest, &mut room))?;
     let shared = shared_bytes(&map, &walk);
+    let is_direct = walk.inside == walk.bytes && is_direct(&map, shared) && {
+        let line = to / LINE as u64;
+        thread.gather(to, shared, &walk.rows, &mut |bytes| {
+            map.swizzle.permute(line, bytes);
+        })
+    };
+    if is_direct {
+        return complete(thread, barrier, shared as u64);
+    }
     with_buffer(walk.bytes.max(shared), |buffer| {
         gather(thread, &map, &walk, &mut buffer[..walk.bytes])?;
         expand(&map, walk.bytes, buffer);
@@ -86,6 +96,13 @@ pub(super) fn store(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resu
     let reduction = reduce.map(|op| reduction(op, map.dtype)).transpose()?;
     let walk = map.walk(start)?;
     let shared = shared_bytes(&map, &walk);
+    let is_direct = reduction.is_none()
+        && map.swizzle.mode == SwizzleMode::None
+        && is_direct(&map, shared)
+        && thread.scatter(from, shared, &walk.rows);
+    if is_direct {
+        return Ok(());
+    }
     with_buffer(walk.bytes.max(shared), |buffer| {
         get(thread, &map, from, &mut buffer[..shared])?;
         pack(&map, shared, buffer);
@@ -98,6 +115,11 @@ pub(super) fn store(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resu
         }
         Ok(())
     })
+}
+
+/// Whether units lie in shared as in global memory, but for a permutation of whole lines.
+fn is_direct(map: &TensorMap, len: usize) -> bool {
+    !map.dtype.is_padded() && (map.swizzle.mode == SwizzleMode::None || len.is_multiple_of(LINE))
 }
 
 fn check_box_address(addr: u64) -> Result<(), Fault> {

@@ -12,6 +12,9 @@ use crate::{Fault, Rows};
 /// Most bytes of a copy: more than any shared memory has.
 const MAX_BYTES: u64 = 1 << 18;
 
+/// A tensor of so many bytes is more than caches hold. What it costs to be wrong is small on both sides.
+const LARGE: u64 = 16 << 20;
+
 /// What a copy moves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Walk {
@@ -52,6 +55,15 @@ fn span(first: i64, step: u64, count: u64, size: u64) -> Span {
 }
 
 impl TensorMap {
+    fn is_large(&self) -> bool {
+        let bytes = self.dims[..self.n_dims()]
+            .iter()
+            .fold(self.dtype.unit().global, |bytes, &dim| {
+                bytes.saturating_mul(dim)
+            });
+        bytes / self.dtype.unit().elements > LARGE
+    }
+
     /// What a copy from (or to) `start` moves. The map has been checked.
     pub(crate) fn walk(&self, start: Start<'_>) -> Result<Walk, Fault> {
         let mut walker = Walker::new(self, start.coordinates[0])?;
@@ -101,6 +113,7 @@ struct Walker<'m> {
     x: Span,
     /// The first unit of dimension 0.
     first: i64,
+    is_large: bool,
     walk: Walk,
 }
 
@@ -137,6 +150,7 @@ impl<'m> Walker<'m> {
             row,
             x: span(first, step, row, map.dims[0] / elements),
             first,
+            is_large: map.is_large(),
             walk: Walk {
                 bytes: 0,
                 rows: Vec::new(),
@@ -190,6 +204,7 @@ impl<'m> Walker<'m> {
             count: y.inside as usize,
             len: (self.x.inside * self.unit.global) as usize,
             pitch: pitch as usize,
+            is_large: self.is_large,
         };
         self.walk.inside += rows.count * rows.len;
         if map.step(0) == 1 {

@@ -86,7 +86,15 @@ impl Arena {
         let _virt = self.check_rows(&heaps, rows, Access::ReadWrite)?;
         for (addr, place) in rows.joined().each() {
             // SAFETY: as in `write`.
-            unsafe { raw::write(addr, &bytes[place]) };
+            unsafe {
+                match rows.is_large {
+                    true => raw::stream(addr, &bytes[place]),
+                    false => raw::write(addr, &bytes[place]),
+                }
+            }
+        }
+        if rows.is_large {
+            raw::end_stream();
         }
         Ok(())
     }

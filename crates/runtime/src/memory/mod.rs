@@ -356,6 +356,16 @@ pub(crate) unsafe fn write_committed(addr: u64, bytes: &[u8]) {
     unsafe { raw::write(addr, bytes) };
 }
 
+/// Committed device memory as a slice.
+///
+/// # Safety
+///
+/// The bytes are committed, and nobody else accesses them while the slice lives.
+pub(crate) unsafe fn committed<'a>(addr: u64, len: usize) -> &'a mut [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, len) }
+}
+
 /// Replaces an element of 1, 2, 4 or 8 bytes in memory of the process atomically; returns the old one.
 ///
 /// # Safety

@@ -28,6 +28,39 @@ pub(super) unsafe fn write(to: u64, from: &[u8]) {
     unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
 }
 
+/// Copies host bytes to the device past the caches: lines that are overwritten as a whole need not be fetched.
+/// [`end_stream`] is called before other threads may look.
+///
+/// # Safety
+///
+/// The bytes from `to` on are mapped and writable.
+pub(super) unsafe fn stream(to: u64, from: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        const LINE: usize = 64;
+        if to.is_multiple_of(LINE as u64) && from.len().is_multiple_of(LINE) {
+            for (n, piece) in from.as_chunks::<16>().0.iter().enumerate() {
+                let at = (to as *mut __m128i).wrapping_add(n);
+                // SAFETY: every x86-64 processor has these; the place is a multiple of 16 and writable by contract.
+                unsafe { _mm_stream_si128(at, _mm_loadu_si128(piece.as_ptr().cast())) };
+            }
+            return;
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { write(to, from) };
+}
+
+/// What was streamed comes before what this thread writes next.
+pub(super) fn end_stream() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
 /// Copies between device addresses that may overlap.
 ///
 /// # Safety
