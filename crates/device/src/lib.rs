@@ -32,12 +32,14 @@ pub trait Thread {
             .try_for_each(|(addr, place)| self.read(addr, &mut bytes[place]))
     }
 
-    /// Gathers rows of memory right into `len` bytes of shared memory at a generic address, where each has its place, and
-    /// calls `finish` with these. False where that cannot be done at once: then the caller goes through a buffer.
+    /// Gathers rows of memory, those of a tensor that begins at `tensor`, right into `len` bytes of shared memory at a generic
+    /// address, where each has its place, and calls `finish` with these. False where that cannot be done at once: then the
+    /// caller goes through a buffer.
     fn gather(
         &mut self,
         _to: u64,
         _len: usize,
+        _tensor: u64,
         _rows: &[(usize, Rows)],
         _finish: &mut dyn FnMut(&mut [u8]),
     ) -> bool {

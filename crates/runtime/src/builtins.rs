@@ -200,6 +200,7 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
         &mut self,
         to: u64,
         len: usize,
+        tensor: u64,
         rows: &[(usize, Rows)],
         finish: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
@@ -207,6 +208,7 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
         let Some(bytes) = self.view.shared(to, len) else {
             return false;
         };
+        crate::ahead::fetch_next(tensor, rows);
         let read = |&(at, rows): &(usize, Rows)| arena.read_rows(rows, &mut bytes[at..]).is_ok();
         if !rows.iter().all(read) {
             return false;

@@ -7,6 +7,7 @@
 //! **Invariants**: a kernel reaches device memory or faults, never the host's unless an `unsafe` call has opened it; a fault,
 //! a deadlock or a time limit ends the launch with an error and leaves the process as it was; starting a CTA allocates nothing in the steady state.
 
+mod ahead;
 mod buf;
 mod builtins;
 mod code;

@@ -58,29 +58,57 @@ fn start<'a>(
 
 /// Global to shared memory; the barrier then learns of the bytes.
 pub(super) fn load(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Result<(), Fault> {
-    let (TensorOp::Load { rank, mode, .. }, &[map, to, barrier, ref rest @ ..]) = (op, args) else {
+    let (
+        TensorOp::Load {
+            rank,
+            mode,
+            multicast,
+            ..
+        },
+        &[map, to, barrier, ref rest @ ..],
+    ) = (op, args)
+    else {
         unreachable!("operands are as many as the operation says")
     };
     let map = map_at(thread, map, rank)?;
     check_box_address(to)?;
     let mut room = Default::default();
     let walk = map.walk(start(mode, rank, rest, &mut room))?;
-    let shared = shared_bytes(&map, &walk);
-    let is_direct = walk.inside == walk.bytes && is_direct(&map, shared) && {
+    let bytes = shared_bytes(&map, &walk) as u64;
+    let Some(&ranks) = rest.last().filter(|_| multicast) else {
+        bring(thread, &map, &walk, to)?;
+        return complete(thread, barrier, bytes);
+    };
+    // Clusters have one CTA each.
+    if ranks & !1 != 0 {
+        return Err(Fault::refused(format!(
+            "the mask {ranks:#x} names a CTA that the cluster does not have"
+        )));
+    }
+    if ranks != 0 {
+        bring(thread, &map, &walk, to)?;
+        complete(thread, barrier, bytes)?;
+    }
+    Ok(())
+}
+
+/// Writes the box of a walk to an address in shared memory.
+fn bring(thread: &mut dyn Thread, map: &TensorMap, walk: &Walk, to: u64) -> Result<(), Fault> {
+    let shared = shared_bytes(map, walk);
+    let is_direct = walk.inside == walk.bytes && is_direct(map, shared) && {
         let line = to / LINE as u64;
-        thread.gather(to, shared, &walk.rows, &mut |bytes| {
+        thread.gather(to, shared, map.address, &walk.rows, &mut |bytes| {
             map.swizzle.permute(line, bytes);
         })
     };
     if is_direct {
-        return complete(thread, barrier, shared as u64);
+        return Ok(());
     }
     with_buffer(walk.bytes.max(shared), |buffer| {
-        gather(thread, &map, &walk, &mut buffer[..walk.bytes])?;
-        expand(&map, walk.bytes, buffer);
-        put(thread, &map, to, &mut buffer[..shared])
-    })?;
-    complete(thread, barrier, shared as u64)
+        gather(thread, map, walk, &mut buffer[..walk.bytes])?;
+        expand(map, walk.bytes, buffer);
+        put(thread, map, to, &mut buffer[..shared])
+    })
 }
 
 /// Shared to global memory.
