@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use ptxjit_codegen::CtaContext;
+use ptxjit_abi::CtaContext;
 
 use crate::grid::Grid;
 use crate::memory::Arena;
