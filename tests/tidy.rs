@@ -113,32 +113,78 @@ fn no_loose_ends() {
     assert_none(&problems);
 }
 
+/// A library, and the only crate that may name it.
+const OWNERS: &[(&str, &str)] = &[
+    ("pest", "frontend"),
+    ("pest_derive", "frontend"),
+    ("cranelift-codegen", "codegen"),
+    ("cranelift-frontend", "codegen"),
+    ("cranelift-jit", "codegen"),
+    ("cranelift-module", "codegen"),
+    ("cranelift-native", "codegen"),
+    ("regalloc2", "codegen"),
+    ("target-lexicon", "codegen"),
+    ("iced-x86", "codegen"),
+    ("rayon", "runtime"),
+    ("corosensei", "runtime"),
+];
+
+/// A crate of the engine, and the crates of the engine that it may depend on. Tests of a crate may also use `testing`.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("ir", &[]),
+    ("testing", &["ir"]),
+    ("frontend", &["ir"]),
+    ("interp", &["ir"]),
+    ("abi", &["ir"]),
+    ("passes", &["ir"]),
+    ("vectorize", &["ir", "abi", "passes"]),
+    ("codegen", &["ir", "abi", "passes", "vectorize"]),
+    // Neither Cranelift nor any part of the compiler: what compiled code needs is in `abi`.
+    ("runtime", &["ir", "abi", "interp"]),
+    (
+        "ptxjit",
+        &[
+            "ir", "abi", "frontend", "passes", "codegen", "interp", "runtime",
+        ],
+    ),
+];
+
+/// The names of a manifest's dependencies, and the section in which each stands.
+fn dependencies(manifest: &str) -> Vec<(String, String)> {
+    let mut section = String::new();
+    let mut found = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            section = line.to_owned();
+        } else if section.contains("dependencies") {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or("");
+            found.push((section.clone(), name.to_owned()));
+        }
+    }
+    found
+}
+
 #[test]
 fn crates_keep_their_boundaries() {
-    // Crate, and the only package that may name it.
-    let owners = [
-        ("pest", "frontend"),
-        ("cranelift-jit", "codegen"),
-        ("cranelift-frontend", "codegen"),
-        ("corosensei", "runtime"),
-    ];
     let mut problems = Vec::new();
     for manifest in files_below(&root().join("crates"), "Cargo.toml") {
-        let package = manifest
-            .parent()
-            .and_then(Path::file_name)
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        for line in read(&manifest).lines() {
-            let name = line.split(['.', '=', ' ']).next().unwrap_or("");
-            for (krate, owner) in owners {
-                if name == krate && package != owner {
-                    problems.push(format!(
-                        "{}: only `{owner}` may depend on {krate}",
-                        manifest.display()
-                    ));
-                }
+        let package = manifest.parent().and_then(Path::file_name);
+        let package = package.unwrap_or_default().to_string_lossy().into_owned();
+        let may_use = MAY_USE.iter().find(|(name, _)| *name == package);
+        for (section, name) in dependencies(&read(&manifest)) {
+            let owner = OWNERS.iter().find(|(krate, _)| *krate == name);
+            if let Some((krate, owner)) = owner.filter(|(_, owner)| *owner != package) {
+                problems.push(format!("`{package}`: only `{owner}` may name {krate}"));
+            }
+            let Some((_, allowed)) = may_use else {
+                continue;
+            };
+            let Some(ours) = name.strip_prefix("ptxjit-") else {
+                continue;
+            };
+            let for_tests = ours == "testing" && section == "[dev-dependencies]";
+            if !allowed.contains(&ours) && !for_tests {
+                problems.push(format!("`{package}` may not depend on `{ours}`"));
             }
         }
     }

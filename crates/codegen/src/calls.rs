@@ -19,7 +19,7 @@ use ptxjit_ir::{
     Block, BlockCall, CompareOp, FuncId, Function, Inst, InstData, IntBinaryOp, MemSem, Program,
     Scope, Space, SrcLoc, StackSlot, Terminator, TrapKind, Type, Value,
 };
-use ptxjit_passes::vectorize::{Repair, predecessors};
+use ptxjit_vectorize::{Repair, predecessors};
 use smallvec::SmallVec;
 
 use crate::emit::Emit;
@@ -260,7 +260,7 @@ impl Ctx<'_> {
             return;
         }
         let preds = predecessors(&self.func);
-        let live = ptxjit_passes::vectorize::live_in(&self.func, &preds);
+        let live = ptxjit_vectorize::live_in(&self.func, &preds);
         let mut reloads: BTreeMap<Value, Vec<(Block, Value)>> = BTreeMap::new();
         for site in sites {
             let results = self.func.insts[site.call].results.to_vec();

@@ -10,7 +10,7 @@
 //! one place may be loaded later: it is aligned, so they lie in the same page.
 
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, Function, Inst, InstData, Round, Type, Value};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 

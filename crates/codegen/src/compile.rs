@@ -12,19 +12,21 @@ use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
 use ptxjit_passes::effort::{Effort, Spent};
-use ptxjit_passes::vectorize::{self, Plan, PlanFacts, Wait, WaitKind};
+use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
 
-use crate::abi::{CompileOptions, CompileStats, CompiledKernel, Haste};
 use crate::gang;
 use crate::gathered::{self, Gathered};
 use crate::host;
+use crate::link;
 use crate::lower::{self, Inputs};
 use crate::masked;
-use crate::object::{Function, Head, Object};
+use crate::object::function;
 use crate::operands;
 use crate::pairs::{self, Merged};
 use crate::slots;
 use crate::ymm::{self, Refused};
+use ptxjit_abi::object::{Function, Head, Object};
+use ptxjit_abi::{CompileStats, CompiledKernel, Facts};
 
 /// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well takes over three
 /// milliseconds.
@@ -50,6 +52,37 @@ const MOST_PENDING_AT_NODE: usize = 8;
 /// entries make millions.
 const MOST_INSTS: usize = 400_000;
 const MOST_BRANCH_ARGS: usize = 100_000;
+
+/// How to compile.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct CompileOptions {
+    /// Gang width: 1, 4, 8, 16, 32, or none to let the cost model choose.
+    pub gang: Option<u32>,
+    /// Launch facts.
+    pub facts: Facts,
+    /// Call `check_access` before every access.
+    pub memcheck: bool,
+    /// Ask `outside` about addresses that are not in the arena, instead of taking them for a fault.
+    pub foreign: bool,
+    /// Whether the code may be made fast rather than made to run fast, see [`CompiledKernel::is_quick`].
+    pub haste: Haste,
+    /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped, which was not too complex: so this is not
+    /// either, and has the same width.
+    pub goes_on: bool,
+    /// When to give up.
+    pub until: Option<Instant>,
+}
+
+/// How much of a hurry there is.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Haste {
+    /// None: code is made to run fast.
+    None,
+    /// Long code may be made fast.
+    Some,
+    /// So may all but short code: few threads will run it first.
+    Much,
+}
 
 /// Why a program could not be compiled.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +127,7 @@ pub fn compile(
     program: &Program,
     options: &CompileOptions,
 ) -> Result<CompiledKernel, CompileError> {
-    place(compile_object(program, options)?)
+    place_own(compile_object(program, options)?)
 }
 
 /// Compiles, and keeps listings of CLIF and machine code.
@@ -102,7 +135,7 @@ pub fn compile_listing(
     program: &Program,
     options: &CompileOptions,
 ) -> Result<CompiledKernel, CompileError> {
-    place(object(program, options, true)?)
+    place_own(object(program, options, true)?)
 }
 
 /// Compiles what can be stored, and placed in memory here or in another process.
@@ -111,9 +144,9 @@ pub fn compile_object(program: &Program, options: &CompileOptions) -> Result<Obj
 }
 
 #[expect(unsafe_code, reason = "places an object that was just made")]
-fn place(object: Object) -> Result<CompiledKernel, CompileError> {
+fn place_own(object: Object) -> Result<CompiledKernel, CompileError> {
     // SAFETY: the object was made by this process.
-    unsafe { object.place() }
+    unsafe { link::place(object) }
 }
 
 /// A kernel that is too complex for gangs is compiled for single lanes: that takes little effort whatever the control flow, and
@@ -384,7 +417,7 @@ impl Compiler {
         self.stats.select += start.elapsed().saturating_sub(regalloc);
         let locs = locations(&compiled);
         let asm = compiled.vcode.clone();
-        let function = Function::new(&self.context.func, &compiled, &bytes, &mut self.code);
+        let function = function(&self.context.func, &compiled, &bytes, &mut self.code);
         self.functions.push(function.map_err(internal)?);
         self.context.clear();
         Ok(Some((locs, asm)))

@@ -5,62 +5,22 @@
     reason = "compiled code passes addresses of instructions that its kernel keeps alive"
 )]
 
+use ptxjit_abi::object::Helper;
+use ptxjit_abi::with_default_rounding;
 use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, eval};
-use ptxjit_passes::vectorize::Fold;
-use serde::{Deserialize, Serialize};
+use ptxjit_vectorize::Fold;
 
-/// A function of this module, as compiled code names it: stored code must work in another process.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Helper {
-    /// [`eval_inst`].
-    Eval,
-    /// [`atomic`].
-    Atomic,
-    /// [`bad_lanes`].
-    BadLanes,
-    /// [`crate::warp_ops::warp_op`].
-    Warp,
-    /// [`crate::mma::mma_op`].
-    Mma,
-    /// [`unfold`].
-    Unfold,
-    /// [`row`].
-    Row,
-    /// [`merge_slots`].
-    MergeSlots,
-}
-
-impl Helper {
-    /// All of them; the number in an external name is a position here.
-    pub(crate) const ALL: &[Helper] = &[
-        Helper::Eval,
-        Helper::Atomic,
-        Helper::BadLanes,
-        Helper::Warp,
-        Helper::Mma,
-        Helper::Unfold,
-        Helper::Row,
-        Helper::MergeSlots,
-    ];
-
-    /// Its number in external names.
-    pub(crate) fn number(self) -> u32 {
-        let number = Helper::ALL.iter().position(|&other| other == self);
-        number.expect("every helper is in ALL") as u32
-    }
-
-    /// Where it is in this process.
-    pub(crate) fn address(self) -> *const u8 {
-        match self {
-            Helper::Eval => eval_inst as *const () as *const u8,
-            Helper::Atomic => atomic as *const () as *const u8,
-            Helper::BadLanes => bad_lanes as *const () as *const u8,
-            Helper::Warp => crate::warp_ops::warp_op as *const () as *const u8,
-            Helper::Mma => crate::mma::mma_op as *const () as *const u8,
-            Helper::Unfold => unfold as *const () as *const u8,
-            Helper::Row => row as *const () as *const u8,
-            Helper::MergeSlots => merge_slots as *const () as *const u8,
-        }
+/// Where a helper is in this process.
+pub(crate) fn address(helper: Helper) -> *const u8 {
+    match helper {
+        Helper::Eval => eval_inst as *const () as *const u8,
+        Helper::Atomic => atomic as *const () as *const u8,
+        Helper::BadLanes => bad_lanes as *const () as *const u8,
+        Helper::Warp => ptxjit_abi::warp_ops::warp_op as *const () as *const u8,
+        Helper::Mma => ptxjit_abi::mma::mma_op as *const () as *const u8,
+        Helper::Unfold => unfold as *const () as *const u8,
+        Helper::Row => row as *const () as *const u8,
+        Helper::MergeSlots => merge_slots as *const () as *const u8,
     }
 }
 
@@ -79,28 +39,6 @@ pub(crate) unsafe extern "C" fn eval_inst(
     // SAFETY: the caller's promise.
     let data = unsafe { &*data };
     with_default_rounding(|| eval::inst(data, &[a, b, c, d]).unwrap_or(0))
-}
-
-/// Runs `f` with the default floating-point environment: kernels may run with subnormals flushed.
-pub(crate) fn with_default_rounding<T>(f: impl FnOnce() -> T) -> T {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let (mut saved, default) = (0u32, 0x1f80u32);
-        // SAFETY: stores the control register through a valid reference.
-        unsafe { core::arch::asm!("stmxcsr [{}]", in(reg) &mut saved, options(nostack)) };
-        // The lower bits tell what has happened.
-        if saved & !0x3f == default {
-            return f();
-        }
-        // SAFETY: loads the control register through a valid reference.
-        unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &default, options(nostack, readonly)) };
-        let result = f();
-        // SAFETY: as above.
-        unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &saved, options(nostack, readonly)) };
-        result
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    f()
 }
 
 /// An atomic operation without an inline form, on memory that was just found mapped. `code` packs the op (by its position in

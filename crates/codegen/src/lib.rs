@@ -1,12 +1,13 @@
 //! Gang lowering of the IR to native code through Cranelift.
 //!
-//! [`compile`] takes an optimised program and launch facts to a [`CompiledKernel`]: calls that were not inlined become states
-//! (`calls`), the vectorizer plans for a gang width, `lower` emits CLIF, `compile` makes an [`Object`] of it, which can be stored,
-//! and `link` places that in executable memory. What code and runtime promise each other is in [`abi`].
+//! [`compile`] takes an optimised program and launch facts to a
+//! [`CompiledKernel`](ptxjit_abi::CompiledKernel): calls that were not inlined become states (`calls`),
+//! the vectorizer plans for a gang width, `lower` emits CLIF, `compile` makes an
+//! [`Object`](ptxjit_abi::object::Object) of it, which can be stored, and `link` places that in
+//! executable memory. What code and runtime promise each other is in `ptxjit_abi`.
 //!
 //! This is the only crate that names Cranelift.
 
-pub mod abi;
 mod calls;
 mod chains;
 mod code_space;
@@ -21,7 +22,6 @@ mod host;
 mod link;
 mod lower;
 mod masked;
-mod mma;
 mod notes;
 mod object;
 mod operands;
@@ -29,15 +29,10 @@ mod pairs;
 mod registers;
 mod schedule;
 mod slots;
-pub mod warp_ops;
 mod weigh;
 mod ymm;
 
-pub use abi::{
-    CompileOptions, CompileStats, CompiledKernel, CtaContext, EnterFn, Facts, FaultKind, Haste,
-    IDLE_OFFSET, LaneState, Operand, ResumeKind, ResumePoint, RuntimeFns, SlowForm, SymbolRef,
-};
-pub use compile::{CompileError, compile, compile_listing, compile_object};
+pub use compile::{CompileError, CompileOptions, Haste, compile, compile_listing, compile_object};
 pub use gang::{GangChoice, choose as choose_gang};
 pub use host::target;
-pub use object::Object;
+pub use link::place;

@@ -5,22 +5,21 @@
     reason = "turns finished code into a function pointer that is valid as long as the kernel"
 )]
 
-use std::sync::OnceLock;
 use std::time::Instant;
 
-use cranelift_codegen::binemit::Reloc as RelocKind;
 use cranelift_codegen::ir::{LibCall, Signature};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleError, ModuleReloc, ModuleRelocTarget};
+use ptxjit_abi::object::{Function, Helper, Object, Reloc, RelocKind, Target};
+use ptxjit_abi::{CompiledKernel, EnterFn, Placed};
 use ptxjit_ir::{InstData, SrcLoc};
 
-use crate::abi::{CompiledKernel, EnterFn};
 use crate::code_space::Block;
 use crate::compile::{CompileError, internal};
-use crate::helpers::Helper;
+use crate::helpers;
 use crate::host;
-use crate::object::{Function, Object, RELOC_KINDS, Reloc, Target};
+use crate::object::clif_kind;
 
 /// Executable memory, freed with the kernel: nothing else holds a pointer into the code.
 struct Code {
@@ -33,65 +32,46 @@ struct Code {
 // SAFETY: the module is only touched when the code is dropped, and the kept instructions are never changed.
 unsafe impl Sync for Code {}
 
-impl Object {
-    /// Places the code in memory.
-    ///
-    /// # Safety
-    ///
-    /// The object is what [`crate::compile_object`] made for a host with the same [`crate::target`], in this process or in
-    /// another one of the same build.
-    pub unsafe fn place(self) -> Result<CompiledKernel, CompileError> {
-        let start = Instant::now();
-        let kept: Vec<Box<InstData>> = self.head.kept.iter().cloned().map(Box::new).collect();
-        let mut linker = Linker::new(&self, &kept)?;
-        linker.define(&self)?;
-        let (module, functions) = (linker.module, linker.functions);
-        let starts: Vec<usize> = functions
-            .iter()
-            .map(|&id| module.get_finalized_function(id) as usize)
-            .collect();
-        let sizes = self.head.functions.iter().map(|func| func.size as usize);
-        let first = starts.iter().copied().min().expect("there is an entry");
-        let end = starts.iter().zip(sizes).map(|(&start, size)| start + size);
-        let end = end.max().expect("there is an entry");
-        let shift = (starts[0] - first) as u32;
-        let none = SrcLoc(u32::MAX);
-        let locs = self.locs.iter().map(|&(at, loc)| (at + shift, loc));
-        // SAFETY: `enter` was compiled with this very signature, and its code lives as long as the kernel.
-        let enter = unsafe {
-            std::mem::transmute::<*const u8, EnterFn>(module.get_finalized_function(functions[0]))
-        };
-        let mut stats = self.stats;
-        stats.code_bytes = self.code.len();
-        stats.link = start.elapsed();
-        let head = self.head;
-        Ok(CompiledKernel {
-            gang: head.gang,
-            narrowed: head.narrowed,
-            facts: head.facts,
-            enter,
-            code: first..end,
-            locs: std::iter::once((0, none)).chain(locs).collect(),
-            resume_points: head.resume_points,
-            whole_gangs: head.whole_gangs,
-            frame_size: head.frame_size,
-            symbols: head.symbols,
-            shared: head.shared,
-            local_static: head.local_static,
-            uses_stack: head.uses_stack,
-            flush_denormals: head.flush_denormals,
-            notes: self.notes,
-            slow: self.slow,
-            listings: self.listings,
-            stats,
-            quick: head.quick,
-            better: OnceLock::new(),
-            _module: Box::new(Code {
-                _module: module,
-                _kept: kept,
-            }),
-        })
-    }
+/// Places the code in memory.
+///
+/// # Safety
+///
+/// The object is what [`crate::compile_object`] made for a host with the same [`crate::target`], in this process or in
+/// another one of the same build.
+pub unsafe fn place(mut object: Object) -> Result<CompiledKernel, CompileError> {
+    let start = Instant::now();
+    let kept: Vec<Box<InstData>> = object.head.kept.iter().cloned().map(Box::new).collect();
+    let mut linker = Linker::new(&object, &kept)?;
+    linker.define(&object)?;
+    let (module, functions) = (linker.module, linker.functions);
+    let starts: Vec<usize> = functions
+        .iter()
+        .map(|&id| module.get_finalized_function(id) as usize)
+        .collect();
+    let sizes = object.head.functions.iter().map(|func| func.size as usize);
+    let first = starts.iter().copied().min().expect("there is an entry");
+    let end = starts.iter().zip(sizes).map(|(&start, size)| start + size);
+    let end = end.max().expect("there is an entry");
+    let shift = (starts[0] - first) as u32;
+    let none = SrcLoc(u32::MAX);
+    let locs = object.locs.iter().map(|&(at, loc)| (at + shift, loc));
+    let locs = std::iter::once((0, none)).chain(locs).collect();
+    // SAFETY: `enter` was compiled with this very signature, and its code lives as long as the kernel.
+    let enter = unsafe {
+        std::mem::transmute::<*const u8, EnterFn>(module.get_finalized_function(functions[0]))
+    };
+    object.stats.code_bytes = object.code.len();
+    object.stats.link = start.elapsed();
+    let placed = Placed {
+        enter,
+        code: first..end,
+        locs,
+        module: Box::new(Code {
+            _module: module,
+            _kept: kept,
+        }),
+    };
+    Ok(CompiledKernel::new(object, placed))
 }
 
 /// What Cranelift puts behind a function for a call whose target lies too far away (aarch64).
@@ -101,9 +81,7 @@ const VENEER_BYTES: usize = 24;
 fn room(object: &Object, isa: &dyn TargetIsa) -> usize {
     let least = u64::from(isa.function_alignment().minimum).max(isa.symbol_alignment());
     let piece = |func: &Function| {
-        let far = |reloc: &&Reloc| {
-            RELOC_KINDS.get(usize::from(reloc.kind)) == Some(&RelocKind::Arm64Call)
-        };
+        let far = |reloc: &&Reloc| reloc.kind == RelocKind::Arm64Call;
         let veneers = func.relocs.iter().filter(far).count() * VENEER_BYTES;
         func.size as usize + veneers + u64::from(func.align).max(least) as usize
     };
@@ -143,7 +121,7 @@ impl Linker {
         let mut builder = JITBuilder::with_isa(isa, names);
         builder.memory_provider(Box::new(block));
         for (number, helper) in Helper::ALL.iter().enumerate() {
-            builder.symbol(format!("helper{number}"), helper.address());
+            builder.symbol(format!("helper{number}"), helpers::address(*helper));
         }
         for (number, inst) in kept.iter().enumerate() {
             let address: *const InstData = &raw const **inst;
@@ -198,15 +176,13 @@ impl Linker {
                 ModuleRelocTarget::LibCall(name.parse::<LibCall>().map_err(|()| missing())?)
             }
         };
-        let kind = RELOC_KINDS.get(usize::from(reloc.kind));
-        let kind = *kind.ok_or_else(missing)?;
         let is_near = matches!(reloc.target, Target::Function(_) | Target::Inside(_));
-        if !is_near && !reaches_all(kind) {
+        if !is_near && !reaches_all(reloc.kind) {
             return Err(internal("a reference by distance to what can lie anywhere"));
         }
         Ok(ModuleReloc {
             offset: reloc.at,
-            kind,
+            kind: clif_kind(reloc.kind),
             name,
             addend: reloc.addend,
         })

@@ -1,7 +1,7 @@
 //! Remarks on a plan, for people.
 
 use ptxjit_ir::{Function, InstData};
-use ptxjit_passes::vectorize::{Because, Plan, Shape, Solo, WaitKind};
+use ptxjit_vectorize::{Because, Plan, Shape, Solo, WaitKind};
 
 /// What is varying and why, where lanes part and where they wait.
 pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {

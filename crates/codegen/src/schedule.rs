@@ -5,7 +5,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, Type, Value};
-use ptxjit_passes::vectorize::{Plan, Shape};
+use ptxjit_vectorize::{Plan, Shape};
 
 /// Vector registers that one order of emission may count on.
 pub(crate) const REGISTERS: usize = 14;

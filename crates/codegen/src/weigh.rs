@@ -5,7 +5,7 @@ use std::time::Instant;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Program, Space, Type, Value};
 use ptxjit_passes::effort::Spent;
-use ptxjit_passes::vectorize::{self, Node, Plan, PlanFacts, Shape, Solo, Yield};
+use ptxjit_vectorize::{self as vectorize, Node, Plan, PlanFacts, Shape, Solo, Yield};
 
 use crate::calls;
 use crate::compile;
@@ -91,7 +91,7 @@ fn planned(
     until: Option<Instant>,
 ) -> Result<(Function, Plan), Spent> {
     let mut merged = calls::merge(program);
-    let facts = crate::abi::Facts::of([1, 1, 1], block.map(|n| n.max(1)), gang);
+    let facts = ptxjit_abi::Facts::of([1, 1, 1], block.map(|n| n.max(1)), gang);
     let facts = PlanFacts {
         one_dimensional: facts.one_dimensional,
         whole_rows: facts.whole_rows,

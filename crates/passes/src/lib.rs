@@ -11,4 +11,3 @@ pub mod pipeline;
 #[cfg(test)]
 mod testing;
 pub mod transform;
-pub mod vectorize;

@@ -1,8 +1,8 @@
 //! Help for unit tests: functions from edge lists, random ones, and an interpreter to compare them.
 
-pub(crate) mod build;
 pub(crate) mod exec;
 pub(crate) mod random;
+pub(crate) mod text;
 
 use ptxjit_ir::{
     Block, BlockCall, Function, FunctionBuilder, FunctionKind, InstData, SpecialReg, Terminator,

@@ -7,7 +7,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ptxjit_codegen::{CompileError, CompileOptions, CompiledKernel, Facts, Haste, Object};
+use ptxjit_abi::object::Object;
+use ptxjit_abi::{CompiledKernel, Facts};
+use ptxjit_codegen::{CompileError, CompileOptions, Haste};
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
@@ -221,7 +223,7 @@ impl Stored {
         let object = Object::from_bytes(&self.cache.get(self.code_key(variant)?)?)?;
         // SAFETY: the entry is whole, by its hash, and its key names the build and the target: a process of this build made it.
         // Nobody but the user can write to the folder.
-        unsafe { object.place() }.ok()
+        unsafe { ptxjit_codegen::place(object) }.ok()
     }
 }
 
@@ -328,7 +330,7 @@ impl Variants {
             stored.put_code(variant, &object);
         }
         // SAFETY: this process has just made the object.
-        let code = unsafe { object.place() }?;
+        let code = unsafe { ptxjit_codegen::place(object) }?;
         Ok((Arc::new(code), CodeOrigin::Compiled))
     }
 
@@ -463,7 +465,7 @@ pub(crate) fn dump(
 }
 
 /// What there is to say about a plan and the code made from it.
-fn notes(source: &Source, compiled: &ptxjit_codegen::CompiledKernel) -> String {
+fn notes(source: &Source, compiled: &CompiledKernel) -> String {
     let slow = compiled.slow.iter().map(|(loc, form)| {
         let rest = source.text().get(loc.0 as usize..).unwrap_or("");
         let line = source.position(loc.0).line;

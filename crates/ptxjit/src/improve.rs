@@ -11,7 +11,8 @@ use std::sync::mpsc::{self, SendError, Sender};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use ptxjit_codegen::{CompiledKernel, Haste};
+use ptxjit_abi::CompiledKernel;
+use ptxjit_codegen::Haste;
 
 use crate::compile::{Failed, Limit, Variant};
 use crate::module::KernelInner;
@@ -129,7 +130,7 @@ pub(crate) fn now(
         stored.put_code(variant, &object);
     }
     // SAFETY: this process has just made the object.
-    code.improve(unsafe { object.place() }?);
+    code.improve(unsafe { ptxjit_codegen::place(object) }?);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ptxjit_codegen::SymbolRef;
+use ptxjit_abi::SymbolRef;
 use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
 use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern};

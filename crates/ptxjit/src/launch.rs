@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ptxjit_codegen::{CompiledKernel, Haste};
+use ptxjit_abi::CompiledKernel;
+use ptxjit_codegen::Haste;
 use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 

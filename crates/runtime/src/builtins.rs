@@ -7,8 +7,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ptxjit_codegen::abi::DEVICE_VALUE_BYTES;
-use ptxjit_codegen::{CtaContext, RuntimeFns};
+use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
 use ptxjit_device::{Fault, Rows};
 use ptxjit_ir::{DeviceOp, InstData, SrcLoc, Type, TypeList};
 use smallvec::SmallVec;
@@ -89,7 +88,7 @@ unsafe extern "C" fn device(
         return mask & mask.wrapping_neg();
     };
     let mut values = Values::new(op, values);
-    for lane in ptxjit_codegen::warp_ops::lanes(mask) {
+    for lane in ptxjit_abi::warp_ops::lanes(mask) {
         let thread = first_thread + lane;
         let mut view = DeviceThread {
             call: &call,
@@ -341,7 +340,7 @@ unsafe extern "C" fn check_access(
     let _callback = CallbackGuard::new();
     // SAFETY: called by compiled code with its own context.
     let call = unsafe { Call::new(cta) };
-    for lane in ptxjit_codegen::warp_ops::lanes(mask) {
+    for lane in ptxjit_abi::warp_ops::lanes(mask) {
         // SAFETY: compiled code passes an address for each lane of the mask.
         let addr = unsafe { *addrs.add(lane as usize) };
         let thread = gang * call.grid.kernel.gang + lane;
@@ -362,7 +361,7 @@ unsafe extern "C" fn outside(cta: *mut CtaContext, addrs: *const u64, mask: u32)
         let addr = unsafe { *addrs.add(lane as usize) };
         !call.grid.arena.contains(addr) && !call.grid.arena.is_near_foreign(addr)
     };
-    let lanes = ptxjit_codegen::warp_ops::lanes(mask).filter(is_bad);
+    let lanes = ptxjit_abi::warp_ops::lanes(mask).filter(is_bad);
     lanes.fold(0, |bad, lane| bad | 1 << lane)
 }
 

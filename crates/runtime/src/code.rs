@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ptxjit_codegen::CompiledKernel;
+use ptxjit_abi::CompiledKernel;
 use ptxjit_ir::SrcLoc;
 
 use crate::error::LaunchError;

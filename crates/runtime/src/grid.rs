@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ptxjit_codegen::{CompiledKernel, CtaContext, RuntimeFns};
+use ptxjit_abi::{CompiledKernel, CtaContext, RuntimeFns};
 
 use crate::code::Code;
 use crate::error::LaunchError;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ptxjit_codegen::CompiledKernel;
+use ptxjit_abi::CompiledKernel;
 use ptxjit_ir::{KernelAttrs, MAX_LOCAL_BYTES};
 
 use crate::error::{LaunchError, ShapeRule};

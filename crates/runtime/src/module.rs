@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ptxjit_codegen::SymbolRef;
+use ptxjit_abi::SymbolRef;
 use ptxjit_ir::{FuncId, Reloc, RelocTarget, Space, Var, VarId, VarInit};
 
 use crate::error::LaunchError;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ptxjit_codegen::SymbolRef;
+use ptxjit_abi::SymbolRef;
 use ptxjit_ir::{FuncId, Reloc, RelocTarget, Space, Var, VarId, VarInit};
 
 use crate::{Arena, LaunchError, ModuleMemory, VarSource};

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use ptxjit_codegen::CtaContext;
+use ptxjit_abi::CtaContext;
 use ptxjit_device::Rows;
 
 use crate::grid::Grid;

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
-use ptxjit_codegen::{CtaContext, EnterFn};
+use ptxjit_abi::{CtaContext, EnterFn};
 
 use crate::fault::{self, Record, Signal};
 use crate::fp::{FpControl, FpGuard};

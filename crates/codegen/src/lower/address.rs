@@ -3,12 +3,12 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Space, Type, Value};
-use ptxjit_passes::vectorize::{Fold, Shape};
+use ptxjit_vectorize::{Fold, Shape};
 
 use super::stubs::Stub;
 use super::values::{Parts, Val};
 use super::{Buffer, Lower};
-use crate::abi::{CtaContext, FaultKind, IDLE_OFFSET};
+use ptxjit_abi::{CtaContext, FaultKind, IDLE_OFFSET};
 
 /// Offsets up to this stay within the unmapped margins of the arena and of the windows.
 pub(super) const SMALL_OFFSET: u32 = 32 << 10;
@@ -471,7 +471,7 @@ impl Lower<'_, '_> {
         ];
         let status = self.call_runtime(
             fns,
-            core::mem::offset_of!(crate::abi::RuntimeFns, check_access),
+            core::mem::offset_of!(ptxjit_abi::RuntimeFns, check_access),
             &args,
         );
         self.stop_if(status, bits);

@@ -6,7 +6,7 @@ use cranelift_frontend::{Switch, Variable};
 
 use super::Lower;
 use super::gangs::Loops;
-use crate::abi::{CtaContext, LaneState};
+use ptxjit_abi::{CtaContext, LaneState};
 
 /// Phases that are looked for one after the other; more are looked up in a table.
 const MOST_COMPARED: usize = 5;

@@ -3,14 +3,14 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 use smallvec::SmallVec;
 
 use super::address::{Address, Place};
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use super::{Buffer, Lower};
-use crate::abi::{CtaContext, SlowForm};
-use crate::helpers::Helper;
+use ptxjit_abi::object::Helper;
+use ptxjit_abi::{CtaContext, SlowForm};
 
 /// An atomic without its operands.
 #[derive(Copy, Clone)]

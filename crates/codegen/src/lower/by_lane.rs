@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
 use ptxjit_ir::{BlockCall, Function, InstData, Space, Type, Value};
-use ptxjit_passes::vectorize::{ByLane, Plan, Shape};
+use ptxjit_vectorize::{ByLane, Plan, Shape};
 use rustc_hash::FxHashMap;
 
 use super::mask_classes::MaskClass;
@@ -19,7 +19,7 @@ use super::masks::Lanes;
 use super::solo::Alone;
 use super::values::{Parts, Val, lane_bytes};
 use super::{Buffer, Lower};
-use crate::abi::CtaContext;
+use ptxjit_abi::CtaContext;
 
 /// The region being emitted.
 pub(super) struct Turns<'a> {

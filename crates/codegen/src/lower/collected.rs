@@ -7,13 +7,13 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{AtomicFmt, AtomicOp, Effect, Inst, InstData, MemSem, Space, SrcLoc, Value};
-use ptxjit_passes::vectorize::{ByLane, Node, Shape};
+use ptxjit_vectorize::{ByLane, Node, Shape};
 
 use super::address::{Address, Place};
 use super::atomics::Rmw;
 use super::values::int_type;
 use super::{Buffer, Lower};
-use crate::abi::CtaContext;
+use ptxjit_abi::CtaContext;
 
 /// No access is longer than this, nor at a place that is no multiple of its size.
 const LINE: i64 = 64;

@@ -3,14 +3,14 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
-use ptxjit_passes::vectorize::{Shape, Solo};
+use ptxjit_vectorize::{Shape, Solo};
 
 use super::Lower;
 use super::lines::LineEnds;
 use super::mask_classes::MaskClass;
 use super::masks::Lanes;
 use super::values::{Parts, Val};
-use crate::abi::{FaultKind, LaneState};
+use ptxjit_abi::{FaultKind, LaneState};
 use ptxjit_ir::Type;
 
 /// An edge taken by the lanes of a mask; without one, by all lanes of the node.

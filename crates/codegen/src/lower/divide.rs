@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, InstData, IntBinaryOp, NumFmt, Type};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 
 use super::Lower;
 use super::pure::Quad;

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, Inst, InstData};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 
 use super::Lower;
 use super::values::Parts;

@@ -11,8 +11,8 @@ use super::address::{Address, SMALL_OFFSET};
 use super::stubs::Stub;
 use super::values::Parts;
 use super::{Buffer, Lower};
-use crate::abi::{CtaContext, FaultKind, RuntimeFns};
-use crate::helpers::Helper;
+use ptxjit_abi::object::Helper;
+use ptxjit_abi::{CtaContext, FaultKind, RuntimeFns};
 
 /// The ways out, made when first used. All take what happened where, and bits of lanes.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Inst, InstData, IntBinaryOp, ResizeOp, Value};
-use ptxjit_passes::vectorize::{Fold, Shape};
+use ptxjit_vectorize::{Fold, Shape};
 
 use super::Lower;
 

@@ -14,7 +14,7 @@ use super::Lower;
 use super::agreement::Several;
 use super::mask_classes::MaskClass;
 use super::values::Parts;
-use crate::abi::{CtaContext, LaneState};
+use ptxjit_abi::{CtaContext, LaneState};
 
 /// Turns of loops that may wait for others before a gang lets others run.
 pub(super) const BUDGET: i64 = 1024;

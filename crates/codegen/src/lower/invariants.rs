@@ -8,11 +8,11 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, Terminator, Type, ValueDef};
-use ptxjit_passes::vectorize::{Shape, Solo};
+use ptxjit_vectorize::{Shape, Solo};
 
 use super::Lower;
 use super::values::Val;
-use crate::abi::CtaContext;
+use ptxjit_abi::CtaContext;
 
 /// How long a value holds.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -10,7 +10,7 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value, ValueDef,
 };
-use ptxjit_passes::vectorize::{Node, Plan, Shape};
+use ptxjit_vectorize::{Node, Plan, Shape};
 
 use super::Lower;
 use super::int::condition;

@@ -1,10 +1,10 @@
 //! Which nodes share a mask.
 
 use ptxjit_ir::{Block, Function, Inst, InstData, Value};
-use ptxjit_passes::vectorize::{ByLane, Node, Plan, Shape, WaitKind};
+use ptxjit_vectorize::{ByLane, Node, Plan, Shape, WaitKind};
 
 use super::by_lane;
-use crate::warp_ops::WARP;
+use ptxjit_abi::warp_ops::WARP;
 
 /// Which lanes run: those the gang was entered with, those in a node's own variables, or the one whose turn it is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

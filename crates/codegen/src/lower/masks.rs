@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_frontend::FunctionBuilder;
 use ptxjit_ir::{Terminator, Type};
-use ptxjit_passes::vectorize::Node;
+use ptxjit_vectorize::Node;
 use smallvec::SmallVec;
 
 use super::Lower;

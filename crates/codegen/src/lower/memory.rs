@@ -6,7 +6,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value};
-use ptxjit_passes::vectorize::Fold;
+use ptxjit_vectorize::Fold;
 
 use super::address::{Address, Place};
 use super::packing::words;

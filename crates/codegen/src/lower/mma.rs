@@ -6,8 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Lower;
 use super::values::{Parts, Val, vector_type};
-use crate::helpers::Helper;
-use crate::mma::register_stride;
+use ptxjit_abi::mma::register_stride;
+use ptxjit_abi::object::Helper;
 
 /// Bytes of a place for a fragment that is kept: four registers.
 const PLACE: usize = 512;

@@ -74,7 +74,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot, Terminator};
 use ptxjit_passes::effort::{Effort, Spent};
-use ptxjit_passes::vectorize::{InStep, Node, Plan, Solo, predecessors};
+use ptxjit_vectorize::{InStep, Node, Plan, Solo, predecessors};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -85,11 +85,11 @@ pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
 
-use crate::abi::{SlowForm, SymbolRef};
 use crate::gathered::Gathered;
 use crate::host;
 use crate::slots::Slots;
-use crate::warp_ops::WARP;
+use ptxjit_abi::warp_ops::WARP;
+use ptxjit_abi::{SlowForm, SymbolRef};
 
 /// What lowering needs beside the function and its plan.
 pub(crate) struct Inputs<'a> {

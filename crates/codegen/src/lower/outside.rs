@@ -5,8 +5,8 @@ use cranelift_codegen::isa::CallConv;
 use ptxjit_ir::InstData;
 
 use super::Lower;
-use crate::helpers::Helper;
 use crate::object::{HELPERS, KEPT};
+use ptxjit_abi::object::Helper;
 
 impl Lower<'_, '_> {
     /// Calls a function of ours.

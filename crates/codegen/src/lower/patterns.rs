@@ -5,11 +5,11 @@
 //! that out.
 
 use ptxjit_ir::{InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 use rustc_hash::FxHashMap;
 
 use super::Lower;
-use crate::warp_ops::WARP;
+use ptxjit_abi::warp_ops::WARP;
 
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;

@@ -5,11 +5,11 @@
 //! its next gang; what several phases run notes where the gang stopped, and asks which phase it is.
 
 use ptxjit_ir::Terminator;
-use ptxjit_passes::vectorize::{Node, WaitKind};
+use ptxjit_vectorize::{Node, WaitKind};
 
 use super::Lower;
 use super::mask_classes::{MaskClass, always_waits};
-use crate::abi::LaneState;
+use ptxjit_abi::LaneState;
 
 /// The phases that come to a place.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, types};
 use ptxjit_ir::{Space, Value};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 
 use super::Lower;
 use super::address::{Address, small};

@@ -3,13 +3,13 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Space, Type};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 use smallvec::SmallVec;
 
 use super::Lower;
 use super::values::{Parts, Val, int_type, vector_type};
-use crate::abi::SlowForm;
-use crate::helpers::Helper;
+use ptxjit_abi::SlowForm;
+use ptxjit_abi::object::Helper;
 
 /// One quad of a value: one vector, or two at 64 bits.
 pub(super) type Quad = SmallVec<[cl::Value; 2]>;

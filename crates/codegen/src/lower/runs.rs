@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Inst, InstData, MemSem, Space, Value};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 

@@ -3,11 +3,11 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Type, Value, WarpOp};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 
 use super::Lower;
 use super::values::{Parts, Val};
-use crate::warp_ops::{WARP, shuffle_source};
+use ptxjit_abi::warp_ops::{WARP, shuffle_source};
 
 impl Lower<'_, '_> {
     /// `shfl`: the value and whether the source lane is in range.

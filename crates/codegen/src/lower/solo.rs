@@ -4,12 +4,12 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{self as ir, Function, Type, Value};
-use ptxjit_passes::vectorize::{Fold, Plan, Solo};
+use ptxjit_vectorize::{Fold, Plan, Solo};
 use rustc_hash::FxHashMap;
 
 use super::values::{Parts, Val, int_type, lane_bytes};
 use super::{Buffer, Lower};
-use crate::abi::CtaContext;
+use ptxjit_abi::CtaContext;
 
 /// The lane that runs alone.
 #[derive(Clone)]

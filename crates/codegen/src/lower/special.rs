@@ -3,11 +3,11 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{FuncId, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 
 use super::Lower;
 use super::values::{Parts, Val};
-use crate::abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns, SymbolRef};
+use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns, SymbolRef};
 
 /// Generic addresses up to this far above a shared window's base count as shared.
 pub(super) const WINDOW: i64 = 1 << 30;

@@ -6,7 +6,7 @@ use ptxjit_ir::{Type, Value};
 
 use super::Lower;
 use super::values::{Parts, Val};
-use crate::abi::{CtaContext, FaultKind};
+use ptxjit_abi::{CtaContext, FaultKind};
 
 impl Lower<'_, '_> {
     fn stack_tops(&mut self) -> cl::Value {

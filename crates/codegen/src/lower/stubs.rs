@@ -7,9 +7,9 @@ use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::FunctionBuilder;
 
 use super::Lower;
-use crate::abi::CtaContext;
-use crate::helpers::Helper;
 use crate::object::{FUNCTIONS, HELPERS};
+use ptxjit_abi::CtaContext;
+use ptxjit_abi::object::Helper;
 
 /// One of the stubs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, Type, Value};
-use ptxjit_passes::vectorize::{Plan, Shape, Solo};
+use ptxjit_vectorize::{Plan, Shape, Solo};
 
 use super::Lower;
 use super::int::condition;

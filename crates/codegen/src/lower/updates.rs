@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{
     AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Round, Space, Type,
 };
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 
 use super::Lower;
 use super::atomics::{Operands, Rmw, is_integer};

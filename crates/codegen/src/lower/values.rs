@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, InstData, Type};
-use ptxjit_passes::vectorize::{Fold, Shape};
+use ptxjit_vectorize::{Fold, Shape};
 use smallvec::SmallVec;
 
 use super::{Buffer, Lower};

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatMode, FloatUnaryOp, Inst, InstData, Round};
-use ptxjit_passes::vectorize::{InStep, Shape};
+use ptxjit_vectorize::{InStep, Shape};
 use smallvec::SmallVec;
 
 use super::Lower;

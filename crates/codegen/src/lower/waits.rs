@@ -3,14 +3,14 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
-use ptxjit_passes::vectorize::{Plan, Shape, WaitKind, Yield};
+use ptxjit_vectorize::{Plan, Shape, WaitKind, Yield};
 
 use super::gangs::BUDGET;
 use super::mask_classes::{MaskClass, has_fast_path};
 use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
 use super::{Lower, Stub};
-use crate::abi::{CtaContext, LaneState, Operand};
 use crate::helpers::SlotLayout;
+use ptxjit_abi::{CtaContext, LaneState, Operand};
 
 /// Where a gang's context slots lie.
 #[derive(Default, Debug)]
@@ -488,8 +488,8 @@ pub(crate) fn resume_point(
     plan: &Plan,
     frame: &Frame,
     number: usize,
-) -> crate::abi::ResumePoint {
-    use crate::abi::{ResumeKind, ResumePoint};
+) -> ptxjit_abi::ResumePoint {
+    use ptxjit_abi::{ResumeKind, ResumePoint};
     let wait = &plan.waits[number];
     let (kind, loc) = match wait.kind {
         WaitKind::Entry | WaitKind::Ready => (ResumeKind::Ready, first_loc(func, wait.block)),

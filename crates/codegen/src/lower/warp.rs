@@ -11,13 +11,13 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
-use ptxjit_passes::vectorize::Shape;
+use ptxjit_vectorize::Shape;
 
 use super::Lower;
 use super::values::{Parts, Val, vector_type};
-use crate::abi::{CtaContext, LaneState};
-use crate::helpers::Helper;
-use crate::warp_ops::{WARP, WarpBuffer};
+use ptxjit_abi::object::Helper;
+use ptxjit_abi::warp_ops::{WARP, WarpBuffer};
+use ptxjit_abi::{CtaContext, LaneState};
 
 /// One word per lane, as the bytes of vectors.
 fn lane_words(of: impl Fn(u32) -> u32) -> Vec<Vec<u8>> {

@@ -11,7 +11,7 @@ pub mod inline;
 pub mod licm;
 pub mod narrow_windows;
 pub mod remove_constant_params;
-pub(crate) mod rewrite;
+pub mod rewrite;
 pub mod simplify;
 pub mod sroa;
 mod ssa;

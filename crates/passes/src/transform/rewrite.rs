@@ -7,13 +7,13 @@ use ptxjit_ir::{Block, Function, Value, ValueDef};
 
 /// Values that are replaced by others.
 #[derive(Default)]
-pub(crate) struct Aliases {
+pub struct Aliases {
     map: SecondaryMap<Value, PackedOption<Value>>,
     is_empty: bool,
 }
 
 impl Aliases {
-    pub(crate) fn new() -> Aliases {
+    pub fn new() -> Aliases {
         Aliases {
             map: SecondaryMap::new(),
             is_empty: true,
@@ -21,7 +21,7 @@ impl Aliases {
     }
 
     /// `new` is to be read wherever `old` was.
-    pub(crate) fn set(&mut self, old: Value, new: Value) {
+    pub fn set(&mut self, old: Value, new: Value) {
         let new = self.resolve(new);
         debug_assert_ne!(old, new, "a value that stands for itself");
         self.map[old] = new.into();
@@ -29,7 +29,7 @@ impl Aliases {
     }
 
     /// The value that stands for `value` in the end.
-    pub(crate) fn resolve(&mut self, value: Value) -> Value {
+    pub fn resolve(&mut self, value: Value) -> Value {
         let mut end = value;
         while let Some(next) = self.map[end].expand() {
             end = next;
@@ -43,12 +43,12 @@ impl Aliases {
         end
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.is_empty
     }
 
     /// Renames the operands of all instructions and terminators.
-    pub(crate) fn apply(&mut self, func: &mut Function) {
+    pub fn apply(&mut self, func: &mut Function) {
         if self.is_empty {
             return;
         }
@@ -64,7 +64,7 @@ impl Aliases {
     }
 
     /// Renames the operands of one terminator.
-    pub(crate) fn apply_to_end(&mut self, func: &mut Function, block: Block) {
+    pub fn apply_to_end(&mut self, func: &mut Function, block: Block) {
         func.blocks[block]
             .term
             .for_each_arg_mut(|arg| *arg = self.resolve(*arg));
@@ -73,7 +73,7 @@ impl Aliases {
 
 /// Removes the block parameters that `keep` refuses, and what branches pass for them. The entry's
 /// stay.
-pub(crate) fn retain_params(func: &mut Function, keep: impl Fn(Value) -> bool) -> bool {
+pub fn retain_params(func: &mut Function, keep: impl Fn(Value) -> bool) -> bool {
     let mut changed = false;
     let is_kept = |func: &Function, block: Block, param: Value| block == func.entry || keep(param);
     for from in func.blocks.keys() {

@@ -29,7 +29,7 @@ mod int;
 mod known;
 mod logic;
 
-pub(crate) use known::possible_in as possible_bits;
+pub use known::possible_in as possible_bits;
 
 /// Runs the pass; says whether something changed.
 pub fn run(func: &mut Function) -> bool {

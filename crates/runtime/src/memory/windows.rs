@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ptxjit_codegen::IDLE_OFFSET;
+use ptxjit_abi::IDLE_OFFSET;
 
 use super::Arena;
 use super::reserve::PAGE;

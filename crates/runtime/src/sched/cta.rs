@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ptxjit_codegen::{CtaContext, LaneState};
+use ptxjit_abi::{CtaContext, LaneState};
 use ptxjit_ir::MAX_LOCAL_BYTES;
 
 use crate::buf::RawBuf;

@@ -1,6 +1,6 @@
 //! The general case: lanes that run, wait and end independently of each other.
 
-use ptxjit_codegen::{LaneState, Operand, ResumeKind, ResumePoint};
+use ptxjit_abi::{LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::{BarrierOp, Type, WarpOp};
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use super::lanes::Lanes;
 use super::together::agreeing;
 use super::{Progress, Runner, barrier_operands, point_number, report};
 use crate::error::{LaunchError, TrapCause};
-use ptxjit_codegen::warp_ops::{self as warp, WARP, lanes};
+use ptxjit_abi::warp_ops::{self as warp, WARP, lanes};
 
 /// What makes lanes meet in one `.sync` warp operation, wherever in the program they are.
 #[derive(Copy, Clone, PartialEq, Eq)]

@@ -31,7 +31,7 @@ mod tests;
 
 use std::ops::Range;
 
-use ptxjit_codegen::{CompiledKernel, LaneState, Operand, ResumeKind, ResumePoint};
+use ptxjit_abi::{CompiledKernel, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::BarrierOp;
 
 use crate::error::LaunchError;

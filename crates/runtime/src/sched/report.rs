@@ -1,6 +1,6 @@
 //! Turns what stopped a CTA into an error that names the kernel, the CTA, the threads and the PTX statement.
 
-use ptxjit_codegen::{FaultKind, LaneState, Operand, ResumeKind, ResumePoint};
+use ptxjit_abi::{FaultKind, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::{BarrierOp, SrcLoc};
 
 use super::barrier::{N_BARRIERS, WarpMasks};
@@ -106,7 +106,7 @@ fn bad_address(grid: &Grid, cta: &Cta, addr: Option<u64>) -> TrapCause {
 fn gang_threads(cta: &Cta, gang: u32, mask: u32) -> Threads {
     let first = gang * cta.layout.gang;
     named(
-        ptxjit_codegen::warp_ops::lanes(mask).map(|lane| first + lane),
+        ptxjit_abi::warp_ops::lanes(mask).map(|lane| first + lane),
         cta,
     )
 }

@@ -1,9 +1,9 @@
 //! Reading and writing the values of waiting lanes in their context slots.
 
-use ptxjit_codegen::Operand;
+use ptxjit_abi::Operand;
 use ptxjit_ir::Type;
 
-use ptxjit_codegen::warp_ops::{Lanes, WARP};
+use ptxjit_abi::warp_ops::{Lanes, WARP};
 
 /// Where slots lie.
 #[derive(Copy, Clone, Debug)]
@@ -90,7 +90,7 @@ impl SlotLayout {
         (offset, ty): (u32, Type),
     ) {
         let first = self.place(first_thread + mask.trailing_zeros(), offset, ty);
-        for lane in ptxjit_codegen::warp_ops::lanes(mask) {
+        for lane in ptxjit_abi::warp_ops::lanes(mask) {
             let to = self.place(first_thread + lane, offset, ty);
             slots.copy_within(first.clone(), to.start);
         }
@@ -134,7 +134,7 @@ impl SlotLayout {
         values: &Lanes,
     ) {
         if group != u32::MAX || ty == Type::B64 {
-            for lane in ptxjit_codegen::warp_ops::lanes(group) {
+            for lane in ptxjit_abi::warp_ops::lanes(group) {
                 self.write(
                     slots,
                     (warp * WARP) as u32 + lane,
@@ -194,7 +194,7 @@ mod tests {
                 });
                 let (mut whole, mut single) = (vec![0x55; 64 * 16], vec![0x55; 64 * 16]);
                 layout.scatter(&mut whole, 1, group, (gang * 4, ty), &values);
-                for lane in ptxjit_codegen::warp_ops::lanes(group) {
+                for lane in ptxjit_abi::warp_ops::lanes(group) {
                     layout.write(&mut single, 32 + lane, gang * 4, ty, values[lane as usize]);
                 }
                 assert_eq!(whole, single, "gang {gang} {ty}");

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ptxjit_codegen::{
+use ptxjit_abi::{
     CompiledKernel, CtaContext, FaultKind, LaneState, Operand, ResumeKind, ResumePoint,
 };
 use ptxjit_ir::{BarrierOp, SrcLoc, Type, Var, VarId, VarInit, WarpOp};
@@ -110,7 +110,7 @@ unsafe extern "C" fn enter<P: Program>(
         let mask = unsafe { *ctx.masks.add(gang as usize) };
         ctx.current_gang = gang;
         let mut stops = Vec::new();
-        for lane in ptxjit_codegen::warp_ops::lanes(mask) {
+        for lane in ptxjit_abi::warp_ops::lanes(mask) {
             let thread = Thread {
                 ctx,
                 gang: P::GANG,
@@ -953,7 +953,7 @@ fn endless_loop() -> CompiledKernel {
         );
         (
             page as usize,
-            std::mem::transmute::<*mut libc::c_void, ptxjit_codegen::EnterFn>(page),
+            std::mem::transmute::<*mut libc::c_void, ptxjit_abi::EnterFn>(page),
         )
     };
     let mut kernel = CompiledKernel::from_enter(enter, 8, 64, vec![entry()]);
@@ -1002,7 +1002,7 @@ fn a_launch_can_be_cancelled() {
 /// One CTA traps while the others are inside compiled code that never looks up.
 #[test]
 fn a_trap_reaches_workers_inside_compiled_code() {
-    static TARGET: Mutex<Option<ptxjit_codegen::EnterFn>> = Mutex::new(None);
+    static TARGET: Mutex<Option<ptxjit_abi::EnterFn>> = Mutex::new(None);
     unsafe extern "C" fn enter_mixed(
         cta: *mut CtaContext,
         state: u32,
@@ -1093,7 +1093,7 @@ fn builtin(thread: &Thread<'_>, builtin: ptxjit_ir::Builtin, args: &mut [u64]) -
         op: ptxjit_ir::DeviceOp::Builtin(builtin),
         args: smallvec::SmallVec::new(),
     };
-    const WORDS: usize = ptxjit_codegen::abi::DEVICE_VALUE_BYTES / 8;
+    const WORDS: usize = ptxjit_abi::DEVICE_VALUE_BYTES / 8;
     let mut values = vec![0u64; WORDS * (args.len() + 1)];
     for (n, &arg) in args.iter().enumerate() {
         values[WORDS * n] = arg;

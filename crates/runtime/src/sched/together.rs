@@ -1,7 +1,7 @@
 //! The common case: all live lanes of a CTA run and stop together.
 
-use ptxjit_codegen::LaneState;
-use ptxjit_codegen::warp_ops::lanes;
+use ptxjit_abi::LaneState;
+use ptxjit_abi::warp_ops::lanes;
 use ptxjit_ir::Type;
 
 use super::cta::{Cta, Phase, low_bits};

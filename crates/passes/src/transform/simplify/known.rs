@@ -15,7 +15,7 @@ pub(super) fn possible(ctx: &Ctx, value: Value) -> u64 {
 }
 
 /// The bits that can be set in a value, for whoever has no context.
-pub(crate) fn possible_in(func: &Function, value: Value) -> u64 {
+pub fn possible_in(func: &Function, value: Value) -> u64 {
     possible_at(func, value, MAX_DEPTH)
 }
 

@@ -10,8 +10,9 @@ use ptxjit_ir::{
 
 use crate::analysis::call_graph;
 use crate::pipeline::{self, Options};
-use crate::testing::build::{check, function, text};
+use crate::testing::text::{check, text};
 use crate::transform::{cfg_cleanup, dce, if_convert, inline, licm, wide_division};
+use ptxjit_testing::{Build, function};
 
 const B1: Type = Type::B1;
 const B32: Type = Type::B32;
@@ -410,7 +411,7 @@ fn the_pipeline_inlines_all_but_recursion_and_drops_what_is_left_over() {
 fn short_division(is_ahead: bool) -> Function {
     function(&[B64, B32], B64, |b, params| {
         let (n, word) = (params[0], params[1]);
-        let widen = |b: &mut crate::testing::build::Build<'_>, arg| {
+        let widen = |b: &mut Build<'_>, arg| {
             let (op, from, to) = (ResizeOp::Uext, B32, B64);
             b.b.ins(InstData::Resize { op, from, to, arg }, B64)
         };

@@ -2,8 +2,9 @@
 
 use ptxjit_ir::{BarrierOp, Function, InstData, IntBinaryOp, MemSem, ResizeOp, Scope, Space, Type};
 
-use crate::testing::build::{Build, check, function, text};
+use crate::testing::text::{check, text};
 use crate::transform::{dce, gvn, remove_constant_params, simplify, sroa};
+use ptxjit_testing::{Build, function};
 
 const B32: Type = Type::B32;
 const B64: Type = Type::B64;

@@ -5,8 +5,9 @@ use ptxjit_ir::{
     Value,
 };
 
-use crate::testing::build::{Build, check, function};
+use crate::testing::text::check;
 use crate::transform::canonical_nans;
+use ptxjit_testing::{Build, function};
 
 const B32: Type = Type::B32;
 const B64: Type = Type::B64;
@@ -168,7 +169,7 @@ fn small_factors_do_not_make_numbers_of_what_may_overflow() {
         b.store(Space::Global, to, 0, z);
         b.ret(x);
     });
-    let text = crate::testing::build::text(&func);
+    let text = crate::testing::text::text(&func);
     assert!(text.contains("fcanonical"), "{text}");
 }
 

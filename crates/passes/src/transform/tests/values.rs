@@ -5,8 +5,9 @@ use ptxjit_ir::{
     IntUnaryOp, MemSem, ResizeOp, Scope, Space, Type, Value,
 };
 
-use crate::testing::build::{Build, check, function};
+use crate::testing::text::check;
 use crate::transform::{address_fold, dce, gvn, narrow_windows, simplify};
+use ptxjit_testing::{Build, function};
 
 const B1: Type = Type::B1;
 const B8: Type = Type::B8;
@@ -247,7 +248,7 @@ fn parts_in_the_wrong_order_stay_apart() {
         let high = shift(b, IntBinaryOp::Ushr, params[0], 16);
         b.int(IntBinaryOp::Or, high, low)
     });
-    assert!(crate::testing::build::text(&func).contains("or.b32"));
+    assert!(crate::testing::text::text(&func).contains("or.b32"));
 }
 
 #[test]
@@ -284,8 +285,8 @@ fn a_sum_has_one_bit_more_than_its_parts() {
             b.int(IntBinaryOp::And, sum, mask)
         })
     };
-    assert!(crate::testing::build::text(&masked(0xff)).contains("and.b32"));
-    assert!(!crate::testing::build::text(&masked(0x1ff)).contains("and.b32"));
+    assert!(crate::testing::text::text(&masked(0xff)).contains("and.b32"));
+    assert!(!crate::testing::text::text(&masked(0x1ff)).contains("and.b32"));
 }
 
 #[test]
@@ -473,7 +474,7 @@ fn there_and_back_is_nothing() {
             B64,
         )
     });
-    assert!(crate::testing::build::text(&func).contains("from_generic.local"));
+    assert!(crate::testing::text::text(&func).contains("from_generic.local"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::shape::{Because, Shape};
 use super::shapes::Shapes;
 use super::solo::Solo;
 use super::{PlanFacts, Yield};
-use crate::effort::{Effort, Spent};
+use ptxjit_passes::effort::{Effort, Spent};
 
 /// The solution.
 pub(super) struct Flow {

@@ -23,7 +23,7 @@ use super::ends::Homes;
 use super::shape::Shape;
 use super::shapes::Shapes;
 use super::{PlanFacts, order};
-use crate::analysis::{cfg, dominators, loops};
+use ptxjit_passes::analysis::{cfg, dominators, loops};
 
 /// More instructions than this are not copied, nor more blocks.
 const MOST_COPIED: usize = 300;

@@ -1,19 +1,19 @@
-//! Short ways to write instructions in tests.
+//! Short ways to write functions of the IR in unit tests of the passes.
+
+#![forbid(unsafe_code)]
 
 use ptxjit_ir::{
     Block, BlockCall, CompareOp, Function, FunctionBuilder, FunctionKind, InstData, IntBinaryOp,
     MemSem, Scope, Space, StackSlot, Terminator, Type, Value, print, verify,
 };
 
-use crate::transform::compact;
-
 /// A device function that is built block by block.
-pub(crate) struct Build<'f> {
-    pub(crate) b: FunctionBuilder<'f>,
+pub struct Build<'f> {
+    pub b: FunctionBuilder<'f>,
 }
 
 /// Makes a device function with one result.
-pub(crate) fn function(
+pub fn function(
     params: &[Type],
     ret: Type,
     build: impl FnOnce(&mut Build<'_>, &[Value]),
@@ -34,11 +34,11 @@ pub(crate) fn function(
 }
 
 impl Build<'_> {
-    pub(crate) fn iconst(&mut self, ty: Type, bits: u64) -> Value {
+    pub fn iconst(&mut self, ty: Type, bits: u64) -> Value {
         self.b.iconst(ty, bits)
     }
 
-    pub(crate) fn int(&mut self, op: IntBinaryOp, a: Value, b: Value) -> Value {
+    pub fn int(&mut self, op: IntBinaryOp, a: Value, b: Value) -> Value {
         let ty = self.b.func.ty(a);
         self.b.ins(
             InstData::IntBinary {
@@ -50,11 +50,11 @@ impl Build<'_> {
         )
     }
 
-    pub(crate) fn add(&mut self, a: Value, b: Value) -> Value {
+    pub fn add(&mut self, a: Value, b: Value) -> Value {
         self.int(IntBinaryOp::Add, a, b)
     }
 
-    pub(crate) fn compare(&mut self, op: CompareOp, a: Value, b: Value) -> Value {
+    pub fn compare(&mut self, op: CompareOp, a: Value, b: Value) -> Value {
         let ty = self.b.func.ty(a);
         self.b.ins(
             InstData::Compare {
@@ -66,15 +66,15 @@ impl Build<'_> {
         )
     }
 
-    pub(crate) fn slot(&mut self, size: u32) -> StackSlot {
+    pub fn slot(&mut self, size: u32) -> StackSlot {
         self.b.stack_slot(size, 8)
     }
 
-    pub(crate) fn slot_addr(&mut self, slot: StackSlot, offset: i32) -> Value {
+    pub fn slot_addr(&mut self, slot: StackSlot, offset: i32) -> Value {
         self.b.ins(InstData::StackAddr { slot, offset }, Type::B64)
     }
 
-    pub(crate) fn load(&mut self, space: Space, ty: Type, addr: Value, offset: i32) -> Value {
+    pub fn load(&mut self, space: Space, ty: Type, addr: Value, offset: i32) -> Value {
         let (sem, scope) = (MemSem::Weak, Scope::Sys);
         self.b.ins(
             InstData::Load {
@@ -90,7 +90,7 @@ impl Build<'_> {
         )
     }
 
-    pub(crate) fn store(&mut self, space: Space, addr: Value, offset: i32, value: Value) {
+    pub fn store(&mut self, space: Space, addr: Value, offset: i32, value: Value) {
         let (sem, scope, ty) = (MemSem::Weak, Scope::Sys, self.b.func.ty(value));
         let args = [value].into_iter().collect();
         self.b.inst(
@@ -107,30 +107,30 @@ impl Build<'_> {
         );
     }
 
-    pub(crate) fn block(&mut self) -> Block {
+    pub fn block(&mut self) -> Block {
         self.b.new_block()
     }
 
     /// A block with one parameter.
-    pub(crate) fn block_of(&mut self, ty: Type) -> (Block, Value) {
+    pub fn block_of(&mut self, ty: Type) -> (Block, Value) {
         let block = self.b.new_block();
         (block, self.b.func.add_param(block, ty))
     }
 
-    pub(crate) fn at(&mut self, block: Block) {
+    pub fn at(&mut self, block: Block) {
         self.b.switch_to(block);
     }
 
-    pub(crate) fn jump(&mut self, block: Block, args: &[Value]) {
+    pub fn jump(&mut self, block: Block, args: &[Value]) {
         self.b.terminate(Terminator::Jump(call(block, args)));
     }
 
-    pub(crate) fn brif(&mut self, cond: Value, then_: (Block, &[Value]), else_: (Block, &[Value])) {
+    pub fn brif(&mut self, cond: Value, then_: (Block, &[Value]), else_: (Block, &[Value])) {
         let (then_, else_) = (call(then_.0, then_.1), call(else_.0, else_.1));
         self.b.terminate(Terminator::Brif { cond, then_, else_ });
     }
 
-    pub(crate) fn ret(&mut self, value: Value) {
+    pub fn ret(&mut self, value: Value) {
         self.b
             .terminate(Terminator::Ret([value].into_iter().collect()));
     }
@@ -141,26 +141,4 @@ fn call(block: Block, args: &[Value]) -> BlockCall {
         block,
         args: args.iter().copied().collect(),
     }
-}
-
-/// The function's blocks after renumbering, without the first and the last line.
-pub(crate) fn text(func: &Function) -> String {
-    let mut func = func.clone();
-    verify::function(&func, None)
-        .unwrap_or_else(|errors| panic!("{}\n{}", errors[0], print::function(&func)));
-    compact::run(&mut func);
-    let text = print::function(&func);
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    lines[1..lines.len() - 1].join("\n")
-}
-
-/// Compares with lines whose indentation does not matter.
-#[track_caller]
-pub(crate) fn check(func: &Function, expected: &str) {
-    let expected: Vec<&str> = expected
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    assert_eq!(text(func), expected.join("\n"));
 }

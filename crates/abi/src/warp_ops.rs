@@ -164,7 +164,7 @@ fn elect(group: u32, out: &mut [Lanes]) -> u32 {
 /// Operands and results of one operation as compiled code keeps them: an element per lane, of 4 bytes or, for `match` of 64-bit
 /// values, of 8; a predicate is 0 or all ones.
 #[repr(C)]
-pub(crate) struct WarpBuffer {
+pub struct WarpBuffer {
     pub args: [[u8; 8 * WARP]; 3],
     pub results: [[u32; 2 * WARP]; 2],
 }
@@ -174,11 +174,7 @@ pub(crate) struct WarpBuffer {
 /// # Safety
 ///
 /// `data` points to a warp operation that the running kernel keeps; `buffer` to a buffer that nobody else uses.
-pub(crate) unsafe extern "C" fn warp_op(
-    data: *const InstData,
-    group: u64,
-    buffer: *mut WarpBuffer,
-) {
+pub unsafe extern "C" fn warp_op(data: *const InstData, group: u64, buffer: *mut WarpBuffer) {
     // SAFETY: the caller's promise.
     let (data, buffer) = unsafe { (&*data, &mut *buffer) };
     let InstData::Warp { op, ty, .. } = *data else {

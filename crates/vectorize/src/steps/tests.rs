@@ -3,7 +3,7 @@
 use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
 
 use super::{Step, to_next_cta};
-use crate::testing::build::{Build, function};
+use ptxjit_testing::{Build, function};
 
 const B32: Type = Type::B32;
 const B64: Type = Type::B64;

@@ -10,7 +10,7 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function};
 
 use super::repair::predecessors;
-use crate::effort::{Effort, Spent};
+use ptxjit_passes::effort::{Effort, Spent};
 
 /// An element of the order.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

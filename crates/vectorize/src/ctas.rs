@@ -73,8 +73,8 @@ mod tests {
     use ptxjit_ir::{CompareOp, InstData, Space, SpecialReg, Type, Value};
 
     use super::Ctas;
-    use crate::testing::build::{Build, function};
-    use crate::vectorize::order;
+    use crate::order;
+    use ptxjit_testing::{Build, function};
 
     const B32: Type = Type::B32;
     const B64: Type = Type::B64;

@@ -16,7 +16,7 @@ use ptxjit_ir::{
 use rustc_hash::FxHashMap;
 
 use super::order::{self, Node};
-use crate::transform::{dce, rewrite::Aliases};
+use ptxjit_passes::transform::{dce, rewrite::Aliases};
 
 mod ops;
 mod spans;

@@ -11,7 +11,7 @@ use super::range;
 use super::shape::{Because, Fold, Shape, lower, scaled};
 use super::solo::{self, Solo};
 use super::{Order, PlanFacts};
-use crate::transform::simplify::possible_bits;
+use ptxjit_passes::transform::simplify::possible_bits;
 
 pub(super) struct Shapes {
     /// `None`: not reached yet.

@@ -12,7 +12,7 @@ use ptxjit_ir::{Block, Function, Inst, Value};
 use super::liveness;
 use super::order::{Node, Order};
 use super::repair::{Repair, predecessors};
-use crate::effort::{Effort, Spent};
+use ptxjit_passes::effort::{Effort, Spent};
 
 /// Closes all loops in the order of their headers: a value that is carried past a later loop, or through a loop inside, may get
 /// parameters there, and these are closed in their turn.

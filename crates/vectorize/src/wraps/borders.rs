@@ -6,9 +6,9 @@ use ptxjit_ir::{
 use rustc_hash::FxHashMap;
 
 use super::{DEPTH, Finder, Kind, Wrap};
-use crate::vectorize::ends::Homes;
-use crate::vectorize::shape::Shape;
-use crate::vectorize::shapes::Shapes;
+use crate::ends::Homes;
+use crate::shape::Shape;
+use crate::shapes::Shapes;
 
 /// An index, as long as it goes on.
 struct Line {

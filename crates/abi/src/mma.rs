@@ -13,11 +13,11 @@ use ptxjit_ir::{
     eval,
 };
 
-use crate::helpers::with_default_rounding;
+use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
 
 /// A register of each lane, or half of one of 64 bits: there, the words of one lane lie side by side in two of these.
-pub(crate) type Words = [u32; WARP];
+pub type Words = [u32; WARP];
 
 /// Operands and results as compiled code keeps them.
 struct Fragments<'a> {
@@ -46,7 +46,7 @@ impl Fragments<'_> {
 }
 
 /// Bytes from one register of all lanes to the next.
-pub(crate) const fn register_stride(ty: Type) -> usize {
+pub const fn register_stride(ty: Type) -> usize {
     WARP * ty.bytes() as usize
 }
 
@@ -56,7 +56,7 @@ pub(crate) const fn register_stride(ty: Type) -> usize {
 ///
 /// `data` points to an [`InstData::Warp`] with a product that the running kernel keeps; the others to as many registers as the
 /// product has of each matrix, and to what is behind C, if there is anything. Nobody else uses those of D.
-pub(crate) unsafe extern "C" fn mma_op(
+pub unsafe extern "C" fn mma_op(
     data: *const InstData,
     group: u64,
     a: *const Words,
@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn mma_op(
 }
 
 /// The registers of D from those of A, B and C.
-pub(crate) fn compute(mma: &Mma, group: u32, args: &[Lanes], out: &mut [Lanes]) {
+pub fn compute(mma: &Mma, group: u32, args: &[Lanes], out: &mut [Lanes]) {
     let mut buffer = Buffer::new(mma, group, args);
     with_default_rounding(|| product(mma, &mut buffer.fragments(mma)));
     for (n, register) in out.iter_mut().take(mma.d_registers()).enumerate() {

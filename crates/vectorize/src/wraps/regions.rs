@@ -4,8 +4,8 @@ use ptxjit_ir::{Block, BlockCall, Effect, Function, Inst, InstData, Terminator, 
 use rustc_hash::FxHashSet;
 
 use super::Wrap;
-use crate::analysis::{cfg, dominators};
-use crate::vectorize::copies;
+use crate::copies;
+use ptxjit_passes::analysis::{cfg, dominators};
 
 /// More instructions than this are not copied, nor more blocks.
 const MOST_COPIED: usize = 200;

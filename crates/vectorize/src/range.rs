@@ -1,14 +1,12 @@
 //! Bounds of integer values, as far as they follow from special registers and launch facts.
 
+use ptxjit_abi::MOST_THREADS;
 use ptxjit_ir::{Function, InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value};
 
 use super::PlanFacts;
 
 /// Bounds are looked for this many definitions deep.
 const DEPTH: u32 = 8;
-
-/// A grid whose threads in the first dimension are no more is small. A gang at its end does not leave the signed integers of 32 bits.
-pub const MOST_THREADS: u64 = (1 << 31) - 1024;
 
 /// Bounds of a `B32` or `B64` value as a signed integer over all lanes, if they are known and no wrap can occur on the way.
 pub(super) fn signed(func: &Function, facts: PlanFacts, value: Value) -> Option<(i64, i64)> {

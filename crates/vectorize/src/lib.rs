@@ -13,6 +13,8 @@
 //! code needs nothing special. Uniform branches stay branches. With `G` = 1 everything is uniform, and the result is ordinary
 //! scalar code.
 
+#![forbid(unsafe_code)]
+
 mod alike;
 mod apart;
 mod by_lane;
@@ -45,13 +47,12 @@ mod wraps;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value, WarpOp};
 
-use crate::effort::{Effort, Spent};
+use ptxjit_passes::effort::{Effort, Spent};
 
 pub use by_lane::{ByLane, Counts, count_own, is_scattered, parts_widely};
 pub use in_step::InStep;
 pub use joins::Joins;
 pub use order::{Node, Order};
-pub use range::MOST_THREADS;
 pub use repair::{Repair, predecessors};
 pub use shape::{Because, Fold, Shape};
 pub use solo::Solo;
@@ -64,7 +65,7 @@ pub struct PlanFacts {
     pub one_dimensional: bool,
     /// The gang width divides `ntid.x`.
     pub whole_rows: bool,
-    /// `%ctaid.x * %ntid.x + %tid.x` is always less than [`MOST_THREADS`].
+    /// `%ctaid.x * %ntid.x + %tid.x` is always less than [`ptxjit_abi::MOST_THREADS`].
     pub small_grid: bool,
     /// No component of `%nctaid` exceeds 65,536.
     pub small_ctaid: bool,
