@@ -134,17 +134,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ir", &[]),
     ("testing", &["ir"]),
     ("frontend", &["ir"]),
-    ("interp", &["ir"]),
+    ("device", &["ir"]),
+    ("interp", &["ir", "device"]),
     ("abi", &["ir"]),
     ("passes", &["ir"]),
     ("vectorize", &["ir", "abi", "passes"]),
     ("codegen", &["ir", "abi", "passes", "vectorize"]),
     // Neither Cranelift nor any part of the compiler: what compiled code needs is in `abi`.
-    ("runtime", &["ir", "abi", "interp"]),
+    ("runtime", &["ir", "abi", "device", "interp"]),
     (
         "ptxjit",
         &[
-            "ir", "abi", "frontend", "passes", "codegen", "interp", "runtime",
+            "ir", "abi", "frontend", "passes", "codegen", "device", "interp", "runtime",
         ],
     ),
 ];
