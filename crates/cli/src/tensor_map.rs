@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::paths::shown;
 
-/// The fields of a map, and the memory that it describes: a buffer of the case, or of the command line an argument or data of
-/// its own. Numbers are checked when the map is made, which names their fields.
+/// The fields of a map, and the memory that it describes: a buffer of the case, or of the command
+/// line an argument or data of its own. Numbers are checked when the map is made, which names their
+/// fields.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MapDecl {

@@ -9,10 +9,11 @@ pub use ptxjit_device::tensor::ElementType;
 
 use crate::{Arg, Error};
 
-/// A tensor map: 128 opaque bytes that a kernel takes by value, as a `.param .align 64 .b8 [128]`, or finds in memory.
+/// A tensor map: 128 opaque bytes that a kernel takes by value, as a `.param .align 64 .b8 [128]`,
+/// or finds in memory.
 ///
-/// It names memory by its address and does not keep it alive: a launch that uses it must be told of the buffer
-/// ([`Launch::uses`](crate::Launch::uses)), unless the buffer is an argument, too.
+/// It names memory by its address and does not keep it alive: a launch that uses it must be told of
+/// the buffer ([`Launch::uses`](crate::Launch::uses)), unless the buffer is an argument, too.
 ///
 /// ```
 /// use ptxjit::{Device, ElementType, TensorMap};
@@ -38,8 +39,8 @@ impl TensorMap {
     /// Size in bytes.
     pub const SIZE: usize = MAP_BYTES;
 
-    /// A map of boxes. All lists begin with the innermost dimension; `strides` are the bytes from one element to the next in
-    /// dimension 1 and further ones.
+    /// A map of boxes. All lists begin with the innermost dimension; `strides` are the bytes from
+    /// one element to the next in dimension 1 and further ones.
     pub fn tiled(
         address: u64,
         dtype: ElementType,
@@ -53,8 +54,9 @@ impl TensorMap {
         builder
     }
 
-    /// A map of im2col columns, of a tensor with the dimensions channel, width (height, depth) and image. The corners say
-    /// where filters begin, by width, height and depth: `lower` from 0, `upper` from the last pixel.
+    /// A map of im2col columns, of a tensor with the dimensions channel, width (height, depth) and
+    /// image. The corners say where filters begin, by width, height and depth: `lower` from 0,
+    /// `upper` from the last pixel.
     #[expect(clippy::too_many_arguments, reason = "the fields of such a map")]
     pub fn im2col(
         address: u64,
@@ -125,7 +127,8 @@ impl From<&TensorMap> for Arg {
     }
 }
 
-/// A tensor map under construction. Only [`TensorMapBuilder::encode`] says whether its fields are right.
+/// A tensor map under construction. Only [`TensorMapBuilder::encode`] says whether its fields are
+/// right.
 #[derive(Clone, Debug)]
 pub struct TensorMapBuilder {
     fields: Fields,
@@ -164,7 +167,8 @@ impl TensorMapBuilder {
         builder
     }
 
-    /// Every so manieth element is copied, in each dimension; all of them if this is not called.
+    /// Step from one copied element to the next in each dimension, in elements; 1 if this is not
+    /// called.
     pub fn element_strides(mut self, element_strides: &[u32]) -> TensorMapBuilder {
         let n_dims = self.fields.rank as usize;
         self.fields.element_strides = self.list("element_strides", element_strides, n_dims);
@@ -178,8 +182,8 @@ impl TensorMapBuilder {
         self
     }
 
-    /// How a box is permuted in shared memory: `none`, `32B`, `64B`, `96B`, `128B`, `128B_ATOM_32B`, `128B_ATOM_32B_FLIP_8B`
-    /// or `128B_ATOM_64B`.
+    /// How a box is permuted in shared memory: `none`, `32B`, `64B`, `96B`, `128B`,
+    /// `128B_ATOM_32B`, `128B_ATOM_32B_FLIP_8B` or `128B_ATOM_64B`.
     pub fn swizzle(mut self, name: &str) -> TensorMapBuilder {
         let found = self.named("swizzle", name, Swizzle::from_name(name));
         self.fields.swizzle = found.unwrap_or(Swizzle::NONE);

@@ -1,8 +1,9 @@
 //! Fetching the next box of a tensor while a kernel works on the one that has come.
 //!
-//! A GPU's tensor copies run beside the program, several at a time. Here a copy is done when it is asked for, and would wait
-//! for memory row by row. Programs mostly walk through a tensor by even steps: what lies one step behind a box is fetched
-//! to the cache meanwhile. A wrong guess costs some bandwidth and nothing else.
+//! A GPU's tensor copies run beside the program, several at a time. Here a copy is done when it is
+//! asked for, and would wait for memory row by row. Programs mostly walk through a tensor by even
+//! steps: what lies one step behind a box is fetched to the cache meanwhile. A wrong guess costs
+//! some bandwidth and nothing else.
 
 use std::cell::Cell;
 

@@ -1,4 +1,5 @@
-//! The 128 bytes of a tensor map, which programs copy and pass on, and change by `tensormap.replace` alone.
+//! The 128 bytes of a tensor map, which programs copy and pass on, and change by
+//! `tensormap.replace` alone.
 //!
 //! All numbers are little-endian:
 //!
@@ -10,8 +11,9 @@
 //!                                   106  five element strides   120  a hash of all before it
 //! ```
 //!
-//! The hash tells a map from other bytes. 128 zeros are an empty map, too: compilers begin with these when they make maps of
-//! their own. A field that nothing has set is zero, and where zero is no value of the field, [`TensorMap::check`] finds it.
+//! The hash tells a map from other bytes. 128 zeros are an empty map, too: compilers begin with
+//! these when they make maps of their own. A field that nothing has set is zero, and where zero is
+//! no value of the field, [`TensorMap::check`] finds it.
 
 use ptxjit_ir::MapField;
 
@@ -127,7 +129,8 @@ impl TensorMap {
     }
 }
 
-/// `tensormap.replace`: gives a field of a map of boxes another value. What the error says concerns the value or the bytes.
+/// `tensormap.replace`: gives a field of a map of boxes another value. What the error says concerns
+/// the value or the bytes.
 pub(crate) fn replace(bytes: &mut MapBytes, field: MapField, value: u64) -> Result<(), String> {
     if !is_map(bytes) {
         return Err("these 128 bytes are no tensor map".to_owned());
@@ -245,7 +248,8 @@ fn seal(bytes: &mut MapBytes) {
     put(bytes, HASH, &hash.to_le_bytes());
 }
 
-/// Of all words but the last. It need not withstand anybody who makes such bytes on purpose: copies check the fields.
+/// Of all words but the last. It need not withstand anybody who makes such bytes on purpose: copies
+/// check the fields.
 fn hash(bytes: &MapBytes) -> u64 {
     let words = (0..HASH).step_by(8).map(|at| word(bytes, at));
     words.fold(0x7074_786a_6974_6d70, |hash: u64, word| {

@@ -1,4 +1,5 @@
-//! What a tensor map must be: the rules of the driver's encoders, and of PTX ISA, "Restriction on Tensor Copy instructions".
+//! What a tensor map must be: the rules of the driver's encoders, and of PTX ISA, "Restriction on
+//! Tensor Copy instructions".
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! The copies. All are done when they are asked for, which is one of the schedules that PTX allows.
 //!
-//! A copy goes through a buffer that holds its units as they lie in global memory: rows are gathered there (or scattered
-//! from there), lines permuted in place, and all of it written to shared memory at once. Where nothing lies outside of the
-//! tensor and the engine can, shared memory is that buffer.
+//! A copy goes through a buffer that holds its units as they lie in global memory: rows are
+//! gathered there (or scattered from there), lines permuted in place, and all of it written to
+//! shared memory at once. Where nothing lies outside of the tensor and the engine can, shared
+//! memory is that buffer.
 
 use std::cell::RefCell;
 
@@ -214,7 +215,8 @@ fn gather(
         .try_for_each(|(at, rows)| thread.read_rows(rows, &mut bytes[*at..]))
 }
 
-/// Gives padded units their places in shared memory, from the last on. Padding is undefined; here it is zero.
+/// Gives padded units their places in shared memory, from the last on. Padding is undefined; here
+/// it is zero.
 fn expand(map: &TensorMap, len: usize, buffer: &mut [u8]) {
     let unit = map.dtype.unit();
     let (small, large) = (unit.global as usize, unit.shared as usize);

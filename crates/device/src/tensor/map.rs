@@ -5,7 +5,8 @@ use std::fmt;
 /// Most dimensions that a tensor has.
 pub const MAX_RANK: usize = 5;
 
-/// Defines an enumeration whose members have the numbers of `tensormap.replace` and the names of case files.
+/// Defines an enumeration whose members have the numbers of `tensormap.replace` and the names of
+/// case files.
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident { $($(#[$member_doc:meta])* $member:ident = $number:literal $text:literal,)* }) => {
         $(#[$doc])*
@@ -78,8 +79,8 @@ numbered! {
         B4x16 = 13 "b4x16",
         /// Sixteen elements of 4 bits in 8 bytes, in shared memory followed by 8 more.
         B4x16P64 = 14 "b4x16_p64",
-        /// Sixteen elements of 6 bits in 12 bytes. In shared memory these are followed by 4 more after a load, and each
-        /// element takes a byte before a store.
+        /// Sixteen elements of 6 bits in 12 bytes. In shared memory these are followed by 4 more
+        /// after a load, and each element takes a byte before a store.
         B6x16P32 = 15 "b6x16_p32",
     }
 }
@@ -249,8 +250,8 @@ impl ElementType {
         matches!(self, ElementType::B4x16P64 | ElementType::B6x16P32)
     }
 
-    /// The NaN that stands for elements outside; none for integers. Which NaN it is the ISA leaves open: this is the canonical
-    /// one of its other instructions.
+    /// The NaN that stands for elements outside; none for integers. Which NaN it is the ISA leaves
+    /// open: this is the canonical one of its other instructions.
     pub(crate) fn nan(self) -> Option<u64> {
         Some(match self {
             ElementType::F16 | ElementType::Bf16 => 0x7fff,
@@ -290,7 +291,8 @@ pub struct Pixels {
     pub per_column: u32,
 }
 
-/// What a tensor map says. Lists begin with the innermost dimension; those beyond the rank are ignored.
+/// What a tensor map says. Lists begin with the innermost dimension; those beyond the rank are
+/// ignored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TensorMap {
     /// Where the tensor begins in global memory.
@@ -303,7 +305,7 @@ pub struct TensorMap {
     pub dims: [u64; MAX_RANK],
     /// Bytes from one element to the next, from dimension 1 on.
     pub strides: [u64; MAX_RANK - 1],
-    /// Every so manieth element is copied in each dimension.
+    /// Step from one copied element to the next in each dimension, in elements.
     pub element_strides: [u32; MAX_RANK],
     /// How channels are interleaved.
     pub interleave: Interleave,

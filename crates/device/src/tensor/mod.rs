@@ -1,8 +1,10 @@
-//! Tensor maps, and copies between tensors and boxes in shared memory. PTX ISA, "Tensors", "cp.async.bulk.tensor",
-//! "cp.reduce.async.bulk.tensor" and "tensormap.replace".
+//! Tensor maps, and copies between tensors and boxes in shared memory. PTX ISA, "Tensors",
+//! "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor" and "tensormap.replace".
 //!
-//! * [`map`] is what a map says, [`check`] what it must be, [`bytes`] the 128 bytes that programs see.
-//! * [`walk`] finds the elements of a copy, [`swizzle`] their places in shared memory, [`copy`] moves them.
+//! * [`map`] is what a map says, [`check`] what it must be, [`bytes`] the 128 bytes that programs
+//!   see.
+//! * [`walk`] finds the elements of a copy, [`swizzle`] their places in shared memory, [`copy`]
+//!   moves them.
 
 mod bytes;
 mod check;

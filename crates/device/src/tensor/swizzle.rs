@@ -1,8 +1,9 @@
 //! Permutations of boxes in shared memory. PTX ISA, "Swizzling Modes".
 //!
-//! Each exchanges pieces of 16 bytes (or 8) within a line of 128 bytes. Which pieces follows from the line's number, counted
-//! from the start of shared memory; so a box that does not begin where the pattern does is permuted by the same rule, which
-//! is what the ISA's table of base offsets says.
+//! Each exchanges pieces of 16 bytes (or 8) within a line of 128 bytes. Which pieces follows from
+//! the line's number, counted from the start of shared memory; so a box that does not begin where
+//! the pattern does is permuted by the same rule, which is what the ISA's table of base offsets
+//! says.
 
 use super::map::{Atomicity, Swizzle, SwizzleMode};
 
@@ -10,7 +11,8 @@ use super::map::{Atomicity, Swizzle, SwizzleMode};
 pub(crate) const LINE: usize = 128;
 
 impl Swizzle {
-    /// What is exchanged in a line: a byte goes to the position whose bits differ from its own in these.
+    /// What is exchanged in a line: a byte goes to the position whose bits differ from its own in
+    /// these.
     pub(crate) fn exchange(self, line: u64) -> usize {
         let line = line as usize;
         match (self.mode, self.atomicity) {
@@ -24,7 +26,8 @@ impl Swizzle {
         }
     }
 
-    /// Permutes whole lines in place, the first of which has the number `line`. Doing so again restores them.
+    /// Permutes whole lines in place, the first of which has the number `line`. Doing so again
+    /// restores them.
     pub(crate) fn permute(self, line: u64, bytes: &mut [u8]) {
         if self.mode == SwizzleMode::None {
             return;

@@ -1,8 +1,9 @@
-//! Which elements a copy takes, as rows of bytes. PTX ISA, "Tiled Mode", "im2col mode" and "im2col::w and im2col::w::128
-//! modes".
+//! Which elements a copy takes, as rows of bytes. PTX ISA, "Tiled Mode", "im2col mode" and
+//! "im2col::w and im2col::w::128 modes".
 //!
-//! A copy is a sequence of units (elements, or what elements of less than a byte make) in the order of shared memory. Those
-//! inside the tensor are found as [`Rows`]: rows of bytes at even distances on both sides. What no row covers is outside.
+//! A copy is a sequence of units (elements, or what elements of less than a byte make) in the order
+//! of shared memory. Those inside the tensor are found as [`Rows`]: rows of bytes at even distances
+//! on both sides. What no row covers is outside.
 
 use ptxjit_ir::TensorMode;
 
@@ -12,7 +13,8 @@ use crate::{Fault, Rows};
 /// Most bytes of a copy: more than any shared memory has.
 const MAX_BYTES: u64 = 1 << 18;
 
-/// A tensor of so many bytes is more than caches hold. What it costs to be wrong is small on both sides.
+/// A tensor of so many bytes is more than caches hold. What it costs to be wrong is small on both
+/// sides.
 const LARGE: u64 = 16 << 20;
 
 /// What a copy moves.
@@ -117,7 +119,8 @@ struct Walker<'m> {
     walk: Walk,
 }
 
-/// Some rows one after the other in dimension `dim`: the first position there, its step, and how many.
+/// Some rows one after the other in dimension `dim`: the first position there, its step, and how
+/// many.
 #[derive(Copy, Clone)]
 struct Group {
     dim: usize,
@@ -173,8 +176,8 @@ impl<'m> Walker<'m> {
         Ok(start)
     }
 
-    /// Adds a group of rows at position `outer` of all dimensions but that of the group and 0; none if one of them is
-    /// outside of the tensor.
+    /// Adds a group of rows at position `outer` of all dimensions but that of the group and 0; none
+    /// if one of them is outside of the tensor.
     fn group(&mut self, group: Group, outer: Option<u128>) -> Result<(), Fault> {
         let start = self.reserve(group.count)?;
         let map = self.map;
@@ -342,7 +345,8 @@ impl<'m> Walker<'m> {
         Ok(())
     }
 
-    /// Pixels along the width, at one height and depth. Behind the last position of a row the next image follows.
+    /// Pixels along the width, at one height and depth. Behind the last position of a row the next
+    /// image follows.
     fn im2col_wide(&mut self, pixels: &Pixels, start: Start<'_>) -> Result<(), Fault> {
         let map = self.map;
         let is_128 = start.mode == TensorMode::Im2colW128;
@@ -379,7 +383,8 @@ impl<'m> Walker<'m> {
                 }
                 let count = ((last - at) as u64 / step + 1).min(left);
                 if halo != 0 && count != left {
-                    // Where the halo of a row lies among pixels of several images, the ISA shows in figures alone.
+                    // Where the halo of a row lies among pixels of several images, the ISA shows in
+                    // figures alone.
                     return Err(Fault::refused(
                         "`wHalo` of a column that goes on in the next image is not supported yet",
                     ));

@@ -55,7 +55,7 @@ pub struct Common {
     pub dims: Vec<u64>,
     /// Bytes from one element to the next, from dimension 1 on.
     pub strides: Vec<u64>,
-    /// Every so manieth element is copied.
+    /// Step from one copied element to the next, in elements.
     pub steps: Vec<u32>,
     /// How channels are interleaved.
     pub interleave: CUtensorMapInterleave,

@@ -1,5 +1,5 @@
-//! Tensor copies and tensor maps. PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "tensormap.replace" and
-//! "tensormap.cp_fenceproxy". Their rows are in [`super::bulk`].
+//! Tensor copies and tensor maps. PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor",
+//! "tensormap.replace" and "tensormap.cp_fenceproxy". Their rows are in [`super::bulk`].
 
 use ptxjit_ir::{
     AtomicOp, DeviceOp, InstData, MapField, Space, TensorMode, TensorOp, Type, Value, WarpOp,
@@ -159,8 +159,8 @@ pub(super) fn replace<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(),
     Ok(())
 }
 
-/// Copies a map from shared to global memory. All threads of the warp do so, each the whole of it: none changes the map
-/// before all have begun, and none goes on before all have ended.
+/// Copies a map from shared to global memory. All threads of the warp do so, each the whole of it:
+/// none changes the map before all have begun, and none goes on before all have ended.
 pub(super) fn publish<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let to = place(t, inst, 0, Space::Global)?;
     let from = place(t, inst, 1, Space::Shared)?;

@@ -1,5 +1,5 @@
-//! Copies between tensors in global memory and boxes in shared memory, and changes of tensor maps. PTX ISA,
-//! "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor" and "tensormap.replace".
+//! Copies between tensors in global memory and boxes in shared memory, and changes of tensor maps.
+//! PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor" and "tensormap.replace".
 
 use std::fmt;
 
@@ -34,7 +34,8 @@ impl TensorMode {
         }
     }
 
-    /// Offsets that an instruction gives beside the coordinates when it loads: those of im2col, or `wHalo` and `wOffset`.
+    /// Offsets that an instruction gives beside the coordinates when it loads: those of im2col, or
+    /// `wHalo` and `wOffset`.
     pub fn n_offsets(self, rank: u8) -> usize {
         match self {
             TensorMode::Tile | TensorMode::Rows4 => 0,
@@ -57,7 +58,7 @@ pub enum MapField {
     GlobalDim(u8),
     /// Bytes from one element to the next in the dimension of the next number.
     GlobalStride(u8),
-    /// Every so manieth element of a box is copied.
+    /// Step from one copied element of a box to the next, in elements.
     ElementStride(u8),
     /// Type of the elements.
     ElementType,
@@ -74,7 +75,8 @@ pub enum MapField {
 /// An operation on tensors. Addresses are generic; the map's is the first operand.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum TensorOp {
-    /// To shared memory: map, destination, `mbarrier`, coordinates, offsets, and the mask of CTAs if there is one.
+    /// To shared memory: map, destination, `mbarrier`, coordinates, offsets, and the mask of CTAs
+    /// if there is one.
     Load {
         /// Dimensions of the tensor.
         rank: u8,
@@ -82,7 +84,8 @@ pub enum TensorOp {
         mode: TensorMode,
         /// A mask says which CTAs of the cluster get the box.
         multicast: bool,
-        /// The `mbarrier` may lie in the CTA that the destination's is paired with (`.cta_group::2`).
+        /// The `mbarrier` may lie in the CTA that the destination's is paired with
+        /// (`.cta_group::2`).
         pair: bool,
     },
     /// From shared memory: map, source, coordinates.
