@@ -15,6 +15,8 @@ mod swizzle;
 mod tests;
 mod walk;
 
+use std::cell::RefCell;
+
 use ptxjit_ir::TensorOp;
 
 use crate::{Fault, Thread};
@@ -57,13 +59,14 @@ fn read_map(thread: &mut dyn Thread, addr: u64) -> Result<MapBytes, Fault> {
 /// The map at an address, complete and right, of a tensor of `rank` dimensions.
 fn map_at(thread: &mut dyn Thread, addr: u64, rank: u8) -> Result<TensorMap, Fault> {
     let bytes = read_map(thread, addr)?;
-    let map = TensorMap::decode(&bytes)
-        .ok_or_else(|| Fault::refused(format!("the 128 bytes at {addr:#x} are no tensor map")))?;
-    map.check().map_err(|bad| {
-        Fault::refused(format!(
-            "the 128 bytes at {addr:#x} are no complete tensor map: {bad}"
-        ))
-    })?;
+    let map = match recent(&bytes) {
+        Some(map) => map,
+        None => {
+            let map = checked(&bytes, addr)?;
+            remember(&bytes, &map);
+            map
+        }
+    };
     if map.rank != u32::from(rank) {
         return Err(Fault::refused(format!(
             "the tensor has {} dimensions, and the instruction is for {rank}",
@@ -71,4 +74,40 @@ fn map_at(thread: &mut dyn Thread, addr: u64, rank: u8) -> Result<TensorMap, Fau
         )));
     }
     Ok(map)
+}
+
+fn checked(bytes: &MapBytes, addr: u64) -> Result<TensorMap, Fault> {
+    let map = TensorMap::decode(bytes)
+        .ok_or_else(|| Fault::refused(format!("the 128 bytes at {addr:#x} are no tensor map")))?;
+    map.check().map_err(|bad| {
+        Fault::refused(format!(
+            "the 128 bytes at {addr:#x} are no complete tensor map: {bad}"
+        ))
+    })?;
+    Ok(map)
+}
+
+/// Maps that a thread of the host remembers. PERF: reading and checking one takes longer than
+/// copying a small box.
+const RECENT: usize = 4;
+
+/// The bytes of a map, and what they say.
+type Known = (MapBytes, TensorMap);
+
+thread_local! {
+    static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+}
+
+fn recent(bytes: &MapBytes) -> Option<TensorMap> {
+    KNOWN.with_borrow(|known| {
+        let found = known.iter().find(|(of, _)| of == bytes);
+        found.map(|(_, map)| map.clone())
+    })
+}
+
+fn remember(bytes: &MapBytes, map: &TensorMap) {
+    KNOWN.with_borrow_mut(|known| {
+        known.truncate(RECENT - 1);
+        known.insert(0, (*bytes, map.clone()));
+    });
 }

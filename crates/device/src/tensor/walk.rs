@@ -6,6 +6,7 @@
 //! on both sides. What no row covers is outside.
 
 use ptxjit_ir::TensorMode;
+use smallvec::SmallVec;
 
 use super::map::{Access, MAX_RANK, Pixels, TensorMap, Unit};
 use crate::{Fault, Rows};
@@ -23,7 +24,7 @@ pub(crate) struct Walk {
     /// Bytes of all units as they lie in global memory, outside ones included.
     pub(crate) bytes: usize,
     /// Those inside, with the position of the first byte among all.
-    pub(crate) rows: Vec<(usize, Rows)>,
+    pub(crate) rows: SmallVec<[(usize, Rows); 4]>,
     /// Bytes inside.
     pub(crate) inside: usize,
 }
@@ -156,7 +157,7 @@ impl<'m> Walker<'m> {
             is_large: map.is_large(),
             walk: Walk {
                 bytes: 0,
-                rows: Vec::new(),
+                rows: SmallVec::new(),
                 inside: 0,
             },
         })
