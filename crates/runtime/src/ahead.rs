@@ -4,22 +4,43 @@
 //! asked for, and would wait for memory row by row. Programs mostly walk through a tensor by even
 //! steps: what lies one step behind a box is fetched to the cache meanwhile. A wrong guess costs
 //! some bandwidth and nothing else.
+//!
+//! Memory is busiest where reading and writing overlap: in a kernel that stores boxes, too, each
+//! row that is stored takes one row with it that is fetched.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use ptxjit_device::Rows;
 
 /// Tensors that a thread of the host remembers: the operands of a product, and some more.
 const TENSORS: usize = 4;
 
-#[derive(Copy, Clone, Default)]
+/// Where the last box of a tensor began.
+#[derive(Copy, Clone)]
 struct Last {
     tensor: u64,
     addr: u64,
 }
 
+struct State {
+    last: [Last; TENSORS],
+    /// Rows of a tensor that wait for rows to be stored: addresses and lengths, in reverse order.
+    waiting: Vec<(u64, usize)>,
+    /// The tensor that they belong to.
+    tensor: u64,
+    /// A row has been stored since rows of that tensor were fetched.
+    has_stored: bool,
+}
+
 thread_local! {
-    static LAST: Cell<[Last; TENSORS]> = const { Cell::new([Last { tensor: 0, addr: 0 }; TENSORS]) };
+    static STATE: RefCell<State> = const {
+        RefCell::new(State {
+            last: [Last { tensor: 0, addr: 0 }; TENSORS],
+            waiting: Vec::new(),
+            tensor: 0,
+            has_stored: false,
+        })
+    };
 }
 
 /// A box is about to be copied whose rows are these, of the tensor that begins at `tensor`.
@@ -27,25 +48,50 @@ pub(crate) fn fetch_next(tensor: u64, rows: &[(usize, Rows)]) {
     let Some((_, first)) = rows.first().filter(|(_, rows)| rows.is_large) else {
         return;
     };
-    let mut all = LAST.get();
-    let found = all.iter().position(|last| last.tensor == tensor);
-    let before = found.map(|idx| all[idx].addr);
-    // The one that has not been used for longest makes room.
-    let end = found.unwrap_or(TENSORS - 1);
-    all.copy_within(..end, 1);
-    all[0] = Last {
-        tensor,
-        addr: first.addr,
-    };
-    LAST.set(all);
-    let step = before.map_or(0, |before| first.addr.wrapping_sub(before));
-    if step == 0 {
-        return;
-    }
-    for (_, rows) in rows {
-        for (addr, place) in rows.joined().each() {
-            fetch(addr.wrapping_add(step), place.len());
+    STATE.with_borrow_mut(|state| {
+        let step = state.step(tensor, first.addr);
+        if state.tensor == tensor {
+            // What still waits is about to be read.
+            state.waiting.clear();
         }
+        if step == 0 {
+            return;
+        }
+        let rows = rows.iter().flat_map(|(_, rows)| rows.joined().each());
+        let rows = rows.map(|(addr, place)| (addr.wrapping_add(step), place.len()));
+        if state.has_stored && state.waiting.is_empty() {
+            state.tensor = tensor;
+            state.waiting.extend(rows);
+            state.waiting.reverse();
+        } else {
+            rows.for_each(|(addr, len)| fetch(addr, len));
+        }
+        state.has_stored = false;
+    });
+}
+
+/// Stores rows, each by `store`, and fetches what waits for that.
+pub(crate) fn beside<T>(rows: impl Iterator<Item = T>, mut store: impl FnMut(T)) {
+    STATE.with_borrow_mut(|state| {
+        state.has_stored = true;
+        for row in rows {
+            if let Some((addr, len)) = state.waiting.pop() {
+                fetch(addr, len);
+            }
+            store(row);
+        }
+    });
+}
+
+impl State {
+    /// How far the tensor's box lies behind its last one; 0 if nothing is known of that. The last
+    /// used come first.
+    fn step(&mut self, tensor: u64, addr: u64) -> u64 {
+        let found = self.last.iter().position(|last| last.tensor == tensor);
+        let step = found.map_or(0, |idx| addr.wrapping_sub(self.last[idx].addr));
+        self.last.copy_within(..found.unwrap_or(TENSORS - 1), 1);
+        self.last[0] = Last { tensor, addr };
+        step
     }
 }
 

@@ -84,17 +84,17 @@ impl Arena {
     pub(crate) fn write_rows(&self, rows: Rows, bytes: &[u8]) -> Result<(), MemoryError> {
         let heaps = self.heaps();
         let _virt = self.check_rows(&heaps, rows, Access::ReadWrite)?;
-        for (addr, place) in rows.joined().each() {
-            // SAFETY: as in `write`.
-            unsafe {
-                match rows.is_large {
-                    true => raw::stream(addr, &bytes[place]),
-                    false => raw::write(addr, &bytes[place]),
-                }
-            }
-        }
         if rows.is_large {
+            crate::ahead::beside(rows.joined().each(), |(addr, place)| {
+                // SAFETY: as in `write`.
+                unsafe { raw::stream(addr, &bytes[place]) };
+            });
             raw::end_stream();
+        } else {
+            for (addr, place) in rows.joined().each() {
+                // SAFETY: as in `write`.
+                unsafe { raw::write(addr, &bytes[place]) };
+            }
         }
         Ok(())
     }
