@@ -171,7 +171,8 @@ pub struct RuntimeFns {
     pub clock64: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
     /// `%globaltimer`, nanoseconds.
     pub globaltimer: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
-    /// Under `memcheck`, where the map of valid memory does not allow it: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics) at `addrs[lane]` for each lane of `mask` of gang
+    /// Under `memcheck`, where the map of valid memory does not allow it: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics)
+    /// at `addrs[lane]` for each lane of `mask` of gang
     /// `gang`. Returns 0, or 1 to stop with `FaultKind::Runtime`.
     pub check_access: unsafe extern "C" fn(
         cta: *mut CtaContext,
