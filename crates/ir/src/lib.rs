@@ -36,7 +36,7 @@ mod types;
 pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
-pub use device::{DeviceOp, MapField, TensorMode, TensorOp, TypeList};
+pub use device::{DeviceOp, MapField, MarkOp, TensorMode, TensorOp, TypeList};
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{
     BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,
