@@ -37,6 +37,7 @@ pub mod plan;
 mod ptxas;
 pub mod replace;
 mod run;
+pub mod sanitize;
 pub mod session;
 pub mod shard;
 pub mod tensor_map;

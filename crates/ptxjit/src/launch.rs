@@ -11,8 +11,8 @@ use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 use crate::buffer::Block;
 use crate::compile::{Got, Limit, Variant, Variants};
 use crate::failure::Cause;
-use crate::options::{OutputFn, WatchedSchedule};
-use crate::sanitize::{Checks, Context, Report};
+use crate::options::OutputFn;
+use crate::sanitize::{Checks, Context, Finding, Report, WatchedSchedule};
 use crate::{
     Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Kernel, Options, Schedule, interp,
 };
@@ -541,6 +541,21 @@ impl Prepared {
             desc.params.copy_from_slice(bytes);
         }
         Ok(())
+    }
+
+    /// Where the findings of the launch come to.
+    pub fn report(&self) -> Report {
+        self.launch.report.clone()
+    }
+
+    /// Whether [`Checks::leak`] is on.
+    pub fn wants_leaks(&self) -> bool {
+        self.launch.options.sanitize.leak
+    }
+
+    /// See [`Kernel::leaks`].
+    pub fn leaks(&self) -> Vec<Finding> {
+        self.launch.kernel.leaks()
     }
 
     fn context(&self) -> Context<'_> {

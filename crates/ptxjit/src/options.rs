@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use ptxjit_interp::{Checks, Schedule as WatchedSchedule};
+use ptxjit_interp::{Checks, Schedule as WatchedSchedule};
 use ptxjit_runtime::CancelToken;
 
 /// Sizes of a grid, a cluster or a block: x, y and z.

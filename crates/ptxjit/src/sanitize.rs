@@ -93,6 +93,29 @@ impl Finding {
         (self.kind, sites, object.to_owned())
     }
 
+    /// Results that depend on the order of progress.
+    pub fn schedule_dependent(kernel: &str, message: String, is_error: bool) -> Finding {
+        Finding {
+            kind: FindingKind::ScheduleDependent,
+            severity: match is_error {
+                true => Severity::Error,
+                false => Severity::Warning,
+            },
+            kernel: kernel.to_owned(),
+            message,
+            space: Some("global"),
+            hazard: None,
+            reason: None,
+            address: None,
+            bytes: None,
+            count: 1,
+            object: None,
+            accesses: Vec::new(),
+            notes: Vec::new(),
+            schedule: String::new(),
+        }
+    }
+
     /// The finding as text of several lines.
     pub fn render(&self) -> String {
         let (kind, kernel) = (self.kind.name(), &self.kernel);
