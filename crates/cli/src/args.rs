@@ -194,6 +194,18 @@ pub struct RunArgs {
     /// case.json, and links that lead out of it are refused.
     #[arg(long, requires = "case")]
     pub allow_outside: bool,
+    /// Report findings of sanitizers as text, json or sarif, perhaps to a file: sarif=FILE. May be given several times.
+    #[arg(long, value_name = "FORMAT[=FILE]")]
+    pub report: Vec<ReportArg>,
+    /// Leave out findings that this file lists.
+    #[arg(long, value_name = "FILE")]
+    pub suppress: Option<PathBuf>,
+    /// Write what would silence the findings.
+    #[arg(long, value_name = "FILE")]
+    pub suppress_out: Option<PathBuf>,
+    /// Run under so many schedules, from equal buffers, and gather the findings.
+    #[arg(long, value_name = "N", requires = "sanitize", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub explore: Option<u32>,
     #[command(flatten)]
     pub exec: ExecArgs,
     #[command(flatten)]

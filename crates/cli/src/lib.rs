@@ -40,6 +40,7 @@ mod run;
 pub mod sanitize;
 pub mod session;
 pub mod shard;
+pub mod suppress;
 pub mod tensor_map;
 mod term;
 mod test;

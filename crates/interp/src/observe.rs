@@ -47,7 +47,9 @@ impl<'p> Machine<'p, '_> {
 
     /// Finds a thread that comes again to where it was, with the same values, while nothing has changed: it will do so forever.
     pub(crate) fn look_for_spinning(&mut self, thread: &mut Thread<'p>) {
-        if self.watch.is_none() || !self.steps.is_multiple_of(64) && thread.spin.seen.is_none() {
+        thread.spin.steps += 1;
+        let steps = thread.spin.steps;
+        if self.watch.is_none() || !steps.is_multiple_of(64) && thread.spin.seen.is_none() {
             return;
         }
         let Some(position) = thread.position() else {
@@ -68,8 +70,7 @@ impl<'p> Machine<'p, '_> {
                 }
                 thread.spin.seen = Some((position, hash(thread), self.progress));
             }
-            Some((_, _, progress))
-                if progress == self.progress && !self.steps.is_multiple_of(997) => {}
+            Some((_, _, progress)) if progress == self.progress && !steps.is_multiple_of(997) => {}
             _ => thread.spin.seen = Some((position, hash(thread), self.progress)),
         }
     }

@@ -37,6 +37,8 @@ pub(crate) struct Spin {
     pub(crate) seen: Option<(Position, u64, u64)>,
     /// It came there again when the launch had come this far, and nothing had changed.
     pub(crate) since: Option<u64>,
+    /// Instructions of the thread.
+    pub(crate) steps: u64,
 }
 
 /// What a thread can do.

@@ -102,7 +102,7 @@ impl Watch {
         let is_shared = matches!(place, Place::Shared(_));
         let addr = new.addr.max(old.addr);
         let end = (new.addr + u64::from(new.size)).min(old.addr + u64::from(old.size));
-        let keeps = (!old.is_write || old.keeps) && (!new.is_write || new.keeps);
+        let keeps = if new.is_write { new.keeps } else { old.keeps };
         let severity = match keeps && reason != Reason::Proxy && !self.checks.same_value {
             true => Severity::Info,
             false => Severity::Error,
@@ -159,7 +159,7 @@ impl Watch {
                 .push(format!("`{name}` + {offset} of {size} bytes"));
         }
         if keeps {
-            let text = "every write stores the value that is there already";
+            let text = "the write stores the value that is there already";
             finding.notes.push(text.to_owned());
         }
         finding.object = object;
