@@ -5,6 +5,7 @@
 //! engines and the code generator treat all of them alike. What an operation does is written once, in the crate
 //! `ptxjit-device`, and called by the interpreter and by compiled code.
 
+mod tcgen05;
 mod tensor;
 
 use std::fmt;
@@ -15,6 +16,10 @@ use smallvec::SmallVec;
 use crate::ops::{Builtin, Effect};
 use crate::types::Type;
 
+pub use tcgen05::{
+    BlockScale, CopyShape, MmaKind, RegisterAccess, RegisterShape, TensorMemoryOp, TensorMma,
+    Unpack,
+};
 pub use tensor::{MapField, TensorMode, TensorOp};
 
 /// Types of operands or results, in order.
@@ -27,6 +32,8 @@ pub enum DeviceOp {
     Builtin(Builtin),
     /// On tensors and tensor maps.
     Tensor(TensorOp),
+    /// On tensor memory.
+    TensorMemory(TensorMemoryOp),
 }
 
 impl DeviceOp {
@@ -35,6 +42,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
+            DeviceOp::TensorMemory(op) => op.args(),
         }
     }
 
@@ -43,13 +51,14 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
             DeviceOp::Tensor(_) => SmallVec::new(),
+            DeviceOp::TensorMemory(op) => op.results(),
         }
     }
 
     /// What passes must respect.
     pub fn effect(&self) -> Effect {
         match self {
-            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) => Effect::Write,
+            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) => Effect::Write,
         }
     }
 
@@ -58,7 +67,7 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) => false,
-            DeviceOp::Tensor(_) => true,
+            DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) => true,
         }
     }
 }
@@ -68,6 +77,7 @@ impl fmt::Display for DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
+            DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
         }
     }
 }
