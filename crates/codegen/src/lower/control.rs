@@ -39,6 +39,8 @@ impl Lower<'_, '_> {
 
     /// Forgets what was at hand: code that follows may be reached another way, unless it continues what is before.
     pub(super) fn start_region(&mut self, class: MaskClass) {
+        // The code before may be for other lanes.
+        self.looked_up.clear();
         if self.continues {
             return;
         }
@@ -72,6 +74,7 @@ impl Lower<'_, '_> {
         let result = emit(self);
         self.fragments.come_back(taken);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
+        self.looked_up.clear();
         (self.reciprocals, self.alone, self.bits) = (reciprocals, alone, pred_bits);
         (self.rows, self.tight) = (rows, tight);
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);

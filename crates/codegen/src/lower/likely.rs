@@ -61,6 +61,8 @@ struct Likely {
     space: Space,
     addr: Value,
     offset: i32,
+    /// 0 for loads, 1 for stores.
+    write: u32,
 }
 
 impl Likely {
@@ -88,7 +90,7 @@ impl Lower<'_, '_> {
         // Among shared variables some lanes will do.
         let is_whole = by_quads && i64::from(self.shared.static_size) >= size;
         let may_run = space == Space::Shared && is_whole || !self.certainly_partial;
-        varies && is_common && may_run && !self.memcheck && !self.seldom
+        varies && is_common && may_run && !self.seldom && !(self.memcheck && self.foreign)
     }
 
     /// As one access if the lanes turn out to lie side by side and all run.
@@ -107,6 +109,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            write: 0,
         };
         let types = vec![vector_type(ty); n * self.n_parts(ty)];
         self.access_likely(
@@ -144,6 +147,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            write: 0,
         };
         self.access_likely(
             &likely,
@@ -175,6 +179,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            write: 1,
         };
         self.access_likely(
             &likely,
@@ -228,6 +233,12 @@ impl Lower<'_, '_> {
             (x, y) => x.or(y),
         };
         let is_guarded = likely.space.is_window();
+        let access = (offset, stride as u32, likely.write);
+        let is_exact = self.memcheck;
+        if let (Lanes::At(address), true, true) = (&lanes, is_exact, likely.by_quads()) {
+            self.check_exactly((likely.space, likely.addr), address, access);
+        }
+        let in_gangs = is_exact && !likely.by_quads();
         let fast = |lower: &mut Self| {
             let row = match &lanes {
                 Lanes::At(address) if likely.by_quads() => {
@@ -244,6 +255,13 @@ impl Lower<'_, '_> {
             if !is_guarded {
                 lower.check(&Address::Strided(first, stride));
             }
+            if in_gangs {
+                lower.check_exactly(
+                    (likely.space, likely.addr),
+                    &Address::Strided(first, stride),
+                    access,
+                );
+            }
             fast(lower, row, offset)
         };
         let Some(dense) = dense else {
@@ -256,6 +274,9 @@ impl Lower<'_, '_> {
             };
             if !is_guarded {
                 lower.check(&address);
+            }
+            if in_gangs {
+                lower.check_exactly((likely.space, likely.addr), &address, access);
             }
             let address = lower.redirect(address, offset);
             cold(lower, Place { address, offset })

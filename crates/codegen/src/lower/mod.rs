@@ -24,6 +24,7 @@ mod collected;
 mod control;
 mod convert;
 mod divide;
+mod exact;
 mod exchanges;
 mod extremes;
 mod faults;
@@ -150,6 +151,8 @@ struct Lower<'a, 'b> {
     vals: FxHashMap<ir::Value, Val>,
     /// Addresses made ready in the node being emitted.
     addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
+    /// Under `memcheck`: accesses that were looked up where the block is now.
+    looked_up: FxHashSet<(ir::Value, ir::Space, exact::Access)>,
     /// Of accesses with a distance from lane to lane: whether the lanes lie side by side, and the first one's address, found out in the
     /// node being emitted.
     rows: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
@@ -286,6 +289,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             strip: (host::lanes_of_vector() / 4).min(lanes.div_ceil(4)),
             vals: FxHashMap::default(),
             addresses: FxHashMap::default(),
+            looked_up: FxHashSet::default(),
             rows: FxHashMap::default(),
             splats: FxHashMap::default(),
             reciprocals: FxHashMap::default(),
@@ -389,6 +393,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 }
                 if self.is_by_lane(pos) {
                     self.begin_turn(pos);
+                    self.looked_up.clear();
                     self.certainly_partial = true;
                     self.emit_body(pos, block, insts);
                     self.certainly_partial = false;

@@ -82,7 +82,7 @@ impl Lower<'_, '_> {
         let is_tight = |&inst: &Inst| self.makes_tight(inst);
         if !is_long
             || self.lanes == 1
-            || self.memcheck
+            || (self.memcheck && self.foreign)
             || self.alone.is_some()
             || stretch.iter().any(is_tight)
         {
