@@ -67,8 +67,7 @@ pub(super) fn alloc<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
     t.builder.brif(is_done, done, again);
     t.builder.seal(again);
     t.builder.switch_to(again);
-    let arg = t.iconst(Type::B32, 0);
-    t.ins_void(InstData::Nanosleep { arg });
+    let_others_run(t);
     t.builder.jump(head);
     t.builder.seal(head);
     t.builder.seal(done);
@@ -222,12 +221,21 @@ pub(super) fn shift<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
     Ok(())
 }
 
-/// `tcgen05.commit`: all that it waits for has been done, so it arrives at once.
+/// `tcgen05.commit`: all that it waits for has been done, so it arrives at once. Programs count on products to take a while: threads
+/// that wait for each phase of a barrier, and that nothing else holds together, would miss phases if one of them ran ahead. So others
+/// run here.
 pub(super) fn commit<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     if inst.has(Mod::MulticastCluster) {
         return super::not_executable(t, inst);
     }
-    barrier(t, inst, 0)?.arrive_once(t)
+    barrier(t, inst, 0)?.arrive_once(t)?;
+    let_others_run(t);
+    Ok(())
+}
+
+fn let_others_run(t: &mut Translator<'_>) {
+    let arg = t.iconst(Type::B32, 0);
+    t.ins_void(InstData::Nanosleep { arg });
 }
 
 /// `tcgen05.mma`
