@@ -10,7 +10,7 @@
 //! one place may be loaded later: it is aligned, so they lie in the same page.
 
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, Function, Inst, InstData, Round, Type, Value};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -49,7 +49,7 @@ pub(crate) struct Run<'a> {
     pub func: &'a Function,
     /// Pure instructions, and loads that may be repeated.
     pub insts: &'a [Inst],
-    pub shape: &'a dyn Fn(Value) -> Shape,
+    pub variability: &'a dyn Fn(Value) -> Variability,
     /// Whether a value is used beside the run.
     pub is_kept: &'a dyn Fn(Value) -> bool,
 }
@@ -152,7 +152,7 @@ impl<'a> Graph<'a> {
             _ => return false,
         };
         let is_native = matches!(fmt, FloatFmt::F32 | FloatFmt::F64) && mode.round == Round::Rn;
-        is_native && (self.run.shape)(self.made(at)[0]) == Shape::Varying
+        is_native && (self.run.variability)(self.made(at)[0]) == Variability::Varying
     }
 
     /// Operands of other instructions.
@@ -168,7 +168,7 @@ impl<'a> Graph<'a> {
         let n = self.run.insts.len();
         let is_chained = |at: usize| {
             !matches!(self.data(at), InstData::Load { .. })
-                && (self.run.shape)(self.made(at)[0]) == Shape::Varying
+                && (self.run.variability)(self.made(at)[0]) == Variability::Varying
         };
         let mut parents: Vec<usize> = (0..n).collect();
         for at in (0..n).filter(|&at| is_chained(at)) {
@@ -187,13 +187,13 @@ impl<'a> Graph<'a> {
             .map(|at| match *self.data(at) {
                 InstData::Load { addr, .. } => {
                     let results = self.made(at);
-                    match (self.run.shape)(addr) {
+                    match (self.run.variability)(addr) {
                         _ if results.iter().any(|&x| (self.run.is_kept)(x)) => Role::Kept,
-                        Shape::Uniform if results.iter().any(|x| is_scalar.contains(x)) => {
+                        Variability::Uniform if results.iter().any(|x| is_scalar.contains(x)) => {
                             Role::Kept
                         }
-                        Shape::Uniform => Role::Shared,
-                        Shape::Affine { .. } | Shape::Varying => Role::Lanes,
+                        Variability::Uniform => Role::Shared,
+                        Variability::Affine { .. } | Variability::Varying => Role::Lanes,
                     }
                 }
                 _ if is_chained(at) => {
@@ -386,11 +386,11 @@ impl<'a> Graph<'a> {
 
     /// Registers that a value takes.
     fn weight(&self, value: Value) -> usize {
-        match (self.run.shape)(value) {
-            Shape::Varying if self.run.func.ty(value) == Type::B64 => 2,
-            Shape::Varying => 1,
+        match (self.run.variability)(value) {
+            Variability::Varying if self.run.func.ty(value) == Type::B64 => 2,
+            Variability::Varying => 1,
             // What all lanes load is spread for the vectors that it meets.
-            Shape::Uniform | Shape::Affine { .. } => match self.defs.get(&value) {
+            Variability::Uniform | Variability::Affine { .. } => match self.defs.get(&value) {
                 Some(&(at, _)) if self.roles[at] == Role::Shared => 1,
                 _ => 0,
             },

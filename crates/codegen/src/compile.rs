@@ -15,8 +15,8 @@ use ptxjit_passes::effort::{Effort, Spent};
 use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
 
 use crate::gang;
-use crate::gathered::{self, Gathered};
 use crate::host;
+use crate::lane_inserts::{self, LaneInserts};
 use crate::link;
 use crate::lower::{self, Inputs};
 use crate::masked;
@@ -65,7 +65,7 @@ pub struct CompileOptions {
     /// Ask `outside` about addresses that are not in the arena, instead of taking them for a fault.
     pub foreign: bool,
     /// Whether the code may be made fast rather than made to run fast, see [`CompiledKernel::is_quick`].
-    pub haste: Haste,
+    pub baseline: BaselineTier,
     /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped, which was not too complex: so this is not
     /// either, and has the same width.
     pub goes_on: bool,
@@ -75,7 +75,7 @@ pub struct CompileOptions {
 
 /// How much of a hurry there is.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Haste {
+pub enum BaselineTier {
     /// None: code is made to run fast.
     None,
     /// Long code may be made fast.
@@ -341,10 +341,10 @@ impl Compiler {
             check_size(&self.context.func)?;
         }
         effort.check_time()?;
-        let quick = match options.haste {
-            Haste::None => false,
-            Haste::Some => self.stats.clif_insts > MOST_AT_ONCE,
-            Haste::Much => self.stats.clif_insts > MOST_FOR_FEW,
+        let quick = match options.baseline {
+            BaselineTier::None => false,
+            BaselineTier::Some => self.stats.clif_insts > MOST_AT_ONCE,
+            BaselineTier::Much => self.stats.clif_insts > MOST_FOR_FEW,
         };
         if let Some(texts) = &mut self.listings {
             texts.insert("clif", self.context.func.display().to_string());
@@ -352,7 +352,7 @@ impl Compiler {
         }
         // Code that is made in a hurry keeps nearly everything on the stack, and the search for pairs would take longer than it saves.
         let is_wide = self.is_wide && !quick;
-        let Some((locs, asm)) = self.define(quick, is_wide, &out.gathered)? else {
+        let Some((locs, asm)) = self.define(quick, is_wide, &out.lane_inserts)? else {
             return Ok(None);
         };
         if let Some(texts) = &mut self.listings {
@@ -403,11 +403,11 @@ impl Compiler {
         &mut self,
         quick: bool,
         is_wide: bool,
-        gathered: &[Gathered],
+        lane_inserts: &[LaneInserts],
     ) -> Result<Option<(Vec<(u32, SrcLoc)>, Option<String>)>, CompileError> {
         let isa = host::isa(quick)?;
         let (start, before) = (Instant::now(), regalloc_time());
-        let compiled = self.machine_code(&*isa, is_wide, gathered);
+        let compiled = self.machine_code(&*isa, is_wide, lane_inserts);
         let compiled = compiled.map_err(|error| refused(error, &self.context))?;
         let Some((compiled, bytes)) = compiled else {
             return Ok(None);
@@ -428,12 +428,12 @@ impl Compiler {
         &mut self,
         isa: &dyn TargetIsa,
         is_wide: bool,
-        gathered: &[Gathered],
+        lane_inserts: &[LaneInserts],
     ) -> Result<Option<(CompiledCode, Vec<u8>)>, CodegenError> {
         let context = &mut self.context;
         context.optimize(isa, &mut ControlPlane::default())?;
-        if !gathered.is_empty() {
-            gathered::pass_on(&mut context.func, gathered);
+        if !lane_inserts.is_empty() {
+            lane_inserts::pass_on(&mut context.func, lane_inserts);
             context.verify_if(isa)?;
             context.compute_cfg();
             context.compute_domtree();

@@ -22,13 +22,13 @@ const VERY_LONG: usize = 2000;
 
 /// The most lanes for launches of few threads, and where each of these may do much.
 const TINY: u32 = 8;
-const TINY_IN_TURNS: u32 = 16;
+const TINY_STRIP_MINED: u32 = 16;
 
 /// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each lane more costs time to compile, and registers.
 const SHORT: usize = 250;
 
 /// Branches in a loop at which lanes may part: with more, some lane of a wide gang goes its own way nearly always.
-const FEW_PARTINGS: usize = 8;
+const FEW_DIVERGENCES: usize = 8;
 
 /// Vectors of 128 bits that a loop may keep alive from turn to turn: as many as there are registers.
 const LOOP_VECTORS: usize = 16;
@@ -89,7 +89,7 @@ fn by_rules(
                 "threads of a warp exchange values, which costs much across gangs",
             ));
         }
-        if weigh::exchanges_at_once(program, block, until)? {
+        if weigh::cas_width(program, block, until)? {
             let reason = "threads of a warp exchange values, always all of them together";
             return Ok(whole_warps(only(WARP, reason)));
         }
@@ -98,10 +98,10 @@ fn by_rules(
     let few = 2 * host::lanes_of_vector() as u32;
     let (mut most, reason) = traits.widest();
     let mut reasons = vec![reason];
-    let mut takes_turns = false;
+    let mut is_strip_mined = false;
     if traits.insts < VERY_LONG {
         let weights = Weights::of(program, block, until)?;
-        if weights.is_scattered() && !traits.has_barriers {
+        if weights.is_gather_bound() && !traits.has_barriers {
             return Ok(only(
                 1,
                 "its threads leave loops at different turns, in which most accesses are at scattered places",
@@ -113,7 +113,7 @@ fn by_rules(
                 "its threads leave loops at different turns, in which most accesses are to memory of their own",
             ));
         }
-        takes_turns = weights.takes_turns;
+        is_strip_mined = weights.is_strip_mined;
         let widens = traits.widens(&weights);
         if weights.computes && most > few {
             most = few;
@@ -124,7 +124,7 @@ fn by_rules(
             most = WARP;
             reasons = vec![format!("at most 32: {why}")];
         }
-        while !weights.takes_turns
+        while !weights.is_strip_mined
             && most as usize > host::lanes_of_vector()
             && weights.live_words * most as usize / host::lanes_of_vector() > loop_vectors()
         {
@@ -139,8 +139,8 @@ fn by_rules(
     Ok(GangChoice {
         gang,
         // In a loop over all that the grid has left, each of a few threads may do much.
-        tiny: match takes_turns {
-            true => gang.min(TINY_IN_TURNS),
+        tiny: match is_strip_mined {
+            true => gang.min(TINY_STRIP_MINED),
             false => traits.tiny(gang),
         },
         reasons,
@@ -230,16 +230,16 @@ impl Traits {
 
     /// Why a short kernel may be spread over a whole warp, if it may.
     fn widens(&self, weights: &Weights) -> Option<&'static str> {
-        let stays_together = weights.partings <= FEW_PARTINGS;
+        let stays_together = weights.divergences <= FEW_DIVERGENCES;
         if self.insts >= SHORT {
             None
-        } else if weights.takes_turns && stays_together {
+        } else if weights.is_strip_mined && stays_together {
             Some("a loop steps widely through memory, where neighbours share lines")
         } else if self.has_barriers {
             Some("a short kernel with barriers, at which each gang costs the same")
-        } else if weights.by_lane {
+        } else if weights.lane_loops {
             Some("a short kernel that mostly consists of loops that lanes run one after the other")
-        } else if weights.scattered > 0 && stays_together {
+        } else if weights.gathers > 0 && stays_together {
             Some(
                 "a short kernel with loops that fetch at scattered places, which lanes wait for together",
             )

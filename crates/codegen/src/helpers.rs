@@ -8,7 +8,7 @@
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::with_default_rounding;
 use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, eval};
-use ptxjit_vectorize::Fold;
+use ptxjit_vectorize::MayWrap;
 
 /// Where a helper is in this process.
 pub(crate) fn address(helper: Helper) -> *const u8 {
@@ -18,7 +18,7 @@ pub(crate) fn address(helper: Helper) -> *const u8 {
         Helper::BadLanes => bad_lanes as *const () as *const u8,
         Helper::Warp => ptxjit_abi::warp_ops::warp_op as *const () as *const u8,
         Helper::Mma => ptxjit_abi::mma::mma_op as *const () as *const u8,
-        Helper::Unfold => unfold as *const () as *const u8,
+        Helper::ResolveWrapped => resolve_wrapped as *const () as *const u8,
         Helper::Row => row as *const () as *const u8,
         Helper::MergeSlots => merge_slots as *const () as *const u8,
     }
@@ -112,13 +112,13 @@ fn update(word: &impl Word, next: impl Fn(u64) -> u64) -> u64 {
     }
 }
 
-/// Writes each lane's value of an affine one whose index may have wrapped (`vectorize::Fold`) to `lanes` elements at `out`. `scale` is
+/// Writes each lane's value of an affine one whose index may have wrapped (`vectorize::MayWrap`) to `lanes` elements at `out`. `scale` is
 /// negative if wrapped lanes lie above the others' line. Marked values are told from others by their distance from `origin`.
 ///
 /// # Safety
 ///
 /// `out` has room for all lanes.
-pub(crate) unsafe extern "C" fn unfold(
+pub(crate) unsafe extern "C" fn resolve_wrapped(
     base: u64,
     stride: i64,
     scale: i64,
@@ -126,8 +126,8 @@ pub(crate) unsafe extern "C" fn unfold(
     lanes: u32,
     out: *mut u64,
 ) {
-    let unit = scale.abs() << Fold::BITS;
-    let slack = scale.abs() << (Fold::BITS - 4);
+    let unit = scale.abs() << MayWrap::BITS;
+    let slack = scale.abs() << (MayWrap::BITS - 4);
     let distance = base.wrapping_sub(origin) as i64;
     let first_wrapped = distance.wrapping_add(slack).div_euclid(unit);
     let is_marked = (1..i64::from(lanes)).contains(&first_wrapped);

@@ -75,12 +75,12 @@ fn has_256_bits() -> bool {
 
 /// Whether sixteen bytes can be compared and exchanged.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn has_wide_exchange() -> bool {
+pub(crate) fn has_wide_cas() -> bool {
     is_x86_feature_detected!("cmpxchg16b")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn has_wide_exchange() -> bool {
+pub(crate) fn has_wide_cas() -> bool {
     false
 }
 

@@ -9,17 +9,17 @@ use rustc_hash::FxHashMap;
 
 /// Vectors that are complete at the end of a block, which jumps to another one.
 #[derive(Clone, Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct LaneInserts {
     pub from: Block,
     pub to: Block,
     pub vectors: Vec<Value>,
 }
 
 /// Makes parameters of the vectors.
-pub(crate) fn pass_on(func: &mut Function, gathered: &[Gathered]) {
+pub(crate) fn pass_on(func: &mut Function, lane_inserts: &[LaneInserts]) {
     let mut params: FxHashMap<Value, (Block, Value)> = FxHashMap::default();
     let mut args: Vec<(Block, Value)> = Vec::new();
-    for Gathered { from, to, vectors } in gathered {
+    for LaneInserts { from, to, vectors } in lane_inserts {
         if !func.layout.is_block_inserted(*from) {
             continue;
         }

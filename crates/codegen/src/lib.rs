@@ -14,11 +14,11 @@ mod code_space;
 mod compile;
 mod denormals;
 mod emit;
-mod factors;
+mod fma_operands;
 mod gang;
-mod gathered;
 mod helpers;
 mod host;
+mod lane_inserts;
 mod link;
 mod lower;
 mod masked;
@@ -32,7 +32,9 @@ mod slots;
 mod weigh;
 mod ymm;
 
-pub use compile::{CompileError, CompileOptions, Haste, compile, compile_listing, compile_object};
+pub use compile::{
+    BaselineTier, CompileError, CompileOptions, compile, compile_listing, compile_object,
+};
 pub use gang::{GangChoice, choose as choose_gang};
 pub use host::target;
 pub use link::place;

@@ -15,9 +15,9 @@
 //! Accesses of memory are merged if nothing stands between them that could matter: no effects, nor loads between two stores. That both are
 //! of one instruction of the PTX would not be enough: a function that is inlined twice has its instructions twice.
 
-mod alike;
 mod constants;
 mod cost;
+mod isomorphic;
 mod order;
 mod rewrite;
 mod tests;
@@ -31,7 +31,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use self::alike::{args_of, is_lane_wise, is_pair, is_same};
+use self::isomorphic::{args_of, is_lane_wise, is_pair, is_same};
 use self::tests::Test;
 use crate::ymm;
 
@@ -329,9 +329,9 @@ impl<'a> Pairs<'a> {
         let mut params: Vec<(Block, usize, Value)> = Vec::new();
         for block in func.layout.blocks().filter(|&block| Some(block) != entry) {
             let all = func.dfg.block_params(block).iter().enumerate();
-            let is_alone =
+            let is_single_lane =
                 |param: Value| is_vector(func.dfg.value_type(param)) && !found.is_taken(param);
-            let vectors = all.filter(|&(_, &param)| is_alone(param));
+            let vectors = all.filter(|&(_, &param)| is_single_lane(param));
             params.extend(vectors.map(|(at, &param)| (block, at, param)));
         }
         let mut made: Vec<Inst> = self.lane_wise.clone();

@@ -128,10 +128,10 @@ mod tests {
     use super::Sequence;
 
     /// So many sums, to each of which is added so many times, all of them in turn.
-    fn sums(n_sums: usize, turns: usize) -> Sequence {
+    fn sums(n_sums: usize, iterations: usize) -> Sequence {
         let mut sequence = Sequence::default();
         let mut sums: Vec<usize> = (0..n_sums).map(|_| sequence.enter(1)).collect();
-        for _ in 0..turns {
+        for _ in 0..iterations {
             for sum in &mut sums {
                 sequence.begin_step();
                 sequence.used(*sum);

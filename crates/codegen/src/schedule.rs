@@ -5,7 +5,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, Type, Value};
-use ptxjit_vectorize::{Plan, Shape};
+use ptxjit_vectorize::{Plan, Variability};
 
 /// Vector registers that one order of emission may count on.
 pub(crate) const REGISTERS: usize = 14;
@@ -20,10 +20,10 @@ pub(crate) fn pressure(func: &Function, plan: &Plan, run: &[Inst]) -> usize {
         }
         inside[func.insts[inst].results[0]] = true;
     }
-    let weight = |value: Value| match plan.shapes[value] {
-        Shape::Varying if func.ty(value) == Type::B64 => 2,
-        Shape::Varying => 1,
-        Shape::Uniform | Shape::Affine { .. } => 0,
+    let weight = |value: Value| match plan.variability[value] {
+        Variability::Varying if func.ty(value) == Type::B64 => 2,
+        Variability::Varying => 1,
+        Variability::Uniform | Variability::Affine { .. } => 0,
     };
     let (mut alive, mut most) = (0usize, 0usize);
     for (at, &inst) in run.iter().enumerate() {

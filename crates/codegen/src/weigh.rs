@@ -5,7 +5,7 @@ use std::time::Instant;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Program, Space, Type, Value};
 use ptxjit_passes::effort::Spent;
-use ptxjit_vectorize::{self as vectorize, Node, Plan, PlanFacts, Shape, Solo, Yield};
+use ptxjit_vectorize::{self as vectorize, Node, Plan, PlanFacts, SingleLane, Variability, Yield};
 
 use crate::calls;
 use crate::compile;
@@ -17,17 +17,17 @@ pub(crate) struct Weights {
     /// Words of each thread's own that a loop keeps alive and works much with, at most.
     pub live_words: usize,
     /// In loops that lanes leave at different turns: accesses at places that do not lie side by side, as the arithmetic that they outweigh.
-    pub scattered: usize,
+    pub gathers: usize,
     /// In the same loops: arithmetic on each thread's own values.
     pub arithmetic: usize,
     /// Gangs take turns in a loop that steps widely through memory.
-    pub takes_turns: bool,
+    pub is_strip_mined: bool,
     /// Branches in loops at which lanes may part.
-    pub partings: usize,
+    pub divergences: usize,
     /// There is a long stretch of arithmetic with few accesses to memory.
     pub computes: bool,
     /// Lanes run most of it one after the other, since they leave loops apart.
-    pub by_lane: bool,
+    pub lane_loops: bool,
     /// There, they mostly access memory of their own: a stack of things to try, a row of a table.
     pub searches: bool,
     /// There are no loops, and accesses to memory are many for the instructions that there are.
@@ -68,13 +68,13 @@ impl Weights {
     }
 
     /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
-    pub(crate) fn is_scattered(&self) -> bool {
-        vectorize::is_scattered(self.scattered, self.arithmetic)
+    pub(crate) fn is_gather_bound(&self) -> bool {
+        vectorize::is_gather_bound(self.gathers, self.arithmetic)
     }
 }
 
 /// Whether warps as gangs do some warp operations at once, and no lane ever waits for others of its warp.
-pub(crate) fn exchanges_at_once(
+pub(crate) fn cas_width(
     program: &Program,
     block: [u32; 3],
     until: Option<Instant>,
@@ -107,29 +107,29 @@ fn planned(
 fn weigh(func: &Function, plan: &Plan) -> Weights {
     let places = places(func, plan);
     let mut weights = Weights {
-        takes_turns: func
+        is_strip_mined: func
             .blocks
             .keys()
-            .any(|block| matches!(plan.yields[block], Some(Yield::Turns(_)))),
+            .any(|block| matches!(plan.yields[block], Some(Yield::StripMine(_)))),
         ..Weights::default()
     };
     let preds = vectorize::predecessors(func);
     let live = vectorize::live_in(func, &preds);
     let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
-    let (mut by_lane, mut by_gang) = (0, 0);
+    let (mut lane_loops, mut by_gang) = (0, 0);
     let (mut own, mut common) = (0, 0);
     for (place, node) in places.iter().zip(&plan.order.nodes) {
         let Node::Block(block) = *node else { continue };
-        if plan.seldom[block] {
+        if plan.cold[block] {
             continue;
         }
         let data = &func.blocks[block];
         let accesses = accesses(func, block);
         let weight = PER_LOOP.pow(place.depth.min(4));
-        *(if plan.solo[block] == Solo::No {
+        *(if plan.single_lane[block] == SingleLane::No {
             &mut by_gang
         } else {
-            &mut by_lane
+            &mut lane_loops
         }) += weight * data.insts.len();
         n_insts += data.insts.len();
         n_accesses += accesses;
@@ -138,8 +138,8 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             continue;
         }
         has_loops = true;
-        weights.partings += usize::from(plan.divergent[block]);
-        if plan.solo[block] != Solo::No {
+        weights.divergences += usize::from(plan.divergent[block]);
+        if plan.single_lane[block] != SingleLane::No {
             let n_own = local_accesses(func, block);
             own += weight * n_own;
             common += weight * (accesses - n_own);
@@ -155,15 +155,16 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         if data.insts.len() >= dense * words {
             weights.live_words = weights.live_words.max(words);
         }
-        if place.is_left_apart {
-            let counts = vectorize::count_own(func, &plan.shapes, &plan.in_step[block], block);
-            weights.scattered += weight * counts.scattered;
+        if place.exits_diverge {
+            let counts =
+                vectorize::count_own(func, &plan.variability, &plan.affine_inputs[block], block);
+            weights.gathers += weight * counts.gathers;
             weights.arithmetic += weight * counts.arithmetic;
         }
     }
     weights.has_bytes = has_bytes(func);
-    weights.by_lane = !plan.by_lane.is_empty() && by_lane > by_gang;
-    weights.searches = weights.by_lane && own > common;
+    weights.lane_loops = !plan.lane_loops.is_empty() && lane_loops > by_gang;
+    weights.searches = weights.lane_loops && own > common;
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
 }
@@ -174,7 +175,7 @@ struct Place {
     /// Number of loops around it.
     depth: u32,
     /// Whether lanes leave one of them at different turns.
-    is_left_apart: bool,
+    exits_diverge: bool,
 }
 
 /// The places of the plan's nodes.
@@ -188,10 +189,10 @@ fn places(func: &Function, plan: &Plan) -> Vec<Place> {
             .order
             .loop_range(header)
             .expect("a loop that ends has a range");
-        let is_left_apart = range.clone().any(|pos| match plan.order.nodes[pos] {
+        let exits_diverge = range.clone().any(|pos| match plan.order.nodes[pos] {
             Node::Block(block) => {
                 plan.divergent[block]
-                    && vectorize::parts_widely(func, &plan.shapes, block)
+                    && vectorize::diverges_widely(func, &plan.variability, block)
                     && func.blocks[block]
                         .term
                         .targets()
@@ -202,7 +203,7 @@ fn places(func: &Function, plan: &Plan) -> Vec<Place> {
         });
         for place in &mut places[range] {
             place.depth += 1;
-            place.is_left_apart |= is_left_apart;
+            place.exits_diverge |= exits_diverge;
         }
     }
     places
@@ -260,7 +261,8 @@ fn words<'a>(func: &Function, plan: &Plan, values: impl Iterator<Item = &'a Valu
     let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
     values
         .filter(|&&value| {
-            plan.shapes[value] == Shape::Varying && !std::mem::replace(&mut seen[value], true)
+            plan.variability[value] == Variability::Varying
+                && !std::mem::replace(&mut seen[value], true)
         })
         .map(|&value| match func.ty(value) {
             Type::B64 => 2,

@@ -15,47 +15,33 @@
 
 #![forbid(unsafe_code)]
 
-mod alike;
-mod apart;
-mod by_lane;
-mod copies;
-mod ctas;
-mod ends;
-mod flow;
-mod in_step;
-mod joins;
-mod latches;
-mod lcssa;
-mod likely;
-mod liveness;
-mod narrow;
-pub mod order;
-mod prefetch;
-mod range;
-mod remake;
-mod repair;
-mod rows;
-mod shape;
-mod shapes;
-mod solo;
-mod spin;
-mod steps;
-mod turns;
+mod analysis;
+mod memory;
+mod prepare;
+mod rematerialize;
+mod scalarize;
+mod speculate;
 mod waits;
-mod wraps;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value, WarpOp};
 
 use ptxjit_passes::effort::{Effort, Spent};
 
-pub use by_lane::{ByLane, Counts, count_own, is_scattered, parts_widely};
-pub use in_step::InStep;
-pub use joins::Joins;
-pub use order::{Node, Order};
-pub use repair::{Repair, predecessors};
-pub use shape::{Because, Fold, Shape};
-pub use solo::Solo;
+use analysis::{divergence, flow, liveness, order, progress, range, reconvergence};
+use memory::{merge_stores, prefetch, strip_mine};
+use prepare::{latches, lcssa, subword};
+use rematerialize::{across_waits, addresses};
+use scalarize::{lane_loops, single_lane};
+use speculate::{affine_inputs, no_wrap, stable, strides, trip_counts};
+
+pub use analysis::order::{Node, Order};
+pub use analysis::reconvergence::Reconvergence;
+pub use analysis::variability::{Because, MayWrap, Variability};
+pub use scalarize::lane_loops::{Counts, LaneLoop, count_own, diverges_widely, is_gather_bound};
+pub use scalarize::single_lane::SingleLane;
+pub use speculate::affine_inputs::AffineInputs;
+pub use speculate::ssa_repair::{Repair, predecessors};
 pub use waits::{Wait, WaitKind};
 
 /// What the plan may take for granted about launches; see the code generator's `Facts`.
@@ -81,15 +67,15 @@ pub struct Plan {
     /// Layout.
     pub order: Order,
     /// How each value is held.
-    pub shapes: SecondaryMap<Value, Shape>,
+    pub variability: SecondaryMap<Value, Variability>,
     /// Why a value is varying.
     pub because: SecondaryMap<Value, Because>,
     /// Blocks that few gangs come to: others have a way of their own.
-    pub seldom: SecondaryMap<Block, bool>,
+    pub cold: SecondaryMap<Block, bool>,
     /// Blocks that one lane of a gang runs at a time.
-    pub solo: SecondaryMap<Block, Solo>,
+    pub single_lane: SecondaryMap<Block, SingleLane>,
     /// Regions of such blocks that the lanes run one after the other, in layout order.
-    pub by_lane: Vec<ByLane>,
+    pub lane_loops: Vec<LaneLoop>,
     /// Blocks whose terminator parts the lanes.
     pub divergent: SecondaryMap<Block, bool>,
     /// For each node: other nodes where lanes may be pending while it runs, ascending.
@@ -99,9 +85,9 @@ pub struct Plan {
     /// Nodes that may be reached with no lane for them.
     pub maybe_empty: Vec<bool>,
     /// For each node, an earlier one all of whose lanes, and no others, come to it together; to a loop's header, from outside of the loop.
-    pub joins: Joins,
+    pub reconvergence: Reconvergence,
     /// Blocks with accesses for which it pays to test whether lanes are in step.
-    pub in_step: SecondaryMap<Block, Option<InStep>>,
+    pub affine_inputs: SecondaryMap<Block, Option<AffineInputs>>,
     /// Where lanes wait; number 0 is the entry.
     pub waits: Vec<Wait>,
     /// The wait at a block's start.
@@ -112,11 +98,11 @@ pub struct Plan {
     pub yields: SecondaryMap<Block, Option<Yield>>,
     /// Gangs take turns only while all of their lanes are in the loop. Where a warp is a gang and its lanes exchange values, parting those that
     /// are still in a loop from those that have left it would cost more than it gains.
-    pub turns_whole: bool,
+    pub strip_mines_full: bool,
     /// Bounds, as signed integers, of all threads' values of what lies on a line and is compared, if they are known.
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
     /// The probable distance from lane to lane of varying addresses of loads and stores.
-    pub likely: SecondaryMap<Value, Option<i64>>,
+    pub speculated: SecondaryMap<Value, Option<i64>>,
 }
 
 impl Plan {
@@ -138,7 +124,7 @@ pub enum Yield {
     /// It may wait for them. A turn costs so much against a budget.
     Spin(u32),
     /// After so many turns, for the others to come as far.
-    Turns(u32),
+    StripMine(u32),
 }
 
 /// Lanes of a warp.
@@ -162,7 +148,7 @@ pub fn run(
     if gang > 1 && entries.is_empty() && func.insts.len() <= MOST_TWICE {
         let before = func.clone();
         let plan = run_once(func, entries, gang, facts, true, effort)?;
-        if ends::hold(func, &plan.shapes) {
+        if stable::hold(func, &plan.variability) {
             return Ok(plan);
         }
         *func = before;
@@ -170,90 +156,97 @@ pub fn run(
     run_once(func, entries, gang, facts, false, effort)
 }
 
-/// `hopes`: what parameters of loops look like at first is taken for what they are.
+/// `assume_affine`: what parameters of loops look like at first is taken for what they are.
 fn run_once(
     func: &mut Function,
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
-    hopes: bool,
+    assume_affine: bool,
     effort: &Effort,
 ) -> Result<Plan, Spent> {
     // What follows orders the blocks several times more, and each time takes about as long.
     order::within(func, entries, effort)?;
-    let (seldom, wait_of) = prepare(func, entries, gang, facts, hopes);
+    let (cold, wait_of) = prepare(func, entries, gang, facts, assume_affine);
     let mut order = order::within(func, entries, effort)?;
     if gang > 1 {
         lcssa::run(func, &order, effort)?;
     }
-    let mut hopeful = shapes::Shapes::new(gang, facts);
-    let yields = add_hints(func, entries, &order, (&seldom, &wait_of), &mut hopeful);
+    let mut optimistic = divergence::Divergence::new(gang, facts);
+    let yields = add_hints(func, entries, &order, (&cold, &wait_of), &mut optimistic);
     let mut preds = predecessors(func);
     let can_stop = |func: &Function, block: Block| {
         let is_entry = block == func.entry || entries.contains(&block);
         is_entry || wait_of[block] || yields[block].is_some()
     };
-    let solve = |func: &Function, order: &Order, preds: &_, hopeful: &_, by_lane: &[ByLane]| {
-        let given = flow::Given {
-            func,
-            order,
-            waits: &wait_of,
-            yields: &yields,
-            gang,
-            facts,
-            by_lane,
-            effort,
+    let solve =
+        |func: &Function, order: &Order, preds: &_, optimistic: &_, lane_loops: &[LaneLoop]| {
+            let given = flow::Given {
+                func,
+                order,
+                waits: &wait_of,
+                yields: &yields,
+                gang,
+                facts,
+                lane_loops,
+                effort,
+            };
+            solve(&given, preds, optimistic, &|block| can_stop(func, block))
         };
-        solve(&given, preds, hopeful, &|block| can_stop(func, block))
-    };
-    let mut flow = solve(func, &order, &preds, &hopeful, &[])?;
-    let mut in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
-    let mut by_lane = Vec::new();
-    let mut chosen = by_lane::Choice {
+    let mut flow = solve(func, &order, &preds, &optimistic, &[])?;
+    let mut affine_inputs = affine_inputs::run(func, &order, &flow, &optimistic, &cold);
+    let mut lane_loops = Vec::new();
+    let mut chosen = lane_loops::Choice {
         func,
         order: &order,
         preds: &preds,
         flow: &flow,
-        in_step: &in_step,
-        seldom: &seldom,
+        affine_inputs: &affine_inputs,
+        cold: &cold,
         can_stop: &|block| can_stop(func, block),
     }
     .run();
     if !chosen.is_empty() {
-        by_lane::add_roots(func, &order, &mut chosen);
+        lane_loops::add_roots(func, &order, &mut chosen);
         order = order::within(func, entries, effort)?;
         preds = predecessors(func);
-        hopeful.propagate(func, &order);
-        by_lane = by_lane::regions(func, &order, &preds, &chosen);
-        flow = solve(func, &order, &preds, &hopeful, &by_lane)?;
-        in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
+        optimistic.propagate(func, &order);
+        lane_loops = lane_loops::regions(func, &order, &preds, &chosen);
+        flow = solve(func, &order, &preds, &optimistic, &lane_loops)?;
+        affine_inputs = affine_inputs::run(func, &order, &flow, &optimistic, &cold);
     }
-    let turns_whole = gang == WARP && has_exchanges(func);
-    let is_turn = |header: Block| turns_whole && matches!(yields[header], Some(Yield::Turns(_)));
-    let joins = joins::run(func, &order, &|block| can_stop(func, block), &is_turn);
+    let strip_mines_full = gang == WARP && has_warp_ops(func);
+    let is_strip_mined =
+        |header: Block| strip_mines_full && matches!(yields[header], Some(Yield::StripMine(_)));
+    let reconvergence = reconvergence::run(
+        func,
+        &order,
+        &|block| can_stop(func, block),
+        &is_strip_mined,
+    );
     let mut plan = Plan {
         gang,
-        in_step,
-        seldom,
+        affine_inputs,
+        cold,
         escapes: flow.escapes,
-        solo: flow.solo,
-        by_lane,
+        single_lane: flow.single_lane,
+        lane_loops,
         order,
-        bounds: bounds(func, facts, &flow.shapes),
-        shapes: flow.shapes,
+        bounds: bounds(func, facts, &flow.variability),
+        variability: flow.variability,
         because: flow.because,
         divergent: flow.divergent,
         pending: flow.pending,
         pending_in: flow.pending_in,
         maybe_empty: flow.maybe_empty,
-        joins,
+        reconvergence,
         waits: Vec::new(),
         wait_of: SecondaryMap::new(),
         yields,
-        turns_whole,
-        likely: SecondaryMap::new(),
+        strip_mines_full,
+        speculated: SecondaryMap::new(),
     };
-    plan.likely = likely::run(func, &plan);
+    plan.speculated = strides::run(func, &plan);
     waits::number(
         func,
         &mut plan,
@@ -265,7 +258,7 @@ fn run_once(
 }
 
 /// Whether there are operations for which the lanes of a warp meet.
-fn has_exchanges(func: &Function) -> bool {
+fn has_warp_ops(func: &Function) -> bool {
     let mut insts = func.blocks.values().flat_map(|block| &block.insts);
     insts.any(|&inst| match func.insts[inst].data {
         InstData::Warp { op, .. } => op != WarpOp::ActiveMask,
@@ -279,18 +272,18 @@ fn prepare(
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
-    hopes: bool,
+    assume_affine: bool,
 ) -> (SecondaryMap<Block, bool>, SecondaryMap<Block, bool>) {
     drop_unreachable(func, entries);
-    narrow::run(func, entries, gang);
-    wraps::run(func, entries, gang, facts, hopes);
-    let seldom = alike::run(func, entries, gang, facts);
+    subword::run(func, entries, gang);
+    no_wrap::run(func, entries, gang, facts, assume_affine);
+    let cold = trip_counts::run(func, entries, gang, facts);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);
     if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
         join_exits(func);
     }
-    (seldom, wait_of)
+    (cold, wait_of)
 }
 
 /// Computes anew what is easy to, and puts hints behind accesses. Gives the shapes that are hoped for then, and when loops let others run.
@@ -298,40 +291,40 @@ fn add_hints(
     func: &mut Function,
     entries: &[Block],
     order: &Order,
-    (seldom, wait_of): (&SecondaryMap<Block, bool>, &SecondaryMap<Block, bool>),
-    hopeful: &mut shapes::Shapes,
+    (cold, wait_of): (&SecondaryMap<Block, bool>, &SecondaryMap<Block, bool>),
+    optimistic: &mut divergence::Divergence,
 ) -> SecondaryMap<Block, Option<Yield>> {
-    hopeful.propagate(func, order);
-    if remake::run(func, wait_of, hopeful) {
-        hopeful.propagate(func, order);
+    optimistic.propagate(func, order);
+    if across_waits::run(func, wait_of, optimistic) {
+        optimistic.propagate(func, order);
     }
-    if apart::run(func, hopeful) {
-        hopeful.propagate(func, order);
+    if addresses::run(func, optimistic) {
+        optimistic.propagate(func, order);
     }
-    if hopeful.gang > 1 && !hopeful.facts.keeps_accesses {
-        rows::run(func, hopeful);
+    if optimistic.gang > 1 && !optimistic.facts.keeps_accesses {
+        merge_stores::run(func, optimistic);
     }
-    let spins = spin::run(func, order);
-    let turns = turns::run(func, order, wait_of, hopeful);
-    if prefetch::run(func, order, entries, (wait_of, &turns), hopeful) {
-        hopeful.propagate(func, order);
+    let spins = progress::run(func, order);
+    let strip_mine = strip_mine::run(func, order, wait_of, optimistic);
+    if prefetch::run(func, order, entries, (wait_of, &strip_mine), optimistic) {
+        optimistic.propagate(func, order);
     }
-    yields(func, &spins, &turns, seldom)
+    yields(func, &spins, &strip_mine, cold)
 }
 
 /// When loops let others run, by their headers.
 fn yields(
     func: &Function,
     spins: &SecondaryMap<Block, Option<u32>>,
-    turns: &SecondaryMap<Block, Option<u32>>,
-    seldom: &SecondaryMap<Block, bool>,
+    strip_mine: &SecondaryMap<Block, Option<u32>>,
+    cold: &SecondaryMap<Block, bool>,
 ) -> SecondaryMap<Block, Option<Yield>> {
     let mut yields = SecondaryMap::new();
     for block in func.blocks.keys() {
-        yields[block] = match (spins[block], turns[block]) {
+        yields[block] = match (spins[block], strip_mine[block]) {
             (Some(cost), _) => Some(Yield::Spin(cost)),
-            (None, Some(_)) if seldom[block] => None,
-            (None, Some(turns)) => Some(Yield::Turns(turns)),
+            (None, Some(_)) if cold[block] => None,
+            (None, Some(strip_mine)) => Some(Yield::StripMine(strip_mine)),
             (None, None) => None,
         };
     }
@@ -342,32 +335,33 @@ fn yields(
 fn solve(
     given: &flow::Given<'_>,
     preds: &SecondaryMap<Block, Vec<Block>>,
-    hopeful: &shapes::Shapes,
+    optimistic: &divergence::Divergence,
     can_stop: &dyn Fn(Block) -> bool,
 ) -> Result<flow::Flow, Spent> {
     let &flow::Given {
         func, order, gang, ..
     } = given;
-    let alone = |shape: &dyn Fn(Value) -> Shape| {
-        let mut solo = solo::run(func, order, gang, preds, shape, can_stop);
-        for region in given.by_lane {
+    let find_single_lane = |variability: &dyn Fn(Value) -> Variability| {
+        let mut single_lane = single_lane::run(func, order, gang, preds, variability, can_stop);
+        for region in given.lane_loops {
             for block in region.blocks(order) {
-                solo[block] = if block == region.root {
-                    Solo::Root
+                single_lane[block] = if block == region.root {
+                    SingleLane::Root
                 } else {
-                    Solo::Inner
+                    SingleLane::Inner
                 };
             }
         }
-        solo
+        single_lane
     };
-    let solo = alone(&|value| hopeful.shapes[value].unwrap_or(Shape::Uniform));
-    let mut flow = flow::run(given, solo)?;
+    let single_lane =
+        find_single_lane(&|value| optimistic.variability[value].unwrap_or(Variability::Uniform));
+    let mut flow = flow::run(given, single_lane)?;
     loop {
         // Where lanes parted, some of what was hoped to lie on lines does not. With fewer regions shapes only get worse.
-        let still = alone(&|value| flow.shapes[value]);
+        let still = find_single_lane(&|value| flow.variability[value]);
         let mut blocks = func.blocks.keys();
-        if blocks.all(|block| still[block] == flow.solo[block]) {
+        if blocks.all(|block| still[block] == flow.single_lane[block]) {
             return Ok(flow);
         }
         flow = flow::run(given, still)?;
@@ -378,7 +372,7 @@ fn solve(
 fn bounds(
     func: &Function,
     facts: PlanFacts,
-    shapes: &SecondaryMap<Value, Shape>,
+    variability: &SecondaryMap<Value, Variability>,
 ) -> SecondaryMap<Value, Option<(i64, i64)>> {
     let mut bounds = SecondaryMap::new();
     for node in func.insts.values() {
@@ -386,7 +380,7 @@ fn bounds(
             continue;
         };
         for arg in args {
-            if matches!(shapes[arg], Shape::Affine { .. }) {
+            if matches!(variability[arg], Variability::Affine { .. }) {
                 bounds[arg] = range::signed(func, facts, arg);
             }
         }

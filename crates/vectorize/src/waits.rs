@@ -3,8 +3,8 @@
 use cranelift_entity::{EntityRef, SecondaryMap};
 use ptxjit_ir::{BarrierOp, Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
 
-use super::liveness::Liveness;
-use super::{Node, Plan, Yield};
+use crate::analysis::liveness::Liveness;
+use crate::{Node, Plan, Yield};
 
 /// Why lanes stop at a wait.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub enum WaitKind {
     /// The end of the loop whose header this is lets others run, since it may wait for them.
     Yield,
     /// The end of the loop whose header this is lets the other gangs come as far.
-    Turn,
+    StripMine,
 }
 
 /// A place where lanes wait: the start of a block.
@@ -33,7 +33,7 @@ pub struct Wait {
 }
 
 /// Splits blocks so that every instruction that can wait is the first of its block. Returns those blocks.
-pub(super) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
+pub(crate) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
     let mut waits = SecondaryMap::new();
     let mut block_idx = 0;
     while block_idx < func.blocks.len() {
@@ -61,7 +61,7 @@ pub(super) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool>
 }
 
 /// Whether lanes may have to wait at an instruction.
-pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
+pub(crate) fn can_wait(data: &InstData, gang: u32) -> bool {
     match data {
         InstData::Barrier { op, .. } => match op {
             BarrierOp::Sync
@@ -78,7 +78,7 @@ pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
 }
 
 /// Numbers the waits: the entry, the extra entries, then the others in layout order.
-pub(super) fn number(
+pub(crate) fn number(
     func: &Function,
     plan: &mut Plan,
     entries: &[Block],
@@ -108,7 +108,7 @@ pub(super) fn number(
             Node::LoopEnd(header) => {
                 let kind = match plan.yields[header] {
                     Some(Yield::Spin(_)) => WaitKind::Yield,
-                    Some(Yield::Turns(_)) => WaitKind::Turn,
+                    Some(Yield::StripMine(_)) => WaitKind::StripMine,
                     None => continue,
                 };
                 push(func, plan, header, kind, live);

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Space, Type, Value};
-use ptxjit_vectorize::{Fold, Shape};
+use ptxjit_vectorize::{MayWrap, Variability};
 
 use super::stubs::Stub;
 use super::values::{Parts, Val};
@@ -35,7 +35,7 @@ pub(super) enum Address {
     /// Lane 0's place and the constant distance from lane to lane.
     Strided(cl::Value, i64),
     /// The same, unless an index wrapped on the way. Not tested yet: the test tells that, too.
-    Folded(cl::Value, i64, Fold),
+    MayWrap(cl::Value, i64, MayWrap),
     /// Each lane's own, `i64x2` per two lanes.
     Lanes(Parts),
     /// Each lane's signed 32-bit distance from a base, and the distance for lanes that do not run.
@@ -87,14 +87,16 @@ impl Lower<'_, '_> {
             None => {
                 let (addr_val, rest) = self.fold_offset(space, addr, offset);
                 let address = match self.resolve(space, self.func.ty(addr), addr_val) {
-                    Address::Strided(at, stride) => match self.shape(addr).fold() {
-                        Some(fold) if !space.is_window() => Address::Folded(at, stride, fold),
+                    Address::Strided(at, stride) => match self.variability(addr).may_wrap() {
+                        Some(may_wrap) if !space.is_window() => {
+                            Address::MayWrap(at, stride, may_wrap)
+                        }
                         _ => Address::Strided(at, stride),
                     },
                     other => other,
                 };
                 // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
-                if !space.is_window() && !self.may_meet_collected(&address) {
+                if !space.is_window() && !self.may_alias_private_sum(&address) {
                     self.check(&address);
                 }
                 if rest == offset {
@@ -105,7 +107,7 @@ impl Lower<'_, '_> {
         };
         if self.memcheck {
             let address = match address {
-                Address::Folded(..) => Address::Lanes(self.lane_addresses(&address)),
+                Address::MayWrap(..) => Address::Lanes(self.lane_addresses(&address)),
                 other => other,
             };
             self.memcheck(&address, offset, size, write);
@@ -253,7 +255,7 @@ impl Lower<'_, '_> {
         let distance = match address {
             Address::Scalar(x) | Address::Strided(x, _) => self.b.ins().bxor(*x, arena),
             Address::Lanes(parts) => self.lanes_distance(parts, arena),
-            Address::Folded(..) => return,
+            Address::MayWrap(..) => return,
             Address::Lanes32(..) => unreachable!("guarded by their window"),
         };
         let bad = self
@@ -278,32 +280,41 @@ impl Lower<'_, '_> {
 
     /// Off the common path: writes each lane's own address to a buffer, whose address it returns, and stops the CTA if
     /// that of a running lane lies outside the arena.
-    pub(super) fn unfold(&mut self, at: cl::Value, stride: i64, fold: Fold) -> cl::Value {
+    pub(super) fn resolve_wrapped(
+        &mut self,
+        at: cl::Value,
+        stride: i64,
+        may_wrap: MayWrap,
+    ) -> cl::Value {
         let slot = self.buffer(Buffer::Addresses);
         let buf = self.b.ins().stack_addr(types::I64, slot, 0);
         // Marks are beyond all addresses of the process, in the arena or not.
         let zero = self.b.ins().iconst(types::I64, 0);
-        self.call_unfold(at, stride, fold, zero, buf);
+        self.call_resolve_wrapped(at, stride, may_wrap, zero, buf);
         let bits = self.mask_as_bits();
         self.stop_if_outside(buf, bits, None);
         buf
     }
 
     /// Writes the lanes of a folded value to a buffer; `origin` is what an unmarked one is near to.
-    pub(super) fn call_unfold(
+    pub(super) fn call_resolve_wrapped(
         &mut self,
         base: cl::Value,
         stride: i64,
-        fold: Fold,
+        may_wrap: MayWrap,
         origin: cl::Value,
         buf: cl::Value,
     ) {
         let stride = self.b.ins().iconst(types::I64, stride);
-        let scale = if fold.above { -fold.scale } else { fold.scale };
+        let scale = if may_wrap.above {
+            -may_wrap.scale
+        } else {
+            may_wrap.scale
+        };
         let scale = self.b.ins().iconst(types::I64, scale);
         let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
         let args = [base, stride, scale, origin, lanes, buf];
-        self.call(Stub::Unfold, &args);
+        self.call(Stub::ResolveWrapped, &args);
     }
 
     /// The running lanes as bits; one lane always runs.
@@ -367,7 +378,7 @@ impl Lower<'_, '_> {
                 Parts::from_elem(splat, self.n_parts(Type::B64))
             }
             Address::Strided(x, stride) => self.affine_parts(Type::B64, *x, *stride),
-            Address::Folded(x, stride, fold) => {
+            Address::MayWrap(x, stride, may_wrap) => {
                 let inside = self.is_inside(*x);
                 let n = self.n_parts(Type::B64);
                 let parts = self.either(
@@ -375,7 +386,7 @@ impl Lower<'_, '_> {
                     vec![types::I64X2; n],
                     |lower| lower.affine_parts(Type::B64, *x, *stride).to_vec(),
                     |lower| {
-                        let addrs = lower.unfold(*x, *stride, *fold);
+                        let addrs = lower.resolve_wrapped(*x, *stride, *may_wrap);
                         lower.load_buffer(addrs, Type::B64).to_vec()
                     },
                 );
@@ -421,7 +432,7 @@ impl Lower<'_, '_> {
                         .collect(),
                 )
             }
-            Address::Scalar(_) | Address::Strided(..) | Address::Folded(..) => {
+            Address::Scalar(_) | Address::Strided(..) | Address::MayWrap(..) => {
                 unreachable!("these have other ways for lanes that do not run")
             }
         }
@@ -432,7 +443,7 @@ impl Lower<'_, '_> {
         match address {
             Address::Scalar(x) => *x,
             Address::Strided(x, stride) => self.plus(*x, stride * lane as i64),
-            Address::Folded(..) => unreachable!("its lanes are asked for all together"),
+            Address::MayWrap(..) => unreachable!("its lanes are asked for all together"),
             Address::Lanes(parts) => self.pick64(parts[lane / 2], lane % 2),
             Address::Lanes32(base, parts, _) => {
                 let x = self.b.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
@@ -521,6 +532,6 @@ impl Lower<'_, '_> {
 
     /// Whether a value is the same for all lanes.
     pub(super) fn is_uniform(&self, value: Value) -> bool {
-        self.lanes == 1 || self.shape(value) == Shape::Uniform
+        self.lanes == 1 || self.variability(value) == Variability::Uniform
     }
 }

@@ -10,7 +10,7 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value, ValueDef,
 };
-use ptxjit_vectorize::{Node, Plan, Shape};
+use ptxjit_vectorize::{Node, Plan, Variability};
 
 use super::Lower;
 use super::int::condition;
@@ -18,10 +18,10 @@ use super::values::{Parts, Val, int_type};
 
 /// `line op bound`, one result per lane.
 #[derive(Copy, Clone)]
-struct LineCompare {
+struct AffineCompare {
     op: CompareOp,
     ty: Type,
-    line: Value,
+    affine: Value,
     /// Difference from lane to lane, and from the first to the last.
     stride: i64,
     span: i64,
@@ -32,7 +32,7 @@ struct LineCompare {
 
 /// What one look at a line's ends tells of a comparison.
 #[derive(Copy, Clone)]
-pub(super) struct LineEnds {
+pub(super) struct EndLanes {
     /// Whether all lanes meet it; nothing if that cannot be.
     pub all: Option<cl::Value>,
     /// Whether some may meet it; nothing if they do.
@@ -49,7 +49,7 @@ pub(super) fn in_bits(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool>
             let Some(&result) = node.results.first() else {
                 continue;
             };
-            if plan.shapes[result] != Shape::Varying {
+            if plan.variability[result] != Variability::Varying {
                 continue;
             }
             out[result] = match node.data {
@@ -60,7 +60,7 @@ pub(super) fn in_bits(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool>
                     args,
                 } => args
                     .iter()
-                    .all(|&arg| out[arg] || plan.shapes[arg] == Shape::Uniform),
+                    .all(|&arg| out[arg] || plan.variability[arg] == Variability::Uniform),
                 InstData::IntUnary {
                     op: IntUnaryOp::Not,
                     ty: Type::B1,
@@ -73,7 +73,7 @@ pub(super) fn in_bits(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool>
     out
 }
 
-fn find(plan: &Plan, data: &InstData) -> Option<LineCompare> {
+fn find(plan: &Plan, data: &InstData) -> Option<AffineCompare> {
     let &InstData::Compare {
         op,
         ty,
@@ -87,30 +87,32 @@ fn find(plan: &Plan, data: &InstData) -> Option<LineCompare> {
         Type::B64 => i64::MAX,
         Type::B1 | Type::B8 | Type::B16 => return None,
     };
-    let (op, line, bound) = match (plan.shapes[a], plan.shapes[b]) {
-        (Shape::Affine { .. }, Shape::Uniform) => (op, a, b),
-        (Shape::Uniform, Shape::Affine { .. }) => (swapped(op), b, a),
+    let (op, affine, bound) = match (plan.variability[a], plan.variability[b]) {
+        (Variability::Affine { .. }, Variability::Uniform) => (op, a, b),
+        (Variability::Uniform, Variability::Affine { .. }) => (swapped(op), b, a),
         _ => return None,
     };
-    let Shape::Affine {
-        stride, fold: None, ..
-    } = plan.shapes[line]
+    let Variability::Affine {
+        stride,
+        may_wrap: None,
+        ..
+    } = plan.variability[affine]
     else {
         return None;
     };
     let span = stride.checked_mul(i64::from(plan.gang) - 1)?;
     let unsigned = is_unsigned(op);
-    let in_order = plan.bounds[line].is_some_and(|(lo, hi)| {
+    let in_order = plan.bounds[affine].is_some_and(|(lo, hi)| {
         let least = if unsigned { 0 } else { -most - 1 };
         let low = lo.checked_add(span.min(0));
         let high = hi.checked_add(span.max(0));
         low.is_some_and(|low| low >= least) && high.is_some_and(|high| high <= most)
     });
     // With a longer line, a wrap could not be told from the first and last lane.
-    (stride != 0 && span.checked_abs()? <= most).then_some(LineCompare {
+    (stride != 0 && span.checked_abs()? <= most).then_some(AffineCompare {
         op,
         ty,
-        line,
+        affine,
         stride,
         span,
         bound,
@@ -141,7 +143,7 @@ impl Lower<'_, '_> {
             if let Some(&bits) = self.bits.get(&value) {
                 return bits;
             }
-            if let Some(inst) = self.remade[value] {
+            if let Some(inst) = self.rematerialized[value] {
                 self.emit_bits(inst);
                 return self.bits[&value];
             }
@@ -179,7 +181,7 @@ impl Lower<'_, '_> {
             }
             _ => {
                 let compare = find(self.plan, data).expect("only those are kept as bits");
-                self.line_bits(compare)
+                self.affine_bits(compare)
             }
         };
         let result = self.func.insts[inst].results[0];
@@ -191,10 +193,10 @@ impl Lower<'_, '_> {
     }
 
     /// The lanes of which a comparison is true.
-    fn line_bits(&mut self, compare: LineCompare) -> cl::Value {
+    fn affine_bits(&mut self, compare: AffineCompare) -> cl::Value {
         let (in_order, bits) = match compare.ty {
-            Type::B64 => self.wide_line(compare),
-            _ => self.narrow_line(compare),
+            Type::B64 => self.wide_affine_bits(compare),
+            _ => self.narrow_affine_bits(compare),
         };
         let Some(in_order) = in_order else {
             return bits;
@@ -204,9 +206,9 @@ impl Lower<'_, '_> {
             vec![types::I32],
             |_| vec![bits],
             |lower| {
-                let (line, bound) = (lower.parts(compare.line), lower.parts(compare.bound));
+                let (affine, bound) = (lower.parts(compare.affine), lower.parts(compare.bound));
                 let cc = condition(compare.op);
-                let hits: Parts = line
+                let hits: Parts = affine
                     .iter()
                     .zip(&bound)
                     .map(|(&x, &y)| lower.b.ins().icmp(cc, x, y))
@@ -226,10 +228,10 @@ impl Lower<'_, '_> {
     /// What the ends of lines say of a predicate, if what it is made of is at hand in `block` and the number of no lane of the gang, whether
     /// it runs or not, has wrapped. Of the lanes that run, it may be none for which the predicate holds, or none for which it does not,
     /// although the ends differ: they are then sent both ways, and where none comes the node is skipped.
-    pub(super) fn line_ends(&mut self, block: Block, cond: Value) -> Option<LineEnds> {
+    pub(super) fn end_lanes(&mut self, block: Block, cond: Value) -> Option<EndLanes> {
         if self.is_uniform(cond) {
             let x = self.scalar(cond);
-            return Some(LineEnds {
+            return Some(EndLanes {
                 all: Some(x),
                 any: Some(x),
             });
@@ -238,7 +240,7 @@ impl Lower<'_, '_> {
             return None;
         };
         let insts = &self.func.blocks[block].insts;
-        if self.remade[cond].is_none() && !insts.iter().rev().any(|&other| other == inst) {
+        if self.rematerialized[cond].is_none() && !insts.iter().rev().any(|&other| other == inst) {
             return None;
         }
         match self.func.insts[inst].data {
@@ -247,13 +249,13 @@ impl Lower<'_, '_> {
                 args: [a, b],
                 ..
             } => {
-                let (a, b) = (self.line_ends(block, a)?, self.line_ends(block, b)?);
+                let (a, b) = (self.end_lanes(block, a)?, self.end_lanes(block, b)?);
                 Some(self.both_ends(op, a, b))
             }
             InstData::IntUnary { arg, .. } => {
-                let ends = self.line_ends(block, arg)?;
+                let ends = self.end_lanes(block, arg)?;
                 let mut not = |x| self.b.ins().bxor_imm_s(x, 1);
-                Some(LineEnds {
+                Some(EndLanes {
                     all: ends.any.map(&mut not),
                     any: ends.all.map(&mut not),
                 })
@@ -264,13 +266,13 @@ impl Lower<'_, '_> {
     }
 
     /// What follows for two predicates together. That all lanes meet one or the other is not noticed if some meet only one, some only the other.
-    fn both_ends(&mut self, op: IntBinaryOp, a: LineEnds, b: LineEnds) -> LineEnds {
+    fn both_ends(&mut self, op: IntBinaryOp, a: EndLanes, b: EndLanes) -> EndLanes {
         let mut join = |x, y| match op {
             IntBinaryOp::And => self.b.ins().band(x, y),
             _ => self.b.ins().bor(x, y),
         };
         let is_and = op == IntBinaryOp::And;
-        LineEnds {
+        EndLanes {
             all: match (a.all, b.all) {
                 (Some(x), Some(y)) => Some(join(x, y)),
                 (one, other) => one.or(other).filter(|_| !is_and),
@@ -282,12 +284,12 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn compared_ends(&mut self, inst: Inst) -> Option<LineEnds> {
+    fn compared_ends(&mut self, inst: Inst) -> Option<EndLanes> {
         let compare = find(self.plan, &self.func.insts[inst].data)?;
         if !compare.in_order {
             return None;
         }
-        let (first, bound) = (self.scalar(compare.line), self.scalar(compare.bound));
+        let (first, bound) = (self.scalar(compare.affine), self.scalar(compare.bound));
         let last = self.b.ins().iadd_imm_s(first, compare.span);
         let ends = if compare.stride > 0 {
             [first, last]
@@ -296,11 +298,11 @@ impl Lower<'_, '_> {
         };
         let mut at = |end: usize| self.b.ins().icmp(condition(compare.op), ends[end], bound);
         Some(match compare.op {
-            CompareOp::Slt | CompareOp::Sle | CompareOp::Ult | CompareOp::Ule => LineEnds {
+            CompareOp::Slt | CompareOp::Sle | CompareOp::Ult | CompareOp::Ule => EndLanes {
                 all: Some(at(1)),
                 any: Some(at(0)),
             },
-            CompareOp::Sgt | CompareOp::Sge | CompareOp::Ugt | CompareOp::Uge => LineEnds {
+            CompareOp::Sgt | CompareOp::Sge | CompareOp::Ugt | CompareOp::Uge => EndLanes {
                 all: Some(at(0)),
                 any: Some(at(1)),
             },
@@ -311,14 +313,14 @@ impl Lower<'_, '_> {
                 if compare.op == CompareOp::Eq {
                     let cc = IntCC::UnsignedLessThanOrEqual;
                     let any = self.b.ins().icmp_imm_u(cc, distance, span);
-                    LineEnds {
+                    EndLanes {
                         all: None,
                         any: Some(any),
                     }
                 } else {
                     let cc = IntCC::UnsignedGreaterThan;
                     let all = self.b.ins().icmp_imm_u(cc, distance, span);
-                    LineEnds {
+                    EndLanes {
                         all: Some(all),
                         any: None,
                     }
@@ -328,7 +330,7 @@ impl Lower<'_, '_> {
     }
 
     /// Whether the lanes are in order, unless they are known to be, and if so the lanes of which the comparison is true.
-    fn narrow_line(&mut self, compare: LineCompare) -> (Option<cl::Value>, cl::Value) {
+    fn narrow_affine_bits(&mut self, compare: AffineCompare) -> (Option<cl::Value>, cl::Value) {
         let signed = !is_unsigned(compare.op);
         let wide = |lower: &mut Self, x| {
             if signed {
@@ -337,7 +339,7 @@ impl Lower<'_, '_> {
                 lower.b.ins().uextend(types::I64, x)
             }
         };
-        let first = self.scalar(compare.line);
+        let first = self.scalar(compare.affine);
         let first = wide(self, first);
         let bound = match self.func.as_const(compare.bound) {
             Some(bits) => {
@@ -364,8 +366,8 @@ impl Lower<'_, '_> {
         (Some(in_order), self.hits(compare, first, bound))
     }
 
-    fn wide_line(&mut self, compare: LineCompare) -> (Option<cl::Value>, cl::Value) {
-        let (first, bound) = (self.scalar(compare.line), self.scalar(compare.bound));
+    fn wide_affine_bits(&mut self, compare: AffineCompare) -> (Option<cl::Value>, cl::Value) {
+        let (first, bound) = (self.scalar(compare.affine), self.scalar(compare.bound));
         let last = self.b.ins().iadd_imm_s(first, compare.span);
         let order = match (is_unsigned(compare.op), compare.span > 0) {
             (false, true) => IntCC::SignedGreaterThanOrEqual,
@@ -386,14 +388,14 @@ impl Lower<'_, '_> {
         let cc = condition(compare.op);
         let at_first = self.b.ins().icmp(cc, first, bound);
         let at_last = self.b.ins().icmp(cc, last, bound);
-        let agree = self.b.ins().icmp(IntCC::Equal, at_first, at_last);
+        let ends_equal = self.b.ins().icmp(IntCC::Equal, at_first, at_last);
         let all = self.b.ins().uextend(types::I32, at_first);
         let all = self.b.ins().ineg(all);
-        (in_order, self.b.ins().select(agree, all, hits))
+        (in_order, self.b.ins().select(ends_equal, all, hits))
     }
 
     /// The lanes of which a comparison is true, from 64-bit numbers whose difference does not wrap.
-    fn hits(&mut self, compare: LineCompare, first: cl::Value, bound: cl::Value) -> cl::Value {
+    fn hits(&mut self, compare: AffineCompare, first: cl::Value, bound: cl::Value) -> cl::Value {
         let step = compare.stride.abs();
         let up = compare.stride > 0;
         let distance = if up {

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
 use super::address::{Address, Place};
@@ -55,7 +55,7 @@ impl Lower<'_, '_> {
         else {
             unreachable!("called for atomics")
         };
-        if self.collect_addition(inst) {
+        if self.add_privately(inst) {
             return;
         }
         let ty = fmt.ty();
@@ -63,7 +63,7 @@ impl Lower<'_, '_> {
         let place = self.place(space, addr, offset, ty.bytes(), 2);
         let result = func.insts[inst].results.first().copied();
         let result = result.filter(|&result| self.is_used[result]);
-        if self.lanes == 1 || self.alone.is_some() {
+        if self.lanes == 1 || self.active_lane.is_some() {
             let at = self.lane_address(&place.address, 0);
             let at = self.plus(at, i64::from(place.offset));
             let operands: Vec<cl::Value> = args.iter().map(|&arg| self.scalar(arg)).collect();
@@ -111,7 +111,7 @@ impl Lower<'_, '_> {
         );
         self.b.ins().brif(full, all, &[], some, &[]);
         self.b.switch_to_block(all);
-        let olds = self.aside(|lower| {
+        let olds = self.scoped(|lower| {
             lower.certainly_full = true;
             let olds = lower.atomic_unrolled(operands, place);
             lower.certainly_full = false;
@@ -126,7 +126,7 @@ impl Lower<'_, '_> {
             .collect();
         self.jump_with(done, &olds);
         self.b.switch_to_block(some);
-        let olds = self.aside(|lower| lower.atomic_loop(operands, place));
+        let olds = self.scoped(|lower| lower.atomic_loop(operands, place));
         self.jump_with(done, &olds);
         self.b.switch_to_block(done);
         params
@@ -162,9 +162,9 @@ impl Lower<'_, '_> {
         operands
             .args
             .iter()
-            .map(|&arg| match self.shape(arg) {
-                Shape::Uniform => self.scalar(arg),
-                Shape::Affine { .. } | Shape::Varying => {
+            .map(|&arg| match self.variability(arg) {
+                Variability::Uniform => self.scalar(arg),
+                Variability::Affine { .. } | Variability::Varying => {
                     let parts = self.parts(arg);
                     self.extract(self.func.ty(arg), &parts, lane)
                 }
@@ -189,9 +189,9 @@ impl Lower<'_, '_> {
             .collect();
         let out_slot = self.buffer(Buffer::Operand(2));
         let out = self.b.ins().stack_addr(types::I64, out_slot, 0);
-        if self.exchanges(rmw) {
+        if self.needs_cas_loop(rmw) {
             let out = operands.result.then_some(out);
-            self.exchange_runs(rmw, (addrs, place.offset), &args, out);
+            self.cas_runs(rmw, (addrs, place.offset), &args, out);
         } else {
             self.lane_loop(|lower, lane| {
                 let at = lower.load_lane(addrs, lane, types::I64, 8);
@@ -216,7 +216,7 @@ impl Lower<'_, '_> {
     /// Runs `body` for each running lane, in a loop.
     pub(super) fn lane_loop(&mut self, body: impl FnOnce(&mut Self, cl::Value)) {
         let bits = self.mask_as_bits();
-        let (head, turn, done) = (
+        let (head, iteration, done) = (
             self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
@@ -224,11 +224,11 @@ impl Lower<'_, '_> {
         let left = self.b.append_block_param(head, types::I32);
         self.b.ins().jump(head, &[bits.into()]);
         self.b.switch_to_block(head);
-        self.b.ins().brif(left, turn, &[], done, &[]);
-        self.b.switch_to_block(turn);
+        self.b.ins().brif(left, iteration, &[], done, &[]);
+        self.b.switch_to_block(iteration);
         let lane = self.b.ins().ctz(left);
         let lane = self.b.ins().uextend(types::I64, lane);
-        self.aside(|lower| body(lower, lane));
+        self.scoped(|lower| body(lower, lane));
         let less = self.b.ins().iadd_imm_s(left, -1);
         let rest = self.b.ins().band(left, less);
         self.b.ins().jump(head, &[rest.into()]);
@@ -287,17 +287,17 @@ impl Lower<'_, '_> {
         if !self.has_update(rmw) {
             return self.rmw_by_call(rmw, at, args);
         }
-        self.exchange(rmw, at, |lower, old| lower.update(rmw, at, old, args))
+        self.cas_loop(rmw, at, |lower, old| lower.update(rmw, at, old, args))
     }
 
     /// Whether compare-and-swap is the way to do it.
-    fn exchanges(&self, rmw: Rmw) -> bool {
+    fn needs_cas_loop(&self, rmw: Rmw) -> bool {
         let is_other = rmw.is_shared() || rmw.native().is_some() || rmw.op == AtomicOp::Cas;
         !is_other && self.has_update(rmw)
     }
 
     /// Replaces an element by what `next` makes of it; the result is the old value.
-    pub(super) fn exchange(
+    pub(super) fn cas_loop(
         &mut self,
         rmw: Rmw,
         at: cl::Value,
@@ -311,14 +311,16 @@ impl Lower<'_, '_> {
             self.b.ins().store(flags, new, at, 0);
             return first;
         }
-        let (turn, done) = (self.b.create_block(), self.b.create_block());
-        let old = self.b.append_block_param(turn, ty);
-        self.b.ins().jump(turn, &[first.into()]);
-        self.b.switch_to_block(turn);
-        let new = self.aside(|lower| next(lower, old));
+        let (iteration, done) = (self.b.create_block(), self.b.create_block());
+        let old = self.b.append_block_param(iteration, ty);
+        self.b.ins().jump(iteration, &[first.into()]);
+        self.b.switch_to_block(iteration);
+        let new = self.scoped(|lower| next(lower, old));
         let found = self.b.ins().atomic_cas(flags, at, old, new);
         let same = self.b.ins().icmp(IntCC::Equal, found, old);
-        self.b.ins().brif(same, done, &[], turn, &[found.into()]);
+        self.b
+            .ins()
+            .brif(same, done, &[], iteration, &[found.into()]);
         self.b.switch_to_block(done);
         old
     }

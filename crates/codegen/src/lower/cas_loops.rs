@@ -51,18 +51,18 @@ impl Lower<'_, '_> {
     ) -> Option<Parts> {
         let rmw = operands.rmw;
         let ty = rmw.fmt.ty();
-        let (Address::Strided(at, stride) | Address::Folded(at, stride, _)) = place.address else {
+        let (Address::Strided(at, stride) | Address::MayWrap(at, stride, _)) = place.address else {
             return None;
         };
         let is_possible = !rmw.is_shared() && !self.certainly_partial && self.has_update(rmw);
-        if stride != i64::from(ty.bytes()) || !is_possible || !host::has_wide_exchange() {
+        if stride != i64::from(ty.bytes()) || !is_possible || !host::has_wide_cas() {
             return None;
         }
         let update = Update::of(rmw)?;
         let first = self.plus(at, i64::from(place.offset));
         let rest = self.b.ins().band_imm_s(first, ROW - 1);
         let mut fits = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
-        if matches!(place.address, Address::Folded(..)) {
+        if matches!(place.address, Address::MayWrap(..)) {
             let inside = self.is_inside(at);
             fits = self.b.ins().band(fits, inside);
         }
@@ -73,14 +73,14 @@ impl Lower<'_, '_> {
         let olds = self.either(
             fits,
             vec![vector_type(ty); n_olds],
-            |lower| lower.exchange_rows(operands, update, at, place.offset),
+            |lower| lower.cas_contiguous(operands, update, at, place.offset),
             |lower| lower.atomic_loop(operands, place).to_vec(),
         );
         Some(Parts::from_vec(olds))
     }
 
     /// All lanes run, side by side from a multiple of a row on.
-    fn exchange_rows(
+    fn cas_contiguous(
         &mut self,
         operands: &Operands<'_>,
         update: Update,
@@ -100,7 +100,7 @@ impl Lower<'_, '_> {
         let olds = self.store_to_buffer(Buffer::Operand(2), &olds);
         let at = self.plus(at, i64::from(offset));
 
-        let (head, turn, done) = (
+        let (head, iteration, done) = (
             self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
@@ -111,8 +111,8 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(head);
         let size = i64::from(ty.bytes()) * self.lanes as i64;
         let is_end = self.b.ins().icmp_imm_s(IntCC::Equal, row, size);
-        self.b.ins().brif(is_end, done, &[], turn, &[]);
-        self.b.switch_to_block(turn);
+        self.b.ins().brif(is_end, done, &[], iteration, &[]);
+        self.b.switch_to_block(iteration);
         let (old, new) = (self.load_row(olds, row), self.load_row(news, row));
         let place = self.b.ins().iadd(at, row);
         let found = self
@@ -131,7 +131,7 @@ impl Lower<'_, '_> {
             let (clif, flags) = (int_type(ty), MemFlagsData::trusted());
             let arg = self.b.ins().load(clif, flags, arg, 0);
             let place = self.plus(place, shift);
-            let old = self.aside(|lower| lower.rmw(operands.rmw, place, &[arg]));
+            let old = self.scoped(|lower| lower.rmw(operands.rmw, place, &[arg]));
             self.b.ins().store(flags, old, out, 0);
         }
         self.b.ins().jump(next, &[]);
@@ -176,7 +176,7 @@ impl Lower<'_, '_> {
 
     /// The running lanes' operations in their order. Neighbours with one place do theirs on what was found there, and then exchange once. Old
     /// values go to `out`.
-    pub(super) fn exchange_runs(
+    pub(super) fn cas_runs(
         &mut self,
         rmw: Rmw,
         (addrs, offset): (cl::Value, i32),
@@ -186,7 +186,7 @@ impl Lower<'_, '_> {
         let (ty, bytes) = (rmw.fmt.ty(), lane_bytes(rmw.fmt.ty()));
         let clif = int_type(ty);
         let bits = self.mask_as_bits();
-        let [head, first, run, turn, more, commit, done] =
+        let [head, first, run, iteration, more, commit, done] =
             std::array::from_fn(|_| self.b.create_block());
         let left = self.b.append_block_param(head, types::I32);
         self.b.ins().jump(head, &[bits.into()]);
@@ -202,29 +202,29 @@ impl Lower<'_, '_> {
         // From here on again if the element has changed meanwhile.
         let before = self.b.append_block_param(run, clif);
         self.b.switch_to_block(run);
-        let turn_left = self.b.append_block_param(turn, types::I32);
-        let old = self.b.append_block_param(turn, clif);
-        self.b.ins().jump(turn, &[left.into(), before.into()]);
-        self.b.switch_to_block(turn);
-        let lane = self.b.ins().ctz(turn_left);
+        let iteration_left = self.b.append_block_param(iteration, types::I32);
+        let old = self.b.append_block_param(iteration, clif);
+        self.b.ins().jump(iteration, &[left.into(), before.into()]);
+        self.b.switch_to_block(iteration);
+        let lane = self.b.ins().ctz(iteration_left);
         let lane = self.b.ins().uextend(types::I64, lane);
         let args: Vec<cl::Value> = args
             .iter()
             .map(|&buf| self.load_lane(buf, lane, clif, bytes))
             .collect();
-        let new = self.aside(|lower| lower.update(rmw, at, old, &args));
+        let new = self.scoped(|lower| lower.update(rmw, at, old, &args));
         if let Some(out) = out {
             self.store_lane(out, lane, ty, old);
         }
-        let less = self.b.ins().iadd_imm_s(turn_left, -1);
-        let rest = self.b.ins().band(turn_left, less);
+        let less = self.b.ins().iadd_imm_s(iteration_left, -1);
+        let rest = self.b.ins().band(iteration_left, less);
         self.b.ins().brif(rest, more, &[], commit, &[]);
         self.b.switch_to_block(more);
         let next = self.lowest_lane(rest, addrs);
         let same = self.b.ins().icmp(IntCC::Equal, next, place);
         self.b
             .ins()
-            .brif(same, turn, &[rest.into(), new.into()], commit, &[]);
+            .brif(same, iteration, &[rest.into(), new.into()], commit, &[]);
 
         self.b.switch_to_block(commit);
         let found = self

@@ -3,10 +3,10 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
-use ptxjit_vectorize::{Shape, Solo};
+use ptxjit_vectorize::{SingleLane, Variability};
 
 use super::Lower;
-use super::lines::LineEnds;
+use super::affine_predicates::EndLanes;
 use super::mask_classes::MaskClass;
 use super::masks::Lanes;
 use super::values::{Parts, Val};
@@ -32,7 +32,7 @@ impl Lower<'_, '_> {
             self.b.ins().brif(any, some, &[], none, &[]);
             self.b.switch_to_block(none);
             let pending = self.plan.pending_in[pos].clone();
-            self.aside(|lower| lower.go(&[], &pending));
+            self.scoped(|lower| lower.go(&[], &pending));
             self.b.switch_to_block(some);
         }
     }
@@ -46,8 +46,8 @@ impl Lower<'_, '_> {
         self.splats.clear();
         self.reciprocals.clear();
         self.addresses.clear();
-        self.rows.clear();
-        self.tight.clear();
+        self.contiguous_tests.clear();
+        self.subword.clear();
         self.bits.clear();
         self.fragments.forget();
         self.mask = class;
@@ -58,22 +58,22 @@ impl Lower<'_, '_> {
     }
 
     /// Emits code on a side path: what it puts at hand does not hold elsewhere.
-    pub(super) fn aside<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
         let (vals, splats, addresses) = (
             self.vals.clone(),
             self.splats.clone(),
             self.addresses.clone(),
         );
-        let (reciprocals, alone) = (self.reciprocals.clone(), self.alone.clone());
-        let (rows, tight) = (self.rows.clone(), self.tight.clone());
+        let (reciprocals, active_lane) = (self.reciprocals.clone(), self.active_lane.clone());
+        let (contiguous_tests, subword) = (self.contiguous_tests.clone(), self.subword.clone());
         let pred_bits = self.bits.clone();
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
-        let taken = self.fragments.turn_aside();
+        let taken = self.fragments.enter_branch();
         let result = emit(self);
         self.fragments.come_back(taken);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
-        (self.reciprocals, self.alone, self.bits) = (reciprocals, alone, pred_bits);
-        (self.rows, self.tight) = (rows, tight);
+        (self.reciprocals, self.active_lane, self.bits) = (reciprocals, active_lane, pred_bits);
+        (self.contiguous_tests, self.subword) = (contiguous_tests, subword);
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
         result
     }
@@ -86,7 +86,7 @@ impl Lower<'_, '_> {
             let lanes = self.class_lanes(self.arrive_class[pos]);
             self.set_mask(pos, &lanes);
         }
-        self.begin_turns(pos);
+        self.begin_lane_loop(pos);
         self.b.ins().jump(self.node_body[pos], &[]);
     }
 
@@ -176,7 +176,7 @@ impl Lower<'_, '_> {
     ) {
         let counted = self.counted[then_.target] && self.counted[else_.target];
         if self.in_bits[cond] {
-            let ends = self.line_ends(block, cond);
+            let ends = self.end_lanes(block, cond);
             self.unless_together(cond, ends, counted, [&then_, &else_], pending);
             if counted {
                 let hits = self.pred_bits(cond);
@@ -207,12 +207,12 @@ impl Lower<'_, '_> {
     fn unless_together(
         &mut self,
         cond: Value,
-        ends: Option<LineEnds>,
+        ends: Option<EndLanes>,
         counted: bool,
         [then_, else_]: [&Edge<'_>; 2],
         pending: &[usize],
     ) {
-        let [everyone, rest, nobody, apart] = std::array::from_fn(|_| self.b.create_block());
+        let [everyone, rest, nobody, divergent] = std::array::from_fn(|_| self.b.create_block());
         let (whole, any) = match ends {
             Some(ends) => (ends.all, ends.any),
             None => {
@@ -234,20 +234,20 @@ impl Lower<'_, '_> {
         };
         if whole.is_some() {
             self.b.switch_to_block(everyone);
-            self.aside(|lower| lower.go_edges(std::slice::from_ref(then_), pending));
+            self.scoped(|lower| lower.go_edges(std::slice::from_ref(then_), pending));
         }
         self.b.switch_to_block(rest);
         match any {
             Some(any) => {
-                self.b.ins().brif(any, apart, &[], nobody, &[]);
+                self.b.ins().brif(any, divergent, &[], nobody, &[]);
                 self.b.switch_to_block(nobody);
-                self.aside(|lower| lower.go_edges(std::slice::from_ref(else_), pending));
+                self.scoped(|lower| lower.go_edges(std::slice::from_ref(else_), pending));
             }
             None => {
-                self.b.ins().jump(apart, &[]);
+                self.b.ins().jump(divergent, &[]);
             }
         }
-        self.b.switch_to_block(apart);
+        self.b.switch_to_block(divergent);
     }
 
     fn part_switch(&mut self, index: Value, mut edges: Vec<Edge<'_>>, pending: &[usize]) {
@@ -273,7 +273,7 @@ impl Lower<'_, '_> {
         let no_args: [BlockArg; 0] = [];
         self.b.ins().brif(cond, yes, &no_args, no, &no_args);
         self.b.switch_to_block(yes);
-        self.aside(|lower| lower.go_edges(&[then_], pending));
+        self.scoped(|lower| lower.go_edges(&[then_], pending));
         self.b.switch_to_block(no);
         self.go_edges(&[else_], pending);
     }
@@ -287,7 +287,7 @@ impl Lower<'_, '_> {
         switch.emit(&mut self.b, index, blocks[blocks.len() - 1]);
         for (edge, block) in edges.into_iter().zip(blocks) {
             self.b.switch_to_block(block);
-            self.aside(|lower| lower.go_edges(&[edge], pending));
+            self.scoped(|lower| lower.go_edges(&[edge], pending));
         }
     }
 
@@ -364,7 +364,7 @@ impl Lower<'_, '_> {
         let Some(call) = edge.call else {
             return Vec::new();
         };
-        if self.plan.solo[call.block] == Solo::Inner {
+        if self.plan.single_lane[call.block] == SingleLane::Inner {
             return self.args_to(call);
         }
         self.for_gang(|lower| lower.args_to(call))
@@ -376,10 +376,12 @@ impl Lower<'_, '_> {
             .into_iter()
             .zip(&call.args)
             .map(|(param, &arg)| {
-                let val = match self.plan.shapes[param] {
-                    Shape::Uniform => Val::Uniform(self.scalar_as(arg, param)),
-                    Shape::Affine { stride, .. } => Val::Affine(self.scalar_as(arg, param), stride),
-                    Shape::Varying => Val::Varying(self.parts(arg)),
+                let val = match self.plan.variability[param] {
+                    Variability::Uniform => Val::Uniform(self.scalar_as(arg, param)),
+                    Variability::Affine { stride, .. } => {
+                        Val::Affine(self.scalar_as(arg, param), stride)
+                    }
+                    Variability::Varying => Val::Varying(self.parts(arg)),
                 };
                 (param, val)
             })

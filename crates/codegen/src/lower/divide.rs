@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, InstData, IntBinaryOp, NumFmt, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::pure::Quad;
@@ -119,7 +119,7 @@ impl Lower<'_, '_> {
         };
         let (quotient, checked) = match by_constant {
             Some(quotient) => (quotient, true),
-            None if self.plan.shapes[b] == Shape::Uniform => {
+            None if self.plan.variability[b] == Variability::Uniform => {
                 (self.divide_by_one(signed, from, x, b), false)
             }
             None => (self.divide_words(from, x, y), false),
@@ -218,7 +218,7 @@ impl Lower<'_, '_> {
             all = self.b.ins().bor(all, y);
         }
         // Before the branch, so that other divisions can have it too.
-        let is_shared = self.plan.shapes[b] == Shape::Uniform;
+        let is_shared = self.plan.variability[b] == Variability::Uniform;
         let factor = is_shared.then(|| self.reciprocal(true, b));
         let beyond = self.vconst(Type::B64, !0 << 51);
         let beyond = self.b.ins().band(all, beyond);
@@ -238,7 +238,7 @@ impl Lower<'_, '_> {
             ty: Type::B64,
             args: [a, b],
         };
-        let quotients = self.aside(|lower| lower.by_lane(&data, Type::B64, q));
+        let quotients = self.scoped(|lower| lower.by_lane(&data, Type::B64, q));
         self.b
             .ins()
             .jump(done, &[quotients[0].into(), quotients[1].into()]);

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, Inst, InstData};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::values::Parts;
@@ -167,7 +167,7 @@ impl Lower<'_, '_> {
             && fmt == FloatFmt::F32
             && self.quads > 1
             && !self.certainly_partial
-            && self.shape(node.results[0]) == Shape::Varying
+            && self.variability(node.results[0]) == Variability::Varying
             && args.iter().all(|&arg| self.func.as_const(arg).is_none())
     }
 

@@ -71,7 +71,7 @@ impl Lower<'_, '_> {
                 let exit = self.lanes_exit();
                 self.b.ins().jump(exit, &[site.into(), bits.into()]);
             }
-            Address::Folded(..) | Address::Lanes32(..) => {
+            Address::MayWrap(..) | Address::Lanes32(..) => {
                 unreachable!("tested later, or guarded by their window")
             }
         }

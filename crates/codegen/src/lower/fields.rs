@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, IntBinaryOp, IntTernaryOp, IntUnaryOp, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::pure::Quad;
@@ -37,8 +37,8 @@ impl Lower<'_, '_> {
                 let x = self.lanes_signed_or_same(ty, x);
                 // Of a negative number the complement is shifted.
                 let sign = self.b.ins().sshr_imm_s(x, 31);
-                let folded = self.b.ins().bxor(x, sign);
-                let shifted = self.shift_down_each(folded, clamped);
+                let may_wrap_binary = self.b.ins().bxor(x, sign);
+                let shifted = self.shift_down_each(may_wrap_binary, clamped);
                 self.b.ins().bxor(shifted, sign)
             }
             _ => {
@@ -79,7 +79,9 @@ impl Lower<'_, '_> {
 
     /// Two counts, both as scalars if the gang shares them, else both as lanes.
     fn counts(&mut self, a: ir::Value, b: ir::Value, q: usize) -> [cl::Value; 2] {
-        if self.plan.shapes[a] == Shape::Uniform && self.plan.shapes[b] == Shape::Uniform {
+        if self.plan.variability[a] == Variability::Uniform
+            && self.plan.variability[b] == Variability::Uniform
+        {
             return [self.scalar(a), self.scalar(b)];
         }
         [self.quad(a, q)[0], self.quad(b, q)[0]]

@@ -11,8 +11,8 @@ use ptxjit_ir::{InstData, Space};
 use rustc_hash::FxHashMap;
 
 use super::Lower;
-use super::agreement::Several;
 use super::mask_classes::MaskClass;
+use super::stop_states::Several;
 use super::values::Parts;
 use ptxjit_abi::{CtaContext, LaneState};
 
@@ -151,7 +151,7 @@ impl Lower<'_, '_> {
 
         self.b.switch_to_block(stop);
         match loops.several {
-            Some(several) => self.agree(several, latch),
+            Some(several) => self.check_common_state(several, latch),
             None => {
                 self.b.ins().jump(latch, &[]);
             }
@@ -169,7 +169,7 @@ impl Lower<'_, '_> {
         };
         match self.phases.next(number) {
             None => {
-                let next = self.agreed_state(loops, several);
+                let next = self.common_state(loops, several);
                 self.b.ins().jump(loops.dispatch, &[next.into()]);
             }
             Some(LaneState::EXITED) => {
@@ -216,9 +216,9 @@ impl Lower<'_, '_> {
             self.b.ins().jump(loops.latches[0], &[]);
             return;
         };
-        let agreed = self.b.create_block();
-        self.agree(several, agreed);
-        self.b.switch_to_block(agreed);
+        let all_same = self.b.create_block();
+        self.check_common_state(several, all_same);
+        self.b.switch_to_block(all_same);
         self.to_latch(&loops, several);
         self.loops = Some(loops);
     }
@@ -311,11 +311,11 @@ impl Lower<'_, '_> {
         self.forget_nodes();
         self.start_region(MaskClass::Entry);
         if loops.several.is_some() && self.phases.next(number).is_none() {
-            self.stopped_at(u32::from(LaneState::APART));
+            self.stopped_at(u32::from(LaneState::DIVERGED));
         }
         if let Some(budget) = self.budget {
-            let turns = self.b.ins().iconst(types::I32, BUDGET);
-            self.b.def_var(budget, turns);
+            let iterations = self.b.ins().iconst(types::I32, BUDGET);
+            self.b.def_var(budget, iterations);
         }
         self.define_places();
         self.emit_gang_invariants();

@@ -7,7 +7,7 @@ use super::Lower;
 use super::address::{Address, Place};
 use super::memory::device;
 use super::values::{Parts, int_type, vector_type};
-use crate::gathered::Gathered;
+use crate::lane_inserts::LaneInserts;
 
 impl Lower<'_, '_> {
     /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have
@@ -27,7 +27,9 @@ impl Lower<'_, '_> {
         self.b.ins().jump(to, &[]);
         self.b.switch_to_block(to);
         let vectors = elems.iter().flatten().copied().collect();
-        self.out.gathered.push(Gathered { from, to, vectors });
+        self.out
+            .lane_inserts
+            .push(LaneInserts { from, to, vectors });
     }
 
     fn load_each_word(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
@@ -65,8 +67,8 @@ impl Lower<'_, '_> {
         let rows = self.load_each_row(place);
         let mut columns = vec![Parts::new(); 4];
         for rows in rows.chunks_exact(4) {
-            let turned = self.transpose4([rows[0], rows[1], rows[2], rows[3]]);
-            for (column, part) in columns.iter_mut().zip(turned) {
+            let transposed = self.transpose4([rows[0], rows[1], rows[2], rows[3]]);
+            for (column, part) in columns.iter_mut().zip(transposed) {
                 column.push(part);
             }
         }

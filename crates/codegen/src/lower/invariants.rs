@@ -8,7 +8,7 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, Terminator, Type, ValueDef};
-use ptxjit_vectorize::{Shape, Solo};
+use ptxjit_vectorize::{SingleLane, Variability};
 
 use super::Lower;
 use super::values::Val;
@@ -76,7 +76,7 @@ impl Lower<'_, '_> {
 
     fn level(&self, value: ir::Value, depth: u32) -> Option<Level> {
         let depth = depth.checked_sub(1)?;
-        let varies = self.plan.shapes[value] == Shape::Varying;
+        let varies = self.plan.variability[value] == Variability::Varying;
         if (varies && !self.in_bits[value]) || self.of_one[value] {
             return None;
         }
@@ -131,11 +131,11 @@ impl Lower<'_, '_> {
         for value in self.wanted(Level::Gang) {
             self.list(value);
         }
-        self.find_remade();
+        self.find_rematerialized();
     }
 
     /// Predicates as bits that only their own block's branch asks for: it seldom does.
-    fn find_remade(&mut self) {
+    fn find_rematerialized(&mut self) {
         let mut uses: SecondaryMap<ir::Value, u32> = SecondaryMap::new();
         for data in self.func.blocks.values() {
             for &inst in &data.insts {
@@ -148,7 +148,7 @@ impl Lower<'_, '_> {
             let Terminator::Brif { cond, .. } = data.term else {
                 continue;
             };
-            if self.plan.solo[block] != Solo::No {
+            if self.plan.single_lane[block] != SingleLane::No {
                 continue;
             }
             let mut work = vec![cond];
@@ -157,7 +157,7 @@ impl Lower<'_, '_> {
                     continue;
                 };
                 if self.in_bits[pred] && uses[pred] == 1 && data.insts.contains(&inst) {
-                    self.remade[pred] = Some(inst);
+                    self.rematerialized[pred] = Some(inst);
                     // What logic makes of predicates asks for them in its turn.
                     let args = self.func.insts[inst].data.args();
                     work.extend(args.iter().filter(|&&arg| self.func.ty(arg) == Type::B1));
@@ -193,7 +193,7 @@ impl Lower<'_, '_> {
 
     /// Whether a value is emitted ahead of all nodes, or made anew wherever it is used.
     pub(super) fn is_pinned(&self, value: ir::Value) -> bool {
-        self.pinned[value].is_some() || self.of_gang[value] || self.remade[value].is_some()
+        self.pinned[value].is_some() || self.of_gang[value] || self.rematerialized[value].is_some()
     }
 
     /// What makes a value that neither is pinned yet nor a constant.
@@ -229,7 +229,7 @@ impl Lower<'_, '_> {
             self.list(arg);
         }
         if self.in_bits[value] {
-            self.remade[value] = Some(inst);
+            self.rematerialized[value] = Some(inst);
         } else {
             self.of_gang[value] = true;
             self.gang_values.push((value, inst));
@@ -276,9 +276,9 @@ impl Lower<'_, '_> {
                     None => self.scalar_op(&self.func.insts[inst].data, &args),
                 };
                 let x = self.cast_scalar(x, self.scalar_type(value));
-                let val = match self.plan.shapes[value] {
-                    Shape::Affine { stride, .. } => Val::Affine(x, stride),
-                    Shape::Uniform | Shape::Varying => Val::Uniform(x),
+                let val = match self.plan.variability[value] {
+                    Variability::Affine { stride, .. } => Val::Affine(x, stride),
+                    Variability::Uniform | Variability::Varying => Val::Uniform(x),
                 };
                 self.vals.insert(value, val);
             }

@@ -11,19 +11,19 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
 use ptxjit_ir::{BlockCall, Function, InstData, Space, Type, Value};
-use ptxjit_vectorize::{ByLane, Plan, Shape};
+use ptxjit_vectorize::{LaneLoop, Plan, Variability};
 use rustc_hash::FxHashMap;
 
 use super::mask_classes::MaskClass;
 use super::masks::Lanes;
-use super::solo::Alone;
+use super::single_lane::ActiveLane;
 use super::values::{Parts, Val, lane_bytes};
 use super::{Buffer, Lower};
 use ptxjit_abi::CtaContext;
 
 /// The region being emitted.
-pub(super) struct Turns<'a> {
-    region: &'a ByLane,
+pub(super) struct LaneLoopState<'a> {
+    region: &'a LaneLoop,
     /// The lanes that came.
     bits: cl::Value,
     /// Those that have not run yet, with the one that runs.
@@ -33,7 +33,7 @@ pub(super) struct Turns<'a> {
     /// Where vectors from elsewhere lie.
     held: FxHashMap<Value, cl::Value>,
     /// The lane that runs, as everybody in the region sees it, and as a bit; set at its start.
-    lane: Option<(Alone, cl::Value)>,
+    lane: Option<(ActiveLane, cl::Value)>,
     /// For each way out, what is put in the lane's place there.
     exits: Vec<Exit>,
     /// Where lanes go that have left.
@@ -63,14 +63,14 @@ struct Inputs {
 /// The region that each node belongs to.
 pub(super) fn places(plan: &Plan) -> Vec<Option<usize>> {
     let mut places = vec![None; plan.order.nodes.len()];
-    for (idx, region) in plan.by_lane.iter().enumerate() {
+    for (idx, region) in plan.lane_loops.iter().enumerate() {
         places[region.range.clone()].fill(Some(idx));
     }
     places
 }
 
 impl Inputs {
-    fn of(func: &Function, plan: &Plan, region: &ByLane) -> Inputs {
+    fn of(func: &Function, plan: &Plan, region: &LaneLoop) -> Inputs {
         let mut out = Inputs::default();
         let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
         for block in region.blocks(&plan.order) {
@@ -92,12 +92,12 @@ impl Inputs {
             let data = &func.blocks[block];
             for &inst in &data.insts {
                 let data = &func.insts[inst].data;
-                let folded = address(data).filter(|&addr| {
+                let may_wrap_binary = address(data).filter(|&addr| {
                     // Found out at the access, where it need not be known whether an index has wrapped.
-                    plan.shapes[addr].fold().is_some()
+                    plan.variability[addr].may_wrap().is_some()
                 });
                 let args = data.args();
-                let args = args.iter().filter(|&&arg| Some(arg) != folded);
+                let args = args.iter().filter(|&&arg| Some(arg) != may_wrap_binary);
                 args.for_each(|&arg| add(&mut out, arg));
                 out.uses_window |= is_local(data);
             }
@@ -131,18 +131,18 @@ fn is_local(data: &InstData) -> bool {
 
 impl<'a> Lower<'a, '_> {
     /// The region that begins at a node.
-    fn region_at(&self, pos: usize) -> Option<&'a ByLane> {
-        let region = &self.plan.by_lane[self.region_of[pos]?];
+    fn region_at(&self, pos: usize) -> Option<&'a LaneLoop> {
+        let region = &self.plan.lane_loops[self.region_of[pos]?];
         (*region.range.start() == pos).then_some(region)
     }
 
     /// Whether lanes run a node one after the other.
-    pub(super) fn is_by_lane(&self, pos: usize) -> bool {
+    pub(super) fn is_in_lane_loop(&self, pos: usize) -> bool {
         self.region_of[pos].is_some()
     }
 
     /// At the arrival at a region's root: the lanes' operands are put where each finds its own.
-    pub(super) fn begin_turns(&mut self, pos: usize) {
+    pub(super) fn begin_lane_loop(&mut self, pos: usize) {
         let Some(region) = self.region_at(pos) else {
             return;
         };
@@ -153,10 +153,10 @@ impl<'a> Lower<'a, '_> {
         let inputs = Inputs::of(self.func, self.plan, region);
         let mut held = FxHashMap::default();
         for &value in &inputs.values {
-            let is_vector = match self.plan.shapes[value] {
-                Shape::Varying => !self.in_bits[value],
-                Shape::Affine { fold, .. } => fold.is_some(),
-                Shape::Uniform => false,
+            let is_vector = match self.plan.variability[value] {
+                Variability::Varying => !self.in_bits[value],
+                Variability::Affine { may_wrap, .. } => may_wrap.is_some(),
+                Variability::Uniform => false,
             };
             if is_vector {
                 let parts = self.parts(value);
@@ -165,10 +165,10 @@ impl<'a> Lower<'a, '_> {
             }
         }
         let exits = self.open_exits(region);
-        self.begin_collecting(region);
+        self.begin_private_sum(region);
         self.b.def_var(left, bits);
         let done = self.b.create_block();
-        self.turns = Some(Turns {
+        self.lane_loop = Some(LaneLoopState {
             region,
             bits,
             left,
@@ -181,7 +181,7 @@ impl<'a> Lower<'a, '_> {
     }
 
     /// Makes the places in which results are collected.
-    fn open_exits(&mut self, region: &ByLane) -> Vec<Exit> {
+    fn open_exits(&mut self, region: &LaneLoop) -> Vec<Exit> {
         let pos = *region.range.start();
         let pending = &self.plan.pending[pos];
         let is_only = region.exits.len() == 1 && !region.ends;
@@ -194,7 +194,7 @@ impl<'a> Lower<'a, '_> {
             let (mut params, mut fixed) = (Vec::new(), Vec::new());
             let call = self.call_to(region, target);
             for (&param, &arg) in self.func.blocks[call.block].params.iter().zip(&call.args) {
-                if self.plan.shapes[param] != Shape::Varying {
+                if self.plan.variability[param] != Variability::Varying {
                     fixed.push((param, arg));
                     continue;
                 }
@@ -230,7 +230,7 @@ impl<'a> Lower<'a, '_> {
     }
 
     /// One of the branches from a region to a node.
-    fn call_to(&self, region: &ByLane, target: usize) -> &'a BlockCall {
+    fn call_to(&self, region: &LaneLoop, target: usize) -> &'a BlockCall {
         let order = &self.plan.order;
         let mut calls = region.blocks(order).flat_map(|block| {
             let pos = order.block_pos[block].expect("it is in the order") as usize;
@@ -242,42 +242,45 @@ impl<'a> Lower<'a, '_> {
     }
 
     /// At the start of a node that lanes run one after the other: from here on, values are those of the one that does.
-    pub(super) fn begin_turn(&mut self, pos: usize) {
-        let turns = self.turns.as_ref().expect("begun at the root");
-        if let Some((alone, _)) = &turns.lane {
-            self.alone = Some(alone.clone());
+    pub(super) fn begin_lane(&mut self, pos: usize) {
+        let lane_loop = self.lane_loop.as_ref().expect("begun at the root");
+        if let Some((active_lane, _)) = &lane_loop.lane {
+            self.active_lane = Some(active_lane.clone());
             return;
         }
-        debug_assert_eq!(pos, *turns.region.range.start());
-        let left = self.b.use_var(turns.left);
+        debug_assert_eq!(pos, *lane_loop.region.range.start());
+        let left = self.b.use_var(lane_loop.left);
         let lane = self.b.ins().ctz(left);
         let lane = self.b.ins().uextend(types::I64, lane);
         let others = self.less_lowest(left);
         let bit = self.b.ins().bxor(left, others);
         self.note_lane(bit);
-        let turns = self.turns.as_mut().expect("just seen");
-        turns.lane = Some((Alone::new(lane), bit));
-        let held: Vec<(Value, cl::Value)> = turns
+        let lane_loop = self.lane_loop.as_mut().expect("just seen");
+        lane_loop.lane = Some((ActiveLane::new(lane), bit));
+        let held: Vec<(Value, cl::Value)> = lane_loop
             .inputs
             .values
             .iter()
-            .filter_map(|value| Some((*value, *turns.held.get(value)?)))
+            .filter_map(|value| Some((*value, *lane_loop.held.get(value)?)))
             .collect();
-        let (inputs, uses_window) = (turns.inputs.values.clone(), turns.inputs.uses_window);
-        let mut alone = Alone::new(lane);
+        let (inputs, uses_window) = (
+            lane_loop.inputs.values.clone(),
+            lane_loop.inputs.uses_window,
+        );
+        let mut active_lane = ActiveLane::new(lane);
         for (value, buf) in held {
             let x = self.load_held(value, buf, lane);
-            alone.vals.insert(value, Val::Uniform(x));
+            active_lane.vals.insert(value, Val::Uniform(x));
         }
-        self.alone = Some(alone);
+        self.active_lane = Some(active_lane);
         for value in inputs {
             self.own(value);
         }
         if uses_window {
             self.own_window();
         }
-        let alone = self.alone.clone().expect("just set");
-        self.turns.as_mut().expect("just seen").lane = Some((alone, bit));
+        let active_lane = self.active_lane.clone().expect("just set");
+        self.lane_loop.as_mut().expect("just seen").lane = Some((active_lane, bit));
     }
 
     /// For reports of faults.
@@ -300,7 +303,10 @@ impl<'a> Lower<'a, '_> {
 
     /// The lane that runs, as a bit.
     pub(super) fn lane_bit(&self) -> cl::Value {
-        let lane = self.turns.as_ref().and_then(|turns| turns.lane.as_ref());
+        let lane = self
+            .lane_loop
+            .as_ref()
+            .and_then(|lane_loop| lane_loop.lane.as_ref());
         lane.expect("asked for in a region").1
     }
 
@@ -311,18 +317,18 @@ impl<'a> Lower<'a, '_> {
 
     /// If an edge leaves the region being emitted, or the lane ends: notes where it goes, and what it takes along. Ends the current block.
     pub(super) fn leave(&mut self, way: Option<(usize, &BlockCall)>) -> bool {
-        let Some(turns) = &self.turns else {
+        let Some(lane_loop) = &self.lane_loop else {
             return false;
         };
         let Some((target, call)) = way else {
-            self.b.ins().jump(turns.done, &[]);
+            self.b.ins().jump(lane_loop.done, &[]);
             return true;
         };
-        let Some(exit) = turns.exits.iter().find(|exit| exit.target == target) else {
+        let Some(exit) = lane_loop.exits.iter().find(|exit| exit.target == target) else {
             return false;
         };
-        let (bits, params, done) = (exit.bits, exit.params.clone(), turns.done);
-        let (alone, bit) = turns.lane.clone().expect("the lane runs");
+        let (bits, params, done) = (exit.bits, exit.params.clone(), lane_loop.done);
+        let (active_lane, bit) = lane_loop.lane.clone().expect("the lane runs");
         let args: Vec<cl::Value> = params
             .iter()
             .map(|&(param, _)| {
@@ -331,7 +337,7 @@ impl<'a> Lower<'a, '_> {
             })
             .collect();
         for (&(param, buf), x) in params.iter().zip(args) {
-            self.store_lane(buf, alone.lane, self.func.ty(param), x);
+            self.store_lane(buf, active_lane.lane, self.func.ty(param), x);
         }
         if let Some(var) = bits {
             let before = self.b.use_var(var);
@@ -349,29 +355,29 @@ impl<'a> Lower<'a, '_> {
     }
 
     /// Behind the last node of a region: the next lane, or on to the next node.
-    pub(super) fn end_turns(&mut self, pos: usize) {
-        let is_last = |turns: &mut Turns<'_>| *turns.region.range.end() == pos;
-        let Some(turns) = self.turns.take_if(is_last) else {
+    pub(super) fn end_lane_loop(&mut self, pos: usize) {
+        let is_last = |lane_loop: &mut LaneLoopState<'_>| *lane_loop.region.range.end() == pos;
+        let Some(lane_loop) = self.lane_loop.take_if(is_last) else {
             return;
         };
-        let root = *turns.region.range.start();
+        let root = *lane_loop.region.range.start();
         self.next_gang = self.way_out(self.phases.running(root));
-        self.b.switch_to_block(turns.done);
+        self.b.switch_to_block(lane_loop.done);
         let class = self.arrive_class[root];
         self.start_region(class);
-        let left = self.b.use_var(turns.left);
+        let left = self.b.use_var(lane_loop.left);
         let left = self.less_lowest(left);
-        self.b.def_var(turns.left, left);
+        self.b.def_var(lane_loop.left, left);
         let go_on = self.b.create_block();
         self.b
             .ins()
             .brif(left, self.node_body[root], &[], go_on, &[]);
         self.b.switch_to_block(go_on);
-        self.end_collecting();
+        self.flush_private_sum();
         let nobody = self.b.ins().iconst(types::I32, 0);
         self.note_lane(nobody);
         let mut reached = self.plan.pending[root].clone();
-        for exit in &turns.exits {
+        for exit in &lane_loop.exits {
             for &(param, buf) in &exit.params {
                 let parts = self.load_buffer(buf, self.func.ty(param));
                 self.define_variables(param, &Val::Varying(parts));
@@ -383,7 +389,7 @@ impl<'a> Lower<'a, '_> {
             }
             let bits = match exit.bits {
                 Some(var) => self.b.use_var(var),
-                None => turns.bits,
+                None => lane_loop.bits,
             };
             self.reach(
                 exit.target,

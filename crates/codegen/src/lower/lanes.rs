@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, CompareOp, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::int::condition;
@@ -157,7 +157,7 @@ impl Lower<'_, '_> {
         count: ir::Value,
         q: usize,
     ) -> Option<Quad> {
-        if self.shape(count) != Shape::Uniform {
+        if self.variability(count) != Variability::Uniform {
             if ty == Type::B64 {
                 return None;
             }

@@ -218,15 +218,16 @@ impl Lower<'_, '_> {
         parts: &[cl::Value],
         both: fn(&mut FunctionBuilder<'_>, cl::Value, cl::Value) -> cl::Value,
     ) -> cl::Value {
-        let mut folded = Parts::from_slice(parts);
-        while folded.len() > 1 {
-            let left = folded.len().div_ceil(2);
-            for at in left..folded.len() {
-                folded[at - left] = both(&mut self.b, folded[at - left], folded[at]);
+        let mut may_wrap_binary = Parts::from_slice(parts);
+        while may_wrap_binary.len() > 1 {
+            let left = may_wrap_binary.len().div_ceil(2);
+            for at in left..may_wrap_binary.len() {
+                may_wrap_binary[at - left] =
+                    both(&mut self.b, may_wrap_binary[at - left], may_wrap_binary[at]);
             }
-            folded.truncate(left);
+            may_wrap_binary.truncate(left);
         }
-        folded[0]
+        may_wrap_binary[0]
     }
 
     /// Assigns a node's own mask.
@@ -289,11 +290,11 @@ impl Lower<'_, '_> {
                     }
                     Node::Block(block) => {
                         let term = &self.func.blocks[block].term;
-                        let on_line = match *term {
+                        let is_affine = match *term {
                             Terminator::Brif { cond, .. } => self.in_bits[cond],
                             _ => false,
                         };
-                        let as_bits = from_bits && (on_line || !self.plan.divergent[block]);
+                        let as_bits = from_bits && (is_affine || !self.plan.divergent[block]);
                         for call in term.targets() {
                             reach(self.plan.order.target(pos, call.block), as_bits);
                         }

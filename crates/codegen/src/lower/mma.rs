@@ -37,7 +37,7 @@ impl Fragments {
     }
 
     /// Before code on a side path: the places taken so far, for [`Fragments::come_back`].
-    pub(super) fn turn_aside(&mut self) -> FxHashSet<usize> {
+    pub(super) fn enter_branch(&mut self) -> FxHashSet<usize> {
         std::mem::take(&mut self.taken)
     }
 

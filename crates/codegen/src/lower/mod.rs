@@ -3,68 +3,68 @@
 //! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number, for each state a loop over gangs, and
 //! the kernel's nodes in layout order. Each file holds one concern:
 //!
-//! * `values`: scalars, affine values and vectors; `tight`: vectors of narrow lanes; `classes`: types and register classes
+//! * `values`: scalars, affine values and vectors; `subword`: vectors of narrow lanes; `classes`: types and register classes
 //! * `invariants`: what is computed once per CTA or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`, `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
 //! * `outside`: what the code refers to by name; `faults`: how accesses fail
-//! * `memory`, `stores`, `likely`, `tight_rows`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane
+//! * `memory`, `stores`, `speculated`, `subword_access`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and resuming
-//! * `versions`: nodes for whole gangs; `solo`: for one lane; `by_lane`: for one lane after the other
+//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loops`: for one lane after the other
 //! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
 
 mod address;
-mod agreement;
-mod aside;
+mod affine_predicates;
 mod atomics;
-mod by_lane;
+mod cas_loops;
 mod classes;
-mod collected;
 mod control;
 mod convert;
 mod divide;
-mod exchanges;
+mod externals;
 mod extremes;
 mod faults;
 mod fields;
 mod float;
-mod folds;
 mod gangs;
 mod gathers;
 mod halves;
 mod int;
 mod invariants;
+mod lane_loop;
 mod lanes;
-mod likely;
-mod lines;
 mod mask_classes;
 mod masks;
 mod math;
 mod memory;
 mod mma;
-mod narrow;
-mod outside;
 mod packing;
 mod patterns;
 mod phases;
 mod prefetch;
+mod privatize;
 mod pure;
 mod rounding;
 mod runs;
+mod shadow_frame;
 mod shuffles;
-mod solo;
+mod single_lane;
+mod small_floats;
 mod special;
+mod speculated;
 mod stack;
+mod stop_states;
 mod stores;
 mod stubs;
-mod tight;
-mod tight_rows;
+mod subword;
+mod subword_access;
 mod updates;
 mod values;
 mod versions;
 mod waits;
 mod warp;
+mod wrapped_index;
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot, Terminator};
 use ptxjit_passes::effort::{Effort, Spent};
-use ptxjit_vectorize::{InStep, Node, Plan, Solo, predecessors};
+use ptxjit_vectorize::{AffineInputs, Node, Plan, SingleLane, predecessors};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -85,8 +85,8 @@ pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
 
-use crate::gathered::Gathered;
 use crate::host;
+use crate::lane_inserts::LaneInserts;
 use crate::slots::Slots;
 use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{SlowForm, SymbolRef};
@@ -116,7 +116,7 @@ pub(crate) struct Outputs {
     /// Instructions that the code evaluates by call.
     pub kept: Vec<InstData>,
     pub stubs: Vec<Stub>,
-    pub gathered: Vec<Gathered>,
+    pub lane_inserts: Vec<LaneInserts>,
     /// Instructions without a vector form.
     pub slow: BTreeMap<ir::SrcLoc, SlowForm>,
     pub frame: Frame,
@@ -152,7 +152,7 @@ struct Lower<'a, 'b> {
     addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
     /// Of accesses with a distance from lane to lane: whether the lanes lie side by side, and the first one's address, found out in the
     /// node being emitted.
-    rows: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
+    contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
     /// Vectors made from scalars in the node being emitted.
     splats: FxHashMap<ir::Value, Parts>,
     /// Reciprocals of uniform divisors, signed or not, made in the node being emitted.
@@ -164,14 +164,14 @@ struct Lower<'a, 'b> {
     of_gang: SecondaryMap<ir::Value, bool>,
     gang_values: Vec<(ir::Value, Inst)>,
     /// Predicates as bits that are made anew wherever they are used, and what makes them.
-    remade: SecondaryMap<ir::Value, Option<Inst>>,
+    rematerialized: SecondaryMap<ir::Value, Option<Inst>>,
     is_float: SecondaryMap<ir::Value, bool>,
     /// Predicates that are kept as bits, and those at hand in the node being emitted.
     in_bits: SecondaryMap<ir::Value, bool>,
     bits: FxHashMap<ir::Value, cl::Value>,
     /// Narrow values that are made as vectors of just their width, and those at hand in the node being emitted.
-    is_tight: SecondaryMap<ir::Value, bool>,
-    tight: FxHashMap<ir::Value, Parts>,
+    is_subword: SecondaryMap<ir::Value, bool>,
+    subword: FxHashMap<ir::Value, Parts>,
     is_used: SecondaryMap<ir::Value, bool>,
     /// What one lane computes by itself.
     of_one: SecondaryMap<ir::Value, bool>,
@@ -195,21 +195,21 @@ struct Lower<'a, 'b> {
     /// The code being emitted runs only when some lanes do not.
     certainly_partial: bool,
     /// Few gangs come to the code being emitted.
-    seldom: bool,
+    cold: bool,
     /// What else holds: set in the version of a node for lanes in step.
-    in_step: Option<&'a InStep>,
+    affine_inputs: Option<&'a AffineInputs>,
     /// The lane that runs by itself, in nodes for one.
-    alone: Option<solo::Alone>,
+    active_lane: Option<single_lane::ActiveLane>,
     /// For each node, the region that it belongs to of which lanes run one after the other.
     region_of: Vec<Option<usize>>,
     /// The one being emitted, and the lanes that have not run it yet.
-    turns: Option<by_lane::Turns<'a>>,
+    lane_loop: Option<lane_loop::LaneLoopState<'a>>,
     lanes_left: Option<Variable>,
     /// What its lanes have added to one place.
-    collected: Option<collected::Collected>,
+    private_sum: Option<privatize::PrivateSum>,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
-    /// The state in which the gang stopped as a whole, or `APART`; of no meaning where that is certain.
+    /// The state in which the gang stopped as a whole, or `DIVERGED`; of no meaning where that is certain.
     stopped: Option<Variable>,
     /// Where the code being emitted goes when no lane is left.
     next_gang: cl::Block,
@@ -225,7 +225,7 @@ struct Lower<'a, 'b> {
     /// Numbers from zero to one.
     saturated: FxHashSet<cl::Value>,
     /// Where gangs of which only some lanes wait save their values first.
-    slots_aside: Option<cl::StackSlot>,
+    shadow_frame: Option<cl::StackSlot>,
     /// For warp operations.
     warp_slot: Option<cl::StackSlot>,
     fragments: mma::Fragments,
@@ -249,7 +249,7 @@ pub(crate) fn kernel(
     let mut lower = Lower::new(inputs, b);
     lower.run(effort)?;
     lower.b.seal_all_blocks();
-    crate::factors::order(lower.b.func);
+    crate::fma_operands::order(lower.b.func);
     lower.b.finalize(target);
     Ok(lower.out)
 }
@@ -286,21 +286,21 @@ impl<'a, 'b> Lower<'a, 'b> {
             strip: (host::lanes_of_vector() / 4).min(lanes.div_ceil(4)),
             vals: FxHashMap::default(),
             addresses: FxHashMap::default(),
-            rows: FxHashMap::default(),
+            contiguous_tests: FxHashMap::default(),
             splats: FxHashMap::default(),
             reciprocals: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
             of_gang: SecondaryMap::new(),
             gang_values: Vec::new(),
-            remade: SecondaryMap::new(),
+            rematerialized: SecondaryMap::new(),
             is_float: classes::float_values(inputs.func),
-            in_bits: lines::in_bits(inputs.func, inputs.plan),
+            in_bits: affine_predicates::in_bits(inputs.func, inputs.plan),
             bits: FxHashMap::default(),
-            is_tight: tight::values(inputs.func, inputs.plan),
-            tight: FxHashMap::default(),
+            is_subword: subword::values(inputs.func, inputs.plan),
+            subword: FxHashMap::default(),
             is_used: classes::used_values(inputs.func),
-            of_one: solo::values(inputs.func, inputs.plan),
+            of_one: single_lane::values(inputs.func, inputs.plan),
             slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),
@@ -312,13 +312,13 @@ impl<'a, 'b> Lower<'a, 'b> {
             counted: Vec::new(),
             certainly_full: false,
             certainly_partial: false,
-            seldom: false,
+            cold: false,
             own_memory: false,
-            in_step: None,
-            alone: None,
-            region_of: by_lane::places(inputs.plan),
-            turns: None,
-            collected: None,
+            affine_inputs: None,
+            active_lane: None,
+            region_of: lane_loop::places(inputs.plan),
+            lane_loop: None,
+            private_sum: None,
             lanes_left: None,
             budget: None,
             stopped: None,
@@ -331,7 +331,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             device_area: None,
             exits: faults::Exits::default(),
             saturated: FxHashSet::default(),
-            slots_aside: None,
+            shadow_frame: None,
             warp_slot: None,
             fragments: mma::Fragments::default(),
             patterns: patterns::Patterns::default(),
@@ -383,24 +383,24 @@ impl<'a, 'b> Lower<'a, 'b> {
                 let skip = self.emit_wait(pos, block);
                 self.next_gang = self.way_out(self.phases.running(pos));
                 let insts = &self.func.blocks[block].insts[skip..];
-                if self.plan.seldom[block] {
+                if self.plan.cold[block] {
                     self.b.set_cold_block(self.node_entry[pos]);
                     self.b.set_cold_block(self.node_body[pos]);
                 }
-                if self.is_by_lane(pos) {
-                    self.begin_turn(pos);
+                if self.is_in_lane_loop(pos) {
+                    self.begin_lane(pos);
                     self.certainly_partial = true;
                     self.emit_body(pos, block, insts);
                     self.certainly_partial = false;
-                    self.alone = None;
-                } else if self.plan.solo[block] != Solo::No {
-                    self.begin_solo();
+                    self.active_lane = None;
+                } else if self.plan.single_lane[block] != SingleLane::No {
+                    self.begin_single_lane();
                     self.emit_body(pos, block, insts);
-                    self.alone = None;
-                } else if self.plan.seldom[block] {
-                    (self.certainly_partial, self.seldom) = (true, true);
+                    self.active_lane = None;
+                } else if self.plan.cold[block] {
+                    (self.certainly_partial, self.cold) = (true, true);
                     self.emit_body(pos, block, insts);
-                    (self.certainly_partial, self.seldom) = (false, false);
+                    (self.certainly_partial, self.cold) = (false, false);
                 } else if self.wants_two_versions(block, insts) {
                     self.emit_two_versions(pos, block, insts);
                 } else {
@@ -409,7 +409,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 }
             }
         }
-        self.end_turns(pos);
+        self.end_lane_loop(pos);
     }
 
     /// Whether a node is only come to from the one that was just emitted, by all of its lanes.
@@ -421,8 +421,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         matches!(self.func.blocks[before].term, Terminator::Jump(ref call) if call.block == block)
             && self.predecessors[block].len() == 1
             && self.plan.wait_of[block].is_none()
-            && !self.is_by_lane(pos)
-            && self.plan.solo[block] == Solo::No
+            && !self.is_in_lane_loop(pos)
+            && self.plan.single_lane[block] == SingleLane::No
             && self.plan.pending_in[pos].is_empty()
             && self.arrive_class[pos] == class
             && self.body_class[pos - 1] == class
@@ -533,5 +533,5 @@ enum Buffer {
     /// What they leave behind.
     Left(usize),
     /// What they add to one place.
-    Collected,
+    PrivateSum,
 }

@@ -5,7 +5,7 @@
 //! that out.
 
 use ptxjit_ir::{InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use rustc_hash::FxHashMap;
 
 use super::Lower;
@@ -24,7 +24,7 @@ pub(super) struct Patterns {
 impl Lower<'_, '_> {
     /// The bits of a value in all lanes, if they are known.
     pub(super) fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
-        if self.lanes != WARP || self.alone.is_some() {
+        if self.lanes != WARP || self.active_lane.is_some() {
             return None;
         }
         self.lane_pattern(value, DEPTH)
@@ -52,7 +52,7 @@ impl Lower<'_, '_> {
         {
             return Some(std::array::from_fn(|lane| lane as u64));
         }
-        if let Some(pattern) = self.bits_of_line(data) {
+        if let Some(pattern) = self.bits_of_affine(data) {
             return Some(pattern);
         }
         match data {
@@ -77,31 +77,31 @@ impl Lower<'_, '_> {
     }
 
     /// `tid & 31` and the like: of a line that begins at a multiple of 32, the lower bits.
-    fn bits_of_line(&self, data: &InstData) -> Option<[u64; WARP]> {
+    fn bits_of_affine(&self, data: &InstData) -> Option<[u64; WARP]> {
         let InstData::IntBinary {
             op: IntBinaryOp::And,
-            args: [line, mask],
+            args: [affine, mask],
             ..
         } = *data
         else {
             return None;
         };
         let mask = self.func.as_const(mask).filter(|&mask| mask < 32)?;
-        match self.plan.shapes[line] {
-            Shape::Affine {
+        match self.plan.variability[affine] {
+            Variability::Affine {
                 stride,
                 align: 5..,
-                fold: None,
+                may_wrap: None,
             } => Some(std::array::from_fn(|lane| {
                 stride.wrapping_mul(lane as i64) as u64 & mask
             })),
-            Shape::Affine { .. } | Shape::Uniform | Shape::Varying => None,
+            Variability::Affine { .. } | Variability::Uniform | Variability::Varying => None,
         }
     }
 
     /// How far a `B32` moves from lane to lane within each quad, wrapping, if that is known.
     pub(super) fn quad_step(&mut self, value: Value) -> Option<i32> {
-        if self.lanes != WARP || self.alone.is_some() || self.func.ty(value) != Type::B32 {
+        if self.lanes != WARP || self.active_lane.is_some() || self.func.ty(value) != Type::B32 {
             return None;
         }
         self.step_within_quads(value, DEPTH)
@@ -118,12 +118,14 @@ impl Lower<'_, '_> {
 
     fn find_step(&mut self, value: Value, depth: u32) -> Option<i32> {
         let depth = depth.checked_sub(1)?;
-        match self.plan.shapes[value] {
-            Shape::Uniform => return Some(0),
-            Shape::Affine {
-                stride, fold: None, ..
+        match self.plan.variability[value] {
+            Variability::Uniform => return Some(0),
+            Variability::Affine {
+                stride,
+                may_wrap: None,
+                ..
             } => return Some(stride as i32),
-            Shape::Affine { .. } | Shape::Varying => {}
+            Variability::Affine { .. } | Variability::Varying => {}
         }
         if let Some(pattern) = self.lane_pattern(value, depth) {
             let step = |lane: usize| (pattern[lane + 1] as u32).wrapping_sub(pattern[lane] as u32);

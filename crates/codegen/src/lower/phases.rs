@@ -13,25 +13,25 @@ use ptxjit_abi::LaneState;
 
 /// The phases that come to a place.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Comers {
+enum Predecessors {
     None,
     One(usize),
     Several,
 }
 
-impl Comers {
-    fn join(self, other: Comers) -> Comers {
+impl Predecessors {
+    fn join(self, other: Predecessors) -> Predecessors {
         match (self, other) {
-            (Comers::None, only) | (only, Comers::None) => only,
+            (Predecessors::None, only) | (only, Predecessors::None) => only,
             (a, b) if a == b => a,
-            _ => Comers::Several,
+            _ => Predecessors::Several,
         }
     }
 
     fn only(self) -> Option<usize> {
         match self {
-            Comers::One(phase) => Some(phase),
-            Comers::None | Comers::Several => None,
+            Predecessors::One(phase) => Some(phase),
+            Predecessors::None | Predecessors::Several => None,
         }
     }
 }
@@ -39,12 +39,12 @@ impl Comers {
 /// What the phases run.
 #[derive(Default, Debug)]
 pub(super) struct Phases {
-    arrive: Vec<Comers>,
-    body: Vec<Comers>,
+    arrive: Vec<Predecessors>,
+    body: Vec<Predecessors>,
     /// For each phase, the state in which all gangs are after it, each as a whole, if that is certain.
     next: Vec<Option<u16>>,
     /// For each phase, a state in which gangs can be after it.
-    likely_next: Vec<u16>,
+    expected_next: Vec<u16>,
 }
 
 impl Phases {
@@ -63,8 +63,8 @@ impl Phases {
     }
 
     /// The state in which gangs probably are after a phase.
-    pub(super) fn likely_next(&self, phase: usize) -> u16 {
-        self.likely_next[phase]
+    pub(super) fn expected_next(&self, phase: usize) -> u16 {
+        self.expected_next[phase]
     }
 }
 
@@ -72,14 +72,14 @@ impl Lower<'_, '_> {
     pub(super) fn find_phases(&mut self) {
         let n = self.plan.order.nodes.len();
         let mut phases = Phases {
-            arrive: vec![Comers::None; n],
-            body: vec![Comers::None; n],
+            arrive: vec![Predecessors::None; n],
+            body: vec![Predecessors::None; n],
             next: Vec::new(),
-            likely_next: Vec::new(),
+            expected_next: Vec::new(),
         };
         for number in 0..self.plan.waits.len() {
             let pos = self.resumed_at(number);
-            phases.body[pos] = phases.body[pos].join(Comers::One(number));
+            phases.body[pos] = phases.body[pos].join(Predecessors::One(number));
         }
         loop {
             let before = (phases.arrive.clone(), phases.body.clone());
@@ -91,12 +91,12 @@ impl Lower<'_, '_> {
                     phases.arrive[target] = phases.arrive[target].join(phases.body[pos]);
                 }
                 // Whoever leaves no lane behind looks after others.
-                for (pending, comers) in [
+                for (pending, reached_from) in [
                     (&self.plan.pending_in[pos], phases.arrive[pos]),
                     (&self.plan.pending[pos], phases.body[pos]),
                 ] {
                     if let Some(&next) = pending.first() {
-                        phases.arrive[next] = phases.arrive[next].join(comers);
+                        phases.arrive[next] = phases.arrive[next].join(reached_from);
                     }
                 }
             }
@@ -107,7 +107,7 @@ impl Lower<'_, '_> {
         phases.next = (0..self.plan.waits.len())
             .map(|number| self.state_after(number))
             .collect();
-        phases.likely_next = (0..self.plan.waits.len())
+        phases.expected_next = (0..self.plan.waits.len())
             .map(|number| self.some_state_after(number))
             .collect();
         self.phases = phases;

@@ -6,7 +6,7 @@
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, types};
 use ptxjit_ir::{Space, Value};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::address::{Address, small};
@@ -24,13 +24,13 @@ impl Lower<'_, '_> {
     /// Prefetches what the lanes will access, if they access it side by side. Their addresses were just resolved for an access.
     pub(super) fn prefetch(&mut self, addr: Value, step: Value, offset: i32, size: u32) {
         // Where lanes parted, a step that was hoped to be uniform may not be.
-        let is_uniform = self.shape(step) == Shape::Uniform;
+        let is_uniform = self.variability(step) == Variability::Uniform;
         if !cfg!(target_arch = "x86_64") || self.memcheck || !is_uniform {
             return;
         }
         let (at, stride) = match self.addresses.get(&(addr, Space::Global)) {
             Some(&Address::Scalar(at)) => (at, 0),
-            Some(&(Address::Strided(at, stride) | Address::Folded(at, stride, _))) => (at, stride),
+            Some(&(Address::Strided(at, stride) | Address::MayWrap(at, stride, _))) => (at, stride),
             Some(Address::Lanes(_) | Address::Lanes32(..)) | None => return,
         };
         let (at, offset) = match self

@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{AtomicFmt, AtomicOp, Effect, Inst, InstData, MemSem, Space, SrcLoc, Value};
-use ptxjit_vectorize::{ByLane, Node, Shape};
+use ptxjit_vectorize::{LaneLoop, Node, Variability};
 
 use super::address::{Address, Place};
 use super::atomics::Rmw;
@@ -20,7 +20,7 @@ const LINE: i64 = 64;
 
 /// The place that lanes of the region being emitted add to.
 #[derive(Copy, Clone)]
-pub(super) struct Collected {
+pub(super) struct PrivateSum {
     fmt: AtomicFmt,
     /// In memory, as loops have better use for registers: what was added and is not there yet; its place; by which lane first.
     slot: cl::StackSlot,
@@ -36,17 +36,17 @@ const LANE: i32 = 16;
 
 impl Lower<'_, '_> {
     /// At the start of a region: whether its lanes add to one place.
-    pub(super) fn begin_collecting(&mut self, region: &ByLane) {
+    pub(super) fn begin_private_sum(&mut self, region: &LaneLoop) {
         let Some((fmt, loc)) = self.added(region) else {
             return;
         };
-        let slot = self.buffer(Buffer::Collected);
+        let slot = self.buffer(Buffer::PrivateSum);
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().stack_store(types::I64, zero, slot, SUM);
-        self.collect_nowhere(slot);
+        self.privatize_nothing(slot);
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
         let reach = self.b.ins().iadd_imm_s(size, -LINE);
-        self.collected = Some(Collected {
+        self.private_sum = Some(PrivateSum {
             fmt,
             slot,
             reach,
@@ -55,13 +55,13 @@ impl Lower<'_, '_> {
     }
 
     /// The place is the arena's first line, which is never mapped.
-    fn collect_nowhere(&mut self, slot: cl::StackSlot) {
+    fn privatize_nothing(&mut self, slot: cl::StackSlot) {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         self.b.ins().stack_store(types::I64, arena, slot, PLACE);
     }
 
     /// The format of the first such addition, if nothing in the region depends on when it takes place.
-    fn added(&self, region: &ByLane) -> Option<(AtomicFmt, SrcLoc)> {
+    fn added(&self, region: &LaneLoop) -> Option<(AtomicFmt, SrcLoc)> {
         let nodes = &self.plan.order.nodes[region.range.clone()];
         let waits_for_others = nodes.iter().any(|node| match *node {
             Node::LoopEnd(header) => self.plan.yields[header].is_some(),
@@ -113,17 +113,17 @@ impl Lower<'_, '_> {
             AtomicFmt::U32 | AtomicFmt::S32 | AtomicFmt::U64 | AtomicFmt::S64
         );
         let is_used = |&result: &Value| self.is_used[result];
-        let is_one_place = self.plan.shapes[addr] == Shape::Uniform;
+        let is_one_place = self.plan.variability[addr] == Variability::Uniform;
         let is_unused = !self.func.insts[inst].results.iter().any(is_used);
         (is_integer && is_one_place && is_unused).then_some(fmt)
     }
 
     /// Collects what the lane that runs adds, if that is done in the region being emitted.
-    pub(super) fn collect_addition(&mut self, inst: Inst) -> bool {
-        let Some(collected) = self.collected else {
+    pub(super) fn add_privately(&mut self, inst: Inst) -> bool {
+        let Some(private_sum) = self.private_sum else {
             return false;
         };
-        if self.addition(inst) != Some(collected.fmt) {
+        if self.addition(inst) != Some(private_sum.fmt) {
             return false;
         }
         let InstData::Atomic {
@@ -136,50 +136,53 @@ impl Lower<'_, '_> {
         else {
             return false;
         };
-        self.collected = None;
-        let place = self.place(space, addr, offset, collected.fmt.ty().bytes(), 2);
-        self.collected = Some(collected);
+        self.private_sum = None;
+        let place = self.place(space, addr, offset, private_sum.fmt.ty().bytes(), 2);
+        self.private_sum = Some(private_sum);
         let at = self.lane_address(&place.address, 0);
         let at = self.plus(at, i64::from(place.offset));
         let before = self
             .b
             .ins()
-            .stack_load(types::I64, types::I64, collected.slot, PLACE);
+            .stack_load(types::I64, types::I64, private_sum.slot, PLACE);
         let is_other = self.b.ins().icmp(IntCC::NotEqual, at, before);
         let (other, go_on) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(is_other, other, &[], go_on, &[]);
         self.b.set_cold_block(other);
         self.b.switch_to_block(other);
-        self.settle_aside(collected, go_on, |lower| {
+        self.flush_rarely(private_sum, go_on, |lower| {
             lower
                 .b
                 .ins()
-                .stack_store(types::I64, at, collected.slot, PLACE);
+                .stack_store(types::I64, at, private_sum.slot, PLACE);
             let lane = lower.lane_bit();
             lower
                 .b
                 .ins()
-                .stack_store(types::I64, lane, collected.slot, LANE);
+                .stack_store(types::I64, lane, private_sum.slot, LANE);
         });
         self.b.switch_to_block(go_on);
         let more = self.scalar(args[0]);
-        let ty = int_type(collected.fmt.ty());
-        let sum = self.b.ins().stack_load(types::I64, ty, collected.slot, SUM);
+        let ty = int_type(private_sum.fmt.ty());
+        let sum = self
+            .b
+            .ins()
+            .stack_load(types::I64, ty, private_sum.slot, SUM);
         let sum = self.b.ins().iadd(sum, more);
         self.b
             .ins()
-            .stack_store(types::I64, sum, collected.slot, SUM);
+            .stack_store(types::I64, sum, private_sum.slot, SUM);
         true
     }
 
     /// Whether an access of the lane that runs is tested by [`Lower::settle_before`].
-    pub(super) fn may_meet_collected(&self, address: &Address) -> bool {
-        self.collected.is_some() && matches!(address, Address::Scalar(_))
+    pub(super) fn may_alias_private_sum(&self, address: &Address) -> bool {
+        self.private_sum.is_some() && matches!(address, Address::Scalar(_))
     }
 
     /// Before an access of the lane that runs: tests that it is in the arena, and adds what was collected if the two may meet.
     pub(super) fn settle_before(&mut self, space: Space, place: &Place) {
-        let (Some(collected), Address::Scalar(at)) = (self.collected, &place.address) else {
+        let (Some(private_sum), Address::Scalar(at)) = (self.private_sum, &place.address) else {
             return;
         };
         if space.is_window() {
@@ -188,38 +191,38 @@ impl Lower<'_, '_> {
         // All addresses in the arena have their upper bits in common. Those in one line do not differ in the others either, and none of
         // the two is in two lines, as accesses are aligned.
         let own = self.plus(*at, i64::from(place.offset));
-        let slot = collected.slot;
+        let slot = private_sum.slot;
         let mine = self.b.ins().stack_load(types::I64, types::I64, slot, PLACE);
         let differ = self.b.ins().bxor(own, mine);
         let beyond = self.b.ins().iadd_imm_s(differ, -LINE);
         let outside = IntCC::UnsignedGreaterThanOrEqual;
-        let rare = self.b.ins().icmp(outside, beyond, collected.reach);
+        let rare = self.b.ins().icmp(outside, beyond, private_sum.reach);
         let (look, go_on) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(rare, look, &[], go_on, &[]);
         self.b.set_cold_block(look);
         self.b.switch_to_block(look);
         self.check(&place.address);
-        self.settle_aside(collected, go_on, |lower| lower.collect_nowhere(slot));
+        self.flush_rarely(private_sum, go_on, |lower| lower.privatize_nothing(slot));
         self.b.switch_to_block(go_on);
     }
 
     /// Behind the last lane of a region.
-    pub(super) fn end_collecting(&mut self) {
-        if let Some(collected) = self.collected.take() {
-            self.settle(collected);
+    pub(super) fn flush_private_sum(&mut self) {
+        if let Some(private_sum) = self.private_sum.take() {
+            self.settle(private_sum);
         }
     }
 
     /// Off the common path: adds what was collected; `then` notes where the next will be added.
-    fn settle_aside(
+    fn flush_rarely(
         &mut self,
-        collected: Collected,
+        private_sum: PrivateSum,
         go_on: cl::Block,
         then: impl FnOnce(&mut Self),
     ) {
         let (add, done) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(done);
-        self.settle_to(collected, add, done);
+        self.settle_to(private_sum, add, done);
         self.b.switch_to_block(done);
         let lane = self.lane_bit();
         self.note_lane(lane);
@@ -228,39 +231,42 @@ impl Lower<'_, '_> {
     }
 
     /// Adds what was collected.
-    fn settle(&mut self, collected: Collected) {
+    fn settle(&mut self, private_sum: PrivateSum) {
         let (add, done) = (self.b.create_block(), self.b.create_block());
-        self.settle_to(collected, add, done);
+        self.settle_to(private_sum, add, done);
         self.b.switch_to_block(done);
     }
 
-    fn settle_to(&mut self, collected: Collected, add: cl::Block, done: cl::Block) {
+    fn settle_to(&mut self, private_sum: PrivateSum, add: cl::Block, done: cl::Block) {
         let here = self.loc;
-        let ty = int_type(collected.fmt.ty());
-        let sum = self.b.ins().stack_load(types::I64, ty, collected.slot, SUM);
+        let ty = int_type(private_sum.fmt.ty());
+        let sum = self
+            .b
+            .ins()
+            .stack_load(types::I64, ty, private_sum.slot, SUM);
         self.b.ins().brif(sum, add, &[], done, &[]);
         self.b.set_cold_block(add);
         self.b.switch_to_block(add);
-        self.loc(collected.loc);
+        self.loc(private_sum.loc);
         let lane = self
             .b
             .ins()
-            .stack_load(types::I64, types::I32, collected.slot, LANE);
+            .stack_load(types::I64, types::I32, private_sum.slot, LANE);
         self.note_lane(lane);
         let at = self
             .b
             .ins()
-            .stack_load(types::I64, types::I64, collected.slot, PLACE);
+            .stack_load(types::I64, types::I64, private_sum.slot, PLACE);
         let rmw = Rmw {
             op: AtomicOp::Add,
-            fmt: collected.fmt,
+            fmt: private_sum.fmt,
             space: Space::Global,
         };
         self.rmw(rmw, at, &[sum]);
         let zero = self.b.ins().iconst(ty, 0);
         self.b
             .ins()
-            .stack_store(types::I64, zero, collected.slot, SUM);
+            .stack_store(types::I64, zero, private_sum.slot, SUM);
         self.b.ins().jump(done, &[]);
         self.loc(here);
     }

@@ -3,7 +3,7 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Space, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
 use super::Lower;
@@ -58,10 +58,10 @@ impl Lower<'_, '_> {
             Some(x) => x,
             None => self.scalar_op(&node.data, &args),
         };
-        let val = match self.shape(result) {
-            Shape::Uniform => Val::Uniform(x),
-            Shape::Affine { stride, .. } => Val::Affine(x, stride),
-            Shape::Varying => unreachable!("varying results are emitted by quads"),
+        let val = match self.variability(result) {
+            Variability::Uniform => Val::Uniform(x),
+            Variability::Affine { stride, .. } => Val::Affine(x, stride),
+            Variability::Varying => unreachable!("varying results are emitted by quads"),
         };
         self.def(result, val);
     }
@@ -148,9 +148,9 @@ impl Lower<'_, '_> {
         let uniform: SmallVec<[Option<cl::Value>; 4]> = data
             .args()
             .iter()
-            .map(|&arg| match self.shape(arg) {
-                Shape::Uniform => Some(self.any_scalar(arg)),
-                Shape::Affine { .. } | Shape::Varying => None,
+            .map(|&arg| match self.variability(arg) {
+                Variability::Uniform => Some(self.any_scalar(arg)),
+                Variability::Affine { .. } | Variability::Varying => None,
             })
             .collect();
         let lanes: SmallVec<[cl::Value; 4]> = (0..4)
@@ -444,7 +444,7 @@ impl Lower<'_, '_> {
         q: usize,
     ) -> Quad {
         let (x, y) = (self.quad(a, q), self.quad(b, q));
-        if self.shape(cond) == Shape::Uniform {
+        if self.variability(cond) == Variability::Uniform {
             let cond = self.scalar(cond);
             return x
                 .into_iter()

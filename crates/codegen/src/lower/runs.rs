@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Inst, InstData, MemSem, Space, Value};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -73,18 +73,18 @@ impl Lower<'_, '_> {
         else {
             return false;
         };
-        self.shape(addr) != Shape::Varying && !self.is_pinned(node.results[0])
+        self.variability(addr) != Variability::Varying && !self.is_pinned(node.results[0])
     }
 
     /// The steps of a stretch with more values alive than registers, if they are chains that do not depend on each other.
     fn by_chains(&self, block: ir::Block, stretch: &[Inst]) -> Option<Schedule> {
         let is_long = stretch.len() >= chains::FEWEST_INSTS;
-        let is_tight = |&inst: &Inst| self.makes_tight(inst);
+        let is_subword = |&inst: &Inst| self.makes_subword(inst);
         if !is_long
             || self.lanes == 1
             || self.memcheck
-            || self.alone.is_some()
-            || stretch.iter().any(is_tight)
+            || self.active_lane.is_some()
+            || stretch.iter().any(is_subword)
         {
             return None;
         }
@@ -106,9 +106,9 @@ impl Lower<'_, '_> {
             func: self.func,
             insts: &insts,
             // Predicates kept as bits are made of scalars.
-            shape: &|value| match self.in_bits[value] {
-                true => Shape::Uniform,
-                false => self.shape(value),
+            variability: &|value| match self.in_bits[value] {
+                true => Variability::Uniform,
+                false => self.variability(value),
             },
             is_kept: &|value| self.plan.escapes[value] || kept.contains(&value),
         })
@@ -274,12 +274,12 @@ impl Lower<'_, '_> {
         let (last, wanted) = self.split_last_nans(wanted);
         let mut rest = &wanted[..];
         while let Some(&first) = rest.first() {
-            let is_tight = self.makes_tight(first);
-            let is_other = |&inst: &Inst| self.makes_tight(inst) != is_tight;
+            let is_subword = self.makes_subword(first);
+            let is_other = |&inst: &Inst| self.makes_subword(inst) != is_subword;
             let n = rest.iter().position(is_other).unwrap_or(rest.len());
             let (group, others) = rest.split_at(n);
-            match is_tight {
-                true => group.iter().for_each(|&inst| self.tight_op(inst)),
+            match is_subword {
+                true => group.iter().for_each(|&inst| self.subword_op(inst)),
                 false => self.emit_group(group),
             }
             rest = others;
@@ -322,7 +322,7 @@ impl Lower<'_, '_> {
             let node = &self.func.insts[inst];
             let result = node.results[0];
             Self::makes_nans_canonical(&node.data)
-                && self.shape(result) == Shape::Varying
+                && self.variability(result) == Variability::Varying
                 && !run
                     .iter()
                     .any(|&other| self.func.insts[other].data.args().contains(&result))
@@ -333,15 +333,15 @@ impl Lower<'_, '_> {
     fn emit_part(&mut self, inst: Inst, q: usize) {
         self.loc(self.func.insts[inst].loc);
         let result = self.func.insts[inst].results[0];
-        match self.shape(result) {
-            Shape::Varying if self.in_bits[result] => {
+        match self.variability(result) {
+            Variability::Varying if self.in_bits[result] => {
                 if q == 0 {
                     self.emit_bits(inst);
                 }
             }
-            Shape::Varying => self.pure_quad(inst, q),
-            Shape::Uniform | Shape::Affine { .. } if q == 0 => self.pure_scalar(inst),
-            Shape::Uniform | Shape::Affine { .. } => {}
+            Variability::Varying => self.pure_quad(inst, q),
+            Variability::Uniform | Variability::Affine { .. } if q == 0 => self.pure_scalar(inst),
+            Variability::Uniform | Variability::Affine { .. } => {}
         }
     }
 

@@ -16,17 +16,17 @@ const MOST_MASKED: usize = 48;
 
 impl Lower<'_, '_> {
     /// The address of a copy of a gang's frame.
-    pub(super) fn slots_aside(&mut self) -> cl::Value {
+    pub(super) fn shadow_frame(&mut self) -> cl::Value {
         let size = self.out.frame.size;
-        let slot = *self.slots_aside.get_or_insert_with(|| {
+        let slot = *self.shadow_frame.get_or_insert_with(|| {
             let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
             self.b.create_sized_stack_slot(data)
         });
         self.b.ins().stack_addr(types::I64, slot, 0)
     }
 
-    /// Has the gang's frame hold what the current lanes save, which also lies in `aside`.
-    pub(super) fn merge_slots(&mut self, wait: u32, aside: cl::Value) {
+    /// Has the gang's frame hold what the current lanes save, which also lies in `shadow`.
+    pub(super) fn merge_slots(&mut self, wait: u32, shadow: cl::Value) {
         let waits = &self.out.frame.waits;
         let slots = &waits[wait as usize];
         let n_values = waits.len() * (slots.saves.len() + slots.copies.len());
@@ -39,7 +39,7 @@ impl Lower<'_, '_> {
         let shape = i64::from(layout.wide_start) << 32 | self.lanes as i64;
         let shape = self.b.ins().iconst(types::I64, shape);
         let frame = self.gang_frame();
-        self.call(Stub::MergeSlots, &[frame, aside, bits, counts, shape]);
+        self.call(Stub::MergeSlots, &[frame, shadow, bits, counts, shape]);
     }
 
     /// As [`Lower::save`], to the slots of the current lanes alone; what they share, each.

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Type, Value, WarpOp};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::values::{Parts, Val};
@@ -15,7 +15,7 @@ impl Lower<'_, '_> {
         let value = self.parts(a);
         let fixed_c = self.func.as_const(c);
         let known_b = self.known_lanes(b);
-        let shared_b = self.plan.shapes[b] == Shape::Uniform;
+        let shared_b = self.plan.variability[b] == Variability::Uniform;
         let [value, in_range] = match (known_b, fixed_c) {
             (Some(b), Some(c)) => self.shuffle_fixed(op, &value, &b, c as u32),
             (None, Some(c)) if shared_b && (op != WarpOp::ShflIdx || c & 0x1f1f == 0x1f) => {

@@ -1,10 +1,10 @@
-//! Blocks that one lane runs at a time: everything there is a scalar. What comes from elsewhere is that lane's part of it. `by_lane` has the loops
+//! Blocks that one lane runs at a time: everything there is a scalar. What comes from elsewhere is that lane's part of it. `lane_loops` has the loops
 //! over lanes.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{self as ir, Function, Type, Value};
-use ptxjit_vectorize::{Fold, Plan, Solo};
+use ptxjit_vectorize::{MayWrap, Plan, SingleLane};
 use rustc_hash::FxHashMap;
 
 use super::values::{Parts, Val, int_type, lane_bytes};
@@ -13,7 +13,7 @@ use ptxjit_abi::CtaContext;
 
 /// The lane that runs alone.
 #[derive(Clone)]
-pub(super) struct Alone {
+pub(super) struct ActiveLane {
     /// Its number in the gang, 64 bits wide.
     pub lane: cl::Value,
     /// What it sees of values.
@@ -23,9 +23,9 @@ pub(super) struct Alone {
     pub window: Option<cl::Value>,
 }
 
-impl Alone {
-    pub(super) fn new(lane: cl::Value) -> Alone {
-        Alone {
+impl ActiveLane {
+    pub(super) fn new(lane: cl::Value) -> ActiveLane {
+        ActiveLane {
             lane,
             vals: FxHashMap::default(),
             splats: FxHashMap::default(),
@@ -38,7 +38,7 @@ impl Alone {
 pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let mut out = SecondaryMap::new();
     for (block, data) in func.blocks.iter() {
-        if plan.solo[block] != Solo::No {
+        if plan.single_lane[block] != SingleLane::No {
             let results = data
                 .insts
                 .iter()
@@ -51,20 +51,20 @@ pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> 
 
 impl Lower<'_, '_> {
     /// From here to the end of the node, values are those of the one lane that runs.
-    pub(super) fn begin_solo(&mut self) {
+    pub(super) fn begin_single_lane(&mut self) {
         let bits = self.mask_as_bits();
         let lane = self.b.ins().ctz(bits);
         let lane = self.b.ins().uextend(types::I64, lane);
-        self.alone = Some(Alone::new(lane));
+        self.active_lane = Some(ActiveLane::new(lane));
     }
 
     /// Where the local memory of the lane that runs alone lies, if one does.
     pub(super) fn own_window(&mut self) -> Option<cl::Value> {
-        let alone = self.alone.as_ref()?;
-        if alone.window.is_some() {
-            return alone.window;
+        let active_lane = self.active_lane.as_ref()?;
+        if active_lane.window.is_some() {
+            return active_lane.window;
         }
-        let lane = alone.lane;
+        let lane = active_lane.lane;
         let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let thread = self.b.ins().iadd(thread, lane);
@@ -72,55 +72,55 @@ impl Lower<'_, '_> {
         let base = self.field(core::mem::offset_of!(CtaContext, local_base));
         let distance = self.b.ins().imul(thread, stride);
         let window = self.b.ins().iadd(base, distance);
-        self.alone.as_mut()?.window = Some(window);
+        self.active_lane.as_mut()?.window = Some(window);
         Some(window)
     }
 
     /// Emits code that sees values as the other lanes know them.
     pub(super) fn for_gang<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
-        let alone = self.alone.take();
+        let active_lane = self.active_lane.take();
         let result = emit(self);
-        self.alone = alone;
+        self.active_lane = active_lane;
         result
     }
 
     /// The value of the lane that runs alone, if one does.
     pub(super) fn own(&mut self, value: Value) -> Option<Val> {
-        let alone = self.alone.as_ref()?;
-        if let Some(val) = alone.vals.get(&value) {
+        let active_lane = self.active_lane.as_ref()?;
+        if let Some(val) = active_lane.vals.get(&value) {
             return Some(val.clone());
         }
-        let lane = alone.lane;
+        let lane = active_lane.lane;
         if self.in_bits[value] {
             let bits = self.for_gang(|lower| lower.pred_bits(value));
             let bit = self.b.ins().ushr(bits, lane);
             let bit = self.b.ins().band_imm_s(bit, 1);
             let x = Val::Uniform(self.b.ins().ireduce(types::I8, bit));
-            let alone = self.alone.as_mut().expect("just seen");
-            alone.vals.insert(value, x.clone());
+            let active_lane = self.active_lane.as_mut().expect("just seen");
+            active_lane.vals.insert(value, x.clone());
             return Some(x);
         }
         let x = match self.for_gang(|lower| lower.get(value)) {
             Val::Uniform(x) => x,
-            Val::Affine(base, stride) => match self.plan.shapes[value].fold() {
-                None => self.on_line(value, base, stride, lane),
-                Some(fold) => {
-                    let parts = self.unfolded_parts(base, stride, fold);
+            Val::Affine(base, stride) => match self.plan.variability[value].may_wrap() {
+                None => self.lane_of_affine(value, base, stride, lane),
+                Some(may_wrap) => {
+                    let parts = self.resolved_parts(base, stride, may_wrap);
                     self.pick_lane(value, &parts, lane)
                 }
             },
             Val::Varying(parts) => self.pick_lane(value, &parts, lane),
         };
         let x = self.cast_scalar(x, self.scalar_type(value));
-        let alone = self.alone.as_mut().expect("just seen");
-        alone.vals.insert(value, Val::Uniform(x));
+        let active_lane = self.active_lane.as_mut().expect("just seen");
+        active_lane.vals.insert(value, Val::Uniform(x));
         Some(Val::Uniform(x))
     }
 
     /// A vector of the value of the lane that runs alone, if one does.
     pub(super) fn own_parts(&mut self, value: Value) -> Option<Parts> {
-        let alone = self.alone.as_ref()?;
-        if let Some(parts) = alone.splats.get(&value) {
+        let active_lane = self.active_lane.as_ref()?;
+        if let Some(parts) = active_lane.splats.get(&value) {
             return Some(parts.clone());
         }
         let ty = self.func.ty(value);
@@ -134,47 +134,47 @@ impl Lower<'_, '_> {
             }
         };
         let parts = Parts::from_elem(splat, self.n_parts(ty));
-        let alone = self.alone.as_mut().expect("just seen");
-        alone.splats.insert(value, parts.clone());
+        let active_lane = self.active_lane.as_mut().expect("just seen");
+        active_lane.splats.insert(value, parts.clone());
         Some(parts)
     }
 
     /// The address of the lane that runs alone where the gang's is folded; else nothing.
     pub(super) fn own_address(&mut self, space: ir::Space, addr: Value) -> Option<Val> {
-        let lane = self.alone.as_ref()?.lane;
-        let fold = self.plan.shapes[addr].fold()?;
+        let lane = self.active_lane.as_ref()?.lane;
+        let may_wrap = self.plan.variability[addr].may_wrap()?;
         let Val::Affine(base, stride) = self.for_gang(|lower| lower.get(addr)) else {
             return None;
         };
         // Marks are above the bits that count in a window.
         let x = if space.is_window() {
-            self.on_line(addr, base, stride, lane)
+            self.lane_of_affine(addr, base, stride, lane)
         } else {
-            self.unless_folded(addr, (base, stride, fold), lane)
+            self.unless_wrapped(addr, (base, stride, may_wrap), lane)
         };
         Some(Val::Uniform(x))
     }
 
-    fn unless_folded(
+    fn unless_wrapped(
         &mut self,
         addr: Value,
-        (base, stride, fold): (cl::Value, i64, Fold),
+        (base, stride, may_wrap): (cl::Value, i64, MayWrap),
         lane: cl::Value,
     ) -> cl::Value {
         let inside = self.is_inside(base);
         self.either(
             inside,
             vec![types::I64],
-            |lower| vec![lower.on_line(addr, base, stride, lane)],
+            |lower| vec![lower.lane_of_affine(addr, base, stride, lane)],
             |lower| {
-                let buf = lower.unfold(base, stride, fold);
+                let buf = lower.resolve_wrapped(base, stride, may_wrap);
                 vec![lower.load_lane(buf, lane, types::I64, 8)]
             },
         )[0]
     }
 
     /// `base + stride * lane`.
-    fn on_line(
+    fn lane_of_affine(
         &mut self,
         value: Value,
         base: cl::Value,

@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Inst, InstData, IntBinaryOp, ResizeOp, Space, Type, Value, ValueDef};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::address::{Address, Place, small};
@@ -27,7 +27,7 @@ struct Indexed {
 }
 
 /// Where lanes are that turned out to lie side by side.
-enum Row {
+enum Extent {
     /// All of them, from here on.
     Gang(cl::Value),
     /// Each quad, from its first lane on.
@@ -48,13 +48,13 @@ struct Tested {
     /// The first lane's address.
     first: cl::Value,
     /// Whether the lanes lie side by side; nothing if that is certain.
-    dense: Option<cl::Value>,
+    contiguous: Option<cl::Value>,
     /// What the access adds to its address.
     offset: i32,
 }
 
 /// What is accessed: its instruction, the type and number of words of each lane, and where.
-struct Likely {
+struct Speculated {
     inst: Inst,
     ty: Type,
     n: usize,
@@ -63,7 +63,7 @@ struct Likely {
     offset: i32,
 }
 
-impl Likely {
+impl Speculated {
     /// Bytes from lane to lane.
     fn stride(&self) -> i64 {
         i64::from(self.ty.bytes()) * self.n as i64
@@ -78,21 +78,27 @@ impl Likely {
 
 impl Lower<'_, '_> {
     /// Whether the lanes probably lie side by side, so that it pays to test that.
-    pub(super) fn is_likely_dense(&mut self, space: Space, addr: Value, size: i64) -> bool {
-        let varies = self.shape(addr) == Shape::Varying && self.quads > 1;
+    pub(super) fn is_speculated_contiguous(
+        &mut self,
+        space: Space,
+        addr: Value,
+        size: i64,
+    ) -> bool {
+        let varies = self.variability(addr) == Variability::Varying && self.quads > 1;
         // Each lane has local memory of its own.
         // Quads are of words and pairs.
         let by_quads = space.is_window() && matches!(size, 4 | 8);
         let is_known = by_quads && self.quad_step(addr).map(i64::from) == Some(size);
-        let is_common = space != Space::Local && (self.plan.likely[addr] == Some(size) || is_known);
+        let is_common =
+            space != Space::Local && (self.plan.speculated[addr] == Some(size) || is_known);
         // Among shared variables some lanes will do.
         let is_whole = by_quads && i64::from(self.shared.static_size) >= size;
         let may_run = space == Space::Shared && is_whole || !self.certainly_partial;
-        varies && is_common && may_run && !self.memcheck && !self.seldom
+        varies && is_common && may_run && !self.memcheck && !self.cold
     }
 
     /// As one access if the lanes turn out to lie side by side and all run.
-    pub(super) fn load_likely(
+    pub(super) fn load_speculated(
         &mut self,
         inst: Inst,
         (n, ty): (usize, Type),
@@ -100,7 +106,7 @@ impl Lower<'_, '_> {
         addr: Value,
         offset: i32,
     ) -> Vec<cl::Value> {
-        let likely = Likely {
+        let speculated = Speculated {
             inst,
             ty,
             n,
@@ -109,12 +115,12 @@ impl Lower<'_, '_> {
             offset,
         };
         let types = vec![vector_type(ty); n * self.n_parts(ty)];
-        self.access_likely(
-            &likely,
+        self.access_speculated(
+            &speculated,
             types,
-            |lower, row, offset| match row {
-                Row::Gang(first) => lower.load_whole(n, ty, first, likely.stride(), offset),
-                Row::Quads(firsts) | Row::SomeOfQuads(firsts) => {
+            |lower, extent, offset| match extent {
+                Extent::Gang(first) => lower.load_whole(n, ty, first, speculated.stride(), offset),
+                Extent::Quads(firsts) | Extent::SomeOfQuads(firsts) => {
                     lower.load_quads(n, ty, &firsts, offset)
                 }
             },
@@ -126,7 +132,11 @@ impl Lower<'_, '_> {
     }
 
     /// The same for one narrow element, whose vectors are tight.
-    pub(super) fn load_tight_likely(&mut self, inst: Inst, types: Vec<cl::Type>) -> Vec<cl::Value> {
+    pub(super) fn load_subword_speculated(
+        &mut self,
+        inst: Inst,
+        types: Vec<cl::Type>,
+    ) -> Vec<cl::Value> {
         let InstData::Load {
             space,
             ty,
@@ -137,7 +147,7 @@ impl Lower<'_, '_> {
         else {
             unreachable!("called for loads")
         };
-        let likely = Likely {
+        let speculated = Speculated {
             inst,
             ty,
             n: 1,
@@ -145,21 +155,21 @@ impl Lower<'_, '_> {
             addr,
             offset,
         };
-        self.access_likely(
-            &likely,
+        self.access_speculated(
+            &speculated,
             types,
-            |lower, row, offset| match row {
-                Row::Gang(first) => lower.load_tight_row(ty, first, offset),
-                Row::Quads(_) | Row::SomeOfQuads(_) => {
+            |lower, extent, offset| match extent {
+                Extent::Gang(first) => lower.load_subword_contiguous(ty, first, offset),
+                Extent::Quads(_) | Extent::SomeOfQuads(_) => {
                     unreachable!("quads of narrow elements are not looked for")
                 }
             },
-            |lower, place| lower.load_tight_lanes(ty, &place),
+            |lower, place| lower.load_subword_lanes(ty, &place),
         )
     }
 
     /// The same for stores.
-    pub(super) fn store_likely(
+    pub(super) fn store_speculated(
         &mut self,
         inst: Inst,
         parts: &[Parts],
@@ -168,7 +178,7 @@ impl Lower<'_, '_> {
         addr: Value,
         offset: i32,
     ) {
-        let likely = Likely {
+        let speculated = Speculated {
             inst,
             ty,
             n: parts.len(),
@@ -176,16 +186,18 @@ impl Lower<'_, '_> {
             addr,
             offset,
         };
-        self.access_likely(
-            &likely,
+        self.access_speculated(
+            &speculated,
             Vec::new(),
-            |lower, row, offset| {
-                match row {
-                    Row::Gang(first) => {
-                        lower.store_whole(parts, ty, first, likely.stride(), offset);
+            |lower, extent, offset| {
+                match extent {
+                    Extent::Gang(first) => {
+                        lower.store_whole(parts, ty, first, speculated.stride(), offset);
                     }
-                    Row::Quads(firsts) => lower.store_quads(parts, ty, &firsts, offset),
-                    Row::SomeOfQuads(firsts) => lower.store_among_quads(parts, ty, &firsts, offset),
+                    Extent::Quads(firsts) => lower.store_quads(parts, ty, &firsts, offset),
+                    Extent::SomeOfQuads(firsts) => {
+                        lower.store_among_quads(parts, ty, &firsts, offset)
+                    }
                 }
                 Vec::new()
             },
@@ -197,59 +209,59 @@ impl Lower<'_, '_> {
     }
 
     /// Whether the lanes of each quad are known to lie side by side.
-    fn is_known(&mut self, likely: &Likely) -> bool {
-        let step = self.quad_step(likely.addr).map(i64::from);
-        likely.by_quads() && step == Some(likely.stride())
+    fn is_known(&mut self, speculated: &Speculated) -> bool {
+        let step = self.quad_step(speculated.addr).map(i64::from);
+        speculated.by_quads() && step == Some(speculated.stride())
     }
 
     /// Does `fast` with the lanes' row if they lie in one and all run, or may do so; else `cold` with their places.
-    fn access_likely(
+    fn access_speculated(
         &mut self,
-        likely: &Likely,
+        speculated: &Speculated,
         types: Vec<cl::Type>,
-        fast: impl FnOnce(&mut Self, Row, i32) -> Vec<cl::Value>,
+        fast: impl FnOnce(&mut Self, Extent, i32) -> Vec<cl::Value>,
         cold: impl FnOnce(&mut Self, Place) -> Vec<cl::Value>,
     ) -> Vec<cl::Value> {
-        let stride = likely.stride();
+        let stride = speculated.stride();
         let Tested {
             lanes,
             first,
-            dense,
+            contiguous,
             offset,
-        } = self.tested(likely);
+        } = self.tested(speculated);
         let inside = match &lanes {
             Lanes::At(address) if self.unless_full().is_some() => {
-                self.are_inside(likely, address, offset)
+                self.are_inside(speculated, address, offset)
             }
             Lanes::At(_) | Lanes::Indexed(_) => None,
         };
-        let dense = match (inside.or_else(|| self.unless_full()), dense) {
+        let contiguous = match (inside.or_else(|| self.unless_full()), contiguous) {
             (Some(x), Some(y)) => Some(self.b.ins().band(x, y)),
             (x, y) => x.or(y),
         };
-        let is_guarded = likely.space.is_window();
+        let is_guarded = speculated.space.is_window();
         let fast = |lower: &mut Self| {
-            let row = match &lanes {
-                Lanes::At(address) if likely.by_quads() => {
+            let extent = match &lanes {
+                Lanes::At(address) if speculated.by_quads() => {
                     let firsts = (0..lower.quads)
                         .map(|q| lower.lane_address(address, 4 * q))
                         .collect();
                     match inside {
-                        Some(_) => Row::SomeOfQuads(firsts),
-                        None => Row::Quads(firsts),
+                        Some(_) => Extent::SomeOfQuads(firsts),
+                        None => Extent::Quads(firsts),
                     }
                 }
-                Lanes::At(_) | Lanes::Indexed(_) => Row::Gang(first),
+                Lanes::At(_) | Lanes::Indexed(_) => Extent::Gang(first),
             };
             if !is_guarded {
                 lower.check(&Address::Strided(first, stride));
             }
-            fast(lower, row, offset)
+            fast(lower, extent, offset)
         };
-        let Some(dense) = dense else {
+        let Some(contiguous) = contiguous else {
             return fast(self);
         };
-        self.either(dense, types, fast, |lower| {
+        self.either(contiguous, types, fast, |lower| {
             let address = match &lanes {
                 Lanes::At(address) => address.clone(),
                 Lanes::Indexed(indexed) => lower.addresses_of(indexed),
@@ -263,63 +275,73 @@ impl Lower<'_, '_> {
     }
 
     /// Emits the test, unless one of the same address was emitted before.
-    fn tested(&mut self, likely: &Likely) -> Tested {
-        let stride = likely.stride();
-        let key = (likely.addr, likely.space, stride);
-        let is_small = small(likely.offset);
-        let known = self.rows.get(&key).copied().filter(|_| is_small);
+    fn tested(&mut self, speculated: &Speculated) -> Tested {
+        let stride = speculated.stride();
+        let key = (speculated.addr, speculated.space, stride);
+        let is_small = small(speculated.offset);
+        let known = self
+            .contiguous_tests
+            .get(&key)
+            .copied()
+            .filter(|_| is_small);
         let indexed = self
-            .indexed(likely.inst, likely.space, likely.addr)
+            .indexed(speculated.inst, speculated.space, speculated.addr)
             .filter(|indexed| is_small && stride % indexed.scale == 0);
-        let (lanes, (dense, first), offset) = match indexed {
+        let (lanes, (contiguous, first), offset) = match indexed {
             Some(indexed) => {
-                let row = known.unwrap_or_else(|| self.first_of_indexed(&indexed, stride));
-                (Lanes::Indexed(indexed), row, likely.offset)
+                let extent = known.unwrap_or_else(|| self.first_of_indexed(&indexed, stride));
+                (Lanes::Indexed(indexed), extent, speculated.offset)
             }
             None => {
-                let (addr, offset) = self.fold_offset(likely.space, likely.addr, likely.offset);
-                let address = self.resolve(likely.space, self.func.ty(likely.addr), addr);
-                if self.is_known(likely) {
+                let (addr, offset) =
+                    self.fold_offset(speculated.space, speculated.addr, speculated.offset);
+                let address = self.resolve(speculated.space, self.func.ty(speculated.addr), addr);
+                if self.is_known(speculated) {
                     let first = self.lane_address(&address, 0);
                     return Tested {
                         lanes: Lanes::At(address),
                         first,
-                        dense: None,
+                        contiguous: None,
                         offset,
                     };
                 }
-                let row = known.unwrap_or_else(|| {
+                let extent = known.unwrap_or_else(|| {
                     let first = self.lane_address(&address, 0);
-                    let dense = match likely.by_quads() {
-                        true => self.are_quads_dense(&address, stride),
-                        false => self.is_dense(&address, stride),
+                    let contiguous = match speculated.by_quads() {
+                        true => self.are_quads_contiguous(&address, stride),
+                        false => self.is_contiguous(&address, stride),
                     };
-                    (dense, first)
+                    (contiguous, first)
                 });
-                (Lanes::At(address), row, offset)
+                (Lanes::At(address), extent, offset)
             }
         };
         if is_small {
-            self.rows.insert(key, (dense, first));
+            self.contiguous_tests.insert(key, (contiguous, first));
         }
         Tested {
             lanes,
             first,
-            dense: Some(dense),
+            contiguous: Some(contiguous),
             offset,
         }
     }
 
     /// Whether what the lanes access, whether they run or not, lies among the kernel's own shared variables; nothing if that is not to be had.
-    fn are_inside(&mut self, likely: &Likely, address: &Address, offset: i32) -> Option<cl::Value> {
+    fn are_inside(
+        &mut self,
+        speculated: &Speculated,
+        address: &Address,
+        offset: i32,
+    ) -> Option<cl::Value> {
         let Address::Lanes32(_, parts, _) = address else {
             return None;
         };
         let last = self
             .shared
             .static_size
-            .checked_sub(likely.stride() as u32)?;
-        if likely.space != Space::Shared || !likely.by_quads() {
+            .checked_sub(speculated.stride() as u32)?;
+        if speculated.space != Space::Shared || !speculated.by_quads() {
             return None;
         }
         let offset = self.vconst(Type::B32, u64::from(offset as u32));
@@ -357,8 +379,8 @@ impl Lower<'_, '_> {
             match (ty, n) {
                 (Type::B32, 2) => {
                     let (x, y) = (vector(0), vector(1));
-                    let turned = self.unzip(ty, x, y);
-                    for (column, part) in columns.iter_mut().zip(turned) {
+                    let transposed = self.unzip(ty, x, y);
+                    for (column, part) in columns.iter_mut().zip(transposed) {
                         column.push(part);
                     }
                 }
@@ -402,18 +424,18 @@ impl Lower<'_, '_> {
     }
 
     /// Whether each lane's address is so many bytes above that of the lane before.
-    fn is_dense(&mut self, address: &Address, stride: i64) -> cl::Value {
+    fn is_contiguous(&mut self, address: &Address, stride: i64) -> cl::Value {
         match address {
-            Address::Lanes(parts) => self.is_line(Type::B64, parts, stride),
-            Address::Lanes32(_, parts, _) => self.is_line(Type::B32, parts, stride),
-            Address::Scalar(_) | Address::Strided(..) | Address::Folded(..) => {
+            Address::Lanes(parts) => self.is_affine(Type::B64, parts, stride),
+            Address::Lanes32(_, parts, _) => self.is_affine(Type::B32, parts, stride),
+            Address::Scalar(_) | Address::Strided(..) | Address::MayWrap(..) => {
                 unreachable!("asked for varying addresses only")
             }
         }
     }
 
     /// Whether within each quad each lane's offset is so many bytes above that of the lane before.
-    fn are_quads_dense(&mut self, address: &Address, stride: i64) -> cl::Value {
+    fn are_quads_contiguous(&mut self, address: &Address, stride: i64) -> cl::Value {
         let Address::Lanes32(_, parts, _) = address else {
             unreachable!("varying addresses in windows are offsets")
         };
@@ -434,12 +456,12 @@ impl Lower<'_, '_> {
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
-    fn is_line(&mut self, ty: Type, parts: &[cl::Value], stride: i64) -> cl::Value {
+    fn is_affine(&mut self, ty: Type, parts: &[cl::Value], stride: i64) -> cl::Value {
         let first = self.b.ins().extractlane(parts[0], 0);
-        let line = self.affine_parts(ty, first, stride);
+        let affine = self.affine_parts(ty, first, stride);
         let differences: Vec<cl::Value> = parts
             .iter()
-            .zip(&line)
+            .zip(&affine)
             .map(|(&x, &y)| self.b.ins().bxor(x, y))
             .collect();
         let any = self.any(&differences);
@@ -456,9 +478,9 @@ impl Lower<'_, '_> {
         else {
             return None;
         };
-        let (base, wide) = match self.shape(a) {
-            Shape::Uniform => (a, b),
-            Shape::Affine { .. } | Shape::Varying => (b, a),
+        let (base, wide) = match self.variability(a) {
+            Variability::Uniform => (a, b),
+            Variability::Affine { .. } | Variability::Varying => (b, a),
         };
         let (mut long, mut scale) = (wide, 1);
         if let InstData::IntBinary {
@@ -514,17 +536,17 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&part| self.cast_vector(part, types::I32X4))
             .collect();
-        let is_line = self.is_line(Type::B32, &index, step);
+        let is_affine = self.is_affine(Type::B32, &index, step);
         let first = self.b.ins().extractlane(index[0], 0);
         let last = self
             .b
             .ins()
             .iadd_imm_s(first, step * (self.lanes as i64 - 1));
         let rises = self.b.ins().icmp(IntCC::SignedLessThanOrEqual, first, last);
-        let dense = self.b.ins().band(is_line, rises);
+        let contiguous = self.b.ins().band(is_affine, rises);
         let wide = self.b.ins().sextend(types::I64, first);
         let bytes = self.b.ins().imul_imm_s(wide, indexed.scale);
-        (dense, self.b.ins().iadd(indexed.base, bytes))
+        (contiguous, self.b.ins().iadd(indexed.base, bytes))
     }
 
     fn addresses_of(&mut self, indexed: &Indexed) -> Address {

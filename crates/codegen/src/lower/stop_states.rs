@@ -49,9 +49,9 @@ impl Lower<'_, '_> {
     /// Where a gang comes that has stopped in another state than was expected. If it is the first of the phase, others are expected to do the same;
     /// else all have to note their states.
     pub(super) fn emit_differs(&mut self, loops: &Loops, several: Several) {
-        let [head, entered, note, next, alone, apart, on] =
+        let [head, entered, note, next, alone, divergent, on] =
             std::array::from_fn(|_| self.b.create_block());
-        for block in [several.differs, head, entered, note, next, apart] {
+        for block in [several.differs, head, entered, note, next, divergent] {
             self.b.set_cold_block(block);
         }
         self.b.switch_to_block(several.differs);
@@ -64,7 +64,7 @@ impl Lower<'_, '_> {
         let zero = self.b.ins().iconst(types::I32, 0);
         self.b.ins().brif(
             is_noted,
-            apart,
+            divergent,
             &[],
             head,
             &[loops.first.into(), zero.into()],
@@ -89,13 +89,13 @@ impl Lower<'_, '_> {
         self.b.ins().jump(head, &[idx.into(), any.into()]);
         self.b.switch_to_block(end);
         let any = self.b.func.dfg.block_params(head)[1];
-        self.b.ins().brif(any, apart, &[], alone, &[]);
+        self.b.ins().brif(any, divergent, &[], alone, &[]);
 
         self.b.switch_to_block(alone);
         self.b.def_var(several.common, stopped);
         self.b.ins().jump(on, &[]);
 
-        self.b.switch_to_block(apart);
+        self.b.switch_to_block(divergent);
         self.note_state(own, stopped);
         let mixed = self.b.ins().iconst(types::I32, MIXED);
         self.b.def_var(several.common, mixed);
@@ -107,23 +107,23 @@ impl Lower<'_, '_> {
 
     /// Where the gangs of a phase probably stop.
     pub(super) fn expect(&mut self, several: Several, phase: usize) {
-        let state = self.phases.likely_next(phase);
+        let state = self.phases.expected_next(phase);
         let state = self.b.ins().iconst(types::I32, i64::from(state));
         self.b.def_var(several.common, state);
     }
 
     /// The gang has stopped: goes on to `then` if that is where others have.
-    pub(super) fn agree(&mut self, several: Several, then: cl::Block) {
+    pub(super) fn check_common_state(&mut self, several: Several, then: cl::Block) {
         let stopped = self.stopped.expect("declared where lanes can wait");
         let stopped = self.b.use_var(stopped);
         let common = self.b.use_var(several.common);
-        let agrees = self.b.ins().icmp(IntCC::Equal, stopped, common);
-        self.b.ins().brif(agrees, then, &[], several.differs, &[]);
+        let is_same = self.b.ins().icmp(IntCC::Equal, stopped, common);
+        self.b.ins().brif(is_same, then, &[], several.differs, &[]);
     }
 
     /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function unless all go on at the state that
     /// this gives.
-    pub(super) fn agreed_state(&mut self, loops: &Loops, several: Several) -> cl::Value {
+    pub(super) fn common_state(&mut self, loops: &Loops, several: Several) -> cl::Value {
         let [listed, go_on, other, unlisted, noted] =
             std::array::from_fn(|_| self.b.create_block());
         let common = self.b.use_var(several.common);

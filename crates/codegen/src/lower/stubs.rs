@@ -16,8 +16,8 @@ use ptxjit_abi::object::Helper;
 pub(crate) enum Stub {
     /// Accesses memory.
     Transfer(Transfer),
-    /// Calls [`crate::helpers::unfold`].
-    Unfold,
+    /// Calls [`crate::helpers::resolve_wrapped`].
+    ResolveWrapped,
     /// Calls [`crate::helpers::bad_lanes`]; a last parameter tells where to write the lanes.
     BadLanes,
     /// Calls [`crate::helpers::merge_slots`].
@@ -42,7 +42,7 @@ impl Stub {
     pub(crate) fn signature(self) -> cl::Signature {
         let params: &[cl::Type] = match self {
             Stub::Transfer(_) => &[types::I64, types::I64, types::I32, types::I64],
-            Stub::Unfold => &[
+            Stub::ResolveWrapped => &[
                 types::I64,
                 types::I64,
                 types::I64,
@@ -124,8 +124,8 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     let params = b.block_params(entry).to_vec();
     match stub {
         Stub::Transfer(transfer) => define_transfer(transfer, &mut b, &params),
-        Stub::Unfold => {
-            define_call(Helper::Unfold, &mut b, &params, None, target);
+        Stub::ResolveWrapped => {
+            define_call(Helper::ResolveWrapped, &mut b, &params, None, target);
         }
         Stub::BadLanes => {
             let (&found, args) = params.split_last().expect("it has five");
@@ -201,14 +201,14 @@ fn define_transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Va
 /// In registers of 64 bits: the upper halves of vector registers are not the stub's.
 fn transfer_quads(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Value]) -> cl::Value {
     let (at, stride, bits, buf) = (params[0], params[1], params[2], params[3]);
-    let [head, look, turn, next, done] = std::array::from_fn(|_| b.create_block());
+    let [head, look, iteration, next, done] = std::array::from_fn(|_| b.create_block());
     let lane = b.append_block_param(head, types::I64);
     let left = b.append_block_param(head, types::I32);
     let zero = b.ins().iconst(types::I64, 0);
-    let is_dense = b.ins().icmp_imm_s(IntCC::Equal, stride, 4);
+    let is_contiguous = b.ins().icmp_imm_s(IntCC::Equal, stride, 4);
     let rest = b.append_block_param(done, types::I32);
     b.ins().brif(
-        is_dense,
+        is_contiguous,
         head,
         &[zero.into(), bits.into()],
         done,
@@ -223,9 +223,9 @@ fn transfer_quads(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Val
     let quad = b.ins().ishl(quad, lane);
     let here = b.ins().band(left, quad);
     let all = b.ins().icmp(IntCC::Equal, here, quad);
-    b.ins().brif(all, turn, &[], next, &[left.into()]);
+    b.ins().brif(all, iteration, &[], next, &[left.into()]);
 
-    b.switch_to_block(turn);
+    b.switch_to_block(iteration);
     let others = b.ins().bxor(left, quad);
     let distance = b.ins().ishl_imm_s(lane, 2);
     let (address, place) = (b.ins().iadd(at, distance), b.ins().iadd(buf, distance));
@@ -254,12 +254,12 @@ fn each_lane(
     bits: cl::Value,
     body: impl FnOnce(&mut FunctionBuilder<'_>, cl::Value),
 ) {
-    let (head, turn, done) = (b.create_block(), b.create_block(), b.create_block());
+    let (head, iteration, done) = (b.create_block(), b.create_block(), b.create_block());
     let left = b.append_block_param(head, types::I32);
     b.ins().jump(head, &[bits.into()]);
     b.switch_to_block(head);
-    b.ins().brif(left, turn, &[], done, &[]);
-    b.switch_to_block(turn);
+    b.ins().brif(left, iteration, &[], done, &[]);
+    b.switch_to_block(iteration);
     let lane = b.ins().ctz(left);
     let lane = b.ins().uextend(types::I64, lane);
     body(b, lane);

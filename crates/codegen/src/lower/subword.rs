@@ -7,14 +7,14 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, Type, Value};
-use ptxjit_vectorize::{Plan, Shape, Solo};
+use ptxjit_vectorize::{Plan, SingleLane, Variability};
 
 use super::Lower;
 use super::int::condition;
 use super::values::{Parts, Val, int_type};
 
 /// A vector with lanes of a narrow type.
-pub(super) fn tight_type(ty: Type) -> cl::Type {
+pub(super) fn subword_type(ty: Type) -> cl::Type {
     match ty {
         Type::B8 => types::I8X16,
         Type::B16 => types::I16X8,
@@ -25,9 +25,9 @@ pub(super) fn tight_type(ty: Type) -> cl::Type {
 /// The values that are made tight.
 pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let wanted = wanted(func, plan);
-    let mut tight: SecondaryMap<Value, bool> = SecondaryMap::new();
+    let mut subword: SecondaryMap<Value, bool> = SecondaryMap::new();
     for (block, data) in func.blocks.iter() {
-        if plan.solo[block] != Solo::No {
+        if plan.single_lane[block] != SingleLane::No {
             continue;
         }
         // In other nodes a value is known by quads.
@@ -36,12 +36,12 @@ pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> 
             let [result] = func.insts[inst].results[..] else {
                 continue;
             };
-            let is_tight = plan.shapes[result] == Shape::Varying
-                && is_made_tight(func, plan, inst, &wanted, &here);
-            (here[result], tight[result]) = (is_tight, is_tight);
+            let is_subword = plan.variability[result] == Variability::Varying
+                && is_made_subword(func, plan, inst, &wanted, &here);
+            (here[result], subword[result]) = (is_subword, is_subword);
         }
     }
-    tight
+    subword
 }
 
 /// Whether all lanes fill vectors.
@@ -68,7 +68,7 @@ fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
                 InstData::Compare { ty, args, .. } if fills(plan, ty) => {
                     args.iter().for_each(|&arg| wanted[arg] = true)
                 }
-                ref data if is_tight_op(func, plan, data) => {
+                ref data if is_subword_op(func, plan, data) => {
                     data.args().into_iter().for_each(|arg| wanted[arg] = true)
                 }
                 _ => {}
@@ -79,7 +79,7 @@ fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
 }
 
 /// Operations that lanes of a narrow width have.
-fn is_tight_op(func: &Function, plan: &Plan, data: &InstData) -> bool {
+fn is_subword_op(func: &Function, plan: &Plan, data: &InstData) -> bool {
     match *data {
         InstData::IntUnary { op, ty, .. } => {
             fills(plan, ty) && matches!(op, IntUnaryOp::Not | IntUnaryOp::Neg | IntUnaryOp::Abs)
@@ -106,7 +106,7 @@ fn is_count(func: &Function, ty: Type, count: Value) -> bool {
         .is_some_and(|count| count < u64::from(ty.bits()))
 }
 
-fn is_made_tight(
+fn is_made_subword(
     func: &Function,
     plan: &Plan,
     inst: Inst,
@@ -136,32 +136,33 @@ fn is_made_tight(
             arg,
         } => here[arg],
         InstData::Select { args, .. } => {
-            is_tight_op(func, plan, &node.data) && (is_wanted || args.iter().any(|&arg| here[arg]))
+            is_subword_op(func, plan, &node.data)
+                && (is_wanted || args.iter().any(|&arg| here[arg]))
         }
-        ref data => is_tight_op(func, plan, data) && data.args().iter().any(|&arg| here[arg]),
+        ref data => is_subword_op(func, plan, data) && data.args().iter().any(|&arg| here[arg]),
     }
 }
 
 impl Lower<'_, '_> {
     /// Whether an instruction's result is made tight.
-    pub(super) fn makes_tight(&self, inst: Inst) -> bool {
+    pub(super) fn makes_subword(&self, inst: Inst) -> bool {
         let [result] = self.func.insts[inst].results[..] else {
             return false;
         };
-        self.is_tight[result] && self.shape(result) == Shape::Varying
+        self.is_subword[result] && self.variability(result) == Variability::Varying
     }
 
     /// A pure instruction, for the whole gang.
-    pub(super) fn tight_op(&mut self, inst: Inst) {
+    pub(super) fn subword_op(&mut self, inst: Inst) {
         self.loc(self.func.insts[inst].loc);
         let result = self.func.insts[inst].results[0];
         let parts = match self.func.insts[inst].data {
-            InstData::Resize { op, from, to, arg } => self.tight_resize(op, from, to, arg),
+            InstData::Resize { op, from, to, arg } => self.subword_resize(op, from, to, arg),
             InstData::Compare {
                 op,
                 ty,
                 args: [a, b],
-            } => self.tight_pairs(ty, a, b, |lower, x, y| {
+            } => self.subword_pairs(ty, a, b, |lower, x, y| {
                 lower.b.ins().icmp(condition(op), x, y)
             }),
             InstData::IntUnary {
@@ -170,7 +171,7 @@ impl Lower<'_, '_> {
                 arg,
             } if op == IntUnaryOp::Not => {
                 let bits = self.mask_width([arg, arg]);
-                let masks = self.tight_mask(arg, bits);
+                let masks = self.subword_mask(arg, bits);
                 masks
                     .into_iter()
                     .map(|mask| self.b.ins().bnot(mask))
@@ -182,14 +183,14 @@ impl Lower<'_, '_> {
                 args,
             } => {
                 let bits = self.mask_width(args);
-                let [x, y] = args.map(|arg| self.tight_mask(arg, bits));
+                let [x, y] = args.map(|arg| self.subword_mask(arg, bits));
                 x.into_iter()
                     .zip(y)
-                    .map(|(x, y)| self.tight_binary(op, x, y))
+                    .map(|(x, y)| self.subword_binary(op, x, y))
                     .collect()
             }
             InstData::IntUnary { op, ty, arg } => {
-                let parts = self.tight_parts(arg, ty);
+                let parts = self.subword_parts(arg, ty);
                 let mut each = |x| match op {
                     IntUnaryOp::Not => self.b.ins().bnot(x),
                     IntUnaryOp::Neg => self.b.ins().ineg(x),
@@ -201,32 +202,32 @@ impl Lower<'_, '_> {
                 op: op @ (IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr),
                 ty,
                 args,
-            } => self.tight_shift(op, ty, args),
+            } => self.subword_shift(op, ty, args),
             InstData::IntBinary {
                 op,
                 ty,
                 args: [a, b],
-            } => self.tight_pairs(ty, a, b, |lower, x, y| lower.tight_binary(op, x, y)),
+            } => self.subword_pairs(ty, a, b, |lower, x, y| lower.subword_binary(op, x, y)),
             InstData::Select {
                 ty,
                 cond,
                 args: [a, b],
             } => {
-                let masks = self.tight_mask(cond, ty.bits());
-                let (x, y) = (self.tight_parts(a, ty), self.tight_parts(b, ty));
+                let masks = self.subword_mask(cond, ty.bits());
+                let (x, y) = (self.subword_parts(a, ty), self.subword_parts(b, ty));
                 (0..masks.len())
-                    .map(|i| self.tight_blend(masks[i], x[i], y[i]))
+                    .map(|i| self.subword_blend(masks[i], x[i], y[i]))
                     .collect()
             }
             ref other => unreachable!("{other:?} has no tight form"),
         };
-        self.def_tight(result, parts);
+        self.def_subword(result, parts);
     }
 
-    fn tight_shift(&mut self, op: IntBinaryOp, ty: Type, [x, count]: [Value; 2]) -> Parts {
+    fn subword_shift(&mut self, op: IntBinaryOp, ty: Type, [x, count]: [Value; 2]) -> Parts {
         let count = self.func.as_const(count);
         let count = count.expect("tight shifts have constant counts") as i64;
-        let parts = self.tight_parts(x, ty);
+        let parts = self.subword_parts(x, ty);
         let mut each = |x| match op {
             IntBinaryOp::Shl => self.b.ins().ishl_imm_s(x, count),
             IntBinaryOp::Ushr => self.b.ins().ushr_imm_s(x, count),
@@ -235,18 +236,18 @@ impl Lower<'_, '_> {
         parts.into_iter().map(&mut each).collect()
     }
 
-    fn tight_pairs(
+    fn subword_pairs(
         &mut self,
         ty: Type,
         a: Value,
         b: Value,
         op: impl Fn(&mut Self, cl::Value, cl::Value) -> cl::Value,
     ) -> Parts {
-        let (x, y) = (self.tight_parts(a, ty), self.tight_parts(b, ty));
+        let (x, y) = (self.subword_parts(a, ty), self.subword_parts(b, ty));
         x.into_iter().zip(y).map(|(x, y)| op(self, x, y)).collect()
     }
 
-    fn tight_binary(&mut self, op: IntBinaryOp, x: cl::Value, y: cl::Value) -> cl::Value {
+    fn subword_binary(&mut self, op: IntBinaryOp, x: cl::Value, y: cl::Value) -> cl::Value {
         match op {
             IntBinaryOp::Add => self.b.ins().iadd(x, y),
             IntBinaryOp::Sub => self.b.ins().isub(x, y),
@@ -262,28 +263,28 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn tight_blend(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
+    fn subword_blend(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
         let ty = self.b.func.dfg.value_type(x);
         let [mask, x, y] = [mask, x, y].map(|part| self.cast_vector(part, types::I8X16));
         let blend = self.b.ins().blendv(mask, x, y);
         self.cast_vector(blend, ty)
     }
 
-    fn tight_resize(&mut self, op: ResizeOp, from: Type, to: Type, arg: Value) -> Parts {
+    fn subword_resize(&mut self, op: ResizeOp, from: Type, to: Type, arg: Value) -> Parts {
         match (from, to) {
             (Type::B1, _) => {
-                let masks = self.tight_mask(arg, to.bits());
+                let masks = self.subword_mask(arg, to.bits());
                 if op == ResizeOp::Sext {
                     return masks;
                 }
-                let one = self.tight_const(to, 1);
+                let one = self.subword_const(to, 1);
                 masks
                     .into_iter()
                     .map(|mask| self.b.ins().band(mask, one))
                     .collect()
             }
             (Type::B8, Type::B16) => {
-                let bytes = self.tight_parts(arg, from);
+                let bytes = self.subword_parts(arg, from);
                 let widen = |part| match op {
                     ResizeOp::Sext => [
                         self.b.ins().swiden_low(part),
@@ -297,8 +298,8 @@ impl Lower<'_, '_> {
                 bytes.into_iter().flat_map(widen).collect()
             }
             (Type::B16, Type::B8) => {
-                let low = self.tight_const(Type::B16, 0xff);
-                let halves = self.tight_parts(arg, from);
+                let low = self.subword_const(Type::B16, 0xff);
+                let halves = self.subword_parts(arg, from);
                 let bytes: Parts = halves
                     .into_iter()
                     .map(|half| self.b.ins().band(half, low))
@@ -314,14 +315,14 @@ impl Lower<'_, '_> {
                     .into_iter()
                     .map(|quad| self.low_bits(quad, to))
                     .collect();
-                self.tightened(&quads, to)
+                self.packed_to(&quads, to)
             }
         }
     }
 
     /// The width that the masks of one of two predicates have already.
     fn mask_width(&self, args: [Value; 2]) -> u32 {
-        let known = args.iter().find_map(|arg| self.tight.get(arg));
+        let known = args.iter().find_map(|arg| self.subword.get(arg));
         known.map_or(16, |parts| self.lane_width(parts))
     }
 
@@ -330,8 +331,8 @@ impl Lower<'_, '_> {
     }
 
     /// A predicate's masks in lanes of so many bits.
-    fn tight_mask(&mut self, pred: Value, bits: u32) -> Parts {
-        let masks = match self.tight.get(&pred) {
+    fn subword_mask(&mut self, pred: Value, bits: u32) -> Parts {
+        let masks = match self.subword.get(&pred) {
             Some(masks) => masks.clone(),
             None => self
                 .mask_parts(pred)
@@ -363,7 +364,7 @@ impl Lower<'_, '_> {
         masks
     }
 
-    fn tight_const(&mut self, ty: Type, bits: u64) -> cl::Value {
+    fn subword_const(&mut self, ty: Type, bits: u64) -> cl::Value {
         let bytes = match ty {
             Type::B8 => vec![bits as u8; 16],
             _ => [bits as u16; 8]
@@ -371,20 +372,20 @@ impl Lower<'_, '_> {
                 .flat_map(|half| half.to_le_bytes())
                 .collect(),
         };
-        self.vconst_bytes(tight_type(ty), &bytes)
+        self.vconst_bytes(subword_type(ty), &bytes)
     }
 
     /// All lanes of a narrow value.
-    pub(super) fn tight_parts(&mut self, value: Value, ty: Type) -> Parts {
-        if let Some(parts) = self.tight.get(&value) {
+    pub(super) fn subword_parts(&mut self, value: Value, ty: Type) -> Parts {
+        if let Some(parts) = self.subword.get(&value) {
             return parts.clone();
         }
         let n = self.lanes * ty.bytes() as usize / 16;
         let parts = match (self.func.as_const(value), self.get(value)) {
-            (Some(bits), _) => Parts::from_elem(self.tight_const(ty, bits), n),
+            (Some(bits), _) => Parts::from_elem(self.subword_const(ty, bits), n),
             (None, Val::Uniform(x)) => {
                 let x = self.cast_scalar(x, int_type(ty));
-                Parts::from_elem(self.b.ins().splat(tight_type(ty), x), n)
+                Parts::from_elem(self.b.ins().splat(subword_type(ty), x), n)
             }
             (None, Val::Affine(..) | Val::Varying(_)) => {
                 let quads: Parts = self
@@ -392,15 +393,15 @@ impl Lower<'_, '_> {
                     .into_iter()
                     .map(|quad| self.low_bits(quad, ty))
                     .collect();
-                self.tightened(&quads, ty)
+                self.packed_to(&quads, ty)
             }
         };
-        self.tight.insert(value, parts.clone());
+        self.subword.insert(value, parts.clone());
         parts
     }
 
     /// Quads of zero-extended lanes as tight vectors.
-    pub(super) fn tightened(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
+    pub(super) fn packed_to(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
         let mut parts: Parts = quads
             .iter()
             .map(|&quad| self.cast_vector(quad, types::I32X4))
@@ -416,7 +417,7 @@ impl Lower<'_, '_> {
 
     /// A tight value by quads.
     pub(super) fn loosened(&mut self, value: Value) -> Option<Parts> {
-        let mut parts = self.tight.get(&value)?.clone();
+        let mut parts = self.subword.get(&value)?.clone();
         if self.func.ty(value) == Type::B1 {
             return Some(self.masks_of_width(parts, 32));
         }
@@ -435,10 +436,10 @@ impl Lower<'_, '_> {
     }
 
     /// Records a tight result.
-    pub(super) fn def_tight(&mut self, value: Value, parts: Parts) {
+    pub(super) fn def_subword(&mut self, value: Value, parts: Parts) {
         self.vals.remove(&value);
         self.splats.remove(&value);
-        self.tight.insert(value, parts);
+        self.subword.insert(value, parts);
         if self.plan.escapes[value] {
             let quads = self.parts(value);
             self.define_variables(value, &Val::Varying(quads));

@@ -6,12 +6,12 @@ use ptxjit_ir::{Inst, InstData, Type, Value};
 use super::Lower;
 use super::address::{Address, Place};
 use super::memory::device;
-use super::tight::tight_type;
+use super::subword::subword_type;
 use super::values::{Parts, int_type};
 
 impl Lower<'_, '_> {
     /// A load of one narrow element for each lane.
-    pub(super) fn load_tight(&mut self, inst: Inst) {
+    pub(super) fn load_subword(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
         let InstData::Load {
             space,
@@ -24,47 +24,49 @@ impl Lower<'_, '_> {
             unreachable!("called for loads")
         };
         let result = node.results[0];
-        let parts = if self.is_likely_dense(space, addr, i64::from(ty.bytes())) {
-            let types = self.tight_types(ty);
-            self.load_tight_likely(inst, types)
+        let parts = if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes())) {
+            let types = self.subword_types(ty);
+            self.load_subword_speculated(inst, types)
         } else {
             let place = self.place(space, addr, offset, ty.bytes(), 0);
             let at_offset = place.offset;
             match place.address {
                 Address::Scalar(at) => {
                     let x = self.b.ins().load(int_type(ty), device(), at, at_offset);
-                    let n = self.tight_types(ty).len();
-                    vec![self.b.ins().splat(tight_type(ty), x); n]
+                    let n = self.subword_types(ty).len();
+                    vec![self.b.ins().splat(subword_type(ty), x); n]
                 }
-                Address::Strided(at, stride) => self.load_tight_strided(ty, at, stride, at_offset),
-                Address::Folded(at, stride, fold) => {
+                Address::Strided(at, stride) => {
+                    self.load_subword_strided(ty, at, stride, at_offset)
+                }
+                Address::MayWrap(at, stride, may_wrap) => {
                     let inside = self.is_inside(at);
-                    let types = self.tight_types(ty);
+                    let types = self.subword_types(ty);
                     self.either(
                         inside,
                         types,
-                        |lower| lower.load_tight_strided(ty, at, stride, at_offset),
+                        |lower| lower.load_subword_strided(ty, at, stride, at_offset),
                         |lower| {
-                            let addrs = lower.unfold(at, stride, fold);
+                            let addrs = lower.resolve_wrapped(at, stride, may_wrap);
                             let quads = lower.load_gathered(1, ty, addrs, at_offset);
-                            lower.tightened(&quads, ty).to_vec()
+                            lower.packed_to(&quads, ty).to_vec()
                         },
                     )
                 }
                 Address::Lanes(_) | Address::Lanes32(..) => {
                     let quads = self.load_lanes(1, ty, place);
-                    self.tightened(&quads, ty).to_vec()
+                    self.packed_to(&quads, ty).to_vec()
                 }
             }
         };
-        self.def_tight(result, parts.into_iter().collect());
+        self.def_subword(result, parts.into_iter().collect());
     }
 
-    pub(super) fn tight_types(&self, ty: Type) -> Vec<cl::Type> {
-        vec![tight_type(ty); self.lanes * ty.bytes() as usize / 16]
+    pub(super) fn subword_types(&self, ty: Type) -> Vec<cl::Type> {
+        vec![subword_type(ty); self.lanes * ty.bytes() as usize / 16]
     }
 
-    fn load_tight_strided(
+    fn load_subword_strided(
         &mut self,
         ty: Type,
         at: cl::Value,
@@ -73,21 +75,21 @@ impl Lower<'_, '_> {
     ) -> Vec<cl::Value> {
         if stride != i64::from(ty.bytes()) {
             let quads = self.load_strided(1, ty, at, stride, offset);
-            return self.tightened(&quads, ty).to_vec();
+            return self.packed_to(&quads, ty).to_vec();
         }
         let some = |lower: &mut Self| {
             let quads = lower.load_some(1, ty, at, stride, offset);
-            lower.tightened(&quads, ty).to_vec()
+            lower.packed_to(&quads, ty).to_vec()
         };
         match self.unless_full() {
-            None => self.load_tight_row(ty, at, offset),
+            None => self.load_subword_contiguous(ty, at, offset),
             Some(_) if self.certainly_partial => some(self),
             Some(full) => {
-                let types = self.tight_types(ty);
+                let types = self.subword_types(ty);
                 self.either(
                     full,
                     types,
-                    |lower| lower.load_tight_row(ty, at, offset),
+                    |lower| lower.load_subword_contiguous(ty, at, offset),
                     some,
                 )
             }
@@ -95,13 +97,13 @@ impl Lower<'_, '_> {
     }
 
     /// All lanes run and lie side by side.
-    pub(super) fn load_tight_row(
+    pub(super) fn load_subword_contiguous(
         &mut self,
         ty: Type,
         at: cl::Value,
         offset: i32,
     ) -> Vec<cl::Value> {
-        let types = self.tight_types(ty);
+        let types = self.subword_types(ty);
         (0..types.len())
             .map(|i| {
                 self.b
@@ -112,14 +114,14 @@ impl Lower<'_, '_> {
     }
 
     /// The lanes of a narrow element each, loaded one by one.
-    pub(super) fn load_tight_lanes(&mut self, ty: Type, place: &Place) -> Vec<cl::Value> {
+    pub(super) fn load_subword_lanes(&mut self, ty: Type, place: &Place) -> Vec<cl::Value> {
         let elems = self.load_each_lane(1, ty, place);
         let quads: Parts = elems.into_iter().flatten().collect();
-        self.tightened(&quads, ty).to_vec()
+        self.packed_to(&quads, ty).to_vec()
     }
 
     /// Stores a tight value to a row if all lanes run, and says whether it did.
-    pub(super) fn store_tight(
+    pub(super) fn store_subword(
         &mut self,
         args: &[Value],
         ty: Type,
@@ -128,12 +130,12 @@ impl Lower<'_, '_> {
         offset: i32,
     ) -> bool {
         let [arg] = *args else { return false };
-        let is_row = stride == i64::from(ty.bytes()) && self.tight.contains_key(&arg);
+        let is_row = stride == i64::from(ty.bytes()) && self.subword.contains_key(&arg);
         if !is_row || self.certainly_partial {
             return false;
         }
         let whole = |lower: &mut Self| {
-            let parts = lower.tight_parts(arg, ty);
+            let parts = lower.subword_parts(arg, ty);
             for (i, part) in parts.into_iter().enumerate() {
                 lower
                     .b

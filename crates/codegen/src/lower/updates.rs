@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{
     AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Round, Space, Type,
 };
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::atomics::{Operands, Rmw, is_integer};
@@ -240,7 +240,7 @@ impl Lower<'_, '_> {
     fn combined(&mut self, op: IntBinaryOp, operands: &Operands<'_>) -> cl::Value {
         let arg = operands.args[0];
         let ty = operands.rmw.fmt.ty();
-        if self.shape(arg) == Shape::Uniform {
+        if self.variability(arg) == Variability::Uniform {
             return self.repeated(op, ty, arg);
         }
         let mut parts = self.parts(arg);
@@ -324,7 +324,7 @@ impl Lower<'_, '_> {
     /// Additions of one number by all running lanes: each gets the sum before it.
     fn tickets(&mut self, operands: &Operands<'_>, at: cl::Value) -> Option<Parts> {
         let arg = operands.args[0];
-        if self.shape(arg) != Shape::Uniform {
+        if self.variability(arg) != Variability::Uniform {
             return None;
         }
         let all = self.repeated(IntBinaryOp::Add, Type::B32, arg);
@@ -370,7 +370,7 @@ impl Lower<'_, '_> {
         let args: Vec<_> = (0..self.lanes)
             .map(|lane| self.lane_operands(operands, lane))
             .collect();
-        self.exchange(rmw, at, |lower, old| {
+        self.cas_loop(rmw, at, |lower, old| {
             let mut new = old;
             for (lane, args) in args.iter().enumerate() {
                 let next = lower.raw_update(rmw, at, new, args);

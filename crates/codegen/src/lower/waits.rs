@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
-use ptxjit_vectorize::{Plan, Shape, WaitKind, Yield};
+use ptxjit_vectorize::{Plan, Variability, WaitKind, Yield};
 
 use super::gangs::BUDGET;
 use super::mask_classes::{MaskClass, has_fast_path};
@@ -46,7 +46,7 @@ impl Frame {
             .map(|wait| {
                 let results = match wait.kind {
                     WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
-                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn => {
+                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => {
                         Vec::new()
                     }
                 };
@@ -66,7 +66,7 @@ impl Frame {
                 // As the layout wants it.
                 values.sort_by_key(|&value| !is_shared(plan, value));
                 let is_affine = |value: &Value| {
-                    lanes > 1 && matches!(plan.shapes[*value], Shape::Affine { .. })
+                    lanes > 1 && matches!(plan.variability[*value], Variability::Affine { .. })
                 };
                 let mut copies: Vec<Value> = wait_operands(func, wait.kind)
                     .into_iter()
@@ -206,7 +206,10 @@ impl Lower<'_, '_> {
                 self.go(&[], &pending);
                 done = 1;
             }
-            Some((_, WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn))
+            Some((
+                _,
+                WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine,
+            ))
             | None => self.enter_body(pos),
         }
         self.b.switch_to_block(self.node_body[pos]);
@@ -230,9 +233,9 @@ impl Lower<'_, '_> {
             self.store_states(wait);
             return;
         }
-        let aside = self.slots_aside();
-        let at = self.b.ins().select(full, frame, aside);
-        self.aside(|lower| lower.save(wait, at));
+        let shadow = self.shadow_frame();
+        let at = self.b.ins().select(full, frame, shadow);
+        self.scoped(|lower| lower.save(wait, at));
         let (whole, some, join) = (
             self.b.create_block(),
             self.b.create_block(),
@@ -244,8 +247,8 @@ impl Lower<'_, '_> {
         self.stopped_at(wait);
         self.b.ins().jump(join, &[]);
         self.b.switch_to_block(some);
-        self.aside(|lower| {
-            lower.merge_slots(wait, aside);
+        self.scoped(|lower| {
+            lower.merge_slots(wait, shadow);
             lower.store_states(wait);
         });
         self.b.ins().jump(join, &[]);
@@ -305,7 +308,7 @@ impl Lower<'_, '_> {
         self.stopped_at_scalar(state);
         self.b.ins().jump(join, &[]);
         self.b.switch_to_block(some);
-        self.aside(|lower| {
+        self.scoped(|lower| {
             // The state of lanes that have ended has this bit anyway.
             let partial = i64::from(LaneState::PARTIAL);
             let marked = lower.b.ins().bor_imm_s(state, partial);
@@ -357,7 +360,7 @@ impl Lower<'_, '_> {
 
     /// The current lanes go on at the states that `state` says.
     pub(super) fn store_dispatch(&mut self, state: Value) {
-        if self.plan.shapes[state] == Shape::Uniform {
+        if self.plan.variability[state] == Variability::Uniform {
             let x = self.scalar(state);
             self.store_shared_state(x);
             return;
@@ -378,7 +381,9 @@ impl Lower<'_, '_> {
         let (cost, only_whole) =
             match self.plan.yields[header].expect("only loops that yield come here") {
                 Yield::Spin(cost) => (i64::from(cost), false),
-                Yield::Turns(turns) => (BUDGET / i64::from(turns), self.plan.turns_whole),
+                Yield::StripMine(strip_mine) => {
+                    (BUDGET / i64::from(strip_mine), self.plan.strip_mines_full)
+                }
             };
         let wait = self.plan.wait_of[header].expect("a loop that yields is a wait");
         self.loc(self.func.blocks[header].term_loc);
@@ -399,7 +404,7 @@ impl Lower<'_, '_> {
             true => Vec::new(),
             false => self.plan.pending[pos].clone(),
         };
-        self.aside(|lower| {
+        self.scoped(|lower| {
             let was_full = lower.certainly_full;
             if only_whole && let Some(full) = lower.unless_full() {
                 let whole = lower.b.create_block();
@@ -439,8 +444,8 @@ impl Lower<'_, '_> {
         let ty = self.func.ty(value);
         let flags = MemFlagsData::trusted();
         let frame = self.gang_frame();
-        let shape = self.plan.shapes[value];
-        if shape == Shape::Varying && self.lanes > 1 {
+        let variability = self.plan.variability[value];
+        if variability == Variability::Varying && self.lanes > 1 {
             let parts = (0..self.n_parts(ty)).map(|i| {
                 self.b
                     .ins()
@@ -467,9 +472,9 @@ impl Lower<'_, '_> {
             }
         };
         let x = self.cast_scalar(x, self.scalar_type(value));
-        match shape {
-            Shape::Affine { stride, .. } => Val::Affine(x, stride),
-            Shape::Uniform | Shape::Varying => Val::Uniform(x),
+        match variability {
+            Variability::Affine { stride, .. } => Val::Affine(x, stride),
+            Variability::Uniform | Variability::Varying => Val::Uniform(x),
         }
     }
 
@@ -494,7 +499,7 @@ pub(crate) fn resume_point(
     let (kind, loc) = match wait.kind {
         WaitKind::Entry | WaitKind::Ready => (ResumeKind::Ready, first_loc(func, wait.block)),
         WaitKind::Yield => (ResumeKind::Yield, func.blocks[wait.block].term_loc),
-        WaitKind::Turn => (ResumeKind::Turn, func.blocks[wait.block].term_loc),
+        WaitKind::StripMine => (ResumeKind::StripMine, func.blocks[wait.block].term_loc),
         WaitKind::Inst(inst) => {
             let node = &func.insts[inst];
             let kind = match node.data {
@@ -507,7 +512,8 @@ pub(crate) fn resume_point(
         }
     };
     let slots = &frame.waits[number];
-    let is_uniform = |value: Value| plan.gang > 1 && plan.shapes[value] != Shape::Varying;
+    let is_uniform =
+        |value: Value| plan.gang > 1 && plan.variability[value] != Variability::Varying;
     let live = |value: &Value| wait.live.contains(value);
     let uniforms = slots
         .saves
@@ -540,7 +546,7 @@ pub(crate) fn resume_point(
 
 /// Whether one scalar says a value for all lanes.
 pub(super) fn is_shared(plan: &Plan, value: Value) -> bool {
-    plan.shapes[value] != Shape::Varying
+    plan.variability[value] != Variability::Varying
 }
 
 fn first_loc(func: &Function, block: Block) -> ir::SrcLoc {

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Inst, InstData, IntBinaryOp, ResizeOp, Value};
-use ptxjit_vectorize::{Fold, Shape};
+use ptxjit_vectorize::{MayWrap, Variability};
 
 use super::Lower;
 
@@ -18,9 +18,9 @@ impl Lower<'_, '_> {
     /// The scalar of an extension whose index may wrap; nothing for other instructions.
     pub(super) fn marked_extension(&mut self, inst: Inst) -> Option<cl::Value> {
         let result = self.func.insts[inst].results[0];
-        self.shape(result).fold()?;
+        self.variability(result).may_wrap()?;
         let extension = self.extension(&self.func.insts[inst].data)?;
-        let Shape::Affine { stride, .. } = self.shape(extension.index) else {
+        let Variability::Affine { stride, .. } = self.variability(extension.index) else {
             return None;
         };
         let first = self.scalar(extension.index);
@@ -101,7 +101,7 @@ impl Lower<'_, '_> {
         let before = self.b.ins().udiv(left, step);
         let first_wrapped = self.b.ins().iadd_imm_s(before, 1);
         let first_wrapped = self.b.ins().uextend(types::I64, first_wrapped);
-        let unit = extension.factor << Fold::BITS;
+        let unit = extension.factor << MayWrap::BITS;
         self.b.ins().imul_imm_s(first_wrapped, unit)
     }
 }

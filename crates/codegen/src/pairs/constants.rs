@@ -10,8 +10,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntitySet;
 
-use super::alike::commutes;
 use super::is_vector;
+use super::isomorphic::commutes;
 
 /// Gives instructions that can take a constant from memory one of their own.
 pub(super) fn repeat_at_use(func: &mut Function) {
@@ -56,7 +56,7 @@ fn operand(
     let opcode = data.opcode();
     let is_compared = matches!(data, InstructionData::FloatCompare { .. });
     let places: &[usize] = match data {
-        InstructionData::FloatCompare { cond, .. } if is_turned(cond) => &[0],
+        InstructionData::FloatCompare { cond, .. } if is_swapped(cond) => &[0],
         InstructionData::FloatCompare { .. } => &[1],
         InstructionData::IntCompare { cond, .. } => match cond {
             IntCC::Equal => &[1, 0],
@@ -117,7 +117,7 @@ fn repeated(func: &mut Function, before: Inst, constant: Constant, ty: Type) -> 
 }
 
 /// Whether Cranelift compares the other way round.
-fn is_turned(cond: FloatCC) -> bool {
+fn is_swapped(cond: FloatCC) -> bool {
     matches!(
         cond,
         FloatCC::GreaterThan

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{Edge, Operand, Pairs, is_vector};
 
 /// What an instruction is assumed to be run more often in a loop.
-const TURNS: u64 = 8;
+const ITERATIONS: u64 = 8;
 
 /// Loops within loops that make a difference.
 const MOST_LEVELS: usize = 5;
@@ -97,7 +97,7 @@ impl Costs<'_, '_> {
             return 1;
         }
         let level = self.loops.loop_level(block).level().min(MOST_LEVELS);
-        ONCE * TURNS.pow(level as u32)
+        ONCE * ITERATIONS.pow(level as u32)
     }
 
     fn at(&self, inst: Inst) -> u64 {

@@ -327,9 +327,9 @@ impl Rewriting<'_> {
             Made::Second(x) => (x, x, self.signs.second),
         };
         let ty = self.func.dfg.value_type(first);
-        let is_alone = first == second;
+        let is_single_lane = first == second;
         let (first, head) = self.bytes(first);
-        let (second, tail) = if is_alone {
+        let (second, tail) = if is_single_lane {
             (first, None)
         } else {
             self.bytes(second)

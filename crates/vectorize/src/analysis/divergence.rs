@@ -6,16 +6,16 @@ use ptxjit_ir::{
     ValueDef, WarpOp,
 };
 
-use super::order::Node;
-use super::range;
-use super::shape::{Because, Fold, Shape, lower, scaled};
-use super::solo::{self, Solo};
-use super::{Order, PlanFacts};
+use crate::analysis::order::Node;
+use crate::analysis::range;
+use crate::analysis::variability::{Because, MayWrap, Variability, join, scaled};
+use crate::scalarize::single_lane::{self, SingleLane};
+use crate::{Order, PlanFacts};
 use ptxjit_passes::transform::simplify::possible_bits;
 
-pub(super) struct Shapes {
+pub(crate) struct Divergence {
     /// `None`: not reached yet.
-    pub shapes: SecondaryMap<Value, Option<Shape>>,
+    pub variability: SecondaryMap<Value, Option<Variability>>,
     pub because: SecondaryMap<Value, Because>,
     pub facts: PlanFacts,
     pub gang: u32,
@@ -24,26 +24,26 @@ pub(super) struct Shapes {
     /// Values that must be vectors: they may stem from an index that wrapped, are no addresses, and do not tell.
     pub spread: SecondaryMap<Value, bool>,
     /// Blocks run by one lane at a time.
-    pub solo: SecondaryMap<Block, Solo>,
+    pub single_lane: SecondaryMap<Block, SingleLane>,
 }
 
-impl Shapes {
-    pub(super) fn new(gang: u32, facts: PlanFacts) -> Shapes {
-        Shapes {
-            shapes: SecondaryMap::new(),
+impl Divergence {
+    pub(crate) fn new(gang: u32, facts: PlanFacts) -> Divergence {
+        Divergence {
+            variability: SecondaryMap::new(),
             because: SecondaryMap::new(),
             facts,
             gang,
             merged: SecondaryMap::new(),
             spread: SecondaryMap::new(),
-            solo: SecondaryMap::new(),
+            single_lane: SecondaryMap::new(),
         }
     }
 
     /// Propagates to a fixed point.
-    pub(super) fn propagate(&mut self, func: &Function, order: &Order) {
+    pub(crate) fn propagate(&mut self, func: &Function, order: &Order) {
         for &param in func.params() {
-            self.set(param, Shape::Varying, Because::Source);
+            self.set(param, Variability::Varying, Because::Source);
         }
         loop {
             let mut changed = false;
@@ -63,76 +63,84 @@ impl Shapes {
         for &inst in &func.blocks[block].insts {
             let node = &func.insts[inst];
             for idx in 0..node.results.len() {
-                let (shape, because) = if self.is_alone(block, &node.data) {
-                    (Shape::Uniform, Because::NotVarying)
+                let (variability, because) = if self.is_single_lane(block, &node.data) {
+                    (Variability::Uniform, Because::NotVarying)
                 } else {
                     self.result(func, &node.data, idx)
                 };
-                changed |= self.set(node.results[idx], shape, because);
+                changed |= self.set(node.results[idx], variability, because);
             }
         }
         for call in func.blocks[block].term.targets() {
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                let Some(arg_shape) = self.shapes[arg] else {
+                let Some(arg_variability) = self.variability[arg] else {
                     continue;
                 };
-                let (shape, because) = self.join(param, arg, arg_shape, call.block);
-                changed |= self.set(param, shape, because);
+                let (variability, because) = self.join(param, arg, arg_variability, call.block);
+                changed |= self.set(param, variability, because);
             }
         }
         changed
     }
 
     /// Whether one lane computes this by itself.
-    fn is_alone(&self, block: Block, data: &InstData) -> bool {
-        self.solo[block] != Solo::No && solo::is_scalar(data)
+    fn is_single_lane(&self, block: Block, data: &InstData) -> bool {
+        self.single_lane[block] != SingleLane::No && single_lane::is_scalar(data)
     }
 
-    fn join(&self, param: Value, arg: Value, arg_shape: Shape, block: Block) -> (Shape, Because) {
-        if self.solo[block] == Solo::Inner {
-            return (Shape::Uniform, Because::NotVarying);
+    fn join(
+        &self,
+        param: Value,
+        arg: Value,
+        arg_variability: Variability,
+        block: Block,
+    ) -> (Variability, Because) {
+        if self.single_lane[block] == SingleLane::Inner {
+            return (Variability::Uniform, Because::NotVarying);
         }
         if self.merged[param] {
-            return (Shape::Varying, Because::Merge(block));
+            return (Variability::Varying, Because::Merge(block));
         }
         // What a parameter adds up to over the turns of a loop is unknown.
-        let arg_shape = match arg_shape {
-            Shape::Affine {
+        let arg_variability = match arg_variability {
+            Variability::Affine {
                 stride,
                 align,
-                fold: Some(fold),
-            } => Shape::Affine {
+                may_wrap: Some(may_wrap),
+            } => Variability::Affine {
                 stride,
                 align,
-                fold: Some(fold.plus(false)),
+                may_wrap: Some(may_wrap.plus(false)),
             },
             other => other,
         };
-        match self.shapes[param] {
-            None if arg_shape == Shape::Varying => (Shape::Varying, Because::Operand(arg)),
-            None => (arg_shape, Because::NotVarying),
-            Some(Shape::Varying) => (Shape::Varying, self.because[param]),
-            Some(old) => match lower(old, arg_shape) {
-                Shape::Varying => (Shape::Varying, Because::Operand(arg)),
-                shape => (shape, Because::NotVarying),
+        match self.variability[param] {
+            None if arg_variability == Variability::Varying => {
+                (Variability::Varying, Because::Operand(arg))
+            }
+            None => (arg_variability, Because::NotVarying),
+            Some(Variability::Varying) => (Variability::Varying, self.because[param]),
+            Some(old) => match join(old, arg_variability) {
+                Variability::Varying => (Variability::Varying, Because::Operand(arg)),
+                variability => (variability, Because::NotVarying),
             },
         }
     }
 
     /// Shapes only ever go down, which bounds the iteration.
-    fn set(&mut self, value: Value, shape: Shape, because: Because) -> bool {
-        let (shape, because) = if self.spread[value] {
-            (Shape::Varying, Because::Fold)
+    fn set(&mut self, value: Value, variability: Variability, because: Because) -> bool {
+        let (variability, because) = if self.spread[value] {
+            (Variability::Varying, Because::MayWrap)
         } else {
-            (shape, because)
+            (variability, because)
         };
-        let old = self.shapes[value];
-        let shape = old.map_or(shape, |old| lower(old, shape));
-        if old == Some(shape) {
+        let old = self.variability[value];
+        let variability = old.map_or(variability, |old| join(old, variability));
+        if old == Some(variability) {
             return false;
         }
-        self.shapes[value] = Some(shape);
-        self.because[value] = if shape == Shape::Varying {
+        self.variability[value] = Some(variability);
+        self.because[value] = if variability == Variability::Varying {
             because
         } else {
             Because::NotVarying
@@ -140,32 +148,37 @@ impl Shapes {
         true
     }
 
-    fn shape(&self, value: Value) -> Shape {
-        self.shapes[value].unwrap_or(Shape::Uniform)
+    fn variability(&self, value: Value) -> Variability {
+        self.variability[value].unwrap_or(Variability::Uniform)
     }
 
     /// What follows for a result from the shapes of the operands.
-    pub(super) fn result(&self, func: &Function, data: &InstData, idx: usize) -> (Shape, Because) {
+    pub(crate) fn result(
+        &self,
+        func: &Function,
+        data: &InstData,
+        idx: usize,
+    ) -> (Variability, Because) {
         if self.gang == 1 {
-            return (Shape::Uniform, Because::NotVarying);
+            return (Variability::Uniform, Because::NotVarying);
         }
         let args = data.args();
         let varying_arg = args
             .iter()
             .copied()
-            .find(|&arg| self.shape(arg) != Shape::Uniform);
+            .find(|&arg| self.variability(arg) != Variability::Uniform);
         let from_args = || match varying_arg {
-            None => (Shape::Uniform, Because::NotVarying),
-            Some(arg) => (Shape::Varying, Because::Operand(arg)),
+            None => (Variability::Uniform, Because::NotVarying),
+            Some(arg) => (Variability::Varying, Because::Operand(arg)),
         };
-        let ok = |shape: Shape| match (shape, varying_arg) {
-            (Shape::Varying, Some(arg)) => (Shape::Varying, Because::Operand(arg)),
-            (Shape::Varying, None) => (Shape::Varying, Because::Source),
-            _ => (shape, Because::NotVarying),
+        let ok = |variability: Variability| match (variability, varying_arg) {
+            (Variability::Varying, Some(arg)) => (Variability::Varying, Because::Operand(arg)),
+            (Variability::Varying, None) => (Variability::Varying, Because::Source),
+            _ => (variability, Because::NotVarying),
         };
         match *data {
             InstData::Sreg { sreg } => ok(self.sreg(sreg)),
-            InstData::EndLane { .. } => (Shape::Uniform, Because::NotVarying),
+            InstData::EndLane { .. } => (Variability::Uniform, Because::NotVarying),
             InstData::IntBinary {
                 op,
                 ty,
@@ -176,44 +189,50 @@ impl Shapes {
                 op: op @ (IntUnaryOp::Neg | IntUnaryOp::Not),
                 ty: Type::B32 | Type::B64,
                 arg,
-            } => match self.shape(arg) {
-                Shape::Affine {
+            } => match self.variability(arg) {
+                Variability::Affine {
                     stride,
                     align,
-                    fold: None,
-                } => ok(Shape::Affine {
+                    may_wrap: None,
+                } => ok(Variability::Affine {
                     stride: -stride,
                     align: if op == IntUnaryOp::Neg { align } else { 0 },
-                    fold: None,
+                    may_wrap: None,
                 }),
-                Shape::Affine { .. } => ok(Shape::Varying),
-                shape => ok(shape),
+                Variability::Affine { .. } => ok(Variability::Varying),
+                variability => ok(variability),
             },
             InstData::Resize { op, from, to, arg } => ok(self.resize(func, op, from, to, arg)),
             InstData::Select {
                 cond, args: [a, b], ..
-            } => match (self.shape(cond), self.shape(a), self.shape(b)) {
-                (Shape::Uniform, a @ Shape::Affine { .. }, b @ Shape::Affine { .. }) => {
-                    ok(lower(a, b))
-                }
+            } => match (
+                self.variability(cond),
+                self.variability(a),
+                self.variability(b),
+            ) {
+                (
+                    Variability::Uniform,
+                    a @ Variability::Affine { .. },
+                    b @ Variability::Affine { .. },
+                ) => ok(join(a, b)),
                 _ => from_args(),
             },
             InstData::ToGeneric { space, arg } | InstData::FromGeneric { space, arg } => {
-                match (space, self.shape(arg)) {
-                    (Space::Local, _) => (Shape::Varying, Because::Source),
+                match (space, self.variability(arg)) {
+                    (Space::Local, _) => (Variability::Varying, Because::Source),
                     (
                         _,
-                        Shape::Affine {
+                        Variability::Affine {
                             stride,
                             align,
-                            fold,
+                            may_wrap,
                         },
-                    ) => ok(Shape::Affine {
+                    ) => ok(Variability::Affine {
                         stride,
                         align,
-                        fold: fold.map(|fold| fold.plus(false)),
+                        may_wrap: may_wrap.map(|may_wrap| may_wrap.plus(false)),
                     }),
-                    (_, shape) => ok(shape),
+                    (_, variability) => ok(variability),
                 }
             }
             InstData::Load {
@@ -223,48 +242,48 @@ impl Shapes {
             | InstData::Atomic { .. }
             | InstData::StackSave
             | InstData::Alloca { .. }
-            | InstData::Device { .. } => (Shape::Varying, Because::Source),
+            | InstData::Device { .. } => (Variability::Varying, Because::Source),
             InstData::Warp { op, ref args, .. } => self.warp(op, args, idx),
-            InstData::Barrier { .. } => (Shape::Uniform, Because::NotVarying),
+            InstData::Barrier { .. } => (Variability::Uniform, Because::NotVarying),
             _ => from_args(),
         }
     }
 
-    fn sreg(&self, sreg: SpecialReg) -> Shape {
+    fn sreg(&self, sreg: SpecialReg) -> Variability {
         let gang_align = self.gang.trailing_zeros() as u8;
         match sreg {
             SpecialReg::TidX if self.facts.one_dimensional || self.facts.whole_rows => {
-                Shape::Affine {
+                Variability::Affine {
                     stride: 1,
                     align: gang_align,
-                    fold: None,
+                    may_wrap: None,
                 }
             }
             SpecialReg::TidY | SpecialReg::TidZ
                 if self.facts.one_dimensional || self.facts.whole_rows =>
             {
-                Shape::Uniform
+                Variability::Uniform
             }
-            SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ => Shape::Varying,
-            SpecialReg::LaneId => Shape::Affine {
+            SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ => Variability::Varying,
+            SpecialReg::LaneId => Variability::Affine {
                 stride: 1,
                 align: gang_align,
-                fold: None,
+                may_wrap: None,
             },
             SpecialReg::LanemaskEq
             | SpecialReg::LanemaskLe
             | SpecialReg::LanemaskLt
             | SpecialReg::LanemaskGe
-            | SpecialReg::LanemaskGt => Shape::Varying,
-            _ => Shape::Uniform,
+            | SpecialReg::LanemaskGt => Variability::Varying,
+            _ => Variability::Uniform,
         }
     }
 
     /// A warp operation's result is the same for all lanes that took part with the same member mask.
-    fn warp(&self, op: WarpOp, args: &[Value], idx: usize) -> (Shape, Because) {
+    fn warp(&self, op: WarpOp, args: &[Value], idx: usize) -> (Variability, Because) {
         let mask_uniform = args[op.n_args().min(args.len())..]
             .iter()
-            .all(|&arg| self.shape(arg) == Shape::Uniform);
+            .all(|&arg| self.variability(arg) == Variability::Uniform);
         let shared = match op {
             WarpOp::ShflUp
             | WarpOp::ShflDown
@@ -295,31 +314,38 @@ impl Shapes {
             | WarpOp::ActiveMask => true,
         };
         if shared && mask_uniform {
-            (Shape::Uniform, Because::NotVarying)
+            (Variability::Uniform, Because::NotVarying)
         } else {
-            (Shape::Varying, Because::Source)
+            (Variability::Varying, Because::Source)
         }
     }
 
-    fn resize(&self, func: &Function, op: ResizeOp, from: Type, to: Type, arg: Value) -> Shape {
-        let shape = self.shape(arg);
-        let Shape::Affine { stride, align, .. } = shape else {
-            return shape;
+    fn resize(
+        &self,
+        func: &Function,
+        op: ResizeOp,
+        from: Type,
+        to: Type,
+        arg: Value,
+    ) -> Variability {
+        let variability = self.variability(arg);
+        let Variability::Affine { stride, align, .. } = variability else {
+            return variability;
         };
         if from == Type::B1 || !matches!(to, Type::B32 | Type::B64) {
-            return Shape::Varying;
+            return Variability::Varying;
         }
         match op {
             // A wrap moved lanes by multiples of 2^32.
-            ResizeOp::Trunc => Shape::Affine {
+            ResizeOp::Trunc => Variability::Affine {
                 stride: i64::from(stride as i32),
                 align,
-                fold: None,
+                may_wrap: None,
             },
             ResizeOp::Sext | ResizeOp::Uext if from == Type::B32 => {
                 self.extend(func, op == ResizeOp::Sext, arg, (stride, align))
             }
-            ResizeOp::Sext | ResizeOp::Uext => Shape::Varying,
+            ResizeOp::Sext | ResizeOp::Uext => Variability::Varying,
         }
     }
 
@@ -330,48 +356,55 @@ impl Shapes {
         signed: bool,
         arg: Value,
         (stride, align): (i64, u8),
-    ) -> Shape {
-        let fold = match range::signed(func, self.facts, arg) {
+    ) -> Variability {
+        let may_wrap = match range::signed(func, self.facts, arg) {
             Some((lo, _)) if signed || lo >= 0 => None,
-            _ if stride.unsigned_abs() >= MAX_FOLDED_STRIDE => return Shape::Varying,
-            _ => Some(Fold {
+            _ if stride.unsigned_abs() >= MAX_WRAPPED_STRIDE => return Variability::Varying,
+            _ => Some(MayWrap {
                 scale: 1,
                 above: stride < 0,
                 sums_left: MAX_SUMS,
             }),
         };
-        Shape::Affine {
+        Variability::Affine {
             stride,
             align,
-            fold,
+            may_wrap,
         }
     }
 
-    fn int_binary(&self, func: &Function, op: IntBinaryOp, ty: Type, a: Value, b: Value) -> Shape {
-        let (sa, sb) = (self.shape(a), self.shape(b));
-        if sa == Shape::Uniform && sb == Shape::Uniform {
-            return Shape::Uniform;
+    fn int_binary(
+        &self,
+        func: &Function,
+        op: IntBinaryOp,
+        ty: Type,
+        a: Value,
+        b: Value,
+    ) -> Variability {
+        let (sa, sb) = (self.variability(a), self.variability(b));
+        if sa == Variability::Uniform && sb == Variability::Uniform {
+            return Variability::Uniform;
         }
         if !matches!(ty, Type::B32 | Type::B64) {
-            return Shape::Varying;
+            return Variability::Varying;
         }
-        let parts = |value: Value, shape: Shape| match shape {
-            Shape::Uniform => Some((0, self.known_align(func, value), None)),
-            Shape::Affine {
+        let parts = |value: Value, variability: Variability| match variability {
+            Variability::Uniform => Some((0, self.known_align(func, value), None)),
+            Variability::Affine {
                 stride,
                 align,
-                fold,
-            } => Some((stride, align, fold)),
-            Shape::Varying => None,
+                may_wrap,
+            } => Some((stride, align, may_wrap)),
+            Variability::Varying => None,
         };
         let (Some((sta, ala, foa)), Some((stb, alb, fob))) = (parts(a, sa), parts(b, sb)) else {
-            return Shape::Varying;
+            return Variability::Varying;
         };
         let constant = func
             .as_const(b)
             .map(|bits| (bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()));
         if foa.is_some() || fob.is_some() {
-            return folded(func, op, (a, sta, ala, foa), (b, stb, alb, fob), constant);
+            return may_wrap_binary(func, op, (a, sta, ala, foa), (b, stb, alb, fob), constant);
         }
         let affine = |stride: i64, align: u8| {
             let stride = if ty == Type::B32 {
@@ -380,12 +413,12 @@ impl Shapes {
                 stride
             };
             if stride == 0 {
-                Shape::Uniform
+                Variability::Uniform
             } else {
-                Shape::Affine {
+                Variability::Affine {
                     stride,
                     align,
-                    fold: None,
+                    may_wrap: None,
                 }
             }
         };
@@ -405,20 +438,20 @@ impl Shapes {
                     stb.wrapping_mul(c as i64),
                     (alb + c.trailing_zeros() as u8).min(31),
                 ),
-                _ => Shape::Varying,
+                _ => Variability::Varying,
             },
             IntBinaryOp::Shl => match constant {
                 Some(c) if (0..i64::from(ty.bits())).contains(&c) => {
                     affine(sta.wrapping_shl(c as u32), (ala + c as u8).min(31))
                 }
-                _ => Shape::Varying,
+                _ => Variability::Varying,
             },
             IntBinaryOp::SmulWide | IntBinaryOp::UmulWide => {
                 self.wide(func, op, ty, (a, sta, ala), (b, stb))
             }
             IntBinaryOp::And => match constant {
                 Some(c) => self.low_bits(sta, ala, c),
-                None => Shape::Varying,
+                None => Variability::Varying,
             },
             IntBinaryOp::Ushr | IntBinaryOp::Sshr => match constant {
                 // All lanes have the same bits above those that the lane number reaches.
@@ -427,11 +460,11 @@ impl Shapes {
                         && c >= 0
                         && c < i64::from(ty.bits()) =>
                 {
-                    Shape::Uniform
+                    Variability::Uniform
                 }
-                _ => Shape::Varying,
+                _ => Variability::Varying,
             },
-            _ => Shape::Varying,
+            _ => Variability::Varying,
         }
     }
 
@@ -459,22 +492,22 @@ impl Shapes {
     }
 
     /// `x & mask` for x with a base that is a multiple of `1 << align`.
-    fn low_bits(&self, stride: i64, align: u8, mask: i64) -> Shape {
+    fn low_bits(&self, stride: i64, align: u8, mask: i64) -> Variability {
         if self.lanes_fit(stride, align) {
             // Lanes differ in these bits alone, and nothing carries from them into the base.
             let differ = (0..i64::from(self.gang)).fold(0, |bits, lane| bits | (stride * lane));
             if differ & !mask == 0 {
-                return Shape::Affine {
+                return Variability::Affine {
                     stride,
                     align,
-                    fold: None,
+                    may_wrap: None,
                 };
             }
             if differ & mask == 0 {
-                return Shape::Uniform;
+                return Variability::Uniform;
             }
         }
-        Shape::Varying
+        Variability::Varying
     }
 
     fn wide(
@@ -484,12 +517,12 @@ impl Shapes {
         ty: Type,
         (a, stride, align): (Value, i64, u8),
         (b, stb): (Value, i64),
-    ) -> Shape {
+    ) -> Variability {
         let Some(bits) = func.as_const(b) else {
-            return Shape::Varying;
+            return Variability::Varying;
         };
         if stb != 0 || ty != Type::B32 {
-            return Shape::Varying;
+            return Variability::Varying;
         }
         let signed = op == IntBinaryOp::SmulWide;
         let factor = if signed {
@@ -498,49 +531,49 @@ impl Shapes {
             bits as i64
         };
         match self.extend(func, signed, a, (stride, align)) {
-            Shape::Affine { fold, .. } => scaled(stride, align, fold, factor),
+            Variability::Affine { may_wrap, .. } => scaled(stride, align, may_wrap, factor),
             other => other,
         }
     }
 }
 
 /// An operation on values of which one stems from an index that may have wrapped.
-fn folded(
+fn may_wrap_binary(
     func: &Function,
     op: IntBinaryOp,
-    (a, sta, ala, foa): (Value, i64, u8, Option<Fold>),
-    (b, stb, alb, fob): (Value, i64, u8, Option<Fold>),
+    (a, sta, ala, foa): (Value, i64, u8, Option<MayWrap>),
+    (b, stb, alb, fob): (Value, i64, u8, Option<MayWrap>),
     constant: Option<i64>,
-) -> Shape {
-    let sum = |stride: i64, fold: Fold, other: Value| {
+) -> Variability {
+    let sum = |stride: i64, may_wrap: MayWrap, other: Value| {
         // Lanes that wrapped differ, stride or not.
         if stride == 0 {
-            return Shape::Varying;
+            return Variability::Varying;
         }
-        Shape::Affine {
+        Variability::Affine {
             stride,
             align: ala.min(alb),
-            fold: Some(fold.plus(is_small(func, other))),
+            may_wrap: Some(may_wrap.plus(is_small(func, other))),
         }
     };
     match (op, foa, fob) {
-        (IntBinaryOp::Add, Some(fold), None) => sum(sta.wrapping_add(stb), fold, b),
-        (IntBinaryOp::Add, None, Some(fold)) => sum(sta.wrapping_add(stb), fold, a),
-        (IntBinaryOp::Sub, Some(fold), None) => sum(sta.wrapping_sub(stb), fold, b),
+        (IntBinaryOp::Add, Some(may_wrap), None) => sum(sta.wrapping_add(stb), may_wrap, b),
+        (IntBinaryOp::Add, None, Some(may_wrap)) => sum(sta.wrapping_add(stb), may_wrap, a),
+        (IntBinaryOp::Sub, Some(may_wrap), None) => sum(sta.wrapping_sub(stb), may_wrap, b),
         (IntBinaryOp::Mul, Some(_), None) => match constant {
             Some(factor) => scaled(sta, ala, foa, factor),
-            None => Shape::Varying,
+            None => Variability::Varying,
         },
         (IntBinaryOp::Shl, Some(_), None) => match constant {
             Some(count) if (0..14).contains(&count) => scaled(sta, ala, foa, 1 << count),
-            _ => Shape::Varying,
+            _ => Variability::Varying,
         },
-        _ => Shape::Varying,
+        _ => Variability::Varying,
     }
 }
 
 /// Strides of indices from which a gang's lanes cannot wrap more than once.
-const MAX_FOLDED_STRIDE: u64 = 1 << 24;
+const MAX_WRAPPED_STRIDE: u64 = 1 << 24;
 
 /// Small values that can be added to an extended index before it may be mistaken for a marked one.
 const MAX_SUMS: u8 = 100;

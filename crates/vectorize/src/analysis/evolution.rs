@@ -6,20 +6,20 @@ use ptxjit_ir::{
     ValueDef,
 };
 
-use super::order::{Node, Order};
+use crate::analysis::order::{Node, Order};
 
 /// A loop of the order.
-pub(super) struct Loop {
-    pub(super) header: Block,
+pub(crate) struct Loop {
+    pub(crate) header: Block,
     /// Its blocks, the header first.
-    pub(super) members: Vec<Block>,
+    pub(crate) members: Vec<Block>,
     /// Whether other loops are in it.
-    pub(super) has_inner: bool,
+    pub(crate) has_inner: bool,
     is_member: SecondaryMap<Block, bool>,
 }
 
 impl Loop {
-    pub(super) fn new(order: &Order, header: Block) -> Option<Loop> {
+    pub(crate) fn new(order: &Order, header: Block) -> Option<Loop> {
         let mut out = Loop {
             header,
             members: Vec::new(),
@@ -38,14 +38,14 @@ impl Loop {
         Some(out)
     }
 
-    pub(super) fn contains(&self, block: Block) -> bool {
+    pub(crate) fn contains(&self, block: Block) -> bool {
         self.is_member[block]
     }
 }
 
 /// The distance, an expression of values that do not move. Wrapping on the way is not looked at.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Const(i64),
     Is(Value),
     Sum(Box<[Step; 2]>),
@@ -71,7 +71,7 @@ impl Step {
         }
     }
 
-    pub(super) fn times(self, other: Step) -> Step {
+    pub(crate) fn times(self, other: Step) -> Step {
         match (self, other) {
             (Step::Const(x), Step::Const(y)) => Step::Const(x.wrapping_mul(y)),
             (Step::Const(0), _) | (_, Step::Const(0)) => Step::Const(0),
@@ -88,7 +88,7 @@ impl Step {
     }
 
     /// Whether `is` holds for all values in it.
-    pub(super) fn all(&self, is: &impl Fn(Value) -> bool) -> bool {
+    pub(crate) fn all(&self, is: &impl Fn(Value) -> bool) -> bool {
         match self {
             Step::Const(_) => true,
             Step::Is(value) => is(*value),
@@ -100,7 +100,7 @@ impl Step {
     }
 
     /// Appends instructions to `block` that compute it as a value of type `ty`.
-    pub(super) fn emit(&self, func: &mut Function, block: Block, ty: Type) -> Value {
+    pub(crate) fn emit(&self, func: &mut Function, block: Block, ty: Type) -> Value {
         let data = match self {
             Step::Is(value) => return *value,
             Step::Const(number) => InstData::Const {
@@ -138,7 +138,7 @@ fn binary(
 const DEPTH: u32 = 24;
 
 /// The steps of one loop's values.
-pub(super) struct Steps<'a> {
+pub(crate) struct Steps<'a> {
     func: &'a Function,
     around: &'a Loop,
     is_inside: SecondaryMap<Inst, bool>,
@@ -146,7 +146,7 @@ pub(super) struct Steps<'a> {
 
 /// How far a value moves from one CTA to its neighbour in x, as a guess: clamps and wrapping are not looked at. Nothing if it depends on
 /// memory that kernels write, or on the way that a thread took: so what the step is made of is there wherever the value is.
-pub(super) fn to_next_cta(func: &Function, value: Value) -> Option<Step> {
+pub(crate) fn to_next_cta(func: &Function, value: Value) -> Option<Step> {
     cta_step(func, value, DEPTH)
 }
 
@@ -223,7 +223,7 @@ fn constant(func: &Function, value: Value) -> Step {
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(func: &'a Function, around: &'a Loop) -> Steps<'a> {
+    pub(crate) fn new(func: &'a Function, around: &'a Loop) -> Steps<'a> {
         let mut is_inside = SecondaryMap::new();
         for &block in &around.members {
             for &inst in &func.blocks[block].insts {
@@ -238,7 +238,7 @@ impl<'a> Steps<'a> {
     }
 
     /// The step of a value; nothing if it does not move steadily, as far as can be told.
-    pub(super) fn of(&self, value: Value) -> Option<Step> {
+    pub(crate) fn of(&self, value: Value) -> Option<Step> {
         self.step(value, DEPTH)
     }
 

@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Value};
 
-use super::by_lane::ByLane;
-use super::order::{Node, Order};
-use super::shape::{Because, Shape};
-use super::shapes::Shapes;
-use super::solo::Solo;
-use super::{PlanFacts, Yield};
+use crate::analysis::divergence::Divergence;
+use crate::analysis::order::{Node, Order};
+use crate::analysis::variability::{Because, Variability};
+use crate::scalarize::lane_loops::LaneLoop;
+use crate::scalarize::single_lane::SingleLane;
+use crate::{PlanFacts, Yield};
 use ptxjit_passes::effort::{Effort, Spent};
 
 /// The solution.
-pub(super) struct Flow {
-    pub shapes: SecondaryMap<Value, Shape>,
+pub(crate) struct Flow {
+    pub variability: SecondaryMap<Value, Variability>,
     pub because: SecondaryMap<Value, Because>,
     /// Blocks that one lane runs at a time.
-    pub solo: SecondaryMap<Block, Solo>,
+    pub single_lane: SecondaryMap<Block, SingleLane>,
     /// Values used in another node than the one that defines them.
     pub escapes: SecondaryMap<Value, bool>,
     pub divergent: SecondaryMap<Block, bool>,
@@ -28,7 +28,7 @@ pub(super) struct Flow {
 }
 
 /// What is fixed while shapes and flow are solved.
-pub(super) struct Given<'a> {
+pub(crate) struct Given<'a> {
     pub func: &'a Function,
     pub order: &'a Order,
     pub waits: &'a SecondaryMap<Block, bool>,
@@ -36,12 +36,15 @@ pub(super) struct Given<'a> {
     pub gang: u32,
     pub facts: PlanFacts,
     /// What lanes run one after the other.
-    pub by_lane: &'a [ByLane],
+    pub lane_loops: &'a [LaneLoop],
     pub effort: &'a Effort,
 }
 
-/// `solo` has the blocks that one lane runs at a time, those of `by_lane` among them.
-pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Result<Flow, Spent> {
+/// `single_lane` has the blocks that one lane runs at a time, those of `lane_loops` among them.
+pub(crate) fn run(
+    given: &Given<'_>,
+    single_lane: SecondaryMap<Block, SingleLane>,
+) -> Result<Flow, Spent> {
     let Given {
         func,
         order,
@@ -49,19 +52,19 @@ pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Result<
         facts,
         ..
     } = *given;
-    let mut shapes = Shapes::new(gang, facts);
-    shapes.solo = solo;
+    let mut divergence = Divergence::new(gang, facts);
+    divergence.single_lane = single_lane;
     loop {
         given.effort.spend(func.insts.len())?;
-        shapes.propagate(func, order);
-        let divergent = divergent(func, order, &shapes, gang);
+        divergence.propagate(func, order);
+        let divergent = divergent(func, order, &divergence, gang);
         let pending = Pending::solve(given, &divergent)?;
-        let changed = mark_merged(given, &pending, &divergent, &mut shapes)
-            | mark_spread(func, order, &mut shapes);
+        let changed = mark_merged(given, &pending, &divergent, &mut divergence)
+            | mark_spread(func, order, &mut divergence);
         if !changed {
             let mut out = SecondaryMap::new();
             for value in func.values.keys() {
-                out[value] = shapes.shapes[value].unwrap_or(Shape::Uniform);
+                out[value] = divergence.variability[value].unwrap_or(Variability::Uniform);
             }
             let sorted = |sets: Vec<BTreeSet<usize>>| {
                 sets.into_iter()
@@ -69,10 +72,10 @@ pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Result<
                     .collect()
             };
             return Ok(Flow {
-                shapes: out,
-                because: shapes.because,
-                solo: shapes.solo,
-                escapes: super::escapes(func),
+                variability: out,
+                because: divergence.because,
+                single_lane: divergence.single_lane,
+                escapes: crate::escapes(func),
                 divergent,
                 pending: sorted(pending.body),
                 pending_in: sorted(pending.arrive),
@@ -85,20 +88,19 @@ pub(super) fn run(given: &Given<'_>, solo: SecondaryMap<Block, Solo>) -> Result<
 fn divergent(
     func: &Function,
     order: &Order,
-    shapes: &Shapes,
+    divergence: &Divergence,
     gang: u32,
 ) -> SecondaryMap<Block, bool> {
     let mut out = SecondaryMap::new();
     for node in &order.nodes {
         if let Node::Block(block) = *node {
             out[block] = gang > 1
-                && shapes.solo[block] == Solo::No
+                && divergence.single_lane[block] == SingleLane::No
                 && match func.blocks[block].term {
                     Terminator::Brif { cond: value, .. }
                     | Terminator::Switch { index: value, .. }
-                    | Terminator::Dispatch(value) => {
-                        shapes.shapes[value].is_some_and(|shape| shape != Shape::Uniform)
-                    }
+                    | Terminator::Dispatch(value) => divergence.variability[value]
+                        .is_some_and(|held| held != Variability::Uniform),
                     Terminator::Jump(_)
                     | Terminator::Ret(_)
                     | Terminator::Exit
@@ -114,7 +116,7 @@ fn mark_merged(
     given: &Given<'_>,
     pending: &Pending,
     divergent: &SecondaryMap<Block, bool>,
-    shapes: &mut Shapes,
+    divergence: &mut Divergence,
 ) -> bool {
     let Given { func, order, .. } = *given;
     let mut blended: SecondaryMap<Block, bool> = SecondaryMap::new();
@@ -122,8 +124,8 @@ fn mark_merged(
     let mut differ: SecondaryMap<Value, bool> = SecondaryMap::new();
     for (pos, node) in order.nodes.iter().enumerate() {
         let Node::Block(block) = *node else { continue };
-        let by_lane = given
-            .by_lane
+        let lane_loops = given
+            .lane_loops
             .iter()
             .find(|region| region.range.contains(&pos));
         let targets: Vec<usize> = func.blocks[block]
@@ -139,7 +141,7 @@ fn mark_merged(
                 .filter(|&(other, _)| divergent[block] && other != idx)
                 .map(|(_, &node)| node);
             // One lane at a time writes its own.
-            let is_left = by_lane.is_some_and(|region| !region.range.contains(&targets[idx]));
+            let is_left = lane_loops.is_some_and(|region| !region.range.contains(&targets[idx]));
             blended[call.block] |= is_left
                 || order.must_blend(
                     targets[idx],
@@ -156,18 +158,18 @@ fn mark_merged(
     let mut changed = false;
     for node in &order.nodes {
         let Node::Block(block) = *node else { continue };
-        if shapes.solo[block] == Solo::Inner {
+        if divergence.single_lane[block] == SingleLane::Inner {
             continue;
         }
         for &param in &func.blocks[block].params {
             // One and the same argument from everywhere still changes from turn to turn if a loop is left with it.
             if blended[block]
-                && !shapes.merged[param]
+                && !divergence.merged[param]
                 && (differ[param] || !is_fixed(func, first_args[param]))
             {
-                shapes.merged[param] = true;
-                shapes.shapes[param] = Some(Shape::Varying);
-                shapes.because[param] = Because::Merge(block);
+                divergence.merged[param] = true;
+                divergence.variability[param] = Some(Variability::Varying);
+                divergence.because[param] = Because::Merge(block);
                 changed = true;
             }
         }
@@ -177,14 +179,14 @@ fn mark_merged(
 
 /// A value from an index that may have wrapped is held as a scalar only if it serves as an address, is passed on to such values, or tells by
 /// itself whether the index wrapped.
-fn mark_spread(func: &Function, order: &Order, shapes: &mut Shapes) -> bool {
+fn mark_spread(func: &Function, order: &Order, divergence: &mut Divergence) -> bool {
     let mut numbers: Vec<Value> = Vec::new();
     for node in &order.nodes {
         let Node::Block(block) = *node else { continue };
         let data = &func.blocks[block];
         for &inst in &data.insts {
-            if shapes.solo[block] == Solo::No {
-                numbers_in(func, shapes, inst, &mut numbers);
+            if divergence.single_lane[block] == SingleLane::No {
+                numbers_in(func, divergence, inst, &mut numbers);
             } else {
                 numbers_of_one(func, inst, &mut numbers);
             }
@@ -194,8 +196,8 @@ fn mark_spread(func: &Function, order: &Order, shapes: &mut Shapes) -> bool {
         }
         for call in data.term.targets() {
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                let is_scalar = shapes.solo[call.block] == Solo::Inner;
-                if is_scalar || shapes.shapes[param] == Some(Shape::Varying) {
+                let is_scalar = divergence.single_lane[call.block] == SingleLane::Inner;
+                if is_scalar || divergence.variability[param] == Some(Variability::Varying) {
                     numbers.push(arg);
                 }
             }
@@ -203,11 +205,11 @@ fn mark_spread(func: &Function, order: &Order, shapes: &mut Shapes) -> bool {
     }
     let mut changed = false;
     for value in numbers {
-        let fold = shapes.shapes[value].and_then(Shape::fold);
-        if fold.is_some_and(|fold| fold.sums_left == 0) {
-            shapes.spread[value] = true;
-            shapes.shapes[value] = Some(Shape::Varying);
-            shapes.because[value] = Because::Fold;
+        let may_wrap = divergence.variability[value].and_then(Variability::may_wrap);
+        if may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0) {
+            divergence.spread[value] = true;
+            divergence.variability[value] = Some(Variability::Varying);
+            divergence.because[value] = Because::MayWrap;
             changed = true;
         }
     }
@@ -215,7 +217,12 @@ fn mark_spread(func: &Function, order: &Order, shapes: &mut Shapes) -> bool {
 }
 
 /// The operands that an instruction takes as numbers, lane by lane.
-pub(super) fn numbers_in(func: &Function, shapes: &Shapes, inst: Inst, numbers: &mut Vec<Value>) {
+pub(crate) fn numbers_in(
+    func: &Function,
+    divergence: &Divergence,
+    inst: Inst,
+    numbers: &mut Vec<Value>,
+) {
     let node = &func.insts[inst];
     match node.data {
         InstData::Load { .. } => {}
@@ -227,7 +234,7 @@ pub(super) fn numbers_in(func: &Function, shapes: &Shapes, inst: Inst, numbers: 
         | InstData::Select { .. }
         | InstData::ToGeneric { .. }
         | InstData::FromGeneric { .. }
-            if shapes.shapes[node.results[0]] != Some(Shape::Varying) => {}
+            if divergence.variability[node.results[0]] != Some(Variability::Varying) => {}
         ref data => numbers.extend(data.args()),
     }
 }
@@ -271,10 +278,10 @@ impl Pending {
                 given
                     .effort
                     .spend(1 + out.arrive[pos].len() + out.body[pos].len())?;
-                let mut regions = given.by_lane.iter();
+                let mut regions = given.lane_loops.iter();
                 changed |= match order.nodes[pos] {
                     _ if regions.any(|region| region.range.contains(&pos)) => {
-                        out.by_lane(given, pos)
+                        out.lane_loops(given, pos)
                     }
                     Node::Block(block) => out.block(given, divergent, pos, block),
                     Node::LoopEnd(header) => out.loop_end(order, given.yields, pos, header),
@@ -287,8 +294,8 @@ impl Pending {
     }
 
     /// What lanes run one after the other is left by all of them at once, as it were; inside nobody is pending.
-    fn by_lane(&mut self, given: &Given<'_>, pos: usize) -> bool {
-        let mut roots = given.by_lane.iter();
+    fn lane_loops(&mut self, given: &Given<'_>, pos: usize) -> bool {
+        let mut roots = given.lane_loops.iter();
         let Some(region) = roots.find(|region| *region.range.start() == pos) else {
             return false;
         };

@@ -3,20 +3,20 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, InstData, SpecialReg, Value};
 
-use super::order::{Node, Order};
+use crate::analysis::order::{Node, Order};
 
 /// A bit per dimension of the grid.
 type Dims = u8;
 
 /// What depends on which of `%ctaid`.
-pub(super) struct Ctas {
+pub(crate) struct Ctas {
     dims: SecondaryMap<Value, Dims>,
     /// The dimensions in which some access of global memory differs.
     all: Dims,
 }
 
 impl Ctas {
-    pub(super) fn new(func: &Function, order: &Order) -> Ctas {
+    pub(crate) fn new(func: &Function, order: &Order) -> Ctas {
         let mut dims = SecondaryMap::new();
         while pass(func, order, &mut dims) {}
         let all = func.insts.values().filter_map(|node| match node.data {
@@ -30,7 +30,7 @@ impl Ctas {
     }
 
     /// Whether CTAs that differ in any dimension access different places with this address: none finds there what another has fetched.
-    pub(super) fn each_has_its_own(&self, addr: Value) -> bool {
+    pub(crate) fn each_has_its_own(&self, addr: Value) -> bool {
         self.all != 0 && self.dims[addr] == self.all
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use ptxjit_ir::{CompareOp, InstData, Space, SpecialReg, Type, Value};
 
     use super::Ctas;
-    use crate::order;
+    use crate::analysis::order;
     use ptxjit_testing::{Build, function};
 
     const B32: Type = Type::B32;

@@ -6,13 +6,13 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Value};
 
 /// Live-in sets, each sorted.
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     /// Values live at the start of a block, its own parameters excluded.
     pub live_in: SecondaryMap<Block, Vec<Value>>,
 }
 
 /// Computes liveness; `preds` as from `repair::predecessors`.
-pub(super) fn run(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> Liveness {
+pub(crate) fn run(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> Liveness {
     let mut def_block: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     for (block, data) in func.blocks.iter() {
         for &param in &data.params {

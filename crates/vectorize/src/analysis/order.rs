@@ -9,7 +9,7 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function};
 
-use super::repair::predecessors;
+use crate::speculate::ssa_repair::predecessors;
 use ptxjit_passes::effort::{Effort, Spent};
 
 /// An element of the order.
@@ -74,7 +74,7 @@ impl Order {
 }
 
 /// Orders the blocks reachable from the entry and from `extra_entries`, however long it takes.
-pub fn run(func: &Function, extra_entries: &[Block]) -> Order {
+pub(crate) fn run(func: &Function, extra_entries: &[Block]) -> Order {
     match within(func, extra_entries, &Effort::unlimited()) {
         Ok(order) => order,
         Err(spent) => unreachable!("{spent}, though there is no limit"),
@@ -82,7 +82,7 @@ pub fn run(func: &Function, extra_entries: &[Block]) -> Order {
 }
 
 /// The same within an effort, which grows with the blocks and the loops around each of them.
-pub(super) fn within(
+pub(crate) fn within(
     func: &Function,
     extra_entries: &[Block],
     effort: &Effort,

@@ -6,13 +6,13 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, MemSem, Space, Terminator, Value, ValueDef};
 
-use super::{Node, Order};
+use crate::{Node, Order};
 
 /// Turns of a loop that merely reads memory count one, others this much.
 const SPIN_COST: u32 = 16;
 
 /// For each header of such a loop, what one turn costs against the budget of turns.
-pub(super) fn run(func: &Function, order: &Order) -> SecondaryMap<Block, Option<u32>> {
+pub(crate) fn run(func: &Function, order: &Order) -> SecondaryMap<Block, Option<u32>> {
     let mut yields = SecondaryMap::new();
     for node in &order.nodes {
         if let Node::LoopEnd(header) = *node {
@@ -119,11 +119,11 @@ fn exit_depends_on_others(
         })
         .collect();
     let header = members[0];
-    let each_turn = exits
+    let each_iteration = exits
         .iter()
-        .all(|&exit| passes_each_turn(func, header, exit, &inside));
+        .all(|&exit| runs_each_iteration(func, header, exit, &inside));
     // Where not each turn asks at each exit, any branch can decide which one is reached: all of them count.
-    let mut branches = if each_turn { &exits[..] } else { members };
+    let mut branches = if each_iteration { &exits[..] } else { members };
     let mut work: Vec<Value> = Vec::new();
     work.extend(branches.iter().filter_map(|&block| condition(block)));
     let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
@@ -165,7 +165,7 @@ fn exit_depends_on_others(
 }
 
 /// Whether no way leads through a loop and back to its header past a block.
-fn passes_each_turn(
+fn runs_each_iteration(
     func: &Function,
     header: Block,
     block: Block,

@@ -3,13 +3,13 @@
 use ptxjit_abi::MOST_THREADS;
 use ptxjit_ir::{Function, InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value};
 
-use super::PlanFacts;
+use crate::PlanFacts;
 
 /// Bounds are looked for this many definitions deep.
 const DEPTH: u32 = 8;
 
 /// Bounds of a `B32` or `B64` value as a signed integer over all lanes, if they are known and no wrap can occur on the way.
-pub(super) fn signed(func: &Function, facts: PlanFacts, value: Value) -> Option<(i64, i64)> {
+pub(crate) fn signed(func: &Function, facts: PlanFacts, value: Value) -> Option<(i64, i64)> {
     bounds(func, facts, value, DEPTH)
 }
 

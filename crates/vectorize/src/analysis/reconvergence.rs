@@ -6,25 +6,25 @@
 
 use ptxjit_ir::{Block, Function, Terminator};
 
-use super::order::{Node, Order};
+use crate::analysis::order::{Node, Order};
 
 /// For each node, an earlier one whose lanes all come here, if there is one. A loop's header is meant as it is reached from outside.
 #[derive(Debug)]
-pub struct Joins {
+pub struct Reconvergence {
     /// With nothing between that lanes stop at.
     pub straight: Vec<Option<usize>>,
     /// With loops between in which gangs take turns: there the whole gang stops, and whoever is resumed comes here, too. So this is of use only if
     /// all lanes of the gang are at the earlier node.
-    pub over_turns: Vec<Option<usize>>,
+    pub over_strip_mined: Vec<Option<usize>>,
 }
 
 /// Finds the joins. Lanes stop at some blocks, of which some are headers of loops in which gangs take turns as wholes.
-pub(super) fn run(
+pub(crate) fn run(
     func: &Function,
     order: &Order,
     stops: &dyn Fn(Block) -> bool,
-    is_turn: &dyn Fn(Block) -> bool,
-) -> Joins {
+    is_strip_mined: &dyn Fn(Block) -> bool,
+) -> Reconvergence {
     let n = order.nodes.len();
     let mut targets: Vec<Vec<usize>> = Vec::with_capacity(n);
     let mut first_pred = vec![usize::MAX; n];
@@ -44,19 +44,25 @@ pub(super) fn run(
         }
         targets.push(found);
     }
-    let mut out = Joins {
+    let mut out = Reconvergence {
         straight: vec![None; n],
-        over_turns: vec![None; n],
+        over_strip_mined: vec![None; n],
     };
     for start in 0..n {
-        if let Some((join, has_turns)) =
-            join_of(func, order, stops, is_turn, &targets, &first_pred, start)
-        {
-            let joins = match has_turns {
-                true => &mut out.over_turns,
+        if let Some((join, has_strip_mined)) = join_of(
+            func,
+            order,
+            stops,
+            is_strip_mined,
+            &targets,
+            &first_pred,
+            start,
+        ) {
+            let reconvergence = match has_strip_mined {
+                true => &mut out.over_strip_mined,
                 false => &mut out.straight,
             };
-            joins[join] = joins[join].or(Some(start));
+            reconvergence[join] = reconvergence[join].or(Some(start));
         }
     }
     out
@@ -67,12 +73,12 @@ fn join_of(
     func: &Function,
     order: &Order,
     stops: &dyn Fn(Block) -> bool,
-    is_turn: &dyn Fn(Block) -> bool,
+    is_strip_mined: &dyn Fn(Block) -> bool,
     targets: &[Vec<usize>],
     first_pred: &[usize],
     start: usize,
 ) -> Option<(usize, bool)> {
-    let mut has_turns = false;
+    let mut has_strip_mined = false;
     // As far as edges and loops that have begun reach.
     let mut reach = start;
     for pos in start..order.nodes.len() {
@@ -81,7 +87,7 @@ fn join_of(
             return None;
         }
         if pos > start && pos == reach {
-            return Some((pos, has_turns));
+            return Some((pos, has_strip_mined));
         }
         match order.nodes[pos] {
             Node::Block(block) => {
@@ -89,10 +95,10 @@ fn join_of(
                     func.blocks[block].term,
                     Terminator::Ret(_) | Terminator::Exit | Terminator::Dispatch(_)
                 );
-                if ends || (pos > start && stops(block) && !is_turn(block)) {
+                if ends || (pos > start && stops(block) && !is_strip_mined(block)) {
                     return None;
                 }
-                has_turns |= pos > start && is_turn(block);
+                has_strip_mined |= pos > start && is_strip_mined(block);
                 if let Some(end) = order.end_pos[block].filter(|_| pos > start) {
                     reach = reach.max(end as usize + 1);
                 }

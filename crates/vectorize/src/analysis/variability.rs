@@ -4,7 +4,7 @@ use ptxjit_ir::{Block, Value};
 
 /// How a value is held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Shape {
+pub enum Variability {
     /// One scalar for the gang.
     #[default]
     Uniform,
@@ -15,7 +15,7 @@ pub enum Shape {
         /// log2 of what the scalar is known to be a multiple of.
         align: u8,
         /// Set if the value stems from a 32-bit index that may wrap among the lanes before it is extended to 64 bits.
-        fold: Option<Fold>,
+        may_wrap: Option<MayWrap>,
     },
     /// A vector, or a lane mask.
     Varying,
@@ -27,8 +27,8 @@ pub enum Shape {
 /// where the stride puts them, and the scalar says so by being `(k * scale) << FOLD_BITS` too large: no valid address looks like that, so
 /// that the test of an access for being inside of device memory finds it, for nothing in the common case.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Fold {
-    /// What the extended index was multiplied by: positive, at most [`Fold::MAX_SCALE`].
+pub struct MayWrap {
+    /// What the extended index was multiplied by: positive, at most [`MayWrap::MAX_SCALE`].
     pub scale: i64,
     /// The wrapped lanes are `scale << 32` above the others' line, not below it.
     pub above: bool,
@@ -37,50 +37,50 @@ pub struct Fold {
     pub sums_left: u8,
 }
 
-impl Fold {
+impl MayWrap {
     /// log2 of the mark of a lane at scale one. All addresses of a process are less than half of that.
     pub const BITS: u32 = 49;
     /// Marks of all lanes must fit 63 bits.
     pub const MAX_SCALE: i64 = 1 << 9;
 
-    pub(super) fn scaled(self, factor: i64) -> Option<Fold> {
+    pub(crate) fn scaled(self, factor: i64) -> Option<MayWrap> {
         let scale = self.scale.checked_mul(factor)?;
-        (1..=Fold::MAX_SCALE)
+        (1..=MayWrap::MAX_SCALE)
             .contains(&scale)
-            .then_some(Fold { scale, ..self })
+            .then_some(MayWrap { scale, ..self })
     }
 
-    pub(super) fn plus(self, is_small: bool) -> Fold {
+    pub(crate) fn plus(self, is_small: bool) -> MayWrap {
         let sums_left = if is_small {
             self.sums_left.saturating_sub(1)
         } else {
             0
         };
-        Fold { sums_left, ..self }
+        MayWrap { sums_left, ..self }
     }
 
     /// What is known if either may be the value.
-    fn join(a: Option<Fold>, b: Option<Fold>) -> Result<Option<Fold>, Unlike> {
+    fn join(a: Option<MayWrap>, b: Option<MayWrap>) -> Result<Option<MayWrap>, Incomparable> {
         match (a, b) {
             (None, None) => Ok(None),
-            (Some(a), Some(b)) if (a.scale, a.above) == (b.scale, b.above) => Ok(Some(Fold {
+            (Some(a), Some(b)) if (a.scale, a.above) == (b.scale, b.above) => Ok(Some(MayWrap {
                 sums_left: a.sums_left.min(b.sums_left),
                 ..a
             })),
-            _ => Err(Unlike),
+            _ => Err(Incomparable),
         }
     }
 }
 
 /// Two values that cannot be held in the same way.
-struct Unlike;
+struct Incomparable;
 
-impl Shape {
+impl Variability {
     /// How a value stems from an index that may have wrapped, if it does.
-    pub fn fold(self) -> Option<Fold> {
+    pub fn may_wrap(self) -> Option<MayWrap> {
         match self {
-            Shape::Affine { fold, .. } => fold,
-            Shape::Uniform | Shape::Varying => None,
+            Variability::Affine { may_wrap, .. } => may_wrap,
+            Variability::Uniform | Variability::Varying => None,
         }
     }
 }
@@ -98,43 +98,50 @@ pub enum Because {
     /// Lanes meet here that took different ways.
     Merge(Block),
     /// It is wanted as a number, and stems from an index that may have wrapped.
-    Fold,
+    MayWrap,
 }
 
 /// The best shape that covers both.
-pub(super) fn lower(a: Shape, b: Shape) -> Shape {
+pub(crate) fn join(a: Variability, b: Variability) -> Variability {
     match (a, b) {
-        (Shape::Uniform, Shape::Uniform) => Shape::Uniform,
+        (Variability::Uniform, Variability::Uniform) => Variability::Uniform,
         (
-            Shape::Affine {
+            Variability::Affine {
                 stride: s,
                 align: x,
-                fold: f,
+                may_wrap: f,
             },
-            Shape::Affine {
+            Variability::Affine {
                 stride: t,
                 align: y,
-                fold: g,
+                may_wrap: g,
             },
-        ) if s == t => Fold::join(f, g).map_or(Shape::Varying, |fold| Shape::Affine {
-            stride: s,
-            align: x.min(y),
-            fold,
-        }),
-        _ => Shape::Varying,
+        ) if s == t => {
+            MayWrap::join(f, g).map_or(Variability::Varying, |may_wrap| Variability::Affine {
+                stride: s,
+                align: x.min(y),
+                may_wrap,
+            })
+        }
+        _ => Variability::Varying,
     }
 }
 
 /// A value times a constant.
-pub(super) fn scaled(stride: i64, align: u8, fold: Option<Fold>, factor: i64) -> Shape {
-    let fold = match fold.map(|fold| fold.scaled(factor)) {
+pub(crate) fn scaled(
+    stride: i64,
+    align: u8,
+    may_wrap: Option<MayWrap>,
+    factor: i64,
+) -> Variability {
+    let may_wrap = match may_wrap.map(|may_wrap| may_wrap.scaled(factor)) {
         None => None,
-        Some(None) => return Shape::Varying,
-        Some(fold) => fold,
+        Some(None) => return Variability::Varying,
+        Some(may_wrap) => may_wrap,
     };
-    Shape::Affine {
+    Variability::Affine {
         stride: stride.wrapping_mul(factor),
         align: (align + factor.trailing_zeros() as u8).min(31),
-        fold,
+        may_wrap,
     }
 }

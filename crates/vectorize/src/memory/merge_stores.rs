@@ -5,20 +5,20 @@
 
 use ptxjit_ir::{Block, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type, Value};
 
-use super::shape::Shape;
-use super::shapes::Shapes;
+use crate::analysis::divergence::Divergence;
+use crate::analysis::variability::Variability;
 
 /// How many instructions behind the first of such stores the last one may be.
 const MOST_BETWEEN: usize = 64;
 
 /// Makes one of the stores that belong together.
-pub(super) fn run(func: &mut Function, hopeful: &Shapes) {
+pub(crate) fn run(func: &mut Function, optimistic: &Divergence) {
     let blocks: Vec<Block> = func.blocks.keys().collect();
     for block in blocks {
         let mut at = 0;
         while at < func.blocks[block].insts.len() {
-            match row(func, hopeful, block, at) {
-                Some(row) => merge(func, block, &row),
+            match store_group(func, optimistic, block, at) {
+                Some(store_group) => merge(func, block, &store_group),
                 None => at += 1,
             }
         }
@@ -57,18 +57,23 @@ struct Word {
 }
 
 /// The stores of a row, in the order of their places, and which of them comes last.
-struct Row {
+struct StoreGroup {
     words: Vec<Word>,
     last: Inst,
 }
 
 /// The row whose first store in the block is at a position.
-fn row(func: &Function, hopeful: &Shapes, block: Block, at: usize) -> Option<Row> {
+fn store_group(
+    func: &Function,
+    optimistic: &Divergence,
+    block: Block,
+    at: usize,
+) -> Option<StoreGroup> {
     let insts = &func.blocks[block].insts;
-    let (first, ty, n_words) = word(func, hopeful, insts[at])?;
+    let (first, ty, n_words) = word(func, optimistic, insts[at])?;
     let mut words = vec![first];
     for &inst in insts[at + 1..].iter().take(MOST_BETWEEN) {
-        let next = word(func, hopeful, inst).filter(|(word, ty_of_next, n_of_next)| {
+        let next = word(func, optimistic, inst).filter(|(word, ty_of_next, n_of_next)| {
             let alike = (*ty_of_next, *n_of_next) == (ty, n_words);
             let place = &word.place;
             alike && (place.space, place.root) == (first.place.space, first.place.root)
@@ -87,14 +92,14 @@ fn row(func: &Function, hopeful: &Shapes, block: Block, at: usize) -> Option<Row
             return None;
         }
         if words.len() as i64 == n_words {
-            return Some(Row { words, last: inst });
+            return Some(StoreGroup { words, last: inst });
         }
     }
     None
 }
 
 /// A store of a word to every second or fourth place, with its type and how many such stores fill a row.
-fn word(func: &Function, hopeful: &Shapes, inst: Inst) -> Option<(Word, Type, i64)> {
+fn word(func: &Function, optimistic: &Divergence, inst: Inst) -> Option<(Word, Type, i64)> {
     let InstData::Store {
         space,
         sem: MemSem::Weak,
@@ -106,14 +111,14 @@ fn word(func: &Function, hopeful: &Shapes, inst: Inst) -> Option<(Word, Type, i6
     else {
         return None;
     };
-    let Some(Shape::Affine { stride, .. }) = hopeful.shapes[addr] else {
+    let Some(Variability::Affine { stride, .. }) = optimistic.variability[addr] else {
         return None;
     };
     let bytes = i64::from(ty.bytes());
     let n_words = stride / bytes;
-    let fills_rows = matches!((ty, n_words), (Type::B32, 2 | 4) | (Type::B64, 2));
+    let fills_vectors = matches!((ty, n_words), (Type::B32, 2 | 4) | (Type::B64, 2));
     let place =
-        place(func, inst).filter(|_| args.len() == 1 && fills_rows && stride % bytes == 0)?;
+        place(func, inst).filter(|_| args.len() == 1 && fills_vectors && stride % bytes == 0)?;
     debug_assert_eq!(place.space, space);
     Some((Word { inst, place }, ty, n_words))
 }
@@ -162,7 +167,7 @@ fn place(func: &Function, inst: Inst) -> Option<Place> {
 }
 
 /// What an address is a constant away from, and by how much.
-pub(super) fn from_root(func: &Function, addr: Value) -> (Value, i64) {
+pub(crate) fn from_root(func: &Function, addr: Value) -> (Value, i64) {
     match func.def_inst(addr) {
         Some(&InstData::IntBinary {
             op: IntBinaryOp::Add,
@@ -179,8 +184,8 @@ pub(super) fn from_root(func: &Function, addr: Value) -> (Value, i64) {
 }
 
 /// Makes the last store one of the whole row, and takes out the others.
-fn merge(func: &mut Function, block: Block, row: &Row) {
-    let values = row
+fn merge(func: &mut Function, block: Block, store_group: &StoreGroup) {
+    let values = store_group
         .words
         .iter()
         .map(|word| match &func.insts[word.inst].data {
@@ -188,13 +193,13 @@ fn merge(func: &mut Function, block: Block, row: &Row) {
             _ => unreachable!("rows are made of stores"),
         });
     let values = values.collect();
-    let mut whole = func.insts[row.words[0].inst].data.clone();
+    let mut whole = func.insts[store_group.words[0].inst].data.clone();
     if let InstData::Store { args, .. } = &mut whole {
         *args = values;
     }
-    func.insts[row.last].data = whole;
-    let is_part = |inst: &Inst| row.words.iter().any(|word| word.inst == *inst);
+    func.insts[store_group.last].data = whole;
+    let is_part = |inst: &Inst| store_group.words.iter().any(|word| word.inst == *inst);
     func.blocks[block]
         .insts
-        .retain(|inst| *inst == row.last || !is_part(inst));
+        .retain(|inst| *inst == store_group.last || !is_part(inst));
 }

@@ -16,26 +16,26 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value};
 
-use super::ctas::Ctas;
-use super::order::{Node, Order};
-use super::shape::Shape;
-use super::shapes::Shapes;
-use super::steps::{self, Loop, Step, Steps};
-use super::turns::NEAR_LANES;
+use crate::analysis::divergence::Divergence;
+use crate::analysis::evolution::{self, Loop, Step, Steps};
+use crate::analysis::grid::Ctas;
+use crate::analysis::order::{Node, Order};
+use crate::analysis::variability::Variability;
+use crate::memory::strip_mine::NEAR_LANES;
 
 /// Puts in prefetches; says whether there are any.
-pub(super) fn run(
+pub(crate) fn run(
     func: &mut Function,
     order: &Order,
     entries: &[Block],
-    (waits, turns): (
+    (waits, strip_mine): (
         &SecondaryMap<Block, bool>,
         &SecondaryMap<Block, Option<u32>>,
     ),
-    shapes: &Shapes,
+    divergence: &Divergence,
 ) -> bool {
     let mut found = Vec::new();
-    let mut near: Vec<Hint> = for_next_cta(func, order, shapes);
+    let mut near: Vec<Hint> = for_next_cta(func, order, divergence);
     for node in &order.nodes {
         let Node::LoopEnd(header) = *node else {
             continue;
@@ -43,14 +43,14 @@ pub(super) fn run(
         let Some(around) = Loop::new(order, header) else {
             continue;
         };
-        if turns[header].is_some() {
-            near.extend(for_next_gang(func, order, &around, shapes));
+        if strip_mine[header].is_some() {
+            near.extend(for_next_gang(func, order, &around, divergence));
         }
         if !around.members.iter().any(|&block| waits[block]) {
             continue;
         }
         if let Some(before) = entered_from(func, order, entries, &around) {
-            let hints = hints(func, order, &around, shapes);
+            let hints = hints(func, order, &around, divergence);
             found.extend(hints.into_iter().map(|hint| (before, hint)));
         }
     }
@@ -78,7 +78,7 @@ pub(super) fn run(
 /// Accesses of fewer bytes by all lanes of a gang have no hints.
 const LEAST_BYTES: u32 = 32;
 
-fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
+fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<Hint> {
     let mut hints: Vec<Hint> = Vec::new();
     for node in &order.nodes {
         let Node::Block(block) = *node else {
@@ -88,35 +88,40 @@ fn for_next_cta(func: &Function, order: &Order, shapes: &Shapes) -> Vec<Hint> {
             continue;
         }
         for &inst in &func.blocks[block].insts {
-            let Some(access) = access(func, shapes, inst) else {
+            let Some(access) = access(func, divergence, inst) else {
                 continue;
             };
-            if access.size * shapes.gang < LEAST_BYTES {
+            if access.size * divergence.gang < LEAST_BYTES {
                 continue;
             }
             if let Some(hint) = hints.iter_mut().find(|hint| hint.access.is_near(&access)) {
                 hint.access.include(&access);
                 continue;
             }
-            let step = steps::to_next_cta(func, access.addr);
-            hints.extend(Hint::new(shapes, (block, inst), access, step));
+            let step = evolution::to_next_cta(func, access.addr);
+            hints.extend(Hint::new(divergence, (block, inst), access, step));
         }
     }
     hints
 }
 
-fn for_next_gang(func: &Function, order: &Order, around: &Loop, shapes: &Shapes) -> Vec<Hint> {
+fn for_next_gang(
+    func: &Function,
+    order: &Order,
+    around: &Loop,
+    divergence: &Divergence,
+) -> Vec<Hint> {
     let ctas = Ctas::new(func, order);
     let mut hints: Vec<Hint> = Vec::new();
     for &block in &around.members {
         for &inst in &func.blocks[block].insts {
-            let Some(access) = access(func, shapes, inst) else {
+            let Some(access) = access(func, divergence, inst) else {
                 continue;
             };
             let is_near = |hint: &Hint| hint.access.is_near(&access);
             if ctas.each_has_its_own(access.addr) && !hints.iter().any(is_near) {
-                let step = Step::Const(access.stride * i64::from(shapes.gang));
-                hints.extend(Hint::new(shapes, (block, inst), access, Some(step)));
+                let step = Step::Const(access.stride * i64::from(divergence.gang));
+                hints.extend(Hint::new(divergence, (block, inst), access, Some(step)));
             }
         }
     }
@@ -151,7 +156,7 @@ impl Access {
     }
 }
 
-fn access(func: &Function, shapes: &Shapes, inst: Inst) -> Option<Access> {
+fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access> {
     let (addr, space, offset, size) = match func.insts[inst].data {
         InstData::Load {
             addr,
@@ -171,7 +176,7 @@ fn access(func: &Function, shapes: &Shapes, inst: Inst) -> Option<Access> {
         } => (addr, space, offset, ty.bytes() * args.len() as u32),
         _ => return None,
     };
-    let Some(Shape::Affine { stride, .. }) = shapes.shapes[addr] else {
+    let Some(Variability::Affine { stride, .. }) = divergence.variability[addr] else {
         return None;
     };
     let is_near = stride.unsigned_abs() <= NEAR_LANES;
@@ -194,12 +199,12 @@ struct Hint {
 impl Hint {
     /// A hint for an access that moves so far, if that is somewhere else, and equally far for all lanes.
     fn new(
-        shapes: &Shapes,
+        divergence: &Divergence,
         (block, inst): (Block, Inst),
         access: Access,
         step: Option<Step>,
     ) -> Option<Hint> {
-        let is_uniform = |value: Value| shapes.shapes[value] == Some(Shape::Uniform);
+        let is_uniform = |value: Value| divergence.variability[value] == Some(Variability::Uniform);
         let step = step.filter(|step| *step != Step::Const(0) && step.all(&is_uniform))?;
         Some(Hint {
             block,
@@ -240,7 +245,7 @@ impl Hint {
     }
 }
 
-fn hints(func: &Function, order: &Order, around: &Loop, shapes: &Shapes) -> Vec<Hint> {
+fn hints(func: &Function, order: &Order, around: &Loop, divergence: &Divergence) -> Vec<Hint> {
     let steps = Steps::new(func, around);
     let mut hints = Vec::new();
     for &block in &around.members {
@@ -248,11 +253,11 @@ fn hints(func: &Function, order: &Order, around: &Loop, shapes: &Shapes) -> Vec<
             continue;
         }
         for &inst in &func.blocks[block].insts {
-            let Some(access) = access(func, shapes, inst) else {
+            let Some(access) = access(func, divergence, inst) else {
                 continue;
             };
             let step = steps.of(access.addr);
-            hints.extend(Hint::new(shapes, (block, inst), access, step));
+            hints.extend(Hint::new(divergence, (block, inst), access, step));
         }
     }
     hints

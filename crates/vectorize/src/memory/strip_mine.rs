@@ -7,18 +7,18 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
 
-use super::order::{Node, Order};
-use super::rows;
-use super::shape::Shape;
-use super::shapes::Shapes;
-use super::steps::{Loop, Step, Steps};
+use crate::analysis::divergence::Divergence;
+use crate::analysis::evolution::{Loop, Step, Steps};
+use crate::analysis::order::{Node, Order};
+use crate::analysis::variability::Variability;
+use crate::memory::merge_stores;
 
 /// Lines that a gang should fetch in one go: enough to make up for saving and restoring what it holds, few enough to stay in the second cache
 /// until the last gang has come by.
 const LINES: u32 = 32;
 
 /// Neighbouring lanes at most this far apart share lines and pages.
-pub(super) const NEAR_LANES: u64 = 32;
+pub(crate) const NEAR_LANES: u64 = 32;
 
 /// A step of this many bytes or more leaves nothing of a line for the next turn.
 const FAR_STEP: u64 = 512;
@@ -27,29 +27,29 @@ const FAR_STEP: u64 = 512;
 const MOST_HELD: usize = 6;
 
 /// For each header of such a loop: after how many turns the next gang comes.
-pub(super) fn run(
+pub(crate) fn run(
     func: &Function,
     order: &Order,
     waits: &SecondaryMap<Block, bool>,
-    hopeful: &Shapes,
+    optimistic: &Divergence,
 ) -> SecondaryMap<Block, Option<u32>> {
     let mut out = SecondaryMap::new();
-    if hopeful.gang == 1 {
+    if optimistic.gang == 1 {
         return out;
     }
     for node in &order.nodes {
         if let Node::LoopEnd(header) = *node {
-            out[header] = turns(func, order, waits, hopeful, header);
+            out[header] = strip_mine(func, order, waits, optimistic, header);
         }
     }
     out
 }
 
-fn turns(
+fn strip_mine(
     func: &Function,
     order: &Order,
     waits: &SecondaryMap<Block, bool>,
-    hopeful: &Shapes,
+    optimistic: &Divergence,
     header: Block,
 ) -> Option<u32> {
     let around = Loop::new(order, header)?;
@@ -59,7 +59,7 @@ fn turns(
     let held = func.blocks[header]
         .params
         .iter()
-        .filter(|&&param| hopeful.shapes[param] == Some(Shape::Varying))
+        .filter(|&&param| optimistic.variability[param] == Some(Variability::Varying))
         .map(|&param| if func.ty(param) == Type::B64 { 2 } else { 1 })
         .sum::<usize>();
     if held > MOST_HELD {
@@ -73,15 +73,15 @@ fn turns(
                 InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. }
                     if matches!(space, Space::Global | Space::Generic) =>
                 {
-                    let stride = match hopeful.shapes[addr] {
-                        Some(Shape::Affine { stride, .. }) => stride.unsigned_abs(),
+                    let stride = match optimistic.variability[addr] {
+                        Some(Variability::Affine { stride, .. }) => stride.unsigned_abs(),
                         _ => continue,
                     };
                     if let Some(step) = steps.of(addr).filter(|_| stride <= NEAR_LANES) {
                         accesses.push(Access {
-                            root: rows::from_root(func, addr).0,
+                            root: merge_stores::from_root(func, addr).0,
                             step,
-                            bytes: stride * u64::from(hopeful.gang),
+                            bytes: stride * u64::from(optimistic.gang),
                         });
                     }
                 }

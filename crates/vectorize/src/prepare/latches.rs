@@ -11,10 +11,10 @@
 
 use ptxjit_ir::{Block, BlockCall, Function, Terminator, Value};
 
-use super::order::{Node, Order};
+use crate::analysis::order::{Node, Order};
 
 /// Gives each loop with several backward edges a block that they lead to.
-pub(super) fn run(func: &mut Function, order: &Order) {
+pub(crate) fn run(func: &mut Function, order: &Order) {
     for node in &order.nodes {
         if let Node::LoopEnd(header) = *node {
             merge(func, order, header);

@@ -9,14 +9,14 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, Value};
 
-use super::liveness;
-use super::order::{Node, Order};
-use super::repair::{Repair, predecessors};
+use crate::analysis::liveness;
+use crate::analysis::order::{Node, Order};
+use crate::speculate::ssa_repair::{Repair, predecessors};
 use ptxjit_passes::effort::{Effort, Spent};
 
 /// Closes all loops in the order of their headers: a value that is carried past a later loop, or through a loop inside, may get
 /// parameters there, and these are closed in their turn.
-pub(super) fn run(func: &mut Function, order: &Order, effort: &Effort) -> Result<(), Spent> {
+pub(crate) fn run(func: &mut Function, order: &Order, effort: &Effort) -> Result<(), Spent> {
     let mut headers: Vec<Block> = order
         .nodes
         .iter()

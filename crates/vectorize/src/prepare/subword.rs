@@ -15,14 +15,14 @@ use ptxjit_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use super::order::{self, Node};
+use crate::analysis::order::{self, Node};
 use ptxjit_passes::transform::{dce, rewrite::Aliases};
 
+mod intervals;
 mod ops;
-mod spans;
 
+use intervals::Span;
 use ops::Plan;
-use spans::Span;
 
 /// Where a value's narrow form comes from.
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
@@ -44,7 +44,7 @@ struct Known {
 }
 
 /// Does so in all blocks.
-pub(super) fn run(func: &mut Function, entries: &[Block], gang: u32) {
+pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) {
     // Narrower gangs do not fill a vector of half-words.
     if gang < 8
         || !entries.is_empty()
@@ -168,7 +168,7 @@ impl Narrow<'_> {
     }
 
     fn span(&self, data: &InstData) -> Option<Span> {
-        spans::of(data, &|value| self.known[value].range)
+        intervals::of(data, &|value| self.known[value].range)
     }
 
     fn replace(&mut self, inst: Inst, plan: Plan, loc: SrcLoc) {

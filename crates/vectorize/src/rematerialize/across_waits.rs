@@ -13,10 +13,10 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value, ValueDef};
 use rustc_hash::FxHashMap;
 
-use super::liveness;
-use super::repair::predecessors;
-use super::shape::Shape;
-use super::shapes::Shapes;
+use crate::analysis::divergence::Divergence;
+use crate::analysis::liveness;
+use crate::analysis::variability::Variability;
+use crate::speculate::ssa_repair::predecessors;
 
 /// Definitions are followed this deep.
 const DEPTH: u32 = 8;
@@ -28,13 +28,13 @@ const MOST_OPS: u32 = 6;
 const COST_OF_WAIT: u32 = 2;
 
 /// Says whether something changed.
-pub(super) fn run(
+pub(crate) fn run(
     func: &mut Function,
     waits: &SecondaryMap<Block, bool>,
-    hopeful: &Shapes,
+    optimistic: &Divergence,
 ) -> bool {
     let stops: Vec<Block> = func.blocks.keys().filter(|&block| waits[block]).collect();
-    if hopeful.gang == 1 || stops.is_empty() {
+    if optimistic.gang == 1 || stops.is_empty() {
         return false;
     }
     let live = liveness::run(func, &predecessors(func));
@@ -51,8 +51,8 @@ pub(super) fn run(
     let is_live = |value: Value, block: Block| live.live_in[block].binary_search(&value).is_ok();
     let mut changed = false;
     for value in candidates {
-        let is_varying = hopeful.shapes[value] == Some(Shape::Varying);
-        let cost = ops(func, hopeful, value, DEPTH).filter(|&ops| ops <= MOST_OPS && is_varying);
+        let is_varying = optimistic.variability[value] == Some(Variability::Varying);
+        let cost = ops(func, optimistic, value, DEPTH).filter(|&ops| ops <= MOST_OPS && is_varying);
         let Some(cost) = cost else { continue };
         let behind = behind_waits(func, &stops, &|block| is_live(value, block));
         let users: Vec<Block> = behind
@@ -72,7 +72,7 @@ pub(super) fn run(
             continue;
         }
         for block in users {
-            remake(func, waits, hopeful, block, value);
+            rematerialize(func, waits, optimistic, block, value);
         }
         changed = true;
     }
@@ -80,12 +80,12 @@ pub(super) fn run(
 }
 
 /// How many operations on each lane's own numbers make a value of thread numbers, parameters and constants, if that is all it is made of.
-fn ops(func: &Function, hopeful: &Shapes, value: Value, depth: u32) -> Option<u32> {
+fn ops(func: &Function, optimistic: &Divergence, value: Value, depth: u32) -> Option<u32> {
     let depth = depth.checked_sub(1)?;
     let ValueDef::Result(inst, _) = func.values[value].def else {
         return None;
     };
-    let varies = hopeful.shapes[value] == Some(Shape::Varying);
+    let varies = optimistic.variability[value] == Some(Variability::Varying);
     let data = &func.insts[inst].data;
     let own = match *data {
         InstData::Const { .. } => return Some(0),
@@ -104,9 +104,9 @@ fn ops(func: &Function, hopeful: &Shapes, value: Value, depth: u32) -> Option<u3
         | InstData::Select { .. } => u32::from(varies) * n_vectors(func.ty(value)),
         _ => return None,
     };
-    data.args()
-        .iter()
-        .try_fold(own, |sum, &arg| Some(sum + ops(func, hopeful, arg, depth)?))
+    data.args().iter().try_fold(own, |sum, &arg| {
+        Some(sum + ops(func, optimistic, arg, depth)?)
+    })
 }
 
 fn n_vectors(ty: Type) -> u32 {
@@ -152,10 +152,10 @@ fn uses(func: &Function, block: Block) -> impl Iterator<Item = Value> {
 }
 
 /// Makes a value anew ahead of its first use in a block, and uses that.
-fn remake(
+fn rematerialize(
     func: &mut Function,
     waits: &SecondaryMap<Block, bool>,
-    hopeful: &Shapes,
+    optimistic: &Divergence,
     block: Block,
     value: Value,
 ) {
@@ -165,7 +165,7 @@ fn remake(
     let at = at.max(usize::from(waits[block]));
     let mut made: Vec<Inst> = Vec::new();
     let mut copies: FxHashMap<Value, Value> = FxHashMap::default();
-    let now = copy(func, hopeful, value, &mut made, &mut copies);
+    let now = copy(func, optimistic, value, &mut made, &mut copies);
     func.blocks[block].insts.splice(at..at, made);
     let new = |arg: &mut Value| {
         if *arg == value {
@@ -181,12 +181,12 @@ fn remake(
 /// Copies what makes a value, down to what is no lane's own, which is never saved.
 fn copy(
     func: &mut Function,
-    hopeful: &Shapes,
+    optimistic: &Divergence,
     value: Value,
     made: &mut Vec<Inst>,
     copies: &mut FxHashMap<Value, Value>,
 ) -> Value {
-    if hopeful.shapes[value] != Some(Shape::Varying) {
+    if optimistic.variability[value] != Some(Variability::Varying) {
         return value;
     }
     if let Some(&copied) = copies.get(&value) {
@@ -197,7 +197,7 @@ fn copy(
     };
     let (mut data, loc) = (func.insts[inst].data.clone(), func.insts[inst].loc);
     for arg in data.args_mut() {
-        *arg = copy(func, hopeful, *arg, made, copies);
+        *arg = copy(func, optimistic, *arg, made, copies);
     }
     let copied = func.make_inst(data, &[func.ty(value)], loc);
     made.push(copied);

@@ -1,6 +1,6 @@
 //! Addresses that are also computed with, as numbers of their own there.
 //!
-//! An address that stems from an index that may wrap is a scalar while it serves as an address alone, see [`super::shape::Fold`]. Compilers make
+//! An address that stems from an index that may wrap is a scalar while it serves as an address alone, see [`super::variability::MayWrap`]. Compilers make
 //! `x > 0 ? p[i - 1] : p[i]` an access at `p + 4 * (i - (x > 0))`: one such thing at the edge of a tile, and every access to `p[i]` would be at the
 //! places of a vector. So whoever computes with an address gets one that is made anew from the index.
 //!
@@ -13,15 +13,15 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Value, ValueDef};
 
-use super::flow::numbers_in;
-use super::shape::Shape;
-use super::shapes::Shapes;
+use crate::analysis::divergence::Divergence;
+use crate::analysis::flow::numbers_in;
+use crate::analysis::variability::Variability;
 
 /// Definitions are followed this deep from an address to its index.
 const DEPTH: u32 = 5;
 
 /// Says whether something changed.
-pub(super) fn run(func: &mut Function, hopeful: &Shapes) -> bool {
+pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> bool {
     let mut is_address: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut uses: Vec<(Value, Block)> = Vec::new();
     for (block, data) in func.blocks.iter() {
@@ -31,8 +31,10 @@ pub(super) fn run(func: &mut Function, hopeful: &Shapes) -> bool {
             {
                 is_address[addr] = true;
             }
-            let is_folded = |value: &Value| is_folded(hopeful, *value);
-            let numbers = numbers(func, hopeful, inst).into_iter().filter(is_folded);
+            let may_have_wrapped = |value: &Value| may_have_wrapped(optimistic, *value);
+            let numbers = numbers(func, optimistic, inst)
+                .into_iter()
+                .filter(may_have_wrapped);
             uses.extend(numbers.map(|value| (value, block)));
         }
     }
@@ -41,33 +43,33 @@ pub(super) fn run(func: &mut Function, hopeful: &Shapes) -> bool {
     uses.dedup();
     let mut changed = false;
     for (value, block) in uses {
-        changed |= remake(func, hopeful, block, value);
+        changed |= rematerialize(func, optimistic, block, value);
     }
     changed
 }
 
-fn numbers(func: &Function, hopeful: &Shapes, inst: Inst) -> Vec<Value> {
+fn numbers(func: &Function, optimistic: &Divergence, inst: Inst) -> Vec<Value> {
     let mut numbers = Vec::new();
-    numbers_in(func, hopeful, inst, &mut numbers);
+    numbers_in(func, optimistic, inst, &mut numbers);
     numbers
 }
 
 /// Whether a value stems from an index that may have wrapped, and does not tell by itself whether it has.
-fn is_folded(hopeful: &Shapes, value: Value) -> bool {
-    let fold = hopeful.shapes[value].and_then(Shape::fold);
-    fold.is_some_and(|fold| fold.sums_left == 0)
+fn may_have_wrapped(optimistic: &Divergence, value: Value) -> bool {
+    let may_wrap = optimistic.variability[value].and_then(Variability::may_wrap);
+    may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0)
 }
 
 /// Makes an address anew for those in a block that compute with it.
-fn remake(func: &mut Function, hopeful: &Shapes, block: Block, value: Value) -> bool {
+fn rematerialize(func: &mut Function, optimistic: &Divergence, block: Block, value: Value) -> bool {
     let insts = func.blocks[block].insts.clone();
-    let computes = |inst: &Inst| numbers(func, hopeful, *inst).contains(&value);
+    let computes = |inst: &Inst| numbers(func, optimistic, *inst).contains(&value);
     let users: Vec<Inst> = insts.iter().copied().filter(&computes).collect();
     let Some(at) = insts.iter().position(computes) else {
         return false;
     };
     let mut made = Vec::new();
-    let Some(own) = copy(func, hopeful, value, DEPTH, &mut made) else {
+    let Some(own) = copy(func, optimistic, value, DEPTH, &mut made) else {
         return false;
     };
     func.blocks[block].insts.splice(at..at, made);
@@ -84,7 +86,7 @@ fn remake(func: &mut Function, hopeful: &Shapes, block: Block, value: Value) -> 
 /// Computes a value anew from the narrow index that it stems from.
 fn copy(
     func: &mut Function,
-    hopeful: &Shapes,
+    optimistic: &Divergence,
     value: Value,
     depth: u32,
     made: &mut Vec<Inst>,
@@ -108,8 +110,11 @@ fn copy(
             ..
         } => {
             for arg in data.args_mut() {
-                if hopeful.shapes[*arg].and_then(Shape::fold).is_some() {
-                    *arg = copy(func, hopeful, *arg, depth, made)?;
+                if optimistic.variability[*arg]
+                    .and_then(Variability::may_wrap)
+                    .is_some()
+                {
+                    *arg = copy(func, optimistic, *arg, depth, made)?;
                 }
             }
         }

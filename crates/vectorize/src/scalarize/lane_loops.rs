@@ -13,11 +13,11 @@ use ptxjit_ir::{
     Block, BlockCall, Function, InstData, IntBinaryOp, IntUnaryOp, Space, Terminator, Type, Value,
 };
 
-use super::flow::Flow;
-use super::in_step::InStep;
-use super::shape::Shape;
-use super::solo::{self, Solo};
-use super::{Node, Order};
+use crate::analysis::flow::Flow;
+use crate::analysis::variability::Variability;
+use crate::scalarize::single_lane::{self, SingleLane};
+use crate::speculate::affine_inputs::AffineInputs;
+use crate::{Node, Order};
 
 /// An instruction in a loop counts this much more than one around it.
 const PER_LOOP: usize = 8;
@@ -34,7 +34,7 @@ const DEPTH: u32 = 4;
 
 /// What lanes run one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ByLane {
+pub struct LaneLoop {
     /// The block that all of them enter by.
     pub root: Block,
     /// Its place and those of the others, loop ends included.
@@ -45,7 +45,7 @@ pub struct ByLane {
     pub ends: bool,
 }
 
-impl ByLane {
+impl LaneLoop {
     /// The blocks.
     pub fn blocks<'a>(&self, order: &'a Order) -> impl Iterator<Item = Block> + 'a {
         let nodes = &order.nodes[self.range.clone()];
@@ -62,8 +62,8 @@ impl ByLane {
         preds: &SecondaryMap<Block, Vec<Block>>,
         root: Block,
         range: std::ops::RangeInclusive<usize>,
-    ) -> Option<ByLane> {
-        let mut region = ByLane {
+    ) -> Option<LaneLoop> {
+        let mut region = LaneLoop {
             root,
             range: range.clone(),
             exits: Vec::new(),
@@ -101,35 +101,35 @@ impl ByLane {
 }
 
 /// What the choice looks at.
-pub(super) struct Choice<'a> {
+pub(crate) struct Choice<'a> {
     pub func: &'a Function,
     pub order: &'a Order,
     pub preds: &'a SecondaryMap<Block, Vec<Block>>,
     pub flow: &'a Flow,
-    pub in_step: &'a SecondaryMap<Block, Option<InStep>>,
-    pub seldom: &'a SecondaryMap<Block, bool>,
+    pub affine_inputs: &'a SecondaryMap<Block, Option<AffineInputs>>,
+    pub cold: &'a SecondaryMap<Block, bool>,
     pub can_stop: &'a dyn Fn(Block) -> bool,
 }
 
 /// The roots of regions, and the headers of loops that need a root in front of them.
 #[derive(Default)]
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     /// Root and last block.
     pub roots: Vec<(Block, Block)>,
     pub headers: Vec<Block>,
 }
 
 impl Chosen {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.roots.is_empty() && self.headers.is_empty()
     }
 }
 
 impl Choice<'_> {
     /// Chooses the regions, from what a plan without them says.
-    pub(super) fn run(&self) -> Chosen {
+    pub(crate) fn run(&self) -> Chosen {
         let mut chosen = Chosen::default();
-        let mut loops = self.scattered_loops();
+        let mut loops = self.gather_bound_loops();
         if loops.is_empty() {
             return chosen;
         }
@@ -157,7 +157,7 @@ impl Choice<'_> {
     }
 
     /// The outermost loops that lanes leave apart and mostly access scattered places in, by their headers.
-    fn scattered_loops(&self) -> Vec<Block> {
+    fn gather_bound_loops(&self) -> Vec<Block> {
         let mut found: Vec<Block> = Vec::new();
         let mut end = 0;
         for (pos, node) in self.order.nodes.iter().enumerate() {
@@ -165,7 +165,7 @@ impl Choice<'_> {
             let Some(range) = self.order.loop_range(header) else {
                 continue;
             };
-            if pos >= end && self.is_left_apart(&range) && self.is_scattered(&range) {
+            if pos >= end && self.exits_diverge(&range) && self.is_gather_bound(&range) {
                 end = *range.end();
                 found.push(header);
             }
@@ -174,13 +174,13 @@ impl Choice<'_> {
     }
 
     /// Whether lanes leave a loop at different turns, which is more than that a last gang is cut in two.
-    fn is_left_apart(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
+    fn exits_diverge(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
         let mut is_left = false;
         for pos in range.clone() {
             let Node::Block(block) = self.order.nodes[pos] else {
                 continue;
             };
-            if !self.can_run_by_lane(block) {
+            if !self.can_run_in_lane_loop(block) {
                 return false;
             }
             is_left |= self.parts(block) && {
@@ -195,10 +195,10 @@ impl Choice<'_> {
 
     /// Whether lanes part at a block, by what they have each found.
     fn parts(&self, block: Block) -> bool {
-        self.flow.divergent[block] && parts_widely(self.func, &self.flow.shapes, block)
+        self.flow.divergent[block] && diverges_widely(self.func, &self.flow.variability, block)
     }
 
-    fn can_run_by_lane(&self, block: Block) -> bool {
+    fn can_run_in_lane_loop(&self, block: Block) -> bool {
         let data = &self.func.blocks[block];
         let is_fixed = |data: &InstData| {
             matches!(
@@ -211,8 +211,8 @@ impl Choice<'_> {
             )
         };
         !(self.can_stop)(block)
-            && !self.seldom[block]
-            && self.flow.solo[block] == Solo::No
+            && !self.cold[block]
+            && self.flow.single_lane[block] == SingleLane::No
             && !matches!(data.term, Terminator::Dispatch(_) | Terminator::Ret(_))
             && !data
                 .insts
@@ -221,16 +221,21 @@ impl Choice<'_> {
     }
 
     /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
-    fn is_scattered(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
-        let (mut scattered, mut arithmetic) = (0, 0);
+    fn is_gather_bound(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
+        let (mut gathers, mut arithmetic) = (0, 0);
         for (pos, weight) in self.weights(range) {
             if let Node::Block(block) = self.order.nodes[pos] {
-                let counts = count_own(self.func, &self.flow.shapes, &self.in_step[block], block);
-                scattered += weight * counts.scattered;
+                let counts = count_own(
+                    self.func,
+                    &self.flow.variability,
+                    &self.affine_inputs[block],
+                    block,
+                );
+                gathers += weight * counts.gathers;
                 arithmetic += weight * counts.arithmetic;
             }
         }
-        is_scattered(scattered, arithmetic)
+        is_gather_bound(gathers, arithmetic)
     }
 
     /// What an instruction at each place counts.
@@ -254,7 +259,7 @@ impl Choice<'_> {
     }
 
     /// What follows from a branch at which lanes part, if it consists of some of these loops and little else.
-    fn behind(&self, block: Block, loops: &[Block]) -> Option<ByLane> {
+    fn behind(&self, block: Block, loops: &[Block]) -> Option<LaneLoop> {
         let Terminator::Brif { then_, else_, .. } = &self.func.blocks[block].term else {
             return None;
         };
@@ -265,13 +270,13 @@ impl Choice<'_> {
             if self.preds[root] != [block] {
                 return None;
             }
-            let around = solo::enclosing(self.order, block);
-            let mut blocks = solo::region(self.func, self.order, self.preds, root);
+            let around = single_lane::enclosing(self.order, block);
+            let mut blocks = single_lane::region(self.func, self.order, self.preds, root);
             blocks.retain(|&block| {
                 let pos = self.pos(block);
                 around.as_ref().is_none_or(|range| range.contains(&pos))
             });
-            if !blocks.iter().all(|&block| self.can_run_by_lane(block)) {
+            if !blocks.iter().all(|&block| self.can_run_in_lane_loop(block)) {
                 return None;
             }
             let ends = blocks.iter().map(|&block| {
@@ -285,7 +290,7 @@ impl Choice<'_> {
             if n_blocks != blocks.len() {
                 return None;
             }
-            let region = ByLane::new(self.func, self.order, self.preds, root, range)?;
+            let region = LaneLoop::new(self.func, self.order, self.preds, root, range)?;
             // What goes around in a loop would be each lane's own.
             let goes_on = |&exit: &usize| matches!(self.order.nodes[exit], Node::LoopEnd(_));
             if region.exits.iter().any(goes_on) {
@@ -296,7 +301,7 @@ impl Choice<'_> {
     }
 
     /// Whether a region has some of the loops and little else.
-    fn loops_fill(&self, region: &ByLane, loops: &[Block]) -> bool {
+    fn loops_fill(&self, region: &LaneLoop, loops: &[Block]) -> bool {
         let inside: Vec<_> = loops
             .iter()
             .filter(|&&header| region.range.contains(&self.pos(header)))
@@ -322,47 +327,51 @@ impl Choice<'_> {
 }
 
 /// Whether lanes that part at a block do so by what they have each found, and not only in the one gang that a bound cuts in two.
-pub fn parts_widely(func: &Function, shapes: &SecondaryMap<Value, Shape>, block: Block) -> bool {
+pub fn diverges_widely(
+    func: &Function,
+    variability: &SecondaryMap<Value, Variability>,
+    block: Block,
+) -> bool {
     match func.blocks[block].term {
-        Terminator::Brif { cond, .. } => !is_on_line(func, shapes, cond, DEPTH),
+        Terminator::Brif { cond, .. } => !is_affine_condition(func, variability, cond, DEPTH),
         _ => true,
     }
 }
 
 /// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer.
-fn is_on_line(
+fn is_affine_condition(
     func: &Function,
-    shapes: &SecondaryMap<Value, Shape>,
+    variability: &SecondaryMap<Value, Variability>,
     cond: Value,
     depth: u32,
 ) -> bool {
     let Some(depth) = depth.checked_sub(1) else {
         return false;
     };
-    if shapes[cond] == Shape::Uniform {
+    if variability[cond] == Variability::Uniform {
         return true;
     }
-    let is_on_line = |arg: &Value| is_on_line(func, shapes, *arg, depth);
+    let is_affine_condition = |arg: &Value| is_affine_condition(func, variability, *arg, depth);
     match func.def_inst(cond) {
-        Some(InstData::Compare { args, .. }) => {
-            args.iter().all(|&arg| shapes[arg] != Shape::Varying)
-        }
+        Some(InstData::Compare { args, .. }) => args
+            .iter()
+            .all(|&arg| variability[arg] != Variability::Varying),
         Some(InstData::IntBinary {
             op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
             args,
             ..
-        }) => args.iter().all(is_on_line),
+        }) => args.iter().all(is_affine_condition),
         Some(InstData::IntUnary {
             op: IntUnaryOp::Not,
             arg,
             ..
-        }) => is_on_line(arg),
+        }) => is_affine_condition(arg),
         _ => false,
     }
 }
 
 /// Puts a block in front of each of these loops, to be the root of its region.
-pub(super) fn add_roots(func: &mut Function, order: &Order, chosen: &mut Chosen) {
+pub(crate) fn add_roots(func: &mut Function, order: &Order, chosen: &mut Chosen) {
     for header in std::mem::take(&mut chosen.headers) {
         let range = order.loop_range(header).expect("a loop's header");
         let last = order.nodes[range.clone()]
@@ -400,13 +409,13 @@ pub(super) fn add_roots(func: &mut Function, order: &Order, chosen: &mut Chosen)
 }
 
 /// The regions, in the final order.
-pub(super) fn regions(
+pub(crate) fn regions(
     func: &Function,
     order: &Order,
     preds: &SecondaryMap<Block, Vec<Block>>,
     chosen: &Chosen,
-) -> Vec<ByLane> {
-    let mut out: Vec<ByLane> = chosen
+) -> Vec<LaneLoop> {
+    let mut out: Vec<LaneLoop> = chosen
         .roots
         .iter()
         .filter_map(|&(root, last)| {
@@ -418,7 +427,7 @@ pub(super) fn regions(
             {
                 end += 1;
             }
-            ByLane::new(func, order, preds, root, start..=end)
+            LaneLoop::new(func, order, preds, root, start..=end)
         })
         .collect();
     out.sort_unstable_by_key(|region| *region.range.start());
@@ -429,7 +438,7 @@ pub(super) fn regions(
 #[derive(Default)]
 pub struct Counts {
     /// Accesses at places that do not lie side by side, each as the arithmetic that it outweighs.
-    pub scattered: usize,
+    pub gathers: usize,
     /// Arithmetic on each thread's own values.
     pub arithmetic: usize,
 }
@@ -442,15 +451,15 @@ const PER_OWN_ACCESS: usize = 6;
 /// Counts what a block does with values that each lane has of its own.
 pub fn count_own(
     func: &Function,
-    shapes: &SecondaryMap<Value, Shape>,
-    in_step: &Option<InStep>,
+    variability: &SecondaryMap<Value, Variability>,
+    affine_inputs: &Option<AffineInputs>,
     block: Block,
 ) -> Counts {
     let is_own = |value: Value| {
-        let better = in_step
+        let better = affine_inputs
             .as_ref()
-            .and_then(|in_step| in_step.shapes.get(&value));
-        *better.unwrap_or(&shapes[value]) == Shape::Varying
+            .and_then(|affine_inputs| affine_inputs.variability.get(&value));
+        *better.unwrap_or(&variability[value]) == Variability::Varying
     };
     let mut counts = Counts::default();
     for &inst in &func.blocks[block].insts {
@@ -460,7 +469,7 @@ pub fn count_own(
             | InstData::Store { addr, space, .. }
             | InstData::Atomic { addr, space, .. } => {
                 // Threads' local memories lie apart.
-                counts.scattered += if space == Space::Local {
+                counts.gathers += if space == Space::Local {
                     PER_OWN_ACCESS
                 } else if is_own(addr) {
                     PER_ACCESS
@@ -478,6 +487,6 @@ pub fn count_own(
 }
 
 /// Whether so many accesses at scattered places outweigh so much arithmetic.
-pub fn is_scattered(scattered: usize, arithmetic: usize) -> bool {
-    scattered > 0 && scattered >= arithmetic
+pub fn is_gather_bound(gathers: usize, arithmetic: usize) -> bool {
+    gathers > 0 && gathers >= arithmetic
 }

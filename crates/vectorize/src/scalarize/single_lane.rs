@@ -8,12 +8,12 @@ use ptxjit_ir::{
     Block, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Terminator, Type, Value,
 };
 
-use super::shape::Shape;
-use super::{Node, Order};
+use crate::analysis::variability::Variability;
+use crate::{Node, Order};
 
 /// How a block is run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Solo {
+pub enum SingleLane {
     /// By any lanes.
     #[default]
     No,
@@ -26,30 +26,34 @@ pub enum Solo {
 /// Conditions are followed this deep through `and`, `or` and `not`.
 const DEPTH: u32 = 4;
 
-/// Finds the regions. `shape` tells how values are held; `can_stop` whether lanes can stop or come from elsewhere at a block.
-pub(super) fn run(
+/// Finds the regions. `variability` tells how values are held; `can_stop` whether lanes can stop or come from elsewhere at a block.
+pub(crate) fn run(
     func: &Function,
     order: &Order,
     gang: u32,
     preds: &SecondaryMap<Block, Vec<Block>>,
-    shape: &dyn Fn(Value) -> Shape,
+    variability: &dyn Fn(Value) -> Variability,
     can_stop: &dyn Fn(Block) -> bool,
-) -> SecondaryMap<Block, Solo> {
-    let mut solo = SecondaryMap::new();
+) -> SecondaryMap<Block, SingleLane> {
+    let mut single_lane = SecondaryMap::new();
     if gang == 1 {
-        return solo;
+        return single_lane;
     }
     for node in &order.nodes {
         let Node::Block(block) = *node else { continue };
         let Terminator::Brif { cond, then_, else_ } = &func.blocks[block].term else {
             continue;
         };
-        if solo[block] != Solo::No || then_.block == else_.block {
+        if single_lane[block] != SingleLane::No || then_.block == else_.block {
             continue;
         }
         for (root, taken) in [(then_.block, true), (else_.block, false)] {
-            let lane = Lane { func, gang, shape };
-            if preds[root] == [block] && lane.is_alone(*cond, taken, DEPTH) {
+            let lane = Lane {
+                func,
+                gang,
+                variability,
+            };
+            if preds[root] == [block] && lane.is_single_lane(*cond, taken, DEPTH) {
                 let region = region(func, order, preds, root);
                 let whole = enclosing(order, block);
                 let stays = |block: Block| {
@@ -57,17 +61,19 @@ pub(super) fn run(
                     !can_stop(block) && whole.as_ref().is_none_or(|range| range.contains(&pos))
                 };
                 if region.iter().all(|&block| stays(block)) {
-                    region.iter().for_each(|&block| solo[block] = Solo::Inner);
-                    solo[root] = Solo::Root;
+                    region
+                        .iter()
+                        .for_each(|&block| single_lane[block] = SingleLane::Inner);
+                    single_lane[root] = SingleLane::Root;
                 }
             }
         }
     }
-    solo
+    single_lane
 }
 
 /// The blocks that are reached through `root` only.
-pub(super) fn region(
+pub(crate) fn region(
     func: &Function,
     order: &Order,
     preds: &SecondaryMap<Block, Vec<Block>>,
@@ -101,7 +107,7 @@ pub(super) fn region(
 }
 
 /// The positions of the innermost loop around a block.
-pub(super) fn enclosing(order: &Order, block: Block) -> Option<std::ops::RangeInclusive<usize>> {
+pub(crate) fn enclosing(order: &Order, block: Block) -> Option<std::ops::RangeInclusive<usize>> {
     let pos = order.block_pos[block].expect("reachable") as usize;
     order.nodes[pos..].iter().find_map(|node| match *node {
         Node::LoopEnd(header) => order
@@ -114,12 +120,12 @@ pub(super) fn enclosing(order: &Order, block: Block) -> Option<std::ops::RangeIn
 struct Lane<'a> {
     func: &'a Function,
     gang: u32,
-    shape: &'a dyn Fn(Value) -> Shape,
+    variability: &'a dyn Fn(Value) -> Variability,
 }
 
 impl Lane<'_> {
     /// Whether at most one lane of a gang can have this truth value.
-    fn is_alone(&self, cond: Value, truth: bool, depth: u32) -> bool {
+    fn is_single_lane(&self, cond: Value, truth: bool, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
         };
@@ -131,13 +137,14 @@ impl Lane<'_> {
                     (IntBinaryOp::And, true) | (IntBinaryOp::Or, false)
                 ) =>
             {
-                args.iter().any(|&arg| self.is_alone(arg, truth, depth))
+                args.iter()
+                    .any(|&arg| self.is_single_lane(arg, truth, depth))
             }
             Some(&InstData::IntUnary {
                 op: IntUnaryOp::Not,
                 arg,
                 ..
-            }) => self.is_alone(arg, !truth, depth),
+            }) => self.is_single_lane(arg, !truth, depth),
             _ => false,
         }
     }
@@ -150,17 +157,21 @@ impl Lane<'_> {
             (CompareOp::Ule, true) | (CompareOp::Ugt, false) => constant == Some(0),
             _ => false,
         };
-        let stride = match ((self.shape)(a), (self.shape)(b)) {
+        let stride = match ((self.variability)(a), (self.variability)(b)) {
             (
-                Shape::Affine {
-                    stride, fold: None, ..
+                Variability::Affine {
+                    stride,
+                    may_wrap: None,
+                    ..
                 },
-                Shape::Uniform,
+                Variability::Uniform,
             )
             | (
-                Shape::Uniform,
-                Shape::Affine {
-                    stride, fold: None, ..
+                Variability::Uniform,
+                Variability::Affine {
+                    stride,
+                    may_wrap: None,
+                    ..
                 },
             ) => stride,
             _ => return false,
@@ -180,7 +191,7 @@ impl Lane<'_> {
 }
 
 /// Whether an instruction's result is one number where one lane runs: not if the lanes' own places in the gang count.
-pub(super) fn is_scalar(data: &InstData) -> bool {
+pub(crate) fn is_scalar(data: &InstData) -> bool {
     matches!(
         data,
         InstData::Const { .. }

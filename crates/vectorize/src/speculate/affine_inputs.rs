@@ -9,76 +9,93 @@ use std::collections::BTreeMap;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Type, Value, ValueDef};
 
-use super::flow::Flow;
-use super::order::{Node, Order};
-use super::shape::{Because, Shape};
-use super::shapes::Shapes;
-use super::solo::Solo;
+use crate::analysis::divergence::Divergence;
+use crate::analysis::flow::Flow;
+use crate::analysis::order::{Node, Order};
+use crate::analysis::variability::{Because, Variability};
+use crate::scalarize::single_lane::SingleLane;
 
 /// What holds in a block if its lanes are in step.
 #[derive(Clone, Debug, Default)]
-pub struct InStep {
+pub struct AffineInputs {
     /// Values from elsewhere that are held as vectors, and are to be tested for having these shapes.
-    pub inputs: Vec<(Value, Shape)>,
+    pub inputs: Vec<(Value, Variability)>,
     /// The inputs and results of the block that then have better shapes.
-    pub shapes: BTreeMap<Value, Shape>,
+    pub variability: BTreeMap<Value, Variability>,
 }
 
 /// Values that are tested at most.
 const MOST_INPUTS: usize = 6;
 
-/// Finds such blocks. `hopeful` has the shapes of values if lanes never part.
-pub(super) fn run(
+/// Finds such blocks. `optimistic` has the shapes of values if lanes never part.
+pub(crate) fn run(
     func: &Function,
     order: &Order,
     flow: &Flow,
-    hopeful: &Shapes,
-    seldom: &SecondaryMap<Block, bool>,
-) -> SecondaryMap<Block, Option<InStep>> {
+    optimistic: &Divergence,
+    cold: &SecondaryMap<Block, bool>,
+) -> SecondaryMap<Block, Option<AffineInputs>> {
     let mut out = SecondaryMap::new();
-    if hopeful.gang == 1 {
+    if optimistic.gang == 1 {
         return out;
     }
     for node in &order.nodes {
         if let Node::Block(block) = *node
-            && flow.solo[block] == Solo::No
-            && !seldom[block]
+            && flow.single_lane[block] == SingleLane::No
+            && !cold[block]
         {
-            out[block] = block_in_step(func, flow, hopeful, block);
+            out[block] = affine_inputs_of(func, flow, optimistic, block);
         }
     }
     out
 }
 
-fn block_in_step(func: &Function, flow: &Flow, hopeful: &Shapes, block: Block) -> Option<InStep> {
-    let inputs = inputs(func, flow, hopeful, block);
+fn affine_inputs_of(
+    func: &Function,
+    flow: &Flow,
+    optimistic: &Divergence,
+    block: Block,
+) -> Option<AffineInputs> {
+    let inputs = inputs(func, flow, optimistic, block);
     if inputs.is_empty() || inputs.len() > MOST_INPUTS {
         return None;
     }
-    let mut local = Shapes::new(hopeful.gang, hopeful.facts);
+    let mut local = Divergence::new(optimistic.gang, optimistic.facts);
     for value in func.values.keys() {
-        local.shapes[value] = Some(flow.shapes[value]);
+        local.variability[value] = Some(flow.variability[value]);
     }
     loop {
-        let shapes = propagate(func, flow, &mut local, block, &inputs);
+        let variability = propagate(func, flow, &mut local, block, &inputs);
         let numbers = numbers(func, flow, &local, block);
         let mut changed = false;
         for value in numbers {
-            let fold = shapes.get(&value).and_then(|shape| shape.fold());
-            if fold.is_some_and(|fold| fold.sums_left == 0) {
+            let may_wrap = variability
+                .get(&value)
+                .and_then(|variability| variability.may_wrap());
+            if may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0) {
                 local.spread[value] = true;
                 changed = true;
             }
         }
         if !changed {
-            return Some(InStep { inputs, shapes });
+            return Some(AffineInputs {
+                inputs,
+                variability,
+            });
         }
     }
 }
 
 /// Varying values from elsewhere that addresses in the block follow from, and that are affine if lanes came the same way.
-fn inputs(func: &Function, flow: &Flow, hopeful: &Shapes, block: Block) -> Vec<(Value, Shape)> {
-    let may_be = |value: Value| hopeful.shapes[value].filter(|&shape| shape != Shape::Varying);
+fn inputs(
+    func: &Function,
+    flow: &Flow,
+    optimistic: &Divergence,
+    block: Block,
+) -> Vec<(Value, Variability)> {
+    let may_be = |value: Value| {
+        optimistic.variability[value].filter(|&variability| variability != Variability::Varying)
+    };
     let mut work: Vec<Value> = Vec::new();
     for &inst in &func.blocks[block].insts {
         if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = func.insts[inst].data {
@@ -88,8 +105,8 @@ fn inputs(func: &Function, flow: &Flow, hopeful: &Shapes, block: Block) -> Vec<(
     let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut found = Vec::new();
     while let Some(value) = work.pop() {
-        let is_open = flow.shapes[value] == Shape::Varying && !seen[value];
-        let Some(shape) = may_be(value).filter(|_| is_open) else {
+        let is_open = flow.variability[value] == Variability::Varying && !seen[value];
+        let Some(variability) = may_be(value).filter(|_| is_open) else {
             continue;
         };
         seen[value] = true;
@@ -99,15 +116,15 @@ fn inputs(func: &Function, flow: &Flow, hopeful: &Shapes, block: Block) -> Vec<(
             }
             _ if matches!(func.ty(value), Type::B32 | Type::B64) => {
                 // That the lanes lie on a line is tested: no wrap is left to reckon with.
-                let shape = match shape {
-                    Shape::Affine { stride, .. } => Shape::Affine {
+                let variability = match variability {
+                    Variability::Affine { stride, .. } => Variability::Affine {
                         stride,
                         align: 0,
-                        fold: None,
+                        may_wrap: None,
                     },
                     other => other,
                 };
-                found.push((value, shape));
+                found.push((value, variability));
             }
             _ => {}
         }
@@ -120,13 +137,13 @@ fn inputs(func: &Function, flow: &Flow, hopeful: &Shapes, block: Block) -> Vec<(
 fn propagate(
     func: &Function,
     flow: &Flow,
-    local: &mut Shapes,
+    local: &mut Divergence,
     block: Block,
-    inputs: &[(Value, Shape)],
-) -> BTreeMap<Value, Shape> {
-    let mut better: BTreeMap<Value, Shape> = inputs.iter().copied().collect();
-    for &(value, shape) in inputs {
-        local.shapes[value] = Some(shape);
+    inputs: &[(Value, Variability)],
+) -> BTreeMap<Value, Variability> {
+    let mut better: BTreeMap<Value, Variability> = inputs.iter().copied().collect();
+    for &(value, variability) in inputs {
+        local.variability[value] = Some(variability);
     }
     for &inst in &func.blocks[block].insts {
         let node = &func.insts[inst];
@@ -137,14 +154,18 @@ fn propagate(
             continue;
         }
         for (idx, &result) in node.results.iter().enumerate() {
-            let shape = match local.result(func, &node.data, idx) {
-                _ if local.spread[result] => Shape::Varying,
-                (shape, Because::NotVarying) if flow.shapes[result] == Shape::Varying => shape,
-                _ => flow.shapes[result],
+            let variability = match local.result(func, &node.data, idx) {
+                _ if local.spread[result] => Variability::Varying,
+                (variability, Because::NotVarying)
+                    if flow.variability[result] == Variability::Varying =>
+                {
+                    variability
+                }
+                _ => flow.variability[result],
             };
-            local.shapes[result] = Some(shape);
-            if shape != flow.shapes[result] {
-                better.insert(result, shape);
+            local.variability[result] = Some(variability);
+            if variability != flow.variability[result] {
+                better.insert(result, variability);
             }
         }
     }
@@ -152,16 +173,15 @@ fn propagate(
 }
 
 /// What the block takes as numbers, lane by lane, or hands on as vectors.
-fn numbers(func: &Function, flow: &Flow, local: &Shapes, block: Block) -> Vec<Value> {
+fn numbers(func: &Function, flow: &Flow, local: &Divergence, block: Block) -> Vec<Value> {
     let mut numbers = Vec::new();
     let data = &func.blocks[block];
     for &inst in &data.insts {
-        super::flow::numbers_in(func, local, inst, &mut numbers);
+        crate::analysis::flow::numbers_in(func, local, inst, &mut numbers);
         let escaping = func.insts[inst].results.iter().copied();
-        numbers.extend(
-            escaping
-                .filter(|&result| flow.shapes[result] == Shape::Varying && flow.escapes[result]),
-        );
+        numbers.extend(escaping.filter(|&result| {
+            flow.variability[result] == Variability::Varying && flow.escapes[result]
+        }));
     }
     data.term.for_each_arg(|arg| numbers.push(arg));
     numbers

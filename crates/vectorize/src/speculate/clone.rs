@@ -3,12 +3,12 @@
 use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Type, Value, ValueDef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::repair::{Repair, predecessors};
-use super::waits;
+use crate::speculate::ssa_repair::{Repair, predecessors};
+use crate::waits;
 
 /// Blocks and what stands for them and their values in a copy.
 #[derive(Default)]
-pub(super) struct Copies {
+pub(crate) struct Copies {
     /// What was copied.
     pub old: Vec<Block>,
     pub blocks: FxHashMap<Block, Block>,
@@ -16,7 +16,7 @@ pub(super) struct Copies {
 }
 
 /// Whether an instruction stands where lanes have to meet, or leads elsewhere, so that there is to be one of it.
-pub(super) fn is_fixed(func: &Function, gang: u32, inst: Inst) -> bool {
+pub(crate) fn is_fixed(func: &Function, gang: u32, inst: Inst) -> bool {
     let data = &func.insts[inst].data;
     let is_call = matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. });
     is_call || waits::can_wait(data, gang)
@@ -24,7 +24,7 @@ pub(super) fn is_fixed(func: &Function, gang: u32, inst: Inst) -> bool {
 
 /// Whether a block from an instruction on, and others, can be copied: nobody else comes to them, and nothing of which the ends of gangs are
 /// looked at elsewhere gets a second definition, since it has to stay on its line.
-pub(super) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block]) -> bool {
+pub(crate) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block]) -> bool {
     let preds = predecessors(func);
     let is_inside = |block: &Block| *block == start || region.contains(block);
     if !region
@@ -64,7 +64,7 @@ pub(super) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block
 }
 
 /// Moves what a block has from an instruction on to a new one. The block is left without an end.
-pub(super) fn split(func: &mut Function, block: Block, at: usize) -> Block {
+pub(crate) fn split(func: &mut Function, block: Block, at: usize) -> Block {
     let rest = func.new_block();
     let data = &mut func.blocks[block];
     let insts = data.insts.split_off(at);
@@ -78,7 +78,7 @@ pub(super) fn split(func: &mut Function, block: Block, at: usize) -> Block {
 
 impl Copies {
     /// Copies blocks, with `known` in place of some values.
-    pub(super) fn new(func: &mut Function, old: Vec<Block>, known: &[(Value, Value)]) -> Copies {
+    pub(crate) fn new(func: &mut Function, old: Vec<Block>, known: &[(Value, Value)]) -> Copies {
         let mut copies = Copies {
             old,
             ..Copies::default()
@@ -123,7 +123,7 @@ impl Copies {
     }
 
     /// What was copied and is used elsewhere has two definitions now.
-    pub(super) fn mend(&self, func: &mut Function) {
+    pub(crate) fn repair_uses(&self, func: &mut Function) {
         let copies: Vec<Block> = self.blocks.values().copied().collect();
         let outside: Vec<Block> = func
             .blocks

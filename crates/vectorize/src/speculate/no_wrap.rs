@@ -18,21 +18,21 @@ use ptxjit_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use super::copies::{self, Copies};
-use super::ends::Homes;
-use super::shape::Shape;
-use super::shapes::Shapes;
-use super::{PlanFacts, order};
+use crate::analysis::divergence::Divergence;
+use crate::analysis::variability::Variability;
+use crate::speculate::clone::{self, Copies};
+use crate::speculate::stable::Stable;
+use crate::{PlanFacts, order};
 
-mod borders;
+mod guards;
 mod regions;
 
-use borders::{Outcome, Test};
+use guards::{Outcome, Test};
 use regions::{detach_end, is_accessed, region};
 
 /// In one function so many blocks are copied from, and so many indices tested for each.
 const MOST_STARTS: usize = 8;
-const MOST_WRAPS: usize = 6;
+const MOST_SITES: usize = 6;
 
 /// Definitions are followed this deep.
 const DEPTH: u32 = 6;
@@ -57,23 +57,23 @@ enum Kind {
 
 /// An instruction that keeps an index from going on.
 #[derive(Copy, Clone)]
-struct Wrap {
+struct Site {
     inst: Inst,
     kind: Kind,
     ty: Type,
     /// The index, of which it is a uniform distance away where nothing wraps; but for quotients.
-    line: Value,
+    affine: Value,
     /// The divisor, the mask or the border.
     bound: Value,
 }
 
 /// Copies the code behind such instructions.
-pub(super) fn run(
+pub(crate) fn run(
     func: &mut Function,
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
-    hopes: bool,
+    assume_affine: bool,
 ) {
     if gang == 1 || !entries.is_empty() {
         return;
@@ -81,39 +81,39 @@ pub(super) fn run(
     let mut done: SecondaryMap<Block, bool> = SecondaryMap::new();
     let mut n_copied = 0;
     let mut leads = find_leads(func);
-    let mut known: Option<(Shapes, Homes)> = None;
+    let mut known: Option<(Divergence, Stable)> = None;
     for block in func.blocks.keys().collect::<Vec<_>>() {
         let may_wrap = |&inst: &Inst| {
             let node = &func.insts[inst];
-            can_wrap(&node.data) && node.results.iter().any(|&result| leads[result])
+            is_candidate(&node.data) && node.results.iter().any(|&result| leads[result])
         };
         let is_over = done[block] || n_copied == MOST_STARTS;
         if is_over || !func.blocks[block].insts.iter().any(may_wrap) {
             continue;
         }
-        let find = |func: &Function, known: &mut Option<(Shapes, Homes)>| {
-            let (shapes, homes) = &*known.get_or_insert_with(|| {
-                let mut shapes = Shapes::new(gang, facts);
+        let find = |func: &Function, known: &mut Option<(Divergence, Stable)>| {
+            let (divergence, stable) = &*known.get_or_insert_with(|| {
+                let mut divergence = Divergence::new(gang, facts);
                 let order = order::run(func, entries);
-                shapes.propagate(func, &order);
-                (shapes, Homes::new(func, order, hopes))
+                divergence.propagate(func, &order);
+                (divergence, Stable::new(func, order, assume_affine))
             });
             let finder = Finder {
                 func,
-                shapes,
-                homes,
+                divergence,
+                stable,
                 block,
             };
-            finder.wraps(&leads)
+            finder.sites(&leads)
         };
-        let mut wraps = find(func, &mut known);
+        let mut sites = find(func, &mut known);
         let is_loop = |call: &&BlockCall| call.block == block;
-        if !wraps.is_empty() && func.blocks[block].term.targets().iter().any(is_loop) {
-            detach_end(func, block, &wraps);
+        if !sites.is_empty() && func.blocks[block].term.targets().iter().any(is_loop) {
+            detach_end(func, block, &sites);
             known = None;
-            wraps = find(func, &mut known);
+            sites = find(func, &mut known);
         }
-        let (Some((shapes, homes)), [first, ..]) = (&known, &wraps[..]) else {
+        let (Some((divergence, stable)), [first, ..]) = (&known, &sites[..]) else {
             continue;
         };
         let Some(region) = region(func, gang, block) else {
@@ -122,12 +122,12 @@ pub(super) fn run(
         let insts = &func.blocks[block].insts;
         let at = insts.iter().position(|&inst| inst == first.inst);
         let at = at.expect("the instruction is there");
-        if is_accessed(func, (block, at), &region, &wraps)
-            && copies::can_copy(func, block, at, &region)
+        if is_accessed(func, (block, at), &region, &sites)
+            && clone::can_copy(func, block, at, &region)
         {
             region.iter().for_each(|&block| done[block] = true);
-            let rest = copies::split(func, block, at);
-            copy(func, (shapes, homes), (block, rest), region, &wraps);
+            let rest = clone::split(func, block, at);
+            copy(func, (divergence, stable), (block, rest), region, &sites);
             n_copied += 1;
             known = None;
             leads = find_leads(func);
@@ -136,7 +136,7 @@ pub(super) fn run(
 }
 
 /// Whether an instruction can keep an index from going on.
-fn can_wrap(data: &InstData) -> bool {
+fn is_candidate(data: &InstData) -> bool {
     match data {
         InstData::Select { .. } => true,
         InstData::IntBinary { op, .. } => matches!(
@@ -203,31 +203,31 @@ fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
 
 struct Finder<'a> {
     func: &'a Function,
-    shapes: &'a Shapes,
-    homes: &'a Homes,
+    divergence: &'a Divergence,
+    stable: &'a Stable,
     block: Block,
 }
 
 impl Finder<'_> {
     /// What may wrap in a block and leads to addresses, in order.
-    fn wraps(&self, leads: &SecondaryMap<Value, bool>) -> Vec<Wrap> {
-        let mut wraps: Vec<Wrap> = Vec::new();
+    fn sites(&self, leads: &SecondaryMap<Value, bool>) -> Vec<Site> {
+        let mut sites: Vec<Site> = Vec::new();
         for &inst in &self.func.blocks[self.block].insts {
             let node = &self.func.insts[inst];
             let [result] = node.results[..] else { continue };
-            if !leads[result] || self.shapes.shapes[result] != Some(Shape::Varying) {
+            if !leads[result] || self.divergence.variability[result] != Some(Variability::Varying) {
                 continue;
             }
-            if let Some(wrap) = self.wrap(inst, &node.data, &wraps)
-                && wraps.len() < MOST_WRAPS
+            if let Some(site) = self.site(inst, &node.data, &sites)
+                && sites.len() < MOST_SITES
             {
-                wraps.push(wrap);
+                sites.push(site);
             }
         }
-        wraps
+        sites
     }
 
-    fn wrap(&self, inst: Inst, data: &InstData, before: &[Wrap]) -> Option<Wrap> {
+    fn site(&self, inst: Inst, data: &InstData, before: &[Site]) -> Option<Site> {
         match *data {
             InstData::IntBinary {
                 op,
@@ -250,9 +250,9 @@ impl Finder<'_> {
         op: IntBinaryOp,
         ty: Type,
         [a, b]: [Value; 2],
-        before: &[Wrap],
-    ) -> Option<Wrap> {
-        let can_turn = matches!(
+        before: &[Site],
+    ) -> Option<Site> {
+        let can_negate = matches!(
             op,
             IntBinaryOp::And
                 | IntBinaryOp::Umin
@@ -260,7 +260,7 @@ impl Finder<'_> {
                 | IntBinaryOp::Smin
                 | IntBinaryOp::Smax
         );
-        let (line, bound) = match can_turn && self.is_even(a, before, DEPTH) {
+        let (affine, bound) = match can_negate && self.is_even(a, before, DEPTH) {
             true => (b, a),
             false => (a, b),
         };
@@ -286,19 +286,19 @@ impl Finder<'_> {
             | IntBinaryOp::SaddSat
             | IntBinaryOp::SsubSat => return None,
         };
-        let stride = self.stride(line, before, DEPTH)?;
+        let stride = self.stride(affine, before, DEPTH)?;
         let span = stride
             .unsigned_abs()
-            .saturating_mul(u64::from(self.shapes.gang - 1));
+            .saturating_mul(u64::from(self.divergence.gang - 1));
         let fits = self
             .period(op, bound, ty)
             .is_none_or(|period| span < period);
         let is_even = || self.is_even(bound, before, DEPTH);
-        (fits && is_even()).then_some(Wrap {
+        (fits && is_even()).then_some(Site {
             inst,
             kind,
             ty,
-            line,
+            affine,
             bound,
         })
     }
@@ -310,8 +310,8 @@ impl Finder<'_> {
         ty: Type,
         cond: Value,
         [a, b]: [Value; 2],
-        before: &[Wrap],
-    ) -> Option<Wrap> {
+        before: &[Site],
+    ) -> Option<Site> {
         let Some(&InstData::Compare {
             op,
             ty: Type::B32,
@@ -324,28 +324,29 @@ impl Finder<'_> {
             return None;
         }
         self.stride(x, before, DEPTH)?;
-        let (line, bound, unless) = match self.is_even(a, before, DEPTH) {
+        let (affine, bound, unless) = match self.is_even(a, before, DEPTH) {
             true => (b, a, true),
             false => (a, b, false),
         };
-        self.stride(line, before, DEPTH)?;
+        self.stride(affine, before, DEPTH)?;
         let kind = Kind::Chosen {
             op,
             compared: x,
             bound: y,
             unless,
         };
-        self.is_even(bound, before, DEPTH).then_some(Wrap {
+        self.is_even(bound, before, DEPTH).then_some(Site {
             inst,
             kind,
             ty,
-            line,
+            affine,
             bound,
         })
     }
 
     fn is_uniform(&self, value: Value) -> bool {
-        self.shapes.shapes[value].is_none_or(|shape| shape == Shape::Uniform)
+        self.divergence.variability[value]
+            .is_none_or(|variability| variability == Variability::Uniform)
     }
 
     /// How far apart indices are between which a remainder or quotient goes on or stays the same, if that is known.
@@ -365,7 +366,7 @@ impl Finder<'_> {
     }
 
     /// Whether lanes agree if each of the quotients before is the same for all.
-    fn is_even(&self, value: Value, before: &[Wrap], depth: u32) -> bool {
+    fn is_even(&self, value: Value, before: &[Site], depth: u32) -> bool {
         if self.is_uniform(value) {
             return true;
         }
@@ -374,7 +375,7 @@ impl Finder<'_> {
         else {
             return false;
         };
-        let is_quotient = |wrap: &Wrap| wrap.inst == inst && matches!(wrap.kind, Kind::Quotient(_));
+        let is_quotient = |site: &Site| site.inst == inst && matches!(site.kind, Kind::Quotient(_));
         if before.iter().any(is_quotient) {
             return true;
         }
@@ -388,30 +389,32 @@ impl Finder<'_> {
     }
 
     /// How far lanes are apart if none of the indices before wraps.
-    fn stride(&self, value: Value, before: &[Wrap], depth: u32) -> Option<i64> {
+    fn stride(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
         let depth = depth.checked_sub(1)?;
         let is_short = |stride: &i64| {
             let span = stride
                 .unsigned_abs()
-                .saturating_mul(u64::from(self.shapes.gang - 1));
+                .saturating_mul(u64::from(self.divergence.gang - 1));
             span > 0 && span < 1 << 30
         };
-        if let Some(Shape::Affine {
-            stride, fold: None, ..
-        }) = self.shapes.shapes[value]
+        if let Some(Variability::Affine {
+            stride,
+            may_wrap: None,
+            ..
+        }) = self.divergence.variability[value]
         {
             return Some(stride).filter(|stride| {
-                is_short(stride) && self.homes.is_stable_in(self.func, value, self.block)
+                is_short(stride) && self.stable.is_stable_in(self.func, value, self.block)
             });
         }
         let ValueDef::Result(inst, _) = self.func.values[value].def else {
             return None;
         };
-        if let Some(wrap) = before.iter().find(|wrap| wrap.inst == inst) {
-            return match wrap.kind {
+        if let Some(site) = before.iter().find(|site| site.inst == inst) {
+            return match site.kind {
                 Kind::Quotient(_) => None,
                 Kind::Modulo(_) | Kind::Extreme(_) | Kind::Chosen { .. } => {
-                    self.stride(wrap.line, before, depth)
+                    self.stride(site.affine, before, depth)
                 }
             };
         }
@@ -446,34 +449,34 @@ fn mask_kind(mask: Option<u64>, ty: Type) -> Option<Kind> {
 /// Copies the rest of the block from the first of the instructions on, and the region.
 fn copy(
     func: &mut Function,
-    (shapes, homes): (&Shapes, &Homes),
+    (divergence, stable): (&Divergence, &Stable),
     (start, rest): (Block, Block),
     region: Vec<Block>,
-    wraps: &[Wrap],
+    sites: &[Site],
 ) {
-    let loc = func.insts[wraps[0].inst].loc;
+    let loc = func.insts[sites[0].inst].loc;
     let n_before = func.blocks[start].insts.len();
     let mut test = Test {
         func,
-        shapes,
-        homes,
+        divergence,
+        stable,
         block: start,
         rest,
         loc,
         ends: FxHashMap::default(),
     };
     let mut holds: Option<Value> = None;
-    let mut passed: Vec<(Wrap, Outcome)> = Vec::new();
-    for wrap in wraps {
-        let before: Vec<Wrap> = passed.iter().map(|&(wrap, _)| wrap).collect();
-        let Some((here, outcome)) = test.wrap(wrap, &before) else {
+    let mut passed: Vec<(Site, Outcome)> = Vec::new();
+    for site in sites {
+        let before: Vec<Site> = passed.iter().map(|&(site, _)| site).collect();
+        let Some((here, outcome)) = test.site(site, &before) else {
             continue;
         };
         holds = Some(match holds {
             None => here,
             Some(all) => test.both(all, here),
         });
-        passed.push((*wrap, outcome));
+        passed.push((*site, outcome));
     }
     let Some(holds) = holds else {
         let data = std::mem::take(&mut func.blocks[rest]);
@@ -486,31 +489,31 @@ fn copy(
     let old: Vec<Block> = std::iter::once(rest).chain(region).collect();
     let copies = Copies::new(func, old, &[]);
     let same = |value: Value| copies.values.get(&value).copied().unwrap_or(value);
-    for (wrap, outcome) in passed {
-        let result = same(func.insts[wrap.inst].results[0]);
+    for (site, outcome) in passed {
+        let result = same(func.insts[site.inst].results[0]);
         let ValueDef::Result(inst, _) = func.values[result].def else {
             unreachable!("copies of instructions are instructions")
         };
         let mut zero = || {
             let zero = func.make_inst(
                 InstData::Const {
-                    ty: wrap.ty,
+                    ty: site.ty,
                     bits: 0,
                 },
-                &[wrap.ty],
+                &[site.ty],
                 loc,
             );
             func.blocks[start].insts.push(zero);
             func.insts[zero].results[0]
         };
         let args = match outcome {
-            Outcome::Away(distance) => [same(wrap.line), distance],
-            Outcome::OnLine => [same(wrap.line), zero()],
+            Outcome::Away(distance) => [same(site.affine), distance],
+            Outcome::Affine => [same(site.affine), zero()],
             Outcome::Same(value) => [value, zero()],
         };
         func.insts[inst].data = InstData::IntBinary {
             op: IntBinaryOp::Add,
-            ty: wrap.ty,
+            ty: site.ty,
             args,
         };
     }
@@ -520,5 +523,5 @@ fn copy(
         else_: BlockCall::new(rest),
     };
     func.blocks[start].term_loc = loc;
-    copies.mend(func);
+    copies.repair_uses(func);
 }

@@ -4,19 +4,19 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Value, ValueDef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Order;
-use super::shape::Shape;
+use crate::Order;
+use crate::analysis::variability::Variability;
 
 /// What more definitions than these make is taken for unstable.
 const MOST: usize = 64;
 
 /// Whether everything of which the ends are looked at is on a line.
-pub(super) fn hold(func: &Function, shapes: &SecondaryMap<Value, Shape>) -> bool {
+pub(crate) fn hold(func: &Function, variability: &SecondaryMap<Value, Variability>) -> bool {
     let mut insts = func.blocks.values().flat_map(|data| &data.insts);
     insts.all(|&inst| match func.insts[inst].data {
         InstData::EndLane { arg, .. } => matches!(
-            shapes[arg],
-            Shape::Uniform | Shape::Affine { fold: None, .. }
+            variability[arg],
+            Variability::Uniform | Variability::Affine { may_wrap: None, .. }
         ),
         _ => true,
     })
@@ -24,16 +24,16 @@ pub(super) fn hold(func: &Function, shapes: &SecondaryMap<Value, Shape>) -> bool
 
 /// Where a function's values are defined.
 #[derive(Default)]
-pub(super) struct Homes {
+pub(crate) struct Stable {
     order: Order,
     home: SecondaryMap<Value, Option<Block>>,
     /// What is passed for parameters of loops that are hoped to stay on their lines, and by which blocks.
     passed: FxHashMap<Value, Vec<(Value, Block)>>,
 }
 
-impl Homes {
-    /// `hopes`: parameters of loops stay on their lines unless somebody finds out otherwise, see [`hold`].
-    pub(super) fn new(func: &Function, order: Order, hopes: bool) -> Homes {
+impl Stable {
+    /// `assume_affine`: parameters of loops stay on their lines unless somebody finds out otherwise, see [`hold`].
+    pub(crate) fn new(func: &Function, order: Order, assume_affine: bool) -> Stable {
         let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
         for (block, data) in func.blocks.iter() {
             for &inst in &data.insts {
@@ -43,7 +43,7 @@ impl Homes {
             }
         }
         let mut passed: FxHashMap<Value, Vec<(Value, Block)>> = FxHashMap::default();
-        for (block, data) in func.blocks.iter().filter(|_| hopes) {
+        for (block, data) in func.blocks.iter().filter(|_| assume_affine) {
             for call in data.term.targets() {
                 if order.loop_range(call.block).is_none() {
                     continue;
@@ -54,7 +54,7 @@ impl Homes {
                 }
             }
         }
-        Homes {
+        Stable {
             order,
             home,
             passed,
@@ -63,7 +63,7 @@ impl Homes {
 
     /// Whether nothing that is found out later about branches can change the shape that a value has in a block: it is made of no parameters
     /// but those of loops, nor does it come out of loops, which lanes may leave at different turns.
-    pub(super) fn is_stable_in(&self, func: &Function, value: Value, block: Block) -> bool {
+    pub(crate) fn is_stable_in(&self, func: &Function, value: Value, block: Block) -> bool {
         let mut seen: FxHashSet<(Value, Block)> = FxHashSet::default();
         let mut work = vec![(value, block)];
         while let Some((value, user)) = work.pop() {

@@ -6,19 +6,19 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, InstData, IntBinaryOp, Value};
 
-use super::{Plan, Shape};
+use crate::{Plan, Variability};
 
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
 /// The likely distance from lane to lane of each varying address of a load or store, where there is one.
-pub(super) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i64>> {
+pub(crate) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i64>> {
     let mut out = SecondaryMap::new();
     for node in func.insts.values() {
         let (InstData::Load { addr, .. } | InstData::Store { addr, .. }) = node.data else {
             continue;
         };
-        if plan.shapes[addr] == Shape::Varying {
+        if plan.variability[addr] == Variability::Varying {
             out[addr] = distance(func, plan, addr, DEPTH);
         }
     }
@@ -27,10 +27,10 @@ pub(super) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i6
 
 fn distance(func: &Function, plan: &Plan, value: Value, depth: u32) -> Option<i64> {
     let depth = depth.checked_sub(1)?;
-    match plan.shapes[value] {
-        Shape::Uniform => return Some(0),
-        Shape::Affine { stride, .. } => return Some(stride),
-        Shape::Varying => {}
+    match plan.variability[value] {
+        Variability::Uniform => return Some(0),
+        Variability::Affine { stride, .. } => return Some(stride),
+        Variability::Varying => {}
     }
     let of = |value: Value| distance(func, plan, value, depth);
     match *func.def_inst(value)? {

@@ -18,11 +18,11 @@ use ptxjit_ir::{
     Value, ValueDef,
 };
 
-use super::copies::{self, Copies};
-use super::ends::Homes;
-use super::shape::Shape;
-use super::shapes::Shapes;
-use super::{PlanFacts, order};
+use crate::analysis::divergence::Divergence;
+use crate::analysis::variability::Variability;
+use crate::speculate::clone::{self, Copies};
+use crate::speculate::stable::Stable;
+use crate::{PlanFacts, order};
 use ptxjit_passes::analysis::{cfg, dominators, loops};
 
 /// More instructions than this are not copied, nor more blocks.
@@ -38,7 +38,7 @@ struct Quotient {
     inst: Inst,
     op: IntBinaryOp,
     ty: Type,
-    line: Value,
+    affine: Value,
     /// Or the count of a shift.
     divisor: Value,
     /// Whether later lanes lie higher on the line.
@@ -46,24 +46,24 @@ struct Quotient {
 }
 
 /// Copies the code that follows from quotients; gives the blocks that only gangs whose lanes do not agree come to.
-pub(super) fn run(
+pub(crate) fn run(
     func: &mut Function,
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
 ) -> SecondaryMap<Block, bool> {
-    let mut seldom = SecondaryMap::new();
+    let mut cold = SecondaryMap::new();
     if gang == 1 || !entries.is_empty() {
-        return seldom;
+        return cold;
     }
     let order = order::run(func, entries);
-    let mut shapes = Shapes::new(gang, facts);
-    shapes.propagate(func, &order);
-    let homes = Homes::new(func, order, false);
+    let mut divergence = Divergence::new(gang, facts);
+    divergence.propagate(func, &order);
+    let stable = Stable::new(func, order, false);
     let found: Vec<(Block, Quotient)> = func
         .blocks
         .keys()
-        .filter_map(|block| Some((block, quotient(func, &shapes, &homes, block)?)))
+        .filter_map(|block| Some((block, quotient(func, &divergence, &stable, block)?)))
         .take(MOST_BRANCHES)
         .collect();
     let mut copied: SecondaryMap<Block, bool> = SecondaryMap::new();
@@ -75,26 +75,31 @@ pub(super) fn run(
         let at = insts.iter().position(|&inst| inst == quotient.inst);
         let at = at.expect("the quotient is there");
         if let Some(region) = region(func, gang, block)
-            && copies::can_copy(func, block, at, &region)
+            && clone::can_copy(func, block, at, &region)
         {
             let old = copy(func, (block, at), &region, quotient);
             for block in old {
-                seldom[block] = true;
+                cold[block] = true;
                 copied[block] = true;
             }
         }
     }
-    seldom
+    cold
 }
 
 /// What the lanes must agree on for the block's branch to be uniform.
-fn quotient(func: &Function, shapes: &Shapes, homes: &Homes, block: Block) -> Option<Quotient> {
+fn quotient(
+    func: &Function,
+    divergence: &Divergence,
+    stable: &Stable,
+    block: Block,
+) -> Option<Quotient> {
     let data = &func.blocks[block];
     let Terminator::Brif { cond, .. } = data.term else {
         return None;
     };
-    let shape = |value: Value| shapes.shapes[value].unwrap_or(Shape::Uniform);
-    if shape(cond) == Shape::Uniform {
+    let variability = |value: Value| divergence.variability[value].unwrap_or(Variability::Uniform);
+    if variability(cond) == Variability::Uniform {
         return None;
     }
     // From the branch back to what it follows from.
@@ -110,28 +115,30 @@ fn quotient(func: &Function, shapes: &Shapes, homes: &Homes, block: Block) -> Op
             InstData::IntBinary {
                 op: op @ (IntBinaryOp::Ushr | IntBinaryOp::Sshr | IntBinaryOp::Udiv),
                 ty: ty @ (Type::B32 | Type::B64),
-                args: [line, divisor],
-            } if shape(divisor) == Shape::Uniform => {
-                let Shape::Affine {
-                    stride, fold: None, ..
-                } = shape(line)
+                args: [affine, divisor],
+            } if variability(divisor) == Variability::Uniform => {
+                let Variability::Affine {
+                    stride,
+                    may_wrap: None,
+                    ..
+                } = variability(affine)
                 else {
                     continue;
                 };
                 let span = stride
                     .unsigned_abs()
-                    .saturating_mul(u64::from(shapes.gang - 1));
-                let is_told_apart = match (op, func.as_const(divisor)) {
+                    .saturating_mul(u64::from(divergence.gang - 1));
+                let is_distinguished = match (op, func.as_const(divisor)) {
                     (_, None) => span < 1 << 31,
                     (IntBinaryOp::Udiv, Some(divisor)) => span < divisor.min(1 << 31),
                     (_, Some(count)) => span < 1 << count.min(31),
                 };
-                if is_told_apart && homes.is_stable_in(func, line, block) {
+                if is_distinguished && stable.is_stable_in(func, affine, block) {
                     return Some(Quotient {
                         inst,
                         op,
                         ty,
-                        line,
+                        affine,
                         divisor,
                         rises: stride > 0,
                     });
@@ -151,7 +158,7 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
     let forest = loops::run(&graph);
-    let is_fixed = |&inst: &Inst| copies::is_fixed(func, gang, inst);
+    let is_fixed = |&inst: &Inst| clone::is_fixed(func, gang, inst);
     let mut region: Vec<Block> = Vec::new();
     let mut from = start;
     while let Some(end) = post.idom(from) {
@@ -194,7 +201,7 @@ fn copy(
     quotient: Quotient,
 ) -> Vec<Block> {
     let loc = func.insts[quotient.inst].loc;
-    let old_rest = copies::split(func, start, at);
+    let old_rest = clone::split(func, start, at);
     let (same, of_first) = test(func, start, quotient, loc);
     let old = std::iter::once(old_rest).chain(region.iter().copied());
     let known = (func.insts[quotient.inst].results[0], of_first);
@@ -208,7 +215,7 @@ fn copy(
         else_: BlockCall::new(old_rest),
     };
     func.blocks[start].term_loc = loc;
-    copies.mend(func);
+    copies.repair_uses(func);
     copies.old
 }
 
@@ -217,7 +224,7 @@ fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (
     let Quotient {
         op,
         ty,
-        line,
+        affine,
         divisor,
         rises,
         ..
@@ -232,7 +239,7 @@ fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (
             InstData::EndLane {
                 ty,
                 last,
-                arg: line,
+                arg: affine,
             },
             ty,
         )
@@ -278,12 +285,12 @@ fn compare_quotients(func: &mut Function, block: Block, quotient: Quotient, of_f
         let InstData::Compare {
             op: op @ (CompareOp::Ult | CompareOp::Uge),
             ty,
-            args: [line, bound],
+            args: [affine, bound],
         } = func.insts[inst].data
         else {
             continue;
         };
-        let Some(bits) = func.as_const(bound).filter(|_| line == quotient.line) else {
+        let Some(bits) = func.as_const(bound).filter(|_| affine == quotient.affine) else {
             continue;
         };
         if bits & ((1 << count) - 1) != 0 {

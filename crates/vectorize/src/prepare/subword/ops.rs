@@ -2,7 +2,7 @@
 
 use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, IntUnaryOp, Type, Value};
 
-use super::spans::Span;
+use super::intervals::Span;
 
 /// An operation at a narrow width.
 pub(super) struct Plan {

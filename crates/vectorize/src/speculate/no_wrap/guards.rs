@@ -5,13 +5,13 @@ use ptxjit_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use super::{DEPTH, Finder, Kind, Wrap};
-use crate::ends::Homes;
-use crate::shape::Shape;
-use crate::shapes::Shapes;
+use super::{DEPTH, Finder, Kind, Site};
+use crate::analysis::divergence::Divergence;
+use crate::analysis::variability::Variability;
+use crate::speculate::stable::Stable;
 
 /// An index, as long as it goes on.
-struct Line {
+struct AffineEnds {
     /// What it is for the first and the last lane.
     ends: [Value; 2],
     /// The same, the lower one first.
@@ -24,7 +24,7 @@ struct Line {
 pub(super) enum Outcome {
     /// So far away from the line.
     Away(Value),
-    OnLine,
+    Affine,
     /// The same for all lanes.
     Same(Value),
 }
@@ -32,8 +32,8 @@ pub(super) enum Outcome {
 /// Puts tests at the end of a block.
 pub(super) struct Test<'a> {
     pub func: &'a mut Function,
-    pub shapes: &'a Shapes,
-    pub homes: &'a Homes,
+    pub divergence: &'a Divergence,
+    pub stable: &'a Stable,
     pub block: Block,
     /// What was split off the block.
     pub rest: Block,
@@ -67,30 +67,34 @@ impl Test<'_> {
     }
 
     /// Whether an index does not wrap, and what it is then.
-    pub(super) fn wrap(&mut self, wrap: &Wrap, before: &[Wrap]) -> Option<(Value, Outcome)> {
-        let line = self.line(wrap.line, before)?;
+    pub(super) fn site(&mut self, site: &Site, before: &[Site]) -> Option<(Value, Outcome)> {
+        let affine = self.affine(site.affine, before)?;
         // Not all that was the same for all lanes with every wrap found still is with those that are tested.
-        if !self.finder().is_even(wrap.bound, before, DEPTH) {
+        if !self.finder().is_even(site.bound, before, DEPTH) {
             return None;
         }
-        let (holds, outcome, ends) = match wrap.kind {
+        let (holds, outcome, ends) = match site.kind {
             Kind::Modulo(op) => {
-                let bound = self.end(wrap.bound, false, DEPTH)?;
-                let ends = line.ends.map(|end| self.binary(op, wrap.ty, [end, bound]));
-                let holds = self.modulo(op, wrap.ty, &line, bound, ends)?;
-                let distance = self.binary(IntBinaryOp::Sub, wrap.ty, [ends[0], line.ends[0]]);
+                let bound = self.end(site.bound, false, DEPTH)?;
+                let ends = affine
+                    .ends
+                    .map(|end| self.binary(op, site.ty, [end, bound]));
+                let holds = self.modulo(op, site.ty, &affine, bound, ends)?;
+                let distance = self.binary(IntBinaryOp::Sub, site.ty, [ends[0], affine.ends[0]]);
                 (holds, Outcome::Away(distance), ends)
             }
             Kind::Quotient(op) => {
-                let bound = self.end(wrap.bound, false, DEPTH)?;
-                let ends = line.ends.map(|end| self.binary(op, wrap.ty, [end, bound]));
-                let holds = self.quotient(op, wrap.ty, &line, bound, ends)?;
+                let bound = self.end(site.bound, false, DEPTH)?;
+                let ends = affine
+                    .ends
+                    .map(|end| self.binary(op, site.ty, [end, bound]));
+                let holds = self.quotient(op, site.ty, &affine, bound, ends)?;
                 (holds, Outcome::Same(ends[0]), ends)
             }
             Kind::Extreme(op) => {
-                let bound = self.end(wrap.bound, false, DEPTH)?;
-                let holds = self.extreme(op, wrap.ty, &line, bound);
-                (holds, Outcome::OnLine, line.ends)
+                let bound = self.end(site.bound, false, DEPTH)?;
+                let holds = self.extreme(op, site.ty, &affine, bound);
+                (holds, Outcome::Affine, affine.ends)
             }
             Kind::Chosen {
                 op,
@@ -98,34 +102,34 @@ impl Test<'_> {
                 bound,
                 unless,
             } => {
-                let compared = self.line(compared, before)?;
+                let compared = self.affine(compared, before)?;
                 if !self.finder().is_even(bound, before, DEPTH) {
                     return None;
                 }
                 let bound = self.end(bound, false, DEPTH)?;
                 let holds = self.chosen(op, &compared, bound, unless)?;
-                (holds, Outcome::OnLine, line.ends)
+                (holds, Outcome::Affine, affine.ends)
             }
         };
-        let result = self.func.insts[wrap.inst].results[0];
+        let result = self.func.insts[site.inst].results[0];
         self.ends.insert((result, false), ends[0]);
         self.ends.insert((result, true), ends[1]);
         Some((holds, outcome))
     }
 
     /// The ends of an index if none of those before wraps.
-    fn line(&mut self, value: Value, before: &[Wrap]) -> Option<Line> {
+    fn affine(&mut self, value: Value, before: &[Site]) -> Option<AffineEnds> {
         let stride = self.finder().stride(value, before, DEPTH)?;
         let first = self.end(value, false, DEPTH)?;
         let last = self.end(value, true, DEPTH)?;
-        Some(Line {
+        Some(AffineEnds {
             ends: [first, last],
             in_order: if stride > 0 {
                 [first, last]
             } else {
                 [last, first]
             },
-            span: stride * i64::from(self.shapes.gang - 1),
+            span: stride * i64::from(self.divergence.gang - 1),
         })
     }
 
@@ -134,11 +138,11 @@ impl Test<'_> {
         &mut self,
         op: IntBinaryOp,
         ty: Type,
-        line: &Line,
+        affine: &AffineEnds,
         bound: Value,
         [low, high]: [Value; 2],
     ) -> Option<Value> {
-        let span = self.constant(ty, line.span);
+        let span = self.constant(ty, affine.span);
         let gone = self.binary(IntBinaryOp::Sub, ty, [high, low]);
         let goes_on = self.compare(CompareOp::Eq, ty, [gone, span]);
         let known = self.func.as_const(bound);
@@ -154,11 +158,11 @@ impl Test<'_> {
             return Some(self.both(goes_on, is_mask));
         }
         let is_signed = op == IntBinaryOp::Srem;
-        let mut holds = self.rises(ty, line, is_signed);
+        let mut holds = self.rises(ty, affine, is_signed);
         holds = self.both(holds, goes_on);
         if is_signed {
             let zero = self.constant(ty, 0);
-            let is_positive = self.compare(CompareOp::Sle, ty, [zero, line.in_order[0]]);
+            let is_positive = self.compare(CompareOp::Sle, ty, [zero, affine.in_order[0]]);
             holds = self.both(holds, is_positive);
         }
         match known {
@@ -177,12 +181,12 @@ impl Test<'_> {
         &mut self,
         op: IntBinaryOp,
         ty: Type,
-        line: &Line,
+        affine: &AffineEnds,
         bound: Value,
         [first, last]: [Value; 2],
     ) -> Option<Value> {
         let is_signed = matches!(op, IntBinaryOp::Sdiv | IntBinaryOp::Sshr);
-        let rises = self.rises(ty, line, is_signed);
+        let rises = self.rises(ty, affine, is_signed);
         let same = self.compare(CompareOp::Eq, ty, [first, last]);
         let holds = self.both(rises, same);
         let divides = matches!(op, IntBinaryOp::Udiv | IntBinaryOp::Sdiv);
@@ -198,57 +202,70 @@ impl Test<'_> {
     }
 
     /// Whether a line does not wrap between its ends.
-    fn rises(&mut self, ty: Type, line: &Line, is_signed: bool) -> Value {
+    fn rises(&mut self, ty: Type, affine: &AffineEnds, is_signed: bool) -> Value {
         let op = match is_signed {
             true => CompareOp::Sle,
             false => CompareOp::Ule,
         };
-        self.compare(op, ty, line.in_order)
+        self.compare(op, ty, affine.in_order)
     }
 
     /// Whether both ends, and so all lanes between them, are on their side of the border.
-    fn extreme(&mut self, op: IntBinaryOp, ty: Type, line: &Line, bound: Value) -> Value {
+    fn extreme(&mut self, op: IntBinaryOp, ty: Type, affine: &AffineEnds, bound: Value) -> Value {
         let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
-        let [low, high] = line.ends.map(|end| {
+        let [low, high] = affine.ends.map(|end| {
             let kept = self.binary(op, ty, [end, bound]);
             self.compare(CompareOp::Eq, ty, [kept, end])
         });
         let kept = self.both(low, high);
-        let rises = self.rises(ty, line, is_signed);
+        let rises = self.rises(ty, affine, is_signed);
         self.both(kept, rises)
     }
 
     /// Whether a comparison holds for no lane, or for all of them.
-    fn chosen(&mut self, op: CompareOp, line: &Line, bound: Value, unless: bool) -> Option<Value> {
+    fn chosen(
+        &mut self,
+        op: CompareOp,
+        affine: &AffineEnds,
+        bound: Value,
+        unless: bool,
+    ) -> Option<Value> {
         let ty = self.func.ty(bound);
         match op {
-            CompareOp::Eq if unless => Some(self.is_beside(ty, line, bound)),
-            CompareOp::Ne if !unless => Some(self.is_beside(ty, line, bound)),
+            CompareOp::Eq if unless => Some(self.is_beside(ty, affine, bound)),
+            CompareOp::Ne if !unless => Some(self.is_beside(ty, affine, bound)),
             // Lanes of a line are not all at one number.
             CompareOp::Eq | CompareOp::Ne => None,
             CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => {
-                let rises = self.rises(ty, line, true);
-                let agree = self.agree(op, ty, line, bound, unless);
-                Some(self.both(rises, agree))
+                let rises = self.rises(ty, affine, true);
+                let ends_equal = self.ends_equal(op, ty, affine, bound, unless);
+                Some(self.both(rises, ends_equal))
             }
             CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => {
-                let rises = self.rises(ty, line, false);
-                let agree = self.agree(op, ty, line, bound, unless);
-                Some(self.both(rises, agree))
+                let rises = self.rises(ty, affine, false);
+                let ends_equal = self.ends_equal(op, ty, affine, bound, unless);
+                Some(self.both(rises, ends_equal))
             }
         }
     }
 
     /// Whether a number is not between the ends of a line.
-    fn is_beside(&mut self, ty: Type, line: &Line, bound: Value) -> Value {
-        let from_lowest = self.binary(IntBinaryOp::Sub, ty, [bound, line.in_order[0]]);
-        let span = self.constant(ty, line.span.abs());
+    fn is_beside(&mut self, ty: Type, affine: &AffineEnds, bound: Value) -> Value {
+        let from_lowest = self.binary(IntBinaryOp::Sub, ty, [bound, affine.in_order[0]]);
+        let span = self.constant(ty, affine.span.abs());
         self.compare(CompareOp::Ugt, ty, [from_lowest, span])
     }
 
     /// Whether both ends compare as wanted.
-    fn agree(&mut self, op: CompareOp, ty: Type, line: &Line, bound: Value, unless: bool) -> Value {
-        let [low, high] = line.ends.map(|end| self.compare(op, ty, [end, bound]));
+    fn ends_equal(
+        &mut self,
+        op: CompareOp,
+        ty: Type,
+        affine: &AffineEnds,
+        bound: Value,
+        unless: bool,
+    ) -> Value {
+        let [low, high] = affine.ends.map(|end| self.compare(op, ty, [end, bound]));
         if !unless {
             return self.both(low, high);
         }
@@ -264,8 +281,8 @@ impl Test<'_> {
     fn finder(&self) -> Finder<'_> {
         Finder {
             func: self.func,
-            shapes: self.shapes,
-            homes: self.homes,
+            divergence: self.divergence,
+            stable: self.stable,
             block: self.block,
         }
     }
@@ -277,7 +294,7 @@ impl Test<'_> {
             return Some(end);
         }
         let ty = self.func.ty(value);
-        let shape = self.shapes.shapes[value].unwrap_or(Shape::Uniform);
+        let variability = self.divergence.variability[value].unwrap_or(Variability::Uniform);
         let later = match self.func.values[value].def {
             ValueDef::Result(inst, _) => self.func.blocks[self.rest]
                 .insts
@@ -285,10 +302,10 @@ impl Test<'_> {
                 .then_some(inst),
             ValueDef::Param(..) => None,
         };
-        let end = match (later, shape) {
-            (None, Shape::Uniform) => value,
-            (None, Shape::Affine { fold: None, .. })
-                if self.homes.is_stable_in(self.func, value, self.block) =>
+        let end = match (later, variability) {
+            (None, Variability::Uniform) => value,
+            (None, Variability::Affine { may_wrap: None, .. })
+                if self.stable.is_stable_in(self.func, value, self.block) =>
             {
                 self.put(
                     InstData::EndLane {
@@ -299,7 +316,7 @@ impl Test<'_> {
                     ty,
                 )
             }
-            (None, Shape::Affine { .. } | Shape::Varying) => return None,
+            (None, Variability::Affine { .. } | Variability::Varying) => return None,
             (Some(inst), _) => {
                 let mut data = self.func.insts[inst].data.clone();
                 let is_simple = matches!(

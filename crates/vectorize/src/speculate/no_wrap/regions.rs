@@ -3,8 +3,8 @@
 use ptxjit_ir::{Block, BlockCall, Effect, Function, Inst, InstData, Terminator, Value};
 use rustc_hash::FxHashSet;
 
-use super::Wrap;
-use crate::copies;
+use super::Site;
+use crate::speculate::clone;
 use ptxjit_passes::analysis::{cfg, dominators};
 
 /// More instructions than this are not copied, nor more blocks.
@@ -13,15 +13,15 @@ const MOST_BLOCKS: usize = 32;
 
 /// Gives the end of a loop of one block a block of its own, so that what is before it can be copied. What does not follow from any of the wraps,
 /// as the loop's counter, is computed ahead of them, and stays the one value that it is.
-pub(super) fn detach_end(func: &mut Function, block: Block, wraps: &[Wrap]) {
+pub(super) fn detach_end(func: &mut Function, block: Block, sites: &[Site]) {
     let insts = std::mem::take(&mut func.blocks[block].insts);
-    let is_wrap = |inst: Inst| wraps.iter().any(|wrap| wrap.inst == inst);
-    let at = insts.iter().position(|&inst| is_wrap(inst));
+    let is_site = |inst: Inst| sites.iter().any(|site| site.inst == inst);
+    let at = insts.iter().position(|&inst| is_site(inst));
     let (before, rest) = insts.split_at(at.expect("the wraps are there"));
     let mut follows: FxHashSet<Value> = FxHashSet::default();
     let (behind, ahead): (Vec<Inst>, Vec<Inst>) = rest.iter().partition(|&&inst| {
         let node = &func.insts[inst];
-        let stays = is_wrap(inst)
+        let stays = is_site(inst)
             || node.data.effect() != Effect::Pure
             || node.data.args().iter().any(|arg| follows.contains(arg));
         if stays {
@@ -31,7 +31,7 @@ pub(super) fn detach_end(func: &mut Function, block: Block, wraps: &[Wrap]) {
     });
     let n_insts = insts.len();
     func.blocks[block].insts = [before, &ahead, &behind].concat();
-    let end = copies::split(func, block, n_insts);
+    let end = clone::split(func, block, n_insts);
     func.blocks[block].term = Terminator::Jump(BlockCall::new(end));
 }
 
@@ -39,7 +39,7 @@ pub(super) fn detach_end(func: &mut Function, block: Block, wraps: &[Wrap]) {
 pub(super) fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
-    let is_fixed = |&inst: &Inst| copies::is_fixed(func, gang, inst);
+    let is_fixed = |&inst: &Inst| clone::is_fixed(func, gang, inst);
     let up_to = |end: Option<Block>| {
         let mut region: Vec<Block> = Vec::new();
         let mut work: Vec<Block> = graph.succs[start].to_vec();
@@ -78,7 +78,7 @@ pub(super) fn is_accessed(
     func: &Function,
     start: (Block, usize),
     region: &[Block],
-    wraps: &[Wrap],
+    sites: &[Site],
 ) -> bool {
     let rest = &func.blocks[start.0].insts[start.1..];
     let others = || region.iter().flat_map(|&block| &func.blocks[block].insts);
@@ -92,8 +92,8 @@ pub(super) fn is_accessed(
             {
                 return true;
             }
-            let is_wrap = wraps.iter().any(|wrap| wrap.inst == inst);
-            if is_wrap || node.data.args().iter().any(|arg| follows.contains(arg)) {
+            let is_site = sites.iter().any(|site| site.inst == inst);
+            if is_site || node.data.args().iter().any(|arg| follows.contains(arg)) {
                 follows.extend(&node.results);
             }
         }
