@@ -1,13 +1,15 @@
-//! Runs of loads and pure instructions that work on more values at once than there are registers, as the unrolled inner loop of a matrix
-//! product does with a block of sums per thread.
+//! Runs of loads and pure instructions that work on more values at once than there are registers,
+//! as the unrolled inner loop of a matrix product does with a block of sums per thread.
 //!
-//! Such a run is many *chains* that have only loads in common. Emitted in the program's order, each step of each chain fetches its sum
-//! from the stack and puts it back. Here as many chains go through the whole run together as find place in the registers, then the next
-//! ones; what they load is loaded again for each group of chains.
+//! Such a run is many *chains* that have only loads in common. Emitted in the program's order, each
+//! step of each chain fetches its sum from the stack and puts it back. Here as many chains go
+//! through the whole run together as find place in the registers, then the next ones; what they
+//! load is loaded again for each group of chains.
 //!
-//! **Needs**: what the loads read is written by nobody while the run goes on. **Ensures**: the first group makes all loads, in the
-//! program's order, so that the first of them that faults is the one that would have. Elements beside the first of what is loaded from
-//! one place may be loaded later: it is aligned, so they lie in the same page.
+//! **Needs**: what the loads read is written by nobody while the run goes on. **Ensures**: the
+//! first group makes all loads, in the program's order, so that the first of them that faults is
+//! the one that would have. Elements beside the first of what is loaded from one place may be
+//! loaded later: it is aligned, so they lie in the same page.
 
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, Function, Inst, InstData, Round, Type, Value};
 use ptxjit_vectorize::Variability;
@@ -87,7 +89,8 @@ pub(crate) fn by_chains(run: &Run<'_>) -> Option<Schedule> {
 /// What an instruction of the run is to the schedule.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Role {
-    /// A load of all lanes from one place: each use loads its element and spreads it, which is one instruction.
+    /// A load of all lanes from one place: each use loads its element and spreads it, which is one
+    /// instruction.
     Shared,
     /// A load of each lane's own; emitted whole.
     Lanes,
@@ -207,7 +210,8 @@ impl<'a> Graph<'a> {
         self.chains = vec![Elements::new(); numbers.len()];
     }
 
-    /// Whether what is emitted once, before most of the chains, uses something of a chain, or of single lanes.
+    /// Whether what is emitted once, before most of the chains, uses something of a chain, or of
+    /// single lanes.
     fn leaves_chains(&self) -> bool {
         let is_of_lanes = |arg: &Value| {
             let def = self.defs.get(arg);
@@ -244,7 +248,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Chains in groups of which each finds place in the registers, and which have at most so many chains.
+    /// Chains in groups of which each finds place in the registers, and which have at most so many
+    /// chains.
     fn groups(&self, most: usize) -> Vec<Vec<usize>> {
         let mut left: Vec<usize> = (0..self.chains.len()).collect();
         let mut groups = Vec::new();
@@ -268,7 +273,8 @@ impl<'a> Graph<'a> {
         groups
     }
 
-    /// Which of the chains left comes next: what must be loaded for it should serve many others as well.
+    /// Which of the chains left comes next: what must be loaded for it should serve many others as
+    /// well.
     fn next_chain(&self, left: &[usize], loaded: &Elements) -> usize {
         let mut best = (0, 0, 0usize);
         for (idx, &chain) in left.iter().enumerate() {

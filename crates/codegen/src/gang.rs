@@ -1,7 +1,8 @@
 //! The choice of the gang width, by rules that can be told to people.
 //!
-//! Wide gangs share more scalar work between lanes and find more memory accesses side by side. But every vector of a value takes a
-//! register of the sixteen, so long code and 64-bit arithmetic want narrow ones.
+//! Wide gangs share more scalar work between lanes and find more memory accesses side by side. But
+//! every vector of a value takes a register of the sixteen, so long code and 64-bit arithmetic want
+//! narrow ones.
 
 use std::time::Instant;
 
@@ -15,8 +16,8 @@ use crate::weigh::{self, Weights};
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// Kernels with more instructions than this are held to 8 lanes, and above the second number to those of one vector: they take long to
-/// compile in many parts and do not keep them in registers.
+/// Kernels with more instructions than this are held to 8 lanes, and above the second number to
+/// those of one vector: they take long to compile in many parts and do not keep them in registers.
 const LONG: usize = 1200;
 const VERY_LONG: usize = 2000;
 
@@ -24,16 +25,20 @@ const VERY_LONG: usize = 2000;
 const TINY: u32 = 8;
 const TINY_STRIP_MINED: u32 = 16;
 
-/// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each lane more costs time to compile, and registers.
+/// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each
+/// lane more costs time to compile, and registers.
 const SHORT: usize = 250;
 
-/// Branches in a loop at which lanes may part: with more, some lane of a wide gang goes its own way nearly always.
+/// Branches in a loop at which lanes may part: with more, some lane of a wide gang goes its own way
+/// nearly always.
 const FEW_DIVERGENCES: usize = 8;
 
-/// Vectors of 128 bits that a loop may keep alive from turn to turn: as many as there are registers.
+/// Vectors of 128 bits that a loop may keep alive from turn to turn: as many as there are
+/// registers.
 const LOOP_VECTORS: usize = 16;
 
-/// The same with 256 bits. Those that are kept on the stack cost half as much for each lane, so some more pay.
+/// The same with 256 bits. Those that are kept on the stack cost half as much for each lane, so
+/// some more pay.
 const LOOP_WIDE_VECTORS: usize = 22;
 
 /// A gang width and the reasons for it.
@@ -41,13 +46,15 @@ const LOOP_WIDE_VECTORS: usize = 22;
 pub struct GangChoice {
     /// Lanes.
     pub gang: u32,
-    /// Lanes for launches of few threads, which are over before the code of a wide gang would be compiled.
+    /// Lanes for launches of few threads, which are over before the code of a wide gang would be
+    /// compiled.
     pub tiny: u32,
     /// What led to it, in the order of thought.
     pub reasons: Vec<String>,
 }
 
-/// The gang width that suits an optimized kernel in blocks of this shape; an error only if the time runs out.
+/// The gang width that suits an optimized kernel in blocks of this shape; an error only if the time
+/// runs out.
 pub fn choose(
     program: &Program,
     block: [u32; 3],
@@ -155,7 +162,8 @@ fn whole_warps(choice: GangChoice) -> GangChoice {
     }
 }
 
-/// The widest gang of at most so many lanes that stays within a row of threads: it has one `%tid.y`, and lanes side by side.
+/// The widest gang of at most so many lanes that stays within a row of threads: it has one
+/// `%tid.y`, and lanes side by side.
 fn within_rows(most: u32, row: u32, reasons: &mut Vec<String>) -> u32 {
     let fits = |gang: &u32| *gang <= most && row.is_multiple_of(*gang);
     match [32, 16, 8, 4].into_iter().find(fits) {
@@ -220,7 +228,8 @@ impl Traits {
         }
     }
 
-    /// Lanes for launches of few threads, where others want `gang`. Code with calls is long: each of them saves what all lanes have alive.
+    /// Lanes for launches of few threads, where others want `gang`. Code with calls is long: each
+    /// of them saves what all lanes have alive.
     fn tiny(&self, gang: u32) -> u32 {
         match self.has_calls {
             true => 1,

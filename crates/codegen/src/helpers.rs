@@ -41,8 +41,8 @@ pub(crate) unsafe extern "C" fn eval_inst(
     with_default_rounding(|| eval::inst(data, &[a, b, c, d]).unwrap_or(0))
 }
 
-/// An atomic operation without an inline form, on memory that was just found mapped. `code` packs the op (by its position in
-/// `AtomicOp::ALL`), the format and whether f32 flushes subnormals.
+/// An atomic operation without an inline form, on memory that was just found mapped. `code` packs
+/// the op (by its position in `AtomicOp::ALL`), the format and whether f32 flushes subnormals.
 ///
 /// # Safety
 ///
@@ -112,8 +112,9 @@ fn update(word: &impl Word, next: impl Fn(u64) -> u64) -> u64 {
     }
 }
 
-/// Writes each lane's value of an affine one whose index may have wrapped (`vectorize::MayWrap`) to `lanes` elements at `out`. `scale` is
-/// negative if wrapped lanes lie above the others' line. Marked values are told from others by their distance from `origin`.
+/// Writes each lane's value of an affine one whose index may have wrapped (`vectorize::MayWrap`) to
+/// `lanes` elements at `out`. `scale` is negative if wrapped lanes lie above the others' line.
+/// Marked values are told from others by their distance from `origin`.
 ///
 /// # Safety
 ///
@@ -157,8 +158,9 @@ pub(crate) unsafe extern "C" fn row(at: u64, stride: i64, lanes: u32, out: *mut 
     }
 }
 
-/// How the context slots of one wait lie in a gang's frame: first those of four bytes per lane, from offset 0 on, then those of eight,
-/// from `wide_start` on. Of both kinds, slots that the gang fills with one scalar come before those that each lane fills.
+/// How the context slots of one wait lie in a gang's frame: first those of four bytes per lane,
+/// from offset 0 on, then those of eight, from `wide_start` on. Of both kinds, slots that the gang
+/// fills with one scalar come before those that each lane fills.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SlotLayout {
     pub shared: u16,
@@ -190,8 +192,9 @@ impl SlotLayout {
     }
 }
 
-/// Some lanes of a gang wait: what the whole gang would have written to its frame lies at `from`; copies the part of the lanes in `bits`. What
-/// the gang wrote as one scalar goes to each of them. `shape` is the gang's width, and above 32 bits where the wide slots start.
+/// Some lanes of a gang wait: what the whole gang would have written to its frame lies at `from`;
+/// copies the part of the lanes in `bits`. What the gang wrote as one scalar goes to each of them.
+/// `shape` is the gang's width, and above 32 bits where the wide slots start.
 ///
 /// # Safety
 ///
@@ -242,7 +245,8 @@ unsafe fn merge<T: Copy>(
     }
 }
 
-/// Which of the lanes `bits` have an address in `addrs` outside the arena of `size` bytes at `base`.
+/// Which of the lanes `bits` have an address in `addrs` outside the arena of `size` bytes at
+/// `base`.
 ///
 /// # Safety
 ///

@@ -50,7 +50,8 @@ fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Bits of a vector: 256 where the processor has them for everything (AVX2 and FMA), if `$PTXJIT_VECTOR_BITS` does not say 128.
+/// Bits of a vector: 256 where the processor has them for everything (AVX2 and FMA), if
+/// `$PTXJIT_VECTOR_BITS` does not say 128.
 pub(crate) fn vector_bits() -> u32 {
     static BITS: OnceLock<u32> = OnceLock::new();
     *BITS.get_or_init(|| {
@@ -89,8 +90,8 @@ pub(crate) fn lanes_of_vector() -> usize {
     vector_bits() as usize / 32
 }
 
-/// All that code depends on beside the program: the code generator's version, the processor's features. Stored code may be
-/// used where this text is the same.
+/// All that code depends on beside the program: the code generator's version, the processor's
+/// features. Stored code may be used where this text is the same.
 pub fn target() -> Result<String, CompileError> {
     let isa = isa(false)?;
     let mut text = format!(

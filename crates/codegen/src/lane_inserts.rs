@@ -1,8 +1,9 @@
 //! Vectors put together of what lanes load one by one.
 //!
-//! Cranelift makes one instruction of a load and of what puts it into a vector only if nothing that is made of the vector is used twice. So such
-//! vectors are handed on to a new block, as its parameters, where they count as used once. That has to happen behind the pass that
-//! removes parameters that are always the same value.
+//! Cranelift makes one instruction of a load and of what puts it into a vector only if nothing that
+//! is made of the vector is used twice. So such vectors are handed on to a new block, as its
+//! parameters, where they count as used once. That has to happen behind the pass that removes
+//! parameters that are always the same value.
 
 use cranelift_codegen::ir::{Block, BlockArg, Function, Value};
 use rustc_hash::FxHashMap;

@@ -1,8 +1,9 @@
 //! Constants that become operands in memory.
 //!
-//! Cranelift lets an instruction take an operand from memory only if nothing else needs the instruction's result twice, and constant
-//! vectors not at all: they are loaded into registers. Where the load stands right before the instruction, and nothing else reads the
-//! register, the two become one here, which is as long as both: prefixes that mean nothing fill the rest.
+//! Cranelift lets an instruction take an operand from memory only if nothing else needs the
+//! instruction's result twice, and constant vectors not at all: they are loaded into registers.
+//! Where the load stands right before the instruction, and nothing else reads the register, the two
+//! become one here, which is as long as both: prefixes that mean nothing fill the rest.
 
 use cranelift_codegen::CompiledCode;
 use iced_x86::{
@@ -87,8 +88,8 @@ fn is_constant(inst: &Instruction) -> bool {
     is_load && inst.op1_kind() == OpKind::Memory && inst.memory_base() == Register::RIP
 }
 
-/// Whether an instruction may change places with a load of a constant: one that only computes, or is about what the register allocator has
-/// saved, and not about the register of the load.
+/// Whether an instruction may change places with a load of a constant: one that only computes, or
+/// is about what the register allocator has saved, and not about the register of the load.
 fn may_come_first(
     inst: &Instruction,
     register: Register,
@@ -113,7 +114,8 @@ enum Taken {
     Second,
 }
 
-/// How an instruction could take from memory what a load puts into a register, if it needs the register for nothing else.
+/// How an instruction could take from memory what a load puts into a register, if it needs the
+/// register for nothing else.
 fn taken(user: &Instruction, register: Register, bytes: &[u8]) -> Option<Taken> {
     let is_it = |op: u32| {
         op < user.op_count()
@@ -285,7 +287,8 @@ mod tests {
         check(&before, ONES, &after);
     }
 
-    /// `vmovups ymm9, [rip + 0x200]; vmovdqa ymm13, ymm2; vfmsub213ps ymm13, ymm9, ymm7; vmovdqa ymm9, ymm1`.
+    /// `vmovups ymm9, [rip + 0x200]; vmovdqa ymm13, ymm2; vfmsub213ps ymm13, ymm9, ymm7; vmovdqa
+    /// ymm9, ymm1`.
     const FACTOR: [u8; 21] = [
         0xc5, 0x7c, 0x10, 0x0d, 0x00, 0x02, 0x00, 0x00, 0xc5, 0x7d, 0x6f, 0xea, 0xc4, 0x62, 0x35,
         0xaa, 0xef, 0xc5, 0x7d, 0x6f, 0xc9,
@@ -308,7 +311,8 @@ mod tests {
 
     #[test]
     fn what_only_computes_may_come_first() {
-        // vmovdqu ymm7, [rip + 0x200]; vcmpunordps ymm9, ymm3, ymm3; vblendvps ymm3, ymm3, ymm7, ymm9; ret.
+        // vmovdqu ymm7, [rip + 0x200]; vcmpunordps ymm9, ymm3, ymm3; vblendvps ymm3, ymm3, ymm7,
+        // ymm9; ret.
         let before = [
             0xc5, 0xfe, 0x6f, 0x3d, 0x00, 0x02, 0x00, 0x00, 0xc5, 0x64, 0xc2, 0xcb, 0x03, 0xc4,
             0xe3, 0x65, 0x4a, 0xdf, 0x90, 0xc3,

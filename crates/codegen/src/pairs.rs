@@ -1,19 +1,22 @@
 //! Vectors of 256 bits.
 //!
-//! Cranelift has vectors of 128 bits at most on x86-64, and gangs are lowered to those: a value of eight lanes is two of them. This pass
-//! finds pairs of vectors of which one operation after the other makes the same, lane by lane, and keeps one value for each pair:
-//! the first, whose register holds both from then on. It still reads as 128 bits in CLIF. When the function is compiled, [`crate::ymm`] makes
-//! its instructions those of 256 bits. All of them: what a register of a vector of 128 bits has in its upper half does not matter.
-//! So the first half of a pair costs nothing to get, and a vector whose lanes are equal in both halves (a scalar in all lanes, a
+//! Cranelift has vectors of 128 bits at most on x86-64, and gangs are lowered to those: a value of
+//! eight lanes is two of them. This pass finds pairs of vectors of which one operation after the
+//! other makes the same, lane by lane, and keeps one value for each pair: the first, whose register
+//! holds both from then on. It still reads as 128 bits in CLIF. When the function is compiled,
+//! [`crate::ymm`] makes its instructions those of 256 bits. All of them: what a register of a
+//! vector of 128 bits has in its upper half does not matter. So the first half of a pair costs
+//! nothing to get, and a vector whose lanes are equal in both halves (a scalar in all lanes, a
 //! constant, what is computed of such) is its own pair.
 //!
-//! Pairs are found from stores to adjacent places and tests of masks backwards, through operations, loads of adjacent places and parameters of
-//! blocks.
-//! Where the operands of a pair are none, they are put together; where something else needs the second half, it is taken out. Pairs
-//! that cost more than they save are dropped.
+//! Pairs are found from stores to adjacent places and tests of masks backwards, through operations,
+//! loads of adjacent places and parameters of blocks. Where the operands of a pair are none, they
+//! are put together; where something else needs the second half, it is taken out. Pairs that cost
+//! more than they save are dropped.
 //!
-//! Accesses of memory are merged if nothing stands between them that could matter: no effects, nor loads between two stores. That both are
-//! of one instruction of the PTX would not be enough: a function that is inlined twice has its instructions twice.
+//! Accesses of memory are merged if nothing stands between them that could matter: no effects, nor
+//! loads between two stores. That both are of one instruction of the PTX would not be enough: a
+//! function that is inlined twice has its instructions twice.
 
 mod constants;
 mod cost;
@@ -38,7 +41,8 @@ use crate::ymm;
 /// The mark of loads and stores of 256 bits.
 pub(crate) const WIDE: TrapCode = TrapCode::unwrap_user(2);
 
-/// The place of fences that stand for the instruction that clears the upper halves of all registers.
+/// The place of fences that stand for the instruction that clears the upper halves of all
+/// registers.
 pub(crate) fn clearing() -> SourceLoc {
     SourceLoc::new(0xffff_fffe)
 }
@@ -48,8 +52,8 @@ pub(crate) fn test_of_both() -> SourceLoc {
     SourceLoc::new(0xffff_fffd)
 }
 
-/// How many bytes shuffles seem to move their operands by that stand for other instructions. No other shuffle of the function moves them by
-/// so many.
+/// How many bytes shuffles seem to move their operands by that stand for other instructions. No
+/// other shuffle of the function moves them by so many.
 #[derive(Copy, Clone)]
 pub(crate) struct Signs {
     /// Of one that puts two halves together.
@@ -59,7 +63,8 @@ pub(crate) struct Signs {
 }
 
 impl Signs {
-    /// Two numbers that no shuffle of a function uses, nor Cranelift to widen the second half of a vector (8).
+    /// Two numbers that no shuffle of a function uses, nor Cranelift to widen the second half of a
+    /// vector (8).
     fn free(func: &Function) -> Option<Signs> {
         let is_moved_by = |by: u8| move |mask: &[u8]| mask.iter().copied().eq(by..by + 16);
         let shuffles = || {
@@ -145,7 +150,8 @@ struct Found {
     /// The same of instructions: of those that make the values, and of stores.
     second_inst: SecondaryMap<Inst, Option<Inst>>,
     first_inst: SecondaryMap<Inst, Option<Inst>>,
-    /// The operands of the instructions of pairs, by the first of the two: each beside its counterpart.
+    /// The operands of the instructions of pairs, by the first of the two: each beside its
+    /// counterpart.
     args: Vec<Args>,
     args_at: SecondaryMap<Inst, usize>,
     /// Vectors that are equal in both halves.
@@ -285,7 +291,8 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Pairs of vectors that end up elsewhere than in stores of vectors: the last ones of each kind that an instruction of the PTX makes.
+    /// Pairs of vectors that end up elsewhere than in stores of vectors: the last ones of each kind
+    /// that an instruction of the PTX makes.
     fn pair_ends(&mut self) {
         let func = self.func;
         let mut open: FxHashMap<(Option<Block>, SourceLoc, Opcode, Type), Inst> =
@@ -320,7 +327,8 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Assumes that everything but halves of pairs is equal in both halves of its register, and takes back what is not.
+    /// Assumes that everything but halves of pairs is equal in both halves of its register, and
+    /// takes back what is not.
     fn find_even(&mut self) {
         let func = self.func;
         let entry = func.layout.entry_block();

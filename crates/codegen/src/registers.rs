@@ -1,5 +1,6 @@
-//! What a sequence of instructions costs on a machine with few registers: the accesses of memory if room is always made by the value
-//! whose next use is farthest away (Belady 1966), which is about what a good allocator comes to.
+//! What a sequence of instructions costs on a machine with few registers: the accesses of memory if
+//! room is always made by the value whose next use is farthest away (Belady 1966), which is about
+//! what a good allocator comes to.
 
 use smallvec::SmallVec;
 
@@ -38,7 +39,8 @@ impl Held {
     }
 }
 
-/// Steps, and the values that they use and make. Values that take no register are left out by weight zero.
+/// Steps, and the values that they use and make. Values that take no register are left out by
+/// weight zero.
 #[derive(Default)]
 pub(crate) struct Sequence {
     values: Vec<Held>,
@@ -149,7 +151,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_put_aside_and_fetched() {
-        // Six values in five registers, of which a step takes two: each turn two sums are put aside, and fetched in the next.
+        // Six values in five registers, of which a step takes two: each turn two sums are put
+        // aside, and fetched in the next.
         let few = sums(6, 10).traffic(5);
         let many = sums(12, 10).traffic(5);
         assert_eq!(few.loads, 6);

@@ -1,7 +1,8 @@
 //! In which order the parts of a run of pure instructions are emitted.
 //!
-//! Op by op keeps operands shared by quads (uniform scalars, constants) in registers; strip by strip (as many quads as a register holds)
-//! keeps the intermediate values of one strip in registers. The choice follows the number of vector values alive at once.
+//! Op by op keeps operands shared by quads (uniform scalars, constants) in registers; strip by
+//! strip (as many quads as a register holds) keeps the intermediate values of one strip in
+//! registers. The choice follows the number of vector values alive at once.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, Type, Value};

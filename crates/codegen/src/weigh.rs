@@ -16,7 +16,8 @@ use crate::lower;
 pub(crate) struct Weights {
     /// Words of each thread's own that a loop keeps alive and works much with, at most.
     pub live_words: usize,
-    /// In loops that lanes leave at different turns: accesses at places that do not lie side by side, as the arithmetic that they outweigh.
+    /// In loops that lanes leave at different turns: accesses at places that do not lie side by
+    /// side, as the arithmetic that they outweigh.
     pub gathers: usize,
     /// In the same loops: arithmetic on each thread's own values.
     pub arithmetic: usize,
@@ -46,7 +47,8 @@ const DENSE_ARITHMETIC: usize = 2;
 const COMPUTES: usize = 100;
 const COMPUTES_PER_ACCESS: usize = 16;
 
-/// A kernel of at most so many instructions, and so many for each access to memory, only moves bytes.
+/// A kernel of at most so many instructions, and so many for each access to memory, only moves
+/// bytes.
 const MOVES: usize = 80;
 const MOVES_PER_ACCESS: usize = 8;
 
@@ -67,13 +69,15 @@ impl Weights {
         Ok(weigh(&func, &plan))
     }
 
-    /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
+    /// Whether lanes that part gain nothing from each other: they fetch one by one what they
+    /// compute little with.
     pub(crate) fn is_gather_bound(&self) -> bool {
         vectorize::is_gather_bound(self.gathers, self.arithmetic)
     }
 }
 
-/// Whether warps as gangs do some warp operations at once, and no lane ever waits for others of its warp.
+/// Whether warps as gangs do some warp operations at once, and no lane ever waits for others of its
+/// warp.
 pub(crate) fn cas_width(
     program: &Program,
     block: [u32; 3],
@@ -146,7 +150,8 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             continue;
         }
         let words = words(func, plan, data.params.iter().chain(&live[block]));
-        // Where little is done with them, it matters little where they are kept, unless they are very many.
+        // Where little is done with them, it matters little where they are kept, unless they are
+        // very many.
         let dense = match accesses {
             _ if words >= MANY => 1,
             0 => DENSE_ARITHMETIC,

@@ -1,17 +1,19 @@
-//! From one thread's code to a plan for a gang of them.
+//! From one thread's code to a plan for a gang of threads.
 //!
-//! [`run`] decides, for one gang width, everything that lowering needs to know: the linear order of the blocks, which values are
-//! uniform, affine or varying and why, which branches part the lanes, which blocks can have lanes pending, and where lanes
-//! wait and what they must save. The instructions stay scalar; the code generator emits them part by part.
+//! [`run`] decides, for one gang width, everything that lowering needs to know: the linear order of
+//! the blocks, which values are uniform, affine or varying and why, which branches diverge, which
+//! blocks can have lanes pending, and where lanes wait and what they must save. The instructions
+//! stay scalar; the code generator emits them part by part.
 //!
 //! # How divergence is handled
 //!
-//! Blocks are laid out so that every edge leads forward or to the end of a loop around it ([`order`]). A divergent branch marks
-//! its lanes as *pending* at both targets and goes on at whichever comes first in the order; a block runs for the lanes
-//! pending at it and is skipped if there are none; a loop's end goes back to the header while lanes are pending there. This is partial
-//! linearisation (Moll and Hack, PLDI 2018) in the form of thread frontiers (Diamos et al., MICRO 2011); unstructured and irreducible
-//! code needs nothing special. Uniform branches stay branches. With `G` = 1 everything is uniform, and the result is ordinary
-//! scalar code.
+//! Blocks are laid out so that every edge leads forward or to the end of a loop around it
+//! ([`order`]). A divergent branch marks its lanes as *pending* at both targets and goes on at the
+//! one that is first in the order; a block runs for the lanes pending at it and is skipped if there
+//! are none; a loop's end goes back to the header while lanes are pending there. This is partial
+//! linearization (Moll and Hack, PLDI 2018) in the form of thread frontiers (Diamos et al., MICRO
+//! 2011); unstructured and irreducible code needs nothing special. Uniform branches stay branches.
+//! With `G` = 1 everything is uniform, and the result is ordinary scalar code.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +46,7 @@ pub use speculate::affine_inputs::AffineInputs;
 pub use speculate::ssa_repair::{Repair, predecessors};
 pub use waits::{Wait, WaitKind};
 
-/// What the plan may take for granted about launches; see the code generator's `Facts`.
+/// Facts about launches that the plan may rely on; see the code generator's `Facts`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PlanFacts {
     /// `ntid.y == ntid.z == 1`.
@@ -55,7 +57,7 @@ pub struct PlanFacts {
     pub small_grid: bool,
     /// No component of `%nctaid` exceeds 65,536.
     pub small_ctaid: bool,
-    /// Each access is looked at as the program has it.
+    /// The plan keeps each access as the program has it, because a checker looks at it.
     pub keeps_accesses: bool,
 }
 
@@ -66,17 +68,17 @@ pub struct Plan {
     pub gang: u32,
     /// Layout.
     pub order: Order,
-    /// How each value is held.
+    /// The variability of each value, and so its representation.
     pub variability: SecondaryMap<Value, Variability>,
     /// Why a value is varying.
     pub because: SecondaryMap<Value, Because>,
-    /// Blocks that few gangs come to: others have a way of their own.
+    /// Cold blocks: few gangs run them, since most run a faster version.
     pub cold: SecondaryMap<Block, bool>,
     /// Blocks that one lane of a gang runs at a time.
     pub single_lane: SecondaryMap<Block, SingleLane>,
-    /// Regions of such blocks that the lanes run one after the other, in layout order.
+    /// Regions that a lane loop runs, one lane at a time, in layout order.
     pub lane_loops: Vec<LaneLoop>,
-    /// Blocks whose terminator parts the lanes.
+    /// Blocks whose terminator diverges.
     pub divergent: SecondaryMap<Block, bool>,
     /// For each node: other nodes where lanes may be pending while it runs, ascending.
     pub pending: Vec<Vec<usize>>,
@@ -84,9 +86,9 @@ pub struct Plan {
     pub pending_in: Vec<Vec<usize>>,
     /// Nodes that may be reached with no lane for them.
     pub maybe_empty: Vec<bool>,
-    /// For each node, an earlier one all of whose lanes, and no others, come to it together; to a loop's header, from outside of the loop.
+    /// For each node, an earlier one whose lanes, all of them and no others, reconverge at it.
     pub reconvergence: Reconvergence,
-    /// Blocks with accesses for which it pays to test whether lanes are in step.
+    /// Blocks with a version for gangs in which varying inputs turn out to be affine.
     pub affine_inputs: SecondaryMap<Block, Option<AffineInputs>>,
     /// Where lanes wait; number 0 is the entry.
     pub waits: Vec<Wait>,
@@ -96,12 +98,14 @@ pub struct Plan {
     pub escapes: SecondaryMap<Value, bool>,
     /// By its header, each loop that lets others run from time to time.
     pub yields: SecondaryMap<Block, Option<Yield>>,
-    /// Gangs take turns only while all of their lanes are in the loop. Where a warp is a gang and its lanes exchange values, parting those that
-    /// are still in a loop from those that have left it would cost more than it gains.
+    /// Gangs leave strip-mined loops only while all of their lanes are in the loop. Where a gang is
+    /// a warp with warp operations, separating lanes that are still in a loop from those that have
+    /// left it would cost more than it gains.
     pub strip_mines_full: bool,
-    /// Bounds, as signed integers, of all threads' values of what lies on a line and is compared, if they are known.
+    /// Bounds, as signed integers over all threads, of affine values that are compared, if they are
+    /// known.
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
-    /// The probable distance from lane to lane of varying addresses of loads and stores.
+    /// The speculated stride of varying addresses of loads and stores.
     pub speculated: SecondaryMap<Value, Option<i64>>,
 }
 
@@ -121,21 +125,23 @@ impl Plan {
 /// When a loop lets others run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Yield {
-    /// It may wait for them. A turn costs so much against a budget.
+    /// The loop may wait for other threads. An iteration costs this much against a budget.
     Spin(u32),
-    /// After so many turns, for the others to come as far.
+    /// The loop is strip-mined: after this many iterations the next gang runs.
     StripMine(u32),
 }
 
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
-/// Instructions of functions of which a hopeful plan may be thrown away.
+/// Functions with more instructions are planned once, without assumptions that may have to be
+/// withdrawn.
 const MOST_TWICE: usize = 4000;
 
-/// Plans `func`, which it changes: blocks are split where lanes wait, and loops are closed.
+/// Plans `func`, and changes it: blocks are split where lanes wait, and loops are closed.
 ///
-/// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
+/// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of
+/// functions).
 ///
 /// If the effort is spent, `func` is of no more use.
 pub fn run(
@@ -156,7 +162,7 @@ pub fn run(
     run_once(func, entries, gang, facts, false, effort)
 }
 
-/// `assume_affine`: what parameters of loops look like at first is taken for what they are.
+/// `assume_affine`: loop parameters that look affine ahead of flow analysis are assumed to be.
 fn run_once(
     func: &mut Function,
     entries: &[Block],
@@ -165,7 +171,8 @@ fn run_once(
     assume_affine: bool,
     effort: &Effort,
 ) -> Result<Plan, Spent> {
-    // What follows orders the blocks several times more, and each time takes about as long.
+    // The following passes order the blocks several times more, each in about the same time: an
+    // order that exceeds the effort is found here.
     order::within(func, entries, effort)?;
     let (cold, wait_of) = prepare(func, entries, gang, facts, assume_affine);
     let mut order = order::within(func, entries, effort)?;
@@ -257,7 +264,7 @@ fn run_once(
     Ok(plan)
 }
 
-/// Whether there are operations for which the lanes of a warp meet.
+/// Whether there are operations for which the lanes of a warp wait for each other.
 fn has_warp_ops(func: &Function) -> bool {
     let mut insts = func.blocks.values().flat_map(|block| &block.insts);
     insts.any(|&inst| match func.insts[inst].data {
@@ -266,7 +273,8 @@ fn has_warp_ops(func: &Function) -> bool {
     })
 }
 
-/// Changes what is easier for a gang in another form. Gives the blocks that few gangs come to, and those that start with a wait.
+/// Brings the function to the forms that the analyses rely on, and makes the speculative copies.
+/// Returns the cold blocks, and the blocks that start with a wait.
 fn prepare(
     func: &mut Function,
     entries: &[Block],
@@ -286,7 +294,8 @@ fn prepare(
     (cold, wait_of)
 }
 
-/// Computes anew what is easy to, and puts hints behind accesses. Gives the shapes that are hoped for then, and when loops let others run.
+/// Rematerializes, merges stores and inserts prefetches. Returns when loops let others run;
+/// `optimistic` is up to date then.
 fn add_hints(
     func: &mut Function,
     entries: &[Block],
@@ -331,7 +340,8 @@ fn yields(
     yields
 }
 
-/// Solves shapes and flow, and with them which blocks one lane runs at a time.
+/// Solves divergence of values and of control flow, and with them which blocks one lane runs at a
+/// time.
 fn solve(
     given: &flow::Given<'_>,
     preds: &SecondaryMap<Block, Vec<Block>>,
@@ -358,7 +368,8 @@ fn solve(
         find_single_lane(&|value| optimistic.variability[value].unwrap_or(Variability::Uniform));
     let mut flow = flow::run(given, single_lane)?;
     loop {
-        // Where lanes parted, some of what was hoped to lie on lines does not. With fewer regions shapes only get worse.
+        // Where lanes diverged, some values that were assumed to be affine are not. With fewer
+        // regions the variability of values only descends.
         let still = find_single_lane(&|value| flow.variability[value]);
         let mut blocks = func.blocks.keys();
         if blocks.all(|block| still[block] == flow.single_lane[block]) {
@@ -368,7 +379,7 @@ fn solve(
     }
 }
 
-/// Bounds of what lies on a line and is compared.
+/// Bounds of affine values that are compared.
 fn bounds(
     func: &Function,
     facts: PlanFacts,
@@ -388,7 +399,8 @@ fn bounds(
     bounds
 }
 
-/// Lanes that end in different blocks end together, so that a gang ends as a whole.
+/// Gives lanes that end in different blocks one common block to end in, so that a gang ends as a
+/// whole.
 fn join_exits(func: &mut Function) {
     let preds = predecessors(func);
     let ends: Vec<Block> = func
@@ -443,7 +455,7 @@ fn drop_unreachable(func: &mut Function, entries: &[Block]) {
     }
 }
 
-/// A block's parameters are written by its predecessors, so a parameter always escapes.
+/// Predecessors write a block's parameters, so a parameter always escapes.
 fn escapes(func: &Function) -> SecondaryMap<Value, bool> {
     let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     let mut escapes: SecondaryMap<Value, bool> = SecondaryMap::new();

@@ -15,9 +15,10 @@ pub enum WaitKind {
     Ready,
     /// The block's first instruction waits.
     Inst(Inst),
-    /// The end of the loop whose header this is lets others run, since it may wait for them.
+    /// The end of the loop with this header lets other threads run, since the loop may wait for
+    /// them.
     Yield,
-    /// The end of the loop whose header this is lets the other gangs come as far.
+    /// The end of the loop with this header lets the other gangs run their strips.
     StripMine,
 }
 
@@ -32,7 +33,8 @@ pub struct Wait {
     pub live: Vec<Value>,
 }
 
-/// Splits blocks so that every instruction that can wait is the first of its block. Returns those blocks.
+/// Splits blocks so that every instruction that can wait is the first of its block. Returns those
+/// blocks.
 pub(crate) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
     let mut waits = SecondaryMap::new();
     let mut block_idx = 0;
@@ -70,7 +72,8 @@ pub(crate) fn can_wait(data: &InstData, gang: u32) -> bool {
             | BarrierOp::RedAnd
             | BarrierOp::RedOr => true,
         },
-        // Programs expect the whole warp to be active where it did not part: gangs narrower than a warp meet for it.
+        // Programs expect the whole warp to be active where it has not diverged: gangs narrower
+        // than a warp wait for the rest of it.
         InstData::Warp { op, .. } => *op != WarpOp::ActiveMask || gang < 32,
         InstData::Nanosleep { .. } => true,
         _ => false,

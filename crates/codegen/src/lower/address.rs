@@ -18,8 +18,9 @@ pub(super) fn small(offset: i32) -> bool {
     offset.unsigned_abs() <= SMALL_OFFSET
 }
 
-/// Lanes that do not run are sent to this window offset: far below the first shared variable, where nothing else is; at the first byte of
-/// windows that are only read, which is mapped if the window holds anything.
+/// Lanes that do not run are sent to this window offset: far below the first shared variable, where
+/// nothing else is; at the first byte of windows that are only read, which is mapped if the window
+/// holds anything.
 fn junk_offset(space: Space) -> i64 {
     match space {
         Space::Shared | Space::SharedCluster => IDLE_OFFSET,
@@ -49,7 +50,8 @@ pub(super) struct Place {
 }
 
 impl Lower<'_, '_> {
-    /// The address of offset 0 of a window (of the first lane's for `.local`), or nothing for spaces without.
+    /// The address of offset 0 of a window (of the first lane's for `.local`), or nothing for
+    /// spaces without.
     pub(super) fn window(&self, space: Space) -> Option<cl::Value> {
         match space {
             Space::Generic | Space::Global => None,
@@ -70,8 +72,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Resolves an address and tests it where nothing else guards the access, unless it is folded. `size` is that of the whole access of
-    /// one lane.
+    /// Resolves an address and tests it where nothing else guards the access, unless it is folded.
+    /// `size` is that of the whole access of one lane.
     pub(super) fn place(
         &mut self,
         space: Space,
@@ -95,7 +97,8 @@ impl Lower<'_, '_> {
                     },
                     other => other,
                 };
-                // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
+                // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits
+                // reach.
                 if !space.is_window() && !self.may_alias_private_sum(&address) {
                     self.check(&address);
                 }
@@ -247,8 +250,8 @@ impl Lower<'_, '_> {
         )
     }
 
-    /// Stops the CTA if a running lane's address lies outside the arena. The arena's first and last pages are never mapped,
-    /// so that nearby lanes and small offsets cannot leave it.
+    /// Stops the CTA if a running lane's address lies outside the arena. The arena's first and last
+    /// pages are never mapped, so that nearby lanes and small offsets cannot leave it.
     pub(super) fn check(&mut self, address: &Address) {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
@@ -278,8 +281,8 @@ impl Lower<'_, '_> {
         self.b.ins().icmp(IntCC::UnsignedLessThan, distance, size)
     }
 
-    /// Off the common path: writes each lane's own address to a buffer, whose address it returns, and stops the CTA if
-    /// that of a running lane lies outside the arena.
+    /// Off the common path: writes each lane's own address to a buffer, whose address it returns,
+    /// and stops the CTA if that of a running lane lies outside the arena.
     pub(super) fn resolve_wrapped(
         &mut self,
         at: cl::Value,
@@ -522,7 +525,8 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(fine);
     }
 
-    /// An address so many bytes further on. A sum with zero is none: it would keep the address in a register beside those that it is made of.
+    /// An address so many bytes further on. A sum with zero is none: it would keep the address in a
+    /// register beside those that it is made of.
     pub(super) fn plus(&mut self, at: cl::Value, bytes: i64) -> cl::Value {
         match bytes {
             0 => at,

@@ -1,8 +1,9 @@
 //! Predicates of lanes on a line, as bits.
 //!
-//! Where an affine value is compared with a uniform one, as in `if (tid < n)`, the lanes for which it holds are those from one end up to
-//! some lane, or a single one: scalar arithmetic tells which. Such predicates, and what logic makes of them, are kept as an integer
-//! with one bit per lane. A branch on them is a branch where all lanes agree.
+//! Where an affine value is compared with a uniform one, as in `if (tid < n)`, the lanes for which
+//! it holds are those from one end up to some lane, or a single one: scalar arithmetic tells which.
+//! Such predicates, and what logic makes of them, are kept as an integer with one bit per lane. A
+//! branch on them is a branch where all lanes agree.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -225,9 +226,10 @@ impl Lower<'_, '_> {
         )[0]
     }
 
-    /// What the ends of lines say of a predicate, if what it is made of is at hand in `block` and the number of no lane of the gang, whether
-    /// it runs or not, has wrapped. Of the lanes that run, it may be none for which the predicate holds, or none for which it does not,
-    /// although the ends differ: they are then sent both ways, and where none comes the node is skipped.
+    /// What the ends of lines say of a predicate, if what it is made of is at hand in `block` and
+    /// the number of no lane of the gang, whether it runs or not, has wrapped. Of the lanes that
+    /// run, it may be none for which the predicate holds, or none for which it does not, although
+    /// the ends differ: they are then sent both ways, and where none comes the node is skipped.
     pub(super) fn end_lanes(&mut self, block: Block, cond: Value) -> Option<EndLanes> {
         if self.is_uniform(cond) {
             let x = self.scalar(cond);
@@ -265,7 +267,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What follows for two predicates together. That all lanes meet one or the other is not noticed if some meet only one, some only the other.
+    /// What follows for two predicates together. That all lanes meet one or the other is not
+    /// noticed if some meet only one, some only the other.
     fn both_ends(&mut self, op: IntBinaryOp, a: EndLanes, b: EndLanes) -> EndLanes {
         let mut join = |x, y| match op {
             IntBinaryOp::And => self.b.ins().band(x, y),
@@ -329,7 +332,8 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// Whether the lanes are in order, unless they are known to be, and if so the lanes of which the comparison is true.
+    /// Whether the lanes are in order, unless they are known to be, and if so the lanes of which
+    /// the comparison is true.
     fn narrow_affine_bits(&mut self, compare: AffineCompare) -> (Option<cl::Value>, cl::Value) {
         let signed = !is_unsigned(compare.op);
         let wide = |lower: &mut Self, x| {
@@ -403,7 +407,8 @@ impl Lower<'_, '_> {
         } else {
             self.b.ins().isub(first, bound)
         };
-        // Lanes up to the bound, without or with those on it; and whether these are the hits or the others.
+        // Lanes up to the bound, without or with those on it; and whether these are the hits or the
+        // others.
         let (inclusive, before) = match compare.op {
             CompareOp::Eq | CompareOp::Ne => {
                 let hit = self.hit(distance, step);

@@ -1,4 +1,5 @@
-//! Atomic operations: lane after lane, in ascending order. `updates` has what becomes of an element.
+//! Atomic operations: lane after lane, in ascending order. `updates` has what becomes of an
+//! element.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
@@ -21,7 +22,8 @@ pub(super) struct Rmw {
 }
 
 impl Rmw {
-    /// On memory of the CTA, which never runs on two workers at once: it needs no locked instructions.
+    /// On memory of the CTA, which never runs on two workers at once: it needs no locked
+    /// instructions.
     pub(super) fn is_shared(self) -> bool {
         matches!(self.space, Space::Shared | Space::SharedCluster)
     }
@@ -361,7 +363,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether an f32 addition at this place flushes subnormals: on global memory yes, on shared memory no.
+    /// Whether an f32 addition at this place flushes subnormals: on global memory yes, on shared
+    /// memory no.
     pub(super) fn flushes(&mut self, space: Space, at: cl::Value) -> cl::Value {
         match space {
             Space::Shared | Space::SharedCluster => self.b.ins().iconst(types::I64, 0),

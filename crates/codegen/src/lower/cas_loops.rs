@@ -1,8 +1,10 @@
-//! Atomic operations of a gang by compare-and-swap: those for which there is no locked instruction, as sums of floats.
+//! Atomic operations of a gang by compare-and-swap: those for which there is no locked instruction,
+//! as sums of floats.
 //!
-//! A locked instruction takes longer than all that is around it, so there are to be few. Of lanes side by side as many exchange together as
-//! have room in 16 bytes. Otherwise lane after lane does, in ascending order, and neighbours that have one place exchange once, as in sums
-//! over what is sorted by where it belongs.
+//! A locked instruction takes longer than all that is around it, so there are to be few. Of lanes
+//! side by side as many exchange together as have room in 16 bytes. Otherwise lane after lane does,
+//! in ascending order, and neighbours that have one place exchange once, as in sums over what is
+//! sorted by where it belongs.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -174,8 +176,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The running lanes' operations in their order. Neighbours with one place do theirs on what was found there, and then exchange once. Old
-    /// values go to `out`.
+    /// The running lanes' operations in their order. Neighbours with one place do theirs on what
+    /// was found there, and then exchange once. Old values go to `out`.
     pub(super) fn cas_runs(
         &mut self,
         rmw: Rmw,
@@ -245,8 +247,8 @@ impl Lower<'_, '_> {
         self.load_lane(addrs, lane, types::I64, 8)
     }
 
-    /// A sum of f32 with subnormals flushed and canonical NaNs, as atomics on global memory make it. There are few of either, and the test for them
-    /// is not on the way to the sum.
+    /// A sum of f32 with subnormals flushed and canonical NaNs, as atomics on global memory make
+    /// it. There are few of either, and the test for them is not on the way to the sum.
     pub(super) fn quick_sum(
         &mut self,
         old: cl::Value,

@@ -31,7 +31,8 @@ pub(super) fn result_type(data: &InstData) -> Type {
     }
 }
 
-/// Which scalars are better kept in float registers: results of float ops, and what is loaded, selected or merged for them.
+/// Which scalars are better kept in float registers: results of float ops, and what is loaded,
+/// selected or merged for them.
 pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     let mut is_float: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
     let native = |fmt: ir::FloatFmt| matches!(fmt, ir::FloatFmt::F32 | ir::FloatFmt::F64);

@@ -22,7 +22,8 @@ struct Edge<'c> {
 }
 
 impl Lower<'_, '_> {
-    /// The start of a node: it is skipped if no lane is there for it. Nodes that share a mask are never come to without lanes.
+    /// The start of a node: it is skipped if no lane is there for it. Nodes that share a mask are
+    /// never come to without lanes.
     pub(super) fn arrive(&mut self, pos: usize) {
         self.b.switch_to_block(self.node_entry[pos]);
         self.start_region(self.arrive_class[pos]);
@@ -37,7 +38,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Forgets what was at hand: code that follows may be reached another way, unless it continues what is before.
+    /// Forgets what was at hand: code that follows may be reached another way, unless it continues
+    /// what is before.
     pub(super) fn start_region(&mut self, class: MaskClass) {
         if self.continues {
             return;
@@ -396,7 +398,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// `joining`: lanes may be at the target already; `blend`: others need its parameters as they are.
+    /// `joining`: lanes may be at the target already; `blend`: others need its parameters as they
+    /// are.
     fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool, blend: bool) {
         if self.arrive_class[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1 {
             let lanes = edge

@@ -153,7 +153,8 @@ impl Lower<'_, '_> {
         self.half_unary(FloatUnaryOp::Copy, fmt, FloatMode::RN, x)
     }
 
-    /// Whether integers of a format go to a half by way of f32: they are exact there, or so large that they overflow anyway.
+    /// Whether integers of a format go to a half by way of f32: they are exact there, or so large
+    /// that they overflow anyway.
     fn by_f32(from: NumFmt, fmt: FloatFmt) -> bool {
         from.ty() < Type::B32 || (from.ty() == Type::B32 && fmt == FloatFmt::F16)
     }
@@ -265,7 +266,8 @@ impl Lower<'_, '_> {
         self.exact_to_f32(mode_of(cvt), exact)
     }
 
-    /// f64 numbers whose f32 is flushed to zeros of their sign: those below the least normal f32 once rounded to 24 bits.
+    /// f64 numbers whose f32 is flushed to zeros of their sign: those below the least normal f32
+    /// once rounded to 24 bits.
     fn flush_before_demotion(&mut self, x: cl::Value) -> cl::Value {
         const BOUND: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 33_554_432.0);
         let fmt = FloatFmt::F64;
@@ -503,7 +505,8 @@ impl Lower<'_, '_> {
         Some(self.pick(nan, top, words))
     }
 
-    /// Lanes of an integer format of up to 32 bits as 32-bit integers; unsigned ones below 2^31 count as signed.
+    /// Lanes of an integer format of up to 32 bits as 32-bit integers; unsigned ones below 2^31
+    /// count as signed.
     fn word_lanes(&mut self, from: NumFmt, x: cl::Value) -> cl::Value {
         if from.is_signed_int() && from.ty() < Type::B32 {
             self.lanes_signed(from.ty(), x)

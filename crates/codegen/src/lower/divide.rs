@@ -1,8 +1,10 @@
-//! Quotients, high halves of products and saturating sums of integers, which 128-bit vectors have no instructions for.
+//! Quotients, high halves of products and saturating sums of integers, which 128-bit vectors have
+//! no instructions for.
 //!
-//! Quotients go through f64: one that is no integer is further below the next integer than rounding to 53 bits can lift it,
-//! for dividends below 2^51. Divisions by constants become multiplications (Warren, "Hacker's Delight", chapter 10), those by a
-//! number that all lanes share a multiplication by a reciprocal in f64.
+//! Quotients go through f64: one that is no integer is further below the next integer than rounding
+//! to 53 bits can lift it, for dividends below 2^51. Divisions by constants become multiplications
+//! (Warren, "Hacker's Delight", chapter 10), those by a number that all lanes share a
+//! multiplication by a reciprocal in f64.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -17,8 +19,8 @@ const F32: FloatFmt = FloatFmt::F32;
 /// Added to a number below 2^51, shows it as an integer in the low bits of the sum.
 pub(super) const SHOW_INT: f64 = 6_755_399_441_055_744.0;
 
-/// `n / d == mulhi(n, multiplier) >> shift` for all 32-bit `n`; with `add`, `(t + ((n - t) >> 1)) >> (shift - 1)` for
-/// `t = mulhi(n, multiplier)`.
+/// `n / d == mulhi(n, multiplier) >> shift` for all 32-bit `n`; with `add`, `(t + ((n - t) >> 1))
+/// >> (shift - 1)` for `t = mulhi(n, multiplier)`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Unsigned {
     multiplier: u32,
@@ -48,8 +50,8 @@ fn unsigned_magic(d: u32) -> Unsigned {
     }
 }
 
-/// Multiplier and shift for a divisor of magnitude 2 or more: `mulhi(n, multiplier)`, plus or minus `n` where the signs of
-/// divisor and multiplier differ, shifted, plus one if negative.
+/// Multiplier and shift for a divisor of magnitude 2 or more: `mulhi(n, multiplier)`, plus or minus
+/// `n` where the signs of divisor and multiplier differ, shifted, plus one if negative.
 fn signed_magic(d: i32) -> (i32, u32) {
     const TWO_31: u64 = 1 << 31;
     let size = u64::from(d.unsigned_abs());
@@ -157,8 +159,8 @@ impl Lower<'_, '_> {
         self.narrow(parts[0], parts[1])
     }
 
-    /// The reciprocal of a divisor that all lanes have, a little too large: products with it are never below the quotient, and not
-    /// far enough above to reach the next integer.
+    /// The reciprocal of a divisor that all lanes have, a little too large: products with it are
+    /// never below the quotient, and not far enough above to reach the next integer.
     fn reciprocal(&mut self, signed: bool, divisor: ir::Value) -> cl::Value {
         if let Some(&factor) = self.reciprocals.get(&(divisor, signed)) {
             return factor;
@@ -210,7 +212,8 @@ impl Lower<'_, '_> {
         self.narrow(parts[0], parts[1])
     }
 
-    /// Division of 64-bit lanes: as floats if all operands are below 2^51, as indices are, else lane by lane.
+    /// Division of 64-bit lanes: as floats if all operands are below 2^51, as indices are, else
+    /// lane by lane.
     fn divide_wide(&mut self, op: IntBinaryOp, a: ir::Value, b: ir::Value, q: usize) -> Quad {
         let (x, y) = (self.quad(a, q), self.quad(b, q));
         let mut all = self.b.ins().bor(x[0], x[1]);
@@ -384,7 +387,8 @@ impl Lower<'_, '_> {
         } else {
             self.b.ins().iadd(x, y)
         };
-        // Overflow: the result's sign is neither operand's (of a difference, the operands' signs differ as well).
+        // Overflow: the result's sign is neither operand's (of a difference, the operands' signs
+        // differ as well).
         let left = self.b.ins().bxor(x, sum);
         let right = if sub {
             self.b.ins().bxor(x, y)

@@ -1,4 +1,5 @@
-//! What compiled code refers to outside of its function: by name, so that code can be stored and used in another process.
+//! What compiled code refers to outside of its function: by name, so that code can be stored and
+//! used in another process.
 
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::CallConv;
@@ -44,7 +45,8 @@ impl Lower<'_, '_> {
         self.b.ins().func_addr(types::I64, func_ref)
     }
 
-    /// Something outside of the function, by its number in a namespace; `near` if it lies in the same object.
+    /// Something outside of the function, by its number in a namespace; `near` if it lies in the
+    /// same object.
     pub(super) fn imported(
         &mut self,
         namespace: u32,

@@ -57,7 +57,8 @@ impl Lower<'_, '_> {
         self.pick(nan_both, nan, other)
     }
 
-    /// The same for scalars, with conditional moves: a choice between floats would be a branch, and chains of these are long.
+    /// The same for scalars, with conditional moves: a choice between floats would be a branch, and
+    /// chains of these are long.
     fn scalar_min_max(
         &mut self,
         op: FloatBinaryOp,
@@ -82,8 +83,8 @@ impl Lower<'_, '_> {
         self.as_float(fmt, picked)
     }
 
-    /// The bits of the lesser or greater of two numbers. Of equal ones the host's instruction takes the second, here once the one and once the
-    /// other: they differ at most in the sign of zero.
+    /// The bits of the lesser or greater of two numbers. Of equal ones the host's instruction takes
+    /// the second, here once the one and once the other: they differ at most in the sign of zero.
     fn min_max_of_numbers(
         &mut self,
         is_min: bool,
@@ -102,7 +103,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// With a constant that is a number, the host's instruction does it: of operands that are equal, or not in order, it takes the second.
+    /// With a constant that is a number, the host's instruction does it: of operands that are
+    /// equal, or not in order, it takes the second.
     fn min_max_with_number(
         &mut self,
         op: FloatBinaryOp,
@@ -156,8 +158,8 @@ impl Lower<'_, '_> {
         is_splat.then(|| f32::from_le_bytes(*first))
     }
 
-    /// Whether an instruction is a minimum or maximum for which one look tells whether any lane has a NaN. In code that seldom runs, less code
-    /// is better.
+    /// Whether an instruction is a minimum or maximum for which one look tells whether any lane has
+    /// a NaN. In code that seldom runs, less code is better.
     pub(super) fn is_min_max_of_gang(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
         let InstData::FloatBinary { op, fmt, args, .. } = node.data else {

@@ -1,7 +1,8 @@
 //! How compiled code stops its CTA: all places that find a fault leave by the same few exits.
 //!
-//! A place only says which lanes run and where they wanted to go. Which of them are at fault is worked out at the exit, once in the function, so that
-//! an access costs a few instructions of code that never runs, not a report of its own.
+//! A place only says which lanes run and where they wanted to go. Which of them are at fault is
+//! worked out at the exit, once in the function, so that an access costs a few instructions of code
+//! that never runs, not a report of its own.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -19,7 +20,8 @@ use ptxjit_abi::{CtaContext, FaultKind, RuntimeFns};
 pub(super) struct Exits {
     /// The lanes are at fault; and the address.
     known: Option<cl::Block>,
-    /// Lane 0's address and the distance from lane to lane: some of the lanes are outside the arena.
+    /// Lane 0's address and the distance from lane to lane: some of the lanes are outside the
+    /// arena.
     row: Option<cl::Block>,
     /// The lanes' addresses lie in the first buffer: some of them are outside the arena.
     lanes: Option<cl::Block>,
@@ -36,7 +38,8 @@ impl Lower<'_, '_> {
             .jump(exit, &[site.into(), bits.into(), addr.into()]);
     }
 
-    /// An address failed the test that it lies in the arena: stops the CTA. If the lanes' addresses turn out to be fine, goes on to `fine`.
+    /// An address failed the test that it lies in the arena: stops the CTA. If the lanes' addresses
+    /// turn out to be fine, goes on to `fine`.
     pub(super) fn report_bad(&mut self, address: &Address, fine: cl::Block) {
         let masks = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let bits = self.mask_as_bits_or_one();
@@ -78,8 +81,8 @@ impl Lower<'_, '_> {
         (self.mask_bits, self.mask_full, self.mask_parts) = masks;
     }
 
-    /// Stops the CTA if the address of one of the lanes in `bits`, all of which lie at `addrs`, is outside of the arena. Goes on at `fine`, if
-    /// that is given.
+    /// Stops the CTA if the address of one of the lanes in `bits`, all of which lie at `addrs`, is
+    /// outside of the arena. Goes on at `fine`, if that is given.
     pub(super) fn stop_if_outside(
         &mut self,
         addrs: cl::Value,

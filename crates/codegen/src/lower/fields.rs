@@ -1,4 +1,5 @@
-//! Bits of integers: shifts by counts of each lane's own, counting, reversing, fields, permutations of bytes, byte dot products.
+//! Bits of integers: shifts by counts of each lane's own, counting, reversing, fields, permutations
+//! of bytes, byte dot products.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -242,8 +243,8 @@ impl Lower<'_, '_> {
         self.b.ins().band(sum, mask)
     }
 
-    /// By the exponent of the integer as a float. The second bit from the top is cleared, so that nothing rounds up to the next
-    /// power of two.
+    /// By the exponent of the integer as a float. The second bit from the top is cleared, so that
+    /// nothing rounds up to the next power of two.
     fn clz_words(&mut self, x: cl::Value) -> cl::Value {
         let half = self.b.ins().ushr_imm_s(x, 1);
         let top = self.b.ins().band_not(x, half);
@@ -426,7 +427,8 @@ impl Lower<'_, '_> {
             let both = self.b.ins().bor(spread, up);
             spread = self.and_word(both, mask);
         }
-        // The eight bytes of two lanes side by side; indices of the other two lanes lie outside and give zeros.
+        // The eight bytes of two lanes side by side; indices of the other two lanes lie outside and
+        // give zeros.
         let low = self.shuffle(
             x,
             y,
@@ -544,7 +546,8 @@ impl Lower<'_, '_> {
         Some(sum)
     }
 
-    /// Even and odd bytes are made words, whose products are added in pairs: Cranelift makes one instruction of that.
+    /// Even and odd bytes are made words, whose products are added in pairs: Cranelift makes one
+    /// instruction of that.
     fn dot_of_bytes(
         &mut self,
         words: [cl::Value; 2],

@@ -1,9 +1,11 @@
 //! Floating-point ops; one function serves scalars and vectors, since CLIF's ops do.
 //!
-//! NaNs: results in f32 may be any NaN; the optimizer puts `fcanonical` where somebody looks at their bits.
+//! NaNs: results in f32 may be any NaN; the optimizer puts `fcanonical` where somebody looks at
+//! their bits.
 //!
-//! Flushing: if the whole kernel runs with FTZ and DAZ set, arithmetic flushes by itself; otherwise `.ftz` is done by bit
-//! operations, and so it is always for results that no arithmetic makes (negation, minimum, selection).
+//! Flushing: if the whole kernel runs with FTZ and DAZ set, arithmetic flushes by itself; otherwise
+//! `.ftz` is done by bit operations, and so it is always for results that no arithmetic makes
+//! (negation, minimum, selection).
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -117,7 +119,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// An f64 with the other sign. Of an `fneg` and an `fma` Cranelift makes one instruction, which does not change the sign of a NaN.
+    /// An f64 with the other sign. Of an `fneg` and an `fma` Cranelift makes one instruction, which
+    /// does not change the sign of a NaN.
     fn changed_sign(&mut self, x: cl::Value) -> cl::Value {
         let sign = self.float_like(FloatFmt::F64, x, -0.0);
         self.b.ins().bxor(x, sign)
@@ -294,7 +297,8 @@ impl Lower<'_, '_> {
         self.b.ins().bitselect(mask, x, y)
     }
 
-    /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: of operand and result only the high words count.
+    /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: of operand and result only the high words
+    /// count.
     fn high_word_approx(&mut self, root: bool, x: cl::Value) -> cl::Value {
         let fmt = FloatFmt::F64;
         let x = self.high_word(x);
@@ -343,8 +347,9 @@ impl Lower<'_, '_> {
         ftz && fmt == FloatFmt::F32 && !self.flush_denormals
     }
 
-    /// `x * y + z` (or without `z`), flushed by what it is before it becomes a subnormal: what rounds up to the least normal
-    /// number only because subnormals have fewer bits is flushed too. The scaled copy has no subnormals near that bound.
+    /// `x * y + z` (or without `z`), flushed by what it is before it becomes a subnormal: what
+    /// rounds up to the least normal number only because subnormals have fewer bits is flushed too.
+    /// The scaled copy has no subnormals near that bound.
     fn flushed_product(&mut self, x: cl::Value, y: cl::Value, z: Option<cl::Value>) -> cl::Value {
         let fmt = FloatFmt::F32;
         let up = self.float_like(fmt, x, 2f64.powi(32));
@@ -362,8 +367,8 @@ impl Lower<'_, '_> {
         self.flush_marked(small, plain)
     }
 
-    /// `x / y`, flushed likewise. A quotient of 24-bit numbers is never so near below a power of two that rounding it to 24
-    /// bits makes it one.
+    /// `x / y`, flushed likewise. A quotient of 24-bit numbers is never so near below a power of
+    /// two that rounding it to 24 bits makes it one.
     fn flushed_quotient(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
         let fmt = FloatFmt::F32;
         let quotient = self.b.ins().fdiv(x, y);
@@ -430,7 +435,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What `div.approx.f32` makes of a quotient: of divisors above 2^126 the dividend times zero (ISA 9.7.3.8).
+    /// What `div.approx.f32` makes of a quotient: of divisors above 2^126 the dividend times zero
+    /// (ISA 9.7.3.8).
     fn approximate_quotient(
         &mut self,
         x: cl::Value,
@@ -472,8 +478,9 @@ impl Lower<'_, '_> {
         Some(self.b.ins().fma(x, y, z))
     }
 
-    /// Has Cranelift load a factor or the first summand in f64 by itself: in memory it would change places with the other one, and of
-    /// two NaNs the other would be kept. A second use does it, and no code comes of one that nobody needs.
+    /// Has Cranelift load a factor or the first summand in f64 by itself: in memory it would change
+    /// places with the other one, and of two NaNs the other would be kept. A second use does it,
+    /// and no code comes of one that nobody needs.
     fn stays_in_register(&mut self, fmt: FloatFmt, x: cl::Value) {
         let dfg = &self.b.func.dfg;
         let is_load = |inst| dfg.insts[inst].opcode() == cl::Opcode::Load;

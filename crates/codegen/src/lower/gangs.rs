@@ -1,8 +1,9 @@
 //! The loops over gangs, one for each resume point, and around them the loop over CTAs.
 //!
-//! A gang all of whose lanes stop together has one state. While all gangs agree on a state that all may leave, there is no way back to the
-//! runtime; nor is there one while CTAs end as a whole and there are more in the row. Where it is certain at which state the gangs
-//! stop (`phases`), it need not be written down but on the way back.
+//! A gang all of whose lanes stop together has one state. While all gangs agree on a state that all
+//! may leave, there is no way back to the runtime; nor is there one while CTAs end as a whole and
+//! there are more in the row. Where it is certain at which state the gangs stop (`phases`), it need
+//! not be written down but on the way back.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -28,7 +29,8 @@ pub(super) struct Gang {
     frame: Variable,
     /// The lanes that it was entered with.
     bits: Variable,
-    /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane. Only where somebody asks.
+    /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane.
+    /// Only where somebody asks.
     local: Vec<Variable>,
 }
 
@@ -191,7 +193,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Where gangs go that have stopped, in code that only this phase runs; in other code, where `stopped_in_any` is.
+    /// Where gangs go that have stopped, in code that only this phase runs; in other code, where
+    /// `stopped_in_any` is.
     pub(super) fn way_out(&mut self, phase: Option<usize>) -> cl::Block {
         let loops = self.loops.as_ref().expect("emitted before nodes");
         match phase {
@@ -442,8 +445,9 @@ impl Lower<'_, '_> {
             .for_each(|(&var, window)| self.b.def_var(var, window));
     }
 
-    /// Nothing that nodes left behind for one gang holds for the next. Without this, what is read where no lane waits
-    /// (a parameter blended with itself) would be kept alive around the loop over gangs.
+    /// Nothing that nodes left behind for one gang holds for the next. Without this, what is read
+    /// where no lane waits (a parameter blended with itself) would be kept alive around the loop
+    /// over gangs.
     fn forget_nodes(&mut self) {
         let mut zeros: FxHashMap<cl::Type, cl::Value> = FxHashMap::default();
         for value in self.func.values.keys() {
@@ -486,7 +490,8 @@ impl Lower<'_, '_> {
         self.b.def_var(var, state);
     }
 
-    /// Whether the lanes of the current mask are all that the gang was entered with: nothing if that is certain.
+    /// Whether the lanes of the current mask are all that the gang was entered with: nothing if
+    /// that is certain.
     pub(super) fn unless_all_entered(&mut self) -> Option<cl::Value> {
         if self.lanes == 1 || self.certainly_full || self.mask == MaskClass::Entry {
             return None;

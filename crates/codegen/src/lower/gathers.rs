@@ -10,8 +10,8 @@ use super::values::{Parts, int_type, vector_type};
 use crate::lane_inserts::LaneInserts;
 
 impl Lower<'_, '_> {
-    /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have
-    /// no room for all of them.
+    /// Element by element, what the lanes load one after the other. Each word goes to its place in
+    /// a vector at once: the scalar registers have no room for all of them.
     pub(super) fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
         match (ty, n) {
             (Type::B32, 4) => self.load_each_row4(place),
@@ -115,7 +115,8 @@ impl Lower<'_, '_> {
         lanes.map(|lanes| self.shuffle32(x, y, lanes))
     }
 
-    /// What the lanes store, one after the other: each lane's words together if they are two or four.
+    /// What the lanes store, one after the other: each lane's words together if they are two or
+    /// four.
     pub(super) fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
         match (ty, parts) {
             (Type::B32, [a, b, c, d]) => {

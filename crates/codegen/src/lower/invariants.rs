@@ -1,9 +1,11 @@
 //! What is computed once per CTA or once per gang, and so never saved at a wait.
 //!
-//! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loops over gangs, gang
-//! invariants (`%tid` and what follows from it by scalar arithmetic) in each of them, before its nodes. Predicates as bits that follow
-//! from them are made anew where they are used: a kernel has many, one for each step of a tree, and a gang on its way from wait to wait
-//! needs one. So are those that only their own block's branch uses, which asks the line's ends first (`lines`).
+//! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the
+//! loops over gangs, gang invariants (`%tid` and what follows from it by scalar arithmetic) in each
+//! of them, before its nodes. Predicates as bits that follow from them are made anew where they are
+//! used: a kernel has many, one for each step of a tree, and a gang on its way from wait to wait
+//! needs one. So are those that only their own block's branch uses, which asks the line's ends
+//! first (`lines`).
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
@@ -174,7 +176,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The invariants of a level that lanes would have to save otherwise, or that are computed for all of a CTA anyway.
+    /// The invariants of a level that lanes would have to save otherwise, or that are computed for
+    /// all of a CTA anyway.
     fn wanted(&self, level: Level) -> Vec<ir::Value> {
         let mut wanted: Vec<ir::Value> = Vec::new();
         for wait in &self.plan.waits {
@@ -220,7 +223,8 @@ impl Lower<'_, '_> {
         self.pinned[value] = Some(val);
     }
 
-    /// Lists a value, after what it needs, for the heads of phases. Predicates as bits are made where they are used.
+    /// Lists a value, after what it needs, for the heads of phases. Predicates as bits are made
+    /// where they are used.
     fn list(&mut self, value: ir::Value) {
         let Some(inst) = self.maker(value) else {
             return;

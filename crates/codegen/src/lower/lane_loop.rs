@@ -1,4 +1,5 @@
-//! Regions that the lanes run one after the other: a loop over the set bits of the mask around scalar code.
+//! Regions that the lanes run one after the other: a loop over the set bits of the mask around
+//! scalar code.
 //!
 //! ```text
 //! root:  operands to memory; left = lanes        lane = ctz(left)   <──────────┐
@@ -93,7 +94,8 @@ impl Inputs {
             for &inst in &data.insts {
                 let data = &func.insts[inst].data;
                 let may_wrap_binary = address(data).filter(|&addr| {
-                    // Found out at the access, where it need not be known whether an index has wrapped.
+                    // Found out at the access, where it need not be known whether an index has
+                    // wrapped.
                     plan.variability[addr].may_wrap().is_some()
                 });
                 let args = data.args();
@@ -241,7 +243,8 @@ impl<'a> Lower<'a, '_> {
         found.expect("a way out has a branch").1
     }
 
-    /// At the start of a node that lanes run one after the other: from here on, values are those of the one that does.
+    /// At the start of a node that lanes run one after the other: from here on, values are those of
+    /// the one that does.
     pub(super) fn begin_lane(&mut self, pos: usize) {
         let lane_loop = self.lane_loop.as_ref().expect("begun at the root");
         if let Some((active_lane, _)) = &lane_loop.lane {
@@ -315,7 +318,8 @@ impl<'a> Lower<'a, '_> {
         self.b.ins().band(bits, less)
     }
 
-    /// If an edge leaves the region being emitted, or the lane ends: notes where it goes, and what it takes along. Ends the current block.
+    /// If an edge leaves the region being emitted, or the lane ends: notes where it goes, and what
+    /// it takes along. Ends the current block.
     pub(super) fn leave(&mut self, way: Option<(usize, &BlockCall)>) -> bool {
         let Some(lane_loop) = &self.lane_loop else {
             return false;

@@ -376,7 +376,8 @@ impl Lower<'_, '_> {
                 let (x, y) = (self.lanes_signed(ty, x[0]), self.lanes_signed(ty, y[0]));
                 self.b.ins().icmp(cc, x, y)
             }
-            // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives the same.
+            // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives
+            // the same.
             Type::B8 | Type::B16 => self.b.ins().icmp(signed_condition(op), x[0], y[0]),
             Type::B1 | Type::B32 => self.b.ins().icmp(cc, x[0], y[0]),
         };

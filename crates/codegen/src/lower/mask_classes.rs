@@ -6,7 +6,8 @@ use ptxjit_vectorize::{LaneLoop, Node, Plan, Variability, WaitKind};
 use super::lane_loop;
 use ptxjit_abi::warp_ops::WARP;
 
-/// Which lanes run: those the gang was entered with, those in a node's own variables, or the one whose turn it is.
+/// Which lanes run: those the gang was entered with, those in a node's own variables, or the one
+/// whose turn it is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum MaskClass {
     Entry,
@@ -21,9 +22,10 @@ pub(super) struct MaskClasses {
 }
 
 impl MaskClasses {
-    /// Decides which nodes run for just the lanes the gang was entered with, so that no mask need be kept for them: the nodes
-    /// that are only reached by all lanes of such a node at once, or join them. Others share the mask of a node that leads to them alone
-    /// or whose lanes they join, or own one.
+    /// Decides which nodes run for just the lanes the gang was entered with, so that no mask need
+    /// be kept for them: the nodes that are only reached by all lanes of such a node at once, or
+    /// join them. Others share the mask of a node that leads to them alone or whose lanes they
+    /// join, or own one.
     pub(super) fn of(func: &Function, plan: &Plan) -> MaskClasses {
         let n = plan.order.nodes.len();
         let inverse = |reconvergence: &[Option<usize>]| {
@@ -70,7 +72,8 @@ struct Classifier<'a> {
     func: &'a Function,
     plan: &'a Plan,
     region_of: Vec<Option<usize>>,
-    /// The node that joins each one's lanes, without and with loops between in which gangs take turns.
+    /// The node that joins each one's lanes, without and with loops between in which gangs take
+    /// turns.
     straight: Vec<Option<usize>>,
     over_strip_mined: Vec<Option<usize>>,
     arrive: Vec<Option<MaskClass>>,
@@ -137,14 +140,16 @@ impl Classifier<'_> {
         if target > pos && is_joined {
             return;
         }
-        // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
+        // A node that is also come to without lanes must find its own mask empty: the sharer's is
+        // not.
         let whole =
             whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
         let class = if whole { class } else { MaskClass::Own(target) };
         meet(&mut self.arrive[target], class, target);
     }
 
-    /// A node that lanes run one after the other. They come to the root together, and leave as if from there.
+    /// A node that lanes run one after the other. They come to the root together, and leave as if
+    /// from there.
     fn by_lane(&mut self, pos: usize, region: &LaneLoop) {
         self.body[pos] = Some(MaskClass::Lane);
         let is_outside = |join: usize| !region.range.contains(&join);
@@ -193,8 +198,9 @@ pub(super) fn has_fast_path(func: &Function, plan: &Plan, inst: Inst) -> bool {
     plan.gang as usize == WARP && matches!(func.insts[inst].data, InstData::Warp { .. })
 }
 
-/// The blocks that begin with a warp operation for which nobody ever waits: a gang is a warp, its lanes stay together wherever they wait for
-/// anything, and the operation is for all of them. If lanes may part at one wait, they may come to any other apart.
+/// The blocks that begin with a warp operation for which nobody ever waits: a gang is a warp, its
+/// lanes stay together wherever they wait for anything, and the operation is for all of them. If
+/// lanes may part at one wait, they may come to any other apart.
 pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
     if plan.gang as usize != WARP {
         return Vec::new();
@@ -226,8 +232,8 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
     met
 }
 
-/// Whether all lanes of a warp that come to an instruction go on from there together: they are the members of a warp operation, or wait at
-/// one barrier.
+/// Whether all lanes of a warp that come to an instruction go on from there together: they are the
+/// members of a warp operation, or wait at one barrier.
 fn is_for_all(func: &Function, plan: &Plan, inst: Inst) -> bool {
     let is_uniform = |value: &Value| plan.variability[*value] == Variability::Uniform;
     match &func.insts[inst].data {

@@ -21,7 +21,8 @@ pub(super) enum Lanes {
 }
 
 impl Lower<'_, '_> {
-    /// `x` in the lanes of a mask, `y` in the others; with zeros, the mask itself takes away what is not wanted.
+    /// `x` in the lanes of a mask, `y` in the others; with zeros, the mask itself takes away what
+    /// is not wanted.
     pub(super) fn choose(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
         if self.is_zero(y) {
             self.b.ins().band(x, mask)
@@ -212,7 +213,8 @@ impl Lower<'_, '_> {
         self.b.ins().vany_true(any)
     }
 
-    /// One vector of several: the second half of them into the first, so that neighbours, which may be in one register, meet last.
+    /// One vector of several: the second half of them into the first, so that neighbours, which may
+    /// be in one register, meet last.
     fn fold(
         &mut self,
         parts: &[cl::Value],
@@ -260,8 +262,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Finds the nodes whose lanes are kept as bits: those that are only reached from such nodes, or by the lanes the gang was entered with, and
-    /// where lanes part, by comparisons on a line.
+    /// Finds the nodes whose lanes are kept as bits: those that are only reached from such nodes,
+    /// or by the lanes the gang was entered with, and where lanes part, by comparisons on a line.
     pub(super) fn find_counted(&mut self) {
         let n = self.plan.order.nodes.len();
         let mut counted = vec![true; n];

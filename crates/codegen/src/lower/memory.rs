@@ -1,7 +1,8 @@
 //! Loads.
 //!
-//! Lanes side by side are accessed as vectors when all of them run, or when the place of those that do not may be read as well; otherwise
-//! one call to a stub does the lanes that do. Lanes anywhere are accessed one by one (`gathers`), those that do not run at a place of our own.
+//! Lanes side by side are accessed as vectors when all of them run, or when the place of those that
+//! do not may be read as well; otherwise one call to a stub does the lanes that do. Lanes anywhere
+//! are accessed one by one (`gathers`), those that do not run at a place of our own.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -261,8 +262,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Lanes so close to each other that a vector has room for two: one from the first lane on and one up to the last hold a quad, and
-    /// nothing beyond it.
+    /// Lanes so close to each other that a vector has room for two: one from the first lane on and
+    /// one up to the last hold a quad, and nothing beyond it.
     fn load_small_stride(
         &mut self,
         ty: Type,
@@ -411,7 +412,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Some lanes run. Side by side in one page the others' elements can be read with theirs; else a stub loads theirs.
+    /// Some lanes run. Side by side in one page the others' elements can be read with theirs; else
+    /// a stub loads theirs.
     pub(super) fn load_some(
         &mut self,
         n: usize,
@@ -481,7 +483,8 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// Elements one after the other; `call` has a stub load one, so many bytes from the first, to a buffer.
+    /// Elements one after the other; `call` has a stub load one, so many bytes from the first, to a
+    /// buffer.
     fn load_by_stub(
         &mut self,
         n: usize,

@@ -1,4 +1,5 @@
-//! Matrices in the registers of a whole warp: products by a function of ours, and tiles that are transposed.
+//! Matrices in the registers of a whole warp: products by a function of ours, and tiles that are
+//! transposed.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
@@ -16,7 +17,8 @@ const LARGEST: usize = 8 * register_stride(Type::B64);
 /// So many are kept.
 const PLACES: usize = 64;
 
-/// Fragments in memory, where products read and write them: many products share one, and sums go from one product to the next.
+/// Fragments in memory, where products read and write them: many products share one, and sums go
+/// from one product to the next.
 #[derive(Default)]
 pub(super) struct Fragments {
     /// Which places hold which values, in code that follows.
@@ -41,7 +43,8 @@ impl Fragments {
         std::mem::take(&mut self.taken)
     }
 
-    /// Behind it. What the side path put in memory may not be there, and what was in the places it took is lost.
+    /// Behind it. What the side path put in memory may not be there, and what was in the places it
+    /// took is lost.
     pub(super) fn come_back(&mut self, before: FxHashSet<usize>) {
         if !self.taken.is_empty() {
             self.known.retain(|_, place| !self.taken.contains(place));
@@ -107,8 +110,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A place for a fragment of one of the matrices, by its number in [`Fragments::passing`], and whether it is there already. `busy`
-    /// are the places that the product uses.
+    /// A place for a fragment of one of the matrices, by its number in [`Fragments::passing`], and
+    /// whether it is there already. `busy` are the places that the product uses.
     ///
     /// Only code that runs for whole warps keeps fragments.
     fn place_of(

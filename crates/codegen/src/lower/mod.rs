@@ -1,18 +1,25 @@
 //! From a vectorization plan to CLIF.
 //!
-//! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number, for each state a loop over gangs, and
-//! the kernel's nodes in layout order. Each file holds one concern:
+//! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number,
+//! for each state a loop over gangs, and the kernel's nodes in layout order. Each file holds one
+//! concern:
 //!
-//! * `values`: scalars, affine values and vectors; `subword`: vectors of narrow lanes; `classes`: types and register classes
+//! * `values`: scalars, affine values and vectors; `subword`: vectors of narrow lanes; `classes`:
+//!   types and register classes
 //! * `invariants`: what is computed once per CTA or gang
-//! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`, `convert`: instructions without effects
+//! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`,
+//!   `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
 //! * `outside`: what the code refers to by name; `faults`: how accesses fail
-//! * `memory`, `stores`, `speculated`, `subword_access`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane
+//! * `memory`, `stores`, `speculated`, `subword_access`, `atomics`, `updates`, `stubs`: accesses;
+//!   `gathers`: lane by lane
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
-//! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and resuming
-//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loops`: for one lane after the other
-//! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
+//! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and
+//!   resuming
+//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loops`: for one lane
+//!   after the other
+//! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on
+//!   affine values
 
 mod address;
 mod affine_predicates;
@@ -144,14 +151,15 @@ struct Lower<'a, 'b> {
     /// Lanes of a gang, and quads of lanes.
     lanes: usize,
     quads: usize,
-    /// Quads of which one register holds a value in the end: code that takes some of a gang's at a time takes so many.
+    /// Quads of which one register holds a value in the end: code that takes some of a gang's at a
+    /// time takes so many.
     strip: usize,
     /// Values at hand in the node being emitted.
     vals: FxHashMap<ir::Value, Val>,
     /// Addresses made ready in the node being emitted.
     addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
-    /// Of accesses with a distance from lane to lane: whether the lanes lie side by side, and the first one's address, found out in the
-    /// node being emitted.
+    /// Of accesses with a distance from lane to lane: whether the lanes lie side by side, and the
+    /// first one's address, found out in the node being emitted.
     contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
     /// Vectors made from scalars in the node being emitted.
     splats: FxHashMap<ir::Value, Parts>,
@@ -169,7 +177,8 @@ struct Lower<'a, 'b> {
     /// Predicates that are kept as bits, and those at hand in the node being emitted.
     in_bits: SecondaryMap<ir::Value, bool>,
     bits: FxHashMap<ir::Value, cl::Value>,
-    /// Narrow values that are made as vectors of just their width, and those at hand in the node being emitted.
+    /// Narrow values that are made as vectors of just their width, and those at hand in the node
+    /// being emitted.
     is_subword: SecondaryMap<ir::Value, bool>,
     subword: FxHashMap<ir::Value, Parts>,
     is_used: SecondaryMap<ir::Value, bool>,
@@ -209,7 +218,8 @@ struct Lower<'a, 'b> {
     private_sum: Option<privatize::PrivateSum>,
     /// Turns left before loops let others run.
     budget: Option<Variable>,
-    /// The state in which the gang stopped as a whole, or `DIVERGED`; of no meaning where that is certain.
+    /// The state in which the gang stopped as a whole, or `DIVERGED`; of no meaning where that is
+    /// certain.
     stopped: Option<Variable>,
     /// Where the code being emitted goes when no lane is left.
     next_gang: cl::Block,
@@ -233,7 +243,8 @@ struct Lower<'a, 'b> {
     predecessors: SecondaryMap<ir::Block, Vec<ir::Block>>,
     /// The block at whose end code is that was emitted for all lanes of its node at once.
     behind: Option<ir::Block>,
-    /// Whether the node that is emitted goes on where the one before has stopped: what was at hand there still is.
+    /// Whether the node that is emitted goes on where the one before has stopped: what was at hand
+    /// there still is.
     continues: bool,
     /// What the function refers to outside of itself, by namespace and number.
     imports: FxHashMap<(u32, u32), cl::FuncRef>,
@@ -501,7 +512,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction, or what lanes run one after the other.
+    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction, or what
+    /// lanes run one after the other.
     fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
         let found = self.buffers.iter().find(|(other, _)| *other == purpose);
         if let Some(&(_, slot)) = found {
@@ -515,7 +527,8 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 }
 
-/// What a stack slot is for. To ask for an operand can use the slots for what is done on the way, so these are not those that hold others.
+/// What a stack slot is for. To ask for an operand can use the slots for what is done on the way,
+/// so these are not those that hold others.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Buffer {
     /// The lanes' addresses, to be tested.

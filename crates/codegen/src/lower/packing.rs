@@ -1,5 +1,5 @@
-//! Several narrow elements of a lane side by side, as `ld.v4.u8` moves them: they travel as words, and are taken apart and put together
-//! in registers.
+//! Several narrow elements of a lane side by side, as `ld.v4.u8` moves them: they travel as words,
+//! and are taken apart and put together in registers.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
@@ -7,8 +7,8 @@ use ptxjit_ir::Type;
 use super::Lower;
 use super::values::Parts;
 
-/// The widest words that hold `n` elements of a type and nothing else, and how many. An access of several elements is aligned to all
-/// of them together.
+/// The widest words that hold `n` elements of a type and nothing else, and how many. An access of
+/// several elements is aligned to all of them together.
 pub(super) fn words(ty: Type, n: usize) -> (Type, usize) {
     let bytes = ty.bytes() as usize * n;
     match ty {

@@ -1,8 +1,8 @@
-//! What is known of the lanes of whole warps when code is made: values that depend on nothing but the lane's number, and values
-//! that are the same, or rise evenly, within each quad.
+//! What is known of the lanes of whole warps when code is made: values that depend on nothing but
+//! the lane's number, and values that are the same, or rise evenly, within each quad.
 //!
-//! Compilers take lane numbers apart to tell which lane reads whose values and which part of a tile: then no instruction need find
-//! that out.
+//! Compilers take lane numbers apart to tell which lane reads whose values and which part of a
+//! tile: then no instruction need find that out.
 
 use ptxjit_ir::{InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
 use ptxjit_vectorize::Variability;

@@ -1,7 +1,8 @@
 //! Phases: the loops over gangs, one for each resume point, and what they run.
 //!
-//! A phase enters all gangs at one resume point. Where all ways from there end at one wait, to which the lanes come together, nobody need ask
-//! where the gangs have stopped: the phase of that wait is next. The code of most nodes belongs to one phase, and gangs that stop in it go on to
+//! A phase enters all gangs at one resume point. Where all ways from there end at one wait, to
+//! which the lanes come together, nobody need ask where the gangs have stopped: the phase of that
+//! wait is next. The code of most nodes belongs to one phase, and gangs that stop in it go on to
 //! its next gang; what several phases run notes where the gang stopped, and asks which phase it is.
 
 use ptxjit_ir::Terminator;
@@ -41,7 +42,8 @@ impl Predecessors {
 pub(super) struct Phases {
     arrive: Vec<Predecessors>,
     body: Vec<Predecessors>,
-    /// For each phase, the state in which all gangs are after it, each as a whole, if that is certain.
+    /// For each phase, the state in which all gangs are after it, each as a whole, if that is
+    /// certain.
     next: Vec<Option<u16>>,
     /// For each phase, a state in which gangs can be after it.
     expected_next: Vec<u16>,
@@ -179,7 +181,8 @@ impl Lower<'_, '_> {
         found
     }
 
-    /// A state in which lanes can stop that are resumed at a wait: that of another wait, as they mostly turn in loops, or of the end.
+    /// A state in which lanes can stop that are resumed at a wait: that of another wait, as they
+    /// mostly turn in loops, or of the end.
     fn some_state_after(&self, number: usize) -> u16 {
         let mut seen = vec![false; self.plan.order.nodes.len()];
         let mut work = vec![self.resumed_at(number)];

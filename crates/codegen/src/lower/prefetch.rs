@@ -1,7 +1,8 @@
 //! Prefetches.
 //!
-//! Cranelift has no such instruction. A load of a byte whose result nobody uses stands for it, and after compilation is made one: the two
-//! are equally long on x86-64, and a trap code of its own tells where it is.
+//! Cranelift has no such instruction. A load of a byte whose result nobody uses stands for it, and
+//! after compilation is made one: the two are equally long on x86-64, and a trap code of its own
+//! tells where it is.
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, types};
@@ -21,7 +22,8 @@ const MOST_LINES: i64 = 16;
 const MARK: TrapCode = TrapCode::unwrap_user(1);
 
 impl Lower<'_, '_> {
-    /// Prefetches what the lanes will access, if they access it side by side. Their addresses were just resolved for an access.
+    /// Prefetches what the lanes will access, if they access it side by side. Their addresses were
+    /// just resolved for an access.
     pub(super) fn prefetch(&mut self, addr: Value, step: Value, offset: i32, size: u32) {
         // Where lanes parted, a step that was hoped to be uniform may not be.
         let is_uniform = self.variability(step) == Variability::Uniform;
@@ -49,7 +51,8 @@ impl Lower<'_, '_> {
         let n_lines = ((high - low + LINE - 1) / LINE).min(MOST_LINES);
         let flags = MemFlagsData::new().with_trap_code(Some(MARK));
         for line in 0..n_lines {
-            // From the end, where the next bytes are: few lines may begin where the lanes' bytes do.
+            // From the end, where the next bytes are: few lines may begin where the lanes' bytes
+            // do.
             let offset = i64::from(offset) + high - 1 - line * LINE;
             self.b.ins().uload8(types::I32, flags, at, offset as i32);
         }
@@ -84,7 +87,8 @@ mod tests {
 
     #[test]
     fn loads_become_prefetches() {
-        // movzx eax, byte ptr [rdi]; movzx r11d, byte ptr [r8 + rcx + 0x40]; as an assembler writes them.
+        // movzx eax, byte ptr [rdi]; movzx r11d, byte ptr [r8 + rcx + 0x40]; as an assembler writes
+        // them.
         let mut plain = [0x0f, 0xb6, 0x07];
         rewrite(&mut plain);
         assert_eq!(plain, [0x0f, 0x18, 0x0f]);

@@ -1,8 +1,9 @@
 //! What lanes that run one after the other add to one place, collected.
 //!
-//! Searches and filters count what they find in one word of global memory, for which all processors contend. Nobody can tell when a relaxed
-//! addition takes place, other than by the order in which one thread accesses one place. So while the lanes of a region run, what they add is
-//! summed up, and added when the last of them is done, or before an access that may meet the place.
+//! Searches and filters count what they find in one word of global memory, for which all processors
+//! contend. Nobody can tell when a relaxed addition takes place, other than by the order in which
+//! one thread accesses one place. So while the lanes of a region run, what they add is summed up,
+//! and added when the last of them is done, or before an access that may meet the place.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -22,7 +23,8 @@ const LINE: i64 = 64;
 #[derive(Copy, Clone)]
 pub(super) struct PrivateSum {
     fmt: AtomicFmt,
-    /// In memory, as loops have better use for registers: what was added and is not there yet; its place; by which lane first.
+    /// In memory, as loops have better use for registers: what was added and is not there yet; its
+    /// place; by which lane first.
     slot: cl::StackSlot,
     /// The size of the arena but for a line.
     reach: cl::Value,
@@ -60,7 +62,8 @@ impl Lower<'_, '_> {
         self.b.ins().stack_store(types::I64, arena, slot, PLACE);
     }
 
-    /// The format of the first such addition, if nothing in the region depends on when it takes place.
+    /// The format of the first such addition, if nothing in the region depends on when it takes
+    /// place.
     fn added(&self, region: &LaneLoop) -> Option<(AtomicFmt, SrcLoc)> {
         let nodes = &self.plan.order.nodes[region.range.clone()];
         let waits_for_others = nodes.iter().any(|node| match *node {
@@ -96,7 +99,8 @@ impl Lower<'_, '_> {
         found
     }
 
-    /// The format of an addition of integers in global memory, at a place that all lanes have in common, whose result nobody uses.
+    /// The format of an addition of integers in global memory, at a place that all lanes have in
+    /// common, whose result nobody uses.
     fn addition(&self, inst: Inst) -> Option<AtomicFmt> {
         let InstData::Atomic {
             op: AtomicOp::Add,
@@ -180,7 +184,8 @@ impl Lower<'_, '_> {
         self.private_sum.is_some() && matches!(address, Address::Scalar(_))
     }
 
-    /// Before an access of the lane that runs: tests that it is in the arena, and adds what was collected if the two may meet.
+    /// Before an access of the lane that runs: tests that it is in the arena, and adds what was
+    /// collected if the two may meet.
     pub(super) fn settle_before(&mut self, space: Space, place: &Place) {
         let (Some(private_sum), Address::Scalar(at)) = (self.private_sum, &place.address) else {
             return;
@@ -188,8 +193,9 @@ impl Lower<'_, '_> {
         if space.is_window() {
             return;
         }
-        // All addresses in the arena have their upper bits in common. Those in one line do not differ in the others either, and none of
-        // the two is in two lines, as accesses are aligned.
+        // All addresses in the arena have their upper bits in common. Those in one line do not
+        // differ in the others either, and none of the two is in two lines, as accesses are
+        // aligned.
         let own = self.plus(*at, i64::from(place.offset));
         let slot = private_sum.slot;
         let mine = self.b.ins().stack_load(types::I64, types::I64, slot, PLACE);

@@ -1,4 +1,5 @@
-//! The order in which a node's instructions are emitted: op by op, strip by strip, or a group of chains after the other.
+//! The order in which a node's instructions are emitted: op by op, strip by strip, or a group of
+//! chains after the other.
 
 use std::ops::Range;
 
@@ -60,8 +61,8 @@ impl Lower<'_, '_> {
         insts.iter().take_while(|inst| is_inside(inst)).count()
     }
 
-    /// Loads from the CTA's own memory, which only its own threads write, or from memory that nobody writes: of lanes at one place, or side
-    /// by side, so that no code asks where they are.
+    /// Loads from the CTA's own memory, which only its own threads write, or from memory that
+    /// nobody writes: of lanes at one place, or side by side, so that no code asks where they are.
     fn is_repeatable(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
         let InstData::Load {
@@ -76,7 +77,8 @@ impl Lower<'_, '_> {
         self.variability(addr) != Variability::Varying && !self.is_pinned(node.results[0])
     }
 
-    /// The steps of a stretch with more values alive than registers, if they are chains that do not depend on each other.
+    /// The steps of a stretch with more values alive than registers, if they are chains that do not
+    /// depend on each other.
     fn by_chains(&self, block: ir::Block, stretch: &[Inst]) -> Option<Schedule> {
         let is_long = stretch.len() >= chains::FEWEST_INSTS;
         let is_subword = |&inst: &Inst| self.makes_subword(inst);
@@ -120,8 +122,9 @@ impl Lower<'_, '_> {
         firsts.map(|first| first..first + self.strip).collect()
     }
 
-    /// Groups of chains, strip by strip. What comes out of them goes through memory: there is no place for it in registers until the last
-    /// group has ended, and Cranelift would not merge loads into instructions on the way to a value with several uses.
+    /// Groups of chains, strip by strip. What comes out of them goes through memory: there is no
+    /// place for it in registers until the last group has ended, and Cranelift would not merge
+    /// loads into instructions on the way to a value with several uses.
     fn emit_steps(&mut self, schedule: &Schedule) {
         let size = 32 * (schedule.results.len() * self.quads) as u32;
         let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
@@ -222,8 +225,9 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// One element of a load of all lanes from one place, for one use as a vector. Cranelift makes one instruction of the load and the
-    /// splat if there is no other use of either, so it is not known as a scalar.
+    /// One element of a load of all lanes from one place, for one use as a vector. Cranelift makes
+    /// one instruction of the load and the splat if there is no other use of either, so it is not
+    /// known as a scalar.
     fn load_element(&mut self, inst: Inst, k: usize) {
         let node = &self.func.insts[inst];
         let InstData::Load {
@@ -263,8 +267,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The schedule of a run of pure instructions: op by op, or strip by strip where all quads together would not fit the
-    /// registers.
+    /// The schedule of a run of pure instructions: op by op, or strip by strip where all quads
+    /// together would not fit the registers.
     fn emit_run(&mut self, run: &[Inst]) {
         let wanted: Vec<Inst> = run
             .iter()
@@ -313,7 +317,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Takes out of a run what makes NaNs canonical and is not used in the run: one test finds whether there are any in the gang.
+    /// Takes out of a run what makes NaNs canonical and is not used in the run: one test finds
+    /// whether there are any in the gang.
     fn split_last_nans(&self, run: Vec<Inst>) -> (Vec<Inst>, Vec<Inst>) {
         if self.quads < 2 {
             return (Vec::new(), run);

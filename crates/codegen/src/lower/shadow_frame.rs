@@ -1,7 +1,7 @@
 //! What some lanes of a gang save.
 //!
-//! The code for the whole gang writes to a place of its own then, and the slots of these lanes get their part: by stores under a mask if there are
-//! few, or else by a stub.
+//! The code for the whole gang writes to a place of its own then, and the slots of these lanes get
+//! their part: by stores under a mask if there are few, or else by a stub.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
@@ -11,7 +11,8 @@ use super::waits::is_shared;
 use super::{Lower, Stub};
 use crate::masked;
 
-/// So many values are saved under a mask where only some lanes wait, times the places where they do: it is more code than a call.
+/// So many values are saved under a mask where only some lanes wait, times the places where they
+/// do: it is more code than a call.
 const MOST_MASKED: usize = 48;
 
 impl Lower<'_, '_> {

@@ -1,5 +1,5 @@
-//! Blocks that one lane runs at a time: everything there is a scalar. What comes from elsewhere is that lane's part of it. `lane_loops` has the loops
-//! over lanes.
+//! Blocks that one lane runs at a time: everything there is a scalar. What comes from elsewhere is
+//! that lane's part of it. `lane_loops` has the loops over lanes.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;

@@ -1,15 +1,21 @@
-//! Rounding of f32 to narrower formats (f16, bf16, tf32, those of 8, 6 and 4 bits, ue8m0), and the smallest of them made halves.
+//! Rounding of f32 to narrower formats (f16, bf16, tf32, those of 8, 6 and 4 bits, ue8m0), and the
+//! smallest of them made halves.
 //!
-//! All of it is done on words: a scalar `i32` or the lanes of an `i32x4`. A number's bits without sign, its *magnitude*, become a fixed-point
-//! number: the encoding in the narrow format, with the bits that rounding drops below it. Then rounding is an addition of less than a
-//! unit and a shift, in any direction; a carry moves on into the exponent, as it should, and so to the encoding of infinity.
+//! All of it is done on words: a scalar `i32` or the lanes of an `i32x4`. A number's bits without
+//! sign, its *magnitude*, become a fixed-point number: the encoding in the narrow format, with the
+//! bits that rounding drops below it. Then rounding is an addition of less than a unit and a shift,
+//! in any direction; a carry moves on into the exponent, as it should, and so to the encoding of
+//! infinity.
 //!
-//! * For normal results of a format with fewer exponents, the fixed-point form is the magnitude with another bias. For subnormal ones it is
-//!   the significand of the sum with the least normal number, whose last kept bit is worth that of subnormals. The sum drops what is
-//!   far below: it is made the one toward zero, with a sticky bit where that matters. To the nearest, the addition itself
-//!   rounds, if the number added is greater.
-//! * What is too large is limited before, such that it rounds as the mode wants it: to the greatest finite number or beyond.
-//! * NaNs are replaced last. The canonical NaN has all bits set but the sign; where there is none, that is the greatest number.
+//! * For normal results of a format with fewer exponents, the fixed-point form is the magnitude
+//!   with another bias. For subnormal ones it is the significand of the sum with the least normal
+//!   number, whose last kept bit is worth that of subnormals. The sum drops what is far below: it
+//!   is made the one toward zero, with a sticky bit where that matters. To the nearest, the
+//!   addition itself rounds, if the number added is greater.
+//! * What is too large is limited before, such that it rounds as the mode wants it: to the greatest
+//!   finite number or beyond.
+//! * NaNs are replaced last. The canonical NaN has all bits set but the sign; where there is none,
+//!   that is the greatest number.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -121,8 +127,8 @@ impl Format {
 #[derive(Copy, Clone)]
 enum Rounding {
     To(Round),
-    /// Away from zero if the dropped bits and these, both left-aligned, carry out. There are no more of these than are dropped of a
-    /// normal number.
+    /// Away from zero if the dropped bits and these, both left-aligned, carry out. There are no
+    /// more of these than are dropped of a normal number.
     Random(cl::Value),
 }
 
@@ -133,7 +139,8 @@ struct Narrowing {
     rounding: Rounding,
     /// Subnormal operands are taken for zero.
     flush_operand: bool,
-    /// Results below the least normal number when rounded with all bits, to the nearest, become zero.
+    /// Results below the least normal number when rounded with all bits, to the nearest, become
+    /// zero.
     flush_result: bool,
     sat: bool,
     satfinite: bool,
@@ -263,7 +270,8 @@ impl Lower<'_, '_> {
             .expect("it has a form for f32")
     }
 
-    /// Magnitudes too large for the format made such that they round to its greatest number or to what is beyond.
+    /// Magnitudes too large for the format made such that they round to its greatest number or to
+    /// what is beyond.
     fn limited(&mut self, how: &Narrowing, magnitude: cl::Value) -> cl::Value {
         let to = how.to;
         let most = to.in_f32(to.max_finite());
@@ -364,8 +372,8 @@ impl Lower<'_, '_> {
         self.pick(is_normal, normal, small)
     }
 
-    /// A magnitude as fixed-point number: the encoding, and below it the bits to drop. If some more bits are not zero and `sticky` asks
-    /// for it, the last is set.
+    /// A magnitude as fixed-point number: the encoding, and below it the bits to drop. If some more
+    /// bits are not zero and `sticky` asks for it, the last is set.
     fn fixed_point(&mut self, to: Format, sticky: bool, magnitude: cl::Value) -> cl::Value {
         let least = to.least_normal_in_f32();
         let pad = self.word(magnitude, least);
@@ -469,7 +477,8 @@ impl Lower<'_, '_> {
             let count = i64::from(F16_MAN_BITS - from.man_bits);
             self.b.ins().ishl_imm_s(magnitude, count)
         } else {
-            // As an f32 with the exponent of the f16, all of whose numbers are normal. A subnormal has a leading one that is none.
+            // As an f32 with the exponent of the f16, all of whose numbers are normal. A subnormal
+            // has a leading one that is none.
             let up = self
                 .b
                 .ins()

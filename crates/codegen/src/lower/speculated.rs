@@ -1,8 +1,9 @@
 //! Accesses of lanes that probably lie side by side, which a test at run time finds out.
 //!
-//! A 64-bit address that is a base plus an index of 32 bits is tested by its index, and made of it where it is needed: for the first
-//! lane alone if the lanes lie side by side. In windows it is enough that the lanes of each quad do, as with the partners of a sorting
-//! network or of a butterfly that are a few numbers apart.
+//! A 64-bit address that is a base plus an index of 32 bits is tested by its index, and made of it
+//! where it is needed: for the first lane alone if the lanes lie side by side. In windows it is
+//! enough that the lanes of each quad do, as with the partners of a sorting network or of a
+//! butterfly that are a few numbers apart.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -214,7 +215,8 @@ impl Lower<'_, '_> {
         speculated.by_quads() && step == Some(speculated.stride())
     }
 
-    /// Does `fast` with the lanes' row if they lie in one and all run, or may do so; else `cold` with their places.
+    /// Does `fast` with the lanes' row if they lie in one and all run, or may do so; else `cold`
+    /// with their places.
     fn access_speculated(
         &mut self,
         speculated: &Speculated,
@@ -327,7 +329,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether what the lanes access, whether they run or not, lies among the kernel's own shared variables; nothing if that is not to be had.
+    /// Whether what the lanes access, whether they run or not, lies among the kernel's own shared
+    /// variables; nothing if that is not to be had.
     fn are_inside(
         &mut self,
         speculated: &Speculated,
@@ -391,7 +394,8 @@ impl Lower<'_, '_> {
         columns.concat()
     }
 
-    /// Nobody else writes here meanwhile: what the places of lanes that do not run hold is written again, quad by quad, since quads may overlap.
+    /// Nobody else writes here meanwhile: what the places of lanes that do not run hold is written
+    /// again, quad by quad, since quads may overlap.
     fn store_among_quads(&mut self, parts: &[Parts], ty: Type, firsts: &[cl::Value], offset: i32) {
         let mask = self.mask_vectors();
         let per_quad = if ty == Type::B64 { 2 } else { 1 };
@@ -503,7 +507,8 @@ impl Lower<'_, '_> {
         if space.is_window() || !(1..=MOST_SCALE).contains(&scale) {
             return None;
         }
-        // What the access's own block uses can be had there; the parts of other addresses may be gone.
+        // What the access's own block uses can be had there; the parts of other addresses may be
+        // gone.
         let insts = self.func.blocks.values().map(|block| &block.insts);
         let mut own = insts.filter(|insts| insts.contains(&inst));
         let is_own = |insts: &Vec<Inst>| {
@@ -528,7 +533,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether the lanes lie side by side, and where the first one does. An index must not wrap on the way to the last.
+    /// Whether the lanes lie side by side, and where the first one does. An index must not wrap on
+    /// the way to the last.
     fn first_of_indexed(&mut self, indexed: &Indexed, stride: i64) -> (cl::Value, cl::Value) {
         let step = stride / indexed.scale;
         let index: Parts = indexed

@@ -16,7 +16,8 @@ const MOST_COMPARED: usize = 5;
 pub(super) struct Several {
     /// The phase.
     pub state: Variable,
-    /// The state in which all gangs so far have stopped, or `MIXED`; at first where they probably will.
+    /// The state in which all gangs so far have stopped, or `MIXED`; at first where they probably
+    /// will.
     pub common: Variable,
     /// A gang has stopped in another state.
     pub differs: cl::Block,
@@ -26,7 +27,8 @@ pub(super) struct Several {
 const MIXED: i64 = 0x1_0000;
 
 impl Lower<'_, '_> {
-    /// On to the next gang of the phase, whichever it is. The first phase is run once, later ones in loops.
+    /// On to the next gang of the phase, whichever it is. The first phase is run once, later ones
+    /// in loops.
     pub(super) fn to_latch(&mut self, loops: &Loops, several: Several) {
         let state = self.b.use_var(several.state);
         if loops.latches.len() > MOST_COMPARED {
@@ -46,8 +48,8 @@ impl Lower<'_, '_> {
         self.b.ins().jump(loops.latches[0], &[]);
     }
 
-    /// Where a gang comes that has stopped in another state than was expected. If it is the first of the phase, others are expected to do the same;
-    /// else all have to note their states.
+    /// Where a gang comes that has stopped in another state than was expected. If it is the first
+    /// of the phase, others are expected to do the same; else all have to note their states.
     pub(super) fn emit_differs(&mut self, loops: &Loops, several: Several) {
         let [head, entered, note, next, alone, divergent, on] =
             std::array::from_fn(|_| self.b.create_block());
@@ -121,8 +123,8 @@ impl Lower<'_, '_> {
         self.b.ins().brif(is_same, then, &[], several.differs, &[]);
     }
 
-    /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function unless all go on at the state that
-    /// this gives.
+    /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function
+    /// unless all go on at the state that this gives.
     pub(super) fn common_state(&mut self, loops: &Loops, several: Several) -> cl::Value {
         let [listed, go_on, other, unlisted, noted] =
             std::array::from_fn(|_| self.b.create_block());

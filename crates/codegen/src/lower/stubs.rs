@@ -1,5 +1,6 @@
-//! Small compiled functions for what is rare in the midst of common code, as accesses of some lanes of a gang. They preserve all
-//! registers, so that the rare call costs the common path nothing: what lives across a call of the usual kind must be in memory.
+//! Small compiled functions for what is rare in the midst of common code, as accesses of some lanes
+//! of a gang. They preserve all registers, so that the rare call costs the common path nothing:
+//! what lives across a call of the usual kind must be in memory.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, types};
@@ -38,7 +39,8 @@ pub(crate) struct Transfer {
 }
 
 impl Stub {
-    /// For accesses `(address of lane 0, stride, lanes, buffer)`, or `(buffer of addresses, offset, lanes, buffer)`.
+    /// For accesses `(address of lane 0, stride, lanes, buffer)`, or `(buffer of addresses, offset,
+    /// lanes, buffer)`.
     pub(crate) fn signature(self) -> cl::Signature {
         let params: &[cl::Type] = match self {
             Stub::Transfer(_) => &[types::I64, types::I64, types::I32, types::I64],
@@ -54,7 +56,8 @@ impl Stub {
             Stub::MergeSlots => &[types::I64, types::I64, types::I32, types::I64, types::I64],
             Stub::SetStates => &[types::I64, types::I32, types::I32],
         };
-        // Stubs keep the first 128 bits of vector registers, and the others as long as the helpers behind them have no AVX.
+        // Stubs keep the first 128 bits of vector registers, and the others as long as the helpers
+        // behind them have no AVX.
         let has_avx = cfg!(target_feature = "avx");
         let convention = match has_avx {
             true => CallConv::triple_default(&target_lexicon::Triple::host()),
@@ -196,7 +199,8 @@ fn define_transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Va
     });
 }
 
-/// Accesses words that lie side by side, as far as they belong to four lanes of which all run. Gives the other lanes.
+/// Accesses words that lie side by side, as far as they belong to four lanes of which all run.
+/// Gives the other lanes.
 ///
 /// In registers of 64 bits: the upper halves of vector registers are not the stub's.
 fn transfer_quads(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Value]) -> cl::Value {

@@ -1,8 +1,10 @@
-//! Vectors whose lanes have no more than their type's width: sixteen bytes or eight half-words each.
+//! Vectors whose lanes have no more than their type's width: sixteen bytes or eight half-words
+//! each.
 //!
-//! Mostly a narrow integer takes a lane of 32 bits, as everything else does. What comes from narrow memory, is computed there and goes back to it
-//! stays as it lies in memory, so that one operation does for sixteen lanes what would take four. Predicates between such values are
-//! masks of the same width. A value is made tight where its node defines it; who wants quads has it widened.
+//! Mostly a narrow integer takes a lane of 32 bits, as everything else does. What comes from narrow
+//! memory, is computed there and goes back to it stays as it lies in memory, so that one operation
+//! does for sixteen lanes what would take four. Predicates between such values are masks of the
+//! same width. A value is made tight where its node defines it; who wants quads has it widened.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;

@@ -30,7 +30,8 @@ fn float_fmt(fmt: AtomicFmt) -> Option<(FloatFmt, bool)> {
     }
 }
 
-/// The op that puts operands together before they are put into the element, for ops that may be done in any order.
+/// The op that puts operands together before they are put into the element, for ops that may be
+/// done in any order.
 fn combining(rmw: Rmw) -> Option<IntBinaryOp> {
     if !is_integer(rmw.fmt) || rmw.fmt.ty() < Type::B32 {
         return None;
@@ -60,7 +61,8 @@ fn neutral(op: IntBinaryOp, ty: Type) -> u64 {
 }
 
 impl Lower<'_, '_> {
-    /// Whether [`Lower::update`] can do it. Where the hardware flushes subnormals, only additions that have to flush them can.
+    /// Whether [`Lower::update`] can do it. Where the hardware flushes subnormals, only additions
+    /// that have to flush them can.
     pub(super) fn has_update(&self, rmw: Rmw) -> bool {
         match (rmw.op, rmw.fmt) {
             (AtomicOp::Add, AtomicFmt::F32) if self.flush_denormals => rmw.space == Space::Global,
@@ -209,8 +211,8 @@ impl Lower<'_, '_> {
         self.b.ins().bor(low, high)
     }
 
-    /// The operations of all running lanes on one element, as if one after the other in ascending order; none if they must be
-    /// done so.
+    /// The operations of all running lanes on one element, as if one after the other in ascending
+    /// order; none if they must be done so.
     pub(super) fn atomic_at_one_place(
         &mut self,
         operands: &Operands<'_>,
@@ -363,7 +365,8 @@ impl Lower<'_, '_> {
         Some(olds)
     }
 
-    /// Updates one element by the operands of all running lanes in their order, reading and writing it once.
+    /// Updates one element by the operands of all running lanes in their order, reading and writing
+    /// it once.
     fn update_in_order(&mut self, operands: &Operands<'_>, at: cl::Value) -> Parts {
         let rmw = operands.rmw;
         let bits = self.unless_full().map(|_| self.mask_as_bits());

@@ -1,8 +1,10 @@
-//! How IR values are held while a gang function is emitted: scalars, affine bases, vectors of four or two lanes.
+//! How IR values are held while a gang function is emitted: scalars, affine bases, vectors of four
+//! or two lanes.
 //!
-//! The lanes of a gang come in *quads*. A varying value of up to 32 bits is one `i32x4` per quad, a 64-bit one two `i64x2`.
-//! Predicates are `i32x4` masks (0 or -1); narrow integers are zero-extended. Vectors are always kept as integers: a bit cast
-//! between vector types costs nothing. Scalars are kept in the register class that their definition suggests.
+//! The lanes of a gang come in *quads*. A varying value of up to 32 bits is one `i32x4` per quad, a
+//! 64-bit one two `i64x2`. Predicates are `i32x4` masks (0 or -1); narrow integers are
+//! zero-extended. Vectors are always kept as integers: a bit cast between vector types costs
+//! nothing. Scalars are kept in the register class that their definition suggests.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -344,7 +346,8 @@ impl Lower<'_, '_> {
         if self.b.func.dfg.value_type(x) == ty {
             return x;
         }
-        // Back to the type that it was made of: chains of float operations on values that are kept as integers.
+        // Back to the type that it was made of: chains of float operations on values that are kept
+        // as integers.
         if let cl::ValueDef::Result(inst, _) = self.b.func.dfg.value_def(x)
             && let cl::InstructionData::LoadNoOffset {
                 opcode: cl::Opcode::Bitcast,

@@ -95,7 +95,8 @@ impl Lower<'_, '_> {
         self.certainly_partial = false;
     }
 
-    /// Goes to `otherwise` unless the inputs have the shapes hoped for, and holds them so from there on.
+    /// Goes to `otherwise` unless the inputs have the shapes hoped for, and holds them so from
+    /// there on.
     fn unless_affine(&mut self, affine_inputs: &AffineInputs, otherwise: cl::Block) {
         let mut all: Option<cl::Value> = None;
         let mut held = Vec::new();

@@ -37,7 +37,8 @@ pub(crate) struct WaitSlots {
 }
 
 impl Frame {
-    /// Lays out the slots. Values for which `is_invariant` holds are computed anew instead of saved.
+    /// Lays out the slots. Values for which `is_invariant` holds are computed anew instead of
+    /// saved.
     pub(crate) fn new(func: &Function, plan: &Plan, is_invariant: &dyn Fn(Value) -> bool) -> Frame {
         let lanes = plan.gang;
         let needs: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = plan
@@ -192,7 +193,8 @@ fn wait_operands(func: &Function, kind: WaitKind) -> Vec<Option<Value>> {
 }
 
 impl Lower<'_, '_> {
-    /// Emits the wait at a block's start and goes on to its body. Returns how many instructions are done.
+    /// Emits the wait at a block's start and goes on to its body. Returns how many instructions are
+    /// done.
     pub(super) fn emit_wait(&mut self, pos: usize, block: Block) -> usize {
         let mut done = 0;
         match self.plan.wait_of[block].map(|wait| (wait, self.plan.waits[wait as usize].kind)) {
@@ -219,8 +221,9 @@ impl Lower<'_, '_> {
 
     /// The lanes of the current mask save what they need and leave.
     ///
-    /// A whole gang writes to its frame. If only some lanes wait, others may have left values there: the same code writes to a place of its own,
-    /// from which a stub copies what belongs to these lanes.
+    /// A whole gang writes to its frame. If only some lanes wait, others may have left values
+    /// there: the same code writes to a place of its own, from which a stub copies what belongs to
+    /// these lanes.
     pub(super) fn suspend(&mut self, wait: u32) {
         let frame = self.gang_frame();
         let Some(full) = self.unless_full() else {
@@ -375,8 +378,9 @@ impl Lower<'_, '_> {
         self.store_state_vectors(&narrow);
     }
 
-    /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes still in the loop wait. Where gangs take
-    /// turns as wholes, they do as long as all of their lanes are in the loop.
+    /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes
+    /// still in the loop wait. Where gangs take turns as wholes, they do as long as all of their
+    /// lanes are in the loop.
     pub(super) fn emit_yield(&mut self, pos: usize, header: Block) {
         let (cost, only_whole) =
             match self.plan.yields[header].expect("only loops that yield come here") {

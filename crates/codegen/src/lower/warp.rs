@@ -1,4 +1,5 @@
-//! Warp operations of gangs that are whole warps: computed at once where all lanes that an operation waits for are there.
+//! Warp operations of gangs that are whole warps: computed at once where all lanes that an
+//! operation waits for are there.
 //!
 //! ```text
 //!   all 32 lanes run, and are the members --> in registers
@@ -6,7 +7,8 @@
 //!   otherwise                             --> the lanes wait; the runtime lets them meet the others
 //! ```
 //!
-//! Narrower gangs always wait: what other gangs of the warp did before the operation must have happened after it.
+//! Narrower gangs always wait: what other gangs of the warp did before the operation must have
+//! happened after it.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -100,8 +102,8 @@ impl Lower<'_, '_> {
         results.iter().map(&mut take).collect()
     }
 
-    /// Does an operation for the lanes that are here, if it need not wait for others, and goes on to the node's body. What is
-    /// emitted next is for when it must.
+    /// Does an operation for the lanes that are here, if it need not wait for others, and goes on
+    /// to the node's body. What is emitted next is for when it must.
     pub(super) fn emit_fast_path(&mut self, pos: usize, inst: Inst) {
         let InstData::Warp { sync, ref args, .. } = self.func.insts[inst].data else {
             unreachable!("only warp operations have a fast path");
@@ -158,7 +160,8 @@ impl Lower<'_, '_> {
         self.b.ins().band(full, named)
     }
 
-    /// Goes to `complete` if the lanes that run here are the members that have not ended, else to `waits`.
+    /// Goes to `complete` if the lanes that run here are the members that have not ended, else to
+    /// `waits`.
     fn test_members(&mut self, members: Option<Value>, complete: cl::Block, waits: cl::Block) {
         let here = self.mask_as_bits();
         let uniform = match members {

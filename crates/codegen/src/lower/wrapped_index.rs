@@ -1,4 +1,5 @@
-//! Affine 32-bit indices made 64 bits wide: the scalar, marked in the rare case that the index wraps among the lanes.
+//! Affine 32-bit indices made 64 bits wide: the scalar, marked in the rare case that the index
+//! wraps among the lanes.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};

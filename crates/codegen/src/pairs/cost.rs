@@ -164,7 +164,8 @@ impl Costs<'_, '_> {
         }
     }
 
-    /// What it costs to put two values together for a use of so much weight: where they are made, if that is outside of the loop.
+    /// What it costs to put two values together for a use of so much weight: where they are made,
+    /// if that is outside of the loop.
     fn joining(&self, weight: u64, x: Value, y: Value) -> u64 {
         match (self.home(x), self.home(y)) {
             (Some(a), Some(b)) if a == b => weight.min(self.weight(Some(a))),

@@ -82,7 +82,8 @@ fn is_same_scalar(func: &Function, x: Value, y: Value) -> bool {
         && func.dfg.insts[a] == func.dfg.insts[b]
 }
 
-/// The operands of two like instructions, each beside its counterpart: the first two of the second instruction may have changed places.
+/// The operands of two like instructions, each beside its counterpart: the first two of the second
+/// instruction may have changed places.
 pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
     let resolved = |inst: Inst| -> SmallVec<[Value; 3]> {
         let args = func.dfg.inst_args(inst).iter();
@@ -183,7 +184,8 @@ fn form(func: &Function, inst: Inst) -> Option<Form> {
     }
 }
 
-/// Elements of how many bytes a shuffle takes of its operands in turns, and from which byte on; none if it does something else.
+/// Elements of how many bytes a shuffle takes of its operands in turns, and from which byte on;
+/// none if it does something else.
 fn interleaved(mask: &[u8]) -> Option<(usize, usize)> {
     let mut forms = [1, 2, 4, 8]
         .into_iter()
@@ -196,7 +198,8 @@ fn interleaved(mask: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// Whether two instructions of one block, of which the first comes first, do the same with the two halves of their operands.
+/// Whether two instructions of one block, of which the first comes first, do the same with the two
+/// halves of their operands.
 pub(super) fn is_pair(func: &Function, a: Inst, b: Inst) -> bool {
     if func.layout.inst_block(a) != func.layout.inst_block(b) || !is_lane_wise(func, a) {
         return false;
@@ -215,8 +218,9 @@ pub(super) fn is_pair(func: &Function, a: Inst, b: Inst) -> bool {
         })
 }
 
-/// Whether an instruction makes each lane of a vector, or each 128 bits, of the same lane of its operands, and becomes the same operation on
-/// 256 bits if the machine instructions for it are made such.
+/// Whether an instruction makes each lane of a vector, or each 128 bits, of the same lane of its
+/// operands, and becomes the same operation on 256 bits if the machine instructions for it are made
+/// such.
 pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
     let dfg = &func.dfg;
     let Some(&result) = dfg.inst_results(inst).first() else {

@@ -14,7 +14,8 @@ const DEEPEST: usize = 200;
 /// The instructions of each block in their new order; the first of two stands for both.
 pub(super) type Order = Vec<(Block, Vec<Inst>)>;
 
-/// Orders the instructions of each block, and drops pairs that cannot be merged; true if there were any.
+/// Orders the instructions of each block, and drops pairs that cannot be merged; true if there were
+/// any.
 pub(super) fn order(pairs: &mut Pairs<'_>) -> (Order, bool) {
     let func = pairs.func;
     let mut has_dropped = false;
@@ -53,7 +54,8 @@ fn drop_pair(pairs: &mut Pairs<'_>, first: Inst) {
     found.drop_insts(first, second);
 }
 
-/// Orders the instructions of a block, or tells the first instruction of a pair that cannot be merged.
+/// Orders the instructions of a block, or tells the first instruction of a pair that cannot be
+/// merged.
 fn order_block(pairs: &Pairs<'_>, block: Block) -> Result<Vec<Inst>, Inst> {
     let insts: Vec<Inst> = pairs.func.layout.block_insts(block).collect();
     let mut n_effects: SecondaryMap<Inst, u32> = SecondaryMap::new();
@@ -138,8 +140,8 @@ impl Ordering<'_, '_> {
         let (func, found) = (self.pairs.func, &self.pairs.found);
         let second = found.second_inst[inst];
         let opcode = func.dfg.insts[inst].opcode();
-        // Something that comes later is needed now: it may move if it only computes, or loads what nothing between may change. Loads of
-        // pairs were looked at.
+        // Something that comes later is needed now: it may move if it only computes, or loads what
+        // nothing between may change. Loads of pairs were looked at.
         let last = second.unwrap_or(inst);
         let moves = self.pairs.position[last] > self.now;
         let can_move = !has_effect(opcode)

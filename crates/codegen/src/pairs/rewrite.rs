@@ -13,7 +13,8 @@ use super::tests::Test;
 use super::{Found, Operand, Signs, WIDE, clearing, is_vector, test_of_both};
 use crate::masked::{MASKED, WIDE_MASKED};
 
-/// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256 bits, and how many tests.
+/// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256
+/// bits, and how many tests.
 pub(super) fn rewrite(
     func: &mut Function,
     loops: &LoopAnalysis,
@@ -45,8 +46,8 @@ pub(super) fn rewrite(
     (rewriting.n_wide, rewriting.n_tests)
 }
 
-/// Removes what nobody uses any more. Cranelift would not make code of it, but would count it among the users of its operands, and so not
-/// merge loads into the others.
+/// Removes what nobody uses any more. Cranelift would not make code of it, but would count it among
+/// the users of its operands, and so not merge loads into the others.
 pub(super) fn remove_unused(func: &mut Function) {
     let mut n_uses: SecondaryMap<Value, u32> = SecondaryMap::new();
     let mut unused: Vec<Inst> = Vec::new();
@@ -130,7 +131,8 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Has a test take both halves of a mask, which need not be folded then. False if this is no instruction that folds the halves of a pair.
+    /// Has a test take both halves of a mask, which need not be folded then. False if this is no
+    /// instruction that folds the halves of a pair.
     fn test_both(&mut self, fold: Inst) -> bool {
         let Some(mask) = self.found.tested_pair(fold) else {
             return false;
@@ -305,7 +307,8 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Makes a vector in the block that needs it, or at the end of that where its operands are, if that is in fewer loops.
+    /// Makes a vector in the block that needs it, or at the end of that where its operands are, if
+    /// that is in fewer loops.
     fn make(&mut self, block: Block, home: Option<Block>, made: Made) -> Value {
         let level = |block: Block| self.loops.loop_level(block).level();
         let outside = home.filter(|&home| home != block && level(home) < level(block));
@@ -336,7 +339,8 @@ impl Rewriting<'_> {
         };
         let mask: Vec<u8> = (by..by + 16).collect();
         let imm = self.func.dfg.immediates.push(mask.into());
-        // The operand that bytes are taken of at the end is the one whose register comes first in the instruction.
+        // The operand that bytes are taken of at the end is the one whose register comes first in
+        // the instruction.
         let data = InstructionData::Shuffle {
             opcode: Opcode::Shuffle,
             args: [second, first],

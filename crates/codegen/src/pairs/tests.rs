@@ -1,7 +1,7 @@
 //! Tests whether any lane of a mask is set, or each.
 //!
-//! A mask of several vectors is folded into one, and that is tested. If the last two that are folded are the halves of a pair, the test takes
-//! both at once instead.
+//! A mask of several vectors is folded into one, and that is tested. If the last two that are
+//! folded are the halves of a pair, the test takes both at once instead.
 
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value, ValueDef};
 use cranelift_entity::SecondaryMap;

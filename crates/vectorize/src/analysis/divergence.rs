@@ -1,4 +1,4 @@
-//! Finds how each value is held: uniform, affine or varying, and why.
+//! Divergence analysis: finds which values are uniform, affine or varying, and why.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
@@ -19,11 +19,12 @@ pub(crate) struct Divergence {
     pub because: SecondaryMap<Value, Because>,
     pub facts: PlanFacts,
     pub gang: u32,
-    /// Parameters that lanes on different ways write.
+    /// Parameters that lanes write on different paths.
     pub merged: SecondaryMap<Value, bool>,
-    /// Values that must be vectors: they may stem from an index that wrapped, are no addresses, and do not tell.
+    /// Values that must be vectors: they may stem from an index that wrapped, they are used as
+    /// numbers, and their bits do not tell whether the index wrapped.
     pub spread: SecondaryMap<Value, bool>,
-    /// Blocks run by one lane at a time.
+    /// Blocks that one lane runs at a time.
     pub single_lane: SecondaryMap<Block, SingleLane>,
 }
 
@@ -83,7 +84,7 @@ impl Divergence {
         changed
     }
 
-    /// Whether one lane computes this by itself.
+    /// Whether an instruction's result is a scalar because one lane runs it at a time.
     fn is_single_lane(&self, block: Block, data: &InstData) -> bool {
         self.single_lane[block] != SingleLane::No && single_lane::is_scalar(data)
     }
@@ -101,7 +102,7 @@ impl Divergence {
         if self.merged[param] {
             return (Variability::Varying, Because::Merge(block));
         }
-        // What a parameter adds up to over the turns of a loop is unknown.
+        // The sum that a parameter accumulates over the iterations of a loop is unknown.
         let arg_variability = match arg_variability {
             Variability::Affine {
                 stride,
@@ -127,7 +128,7 @@ impl Divergence {
         }
     }
 
-    /// Shapes only ever go down, which bounds the iteration.
+    /// The variability of a value only ever descends the lattice, which bounds the iteration.
     fn set(&mut self, value: Value, variability: Variability, because: Because) -> bool {
         let (variability, because) = if self.spread[value] {
             (Variability::Varying, Because::MayWrap)
@@ -152,7 +153,7 @@ impl Divergence {
         self.variability[value].unwrap_or(Variability::Uniform)
     }
 
-    /// What follows for a result from the shapes of the operands.
+    /// The variability of a result, from that of the operands.
     pub(crate) fn result(
         &self,
         func: &Function,
@@ -184,7 +185,7 @@ impl Divergence {
                 ty,
                 args: [a, b],
             } => ok(self.int_binary(func, op, ty, a, b)),
-            // All bits changed is `-1 - x`.
+            // `not x` is `-1 - x`.
             InstData::IntUnary {
                 op: op @ (IntUnaryOp::Neg | IntUnaryOp::Not),
                 ty: Type::B32 | Type::B64,
@@ -279,7 +280,7 @@ impl Divergence {
         }
     }
 
-    /// A warp operation's result is the same for all lanes that took part with the same member mask.
+    /// A warp operation has one result for all lanes that took part with one member mask.
     fn warp(&self, op: WarpOp, args: &[Value], idx: usize) -> (Variability, Because) {
         let mask_uniform = args[op.n_args().min(args.len())..]
             .iter()
@@ -424,7 +425,7 @@ impl Divergence {
         };
         match op {
             IntBinaryOp::Add => affine(sta.wrapping_add(stb), ala.min(alb)),
-            // Without bits in common they are a sum.
+            // An `or` of values without common bits is a sum.
             IntBinaryOp::Or if possible_bits(func, a) & possible_bits(func, b) == 0 => {
                 affine(sta.wrapping_add(stb), ala.min(alb))
             }
@@ -470,7 +471,7 @@ impl Divergence {
 
     /// What a uniform value is known to be a multiple of, as log2.
     fn known_align(&self, func: &Function, value: Value) -> u8 {
-        // What compilers add to a number before they divide it, should it be negative.
+        // The amount that compilers add to a possibly negative number before they divide it.
         match range::signed(func, self.facts, value) {
             Some((0, 0)) => 31,
             _ => trailing_zeros(func, value, self.row_align()),
@@ -494,7 +495,7 @@ impl Divergence {
     /// `x & mask` for x with a base that is a multiple of `1 << align`.
     fn low_bits(&self, stride: i64, align: u8, mask: i64) -> Variability {
         if self.lanes_fit(stride, align) {
-            // Lanes differ in these bits alone, and nothing carries from them into the base.
+            // Lanes differ in these bits alone, and no carry leaves them for the base.
             let differ = (0..i64::from(self.gang)).fold(0, |bits, lane| bits | (stride * lane));
             if differ & !mask == 0 {
                 return Variability::Affine {
@@ -537,7 +538,7 @@ impl Divergence {
     }
 }
 
-/// An operation on values of which one stems from an index that may have wrapped.
+/// An operation with one operand that stems from an index that may have wrapped.
 fn may_wrap_binary(
     func: &Function,
     op: IntBinaryOp,
@@ -546,7 +547,7 @@ fn may_wrap_binary(
     constant: Option<i64>,
 ) -> Variability {
     let sum = |stride: i64, may_wrap: MayWrap, other: Value| {
-        // Lanes that wrapped differ, stride or not.
+        // Lanes that wrapped differ from the others even at stride zero.
         if stride == 0 {
             return Variability::Varying;
         }
@@ -572,10 +573,11 @@ fn may_wrap_binary(
     }
 }
 
-/// Strides of indices from which a gang's lanes cannot wrap more than once.
+/// Indices with larger strides can wrap more than once between the lanes of a gang.
 const MAX_WRAPPED_STRIDE: u64 = 1 << 24;
 
-/// Small values that can be added to an extended index before it may be mistaken for a marked one.
+/// This many small values can be added to an extended index before it may be mistaken for a marked
+/// one.
 const MAX_SUMS: u8 = 100;
 
 /// Whether a 64-bit value is surely less than `1 << 33` in magnitude.

@@ -1,4 +1,4 @@
-//! How far a value moves in one turn of a loop, or from one CTA to the next.
+//! Scalar evolution: how far a value moves in one iteration of a loop, or from one CTA to the next.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
@@ -43,7 +43,7 @@ impl Loop {
     }
 }
 
-/// The distance, an expression of values that do not move. Wrapping on the way is not looked at.
+/// The distance, as an expression of values that do not change. The analysis ignores wrapping.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     Const(i64),
@@ -51,7 +51,7 @@ pub(crate) enum Step {
     Sum(Box<[Step; 2]>),
     Difference(Box<[Step; 2]>),
     Product(Box<[Step; 2]>),
-    /// Made wider.
+    /// A step that is extended to a wider type.
     Resized(ResizeOp, Type, Box<Step>),
 }
 
@@ -87,7 +87,7 @@ impl Step {
         }
     }
 
-    /// Whether `is` holds for all values in it.
+    /// Whether `is` holds for all values of the expression.
     pub(crate) fn all(&self, is: &impl Fn(Value) -> bool) -> bool {
         match self {
             Step::Const(_) => true,
@@ -144,8 +144,9 @@ pub(crate) struct Steps<'a> {
     is_inside: SecondaryMap<Inst, bool>,
 }
 
-/// How far a value moves from one CTA to its neighbour in x, as a guess: clamps and wrapping are not looked at. Nothing if it depends on
-/// memory that kernels write, or on the way that a thread took: so what the step is made of is there wherever the value is.
+/// How far a value moves from one CTA to its neighbor in x. This is a guess that ignores clamps and
+/// wrapping. `None` if the value depends on memory that kernels write or on a thread's control
+/// flow: so the operands of the step are available wherever the value is.
 pub(crate) fn to_next_cta(func: &Function, value: Value) -> Option<Step> {
     cta_step(func, value, DEPTH)
 }
@@ -174,7 +175,7 @@ fn cta_step(func: &Function, value: Value, depth: u32) -> Option<Step> {
     }
 }
 
-/// Of two steps, one of which a value takes, the one that is not zero.
+/// Of two alternative steps of a value, the one that is not zero.
 fn either(x: Step, y: Step) -> Option<Step> {
     match (x, y) {
         (x, Step::Const(0)) | (Step::Const(0), x) => Some(x),
@@ -237,7 +238,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The step of a value; nothing if it does not move steadily, as far as can be told.
+    /// The step of a value; `None` if the analysis cannot show that it moves by the same step in
+    /// each iteration.
     pub(crate) fn of(&self, value: Value) -> Option<Step> {
         self.step(value, DEPTH)
     }
@@ -290,14 +292,14 @@ impl<'a> Steps<'a> {
         step
     }
 
-    /// `arg - param`, if the former is the latter and something that does not change in the loop.
+    /// `arg - param`, if `arg` is `param` plus a value that does not change in the loop.
     fn distance(&self, param: Value, arg: Value, depth: u32) -> Option<Step> {
         let depth = depth.checked_sub(1)?;
         if arg == param {
             return Some(Step::Const(0));
         }
         if let ValueDef::Param(block, idx) = self.func.values[arg].def {
-            // Handed through by a block with one predecessor in the loop.
+            // The value may pass through a block with one predecessor in the loop.
             let mut args = self.around.members.iter().flat_map(|&pred| {
                 let targets = self.func.blocks[pred].term.targets();
                 let calls = targets.into_iter().filter(|call| call.block == block);

@@ -1,4 +1,5 @@
-//! Which branches part the lanes, and where lanes can be pending: solved together with the shapes, since each needs the other.
+//! Which branches diverge, and where lanes can be pending. Divergence of values and of control flow
+//! is solved together, since each depends on the other.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ pub(crate) struct Flow {
     pub maybe_empty: Vec<bool>,
 }
 
-/// What is fixed while shapes and flow are solved.
+/// What stays fixed while values and control flow are solved.
 pub(crate) struct Given<'a> {
     pub func: &'a Function,
     pub order: &'a Order,
@@ -35,7 +36,7 @@ pub(crate) struct Given<'a> {
     pub yields: &'a SecondaryMap<Block, Option<Yield>>,
     pub gang: u32,
     pub facts: PlanFacts,
-    /// What lanes run one after the other.
+    /// Regions that are scalarized by lane loops.
     pub lane_loops: &'a [LaneLoop],
     pub effort: &'a Effort,
 }
@@ -111,7 +112,8 @@ fn divergent(
     out
 }
 
-/// A parameter is written lane by lane where an edge reaches its block while lanes are pending there.
+/// A parameter is written lane by lane where an edge reaches its block while lanes are pending
+/// there.
 fn mark_merged(
     given: &Given<'_>,
     pending: &Pending,
@@ -140,7 +142,7 @@ fn mark_merged(
                 .enumerate()
                 .filter(|&(other, _)| divergent[block] && other != idx)
                 .map(|(_, &node)| node);
-            // One lane at a time writes its own.
+            // A lane loop writes the parameters for one lane at a time.
             let is_left = lane_loops.is_some_and(|region| !region.range.contains(&targets[idx]));
             blended[call.block] |= is_left
                 || order.must_blend(
@@ -162,7 +164,8 @@ fn mark_merged(
             continue;
         }
         for &param in &func.blocks[block].params {
-            // One and the same argument from everywhere still changes from turn to turn if a loop is left with it.
+            // An argument that is the same on all edges still changes between iterations if the
+            // edges leave a loop.
             if blended[block]
                 && !divergence.merged[param]
                 && (differ[param] || !is_fixed(func, first_args[param]))
@@ -177,8 +180,8 @@ fn mark_merged(
     changed
 }
 
-/// A value from an index that may have wrapped is held as a scalar only if it serves as an address, is passed on to such values, or tells by
-/// itself whether the index wrapped.
+/// A value from an index that may have wrapped stays a scalar only if it serves as an address, is
+/// passed on to such values, or shows by its own bits whether the index wrapped.
 fn mark_spread(func: &Function, order: &Order, divergence: &mut Divergence) -> bool {
     let mut numbers: Vec<Value> = Vec::new();
     for node in &order.nodes {
@@ -216,7 +219,7 @@ fn mark_spread(func: &Function, order: &Order, divergence: &mut Divergence) -> b
     changed
 }
 
-/// The operands that an instruction takes as numbers, lane by lane.
+/// The operands that an instruction uses as numbers, lane by lane.
 pub(crate) fn numbers_in(
     func: &Function,
     divergence: &Divergence,
@@ -239,7 +242,8 @@ pub(crate) fn numbers_in(
     }
 }
 
-/// The same where one lane runs, whose own number is found out for all but addresses.
+/// The same where one lane runs: the code computes that lane's own number for all operands but
+/// addresses.
 fn numbers_of_one(func: &Function, inst: Inst, numbers: &mut Vec<Value>) {
     let data = &func.insts[inst].data;
     let addr = match *data {
@@ -252,7 +256,7 @@ fn numbers_of_one(func: &Function, inst: Inst, numbers: &mut Vec<Value>) {
     numbers.extend(data.args().into_iter().filter(|&arg| Some(arg) != addr));
 }
 
-/// A constant is the same in every turn.
+/// A constant is the same in every iteration.
 fn is_fixed(func: &Function, value: Option<Value>) -> bool {
     value.is_some_and(|value| func.as_const(value).is_some())
 }
@@ -293,7 +297,8 @@ impl Pending {
         }
     }
 
-    /// What lanes run one after the other is left by all of them at once, as it were; inside nobody is pending.
+    /// All lanes leave a lane loop at once, as far as its surroundings can tell; no lane is pending
+    /// inside.
     fn lane_loops(&mut self, given: &Given<'_>, pos: usize) -> bool {
         let mut roots = given.lane_loops.iter();
         let Some(region) = roots.find(|region| *region.range.start() == pos) else {
@@ -330,7 +335,7 @@ impl Pending {
             );
         let arrived = self.arrive[pos].clone();
         if always_waits {
-            // All lanes stop here; whoever goes on comes from the runtime, and nobody is pending then.
+            // All lanes stop here. The runtime resumes them, and no lane is pending then.
             changed |= self.go(&[], &arrived);
         } else {
             if waits[block] || self.maybe_empty[pos] {
@@ -374,7 +379,7 @@ impl Pending {
         changed
     }
 
-    /// Lanes leave for all of `targets`; the first node in order that has lanes comes next.
+    /// Lanes leave for all of `targets`; the first node in order that has lanes runs next.
     fn go(&mut self, targets: &[usize], pending: &BTreeSet<usize>) -> bool {
         let mut all = pending.clone();
         all.extend(targets);

@@ -1,4 +1,4 @@
-//! In which dimensions of the grid values differ from CTA to CTA, as far as data flow tells.
+//! In which dimensions of the grid values differ between CTAs, according to data flow.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, InstData, SpecialReg, Value};
@@ -8,7 +8,7 @@ use crate::analysis::order::{Node, Order};
 /// A bit per dimension of the grid.
 type Dims = u8;
 
-/// What depends on which of `%ctaid`.
+/// Which values depend on which component of `%ctaid`.
 pub(crate) struct Ctas {
     dims: SecondaryMap<Value, Dims>,
     /// The dimensions in which some access of global memory differs.
@@ -29,13 +29,14 @@ impl Ctas {
         Ctas { dims, all }
     }
 
-    /// Whether CTAs that differ in any dimension access different places with this address: none finds there what another has fetched.
+    /// Whether CTAs that differ in any dimension access different places with this address, so that
+    /// no CTA finds there what another has fetched.
     pub(crate) fn each_has_its_own(&self, addr: Value) -> bool {
         self.all != 0 && self.dims[addr] == self.all
     }
 }
 
-/// Says whether anything was added.
+/// Returns whether a value gained a dimension.
 fn pass(func: &Function, order: &Order, dims: &mut SecondaryMap<Value, Dims>) -> bool {
     let mut changed = false;
     for node in &order.nodes {
@@ -91,7 +92,8 @@ mod tests {
         b.b.ins(data, B64)
     }
 
-    /// A loop that loads from `b`, which moves in it, and from what `others` makes. Says which of the loads are each CTA's own.
+    /// A loop that loads from `b`, at an address that moves with the loop, and from the addresses
+    /// that `others` builds. Returns which of the loads are private to each CTA.
     fn own(others: impl FnOnce(&mut Build<'_>, Value) -> Vec<Value>) -> Vec<bool> {
         let mut loads = Vec::new();
         let func = function(&[B64], B64, |b, params| {

@@ -1,6 +1,7 @@
 //! Which values are live at the start of each block.
 //!
-//! How: for each value, a walk backwards from its uses to its definition; the cost is the sum of the live ranges.
+//! How: for each value, a walk backwards from its uses to its definition; the cost is the sum of
+//! the live ranges.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Value};

@@ -1,10 +1,12 @@
 //! The order in which the blocks of a function are laid out for a gang.
 //!
-//! **Ensures**: every loop (also an irreducible one) is contiguous, begins with its header and ends with a [`Node::LoopEnd`]; every
-//! edge of the function leads forward in the order, or to the header of a loop around it, which stands for the loop's end.
+//! **Ensures**: every loop (also an irreducible one) is contiguous, begins with its header and ends
+//! with a [`Node::LoopEnd`]; every edge of the function leads forward in the order, or to the
+//! header of a loop around it, which stands for the loop's end.
 //!
-//! How: strongly connected components in topological order; a component with a cycle is a loop, its header the first
-//! block entered from outside; without the edges to the header the rest is ordered in the same way.
+//! How: strongly connected components in topological order; a component with a cycle is a loop, its
+//! header the first block entered from outside; without the edges to the header the rest is ordered
+//! in the same way.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function};
@@ -43,9 +45,10 @@ impl Order {
         }
     }
 
-    /// Whether lanes that go to `target` must leave the parameters of its block alone for others: because lanes may be there
-    /// already, or, at a loop's end, because lanes are still in the loop and need the header's parameters of this turn. `elsewhere`
-    /// are the nodes where other lanes may be.
+    /// Whether lanes that go to `target` must not overwrite the parameters of its block for other
+    /// lanes: because other lanes may be there already, or, at a loop's end, because lanes are
+    /// still in the loop and need the header's parameters of this iteration. `elsewhere` has the
+    /// nodes where other lanes may be.
     pub fn must_blend(&self, target: usize, elsewhere: impl IntoIterator<Item = usize>) -> bool {
         let inside = match self.nodes[target] {
             Node::LoopEnd(header) => self.loop_range(header),
@@ -153,15 +156,15 @@ struct Marks {
     on_stack: bool,
 }
 
-/// What is left to put in order.
+/// Pending parts of the order.
 enum Work {
     Component(Vec<Block>),
     LoopEnd(Block),
 }
 
 impl Ctx<'_> {
-    /// Orders `blocks`; `starts` are tried first as roots of the search. Loops can nest as deep as there are blocks, so what is left
-    /// is kept in a list.
+    /// Orders `blocks`; `starts` are tried first as roots of the search. Loops can nest as deep as
+    /// there are blocks, so the pending parts are kept in a list instead of on the call stack.
     fn all(&mut self, starts: &[Block], blocks: &[Block]) -> Result<(), Spent> {
         let mut work = Vec::new();
         self.split(starts, blocks, &mut work)?;
@@ -223,7 +226,8 @@ impl Ctx<'_> {
             .collect()
     }
 
-    /// Tarjan's algorithm with an explicit stack; components of the last region in reverse topological order.
+    /// Tarjan's algorithm with an explicit stack; components of the last region in reverse
+    /// topological order.
     fn components(&mut self, starts: &[Block], blocks: &[Block]) -> Vec<Vec<Block>> {
         let region = self.n_regions;
         let (mut next, mut stack, mut out) = (1, Vec::new(), Vec::new());
@@ -242,8 +246,8 @@ impl Ctx<'_> {
                     };
                     next += 1;
                     stack.push(block);
-                    // Popped from the end. The search reverses the order of siblings, so the first successor is
-                    // visited last and comes first in the result.
+                    // Popped from the end. The search reverses the order of siblings, so the first
+                    // successor is visited last and comes first in the result.
                     frames.push((block, self.successors(block)));
                 }
                 let Some((block, succs)) = frames.last_mut() else {

@@ -1,17 +1,19 @@
-//! Which loops must let other threads run from time to time.
+//! Forward progress: which loops must let other threads run from time to time.
 //!
-//! A thread may wait for another by reading memory in a loop. Such a loop is one whose exit depends on memory that was read
-//! in the loop, on the result of an atomic, or on a clock. A loop that merely counts ends by itself, whatever it does in each turn.
+//! A thread may wait for another by reading memory in a loop. Such a loop is one whose exit depends
+//! on memory that was read in the loop, on the result of an atomic, or on a clock. A loop that only
+//! counts ends by itself, whatever its iterations do.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, MemSem, Space, Terminator, Value, ValueDef};
 
 use crate::{Node, Order};
 
-/// Turns of a loop that merely reads memory count one, others this much.
+/// An iteration of a loop that only reads memory costs one; an iteration of any other loop costs
+/// this much, since it disturbs other threads more.
 const SPIN_COST: u32 = 16;
 
-/// For each header of such a loop, what one turn costs against the budget of turns.
+/// For each header of such a loop, what one iteration costs against the budget.
 pub(crate) fn run(func: &Function, order: &Order) -> SecondaryMap<Block, Option<u32>> {
     let mut yields = SecondaryMap::new();
     for node in &order.nodes {
@@ -37,7 +39,8 @@ fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
             .flat_map(|&block| func.blocks[block].insts.iter())
             .map(|&inst| &func.insts[inst].data)
     };
-    // What a thread has put into its own memory in the loop may be what it read of others.
+    // A value that a thread has stored to its own memory in the loop may be one that it read from
+    // others.
     let tells = |data: &InstData| tells_of_others(data) && !is_own(data);
     if !insts().any(tells) || !exit_depends_on_others(func, order, &range, &members) {
         return None;
@@ -69,7 +72,7 @@ fn is_own(data: &InstData) -> bool {
     )
 }
 
-/// Whether what other threads do can change the result.
+/// Whether other threads can change the result.
 fn tells_of_others(data: &InstData) -> bool {
     match data {
         InstData::Load { space, sem, .. } => !space.is_read_only() && *sem != MemSem::NonCoherent,
@@ -122,7 +125,8 @@ fn exit_depends_on_others(
     let each_iteration = exits
         .iter()
         .all(|&exit| runs_each_iteration(func, header, exit, &inside));
-    // Where not each turn asks at each exit, any branch can decide which one is reached: all of them count.
+    // Where some iterations skip an exit's test, any branch can decide which exit is reached: all
+    // of them count.
     let mut branches = if each_iteration { &exits[..] } else { members };
     let mut work: Vec<Value> = Vec::new();
     work.extend(branches.iter().filter_map(|&block| condition(block)));
@@ -140,7 +144,7 @@ fn exit_depends_on_others(
                 work.extend(data.args());
             }
             ValueDef::Param(block, idx) => {
-                // Which of its arguments it is, any branch can have decided.
+                // Any branch can have decided which of the arguments the parameter is.
                 if block != header && branches.len() < members.len() {
                     branches = members;
                     work.extend(branches.iter().filter_map(|&block| condition(block)));
@@ -154,7 +158,7 @@ fn exit_depends_on_others(
                         }
                     }
                 }
-                // What a call returned.
+                // The result of a call.
                 if !is_known {
                     return true;
                 }
@@ -164,7 +168,7 @@ fn exit_depends_on_others(
     false
 }
 
-/// Whether no way leads through a loop and back to its header past a block.
+/// Whether every path through a loop back to its header passes a block.
 fn runs_each_iteration(
     func: &Function,
     header: Block,

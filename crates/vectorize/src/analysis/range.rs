@@ -5,10 +5,11 @@ use ptxjit_ir::{Function, InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Val
 
 use crate::PlanFacts;
 
-/// Bounds are looked for this many definitions deep.
+/// Definitions are followed this deep.
 const DEPTH: u32 = 8;
 
-/// Bounds of a `B32` or `B64` value as a signed integer over all lanes, if they are known and no wrap can occur on the way.
+/// Bounds of a `B32` or `B64` value as a signed integer over all lanes, if they are known and no
+/// wrap can occur on the way.
 pub(crate) fn signed(func: &Function, facts: PlanFacts, value: Value) -> Option<(i64, i64)> {
     bounds(func, facts, value, DEPTH)
 }
@@ -77,7 +78,7 @@ fn fits(ty: Type, lo: i64, hi: i64) -> bool {
 
 fn binary(op: IntBinaryOp, a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     if op == IntBinaryOp::And {
-        // Masking with a number that is not negative bounds the result, whatever the other operand is.
+        // A mask that is not negative bounds the result, whatever the other operand is.
         let hi = [a, b]
             .into_iter()
             .flatten()

@@ -1,24 +1,29 @@
-//! Where all lanes of an earlier node are together again: their mask is that node's.
+//! Where all lanes of an earlier node reconverge, so that the later node has the earlier one's
+//! mask.
 //!
-//! A node `n` joins the lanes of `p` if whoever is at `p` comes to `n` before anything behind `n` runs, and nobody else comes. In the layout order
-//! that is an interval: edges into the nodes after `p` up to `n` begin in it, edges from `p` and the nodes before `n` end in it, no lane
-//! stops or is resumed inside, and loops inside are inside as a whole.
+//! A node `n` is the reconvergence of `p` if all lanes at `p` reach `n` before anything behind `n`
+//! runs, and no other lane reaches `n`. In the layout order that is an interval: edges into the
+//! nodes after `p` up to `n` begin in it, edges from `p` and the nodes before `n` end in it, no
+//! lane stops or is resumed inside, and loops inside are inside as a whole.
 
 use ptxjit_ir::{Block, Function, Terminator};
 
 use crate::analysis::order::{Node, Order};
 
-/// For each node, an earlier one whose lanes all come here, if there is one. A loop's header is meant as it is reached from outside.
+/// For each node, an earlier one whose lanes all reconverge here, if there is one. For a loop's
+/// header this concerns its first arrival, from outside of the loop.
 #[derive(Debug)]
 pub struct Reconvergence {
-    /// With nothing between that lanes stop at.
+    /// No lane stops between the two nodes.
     pub straight: Vec<Option<usize>>,
-    /// With loops between in which gangs take turns: there the whole gang stops, and whoever is resumed comes here, too. So this is of use only if
-    /// all lanes of the gang are at the earlier node.
+    /// There are strip-mined loops between the two nodes: the whole gang stops in them, and every
+    /// resumed lane arrives here, too. So this helps only if all lanes of the gang are at the
+    /// earlier node.
     pub over_strip_mined: Vec<Option<usize>>,
 }
 
-/// Finds the joins. Lanes stop at some blocks, of which some are headers of loops in which gangs take turns as wholes.
+/// Finds the reconvergence points. Lanes stop at some blocks, of which some are headers of
+/// strip-mined loops that only full gangs leave.
 pub(crate) fn run(
     func: &Function,
     order: &Order,
@@ -68,7 +73,8 @@ pub(crate) fn run(
     out
 }
 
-/// The first node that joins the lanes of `start`, and whether gangs take turns between the two.
+/// The first node at which the lanes of `start` reconverge, and whether strip-mined loops lie
+/// between the two.
 fn join_of(
     func: &Function,
     order: &Order,
@@ -79,10 +85,10 @@ fn join_of(
     start: usize,
 ) -> Option<(usize, bool)> {
     let mut has_strip_mined = false;
-    // As far as edges and loops that have begun reach.
+    // The last node that edges and open loops reach.
     let mut reach = start;
     for pos in start..order.nodes.len() {
-        // Who comes here from before, or from nowhere?
+        // Lanes may arrive here from before the interval, or from the runtime.
         if pos > start && !(start..pos).contains(&first_pred[pos]) {
             return None;
         }

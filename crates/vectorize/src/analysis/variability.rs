@@ -1,44 +1,50 @@
-//! How a value is held for a gang of lanes.
+//! Whether a value is uniform, affine or varying across a gang.
 
 use ptxjit_ir::{Block, Value};
 
-/// How a value is held.
+/// The variability of a value across the lanes of a gang, and so its representation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Variability {
-    /// One scalar for the gang.
+    /// The same for all lanes: one scalar for the gang.
     #[default]
     Uniform,
-    /// The scalar of lane 0; lane i has `stride * i` more, wrapping. The scalar of lane 0 is known to be a multiple of `1 << align`.
+    /// `base + lane * stride`, wrapping: one scalar, the value of lane 0, which is a multiple of `1
+    /// << align`.
     Affine {
         /// Difference from lane to lane.
         stride: i64,
-        /// log2 of what the scalar is known to be a multiple of.
+        /// log2 of a known divisor of the base.
         align: u8,
-        /// Set if the value stems from a 32-bit index that may wrap among the lanes before it is extended to 64 bits.
+        /// Set if the value stems from a 32-bit index that may wrap between lanes before it is
+        /// extended to 64 bits.
         may_wrap: Option<MayWrap>,
     },
-    /// A vector, or a lane mask.
+    /// Different for each lane: a vector, or a mask.
     Varying,
 }
 
-/// What is known of an affine 64-bit value `scale * extend(index) + …` whose 32-bit index may have wrapped between two of the lanes.
+/// What is known of an affine 64-bit value `scale * extend(index) + …` whose 32-bit index may have
+/// wrapped between two of the lanes.
 ///
-/// At most one wrap can occur among the lanes of a gang. Should lanes from `k` on have wrapped, then they are `scale << 32` away from
-/// where the stride puts them, and the scalar says so by being `(k * scale) << FOLD_BITS` too large: no valid address looks like that, so
-/// that the test of an access for being inside of device memory finds it, for nothing in the common case.
+/// The index wraps at most once between the lanes of a gang. If lanes from `k` on have wrapped,
+/// they are `scale << 32` away from where the stride puts them, and the base is `(k * scale) <<
+/// BITS` too large: the base is *marked*. No valid address looks like that, so the bounds test of
+/// an access finds marked bases at no cost in the common case.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct MayWrap {
     /// What the extended index was multiplied by: positive, at most [`MayWrap::MAX_SCALE`].
     pub scale: i64,
-    /// The wrapped lanes are `scale << 32` above the others' line, not below it.
+    /// The wrapped lanes are `scale << 32` above the values that the stride gives them, not below.
     pub above: bool,
-    /// The value, its mark aside, is less than `scale << 40` in magnitude, so that it alone tells whether it is marked: so many
-    /// small values can be added before that is no longer sure. At zero it can only serve as an address.
+    /// The unmarked value is less than `scale << 40` in magnitude, so that the value itself shows
+    /// whether it is marked: this many small values can be added before that is uncertain. At zero
+    /// the value can serve only as an address.
     pub sums_left: u8,
 }
 
 impl MayWrap {
-    /// log2 of the mark of a lane at scale one. All addresses of a process are less than half of that.
+    /// log2 of the mark of a lane at scale one. All addresses of a process are less than half of
+    /// that.
     pub const BITS: u32 = 49;
     /// Marks of all lanes must fit 63 bits.
     pub const MAX_SCALE: i64 = 1 << 9;
@@ -59,7 +65,7 @@ impl MayWrap {
         MayWrap { sums_left, ..self }
     }
 
-    /// What is known if either may be the value.
+    /// What is known of a value that may be either of the two.
     fn join(a: Option<MayWrap>, b: Option<MayWrap>) -> Result<Option<MayWrap>, Incomparable> {
         match (a, b) {
             (None, None) => Ok(None),
@@ -72,11 +78,11 @@ impl MayWrap {
     }
 }
 
-/// Two values that cannot be held in the same way.
+/// Two values that have no common representation.
 struct Incomparable;
 
 impl Variability {
-    /// How a value stems from an index that may have wrapped, if it does.
+    /// What is known of the index, if it may have wrapped.
     pub fn may_wrap(self) -> Option<MayWrap> {
         match self {
             Variability::Affine { may_wrap, .. } => may_wrap,
@@ -88,20 +94,21 @@ impl Variability {
 /// Why a value is varying.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Because {
-    /// It is not.
+    /// The value is not varying.
     #[default]
     NotVarying,
-    /// The instruction gives each lane its own result (a load through a varying address, an atomic, a shuffle …).
+    /// The instruction gives each lane its own result (a load through a varying address, an atomic,
+    /// a shuffle …).
     Source,
-    /// An operand is.
+    /// An operand is varying.
     Operand(Value),
-    /// Lanes meet here that took different ways.
+    /// Diverged lanes meet here.
     Merge(Block),
-    /// It is wanted as a number, and stems from an index that may have wrapped.
+    /// The value is used as a number, and stems from an index that may have wrapped.
     MayWrap,
 }
 
-/// The best shape that covers both.
+/// The join of two values of the lattice.
 pub(crate) fn join(a: Variability, b: Variability) -> Variability {
     match (a, b) {
         (Variability::Uniform, Variability::Uniform) => Variability::Uniform,
@@ -127,7 +134,7 @@ pub(crate) fn join(a: Variability, b: Variability) -> Variability {
     }
 }
 
-/// A value times a constant.
+/// The variability of an affine value times a constant.
 pub(crate) fn scaled(
     stride: i64,
     align: u8,

@@ -1,17 +1,18 @@
-//! Stores of neighbouring words by each lane, which are one store.
+//! Merges stores of neighboring words by each lane into one interleaved store.
 //!
-//! `s[2 * t] = a; s[2 * t + 1] = b` fills a row of memory from all lanes together, but each of the two stores by itself leaves out every other
-//! word and has to be done lane by lane. Where nothing between them may look at the place, the first is made part of the second.
+//! `s[2 * t] = a; s[2 * t + 1] = b` fills contiguous memory from all lanes together, but each of
+//! the two stores by itself skips every other word and would have to be done lane by lane. Where no
+//! instruction between the two may access the place, the first becomes part of the second.
 
 use ptxjit_ir::{Block, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type, Value};
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
 
-/// How many instructions behind the first of such stores the last one may be.
+/// The last of such stores may be this many instructions behind the first.
 const MOST_BETWEEN: usize = 64;
 
-/// Makes one of the stores that belong together.
+/// Merges the stores of each group.
 pub(crate) fn run(func: &mut Function, optimistic: &Divergence) {
     let blocks: Vec<Block> = func.blocks.keys().collect();
     for block in blocks {
@@ -25,7 +26,7 @@ pub(crate) fn run(func: &mut Function, optimistic: &Divergence) {
     }
 }
 
-/// Bytes that an access touches: by how much they are away from a value, and how many.
+/// Bytes that an access touches: their distance from a root value, and how many they are.
 #[derive(Copy, Clone)]
 struct Place {
     space: Space,
@@ -56,13 +57,13 @@ struct Word {
     place: Place,
 }
 
-/// The stores of a row, in the order of their places, and which of them comes last.
+/// The stores of a group, in the order of their places, and which of them stands last.
 struct StoreGroup {
     words: Vec<Word>,
     last: Inst,
 }
 
-/// The row whose first store in the block is at a position.
+/// The group whose first store in the block is at a position.
 fn store_group(
     func: &Function,
     optimistic: &Divergence,
@@ -98,7 +99,8 @@ fn store_group(
     None
 }
 
-/// A store of a word to every second or fourth place, with its type and how many such stores fill a row.
+/// A store of a word with a stride of two or four words, with its type and the number of such
+/// stores that fill the gaps.
 fn word(func: &Function, optimistic: &Divergence, inst: Inst) -> Option<(Word, Type, i64)> {
     let InstData::Store {
         space,
@@ -123,7 +125,7 @@ fn word(func: &Function, optimistic: &Divergence, inst: Inst) -> Option<(Word, T
     Some((Word { inst, place }, ty, n_words))
 }
 
-/// Whether an instruction may touch a place, or have others look at it.
+/// Whether an instruction may access a place, or let other threads observe it.
 fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
     let data = &func.insts[inst].data;
     match data {
@@ -166,7 +168,7 @@ fn place(func: &Function, inst: Inst) -> Option<Place> {
     })
 }
 
-/// What an address is a constant away from, and by how much.
+/// The value from which an address differs by a constant, and that constant.
 pub(crate) fn from_root(func: &Function, addr: Value) -> (Value, i64) {
     match func.def_inst(addr) {
         Some(&InstData::IntBinary {
@@ -183,7 +185,7 @@ pub(crate) fn from_root(func: &Function, addr: Value) -> (Value, i64) {
     }
 }
 
-/// Makes the last store one of the whole row, and takes out the others.
+/// Makes the last store one of the whole group, and removes the others.
 fn merge(func: &mut Function, block: Block, store_group: &StoreGroup) {
     let values = store_group
         .words

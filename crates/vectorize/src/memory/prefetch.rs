@@ -1,17 +1,20 @@
 //! Prefetches for the next CTA, for the next gang and for loops with barriers.
 //!
-//! CTAs that follow each other run on one thread of the host, and mostly work on bytes that follow each other. Hardware prefetches these late,
-//! from the first miss on each page, and not at all if a CTA takes little from each of many pages. So an access outside of loops is
-//! followed by a hint for where the same gang will access in the next CTA. By the time that CTA runs the line is there.
+//! Consecutive CTAs run on one thread of the host, and mostly work on consecutive bytes. Hardware
+//! prefetches these late, from the first miss on each page, and not at all if a CTA takes little
+//! from each of many pages. So an access outside of loops is followed by a hint for where the same
+//! gang will access in the next CTA. By the time that CTA runs the line is there.
 //!
-//! Hardware prefetches what lies on the few pages that are being walked through. Between two barriers a CTA fetches a few bytes each from many
-//! pages, as of the rows of a tile, and with the next turn of the loop the bytes beside them or far away. There, an access is followed by a
-//! hint for where the gang will access with its next turn.
+//! Hardware prefetches within the few pages that a program streams through. Between two barriers a
+//! CTA fetches a few bytes each from many pages, as of the rows of a tile, and in the next
+//! iteration of the loop the bytes beside them or far away. There, an access is followed by a hint
+//! for where the gang will access in its next iteration.
 //!
-//! In loops without barriers the next turn comes too soon for that, and in those where gangs take turns the distances are often powers of two: what
-//! is fetched ahead for many gangs competes for the same few cache sets. There, what the hint is for lies behind what the gang accesses, where
-//! the next gang will: so few bytes of so many pages that hardware does not see them coming. What several CTAs access is not worth
-//! hints: most of it is in some cache.
+//! In loops without barriers the next iteration comes too soon for that, and in strip-mined loops
+//! the distances are often powers of two: what many gangs prefetch competes for the same few cache
+//! sets. There, the hint names the place behind what the gang accesses, where the next gang will
+//! access: so few bytes of so many pages that hardware does not predict them. Places that several
+//! CTAs access are not worth hints: most of them are in some cache.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value};
@@ -23,7 +26,7 @@ use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::Variability;
 use crate::memory::strip_mine::NEAR_LANES;
 
-/// Puts in prefetches; says whether there are any.
+/// Inserts prefetches; returns whether there are any.
 pub(crate) fn run(
     func: &mut Function,
     order: &Order,
@@ -75,7 +78,7 @@ pub(crate) fn run(
     !found.is_empty() || !near.is_empty()
 }
 
-/// Accesses of fewer bytes by all lanes of a gang have no hints.
+/// A gang that accesses fewer bytes than this gets no hint: a hint costs as much as the access.
 const LEAST_BYTES: u32 = 32;
 
 fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<Hint> {
@@ -131,14 +134,14 @@ fn for_next_gang(
 /// Bytes of a cache line.
 const LINE: u32 = 64;
 
-/// Bytes of global memory that lanes access side by side.
+/// Bytes of global memory that the lanes of a gang access contiguously.
 #[derive(Copy, Clone)]
 struct Access {
     addr: Value,
     offset: i32,
-    /// Of one lane.
+    /// Bytes of one lane.
     size: u32,
-    /// From lane to lane.
+    /// Distance between lanes.
     stride: i64,
 }
 
@@ -188,7 +191,8 @@ fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access
     })
 }
 
-/// An access, and how far it moves in a turn of its loop, or from one gang or CTA to the next.
+/// An access, and how far it moves in an iteration of its loop, or from one gang or CTA to the
+/// next.
 struct Hint {
     block: Block,
     inst: Inst,
@@ -197,7 +201,8 @@ struct Hint {
 }
 
 impl Hint {
-    /// A hint for an access that moves so far, if that is somewhere else, and equally far for all lanes.
+    /// A hint for an access that moves by this step, if that leads elsewhere, and equally far for
+    /// all lanes.
     fn new(
         divergence: &Divergence,
         (block, inst): (Block, Inst),
@@ -214,7 +219,7 @@ impl Hint {
         })
     }
 
-    /// Puts the hint behind the access.
+    /// Inserts the hint behind the access.
     fn emit(&self, func: &mut Function, step: Value) {
         let Access {
             addr, offset, size, ..
@@ -232,7 +237,7 @@ impl Hint {
         insts.insert(at.expect("it is there") + 1, hint);
     }
 
-    /// Puts the hint behind the access, and what it needs before.
+    /// Inserts the hint behind the access, and the computation of its step before it.
     fn emit_with_step(&self, func: &mut Function) {
         let n_insts = func.blocks[self.block].insts.len();
         let step = self.step.emit(func, self.block, Type::B64);
@@ -263,7 +268,8 @@ fn hints(func: &Function, order: &Order, around: &Loop, divergence: &Divergence)
     hints
 }
 
-/// The only block from which a loop is entered, if that is at its header, and no loop is left on the way.
+/// The only block from which a loop is entered, if it enters at the header and leaves no other
+/// loop.
 fn entered_from(func: &Function, order: &Order, entries: &[Block], around: &Loop) -> Option<Block> {
     if around.contains(func.entry) || entries.iter().any(|&entry| around.contains(entry)) {
         return None;

@@ -1,8 +1,10 @@
-//! Loops in which the gangs of a CTA take turns, for the sake of caches.
+//! Strip-mines loops that step widely through memory, and interleaves gangs, for the sake of
+//! caches.
 //!
-//! In a loop that goes through memory in wide steps, while neighbouring lanes access neighbouring words, a gang uses a cache line or two of
-//! each place it comes to and moves on. If it ran to the loop's end before the next gang starts, that one would have to fetch all
-//! the lines and pages again. So gangs leave such a loop after some turns, for the others to come as far.
+//! In a loop that goes through memory in wide steps, while neighboring lanes access neighboring
+//! words, a gang uses a cache line or two of each place and moves on. If it ran to the loop's end
+//! before the next gang starts, that one would have to fetch all the lines and pages again. So
+//! gangs leave such a loop after some iterations, for the next gang to run as many.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
@@ -13,20 +15,20 @@ use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::Variability;
 use crate::memory::merge_stores;
 
-/// Lines that a gang should fetch in one go: enough to make up for saving and restoring what it holds, few enough to stay in the second cache
-/// until the last gang has come by.
+/// Cache lines that a gang should fetch in one strip: enough to outweigh saving and restoring its
+/// live values, few enough to stay in the second-level cache until the last gang has run its strip.
 const LINES: u32 = 32;
 
-/// Neighbouring lanes at most this far apart share lines and pages.
+/// Neighboring lanes at most this many bytes from each other share lines and pages.
 pub(crate) const NEAR_LANES: u64 = 32;
 
-/// A step of this many bytes or more leaves nothing of a line for the next turn.
+/// A step of this many bytes or more leaves nothing of a line for the next iteration.
 const FAR_STEP: u64 = 512;
 
-/// Vectors per lane that are worth saving and restoring.
+/// More live vectors per lane than this cost more to save and restore than a strip gains.
 const MOST_HELD: usize = 6;
 
-/// For each header of such a loop: after how many turns the next gang comes.
+/// For each header of such a loop: after how many iterations the next gang runs.
 pub(crate) fn run(
     func: &Function,
     order: &Order,
@@ -97,17 +99,18 @@ fn strip_mine(
     }
 }
 
-/// What neighbouring lanes access side by side in one turn.
+/// A contiguous access of neighboring lanes in one iteration.
 struct Access {
-    /// What the address is a constant away from.
+    /// The value from which the address differs by a constant.
     root: Value,
     step: Step,
-    /// How much the gang accesses.
+    /// Bytes that the gang accesses.
     bytes: u64,
 }
 
 impl Access {
-    /// Whether the next turn is far away, by a distance that only the launch tells or by a long one, and what is between is left out.
+    /// Whether the next iteration accesses a distant place, at a distance that only the launch
+    /// tells or that is long, and skips what lies between.
     fn is_far(&self, all: &[Access]) -> bool {
         let Step::Const(distance) = self.step else {
             return true;

@@ -1,7 +1,7 @@
-//! One backward edge per loop.
+//! Gives each loop one latch, that is, one backward edge.
 //!
-//! **Ensures**: lanes that go on to a loop's next turn from several places meet in one block first, so that what is the same for
-//! all of them (a counter) stays uniform.
+//! **Ensures**: lanes that continue to a loop's next iteration from several places meet in one
+//! block first, so that values that are the same for all of them (a counter) stay uniform.
 //!
 //! ```text
 //! block3: jump block1(v7, v1)          block3: jump block9(v1)
@@ -13,7 +13,7 @@ use ptxjit_ir::{Block, BlockCall, Function, Terminator, Value};
 
 use crate::analysis::order::{Node, Order};
 
-/// Gives each loop with several backward edges a block that they lead to.
+/// Gives each loop with several backward edges a block that takes them all.
 pub(crate) fn run(func: &mut Function, order: &Order) {
     for node in &order.nodes {
         if let Node::LoopEnd(header) = *node {

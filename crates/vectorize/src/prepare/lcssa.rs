@@ -1,10 +1,11 @@
-//! Loop-closed SSA: a value defined in a loop is used outside of it only through a parameter of a block that the loop
-//! leaves to.
+//! Loop-closed SSA: a value defined in a loop is used outside of it only through a parameter of a
+//! block that the loop exits to.
 //!
-//! **Needs**: no unreachable blocks. **Ensures**: the above, for the loops of an [`Order`], irreducible ones included.
+//! **Needs**: no unreachable blocks. **Ensures**: the above, for the loops of an [`Order`],
+//! irreducible ones included.
 //!
-//! Lanes may leave a loop at different turns; the parameter keeps, lane by lane, the value of the turn in which the lane left. A lane by
-//! itself needs none of this.
+//! Lanes may leave a loop in different iterations; the parameter keeps, lane by lane, the value of
+//! the iteration in which the lane left. Code for a single lane needs none of this.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, Value};
@@ -14,8 +15,8 @@ use crate::analysis::order::{Node, Order};
 use crate::speculate::ssa_repair::{Repair, predecessors};
 use ptxjit_passes::effort::{Effort, Spent};
 
-/// Closes all loops in the order of their headers: a value that is carried past a later loop, or through a loop inside, may get
-/// parameters there, and these are closed in their turn.
+/// Closes all loops in the order of their headers: a value that is carried past a later loop, or
+/// through an inner loop, may get parameters there, and these are closed when that loop is reached.
 pub(crate) fn run(func: &mut Function, order: &Order, effort: &Effort) -> Result<(), Spent> {
     let mut headers: Vec<Block> = order
         .nodes
@@ -113,8 +114,8 @@ fn close_value(
     repair.define_start(def, value);
     for &exit in exits {
         if live.live_in[exit].binary_search(&value).is_ok() {
-            // The definition dominates the exit, and so the blocks that leave to it: the value itself is there, whatever lies
-            // in between.
+            // The definition dominates the exit, and so the blocks that leave to it: the value
+            // itself is there, whatever lies in between.
             preds[exit]
                 .iter()
                 .filter(|&&pred| inside(pred))

@@ -1,8 +1,9 @@
-//! Arithmetic on bytes and half-words with lanes of that width.
+//! Narrows arithmetic on bytes and half-words to lanes of that width.
 //!
-//! Compilers compute with 32 bits, or 16, what programs want of bytes: a vector of words has four lanes, one of bytes sixteen. Where the
-//! ranges of values that come from narrow memory tell that an operation's operands and result have room in 8 or 16 bits, it is done there, and
-//! the result is extended for those who want more.
+//! Compilers compute with 32 bits, or 16, where programs work on bytes: a vector of words has four
+//! lanes, one of bytes sixteen. Where the ranges of values from narrow memory show that an
+//! operation's operands and result fit in 8 or 16 bits, it is done there, and the result is
+//! extended for uses that need more bits.
 //!
 //! ```text
 //! v2 = uext.b32.b8 v0; v3 = uext.b32.b8 v1         =>    v7 = uext.b16.b8 v0; v8 = uext.b16.b8 v1
@@ -24,15 +25,15 @@ mod ops;
 use intervals::Span;
 use ops::Plan;
 
-/// Where a value's narrow form comes from.
+/// Where a value's narrow form comes from, which decides whether using it pays.
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
 enum Source {
     /// There is none.
     #[default]
     None,
-    /// It costs little: constants, what is narrow anyway.
+    /// Cheap to make: a constant, or a value that is narrow already.
     Cheap,
-    /// From narrow memory: here it pays to stay narrow.
+    /// From narrow memory: using the narrow form pays.
     Memory,
 }
 
@@ -43,7 +44,7 @@ struct Known {
     source: Source,
 }
 
-/// Does so in all blocks.
+/// Narrows the arithmetic of all blocks.
 pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) {
     // Narrower gangs do not fill a vector of half-words.
     if gang < 8
@@ -85,7 +86,7 @@ struct Narrow<'a> {
     known: SecondaryMap<Value, Known>,
     /// Values' narrow forms, and whether an extension has to keep their sign.
     narrowed: SecondaryMap<Value, Option<(Value, bool)>>,
-    /// Operands made narrow in this block.
+    /// Operands narrowed in this block.
     made: FxHashMap<(Value, u32), Value>,
     /// This block's instructions.
     out: Vec<Inst>,
@@ -104,7 +105,7 @@ impl Narrow<'_> {
         self.func.blocks[block].insts = std::mem::take(&mut self.out);
     }
 
-    /// What is narrow anyway has a range and costs nothing.
+    /// A value that is narrow already has a range and costs nothing.
     fn know(&mut self, value: Value, range: Option<Span>, source: Source) {
         let ty = self.func.ty(value);
         let is_narrow = matches!(ty, Type::B8 | Type::B16);
@@ -152,13 +153,13 @@ impl Narrow<'_> {
         } = data
             && self.narrow_form(arg).is_some()
         {
-            // Behind the extension that follows a narrow operation.
+            // Stands behind the extension that follows a narrow operation.
             let short = self.at_width(arg, to.bits(), loc);
             self.aliases.set(result, short);
         }
     }
 
-    /// The narrow form of what may be an extension of it.
+    /// The narrow form of a value that may be an extension of it.
     fn narrow_form(&self, value: Value) -> Option<(Value, bool)> {
         match (self.narrowed[value], self.func.def_inst(value)) {
             (Some(form), _) => Some(form),
@@ -296,7 +297,7 @@ impl Narrow<'_> {
         }
     }
 
-    /// How an operation is done with fewer bits, if it can be and that pays.
+    /// How an operation is done with fewer bits, if it can be and if that pays.
     fn plan(&self, data: &InstData) -> Option<Plan> {
         let operands: &[Value] = match data {
             InstData::IntUnary {

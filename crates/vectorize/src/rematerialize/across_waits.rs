@@ -1,7 +1,9 @@
-//! Values that are made anew instead of kept across waits.
+//! Rematerializes values behind waits instead of saving them.
 //!
-//! A gang that waits saves what its lanes hold, and has it again when it goes on. What a few operations make of thread numbers and parameters,
-//! as the partner of a sorting network `tid ^ 4`, is cheaper to compute where it is used: compilers like to compute it once, far ahead.
+//! A gang that waits saves the live values of its lanes, and restores them when it is resumed. A
+//! value that takes a few operations on thread numbers and parameters, as the partner of a sorting
+//! network `tid ^ 4`, is cheaper to compute where it is used: compilers like to compute it once,
+//! far ahead.
 //!
 //! ```text
 //! block0: v2 = xor v1, 4; ...          block0: ...
@@ -21,13 +23,13 @@ use crate::speculate::ssa_repair::predecessors;
 /// Definitions are followed this deep.
 const DEPTH: u32 = 8;
 
-/// What takes more operations for each lane is kept.
+/// A value that takes more operations per lane than this is saved.
 const MOST_OPS: u32 = 6;
 
-/// To save and to restore a value, in operations.
+/// The cost of saving and restoring a value, in operations.
 const COST_OF_WAIT: u32 = 2;
 
-/// Says whether something changed.
+/// Returns whether the function changed.
 pub(crate) fn run(
     func: &mut Function,
     waits: &SecondaryMap<Block, bool>,
@@ -59,7 +61,7 @@ pub(crate) fn run(
             .into_iter()
             .filter(|&block| uses(func, block).any(|arg| arg == value))
             .collect();
-        // What a wait itself looks at must be in its slot.
+        // A wait's own operands must be in their slots.
         let is_seen = |&block: &Block| {
             waits[block]
                 && func.insts[func.blocks[block].insts[0]]
@@ -79,7 +81,8 @@ pub(crate) fn run(
     changed
 }
 
-/// How many operations on each lane's own numbers make a value of thread numbers, parameters and constants, if that is all it is made of.
+/// How many varying operations compute a value from thread numbers, parameters and constants;
+/// `None` if it depends on anything else.
 fn ops(func: &Function, optimistic: &Divergence, value: Value, depth: u32) -> Option<u32> {
     let depth = depth.checked_sub(1)?;
     let ValueDef::Result(inst, _) = func.values[value].def else {
@@ -116,7 +119,7 @@ fn n_vectors(ty: Type) -> u32 {
     }
 }
 
-/// The blocks that are reached behind a wait while a value is alive.
+/// The blocks that are reached behind a wait while a value is live.
 fn behind_waits(func: &Function, stops: &[Block], is_live: &dyn Fn(Block) -> bool) -> Vec<Block> {
     let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
     let mut found: Vec<Block> = Vec::new();
@@ -151,7 +154,7 @@ fn uses(func: &Function, block: Block) -> impl Iterator<Item = Value> {
     args.into_iter()
 }
 
-/// Makes a value anew ahead of its first use in a block, and uses that.
+/// Computes a value again ahead of its first use in a block, and uses that.
 fn rematerialize(
     func: &mut Function,
     waits: &SecondaryMap<Block, bool>,
@@ -178,7 +181,7 @@ fn rematerialize(
     func.blocks[block].term.for_each_arg_mut(new);
 }
 
-/// Copies what makes a value, down to what is no lane's own, which is never saved.
+/// Copies the definition of a value, down to values that are not varying, which are never saved.
 fn copy(
     func: &mut Function,
     optimistic: &Divergence,

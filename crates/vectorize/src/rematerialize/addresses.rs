@@ -1,8 +1,10 @@
-//! Addresses that are also computed with, as numbers of their own there.
+//! Rematerializes addresses that are also used as numbers.
 //!
-//! An address that stems from an index that may wrap is a scalar while it serves as an address alone, see [`super::variability::MayWrap`]. Compilers make
-//! `x > 0 ? p[i - 1] : p[i]` an access at `p + 4 * (i - (x > 0))`: one such thing at the edge of a tile, and every access to `p[i]` would be at the
-//! places of a vector. So whoever computes with an address gets one that is made anew from the index.
+//! An address that stems from an index that may wrap is a scalar while it serves as an address
+//! alone, see [`crate::MayWrap`]. Compilers turn `x > 0 ? p[i - 1] : p[i]` into an access at `p + 4
+//! * (i - (x > 0))`: one such use at the edge of a tile would make every access to `p[i]` a gather.
+//! So an instruction that computes with an address gets a copy of it that is computed again from
+//! the index.
 //!
 //! ```text
 //! block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]      block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]
@@ -20,7 +22,7 @@ use crate::analysis::variability::Variability;
 /// Definitions are followed this deep from an address to its index.
 const DEPTH: u32 = 5;
 
-/// Says whether something changed.
+/// Returns whether the function changed.
 pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> bool {
     let mut is_address: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut uses: Vec<(Value, Block)> = Vec::new();
@@ -54,13 +56,14 @@ fn numbers(func: &Function, optimistic: &Divergence, inst: Inst) -> Vec<Value> {
     numbers
 }
 
-/// Whether a value stems from an index that may have wrapped, and does not tell by itself whether it has.
+/// Whether a value stems from an index that may have wrapped, and its bits do not show whether it
+/// has.
 fn may_have_wrapped(optimistic: &Divergence, value: Value) -> bool {
     let may_wrap = optimistic.variability[value].and_then(Variability::may_wrap);
     may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0)
 }
 
-/// Makes an address anew for those in a block that compute with it.
+/// Computes an address again for the instructions of a block that use it as a number.
 fn rematerialize(func: &mut Function, optimistic: &Divergence, block: Block, value: Value) -> bool {
     let insts = func.blocks[block].insts.clone();
     let computes = |inst: &Inst| numbers(func, optimistic, *inst).contains(&value);
@@ -83,7 +86,7 @@ fn rematerialize(func: &mut Function, optimistic: &Divergence, block: Block, val
     true
 }
 
-/// Computes a value anew from the narrow index that it stems from.
+/// Computes a value again from the narrow index that it stems from.
 fn copy(
     func: &mut Function,
     optimistic: &Divergence,

@@ -1,12 +1,14 @@
-//! Finds regions that the lanes of a gang run one after the other: everything there is computed by scalar code, with real branches.
+//! Finds regions that a *lane loop* runs one lane at a time, by scalar code with real branches.
 //!
-//! Where lanes leave a loop at different turns and mostly access scattered places, they gain nothing from each other: a vector of
-//! addresses is taken apart for each access, while most lanes wait for a few. Such a loop, or all that follows from a branch that lanes
-//! part at and mostly consists of such loops, is run for one lane, then for the next; what is around it stays vector code.
+//! Where lanes leave a loop in different iterations and mostly gather, vector code gains nothing:
+//! each gather extracts the addresses lane by lane, while most lanes wait for a few. Such a loop,
+//! or the region behind a divergent branch that mostly consists of such loops, is run for one lane,
+//! then for the next; the code around it stays vector code.
 //!
-//! A region is entered by edges to its root alone, and nothing in it waits. What comes in is the lane's part of it; what is computed inside
-//! goes out through parameters alone, as of any loop after [`super::lcssa`], and is put in the lane's place there. Threads of a gang run in no
-//! particular order between waits, so this order is as good as any other.
+//! A region is entered by edges to its root alone, and nothing in it waits. The lane loop extracts
+//! the lane's element of incoming values; values that leave do so through parameters alone, as of
+//! any loop after [`crate::prepare::lcssa`], and are inserted at the lane's place there. Threads of
+//! a gang run in no particular order between waits, so this order is as good as any other.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
@@ -19,29 +21,30 @@ use crate::scalarize::single_lane::{self, SingleLane};
 use crate::speculate::affine_inputs::AffineInputs;
 use crate::{Node, Order};
 
-/// An instruction in a loop counts this much more than one around it.
+/// An instruction in a loop counts this much more than one outside: a typical trip count.
 const PER_LOOP: usize = 8;
 
-/// Loops inside of more loops than this count no more: irreducible control flow can nest hundreds.
+/// Loops nested deeper than this count no more: irreducible control flow can nest hundreds.
 const MOST_LOOPS: u32 = 8;
 
-/// A region may hold so many instructions around its loops, and one more for so much that these count.
+/// A region may hold this many instructions outside of its loops, and one more for this much weight
+/// of the loops.
 const AROUND: usize = 24;
 const PER_AROUND: usize = 4;
 
 /// Conditions are followed this deep through `and`, `or` and `not`.
 const DEPTH: u32 = 4;
 
-/// What lanes run one after the other.
+/// A region that a lane loop runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LaneLoop {
-    /// The block that all of them enter by.
+    /// The block through which all lanes enter.
     pub root: Block,
-    /// Its place and those of the others, loop ends included.
+    /// The positions of the region's nodes, loop ends included.
     pub range: std::ops::RangeInclusive<usize>,
-    /// The nodes where lanes go from here, ascending.
+    /// The nodes that lanes leave to, ascending.
     pub exits: Vec<usize>,
-    /// Whether lanes may end here.
+    /// Whether lanes may exit the kernel here.
     pub ends: bool,
 }
 
@@ -55,7 +58,7 @@ impl LaneLoop {
         })
     }
 
-    /// Where the blocks lead, as nodes, if all ways in come to the root.
+    /// The nodes that the blocks lead to, if all edges into them lead to the root.
     fn new(
         func: &Function,
         order: &Order,
@@ -85,7 +88,8 @@ impl LaneLoop {
                     region
                         .exits
                         .extend(exits.map(|call| order.target(pos, call.block)));
-                    // A root that its own region comes back to would need parameters of both kinds.
+                    // A root that its own region branches back to would need parameters of both
+                    // kinds.
                     if targets.iter().any(|call| call.block == root) {
                         return None;
                     }
@@ -100,7 +104,7 @@ impl LaneLoop {
     }
 }
 
-/// What the choice looks at.
+/// The results of analyses that the choice is based on.
 pub(crate) struct Choice<'a> {
     pub func: &'a Function,
     pub order: &'a Order,
@@ -126,7 +130,7 @@ impl Chosen {
 }
 
 impl Choice<'_> {
-    /// Chooses the regions, from what a plan without them says.
+    /// Chooses the regions, from the analyses of the function without any.
     pub(crate) fn run(&self) -> Chosen {
         let mut chosen = Chosen::default();
         let mut loops = self.gather_bound_loops();
@@ -156,7 +160,8 @@ impl Choice<'_> {
         self.order.block_pos[block].expect("reachable") as usize
     }
 
-    /// The outermost loops that lanes leave apart and mostly access scattered places in, by their headers.
+    /// The outermost loops that lanes leave in different iterations and that mostly gather, by
+    /// their headers.
     fn gather_bound_loops(&self) -> Vec<Block> {
         let mut found: Vec<Block> = Vec::new();
         let mut end = 0;
@@ -173,7 +178,8 @@ impl Choice<'_> {
         found
     }
 
-    /// Whether lanes leave a loop at different turns, which is more than that a last gang is cut in two.
+    /// Whether lanes leave a loop in different iterations, and not only because a bound cuts the
+    /// last gang in two.
     fn exits_diverge(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
         let mut is_left = false;
         for pos in range.clone() {
@@ -193,7 +199,7 @@ impl Choice<'_> {
         is_left
     }
 
-    /// Whether lanes part at a block, by what they have each found.
+    /// Whether lanes diverge at a block because of their own data.
     fn parts(&self, block: Block) -> bool {
         self.flow.divergent[block] && diverges_widely(self.func, &self.flow.variability, block)
     }
@@ -220,7 +226,8 @@ impl Choice<'_> {
                 .any(|&inst| is_fixed(&self.func.insts[inst].data))
     }
 
-    /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
+    /// Whether diverged lanes gain nothing from vector code: they gather, and compute little with
+    /// what they gather.
     fn is_gather_bound(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
         let (mut gathers, mut arithmetic) = (0, 0);
         for (pos, weight) in self.weights(range) {
@@ -238,7 +245,7 @@ impl Choice<'_> {
         is_gather_bound(gathers, arithmetic)
     }
 
-    /// What an instruction at each place counts.
+    /// The weight of an instruction at each position.
     fn weights(
         &self,
         range: &std::ops::RangeInclusive<usize>,
@@ -258,7 +265,7 @@ impl Choice<'_> {
         })
     }
 
-    /// What follows from a branch at which lanes part, if it consists of some of these loops and little else.
+    /// The region behind a divergent branch, if it mostly consists of some of these loops.
     fn behind(&self, block: Block, loops: &[Block]) -> Option<LaneLoop> {
         let Terminator::Brif { then_, else_, .. } = &self.func.blocks[block].term else {
             return None;
@@ -291,7 +298,7 @@ impl Choice<'_> {
                 return None;
             }
             let region = LaneLoop::new(self.func, self.order, self.preds, root, range)?;
-            // What goes around in a loop would be each lane's own.
+            // A value that is carried around an outer loop would be each lane's own.
             let goes_on = |&exit: &usize| matches!(self.order.nodes[exit], Node::LoopEnd(_));
             if region.exits.iter().any(goes_on) {
                 return None;
@@ -300,7 +307,7 @@ impl Choice<'_> {
         })
     }
 
-    /// Whether a region has some of the loops and little else.
+    /// Whether a region mostly consists of some of the loops.
     fn loops_fill(&self, region: &LaneLoop, loops: &[Block]) -> bool {
         let inside: Vec<_> = loops
             .iter()
@@ -326,7 +333,8 @@ impl Choice<'_> {
     }
 }
 
-/// Whether lanes that part at a block do so by what they have each found, and not only in the one gang that a bound cuts in two.
+/// Whether lanes diverge at a block because of their own data, and not only in the one gang that a
+/// bound cuts in two.
 pub fn diverges_widely(
     func: &Function,
     variability: &SecondaryMap<Value, Variability>,
@@ -338,7 +346,8 @@ pub fn diverges_widely(
     }
 }
 
-/// Whether a predicate comes from comparing what lies on lines, so that nearly all gangs have one answer.
+/// Whether a predicate comes from comparing affine values, so that nearly all gangs have one
+/// answer.
 fn is_affine_condition(
     func: &Function,
     variability: &SecondaryMap<Value, Variability>,
@@ -370,7 +379,7 @@ fn is_affine_condition(
     }
 }
 
-/// Puts a block in front of each of these loops, to be the root of its region.
+/// Inserts a block in front of each of these loops, as the root of its region.
 pub(crate) fn add_roots(func: &mut Function, order: &Order, chosen: &mut Chosen) {
     for header in std::mem::take(&mut chosen.headers) {
         let range = order.loop_range(header).expect("a loop's header");
@@ -434,21 +443,21 @@ pub(crate) fn regions(
     out
 }
 
-/// What a block does in a loop that lanes leave at different turns.
+/// What a block does in a loop that lanes leave in different iterations.
 #[derive(Default)]
 pub struct Counts {
-    /// Accesses at places that do not lie side by side, each as the arithmetic that it outweighs.
+    /// Accesses that are not contiguous, each weighted by the arithmetic that it outweighs.
     pub gathers: usize,
-    /// Arithmetic on each thread's own values.
+    /// Arithmetic on varying values.
     pub arithmetic: usize,
 }
 
-/// So many instructions that compute are outweighed by an access at a scattered place, and by one to a thread's own memory: of other memory,
-/// the lanes of a gang wait together for what is not in a cache.
+/// A gather outweighs this many arithmetic instructions; an access to the thread's own memory
+/// outweighs fewer. Of other memory, the lanes of a gang wait together for cache misses.
 const PER_ACCESS: usize = 5;
 const PER_OWN_ACCESS: usize = 6;
 
-/// Counts what a block does with values that each lane has of its own.
+/// Counts the gathers and the varying arithmetic of a block.
 pub fn count_own(
     func: &Function,
     variability: &SecondaryMap<Value, Variability>,
@@ -468,7 +477,7 @@ pub fn count_own(
             InstData::Load { addr, space, .. }
             | InstData::Store { addr, space, .. }
             | InstData::Atomic { addr, space, .. } => {
-                // Threads' local memories lie apart.
+                // Threads' local memories are not contiguous.
                 counts.gathers += if space == Space::Local {
                     PER_OWN_ACCESS
                 } else if is_own(addr) {
@@ -486,7 +495,7 @@ pub fn count_own(
     counts
 }
 
-/// Whether so many accesses at scattered places outweigh so much arithmetic.
+/// Whether this many gathers outweigh this much arithmetic.
 pub fn is_gather_bound(gathers: usize, arithmetic: usize) -> bool {
     gathers > 0 && gathers >= arithmetic
 }

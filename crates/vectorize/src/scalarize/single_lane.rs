@@ -1,7 +1,9 @@
-//! Finds blocks that at most one lane of a gang runs at a time, as after `if (threadIdx.x == 0)`: all that is computed there is scalar.
+//! Finds blocks that at most one lane of a gang runs at a time, as after `if (threadIdx.x == 0)`:
+//! all values computed there are scalars.
 //!
-//! Such a region is entered by one edge, which a lane takes only if its place on a line of distinct values is the one that the others
-//! are not at. It ends where other edges join, and nothing in it waits, so no second lane can come before the first has left.
+//! Such a region is entered by one edge, which a lane takes only if its element of an affine value
+//! with non-zero stride equals a uniform value. It ends where other edges join, and nothing in it
+//! waits, so no second lane can arrive before the first has left.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
@@ -11,22 +13,23 @@ use ptxjit_ir::{
 use crate::analysis::variability::Variability;
 use crate::{Node, Order};
 
-/// How a block is run.
+/// Which lanes run a block.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum SingleLane {
-    /// By any lanes.
+    /// Any lanes.
     #[default]
     No,
-    /// By one lane that comes from a block run by any; or by one after the other of those that come.
+    /// One lane that arrives from a block run by any; or the lanes of a lane loop, one at a time.
     Root,
-    /// By one lane that was alone before.
+    /// One lane that arrives from another such block.
     Inner,
 }
 
 /// Conditions are followed this deep through `and`, `or` and `not`.
 const DEPTH: u32 = 4;
 
-/// Finds the regions. `variability` tells how values are held; `can_stop` whether lanes can stop or come from elsewhere at a block.
+/// Finds the regions. `variability` tells how values vary; `can_stop` whether lanes can stop at a
+/// block or arrive there from elsewhere.
 pub(crate) fn run(
     func: &Function,
     order: &Order,
@@ -91,7 +94,7 @@ pub(crate) fn region(
             }
         }
     }
-    // In layout order a block that other ways lead to is dropped before most of those behind it.
+    // In layout order, a block with other predecessors is dropped before most of those behind it.
     found.sort_by_key(|&block| order.block_pos[block]);
     loop {
         let before = found.len();
@@ -106,7 +109,7 @@ pub(crate) fn region(
     }
 }
 
-/// The positions of the innermost loop around a block.
+/// The positions of the innermost loop that contains a block.
 pub(crate) fn enclosing(order: &Order, block: Block) -> Option<std::ops::RangeInclusive<usize>> {
     let pos = order.block_pos[block].expect("reachable") as usize;
     order.nodes[pos..].iter().find_map(|node| match *node {
@@ -190,7 +193,8 @@ impl Lane<'_> {
     }
 }
 
-/// Whether an instruction's result is one number where one lane runs: not if the lanes' own places in the gang count.
+/// Whether an instruction's result is a scalar where one lane runs: not if it depends on the lanes'
+/// places in the gang.
 pub(crate) fn is_scalar(data: &InstData) -> bool {
     matches!(
         data,

@@ -1,8 +1,8 @@
-//! Blocks in which lanes that came by different ways may be in step again.
+//! Versions of blocks for gangs whose merged inputs turn out to be affine.
 //!
-//! A value is varying where lanes meet that took different ways, even if all lanes of a gang nearly always take the same one: after the
-//! leftover turns of an unrolled loop, say. Where accesses depend on such a value, a block gets a version of its own for
-//! gangs in which a test finds it affine after all.
+//! A value is varying where diverged lanes meet, even if all lanes of a gang nearly always take the
+//! same path: behind the remainder iterations of an unrolled loop, say. Where accesses depend on
+//! such a value, the block gets a version for gangs in which a guard finds it affine after all.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,20 @@ use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::{Because, Variability};
 use crate::scalarize::single_lane::SingleLane;
 
-/// What holds in a block if its lanes are in step.
+/// What holds in the version of a block behind the guard.
 #[derive(Clone, Debug, Default)]
 pub struct AffineInputs {
-    /// Values from elsewhere that are held as vectors, and are to be tested for having these shapes.
+    /// Values from elsewhere that are held as vectors, and the variability that the guard tests
+    /// for.
     pub inputs: Vec<(Value, Variability)>,
-    /// The inputs and results of the block that then have better shapes.
+    /// The inputs and results of the block whose variability improves.
     pub variability: BTreeMap<Value, Variability>,
 }
 
-/// Values that are tested at most.
+/// A guard that tests more values than this costs more than the version gains.
 const MOST_INPUTS: usize = 6;
 
-/// Finds such blocks. `optimistic` has the shapes of values if lanes never part.
+/// Finds such blocks. `optimistic` has the variability of values if lanes never diverge.
 pub(crate) fn run(
     func: &Function,
     order: &Order,
@@ -86,7 +87,8 @@ fn affine_inputs_of(
     }
 }
 
-/// Varying values from elsewhere that addresses in the block follow from, and that are affine if lanes came the same way.
+/// Varying values from elsewhere that addresses in the block depend on, and that are affine if
+/// lanes came by the same path.
 fn inputs(
     func: &Function,
     flow: &Flow,
@@ -115,7 +117,7 @@ fn inputs(
                 work.extend(func.insts[inst].data.args());
             }
             _ if matches!(func.ty(value), Type::B32 | Type::B64) => {
-                // That the lanes lie on a line is tested: no wrap is left to reckon with.
+                // The guard tests every lane, so no wrap can go unnoticed.
                 let variability = match variability {
                     Variability::Affine { stride, .. } => Variability::Affine {
                         stride,
@@ -133,7 +135,7 @@ fn inputs(
     found
 }
 
-/// The shapes that improve if the inputs have theirs.
+/// The values whose variability improves if the inputs have theirs.
 fn propagate(
     func: &Function,
     flow: &Flow,
@@ -172,7 +174,7 @@ fn propagate(
     better
 }
 
-/// What the block takes as numbers, lane by lane, or hands on as vectors.
+/// The values that the block uses as numbers, lane by lane, or passes on as vectors.
 fn numbers(func: &Function, flow: &Flow, local: &Divergence, block: Block) -> Vec<Value> {
     let mut numbers = Vec::new();
     let data = &func.blocks[block];

@@ -1,4 +1,4 @@
-//! Copies of blocks, for gangs of which more is known.
+//! Clones of regions, for speculation.
 
 use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Type, Value, ValueDef};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -6,24 +6,25 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::speculate::ssa_repair::{Repair, predecessors};
 use crate::waits;
 
-/// Blocks and what stands for them and their values in a copy.
+/// The clone of a region: its blocks and values.
 #[derive(Default)]
 pub(crate) struct Copies {
-    /// What was copied.
+    /// The blocks that were cloned.
     pub old: Vec<Block>,
     pub blocks: FxHashMap<Block, Block>,
     pub values: FxHashMap<Value, Value>,
 }
 
-/// Whether an instruction stands where lanes have to meet, or leads elsewhere, so that there is to be one of it.
+/// Whether an instruction must not be cloned, because lanes wait at it or it calls a function.
 pub(crate) fn is_fixed(func: &Function, gang: u32, inst: Inst) -> bool {
     let data = &func.insts[inst].data;
     let is_call = matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. });
     is_call || waits::can_wait(data, gang)
 }
 
-/// Whether a block from an instruction on, and others, can be copied: nobody else comes to them, and nothing of which the ends of gangs are
-/// looked at elsewhere gets a second definition, since it has to stay on its line.
+/// Whether a region, and a block from an instruction on, can be cloned: no other block leads into
+/// the region, and the clone gives no second definition to a value whose first and last lane a
+/// guard elsewhere reads, since that value has to stay affine.
 pub(crate) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block]) -> bool {
     let preds = predecessors(func);
     let is_inside = |block: &Block| *block == start || region.contains(block);
@@ -63,7 +64,8 @@ pub(crate) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block
     true
 }
 
-/// Moves what a block has from an instruction on to a new one. The block is left without an end.
+/// Moves a block's instructions from one on, and its terminator, to a new block. The block is left
+/// without a terminator.
 pub(crate) fn split(func: &mut Function, block: Block, at: usize) -> Block {
     let rest = func.new_block();
     let data = &mut func.blocks[block];
@@ -77,7 +79,7 @@ pub(crate) fn split(func: &mut Function, block: Block, at: usize) -> Block {
 }
 
 impl Copies {
-    /// Copies blocks, with `known` in place of some values.
+    /// Clones blocks, with `known` in place of some values.
     pub(crate) fn new(func: &mut Function, old: Vec<Block>, known: &[(Value, Value)]) -> Copies {
         let mut copies = Copies {
             old,
@@ -109,7 +111,7 @@ impl Copies {
         copies
     }
 
-    /// Puts copies in place of what was copied.
+    /// Replaces operands and targets by their clones.
     fn rename(&self, func: &mut Function, block: Block) {
         let new = |arg: &mut Value| *arg = self.values.get(arg).copied().unwrap_or(*arg);
         for inst in func.blocks[block].insts.clone() {
@@ -122,7 +124,7 @@ impl Copies {
         }
     }
 
-    /// What was copied and is used elsewhere has two definitions now.
+    /// Repairs SSA form for values that are used elsewhere, which have two definitions now.
     pub(crate) fn repair_uses(&self, func: &mut Function) {
         let copies: Vec<Block> = self.blocks.values().copied().collect();
         let outside: Vec<Block> = func

@@ -1,8 +1,10 @@
-//! A way of their own for gangs in which no index wraps around or is held at a border.
+//! Versions regions for gangs in which no index wraps around or is clamped.
 //!
-//! `(x + 1) % w`, `(x - 1) & (w - 1)`, `max(x - 1, 0)` and `x == 0 ? w - 1 : x - 1` go on from lane to lane like `x` in all gangs but those at
-//! a border. The first and the last lane tell. The code that accesses memory at such indices is copied for gangs that are away from the border: there
-//! they lie on lines, no remainder is computed for each lane, and no access asks where the lanes are. The others go the old way.
+//! `(x + 1) % w`, `(x - 1) & (w - 1)`, `max(x - 1, 0)` and `x == 0 ? w - 1 : x - 1` are affine like
+//! `x` in all gangs but those at a border, and the first and the last lane tell which gangs those
+//! are. The code that accesses memory at such indices is copied for gangs away from the border:
+//! there the indices are affine, no remainder is computed per lane, and accesses are contiguous.
+//! The other gangs run the original.
 //!
 //! ```text
 //! block1: v3 = urem v2, v0; ...   =>   block1: v7 = end_lane.first v2; v8 = urem v7, v0; ...
@@ -30,23 +32,25 @@ mod regions;
 use guards::{Outcome, Test};
 use regions::{detach_end, is_accessed, region};
 
-/// In one function so many blocks are copied from, and so many indices tested for each.
+/// Per function, this many blocks get versions, and this many indices are tested for each: a bound
+/// on code size.
 const MOST_STARTS: usize = 8;
 const MOST_SITES: usize = 6;
 
 /// Definitions are followed this deep.
 const DEPTH: u32 = 6;
 
-/// How an index is kept from going on.
+/// How an index may deviate from an affine one.
 #[derive(Copy, Clone)]
 enum Kind {
-    /// A remainder, or what a mask of low bits leaves.
+    /// A remainder, or a mask of low bits.
     Modulo(IntBinaryOp),
-    /// The lesser or greater of it and a border.
+    /// The lesser or greater of it and a border: a clamp.
     Extreme(IntBinaryOp),
-    /// A quotient, or what is left of it without its low bits: the same for all lanes between two multiples.
+    /// A quotient, or an index without its low bits: uniform unless a multiple lies between two
+    /// lanes.
     Quotient(IntBinaryOp),
-    /// Another value if a comparison holds, or if it does not hold.
+    /// A selection: another value if a comparison holds, or if it does not hold.
     Chosen {
         op: CompareOp,
         compared: Value,
@@ -55,19 +59,20 @@ enum Kind {
     },
 }
 
-/// An instruction that keeps an index from going on.
+/// An instruction that may wrap or clamp an index.
 #[derive(Copy, Clone)]
 struct Site {
     inst: Inst,
     kind: Kind,
     ty: Type,
-    /// The index, of which it is a uniform distance away where nothing wraps; but for quotients.
+    /// The index. Where nothing wraps, the result is at a uniform distance from it; except for
+    /// quotients.
     affine: Value,
     /// The divisor, the mask or the border.
     bound: Value,
 }
 
-/// Copies the code behind such instructions.
+/// Versions the code behind such instructions.
 pub(crate) fn run(
     func: &mut Function,
     entries: &[Block],
@@ -135,7 +140,7 @@ pub(crate) fn run(
     }
 }
 
-/// Whether an instruction can keep an index from going on.
+/// Whether an instruction can wrap or clamp an index.
 fn is_candidate(data: &InstData) -> bool {
     match data {
         InstData::Select { .. } => true,
@@ -157,7 +162,7 @@ fn is_candidate(data: &InstData) -> bool {
     }
 }
 
-/// Values that addresses of loads and stores follow from.
+/// Values that addresses of loads and stores depend on.
 fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
     let mut leads: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut work: Vec<Value> = Vec::new();
@@ -209,7 +214,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// What may wrap in a block and leads to addresses, in order.
+    /// The instructions of a block that may wrap an index of an address, in order.
     fn sites(&self, leads: &SecondaryMap<Value, bool>) -> Vec<Site> {
         let mut sites: Vec<Site> = Vec::new();
         for &inst in &self.func.blocks[self.block].insts {
@@ -243,7 +248,7 @@ impl Finder<'_> {
         }
     }
 
-    /// What arithmetic makes of an index and what is the same for all lanes.
+    /// Arithmetic on an index and a uniform value.
     fn computed(
         &self,
         inst: Inst,
@@ -303,7 +308,7 @@ impl Finder<'_> {
         })
     }
 
-    /// What a comparison of an index chooses.
+    /// A selection by a comparison of an index.
     fn chosen(
         &self,
         inst: Inst,
@@ -349,7 +354,8 @@ impl Finder<'_> {
             .is_none_or(|variability| variability == Variability::Uniform)
     }
 
-    /// How far apart indices are between which a remainder or quotient goes on or stays the same, if that is known.
+    /// The distance between two points at which a remainder wraps or a quotient changes, if it is
+    /// known.
     fn period(&self, op: IntBinaryOp, bound: Value, ty: Type) -> Option<u64> {
         let bound = self.func.as_const(bound)?;
         match op {
@@ -365,7 +371,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether lanes agree if each of the quotients before is the same for all.
+    /// Whether a value is uniform if each of the quotients before is.
     fn is_even(&self, value: Value, before: &[Site], depth: u32) -> bool {
         if self.is_uniform(value) {
             return true;
@@ -388,7 +394,7 @@ impl Finder<'_> {
         is_simple && args.all(|arg| self.is_even(arg, before, depth))
     }
 
-    /// How far lanes are apart if none of the indices before wraps.
+    /// The stride of a value if none of the indices before wraps.
     fn stride(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
         let depth = depth.checked_sub(1)?;
         let is_short = |stride: &i64| {
@@ -434,8 +440,8 @@ impl Finder<'_> {
     }
 }
 
-/// What a mask leaves of an index: what is beyond a multiple, or how many there are; nothing else is looked at. An unknown mask has low bits,
-/// perhaps.
+/// Whether a mask keeps the low bits of an index, or drops them; `None` for other masks. An unknown
+/// mask is taken to keep low bits.
 fn mask_kind(mask: Option<u64>, ty: Type) -> Option<Kind> {
     let has_low_bits = |mask: u64| mask & mask.wrapping_add(1) == 0;
     match mask {
@@ -446,7 +452,7 @@ fn mask_kind(mask: Option<u64>, ty: Type) -> Option<Kind> {
     }
 }
 
-/// Copies the rest of the block from the first of the instructions on, and the region.
+/// Clones the rest of the block from the first of the instructions on, and the region.
 fn copy(
     func: &mut Function,
     (divergence, stable): (&Divergence, &Stable),

@@ -1,4 +1,4 @@
-//! Mends SSA form when a value gets further definitions.
+//! Repairs SSA form when a value gets further definitions.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Type, Value};
@@ -32,12 +32,14 @@ impl<'p> Repair<'p> {
         self.at_end.insert(block, value);
     }
 
-    /// The variable has `value` at the start of `block` already (a reload), whatever its predecessors say.
+    /// The variable has `value` at the start of `block` already (a reload), regardless of the
+    /// predecessors.
     pub fn define_start(&mut self, block: Block, value: Value) {
         self.at_start.insert(block, value);
     }
 
-    /// Forces parameters at the starts of `blocks`, of all before any is given its arguments: one may lead to another.
+    /// Forces parameters at the starts of `blocks`, all of them before any gets its arguments: one
+    /// may lead to another.
     pub fn add_params(&mut self, func: &mut Function, blocks: &[Block]) {
         for &block in blocks {
             if !self.at_start.contains_key(&block) {

@@ -1,4 +1,5 @@
-//! Lines that stay lines, so that their ends tell of all lanes.
+//! Affine values that later analyses cannot make varying, so that a guard on the first and the last
+//! lane covers all lanes.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Value, ValueDef};
@@ -7,10 +8,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::Order;
 use crate::analysis::variability::Variability;
 
-/// What more definitions than these make is taken for unstable.
+/// A value with more definitions than these behind it counts as unstable, which bounds the search.
 const MOST: usize = 64;
 
-/// Whether everything of which the ends are looked at is on a line.
+/// Whether every value whose first or last lane is read is affine or uniform.
 pub(crate) fn hold(func: &Function, variability: &SecondaryMap<Value, Variability>) -> bool {
     let mut insts = func.blocks.values().flat_map(|data| &data.insts);
     insts.all(|&inst| match func.insts[inst].data {
@@ -22,17 +23,19 @@ pub(crate) fn hold(func: &Function, variability: &SecondaryMap<Value, Variabilit
     })
 }
 
-/// Where a function's values are defined.
+/// Where values are defined, and which are stable.
 #[derive(Default)]
 pub(crate) struct Stable {
     order: Order,
     home: SecondaryMap<Value, Option<Block>>,
-    /// What is passed for parameters of loops that are hoped to stay on their lines, and by which blocks.
+    /// The arguments of loop parameters that are assumed to be affine, and the blocks that pass
+    /// them.
     passed: FxHashMap<Value, Vec<(Value, Block)>>,
 }
 
 impl Stable {
-    /// `assume_affine`: parameters of loops stay on their lines unless somebody finds out otherwise, see [`hold`].
+    /// `assume_affine`: loop parameters are assumed to be affine; [`hold`] checks it against the
+    /// finished plan.
     pub(crate) fn new(func: &Function, order: Order, assume_affine: bool) -> Stable {
         let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
         for (block, data) in func.blocks.iter() {
@@ -61,8 +64,9 @@ impl Stable {
         }
     }
 
-    /// Whether nothing that is found out later about branches can change the shape that a value has in a block: it is made of no parameters
-    /// but those of loops, nor does it come out of loops, which lanes may leave at different turns.
+    /// Whether no later analysis of branches can change the variability that a value has in a
+    /// block: it depends on no parameters but those of loops, and it does not come out of loops,
+    /// which lanes may leave in different iterations.
     pub(crate) fn is_stable_in(&self, func: &Function, value: Value, block: Block) -> bool {
         let mut seen: FxHashSet<(Value, Block)> = FxHashSet::default();
         let mut work = vec![(value, block)];
@@ -89,7 +93,7 @@ impl Stable {
         true
     }
 
-    /// Whether a block is in the innermost loop around another, if there is one.
+    /// Whether a block is in the innermost loop that contains another, if there is one.
     fn is_inside(&self, home: Block, user: Block) -> bool {
         self.order.innermost(home).is_none_or(|header| {
             let (range, at) = (self.order.loop_range(header), self.order.block_pos[user]);

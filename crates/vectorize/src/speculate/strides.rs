@@ -1,7 +1,8 @@
-//! Addresses that probably lie on a line although nothing proves it.
+//! Speculated strides: varying addresses that are probably affine although no analysis proves it.
 //!
-//! Indices that wrap around or are clamped at a border, as in `(x + 1) % w` or `min(x + 1, w - 1)`, differ by one from lane to lane in
-//! nearly all gangs. A test at run time finds those, and their accesses are as for lines.
+//! Indices that wrap around or are clamped at a border, as in `(x + 1) % w` or `min(x + 1, w - 1)`,
+//! differ by one from lane to lane in nearly all gangs. A guard at run time finds those, and their
+//! accesses are contiguous.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, InstData, IntBinaryOp, Value};
@@ -11,7 +12,7 @@ use crate::{Plan, Variability};
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
-/// The likely distance from lane to lane of each varying address of a load or store, where there is one.
+/// The speculated stride of each varying address of a load or store, where there is one.
 pub(crate) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i64>> {
     let mut out = SecondaryMap::new();
     for node in func.insts.values() {
@@ -49,9 +50,9 @@ fn distance(func: &Function, plan: &Plan, value: Value, depth: u32) -> Option<i6
                 }
             }
             IntBinaryOp::Shl => of(a)?.checked_mul(1 << func.as_const(b).filter(|&n| n < 32)?),
-            // A remainder, or what masks make of a power of two: the border is beyond most lanes.
+            // A remainder, or a mask of a power of two: most lanes are below the border.
             IntBinaryOp::Urem | IntBinaryOp::Srem => (of(b)? == 0).then(|| of(a))?,
-            // Bits that are the same for all lanes are mostly above or below those that tell neighbours apart.
+            // Uniform bits are mostly above or below the bits in which neighboring lanes differ.
             IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor => either(of(a)?, of(b)?),
             IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => {
                 either(of(a)?, of(b)?)
@@ -62,7 +63,7 @@ fn distance(func: &Function, plan: &Plan, value: Value, depth: u32) -> Option<i6
     }
 }
 
-/// Of a border, which is the same for all lanes, and what lies inside of it, the latter.
+/// Of a uniform border and an index within it, the stride of the latter.
 fn either(a: i64, b: i64) -> Option<i64> {
     match (a, b) {
         (0, other) | (other, 0) => Some(other),

@@ -1,9 +1,11 @@
-//! A way of their own for gangs whose lanes take the same turns of a loop.
+//! Versions regions for gangs whose lanes have the same trip count.
 //!
-//! A thread that starts at its own number and goes on in steps takes `(n - i) / step` turns, give or take one, and compilers compute the number
-//! ahead, for the turns that an unrolled loop leaves over. It differs from lane to lane only in the gang that the bound cuts in two. The
-//! first and the last lane tell: what lies on a line between them has no other quotient in its midst. The code that depends on it is
-//! copied for gangs that agree, where it is uniform, and so are the branches and loops that follow; all others go the old way.
+//! A thread that starts at its own number and goes on in steps runs `(n - i) / step` iterations,
+//! give or take one, and compilers compute the number ahead, for the remainder iterations of an
+//! unrolled loop. It differs between lanes only in the gang that the bound cuts in two. The first
+//! and the last lane tell: an affine value between them has no other quotient. The code that
+//! depends on it is cloned for gangs in which the quotient is uniform, and so are the branches and
+//! loops that follow; all other gangs run the original, which is cold.
 //!
 //! ```text
 //! block1: v3 = ushr v2, 8         =>   block1: v7 = end_lane.first v2; v8 = end_lane.last v2; v9 = ushr v7, 8; v10 = ushr v8, 8
@@ -25,27 +27,28 @@ use crate::speculate::stable::Stable;
 use crate::{PlanFacts, order};
 use ptxjit_passes::analysis::{cfg, dominators, loops};
 
-/// More instructions than this are not copied, nor more blocks.
+/// A bound on code size: no more instructions, and no more blocks, are cloned.
 const MOST_COPIED: usize = 300;
 const MOST_BLOCKS: usize = 64;
 
-/// In one function so many branches are looked at.
+/// A bound on compile time: in one function this many branches are considered.
 const MOST_BRANCHES: usize = 32;
 
-/// A quotient of what lies on a line.
+/// A quotient of an affine value.
 #[derive(Copy, Clone)]
 struct Quotient {
     inst: Inst,
     op: IntBinaryOp,
     ty: Type,
     affine: Value,
-    /// Or the count of a shift.
+    /// The divisor, or the count of a shift.
     divisor: Value,
-    /// Whether later lanes lie higher on the line.
+    /// Whether the stride is positive.
     rises: bool,
 }
 
-/// Copies the code that follows from quotients; gives the blocks that only gangs whose lanes do not agree come to.
+/// Versions the code that depends on quotients; returns the cold blocks, which only gangs with
+/// different quotients run.
 pub(crate) fn run(
     func: &mut Function,
     entries: &[Block],
@@ -87,7 +90,7 @@ pub(crate) fn run(
     cold
 }
 
-/// What the lanes must agree on for the block's branch to be uniform.
+/// The quotient that must be uniform for the block's branch to be.
 fn quotient(
     func: &Function,
     divergence: &Divergence,
@@ -102,7 +105,7 @@ fn quotient(
     if variability(cond) == Variability::Uniform {
         return None;
     }
-    // From the branch back to what it follows from.
+    // From the branch's condition back to its operands.
     let mut work = vec![cond];
     while let Some(value) = work.pop() {
         let ValueDef::Result(inst, _) = func.values[value].def else {
@@ -152,8 +155,8 @@ fn quotient(
     None
 }
 
-/// The blocks from a block up to one where all ways from it meet again, if there are loops among them and they can be copied: behind the first such
-/// place others follow as long as each brings a loop.
+/// The blocks from a block up to a post-dominator, if there are loops among them and they can be
+/// cloned: behind the first such post-dominator others follow as long as each adds a loop.
 fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
@@ -193,7 +196,7 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     (!region.is_empty()).then_some(region)
 }
 
-/// Copies the rest of the block from the quotient on, and the region. Gives the blocks of the old way.
+/// Clones the rest of the block from the quotient on, and the region. Returns the original blocks.
 fn copy(
     func: &mut Function,
     (start, at): (Block, usize),
@@ -219,7 +222,7 @@ fn copy(
     copies.old
 }
 
-/// Whether the first and the last lane have the same quotient, and that.
+/// Whether the first and the last lane have the same quotient, and that quotient.
 fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (Value, Value) {
     let Quotient {
         op,
@@ -257,7 +260,7 @@ fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (
     if op != IntBinaryOp::Udiv {
         return (same, of_first);
     }
-    // If the line wraps, both ends can have a quotient that those in its midst have not.
+    // If the affine value wraps, both ends can have a quotient that lanes between them have not.
     let in_order = InstData::Compare {
         op: CompareOp::Ule,
         ty,
@@ -272,7 +275,7 @@ fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (
     (put(both, Type::B1), of_first)
 }
 
-/// `line < 3 << 8` is `quotient < 3`.
+/// `affine < 3 << 8` is `quotient < 3`.
 fn compare_quotients(func: &mut Function, block: Block, quotient: Quotient, of_first: Value) {
     if quotient.op != IntBinaryOp::Ushr {
         return;

@@ -1,18 +1,19 @@
-//! Spans of numbers that values of up to 32 bits are in, as far as they follow from the widths of what is loaded.
+//! Intervals of values of up to 32 bits, as far as they follow from the widths of loads.
 
 use ptxjit_ir::{InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
-/// Numbers of which a value is one, up to a multiple of two to the power of its width.
+/// An interval that holds a value, up to a multiple of two to the power of its width.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Span {
     pub lo: i64,
     pub hi: i64,
 }
 
-/// Factors and what is shifted to the left have no more bits than this.
+/// Factors and operands of left shifts beyond this many bits end the analysis, so that no bound
+/// overflows.
 const FACTOR_BITS: u32 = 20;
 
-/// Further from zero nothing is followed.
+/// Intervals that reach further from zero are dropped.
 const FAR: i64 = 1 << 40;
 
 impl Span {
@@ -33,7 +34,7 @@ impl Span {
         self.lo >= 0 && self.hi < 1 << bits
     }
 
-    /// Whether so many bits tell its numbers apart.
+    /// Whether this many bits distinguish all numbers of the interval.
     pub(super) fn fits(self, bits: u32) -> bool {
         self.is_signed_in(bits) || self.is_unsigned_in(bits)
     }
@@ -46,7 +47,7 @@ impl Span {
         (self.lo > -FAR && self.hi < FAR).then_some(self)
     }
 
-    /// The results of an operation that rises or falls all the way in each operand.
+    /// The results of an operation that is monotonic in each operand.
     fn of_ends(self, other: Span, op: fn(i64, i64) -> i64) -> Option<Span> {
         let ends = [
             op(self.lo, other.lo),
@@ -63,7 +64,7 @@ impl Span {
         is_short.then(|| self.of_ends(other, |a, b| a * b))?
     }
 
-    /// The least span of the form `-2^n` to `2^n - 1`, or from 0, that has room for both.
+    /// The least interval of the form `-2^n` to `2^n - 1`, or from 0, that contains both.
     fn of_bits(self, other: Span) -> Span {
         let both = self.join(other);
         let far = both.hi.max(!both.lo).max(0) as u64;
@@ -72,7 +73,7 @@ impl Span {
     }
 }
 
-/// Where the result of an instruction is, if the operands are in the spans that `of` tells.
+/// The interval of an instruction's result, if the operands are in the intervals that `of` gives.
 pub(super) fn of(data: &InstData, of: &dyn Fn(Value) -> Option<Span>) -> Option<Span> {
     match *data {
         InstData::Const { ty, bits } if ty != Type::B64 => {

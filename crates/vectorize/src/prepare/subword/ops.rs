@@ -17,8 +17,8 @@ pub(super) fn type_of(bits: u32) -> Type {
     if bits == 8 { Type::B8 } else { Type::B16 }
 }
 
-/// The narrowest operation for one of up to 32 bits whose operands all lie in `both`, and whose result, as its own bits have it, lies in
-/// `result`; if it is narrower.
+/// The narrowest operation for one of up to 32 bits whose operands all lie in `both`, and whose
+/// result lies in `result`; `None` if no narrower one exists.
 pub(super) fn narrowest(
     data: &InstData,
     both: Span,
@@ -75,12 +75,12 @@ fn is_wide_product(data: &InstData) -> bool {
 struct Spans {
     both: Span,
     result: Option<Span>,
-    /// No vector is filled with lanes of fewer bits.
+    /// Vectors are not filled with lanes of fewer bits.
     least: u32,
 }
 
 impl Spans {
-    /// The least width that is enough.
+    /// The least sufficient width.
     fn width(&self, least: u32, is_enough: &dyn Fn(u32) -> bool) -> Option<u32> {
         let least = least.max(self.least);
         [8, 16]
@@ -88,7 +88,7 @@ impl Spans {
             .find(|&bits| bits >= least && is_enough(bits))
     }
 
-    /// The same for operations of which the low bits of the result follow from those of the operands.
+    /// The same for operations whose low result bits depend on the low bits of the operands alone.
     fn of_low_bits(&self, least: u32) -> Option<u32> {
         let result = self.result?;
         self.width(least, &|bits| result.fits(bits))
@@ -162,7 +162,7 @@ fn comparison(op: CompareOp, both: Span, full: Type, bits: u32) -> Option<Compar
     })
 }
 
-/// Whether an operation on values of a type sees the very numbers of a span.
+/// Whether an operation on values of a type reads the numbers of an interval unchanged.
 fn is_read_right(both: Span, is_signed: bool, ty: Type) -> bool {
     match is_signed {
         true => both.is_signed_in(ty.bits()),

@@ -1,4 +1,4 @@
-//! Tests by which a gang finds out that none of its lanes is at a border.
+//! Guards by which a gang finds out that none of its indices wraps or is clamped.
 
 use ptxjit_ir::{
     Block, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, SrcLoc, Type, Value, ValueDef,
@@ -10,26 +10,26 @@ use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
 use crate::speculate::stable::Stable;
 
-/// An index, as long as it goes on.
+/// The values of an affine index at the first and the last lane.
 struct AffineEnds {
-    /// What it is for the first and the last lane.
+    /// First lane, last lane.
     ends: [Value; 2],
     /// The same, the lower one first.
     in_order: [Value; 2],
-    /// The last less the first.
+    /// The last minus the first.
     span: i64,
 }
 
-/// What an index is in gangs away from the border.
+/// What an index is in gangs that pass the guard.
 pub(super) enum Outcome {
-    /// So far away from the line.
+    /// This far from the affine index.
     Away(Value),
     Affine,
-    /// The same for all lanes.
+    /// Uniform.
     Same(Value),
 }
 
-/// Puts tests at the end of a block.
+/// Emits guards at the end of a block.
 pub(super) struct Test<'a> {
     pub func: &'a mut Function,
     pub divergence: &'a Divergence,
@@ -38,7 +38,7 @@ pub(super) struct Test<'a> {
     /// What was split off the block.
     pub rest: Block,
     pub loc: SrcLoc,
-    /// What values are for the first or the last lane.
+    /// Values computed for the first or the last lane.
     pub ends: FxHashMap<(Value, bool), Value>,
 }
 
@@ -69,7 +69,8 @@ impl Test<'_> {
     /// Whether an index does not wrap, and what it is then.
     pub(super) fn site(&mut self, site: &Site, before: &[Site]) -> Option<(Value, Outcome)> {
         let affine = self.affine(site.affine, before)?;
-        // Not all that was the same for all lanes with every wrap found still is with those that are tested.
+        // A value that is uniform if no index of the block wraps may not be uniform if only the
+        // tested ones do not.
         if !self.finder().is_even(site.bound, before, DEPTH) {
             return None;
         }
@@ -117,7 +118,7 @@ impl Test<'_> {
         Some((holds, outcome))
     }
 
-    /// The ends of an index if none of those before wraps.
+    /// The first and last lane of an index if none of those before wraps.
     fn affine(&mut self, value: Value, before: &[Site]) -> Option<AffineEnds> {
         let stride = self.finder().stride(value, before, DEPTH)?;
         let first = self.end(value, false, DEPTH)?;
@@ -133,7 +134,8 @@ impl Test<'_> {
         })
     }
 
-    /// Whether what a remainder or mask of low bits leaves of both ends is as far apart as they are, so that no multiple lies between them.
+    /// Whether the remainders or masks of both ends are as far from each other as the ends are, so
+    /// that no multiple lies between them.
     fn modulo(
         &mut self,
         op: IntBinaryOp,
@@ -176,7 +178,8 @@ impl Test<'_> {
         }
     }
 
-    /// Whether both ends, and so all lanes between them, have the same quotient: it rises or falls with the index.
+    /// Whether both ends, and so all lanes between them, have the same quotient: it is monotonic in
+    /// the index.
     fn quotient(
         &mut self,
         op: IntBinaryOp,
@@ -201,7 +204,7 @@ impl Test<'_> {
         }
     }
 
-    /// Whether a line does not wrap between its ends.
+    /// Whether an affine value does not wrap between its ends.
     fn rises(&mut self, ty: Type, affine: &AffineEnds, is_signed: bool) -> Value {
         let op = match is_signed {
             true => CompareOp::Sle,
@@ -210,7 +213,7 @@ impl Test<'_> {
         self.compare(op, ty, affine.in_order)
     }
 
-    /// Whether both ends, and so all lanes between them, are on their side of the border.
+    /// Whether both ends, and so all lanes between them, are on the same side of the border.
     fn extreme(&mut self, op: IntBinaryOp, ty: Type, affine: &AffineEnds, bound: Value) -> Value {
         let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
         let [low, high] = affine.ends.map(|end| {
@@ -234,7 +237,7 @@ impl Test<'_> {
         match op {
             CompareOp::Eq if unless => Some(self.is_beside(ty, affine, bound)),
             CompareOp::Ne if !unless => Some(self.is_beside(ty, affine, bound)),
-            // Lanes of a line are not all at one number.
+            // Lanes of an affine value are not all equal to one number.
             CompareOp::Eq | CompareOp::Ne => None,
             CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => {
                 let rises = self.rises(ty, affine, true);
@@ -249,14 +252,14 @@ impl Test<'_> {
         }
     }
 
-    /// Whether a number is not between the ends of a line.
+    /// Whether a number does not lie between the ends of an affine value.
     fn is_beside(&mut self, ty: Type, affine: &AffineEnds, bound: Value) -> Value {
         let from_lowest = self.binary(IntBinaryOp::Sub, ty, [bound, affine.in_order[0]]);
         let span = self.constant(ty, affine.span.abs());
         self.compare(CompareOp::Ugt, ty, [from_lowest, span])
     }
 
-    /// Whether both ends compare as wanted.
+    /// Whether the comparison has the wanted result at both ends.
     fn ends_equal(
         &mut self,
         op: CompareOp,
@@ -287,7 +290,7 @@ impl Test<'_> {
         }
     }
 
-    /// What a value is for the first or the last lane, computed anew where it is not known yet.
+    /// A value at the first or the last lane, computed where it is not known yet.
     fn end(&mut self, value: Value, last: bool, depth: u32) -> Option<Value> {
         let depth = depth.checked_sub(1)?;
         if let Some(&end) = self.ends.get(&(value, last)) {

@@ -1,4 +1,4 @@
-//! What code is copied for gangs in which nothing wraps.
+//! Which regions get a version without wrapping indices.
 
 use ptxjit_ir::{Block, BlockCall, Effect, Function, Inst, InstData, Terminator, Value};
 use rustc_hash::FxHashSet;
@@ -7,12 +7,13 @@ use super::Site;
 use crate::speculate::clone;
 use ptxjit_passes::analysis::{cfg, dominators};
 
-/// More instructions than this are not copied, nor more blocks.
+/// A bound on code size: no more instructions, and no more blocks, are copied.
 const MOST_COPIED: usize = 200;
 const MOST_BLOCKS: usize = 32;
 
-/// Gives the end of a loop of one block a block of its own, so that what is before it can be copied. What does not follow from any of the wraps,
-/// as the loop's counter, is computed ahead of them, and stays the one value that it is.
+/// Gives a single-block loop a latch of its own, so that the code before it can be cloned. Values
+/// that do not depend on the wrapping indices, as the loop's counter, are computed ahead of them,
+/// and keep their one definition.
 pub(super) fn detach_end(func: &mut Function, block: Block, sites: &[Site]) {
     let insts = std::mem::take(&mut func.blocks[block].insts);
     let is_site = |inst: Inst| sites.iter().any(|site| site.inst == inst);
@@ -35,7 +36,8 @@ pub(super) fn detach_end(func: &mut Function, block: Block, sites: &[Site]) {
     func.blocks[block].term = Terminator::Jump(BlockCall::new(end));
 }
 
-/// The blocks that can be reached from a block, or those up to the last one where all ways from it meet again, if they can be copied.
+/// The blocks that can be reached from a block, or those up to the last post-dominator for which
+/// the region can be cloned.
 pub(super) fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
@@ -73,7 +75,7 @@ pub(super) fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Blo
     })
 }
 
-/// Whether code to copy accesses memory at places that follow from what may wrap.
+/// Whether the region accesses memory at addresses that depend on an index that may wrap.
 pub(super) fn is_accessed(
     func: &Function,
     start: (Block, usize),
@@ -97,7 +99,7 @@ pub(super) fn is_accessed(
                 follows.extend(&node.results);
             }
         }
-        // Blocks may stand in another order than they run in.
+        // Blocks may be stored in another order than they run in.
         if follows.len() == n_before {
             return false;
         }
