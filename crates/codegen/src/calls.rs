@@ -9,7 +9,7 @@
 //! entered):
 //!
 //! ```text
-//! [ live values | arguments, later results | state to return to ] FP: [ the callee's stack slots ] ...
+//! [ live values | arguments, later results | return state ] FP: [ the callee's stack slots ] ...
 //! ```
 //!
 //! Every word has eight bytes; frames are multiples of sixteen.
@@ -208,7 +208,7 @@ impl Ctx<'_> {
         block_of(source.entry)
     }
 
-    /// A return leaves the results for the caller and goes on at the state it left.
+    /// A return leaves the results for the caller and goes on at the caller's state.
     fn finish_block(&mut self, block: Block, term: Terminator, loc: SrcLoc, copy: &Copy) {
         let term = match term {
             Terminator::Ret(results) => {
@@ -461,7 +461,7 @@ impl Ctx<'_> {
         (found, state)
     }
 
-    /// Constants that lived across calls are made again where they are used.
+    /// Rematerializes constants that were live across calls.
     fn rematerialize_constants(&mut self, _sites: &[Site]) {
         let blocks: Vec<Block> = self.func.blocks.keys().collect();
         for block in blocks {

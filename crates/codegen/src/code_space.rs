@@ -132,8 +132,8 @@ impl Block {
     }
 
     fn protect(&self, size: usize, protection: libc::c_int) -> io::Result<()> {
-        // SAFETY: the pages are this block's alone, and no code in them runs while that is being
-        // put together.
+        // SAFETY: the pages belong to this block alone, and no code in them runs while it is
+        // written.
         let rc = unsafe { libc::mprotect(self.base as *mut libc::c_void, size, protection) };
         match rc {
             0 => Ok(()),
@@ -196,8 +196,8 @@ impl Drop for Block {
     }
 }
 
-/// Makes what was written visible to the fetching of instructions, where the processor does not see
-/// to that.
+/// Makes written bytes visible to the instruction fetch of this processor, where the hardware does
+/// not.
 ///
 /// # Safety
 ///
@@ -214,8 +214,8 @@ unsafe fn clear_cache(base: usize, size: usize) -> io::Result<()> {
         .map_err(io::Error::other)
 }
 
-/// Has all processors that run this process fetch their next instructions from memory, where they
-/// do not see to that.
+/// Has all processors that run this process fetch their next instructions from memory, where the
+/// hardware does not see to that.
 #[cfg(target_arch = "x86_64")]
 fn flush_pipelines() -> io::Result<()> {
     Ok(())

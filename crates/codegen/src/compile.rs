@@ -28,12 +28,12 @@ use crate::ymm::{self, Refused};
 use ptxjit_abi::object::{Function, Head, Object};
 use ptxjit_abi::{CompileStats, CompiledKernel, Facts};
 
-/// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well
-/// takes over three milliseconds.
+/// Code with more CLIF instructions than this may start in the baseline tier: the optimizing tier's
+/// register allocation takes over three milliseconds for it.
 const MOST_AT_ONCE: usize = 1000;
 
-/// The same where few threads will run it: it would take more than half a millisecond, and they
-/// hardly longer.
+/// The same where few threads will run the code: register allocation would take more than half a
+/// millisecond, and the launch hardly longer.
 const MOST_FOR_FEW: usize = 300;
 
 /// Units of effort for a plan for gangs: some hundred blocks that branch to each other at random
@@ -65,8 +65,7 @@ pub struct CompileOptions {
     pub memcheck: bool,
     /// Ask `outside` about addresses that are not in the arena, instead of taking them for a fault.
     pub foreign: bool,
-    /// Whether the code may be made fast rather than made to run fast, see
-    /// [`CompiledKernel::is_quick`].
+    /// When the code may be of the baseline tier, see [`CompiledKernel::is_quick`].
     pub baseline: BaselineTier,
     /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped,
     /// which was not too complex: so this is not either, and has the same width.
@@ -75,14 +74,15 @@ pub struct CompileOptions {
     pub until: Option<Instant>,
 }
 
-/// How much of a hurry there is.
+/// When code starts in the baseline tier, which compiles fast, instead of the optimizing tier,
+/// whose code runs fast.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum BaselineTier {
-    /// None: code is made to run fast.
+    /// Never.
     None,
-    /// Long code may be made fast.
+    /// If it is long.
     Some,
-    /// So may all but short code: few threads will run it first.
+    /// Unless it is short: few threads will run it first.
     Much,
 }
 
@@ -276,9 +276,9 @@ fn check_size(func: &cl::Function) -> Result<(), CompileError> {
     }
 }
 
-/// Whether the lanes of a gang mostly wait together, so that code that knows no other case is worth
-/// it. With calls that wait for lanes of other threads, and in loops that wait for other threads,
-/// they part.
+/// Whether the lanes of a gang mostly wait together, so that code for full gangs alone is worth it.
+/// In calls that wait for lanes of other threads, and in loops that wait for other threads, lanes
+/// diverge.
 fn stay_whole(plan: &Plan, entries: &[ir::Block]) -> bool {
     let spins = |wait: &Wait| matches!(wait.kind, WaitKind::Yield);
     entries.is_empty() && !plan.waits.iter().any(spins)
@@ -355,8 +355,8 @@ impl Compiler {
             texts.insert("clif", self.context.func.display().to_string());
             self.context.set_disasm(true);
         }
-        // Code that is made in a hurry keeps nearly everything on the stack, and the search for
-        // pairs would take longer than it saves.
+        // Baseline code keeps nearly everything on the stack, and the search for pairs would take
+        // longer than it saves.
         let is_wide = self.is_wide && !quick;
         let Some((locs, asm)) = self.define(quick, is_wide, &out.lane_inserts)? else {
             return Ok(None);
@@ -429,8 +429,8 @@ impl Compiler {
         Ok(Some((locs, asm)))
     }
 
-    /// What Cranelift does in one go, with passes of our own before instructions are selected and
-    /// behind.
+    /// Cranelift's passes, with our own before instruction selection and behind register
+    /// allocation.
     fn machine_code(
         &mut self,
         isa: &dyn TargetIsa,
@@ -495,7 +495,7 @@ thread_local! {
     static REGALLOC: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Time that this thread has spent in Cranelift's register allocation since it first asked.
+/// Time that this thread has spent in Cranelift's register allocation since the first call.
 fn regalloc_time() -> Duration {
     if REGALLOC.get().is_none() {
         timing::set_thread_profiler(Box::new(Regalloc));

@@ -1,8 +1,8 @@
-//! Which factor of a fused multiply-add stands first.
+//! Chooses which factor of a fused multiply-add stands first.
 //!
-//! x86 writes the result over the first factor. A value that is needed again would be copied
-//! before, so where one factor ends with the instruction, that one is put first. In f32 alone: a
-//! NaN that comes out there is made canonical, while of f64 the order decides which NaN is kept.
+//! x86 writes the result over the first factor. A value with later uses would be copied before, so
+//! a factor without any is put first. In f32 alone: a NaN result is made canonical there, while in
+//! f64 the order decides which NaN operand is returned.
 
 use cranelift_codegen::ir::{Block, Function, InstructionData, Opcode, Value, types};
 use cranelift_entity::SecondaryMap;

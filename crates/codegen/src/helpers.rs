@@ -1,4 +1,4 @@
-//! Functions that compiled code calls for what it has no inline form for.
+//! Functions that compiled code calls for operations without an inline form.
 
 #![expect(
     unsafe_code,
@@ -113,8 +113,8 @@ fn update(word: &impl Word, next: impl Fn(u64) -> u64) -> u64 {
 }
 
 /// Writes each lane's value of an affine one whose index may have wrapped (`vectorize::MayWrap`) to
-/// `lanes` elements at `out`. `scale` is negative if wrapped lanes lie above the others' line.
-/// Marked values are told from others by their distance from `origin`.
+/// `lanes` elements at `out`. `scale` is negative if wrapped lanes lie above the others. Marked
+/// values are recognized by their distance from `origin`.
 ///
 /// # Safety
 ///
@@ -192,9 +192,9 @@ impl SlotLayout {
     }
 }
 
-/// Some lanes of a gang wait: what the whole gang would have written to its frame lies at `from`;
-/// copies the part of the lanes in `bits`. What the gang wrote as one scalar goes to each of them.
-/// `shape` is the gang's width, and above 32 bits where the wide slots start.
+/// Merges the slots of some lanes of a gang into its frame: the slots that the whole gang would
+/// have written lie at `from`; copies those of the lanes in `bits`. A scalar slot is copied to each
+/// of them. `shape` is the gang's width, and above 32 bits where the wide slots start.
 ///
 /// # Safety
 ///

@@ -1,9 +1,9 @@
-//! Vectors put together of what lanes load one by one.
+//! Vectors built from elements that lanes load one by one.
 //!
-//! Cranelift makes one instruction of a load and of what puts it into a vector only if nothing that
-//! is made of the vector is used twice. So such vectors are handed on to a new block, as its
-//! parameters, where they count as used once. That has to happen behind the pass that removes
-//! parameters that are always the same value.
+//! Cranelift merges a load into the instruction that inserts it into a vector only if no value
+//! computed from the vector has two uses. So such vectors are passed to a new block as its
+//! parameters, which count as one use. That has to happen behind the pass that removes redundant
+//! block parameters.
 
 use cranelift_codegen::ir::{Block, BlockArg, Function, Value};
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ pub(crate) struct LaneInserts {
     pub vectors: Vec<Value>,
 }
 
-/// Makes parameters of the vectors.
+/// Passes the vectors as parameters.
 pub(crate) fn pass_on(func: &mut Function, lane_inserts: &[LaneInserts]) {
     let mut params: FxHashMap<Value, (Block, Value)> = FxHashMap::default();
     let mut args: Vec<(Block, Value)> = Vec::new();

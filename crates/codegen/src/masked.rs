@@ -1,9 +1,9 @@
-//! Stores of some lanes.
+//! Masked stores.
 //!
-//! Cranelift has no such instruction. What stands for one is a store of the difference of a vector
-//! and its mask, `vsubps d, x, m` and `vmovups [a], d`. After compilation the two are made
-//! `vmaskmovps [a], m, x`, which is at most a byte longer than the store alone; what the register
-//! allocator has put between them stays, a byte further ahead.
+//! Cranelift has no such instruction. A store of the difference of a vector and its mask, `vsubps
+//! d, x, m` and `vmovups [a], d`, stands for one. After compilation the two become `vmaskmovps [a],
+//! m, x`, which is at most a byte longer than the store alone; instructions that the register
+//! allocator has inserted between them stay, a byte further ahead.
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, TrapCode, Value, types};
@@ -32,7 +32,8 @@ pub(crate) fn store(
         Type::B1 | Type::B8 | Type::B16 | Type::B32 => types::F32X4,
     };
     let flags = MemFlagsData::new().with_endianness(Endianness::Little);
-    // What is cast is in a register: no load or constant becomes an operand of the difference.
+    // A cast keeps the operands in registers: no load or constant becomes an operand of the
+    // difference.
     let [vector, mask] = [vector, mask].map(|x| {
         let bytes = b.ins().bitcast(types::I8X16, flags, x);
         b.ins().bitcast(float, flags, bytes)
@@ -145,7 +146,7 @@ fn difference(insts: &[Placed], factory: &mut InstructionInfoFactory) -> Option<
     };
     let mut overwrites = |placed: &Placed| overwrites(&placed.inst, made, factory);
     let fits = match between.iter().any(&mut overwrites) {
-        // These come behind the store then, which is the same in any order.
+        // Reloads move behind the store then, and commute with it.
         true => between.iter().all(is_reload),
         false => between.iter().all(is_plain),
     };

@@ -1,9 +1,9 @@
-//! Remarks on a plan, for people.
+//! Notes on a plan for `dump`.
 
 use ptxjit_ir::{Function, InstData};
 use ptxjit_vectorize::{Because, Plan, SingleLane, Variability, WaitKind};
 
-/// What is varying and why, where lanes part and where they wait.
+/// What is varying and why, where lanes diverge and where they wait.
 pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
     for (number, wait) in plan.waits.iter().enumerate() {
@@ -11,7 +11,7 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
             WaitKind::Entry => "entry".to_owned(),
             WaitKind::Ready => "function entry or continuation of a call".to_owned(),
             WaitKind::Yield => "loop that may wait for other threads".to_owned(),
-            WaitKind::StripMine => "loop in which gangs take turns".to_owned(),
+            WaitKind::StripMine => "strip-mined loop".to_owned(),
             WaitKind::Inst(inst) => match &func.insts[inst].data {
                 InstData::Barrier { op, .. } => format!("barrier.{op}"),
                 InstData::Warp { op, .. } => format!("{op}"),
@@ -26,14 +26,14 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
     }
     for (block, data) in func.blocks.iter() {
         if plan.divergent[block] {
-            notes.push(format!("{block}: lanes part here"));
+            notes.push(format!("{block} ends with a divergent branch"));
         }
         let pos = plan.order.block_pos[block].map(|pos| pos as usize);
         let mut regions = plan.lane_loops.iter();
         if pos.is_some_and(|pos| regions.any(|region| region.range.contains(&pos))) {
-            notes.push(format!("{block}: one lane after the other"));
+            notes.push(format!("{block}: in a lane loop"));
         } else if plan.single_lane[block] != SingleLane::No {
-            notes.push(format!("{block}: one lane at a time"));
+            notes.push(format!("{block}: a single lane at a time"));
         }
         for &inst in &data.insts {
             for &result in &func.insts[inst].results {
@@ -65,9 +65,9 @@ fn variability(plan: &Plan, value: ptxjit_ir::Value) -> String {
         } => format!("affine, {stride} per lane unless an index wraps"),
         Variability::Varying => match plan.because[value] {
             Because::Operand(operand) => format!("varying, since {operand} is"),
-            Because::Merge(block) => format!("varying: lanes come to {block} by different ways"),
+            Because::Merge(block) => format!("varying: diverged lanes meet at {block}"),
             Because::MayWrap => {
-                "varying: wanted as a number, and from an index that may wrap".to_owned()
+                "varying: used as a number, and from an index that may wrap".to_owned()
             }
             Because::Source | Because::NotVarying => "varying: each lane has its own".to_owned(),
         },

@@ -1,9 +1,9 @@
-//! Constants that become operands in memory.
+//! Folds loads of constants into memory operands.
 //!
-//! Cranelift lets an instruction take an operand from memory only if nothing else needs the
-//! instruction's result twice, and constant vectors not at all: they are loaded into registers.
-//! Where the load stands right before the instruction, and nothing else reads the register, the two
-//! become one here, which is as long as both: prefixes that mean nothing fill the rest.
+//! Cranelift folds a load into an instruction only if the result has no two uses, and constant
+//! vectors not at all: they are loaded into registers. Where the load stands right before the
+//! instruction, and no other instruction reads the register, the two become one here, which is as
+//! long as both: redundant prefixes fill the rest.
 
 use cranelift_codegen::CompiledCode;
 use iced_x86::{
@@ -13,7 +13,7 @@ use iced_x86::{
 
 use crate::ymm;
 
-/// A prefix of segments, which means nothing here.
+/// A segment prefix, which has no effect here.
 const PADDING: u8 = 0x3e;
 
 /// How many instructions there may be between a load and what takes its place.
@@ -88,8 +88,8 @@ fn is_constant(inst: &Instruction) -> bool {
     is_load && inst.op1_kind() == OpKind::Memory && inst.memory_base() == Register::RIP
 }
 
-/// Whether an instruction may change places with a load of a constant: one that only computes, or
-/// is about what the register allocator has saved, and not about the register of the load.
+/// Whether an instruction may be moved before a load of a constant: one that only computes, or that
+/// reloads a spilled value, and does not use the register of the load.
 fn may_come_first(
     inst: &Instruction,
     register: Register,
@@ -110,7 +110,7 @@ fn may_come_first(
 enum Taken {
     /// The third, which is the one that may be in memory.
     Third,
-    /// The second of a multiplication with an addition, which changes places with the third.
+    /// The second of a multiply-add, which swaps places with the third.
     Second,
 }
 
@@ -150,7 +150,7 @@ fn has_nan(constant: &[u8]) -> bool {
     lanes.iter().any(|&lane| f64::from_le_bytes(lane).is_nan())
 }
 
-/// Whether nobody reads a register behind an instruction before it gets another value.
+/// Whether no instruction reads a register behind an instruction before it is overwritten.
 fn is_dead(
     register: Register,
     user: &Instruction,
@@ -183,7 +183,7 @@ fn is_dead(
     false
 }
 
-/// Makes one instruction of a load and its user. What is between them comes first.
+/// Folds a load into its user. Instructions between the two come first.
 fn fuse(code: &mut [u8], load: &Instruction, user: &Instruction, taken: Taken) {
     let (start, from, end) = (
         load.ip() as usize,

@@ -1,20 +1,20 @@
 //! Vectors of 256 bits.
 //!
 //! Cranelift has vectors of 128 bits at most on x86-64, and gangs are lowered to those: a value of
-//! eight lanes is two of them. This pass finds pairs of vectors of which one operation after the
-//! other makes the same, lane by lane, and keeps one value for each pair: the first, whose register
-//! holds both from then on. It still reads as 128 bits in CLIF. When the function is compiled,
-//! [`crate::ymm`] makes its instructions those of 256 bits. All of them: what a register of a
-//! vector of 128 bits has in its upper half does not matter. So the first half of a pair costs
-//! nothing to get, and a vector whose lanes are equal in both halves (a scalar in all lanes, a
-//! constant, what is computed of such) is its own pair.
+//! eight lanes is two of them. This pass finds pairs of vectors that isomorphic operations compute,
+//! lane by lane, and keeps one value for each pair: the first, whose register holds both from then
+//! on. It still reads as 128 bits in CLIF. When the function is compiled, [`crate::ymm`] widens its
+//! instructions to 256 bits. All of them: the upper half of a register with a vector of 128 bits
+//! does not matter. So the first half of a pair costs nothing to extract, and a vector whose lanes
+//! are equal in both halves (a broadcast scalar, a constant, and values computed from such) is its
+//! own pair.
 //!
 //! Pairs are found from stores to adjacent places and tests of masks backwards, through operations,
-//! loads of adjacent places and parameters of blocks. Where the operands of a pair are none, they
-//! are put together; where something else needs the second half, it is taken out. Pairs that cost
-//! more than they save are dropped.
+//! loads of adjacent places and parameters of blocks. Where the operands of a pair are no pair,
+//! they are joined; where a use needs the second half, it is extracted. Pairs that cost more than
+//! they save are dropped.
 //!
-//! Accesses of memory are merged if nothing stands between them that could matter: no effects, nor
+//! Accesses of memory are merged if no instruction between them could interfere: no effects, nor
 //! loads between two stores. That both are of one instruction of the PTX would not be enough: a
 //! function that is inlined twice has its instructions twice.
 
@@ -52,8 +52,8 @@ pub(crate) fn test_of_both() -> SourceLoc {
     SourceLoc::new(0xffff_fffd)
 }
 
-/// How many bytes shuffles seem to move their operands by that stand for other instructions. No
-/// other shuffle of the function moves them by so many.
+/// The shift amounts of shuffles that stand for other instructions. No other shuffle of the
+/// function shifts by these amounts.
 #[derive(Copy, Clone)]
 pub(crate) struct Signs {
     /// Of one that puts two halves together.
@@ -109,7 +109,7 @@ pub(crate) fn merge(context: &mut Context) -> Option<Merged> {
     }
     let (mut order, has_dropped) = order::order(&mut pairs);
     if has_dropped {
-        // Others may not be worth it without them.
+        // Other pairs may not be worth it without them.
         if !cost::prune(&mut pairs, &context.loop_analysis) {
             return None;
         }
@@ -137,7 +137,7 @@ pub(crate) fn merge(context: &mut Context) -> Option<Merged> {
     })
 }
 
-/// Registers for which there is room to save them, at first.
+/// At first, the registers that can be spilled.
 const FEWEST_SPILLS: u32 = 40;
 const MOST_SPILLS: u32 = 500;
 
@@ -265,19 +265,19 @@ impl<'a> Pairs<'a> {
         pairs.follow(next);
         pairs.pair_tested();
         pairs.pair_ends();
-        // What is half of a pair has another in the upper half of its register.
+        // A register with half of a pair has another value in its upper half.
         pairs.find_even();
         pairs
     }
 
-    /// Makes pairs, and pairs of what they are made of.
+    /// Makes pairs, and pairs of their operands.
     fn follow(&mut self, mut next: Vec<(Value, Value)>) {
         while let Some((x, y)) = next.pop() {
             self.pair(x, y, &mut next);
         }
     }
 
-    /// Pairs of vectors that are tested together.
+    /// Pairs of masks that are tested together.
     fn pair_tested(&mut self) {
         for test in tests::find(self.func) {
             let [x, y] = test.halves;
@@ -291,8 +291,8 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Pairs of vectors that end up elsewhere than in stores of vectors: the last ones of each kind
-    /// that an instruction of the PTX makes.
+    /// Pairs of vectors that end in other uses than stores of vectors: the last ones of each kind
+    /// that an instruction of the PTX emits.
     fn pair_ends(&mut self) {
         let func = self.func;
         let mut open: FxHashMap<(Option<Block>, SourceLoc, Opcode, Type), Inst> =
@@ -328,7 +328,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// Assumes that everything but halves of pairs is equal in both halves of its register, and
-    /// takes back what is not.
+    /// withdraws what turns out not to be.
     fn find_even(&mut self) {
         let func = self.func;
         let entry = func.layout.entry_block();
@@ -410,7 +410,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Makes a pair of two vectors, if they are one, and goes on with what they are made of.
+    /// Makes a pair of two vectors, if they are one, and goes on with their operands.
     fn pair(&mut self, x: Value, y: Value, next: &mut Vec<(Value, Value)>) {
         let func = self.func;
         let found = &mut self.found;
@@ -447,7 +447,7 @@ impl<'a> Pairs<'a> {
         self.found.first[y] = Some(x);
     }
 
-    /// What is passed for two parameters of a block, by which branches.
+    /// The arguments that branches pass for two parameters of a block.
     fn passed(&self, x: Value, y: Value) -> SmallVec<[(Inst, Value, Value); 4]> {
         let (ValueDef::Param(block, m), ValueDef::Param(_, n)) =
             (self.func.dfg.value_def(x), self.func.dfg.value_def(y))

@@ -1,8 +1,8 @@
-//! In which order the parts of a run of pure instructions are emitted.
+//! The order in which the parts of a run of pure instructions are emitted.
 //!
 //! Op by op keeps operands shared by quads (uniform scalars, constants) in registers; strip by
 //! strip (as many quads as a register holds) keeps the intermediate values of one strip in
-//! registers. The choice follows the number of vector values alive at once.
+//! registers. The choice follows the number of vector values live at once.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, Type, Value};
@@ -11,7 +11,7 @@ use ptxjit_vectorize::{Plan, Variability};
 /// Vector registers that one order of emission may count on.
 pub(crate) const REGISTERS: usize = 14;
 
-/// The greatest number of vectors per quad that are alive at once inside a run.
+/// The greatest number of vectors per quad that are live at once inside a run.
 pub(crate) fn pressure(func: &Function, plan: &Plan, run: &[Inst]) -> usize {
     let mut last_use: SecondaryMap<Value, usize> = SecondaryMap::new();
     let mut inside: SecondaryMap<Value, bool> = SecondaryMap::new();

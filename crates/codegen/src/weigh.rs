@@ -1,4 +1,4 @@
-//! What a plan for a wide gang says about how wide gangs should be.
+//! Figures of a plan for 16 lanes, from which rules derive the gang width.
 
 use std::time::Instant;
 
@@ -14,48 +14,48 @@ use crate::lower;
 /// Figures of a kernel's loops.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Weights {
-    /// Words of each thread's own that a loop keeps alive and works much with, at most.
+    /// The most varying words that a busy loop keeps live.
     pub live_words: usize,
-    /// In loops that lanes leave at different turns: accesses at places that do not lie side by
-    /// side, as the arithmetic that they outweigh.
+    /// Gathers and scatters in loops that lanes leave in different iterations, each weighted by the
+    /// arithmetic that it outweighs.
     pub gathers: usize,
-    /// In the same loops: arithmetic on each thread's own values.
+    /// In the same loops: varying arithmetic.
     pub arithmetic: usize,
-    /// Gangs take turns in a loop that steps widely through memory.
+    /// A loop is strip-mined.
     pub is_strip_mined: bool,
-    /// Branches in loops at which lanes may part.
+    /// Branches in loops that may diverge.
     pub divergences: usize,
-    /// There is a long stretch of arithmetic with few accesses to memory.
+    /// There is a long run of arithmetic with few accesses to memory.
     pub computes: bool,
-    /// Lanes run most of it one after the other, since they leave loops apart.
+    /// Lane loops run most of the kernel, since lanes leave its loops in different iterations.
     pub lane_loops: bool,
-    /// There, they mostly access memory of their own: a stack of things to try, a row of a table.
+    /// There, lanes mostly access their own memory: a stack of a search, a row of a table.
     pub searches: bool,
-    /// There are no loops, and accesses to memory are many for the instructions that there are.
+    /// There are no loops, and many accesses to memory for the number of instructions.
     pub only_moves: bool,
     /// Most accesses to memory are to single bytes.
     pub has_bytes: bool,
 }
 
-/// Instructions of a block for each word that it keeps alive.
+/// Instructions of a block for each word that it keeps live.
 const DENSE: usize = 8;
 
-/// The same if the block accesses no memory, so that nothing hides what spilled words cost.
+/// The same if the block accesses no memory, so that nothing hides the cost of spilled words.
 const DENSE_ARITHMETIC: usize = 2;
 
-/// A block of so many instructions, and so many for each access to memory, computes.
+/// A block of this many instructions, and this many for each access to memory, computes.
 const COMPUTES: usize = 100;
 const COMPUTES_PER_ACCESS: usize = 16;
 
-/// A kernel of at most so many instructions, and so many for each access to memory, only moves
+/// A kernel of at most this many instructions, and this many for each access to memory, only moves
 /// bytes.
 const MOVES: usize = 80;
 const MOVES_PER_ACCESS: usize = 8;
 
-/// So many words fit no registers, however narrow the gang.
+/// This many words fit no registers, however narrow the gang.
 const MANY: usize = 32;
 
-/// An instruction in a loop counts this much more than one around it.
+/// An instruction in a loop counts this much more than one outside: a typical trip count.
 const PER_LOOP: usize = 8;
 
 impl Weights {
@@ -69,16 +69,16 @@ impl Weights {
         Ok(weigh(&func, &plan))
     }
 
-    /// Whether lanes that part gain nothing from each other: they fetch one by one what they
-    /// compute little with.
+    /// Whether diverged lanes gain nothing from vector code: they gather, and compute little with
+    /// what they gather.
     pub(crate) fn is_gather_bound(&self) -> bool {
         vectorize::is_gather_bound(self.gathers, self.arithmetic)
     }
 }
 
-/// Whether warps as gangs do some warp operations at once, and no lane ever waits for others of its
-/// warp.
-pub(crate) fn cas_width(
+/// Whether some warp operations need no wait in gangs that are warps, and no lane ever waits for
+/// others of its warp.
+pub(crate) fn warp_ops_need_no_wait(
     program: &Program,
     block: [u32; 3],
     until: Option<Instant>,
@@ -150,8 +150,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             continue;
         }
         let words = words(func, plan, data.params.iter().chain(&live[block]));
-        // Where little is done with them, it matters little where they are kept, unless they are
-        // very many.
+        // Spilling words with few uses costs little, unless they are very many.
         let dense = match accesses {
             _ if words >= MANY => 1,
             0 => DENSE_ARITHMETIC,
@@ -179,7 +178,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
 struct Place {
     /// Number of loops around it.
     depth: u32,
-    /// Whether lanes leave one of them at different turns.
+    /// Whether lanes leave one of them in different iterations.
     exits_diverge: bool,
 }
 

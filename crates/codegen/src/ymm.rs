@@ -1,18 +1,14 @@
-//! Machine code for vectors of 256 bits, made of that for 128.
+//! Widens machine code from vectors of 128 bits to 256.
 //!
 //! [`crate::pairs`] leaves functions whose vectors of 128 bits stand for 256. The instructions of
-//! the two are equally long on x86-64: a bit tells which. So the code stays as it is but for these
-//! bits, and for
-//! * moves between registers and to the stack, which Cranelift encodes in the older way, without
-//!   such a bit;
-//! * places on the stack where registers are saved, which have to be twice as large and so
-//!   elsewhere;
-//! * constants, which are repeated behind the code;
-//! * what stands for instructions that Cranelift does not have: shuffles that put halves together
-//!   or take the second, fences that clear the upper halves.
+//! the two are equally long on x86-64: a bit distinguishes them. So the code stays as it is but for
+//! these bits, and for moves between registers and to the stack, which Cranelift encodes in the
+//! older way, without such a bit; spill slots, which have to be twice as large and so elsewhere;
+//! constants, which are repeated behind the code; instructions that stand for others that Cranelift
+//! does not have: shuffles that join halves or take the second, fences that clear the upper halves.
 //!
-//! Accesses of memory are made wider only where they carry the mark. An instruction that is not
-//! known is an error: then the function is compiled with vectors of 128 bits.
+//! Accesses of memory are widened only where they carry the mark. An unknown instruction is an
+//! error: then the function is compiled with vectors of 128 bits.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -31,7 +27,7 @@ use crate::pairs::{Merged, Signs, WIDE, clearing, test_of_both};
 /// Bytes of a vector.
 const BYTES: u32 = 32;
 
-/// Bytes on the stack in which so many vectors can be saved, at multiples of their size.
+/// Bytes on the stack in which this many vectors can be spilled, at multiples of their size.
 pub(crate) fn room_for(n_spills: u32) -> u32 {
     BYTES * (n_spills + 1)
 }
@@ -43,7 +39,7 @@ const FRAME_POINTER: u32 = 16;
 /// Why code could not be made wider.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// More room is needed to save registers: so many of 32 bytes.
+    /// More room is needed for spills: this many of 32 bytes.
     Spills(u32),
     /// An instruction is not known.
     Unknown(String),

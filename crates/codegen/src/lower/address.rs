@@ -19,7 +19,7 @@ pub(super) fn small(offset: i32) -> bool {
 }
 
 /// Lanes that do not run are sent to this window offset: far below the first shared variable, where
-/// nothing else is; at the first byte of windows that are only read, which is mapped if the window
+/// no variable lies; at the first byte of windows that are only read, which is mapped if the window
 /// holds anything.
 fn junk_offset(space: Space) -> i64 {
     match space {
@@ -28,22 +28,23 @@ fn junk_offset(space: Space) -> i64 {
     }
 }
 
-/// Where the lanes of a gang access memory; host addresses.
+/// The host addresses of a gang's access.
 #[derive(Clone, Debug)]
 pub(super) enum Address {
-    /// All at one place.
+    /// One for all lanes.
     Scalar(cl::Value),
-    /// Lane 0's place and the constant distance from lane to lane.
+    /// Lane 0's address and the constant stride.
     Strided(cl::Value, i64),
-    /// The same, unless an index wrapped on the way. Not tested yet: the test tells that, too.
+    /// The same, unless the index wrapped. Not tested yet: the bounds test finds wrapped indices,
+    /// too.
     MayWrap(cl::Value, i64, MayWrap),
-    /// Each lane's own, `i64x2` per two lanes.
+    /// One per lane, `i64x2` per two lanes.
     Lanes(Parts),
     /// Each lane's signed 32-bit distance from a base, and the distance for lanes that do not run.
     Lanes32(cl::Value, Parts, i64),
 }
 
-/// An access's place, ready to use: what must be tested has been tested.
+/// An access's address, ready to use: all necessary tests have been made.
 pub(super) struct Place {
     pub address: Address,
     pub offset: i32,
@@ -72,8 +73,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Resolves an address and tests it where nothing else guards the access, unless it is folded.
-    /// `size` is that of the whole access of one lane.
+    /// Resolves an address and emits its bounds test where no guard page covers the access, unless
+    /// the index may have wrapped. `size` is that of the whole access of one lane.
     pub(super) fn place(
         &mut self,
         space: Space,
@@ -211,8 +212,8 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// Each lane has its own window.
-    /// Where the local memory lies of the only lane that there is, or that runs alone.
+    /// Each lane has its own window. This one belongs to the only lane of the gang, or the lane
+    /// that a single-lane region runs.
     pub(super) fn only_window(&mut self) -> Option<cl::Value> {
         match self.lanes {
             1 => Some(self.windows()[0]),
@@ -273,7 +274,7 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(fine);
     }
 
-    /// Whether an address lies in the arena. One that is marked does not.
+    /// Whether an address lies in the arena. A marked one does not.
     pub(super) fn is_inside(&mut self, at: cl::Value) -> cl::Value {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
@@ -281,8 +282,8 @@ impl Lower<'_, '_> {
         self.b.ins().icmp(IntCC::UnsignedLessThan, distance, size)
     }
 
-    /// Off the common path: writes each lane's own address to a buffer, whose address it returns,
-    /// and stops the CTA if that of a running lane lies outside the arena.
+    /// On the cold path: writes each lane's own address to a buffer, whose address it returns, and
+    /// stops the CTA if that of a running lane lies outside the arena.
     pub(super) fn resolve_wrapped(
         &mut self,
         at: cl::Value,
@@ -291,7 +292,7 @@ impl Lower<'_, '_> {
     ) -> cl::Value {
         let slot = self.buffer(Buffer::Addresses);
         let buf = self.b.ins().stack_addr(types::I64, slot, 0);
-        // Marks are beyond all addresses of the process, in the arena or not.
+        // Marks lie above all addresses of the process, in the arena or not.
         let zero = self.b.ins().iconst(types::I64, 0);
         self.call_resolve_wrapped(at, stride, may_wrap, zero, buf);
         let bits = self.mask_as_bits();
@@ -299,7 +300,8 @@ impl Lower<'_, '_> {
         buf
     }
 
-    /// Writes the lanes of a folded value to a buffer; `origin` is what an unmarked one is near to.
+    /// Writes the lanes of a value that may have wrapped to a buffer; an unmarked value is near
+    /// `origin`.
     pub(super) fn call_resolve_wrapped(
         &mut self,
         base: cl::Value,
@@ -456,7 +458,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Under `memcheck` the runtime looks at every access first.
+    /// Under `memcheck` the runtime checks every access first.
     fn memcheck(&mut self, address: &Address, offset: i32, size: u32, write: u32) {
         let bits = self.mask_as_bits_or_one();
         let at = if self.lanes == 1 {
@@ -515,7 +517,7 @@ impl Lower<'_, '_> {
         self.b.inst_results(call)[0]
     }
 
-    /// Stops the CTA if the runtime said so.
+    /// Stops the CTA if the runtime returned an error.
     pub(super) fn stop_if(&mut self, status: cl::Value, bits: cl::Value) {
         let (fail, fine) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(status, fail, &[], fine, &[]);
@@ -525,8 +527,8 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(fine);
     }
 
-    /// An address so many bytes further on. A sum with zero is none: it would keep the address in a
-    /// register beside those that it is made of.
+    /// An address plus some bytes. A sum with zero is not emitted: it would take a register beside
+    /// those of its operands.
     pub(super) fn plus(&mut self, at: cl::Value, bytes: i64) -> cl::Value {
         match bytes {
             0 => at,

@@ -1,9 +1,9 @@
-//! Predicates of lanes on a line, as bits.
+//! Predicates on affine values, as bits.
 //!
 //! Where an affine value is compared with a uniform one, as in `if (tid < n)`, the lanes for which
-//! it holds are those from one end up to some lane, or a single one: scalar arithmetic tells which.
-//! Such predicates, and what logic makes of them, are kept as an integer with one bit per lane. A
-//! branch on them is a branch where all lanes agree.
+//! it holds are those from one end up to some lane, or a single one: scalar arithmetic computes
+//! which. Such predicates, and logical combinations of them, are held as an integer with one bit
+//! per lane. A branch on them is uniform in gangs where all lanes have one result.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -17,7 +17,7 @@ use super::Lower;
 use super::int::condition;
 use super::values::{Parts, Val, int_type};
 
-/// `line op bound`, one result per lane.
+/// `affine op bound`, one result per lane.
 #[derive(Copy, Clone)]
 struct AffineCompare {
     op: CompareOp,
@@ -31,16 +31,16 @@ struct AffineCompare {
     in_order: bool,
 }
 
-/// What one look at a line's ends tells of a comparison.
+/// What a comparison of the first and last lane tells of a predicate.
 #[derive(Copy, Clone)]
 pub(super) struct EndLanes {
-    /// Whether all lanes meet it; nothing if that cannot be.
+    /// Whether all lanes satisfy it; `None` if that cannot be.
     pub all: Option<cl::Value>,
-    /// Whether some may meet it; nothing if they do.
+    /// Whether any lane may satisfy it; `None` if some do.
     pub any: Option<cl::Value>,
 }
 
-/// The predicates that are kept as bits.
+/// The predicates that are held as bits.
 pub(super) fn in_bits(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let mut out: SecondaryMap<Value, bool> = SecondaryMap::new();
     for node in &plan.order.nodes {
@@ -109,7 +109,7 @@ fn find(plan: &Plan, data: &InstData) -> Option<AffineCompare> {
         let high = hi.checked_add(span.max(0));
         low.is_some_and(|low| low >= least) && high.is_some_and(|high| high <= most)
     });
-    // With a longer line, a wrap could not be told from the first and last lane.
+    // With a longer span, a wrap could not be detected from the first and last lane.
     (stride != 0 && span.checked_abs()? <= most).then_some(AffineCompare {
         op,
         ty,
@@ -121,7 +121,7 @@ fn find(plan: &Plan, data: &InstData) -> Option<AffineCompare> {
     })
 }
 
-/// The comparison with its operands exchanged.
+/// The comparison with swapped operands.
 fn swapped(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Eq => CompareOp::Eq,
@@ -138,7 +138,7 @@ fn swapped(op: CompareOp) -> CompareOp {
 }
 
 impl Lower<'_, '_> {
-    /// A predicate as bits; those above the gang's lanes mean nothing.
+    /// A predicate as bits; bits above the gang's lanes are undefined.
     pub(super) fn pred_bits(&mut self, value: Value) -> cl::Value {
         if self.in_bits[value] {
             if let Some(&bits) = self.bits.get(&value) {
@@ -162,7 +162,7 @@ impl Lower<'_, '_> {
         self.bits_of(&parts)
     }
 
-    /// Emits an instruction whose result is kept as bits.
+    /// Emits an instruction whose result is held as bits.
     pub(super) fn emit_bits(&mut self, inst: Inst) {
         let data = &self.func.insts[inst].data;
         let bits = match *data {
@@ -193,7 +193,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The lanes of which a comparison is true.
+    /// The lanes for which a comparison is true.
     fn affine_bits(&mut self, compare: AffineCompare) -> cl::Value {
         let (in_order, bits) = match compare.ty {
             Type::B64 => self.wide_affine_bits(compare),
@@ -226,10 +226,10 @@ impl Lower<'_, '_> {
         )[0]
     }
 
-    /// What the ends of lines say of a predicate, if what it is made of is at hand in `block` and
-    /// the number of no lane of the gang, whether it runs or not, has wrapped. Of the lanes that
-    /// run, it may be none for which the predicate holds, or none for which it does not, although
-    /// the ends differ: they are then sent both ways, and where none comes the node is skipped.
+    /// What the first and last lane tell of a predicate, if its operands are available in `block`
+    /// and no lane's index has wrapped, whether the lane runs or not. Although the ends differ, the
+    /// predicate may hold for none or for all of the lanes that run: those lanes are then sent both
+    /// ways, and the node that gets no lane is skipped.
     pub(super) fn end_lanes(&mut self, block: Block, cond: Value) -> Option<EndLanes> {
         if self.is_uniform(cond) {
             let x = self.scalar(cond);
@@ -267,8 +267,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What follows for two predicates together. That all lanes meet one or the other is not
-    /// noticed if some meet only one, some only the other.
+    /// The same for two predicates together. The result misses the case that all lanes satisfy one
+    /// or the other if some satisfy only one, some only the other.
     fn both_ends(&mut self, op: IntBinaryOp, a: EndLanes, b: EndLanes) -> EndLanes {
         let mut join = |x, y| match op {
             IntBinaryOp::And => self.b.ins().band(x, y),
@@ -310,7 +310,7 @@ impl Lower<'_, '_> {
                 any: Some(at(1)),
             },
             CompareOp::Eq | CompareOp::Ne => {
-                // The distance from the lowest lane, beyond all lanes if the bound is below it.
+                // The distance from the lowest lane, above all lanes if the bound is below it.
                 let distance = self.b.ins().isub(bound, ends[0]);
                 let span = compare.span.abs();
                 if compare.op == CompareOp::Eq {
@@ -332,7 +332,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// Whether the lanes are in order, unless they are known to be, and if so the lanes of which
+    /// Whether the lanes are in order, unless they are known to be, and if so the lanes for which
     /// the comparison is true.
     fn narrow_affine_bits(&mut self, compare: AffineCompare) -> (Option<cl::Value>, cl::Value) {
         let signed = !is_unsigned(compare.op);
@@ -398,7 +398,8 @@ impl Lower<'_, '_> {
         (in_order, self.b.ins().select(ends_equal, all, hits))
     }
 
-    /// The lanes of which a comparison is true, from 64-bit numbers whose difference does not wrap.
+    /// The lanes for which a comparison is true, from 64-bit numbers whose difference does not
+    /// wrap.
     fn hits(&mut self, compare: AffineCompare, first: cl::Value, bound: cl::Value) -> cl::Value {
         let step = compare.stride.abs();
         let up = compare.stride > 0;
@@ -407,8 +408,8 @@ impl Lower<'_, '_> {
         } else {
             self.b.ins().isub(first, bound)
         };
-        // Lanes up to the bound, without or with those on it; and whether these are the hits or the
-        // others.
+        // Lanes up to the bound, exclusive or inclusive; and whether these satisfy the comparison
+        // or the others do.
         let (inclusive, before) = match compare.op {
             CompareOp::Eq | CompareOp::Ne => {
                 let hit = self.hit(distance, step);
@@ -483,7 +484,7 @@ fn is_unsigned(op: CompareOp) -> bool {
 }
 
 impl Lower<'_, '_> {
-    /// What a value is for the first or the last lane of the gang.
+    /// A value at the first or the last lane of the gang.
     pub(super) fn end_lane(&mut self, ty: Type, last: bool, value: Value) -> cl::Value {
         match self.get(value) {
             Val::Uniform(x) => self.cast_scalar(x, int_type(ty)),
@@ -492,7 +493,7 @@ impl Lower<'_, '_> {
                 let steps = if last { self.lanes as i64 - 1 } else { 0 };
                 self.b.ins().iadd_imm_s(first, stride.wrapping_mul(steps))
             }
-            // Held as vectors, since some use of it wants numbers.
+            // Held as vectors, since some use needs numbers.
             Val::Varying(parts) => {
                 let lane = if last { self.lanes - 1 } else { 0 };
                 self.extract(ty, &parts, lane)

@@ -1,5 +1,4 @@
-//! Atomic operations: lane after lane, in ascending order. `updates` has what becomes of an
-//! element.
+//! Atomic operations: lane after lane, in ascending order. `updates` computes the new elements.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
@@ -28,7 +27,7 @@ impl Rmw {
         matches!(self.space, Space::Shared | Space::SharedCluster)
     }
 
-    /// CLIF's own atomic, where that is the way to do it.
+    /// CLIF's own atomic, where it fits.
     fn native(self) -> Option<AtomicRmwOp> {
         native_op(self.op, self.fmt).filter(|_| !self.is_shared())
     }
@@ -38,7 +37,7 @@ impl Rmw {
 pub(super) struct Operands<'a> {
     pub rmw: Rmw,
     pub args: &'a [ir::Value],
-    /// The old values are wanted.
+    /// The old values are used.
     pub result: bool,
 }
 
@@ -86,7 +85,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// An atomic of a gang; the result is the old values, nothing where they are not wanted.
+    /// An atomic of a gang; the result is the old values, none where they are not used.
     fn atomic_gang(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
         let rmw = operands.rmw;
         if let Address::Scalar(at) = place.address {
@@ -98,7 +97,7 @@ impl Lower<'_, '_> {
         if let Some(olds) = self.atomic_side_by_side(operands, place) {
             return olds;
         }
-        // Elsewhere the operations take longer than the loop around them.
+        // Other operations take longer than the loop around them.
         let is_plain = rmw.is_shared() && self.has_update(rmw);
         if !is_plain || self.certainly_partial {
             return self.atomic_loop(operands, place);
@@ -292,13 +291,14 @@ impl Lower<'_, '_> {
         self.cas_loop(rmw, at, |lower, old| lower.update(rmw, at, old, args))
     }
 
-    /// Whether compare-and-swap is the way to do it.
+    /// Whether the operation needs a compare-and-swap loop.
     fn needs_cas_loop(&self, rmw: Rmw) -> bool {
         let is_other = rmw.is_shared() || rmw.native().is_some() || rmw.op == AtomicOp::Cas;
         !is_other && self.has_update(rmw)
     }
 
-    /// Replaces an element by what `next` makes of it; the result is the old value.
+    /// Replaces an element by the result of `next`, with a compare-and-swap loop; returns the old
+    /// value.
     pub(super) fn cas_loop(
         &mut self,
         rmw: Rmw,
@@ -330,7 +330,7 @@ impl Lower<'_, '_> {
     fn rmw_by_call(&mut self, rmw: Rmw, at: cl::Value, args: &[cl::Value]) -> cl::Value {
         self.note_slow(SlowForm::Call);
         let ty = int_type(rmw.fmt.ty());
-        // The call must not fault: this does, if anything.
+        // The call must not fault: if the address is bad, this load faults.
         self.b.ins().load(types::I8, MemFlagsData::new(), at, 0);
         let op = AtomicOp::ALL
             .iter()

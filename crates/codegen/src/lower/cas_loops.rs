@@ -1,10 +1,10 @@
-//! Atomic operations of a gang by compare-and-swap: those for which there is no locked instruction,
-//! as sums of floats.
+//! Atomic operations of a gang by compare-and-swap loops: those without a locked instruction, as
+//! sums of floats.
 //!
-//! A locked instruction takes longer than all that is around it, so there are to be few. Of lanes
-//! side by side as many exchange together as have room in 16 bytes. Otherwise lane after lane does,
-//! in ascending order, and neighbours that have one place exchange once, as in sums over what is
-//! sorted by where it belongs.
+//! A locked instruction takes longer than all code around it, so the gang should need few.
+//! Contiguous lanes that fit in 16 bytes share one compare-and-swap. Otherwise lanes follow each
+//! other, in ascending order, and neighbors with the same address share one, as in sums over sorted
+//! keys.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -18,10 +18,10 @@ use super::values::{Parts, int_type, lane_bytes, vector_type};
 use super::{Buffer, Lower};
 use crate::host;
 
-/// Bytes that one exchange can take.
+/// Bytes of one compare-and-swap.
 const ROW: i64 = 16;
 
-/// What becomes of an element.
+/// How an element is updated.
 #[derive(Copy, Clone)]
 enum Update {
     Int(IntBinaryOp, Type),
@@ -45,7 +45,7 @@ impl Update {
 }
 
 impl Lower<'_, '_> {
-    /// The operations of lanes side by side, if that is what these are; gives the old values.
+    /// The operations of contiguous lanes, if the access is contiguous; returns the old values.
     pub(super) fn atomic_side_by_side(
         &mut self,
         operands: &Operands<'_>,
@@ -81,7 +81,7 @@ impl Lower<'_, '_> {
         Some(Parts::from_vec(olds))
     }
 
-    /// All lanes run, side by side from a multiple of a row on.
+    /// All lanes run, contiguous from a multiple of 16 bytes on.
     fn cas_contiguous(
         &mut self,
         operands: &Operands<'_>,
@@ -155,7 +155,7 @@ impl Lower<'_, '_> {
         self.b.ins().iconcat(low, high)
     }
 
-    /// What becomes of a vector of elements.
+    /// The update of a vector of elements.
     fn updated(&mut self, update: Update, old: cl::Value, arg: cl::Value) -> cl::Value {
         match update {
             Update::Int(op, ty) => self.combine(op, ty, old, arg),
@@ -176,8 +176,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The running lanes' operations in their order. Neighbours with one place do theirs on what
-    /// was found there, and then exchange once. Old values go to `out`.
+    /// The running lanes' operations in their order. Neighbors with one address update the element
+    /// in a register, and then share one compare-and-swap. Old values go to `out`.
     pub(super) fn cas_runs(
         &mut self,
         rmw: Rmw,
@@ -201,7 +201,7 @@ impl Lower<'_, '_> {
         let found = self.b.ins().load(clif, MemFlagsData::new(), at, 0);
         self.b.ins().jump(run, &[found.into()]);
 
-        // From here on again if the element has changed meanwhile.
+        // Retried from here if another thread has changed the element meanwhile.
         let before = self.b.append_block_param(run, clif);
         self.b.switch_to_block(run);
         let iteration_left = self.b.append_block_param(iteration, types::I32);
@@ -247,8 +247,8 @@ impl Lower<'_, '_> {
         self.load_lane(addrs, lane, types::I64, 8)
     }
 
-    /// A sum of f32 with subnormals flushed and canonical NaNs, as atomics on global memory make
-    /// it. There are few of either, and the test for them is not on the way to the sum.
+    /// A sum of f32 with subnormals flushed and canonical NaNs, as atomics on global memory compute
+    /// it. Both are rare, and the test for them does not delay the sum.
     pub(super) fn quick_sum(
         &mut self,
         old: cl::Value,

@@ -1,4 +1,4 @@
-//! Masks, and how lanes go from node to node.
+//! Control flow between nodes, and the masks that lanes take along.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
@@ -22,8 +22,8 @@ struct Edge<'c> {
 }
 
 impl Lower<'_, '_> {
-    /// The start of a node: it is skipped if no lane is there for it. Nodes that share a mask are
-    /// never come to without lanes.
+    /// The start of a node: it is skipped if no lane has arrived. Nodes that share a mask always
+    /// have lanes.
     pub(super) fn arrive(&mut self, pos: usize) {
         self.b.switch_to_block(self.node_entry[pos]);
         self.start_region(self.arrive_class[pos]);
@@ -38,8 +38,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Forgets what was at hand: code that follows may be reached another way, unless it continues
-    /// what is before.
+    /// Drops cached values, since other predecessors may lead here, unless the code continues the
+    /// node before.
     pub(super) fn start_region(&mut self, class: MaskClass) {
         if self.continues {
             return;
@@ -59,7 +59,7 @@ impl Lower<'_, '_> {
         self.mask_parts = None;
     }
 
-    /// Emits code on a side path: what it puts at hand does not hold elsewhere.
+    /// Emits code on a side path: values that it caches are dropped behind it.
     pub(super) fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
         let (vals, splats, addresses) = (
             self.vals.clone(),
@@ -80,7 +80,7 @@ impl Lower<'_, '_> {
         result
     }
 
-    /// Goes on to a node's body, whose mask is that of the arriving lanes.
+    /// Enters a node's body, whose mask is that of the arriving lanes.
     pub(super) fn enter_body(&mut self, pos: usize) {
         if self.body_class[pos] == MaskClass::Own(pos)
             && self.arrive_class[pos] != MaskClass::Own(pos)
@@ -205,7 +205,7 @@ impl Lower<'_, '_> {
         self.go_edges(&[then_, else_], pending);
     }
 
-    /// Goes one of two ways if all lanes do.
+    /// Takes one edge if all lanes do; else sends the lanes both ways.
     fn unless_together(
         &mut self,
         cond: Value,
@@ -214,7 +214,7 @@ impl Lower<'_, '_> {
         [then_, else_]: [&Edge<'_>; 2],
         pending: &[usize],
     ) {
-        let [everyone, rest, nobody, divergent] = std::array::from_fn(|_| self.b.create_block());
+        let [all_take, rest, none_take, divergent] = std::array::from_fn(|_| self.b.create_block());
         let (whole, any) = match ends {
             Some(ends) => (ends.all, ends.any),
             None => {
@@ -231,18 +231,18 @@ impl Lower<'_, '_> {
             }
         };
         match whole {
-            Some(whole) => self.b.ins().brif(whole, everyone, &[], rest, &[]),
+            Some(whole) => self.b.ins().brif(whole, all_take, &[], rest, &[]),
             None => self.b.ins().jump(rest, &[]),
         };
         if whole.is_some() {
-            self.b.switch_to_block(everyone);
+            self.b.switch_to_block(all_take);
             self.scoped(|lower| lower.go_edges(std::slice::from_ref(then_), pending));
         }
         self.b.switch_to_block(rest);
         match any {
             Some(any) => {
-                self.b.ins().brif(any, divergent, &[], nobody, &[]);
-                self.b.switch_to_block(nobody);
+                self.b.ins().brif(any, divergent, &[], none_take, &[]);
+                self.b.switch_to_block(none_take);
                 self.scoped(|lower| lower.go_edges(std::slice::from_ref(else_), pending));
             }
             None => {
@@ -308,7 +308,7 @@ impl Lower<'_, '_> {
         self.go_to(edges, pending, next);
     }
 
-    /// Hands lanes to the edges' targets and goes on at `next`.
+    /// Passes lanes to the edges' targets and goes on at `next`.
     fn go_to(&mut self, edges: &[Edge<'_>], pending: &[usize], next: Option<usize>) {
         let left = match *edges {
             [] => self.leave(None),
@@ -361,7 +361,7 @@ impl Lower<'_, '_> {
         self.b.ins().jump(self.node_entry[next], &[]);
     }
 
-    /// The arguments in the form that the parameters are kept in.
+    /// The arguments in the form of the parameters.
     fn edge_args(&mut self, edge: &Edge<'_>) -> Vec<(Value, Val)> {
         let Some(call) = edge.call else {
             return Vec::new();
@@ -398,8 +398,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// `joining`: lanes may be at the target already; `blend`: others need its parameters as they
-    /// are.
+    /// `joining`: lanes may be at the target already; `blend`: other lanes need its parameters as
+    /// they are.
     fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool, blend: bool) {
         if self.arrive_class[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1 {
             let lanes = edge

@@ -143,7 +143,7 @@ impl Lower<'_, '_> {
         Some(Quad::from_elem(self.lanes_masked(ty, result), 1))
     }
 
-    /// The quotients of 32-bit lanes; of zero divisors anything.
+    /// The quotients of 32-bit lanes; undefined for zero divisors.
     fn divide_words(&mut self, from: NumFmt, x: cl::Value, y: cl::Value) -> cl::Value {
         let (x, y) = (self.vector_to_f64(from, x), self.vector_to_f64(from, y));
         let show = self.float_like(FloatFmt::F64, x[0], SHOW_INT);
@@ -159,8 +159,8 @@ impl Lower<'_, '_> {
         self.narrow(parts[0], parts[1])
     }
 
-    /// The reciprocal of a divisor that all lanes have, a little too large: products with it are
-    /// never below the quotient, and not far enough above to reach the next integer.
+    /// The reciprocal of a uniform divisor, a little too large: products with it are never below
+    /// the quotient, and not far enough above to reach the next integer.
     fn reciprocal(&mut self, signed: bool, divisor: ir::Value) -> cl::Value {
         if let Some(&factor) = self.reciprocals.get(&(divisor, signed)) {
             return factor;
@@ -190,7 +190,7 @@ impl Lower<'_, '_> {
         self.b.ins().splat(types::F64X2, above)
     }
 
-    /// The quotients of 32-bit lanes by one divisor; of zero anything.
+    /// The quotients of 32-bit lanes by a uniform divisor; undefined for zero.
     fn divide_by_one(
         &mut self,
         signed: bool,
@@ -220,7 +220,7 @@ impl Lower<'_, '_> {
         for &y in &y {
             all = self.b.ins().bor(all, y);
         }
-        // Before the branch, so that other divisions can have it too.
+        // Computed before the branch, so that other divisions can reuse it.
         let is_shared = self.plan.variability[b] == Variability::Uniform;
         let factor = is_shared.then(|| self.reciprocal(true, b));
         let beyond = self.vconst(Type::B64, !0 << 51);
@@ -339,7 +339,7 @@ impl Lower<'_, '_> {
         x: cl::Value,
         y: cl::Value,
     ) -> [cl::Value; 2] {
-        // The back end knows these as pmuldq and pmuludq.
+        // Cranelift selects pmuldq and pmuludq for these.
         if signed {
             let (a, b) = (self.b.ins().swiden_low(x), self.b.ins().swiden_low(y));
             let (c, d) = (self.b.ins().swiden_high(x), self.b.ins().swiden_high(y));

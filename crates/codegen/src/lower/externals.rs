@@ -1,5 +1,5 @@
-//! What compiled code refers to outside of its function: by name, so that code can be stored and
-//! used in another process.
+//! External references of compiled code: by name, so that code can be stored and used in another
+//! process.
 
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::CallConv;
@@ -32,10 +32,10 @@ impl Lower<'_, '_> {
     pub(super) fn kept_inst(&mut self, data: &InstData) -> cl::Value {
         let mut data = data.clone();
         if let InstData::Warp { args, .. } | InstData::Device { args, .. } = &mut data {
-            // They are not stored.
+            // Operands are not stored.
             args.clear();
         }
-        // Lanes ask for the same one after the other.
+        // Consecutive lanes ask for the same instruction.
         if self.out.kept.last() != Some(&data) {
             self.out.kept.push(data);
         }
@@ -45,8 +45,7 @@ impl Lower<'_, '_> {
         self.b.ins().func_addr(types::I64, func_ref)
     }
 
-    /// Something outside of the function, by its number in a namespace; `near` if it lies in the
-    /// same object.
+    /// An external function, by its number in a namespace; `near` if it lies in the same object.
     pub(super) fn imported(
         &mut self,
         namespace: u32,

@@ -103,8 +103,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// With a constant that is a number, the host's instruction does it: of operands that are
-    /// equal, or not in order, it takes the second.
+    /// With a constant that is not NaN, the host's instruction suffices: of equal or unordered
+    /// operands it returns the second.
     fn min_max_with_number(
         &mut self,
         op: FloatBinaryOp,
@@ -138,7 +138,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// The number that all lanes of a vector of f32 are, if it is a constant.
+    /// The constant that all lanes of a vector of f32 are, if they are.
     pub(super) fn constant_lanes(&self, x: cl::Value) -> Option<f32> {
         let dfg = &self.b.func.dfg;
         let mut inst = dfg.value_def(x).inst()?;
@@ -158,8 +158,8 @@ impl Lower<'_, '_> {
         is_splat.then(|| f32::from_le_bytes(*first))
     }
 
-    /// Whether an instruction is a minimum or maximum for which one look tells whether any lane has
-    /// a NaN. In code that seldom runs, less code is better.
+    /// Whether an instruction is a minimum or maximum for which one test per gang finds NaNs. In
+    /// cold code, less code is better.
     pub(super) fn is_min_max_of_gang(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
         let InstData::FloatBinary { op, fmt, args, .. } = node.data else {

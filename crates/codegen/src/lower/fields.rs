@@ -1,5 +1,5 @@
-//! Bits of integers: shifts by counts of each lane's own, counting, reversing, fields, permutations
-//! of bytes, byte dot products.
+//! Bits of integers: shifts by per-lane counts, counting, reversing, fields, permutations of bytes,
+//! byte dot products.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -13,7 +13,7 @@ use super::values::int_type;
 const F32: FloatFmt = FloatFmt::F32;
 
 impl Lower<'_, '_> {
-    /// Shifts by a count of each lane's own, up to 32 bits wide.
+    /// Shifts by per-lane counts, up to 32 bits wide.
     pub(super) fn vector_shift_each(
         &mut self,
         op: IntBinaryOp,
@@ -78,7 +78,7 @@ impl Lower<'_, '_> {
         self.narrow(low, high)
     }
 
-    /// Two counts, both as scalars if the gang shares them, else both as lanes.
+    /// Two counts, both as scalars if they are uniform, else both as lanes.
     fn counts(&mut self, a: ir::Value, b: ir::Value, q: usize) -> [cl::Value; 2] {
         if self.plan.variability[a] == Variability::Uniform
             && self.plan.variability[b] == Variability::Uniform
@@ -546,8 +546,8 @@ impl Lower<'_, '_> {
         Some(sum)
     }
 
-    /// Even and odd bytes are made words, whose products are added in pairs: Cranelift makes one
-    /// instruction of that.
+    /// Even and odd bytes are extended to words, whose products are added in pairs: Cranelift
+    /// selects one instruction for that.
     fn dot_of_bytes(
         &mut self,
         words: [cl::Value; 2],

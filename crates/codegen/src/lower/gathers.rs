@@ -1,4 +1,4 @@
-//! Loads and stores lane by lane, where nothing is known of the lanes' addresses.
+//! Gathers and scatters: loads and stores lane by lane, at addresses without a known pattern.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::Type;
@@ -10,8 +10,8 @@ use super::values::{Parts, int_type, vector_type};
 use crate::lane_inserts::LaneInserts;
 
 impl Lower<'_, '_> {
-    /// Element by element, what the lanes load one after the other. Each word goes to its place in
-    /// a vector at once: the scalar registers have no room for all of them.
+    /// Loads element by element, lane after lane. Each word is inserted into its vector at once:
+    /// the scalar registers have no room for all of them.
     pub(super) fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
         match (ty, n) {
             (Type::B32, 4) => self.load_each_row4(place),
@@ -20,7 +20,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Ends the block behind vectors, which are to be handed on.
+    /// Ends the block behind vectors, which are passed on as parameters.
     fn pass_on(&mut self, elems: &[Parts]) {
         let from = self.b.current_block().expect("code is being emitted");
         let to = self.b.create_block();
@@ -62,7 +62,7 @@ impl Lower<'_, '_> {
         rows
     }
 
-    /// Four words of each lane, as rows that are turned.
+    /// Four words of each lane, as rows that are transposed.
     fn load_each_row4(&mut self, place: &Place) -> Vec<Parts> {
         let rows = self.load_each_row(place);
         let mut columns = vec![Parts::new(); 4];
@@ -115,8 +115,7 @@ impl Lower<'_, '_> {
         lanes.map(|lanes| self.shuffle32(x, y, lanes))
     }
 
-    /// What the lanes store, one after the other: each lane's words together if they are two or
-    /// four.
+    /// Stores lane after lane: each lane's words together if they are two or four.
     pub(super) fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
         match (ty, parts) {
             (Type::B32, [a, b, c, d]) => {
@@ -162,7 +161,7 @@ impl Lower<'_, '_> {
         });
     }
 
-    /// The lowest lane as a float, which it costs nothing to take.
+    /// The lowest lane as a float, which needs no instruction.
     fn first_float(&mut self, vector: cl::Type, part: cl::Value) -> cl::Value {
         let part = self.cast_vector(part, vector);
         self.b.ins().extractlane(part, 0)
@@ -178,7 +177,7 @@ impl Lower<'_, '_> {
         self.b.ins().extractlane(part, half as u8)
     }
 
-    /// Does something for each lane's address, lane by lane.
+    /// Calls `emit` with each lane's address.
     pub(super) fn for_each_address(
         &mut self,
         address: &Address,
@@ -191,7 +190,7 @@ impl Lower<'_, '_> {
             }
             return;
         };
-        // Two offsets at once take fewer instructions.
+        // Extracting two offsets at once takes fewer instructions.
         for pair in 0..self.lanes / 2 {
             let both = self.pick64(parts[pair / 2], pair % 2);
             let low = self.b.ins().ireduce(types::I32, both);

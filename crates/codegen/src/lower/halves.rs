@@ -1,5 +1,5 @@
-//! f16 and bf16: conversion to f32 by bit operations (for the other way see `narrow`), arithmetic
-//! in f32 rounded once more.
+//! f16 and bf16: conversion to f32 by bit operations (`small_floats` has the other direction),
+//! arithmetic in f32 rounded once more.
 //!
 //! A half is a scalar `i16` or stands zero-extended in the lanes of an `i32x4`. Sums, products,
 //! quotients and roots rounded to f32 and then to the half are those rounded once, since f32 has
@@ -110,7 +110,7 @@ impl Lower<'_, '_> {
         self.as_int(F32, scaled)
     }
 
-    /// The same without reading a subnormal: the hardware would take it for zero.
+    /// The same without reading a subnormal, which the hardware would take for zero.
     fn rebias_normal(&mut self, magnitude: cl::Value, up: cl::Value) -> cl::Value {
         let bias = self.word(up, 112 << 23);
         let normal = self.b.ins().iadd(up, bias);
@@ -156,8 +156,8 @@ impl Lower<'_, '_> {
                 let result = self.half_sign_op(op, fmt, bits);
                 Some(self.half_value(result))
             }
-            // All that makes halves here gives canonical NaNs, and bits that others made never get
-            // to this op.
+            // Every half that this file computes has a canonical NaN, and bits from elsewhere never
+            // reach this op.
             FloatUnaryOp::CanonicalNan => None,
             FloatUnaryOp::RoundInt
             | FloatUnaryOp::Sqrt

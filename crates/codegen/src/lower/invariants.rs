@@ -1,11 +1,11 @@
-//! What is computed once per CTA or once per gang, and so never saved at a wait.
+//! Values that are computed once per CTA or once per gang, and so never saved at a wait.
 //!
-//! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the
-//! loops over gangs, gang invariants (`%tid` and what follows from it by scalar arithmetic) in each
-//! of them, before its nodes. Predicates as bits that follow from them are made anew where they are
-//! used: a kernel has many, one for each step of a tree, and a gang on its way from wait to wait
-//! needs one. So are those that only their own block's branch uses, which asks the line's ends
-//! first (`lines`).
+//! CTA invariants (parameters, `%ntid`, `%ctaid`, and values computed from them) are emitted before
+//! the loops over gangs, gang invariants (`%tid` and scalar arithmetic on it) in each of them,
+//! before its nodes. Predicates on them that are held as bits are rematerialized where they are
+//! used: a kernel has many, one for each step of a tree, and a gang between two waits needs one. So
+//! are predicates that only their own block's branch uses, which tests the first and last lane
+//! first (`affine_predicates`).
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
@@ -16,7 +16,7 @@ use super::Lower;
 use super::values::Val;
 use ptxjit_abi::CtaContext;
 
-/// How long a value holds.
+/// The loop in which a value is invariant.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Level {
     Cta,
@@ -27,7 +27,7 @@ enum Level {
 const DEPTH: u32 = 12;
 
 impl Lower<'_, '_> {
-    /// Loads the context's fields that compiled code keeps at hand.
+    /// Loads the context's fields that compiled code uses.
     pub(super) fn load_fields(&mut self) {
         let wide = [
             core::mem::offset_of!(CtaContext, params),
@@ -71,7 +71,7 @@ impl Lower<'_, '_> {
         self.fields[&offset]
     }
 
-    /// Whether a value is emitted outside of the nodes, if it is wanted there.
+    /// Whether a value is emitted outside of the nodes, if it is used there.
     pub(super) fn is_invariant(&self, value: ir::Value) -> bool {
         self.func.as_const(value).is_some() || self.level(value, DEPTH).is_some()
     }
@@ -136,7 +136,7 @@ impl Lower<'_, '_> {
         self.find_rematerialized();
     }
 
-    /// Predicates as bits that only their own block's branch asks for: it seldom does.
+    /// Predicates as bits that only their own block's branch uses: it rarely needs them.
     fn find_rematerialized(&mut self) {
         let mut uses: SecondaryMap<ir::Value, u32> = SecondaryMap::new();
         for data in self.func.blocks.values() {
@@ -160,7 +160,7 @@ impl Lower<'_, '_> {
                 };
                 if self.in_bits[pred] && uses[pred] == 1 && data.insts.contains(&inst) {
                     self.rematerialized[pred] = Some(inst);
-                    // What logic makes of predicates asks for them in its turn.
+                    // Logic on predicates uses them in its turn.
                     let args = self.func.insts[inst].data.args();
                     work.extend(args.iter().filter(|&&arg| self.func.ty(arg) == Type::B1));
                 }
@@ -194,12 +194,12 @@ impl Lower<'_, '_> {
         wanted
     }
 
-    /// Whether a value is emitted ahead of all nodes, or made anew wherever it is used.
+    /// Whether a value is emitted ahead of all nodes, or rematerialized where it is used.
     pub(super) fn is_pinned(&self, value: ir::Value) -> bool {
         self.pinned[value].is_some() || self.of_gang[value] || self.rematerialized[value].is_some()
     }
 
-    /// What makes a value that neither is pinned yet nor a constant.
+    /// The instruction that defines a value, unless the value is pinned or a constant.
     fn maker(&self, value: ir::Value) -> Option<Inst> {
         if self.is_pinned(value) || self.func.as_const(value).is_some() {
             return None;
@@ -210,7 +210,7 @@ impl Lower<'_, '_> {
         Some(inst)
     }
 
-    /// Emits a value and what it needs here, for good.
+    /// Emits a value and its operands here, and pins them.
     fn pin(&mut self, value: ir::Value) {
         let Some(inst) = self.maker(value) else {
             return;
@@ -223,7 +223,7 @@ impl Lower<'_, '_> {
         self.pinned[value] = Some(val);
     }
 
-    /// Lists a value, after what it needs, for the heads of phases. Predicates as bits are made
+    /// Lists a value, after its operands, for the heads of phases. Predicates as bits are computed
     /// where they are used.
     fn list(&mut self, value: ir::Value) {
         let Some(inst) = self.maker(value) else {

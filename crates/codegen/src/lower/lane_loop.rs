@@ -1,11 +1,10 @@
-//! Regions that the lanes run one after the other: a loop over the set bits of the mask around
-//! scalar code.
+//! Lane loops: loops over the set bits of the mask around scalar code for one lane.
 //!
 //! ```text
-//! root:  operands to memory; left = lanes        lane = ctz(left)   <──────────┐
-//!                                                scalar code of the region     │
-//!        each way out: results to the lane's place in memory ──► left &= left - 1; any left?
-//!                                                                              └──► results from memory, on to the next node
+//! root:  operands to memory; left = lanes      lane = ctz(left)   <──────────┐
+//!                                              scalar code of the region     │
+//!        each exit: results to the lane's place ──► left &= left - 1; any left?
+//!                                                   └──► results from memory, on to the next node
 //! ```
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -25,19 +24,19 @@ use ptxjit_abi::CtaContext;
 /// The region being emitted.
 pub(super) struct LaneLoopState<'a> {
     region: &'a LaneLoop,
-    /// The lanes that came.
+    /// The lanes that entered.
     bits: cl::Value,
-    /// Those that have not run yet, with the one that runs.
+    /// The lanes that have not finished, the running one included.
     left: Variable,
-    /// What lanes see of values from elsewhere.
+    /// Values from elsewhere that the region uses.
     inputs: Inputs,
-    /// Where vectors from elsewhere lie.
+    /// Where vectors from elsewhere are stored.
     held: FxHashMap<Value, cl::Value>,
-    /// The lane that runs, as everybody in the region sees it, and as a bit; set at its start.
+    /// The lane that runs, for the whole region, and as a bit; set at its start.
     lane: Option<(ActiveLane, cl::Value)>,
-    /// For each way out, what is put in the lane's place there.
+    /// For each exit, the values that the lane stores at its place.
     exits: Vec<Exit>,
-    /// Where lanes go that have left.
+    /// The block for lanes that have left.
     done: cl::Block,
 }
 
@@ -46,9 +45,9 @@ struct Exit {
     target: usize,
     /// The lanes that have gone there, if not all do.
     bits: Option<Variable>,
-    /// Parameters that lanes write, and the memory in which they are collected.
+    /// Parameters that lanes write, and the memory that holds them until the loop ends.
     params: Vec<(Value, cl::Value)>,
-    /// Parameters that have one value in any case.
+    /// Parameters with the same value for all lanes.
     fixed: Vec<(Value, Value)>,
 }
 
@@ -76,7 +75,7 @@ impl Inputs {
         let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
         for block in region.blocks(&plan.order) {
             let data = &func.blocks[block];
-            // Parameters of the root are written by those who come.
+            // Predecessors write the parameters of the root.
             let params = data.params.iter().filter(|_| block != region.root);
             let results = data
                 .insts
@@ -94,8 +93,8 @@ impl Inputs {
             for &inst in &data.insts {
                 let data = &func.insts[inst].data;
                 let may_wrap_binary = address(data).filter(|&addr| {
-                    // Found out at the access, where it need not be known whether an index has
-                    // wrapped.
+                    // Resolved at the access, where only the address matters, not whether an index
+                    // has wrapped.
                     plan.variability[addr].may_wrap().is_some()
                 });
                 let args = data.args();
@@ -138,12 +137,12 @@ impl<'a> Lower<'a, '_> {
         (*region.range.start() == pos).then_some(region)
     }
 
-    /// Whether lanes run a node one after the other.
+    /// Whether a lane loop runs a node.
     pub(super) fn is_in_lane_loop(&self, pos: usize) -> bool {
         self.region_of[pos].is_some()
     }
 
-    /// At the arrival at a region's root: the lanes' operands are put where each finds its own.
+    /// At the arrival at a region's root: stores the operands where each lane finds its own.
     pub(super) fn begin_lane_loop(&mut self, pos: usize) {
         let Some(region) = self.region_at(pos) else {
             return;
@@ -182,7 +181,7 @@ impl<'a> Lower<'a, '_> {
         });
     }
 
-    /// Makes the places in which results are collected.
+    /// Allocates the memory for results.
     fn open_exits(&mut self, region: &LaneLoop) -> Vec<Exit> {
         let pos = *region.range.start();
         let pending = &self.plan.pending[pos];
@@ -243,8 +242,7 @@ impl<'a> Lower<'a, '_> {
         found.expect("a way out has a branch").1
     }
 
-    /// At the start of a node that lanes run one after the other: from here on, values are those of
-    /// the one that does.
+    /// At the start of a node of a lane loop: from here on, values are those of the lane that runs.
     pub(super) fn begin_lane(&mut self, pos: usize) {
         let lane_loop = self.lane_loop.as_ref().expect("begun at the root");
         if let Some((active_lane, _)) = &lane_loop.lane {
@@ -286,7 +284,7 @@ impl<'a> Lower<'a, '_> {
         self.lane_loop.as_mut().expect("just seen").lane = Some((active_lane, bit));
     }
 
-    /// For reports of faults.
+    /// Records the lane for fault reports.
     pub(super) fn note_lane(&mut self, bit: cl::Value) {
         let at = core::mem::offset_of!(CtaContext, current_lane) as i32;
         self.b
@@ -318,8 +316,8 @@ impl<'a> Lower<'a, '_> {
         self.b.ins().band(bits, less)
     }
 
-    /// If an edge leaves the region being emitted, or the lane ends: notes where it goes, and what
-    /// it takes along. Ends the current block.
+    /// If an edge leaves the region being emitted, or the lane ends: records where it goes, and
+    /// stores its values. Ends the current block.
     pub(super) fn leave(&mut self, way: Option<(usize, &BlockCall)>) -> bool {
         let Some(lane_loop) = &self.lane_loop else {
             return false;
@@ -378,8 +376,8 @@ impl<'a> Lower<'a, '_> {
             .brif(left, self.node_body[root], &[], go_on, &[]);
         self.b.switch_to_block(go_on);
         self.flush_private_sum();
-        let nobody = self.b.ins().iconst(types::I32, 0);
-        self.note_lane(nobody);
+        let no_lane = self.b.ins().iconst(types::I32, 0);
+        self.note_lane(no_lane);
         let mut reached = self.plan.pending[root].clone();
         for exit in &lane_loop.exits {
             for &(param, buf) in &exit.params {
@@ -406,7 +404,7 @@ impl<'a> Lower<'a, '_> {
         self.go_on(&reached, next);
     }
 
-    /// Hands lanes to a node; `joining`: others may be there already.
+    /// Passes lanes to a node; `joining`: others may be there already.
     fn reach(&mut self, target: usize, lanes: &Lanes, joining: bool) {
         if self.arrive_class[target] == MaskClass::Own(target) {
             let lanes = match joining {

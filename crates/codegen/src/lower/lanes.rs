@@ -29,7 +29,7 @@ impl Lower<'_, '_> {
         self.b.ins().sshr_imm_s(up, shift)
     }
 
-    /// Drops what an op left above a narrow type's width.
+    /// Clears the bits that an op left above a narrow type's width.
     pub(super) fn lanes_masked(&mut self, ty: Type, x: cl::Value) -> cl::Value {
         match ty {
             Type::B8 | Type::B16 => {
@@ -148,7 +148,7 @@ impl Lower<'_, '_> {
         Some(self.lanes_masked(ty, z))
     }
 
-    /// Shifts by a count that all lanes share, or by each lane's own.
+    /// Shifts by a uniform count, or by per-lane counts.
     fn vector_shift(
         &mut self,
         op: IntBinaryOp,
@@ -251,7 +251,7 @@ impl Lower<'_, '_> {
             };
             return Some(Quad::from_elem(self.lanes_masked(wide, z), 1));
         }
-        // The back end knows `imul` of two widened vectors as pmuldq and pmuludq.
+        // Cranelift selects pmuldq and pmuludq for `imul` of two widened vectors.
         let widened = |lower: &mut Self, x| {
             if signed {
                 [lower.b.ins().swiden_low(x), lower.b.ins().swiden_high(x)]

@@ -7,7 +7,7 @@ use super::lane_loop;
 use ptxjit_abi::warp_ops::WARP;
 
 /// Which lanes run: those the gang was entered with, those in a node's own variables, or the one
-/// whose turn it is.
+/// that a lane loop runs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum MaskClass {
     Entry,
@@ -22,10 +22,10 @@ pub(super) struct MaskClasses {
 }
 
 impl MaskClasses {
-    /// Decides which nodes run for just the lanes the gang was entered with, so that no mask need
-    /// be kept for them: the nodes that are only reached by all lanes of such a node at once, or
-    /// join them. Others share the mask of a node that leads to them alone or whose lanes they
-    /// join, or own one.
+    /// Decides which nodes run for just the lanes the gang was entered with, so that they need no
+    /// mask: the nodes that are only reached by all lanes of such a node at once, or at which those
+    /// reconverge. Others share the mask of their only predecessor or of a node whose lanes
+    /// reconverge at them, or have their own.
     pub(super) fn of(func: &Function, plan: &Plan) -> MaskClasses {
         let n = plan.order.nodes.len();
         let inverse = |reconvergence: &[Option<usize>]| {
@@ -72,8 +72,7 @@ struct Classifier<'a> {
     func: &'a Function,
     plan: &'a Plan,
     region_of: Vec<Option<usize>>,
-    /// The node that joins each one's lanes, without and with loops between in which gangs take
-    /// turns.
+    /// The node at which each one's lanes reconverge, without and with strip-mined loops between.
     straight: Vec<Option<usize>>,
     over_strip_mined: Vec<Option<usize>>,
     arrive: Vec<Option<MaskClass>>,
@@ -113,10 +112,11 @@ impl Classifier<'_> {
         }
     }
 
-    /// Tells the nodes that join a node's lanes, those of them that are asked for.
+    /// Assigns a class to the nodes at which a node's lanes reconverge, if they are among those
+    /// asked for.
     fn join(&mut self, pos: usize, class: MaskClass, is_asked: &dyn Fn(usize) -> bool) {
         if let Some(join) = self.over_strip_mined[pos].filter(|&join| is_asked(join)) {
-            // Without all lanes of the gang, what joins it more directly counts.
+            // Without all lanes of the gang, only the direct reconvergence counts.
             if class == MaskClass::Entry {
                 meet(&mut self.arrive[join], class, join);
             } else if self.plan.reconvergence.straight[join].is_none() {
@@ -133,23 +133,22 @@ impl Classifier<'_> {
     }
 
     fn edge(&mut self, pos: usize, class: MaskClass, target: usize, whole: bool) {
-        // Its class is that of the node whose lanes it joins.
+        // Its class is that of the node whose lanes reconverge here.
         let reconvergence = &self.plan.reconvergence;
         let is_joined = reconvergence.straight[target].is_some()
             || reconvergence.over_strip_mined[target].is_some();
         if target > pos && is_joined {
             return;
         }
-        // A node that is also come to without lanes must find its own mask empty: the sharer's is
-        // not.
+        // A node that can also be reached without lanes must find its own mask empty: the shared
+        // one is not.
         let whole =
             whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
         let class = if whole { class } else { MaskClass::Own(target) };
         meet(&mut self.arrive[target], class, target);
     }
 
-    /// A node that lanes run one after the other. They come to the root together, and leave as if
-    /// from there.
+    /// A node of a lane loop. The lanes reach the root together, and leave as if from there.
     fn by_lane(&mut self, pos: usize, region: &LaneLoop) {
         self.body[pos] = Some(MaskClass::Lane);
         let is_outside = |join: usize| !region.range.contains(&join);
@@ -173,7 +172,7 @@ impl Classifier<'_> {
     }
 }
 
-/// A place that nodes of several classes lead to has its own.
+/// A node that nodes of several classes lead to has its own.
 fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
     *slot = match *slot {
         None => Some(class),
@@ -198,9 +197,9 @@ pub(super) fn has_fast_path(func: &Function, plan: &Plan, inst: Inst) -> bool {
     plan.gang as usize == WARP && matches!(func.insts[inst].data, InstData::Warp { .. })
 }
 
-/// The blocks that begin with a warp operation for which nobody ever waits: a gang is a warp, its
-/// lanes stay together wherever they wait for anything, and the operation is for all of them. If
-/// lanes may part at one wait, they may come to any other apart.
+/// The blocks that begin with a warp operation at which no lane ever waits: a gang is a warp, its
+/// lanes converge wherever they wait for anything, and the operation is for all of them. If lanes
+/// may diverge at one wait, they may reach any other diverged.
 pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
     if plan.gang as usize != WARP {
         return Vec::new();
@@ -232,7 +231,7 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
     met
 }
 
-/// Whether all lanes of a warp that come to an instruction go on from there together: they are the
+/// Whether all lanes of a warp that reach an instruction go on from there together: they are the
 /// members of a warp operation, or wait at one barrier.
 fn is_for_all(func: &Function, plan: &Plan, inst: Inst) -> bool {
     let is_uniform = |value: &Value| plan.variability[*value] == Variability::Uniform;

@@ -198,8 +198,8 @@ impl Lower<'_, '_> {
         self.b.ins().fcvt_from_sint(ty, x)
     }
 
-    /// sin or cos: absolute error 2^-22. Arguments of many turns are rare, and left to the IR's own
-    /// evaluation.
+    /// sin or cos: absolute error 2^-22. Arguments of many turns of the circle are rare, and
+    /// evaluated by a call.
     fn sin_cos(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
         let magnitude = self.b.ins().fabs(x);
         let limit = self.float_like(F32, x, f64::from(MANY_TURNS));
@@ -222,7 +222,7 @@ impl Lower<'_, '_> {
         self.b.set_cold_block(far);
         self.b.ins().brif(large, far, &[], near, &[]);
 
-        // What the other lanes get must not depend on their neighbours.
+        // The result of the other lanes must not depend on their neighbors.
         self.b.switch_to_block(far);
         let mut y = self.evaluate(op, x);
         if self.is_vector(x) {
@@ -243,7 +243,7 @@ impl Lower<'_, '_> {
 
     /// Calls the IR's evaluation of an op for each lane.
     fn evaluate(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
-        // Evaluation looks at the operands it is given, not at their names.
+        // Evaluation reads the operands that it is passed, not their names.
         let data = InstData::FloatUnary {
             op,
             fmt: F32,

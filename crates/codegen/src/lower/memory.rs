@@ -1,8 +1,8 @@
 //! Loads.
 //!
-//! Lanes side by side are accessed as vectors when all of them run, or when the place of those that
-//! do not may be read as well; otherwise one call to a stub does the lanes that do. Lanes anywhere
-//! are accessed one by one (`gathers`), those that do not run at a place of our own.
+//! Contiguous lanes are accessed as vectors when all of them run, or when the places of those that
+//! do not may be read as well; otherwise one call to a stub loads for the lanes that run. Gathers
+//! access lanes one by one (`gathers`), those that do not run at memory of our own.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -23,7 +23,7 @@ pub(super) fn device() -> MemFlagsData {
     MemFlagsData::new()
 }
 
-/// Bytes of the vectors that hold two lanes each at this distance, if there are any.
+/// Bytes of the vectors that hold two lanes each at this stride, if such vectors exist.
 fn small_stride_width(ty: Type, stride: i64) -> Option<i64> {
     let (size, step) = (i64::from(ty.bytes()), stride.abs());
     let span = 3 * step + size;
@@ -88,7 +88,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A uniform load can still have a varying result where lanes on different ways share it.
+    /// A uniform load can still have a varying result where diverged lanes share it.
     fn def_loaded(&mut self, result: Value, val: Val) {
         let val = match val {
             Val::Uniform(x) if !self.is_uniform(result) => {
@@ -134,7 +134,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Lanes at a constant distance, unless the address tells that an index wrapped.
+    /// Lanes at a constant stride, unless the address shows that an index wrapped.
     fn load_may_wrap(
         &mut self,
         n: usize,
@@ -156,7 +156,7 @@ impl Lower<'_, '_> {
         )
     }
 
-    /// Runs `fast` if `full`, else `cold`; both give vectors of the given types.
+    /// Runs `fast` if `full`, else `cold`; both return vectors of the given types.
     pub(super) fn either(
         &mut self,
         full: cl::Value,
@@ -195,7 +195,7 @@ impl Lower<'_, '_> {
         params
     }
 
-    /// The values, or what `cold` makes of them if `rare`.
+    /// The values, or the result of `cold` if `rare`.
     pub(super) fn unless(
         &mut self,
         rare: cl::Value,
@@ -262,8 +262,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Lanes so close to each other that a vector has room for two: one from the first lane on and
-    /// one up to the last hold a quad, and nothing beyond it.
+    /// A stride so small that a vector holds two lanes: one vector from the first lane on and one
+    /// up to the last hold a quad, and nothing behind it.
     fn load_small_stride(
         &mut self,
         ty: Type,
@@ -274,7 +274,7 @@ impl Lower<'_, '_> {
         let (size, step) = (i64::from(ty.bytes()), stride.abs());
         let width = small_stride_width(ty, stride).unwrap_or_else(|| unreachable!("asked before"));
         let rest = 3 * step + size - width;
-        // Where lane `k` of a quad lies in both vectors one after the other.
+        // Where lane `k` of a quad lies in the two vectors.
         let place = |k: usize| {
             let nth = if stride < 0 { 3 - k } else { k } as i64;
             (nth * step + if nth < 2 { 0 } else { 16 - rest }) as u8
@@ -302,7 +302,7 @@ impl Lower<'_, '_> {
         parts
     }
 
-    /// So many bytes, at the start of a vector.
+    /// This many bytes, at the start of a vector.
     fn load_vector(&mut self, bytes: i64, at: cl::Value, offset: i32) -> cl::Value {
         let (word, vector) = match bytes {
             4 => (types::I32, types::I32X4),
@@ -384,7 +384,7 @@ impl Lower<'_, '_> {
         columns.concat()
     }
 
-    /// Lanes at a constant distance: element by element.
+    /// Lanes at a constant stride: element by element.
     fn load_far(
         &mut self,
         n: usize,
@@ -412,8 +412,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Some lanes run. Side by side in one page the others' elements can be read with theirs; else
-    /// a stub loads theirs.
+    /// Some lanes run. If the contiguous places lie in one page, all are read; else a stub loads
+    /// for the lanes that run.
     pub(super) fn load_some(
         &mut self,
         n: usize,
@@ -434,7 +434,7 @@ impl Lower<'_, '_> {
         )
     }
 
-    /// Whether what all lanes access lies in one page, which is mapped if one lane may access it.
+    /// Whether all lanes access one page, which is mapped if one lane may access it.
     pub(super) fn in_one_page(&mut self, at: cl::Value, stride: i64, offset: i32) -> cl::Value {
         let first = self.b.ins().iadd_imm_s(at, i64::from(offset));
         let last = self
@@ -465,7 +465,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// The running lanes' addresses lie in a buffer: a stub loads theirs.
+    /// The running lanes' addresses lie in a buffer: a stub loads them.
     pub(super) fn load_gathered(
         &mut self,
         n: usize,
@@ -483,8 +483,8 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// Elements one after the other; `call` has a stub load one, so many bytes from the first, to a
-    /// buffer.
+    /// Elements one after the other; `call` has a stub load one, this many bytes from the first, to
+    /// a buffer.
     fn load_by_stub(
         &mut self,
         n: usize,

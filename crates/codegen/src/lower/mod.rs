@@ -10,16 +10,17 @@
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`,
 //!   `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
-//! * `outside`: what the code refers to by name; `faults`: how accesses fail
-//! * `memory`, `stores`, `speculated`, `subword_access`, `atomics`, `updates`, `stubs`: accesses;
-//!   `gathers`: lane by lane
+//! * `externals`: external references; `faults`: how accesses fail
+//! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `packing`, `stubs`: accesses;
+//!   `address`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`, `privatize`
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and
 //!   resuming
-//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loops`: for one lane
-//!   after the other
-//! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on
-//!   affine values
+//!   `stop_states`: where gangs have stopped; `shadow_frame`: saving some lanes
+//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane after
+//!   the other
+//! * `masks`, `mask_classes`: which lanes run; `control`: how they go from node to node;
+//!   `affine_predicates`: branches on affine values
 
 mod address;
 mod affine_predicates;
@@ -98,7 +99,7 @@ use crate::slots::Slots;
 use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{SlowForm, SymbolRef};
 
-/// What lowering needs beside the function and its plan.
+/// The inputs of lowering beside the function and its plan.
 pub(crate) struct Inputs<'a> {
     pub func: &'a Function,
     pub plan: &'a Plan,
@@ -107,7 +108,7 @@ pub(crate) struct Inputs<'a> {
     pub memcheck: bool,
     /// See [`crate::CompileOptions::foreign`].
     pub foreign: bool,
-    /// Vectors of some lanes can be stored.
+    /// The target has masked stores.
     pub has_masked_stores: bool,
     pub flush_denormals: bool,
     /// `ntid.y == ntid.z == 1`.
@@ -116,7 +117,7 @@ pub(crate) struct Inputs<'a> {
     pub whole_gangs: bool,
 }
 
-/// What lowering leaves for the finished kernel.
+/// Results of lowering beside the code.
 #[derive(Default)]
 pub(crate) struct Outputs {
     pub symbols: Vec<SymbolRef>,
@@ -151,38 +152,38 @@ struct Lower<'a, 'b> {
     /// Lanes of a gang, and quads of lanes.
     lanes: usize,
     quads: usize,
-    /// Quads of which one register holds a value in the end: code that takes some of a gang's at a
-    /// time takes so many.
+    /// Quads that share a register in the end: code that handles a part of the gang at a time
+    /// handles this many.
     strip: usize,
-    /// Values at hand in the node being emitted.
+    /// Values available in the node being emitted.
     vals: FxHashMap<ir::Value, Val>,
-    /// Addresses made ready in the node being emitted.
+    /// Addresses resolved in the node being emitted.
     addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
-    /// Of accesses with a distance from lane to lane: whether the lanes lie side by side, and the
-    /// first one's address, found out in the node being emitted.
+    /// Results of contiguity tests in the node being emitted: whether the lanes are contiguous, and
+    /// the first one's address.
     contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
-    /// Vectors made from scalars in the node being emitted.
+    /// Vectors broadcast from scalars in the node being emitted.
     splats: FxHashMap<ir::Value, Parts>,
-    /// Reciprocals of uniform divisors, signed or not, made in the node being emitted.
+    /// Reciprocals of uniform divisors, signed or not, computed in the node being emitted.
     reciprocals: FxHashMap<(ir::Value, bool), cl::Value>,
     vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
     /// Values computed once per CTA.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
-    /// Values computed at the head of each phase, and what makes them, in order.
+    /// Values computed at the head of each phase, and their instructions, in order.
     of_gang: SecondaryMap<ir::Value, bool>,
     gang_values: Vec<(ir::Value, Inst)>,
-    /// Predicates as bits that are made anew wherever they are used, and what makes them.
+    /// Predicates as bits that are rematerialized where they are used, and their instructions.
     rematerialized: SecondaryMap<ir::Value, Option<Inst>>,
     is_float: SecondaryMap<ir::Value, bool>,
-    /// Predicates that are kept as bits, and those at hand in the node being emitted.
+    /// Predicates that are held as bits, and those available in the node being emitted.
     in_bits: SecondaryMap<ir::Value, bool>,
     bits: FxHashMap<ir::Value, cl::Value>,
-    /// Narrow values that are made as vectors of just their width, and those at hand in the node
-    /// being emitted.
+    /// Values held as packed vectors of their own width, and those available in the node being
+    /// emitted.
     is_subword: SecondaryMap<ir::Value, bool>,
     subword: FxHashMap<ir::Value, Parts>,
     is_used: SecondaryMap<ir::Value, bool>,
-    /// What one lane computes by itself.
+    /// Values that one lane computes at a time.
     of_one: SecondaryMap<ir::Value, bool>,
     slot_offsets: SecondaryMap<StackSlot, u32>,
     node_entry: Vec<cl::Block>,
@@ -190,35 +191,35 @@ struct Lower<'a, 'b> {
     arrive_class: Vec<MaskClass>,
     body_class: Vec<MaskClass>,
     mask_vars: Vec<SmallVec<[Variable; 8]>>,
-    /// Nodes whose lanes are kept as bits.
+    /// Nodes whose lanes are held as bits.
     counted: Vec<bool>,
-    /// The mask of the node being emitted, and what was computed from it.
+    /// The mask of the node being emitted, and values derived from it.
     mask: MaskClass,
     mask_bits: Option<cl::Value>,
     mask_full: Option<cl::Value>,
     mask_parts: Option<Parts>,
     /// The code being emitted runs only when all lanes do.
     certainly_full: bool,
-    /// The access being emitted is to memory that nobody else writes meanwhile: the CTA's own.
+    /// The access being emitted is to the CTA's own memory, which no other CTA writes.
     own_memory: bool,
     /// The code being emitted runs only when some lanes do not.
     certainly_partial: bool,
-    /// Few gangs come to the code being emitted.
+    /// The code being emitted is cold.
     cold: bool,
-    /// What else holds: set in the version of a node for lanes in step.
+    /// The guard that holds: set in the version of a node with affine inputs.
     affine_inputs: Option<&'a AffineInputs>,
-    /// The lane that runs by itself, in nodes for one.
+    /// The lane that runs, in single-lane nodes.
     active_lane: Option<single_lane::ActiveLane>,
-    /// For each node, the region that it belongs to of which lanes run one after the other.
+    /// For each node, the lane loop that it belongs to.
     region_of: Vec<Option<usize>>,
-    /// The one being emitted, and the lanes that have not run it yet.
+    /// The lane loop being emitted, and the lanes that have not finished it.
     lane_loop: Option<lane_loop::LaneLoopState<'a>>,
     lanes_left: Option<Variable>,
-    /// What its lanes have added to one place.
+    /// The sum of its lanes' privatized atomics.
     private_sum: Option<privatize::PrivateSum>,
-    /// Turns left before loops let others run.
+    /// Iterations left before loops let other threads run.
     budget: Option<Variable>,
-    /// The state in which the gang stopped as a whole, or `DIVERGED`; of no meaning where that is
+    /// The state in which the gang stopped as a whole, or `DIVERGED`; undefined where that is
     /// certain.
     stopped: Option<Variable>,
     /// Where the code being emitted goes when no lane is left.
@@ -229,24 +230,23 @@ struct Lower<'a, 'b> {
     fields: FxHashMap<usize, cl::Value>,
     prologue: cl::Block,
     buffers: Vec<(Buffer, cl::StackSlot)>,
-    /// Where operands and results of operations of the device lie, as large as the largest needs.
+    /// Memory for operands and results of device operations, as large as the largest needs.
     device_area: Option<cl::StackSlot>,
     exits: faults::Exits,
-    /// Numbers from zero to one.
+    /// Values known to lie in [0, 1].
     saturated: FxHashSet<cl::Value>,
-    /// Where gangs of which only some lanes wait save their values first.
+    /// The shadow frame: where gangs of which only some lanes wait save their values first.
     shadow_frame: Option<cl::StackSlot>,
-    /// For warp operations.
+    /// Operands and results of warp operations.
     warp_slot: Option<cl::StackSlot>,
     fragments: mma::Fragments,
     patterns: patterns::Patterns,
     predecessors: SecondaryMap<ir::Block, Vec<ir::Block>>,
-    /// The block at whose end code is that was emitted for all lanes of its node at once.
+    /// The block whose code, for all lanes of its node at once, has just been emitted.
     behind: Option<ir::Block>,
-    /// Whether the node that is emitted goes on where the one before has stopped: what was at hand
-    /// there still is.
+    /// Whether the node being emitted continues the one before: cached values stay valid.
     continues: bool,
-    /// What the function refers to outside of itself, by namespace and number.
+    /// External references of the function, by namespace and number.
     imports: FxHashMap<(u32, u32), cl::FuncRef>,
 }
 
@@ -382,7 +382,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         })
     }
 
-    /// Emits one node: its arrival, its wait if it has one, its instructions and its way out.
+    /// Emits one node: its arrival, its wait if it has one, its instructions and its terminator.
     fn emit_node(&mut self, pos: usize) {
         self.next_gang = self.way_out(self.phases.arriving(pos));
         self.continues = self.goes_on(pos);
@@ -423,7 +423,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.end_lane_loop(pos);
     }
 
-    /// Whether a node is only come to from the one that was just emitted, by all of its lanes.
+    /// Whether a node is only reached from the one that was just emitted, by all of its lanes.
     fn goes_on(&self, pos: usize) -> bool {
         let (Some(before), Node::Block(block)) = (self.behind, self.plan.order.nodes[pos]) else {
             return false;
@@ -512,8 +512,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction, or what
-    /// lanes run one after the other.
+    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction or one lane
+    /// loop.
     fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
         let found = self.buffers.iter().find(|(other, _)| *other == purpose);
         if let Some(&(_, slot)) = found {
@@ -527,24 +527,24 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 }
 
-/// What a stack slot is for. To ask for an operand can use the slots for what is done on the way,
-/// so these are not those that hold others.
+/// The purpose of a stack slot. Reading an operand can use slots for its own steps, so each purpose
+/// has its own.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Buffer {
     /// The lanes' addresses, to be tested.
     Addresses,
     /// Which lanes failed a test.
     Found,
-    /// A value of which one lane's part is wanted.
+    /// A value from which one lane is extracted.
     Picked,
-    /// What is loaded or stored, or where.
+    /// Data or addresses of an access.
     Data,
     /// More operands of the same instruction.
     Operand(usize),
-    /// What lanes find that run one after the other.
+    /// Inputs of a lane loop.
     Held(usize),
-    /// What they leave behind.
+    /// Results of a lane loop.
     Left(usize),
-    /// What they add to one place.
+    /// The sum of privatized atomics.
     PrivateSum,
 }

@@ -1,8 +1,8 @@
-//! What is known of the lanes of whole warps when code is made: values that depend on nothing but
-//! the lane's number, and values that are the same, or rise evenly, within each quad.
+//! Values of whole warps that are known at compile time: values that depend on nothing but the
+//! lane's number, and values that are uniform or affine within each quad.
 //!
-//! Compilers take lane numbers apart to tell which lane reads whose values and which part of a
-//! tile: then no instruction need find that out.
+//! Compilers compute from the lane number which lane reads whose values and which part of a tile:
+//! no instruction needs to compute that at run time.
 
 use ptxjit_ir::{InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
 use ptxjit_vectorize::Variability;
@@ -14,7 +14,7 @@ use ptxjit_abi::warp_ops::WARP;
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
-/// What was found out, as many ask for the same values.
+/// Results so far, as many instructions ask for the same values.
 #[derive(Default)]
 pub(super) struct Patterns {
     lanes: FxHashMap<Value, Option<[u64; WARP]>>,
@@ -76,7 +76,7 @@ impl Lower<'_, '_> {
         Some(out)
     }
 
-    /// `tid & 31` and the like: of a line that begins at a multiple of 32, the lower bits.
+    /// `tid & 31` and the like: the low bits of an affine value whose base is a multiple of 32.
     fn bits_of_affine(&self, data: &InstData) -> Option<[u64; WARP]> {
         let InstData::IntBinary {
             op: IntBinaryOp::And,
@@ -99,7 +99,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// How far a `B32` moves from lane to lane within each quad, wrapping, if that is known.
+    /// The stride of a `B32` within each quad, wrapping, if it is known.
     pub(super) fn quad_step(&mut self, value: Value) -> Option<i32> {
         if self.lanes != WARP || self.active_lane.is_some() || self.func.ty(value) != Type::B32 {
             return None;

@@ -1,9 +1,10 @@
-//! Phases: the loops over gangs, one for each resume point, and what they run.
+//! Phases: the loops over gangs, one for each resume point, and the nodes that they run.
 //!
-//! A phase enters all gangs at one resume point. Where all ways from there end at one wait, to
-//! which the lanes come together, nobody need ask where the gangs have stopped: the phase of that
-//! wait is next. The code of most nodes belongs to one phase, and gangs that stop in it go on to
-//! its next gang; what several phases run notes where the gang stopped, and asks which phase it is.
+//! A phase enters all gangs at one resume point. Where all paths from there end at one wait, which
+//! the lanes reach together, no code records where the gangs have stopped: the phase of that wait
+//! is next. The code of most nodes belongs to one phase, and gangs that stop in it go on to its
+//! next gang; code that several phases run records where the gang stopped, and tests which phase it
+//! is.
 
 use ptxjit_ir::Terminator;
 use ptxjit_vectorize::{Node, WaitKind};
@@ -12,7 +13,7 @@ use super::Lower;
 use super::mask_classes::{MaskClass, always_waits};
 use ptxjit_abi::LaneState;
 
-/// The phases that come to a place.
+/// The phases that reach a node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Predecessors {
     None,
@@ -37,7 +38,7 @@ impl Predecessors {
     }
 }
 
-/// What the phases run.
+/// The phases and what they reach.
 #[derive(Default, Debug)]
 pub(super) struct Phases {
     arrive: Vec<Predecessors>,
@@ -50,7 +51,7 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// The only phase that comes to the start of a node.
+    /// The only phase that reaches the start of a node.
     pub(super) fn arriving(&self, pos: usize) -> Option<usize> {
         self.arrive[pos].only()
     }
@@ -92,7 +93,7 @@ impl Lower<'_, '_> {
                 for target in self.successors(pos) {
                     phases.arrive[target] = phases.arrive[target].join(phases.body[pos]);
                 }
-                // Whoever leaves no lane behind looks after others.
+                // A node that leaves no lane behind runs pending ones next.
                 for (pending, reached_from) in [
                     (&self.plan.pending_in[pos], phases.arrive[pos]),
                     (&self.plan.pending[pos], phases.body[pos]),
@@ -181,8 +182,8 @@ impl Lower<'_, '_> {
         found
     }
 
-    /// A state in which lanes can stop that are resumed at a wait: that of another wait, as they
-    /// mostly turn in loops, or of the end.
+    /// A state in which lanes that are resumed at a wait can stop: that of another wait, as most of
+    /// them are in loops, or of the end.
     fn some_state_after(&self, number: usize) -> u16 {
         let mut seen = vec![false; self.plan.order.nodes.len()];
         let mut work = vec![self.resumed_at(number)];
@@ -200,7 +201,7 @@ impl Lower<'_, '_> {
         LaneState::EXITED
     }
 
-    /// The wait that lanes come to at the start of a node.
+    /// The wait at the start of a node.
     fn wait_at(&self, pos: usize) -> Option<u32> {
         let Node::Block(block) = self.plan.order.nodes[pos] else {
             return None;

@@ -1,9 +1,10 @@
-//! What lanes that run one after the other add to one place, collected.
+//! Privatizes atomic additions of lane loops to one place.
 //!
-//! Searches and filters count what they find in one word of global memory, for which all processors
-//! contend. Nobody can tell when a relaxed addition takes place, other than by the order in which
-//! one thread accesses one place. So while the lanes of a region run, what they add is summed up,
-//! and added when the last of them is done, or before an access that may meet the place.
+//! Searches and filters count results in one word of global memory, for which all processors
+//! contend. No thread can observe when a relaxed addition takes place, other than by the order in
+//! which one thread accesses one place. So while the lanes of a region run, their additions are
+//! summed up in a private word, and added when the last lane is done, or before an access that may
+//! alias the place.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -16,28 +17,28 @@ use super::values::int_type;
 use super::{Buffer, Lower};
 use ptxjit_abi::CtaContext;
 
-/// No access is longer than this, nor at a place that is no multiple of its size.
+/// No access is longer than this, nor does one cross a multiple of it.
 const LINE: i64 = 64;
 
-/// The place that lanes of the region being emitted add to.
+/// The privatized place of the region being emitted.
 #[derive(Copy, Clone)]
 pub(super) struct PrivateSum {
     fmt: AtomicFmt,
-    /// In memory, as loops have better use for registers: what was added and is not there yet; its
-    /// place; by which lane first.
+    /// In memory, as loops have better use for registers: the pending sum, its address, and the
+    /// first lane that added to it.
     slot: cl::StackSlot,
-    /// The size of the arena but for a line.
+    /// The size of the arena minus a line.
     reach: cl::Value,
     loc: SrcLoc,
 }
 
-/// Where in the slot these are.
+/// Offsets of the three in the slot.
 const SUM: i32 = 0;
 const PLACE: i32 = 8;
 const LANE: i32 = 16;
 
 impl Lower<'_, '_> {
-    /// At the start of a region: whether its lanes add to one place.
+    /// At the start of a region: whether additions of its lanes are privatized.
     pub(super) fn begin_private_sum(&mut self, region: &LaneLoop) {
         let Some((fmt, loc)) = self.added(region) else {
             return;
@@ -56,7 +57,7 @@ impl Lower<'_, '_> {
         });
     }
 
-    /// The place is the arena's first line, which is never mapped.
+    /// The place is the arena's first line, which is never mapped, so that no access aliases it.
     fn privatize_nothing(&mut self, slot: cl::StackSlot) {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         self.b.ins().stack_store(types::I64, arena, slot, PLACE);
@@ -78,7 +79,7 @@ impl Lower<'_, '_> {
             for &inst in &self.func.blocks[block].insts {
                 let data = &self.func.insts[inst].data;
                 let is_ordered = match data {
-                    // Rows that the planner has put together may lie at any multiple of a word.
+                    // Merged stores may cross a line.
                     InstData::Store { args, .. } if args.len() > 1 => true,
                     InstData::Load { sem, .. }
                     | InstData::Store { sem, .. }
@@ -99,8 +100,8 @@ impl Lower<'_, '_> {
         found
     }
 
-    /// The format of an addition of integers in global memory, at a place that all lanes have in
-    /// common, whose result nobody uses.
+    /// The format of an integer addition in global memory, at a uniform address, whose result is
+    /// unused.
     fn addition(&self, inst: Inst) -> Option<AtomicFmt> {
         let InstData::Atomic {
             op: AtomicOp::Add,
@@ -122,7 +123,7 @@ impl Lower<'_, '_> {
         (is_integer && is_one_place && is_unused).then_some(fmt)
     }
 
-    /// Collects what the lane that runs adds, if that is done in the region being emitted.
+    /// Adds to the private sum, if the region being emitted has one.
     pub(super) fn add_privately(&mut self, inst: Inst) -> bool {
         let Some(private_sum) = self.private_sum else {
             return false;
@@ -179,13 +180,13 @@ impl Lower<'_, '_> {
         true
     }
 
-    /// Whether an access of the lane that runs is tested by [`Lower::settle_before`].
+    /// Whether an access of the running lane is tested by [`Lower::settle_before`].
     pub(super) fn may_alias_private_sum(&self, address: &Address) -> bool {
         self.private_sum.is_some() && matches!(address, Address::Scalar(_))
     }
 
-    /// Before an access of the lane that runs: tests that it is in the arena, and adds what was
-    /// collected if the two may meet.
+    /// Before an access of the running lane: tests that it is in the arena, and flushes the private
+    /// sum if the two may alias.
     pub(super) fn settle_before(&mut self, space: Space, place: &Place) {
         let (Some(private_sum), Address::Scalar(at)) = (self.private_sum, &place.address) else {
             return;
@@ -194,8 +195,7 @@ impl Lower<'_, '_> {
             return;
         }
         // All addresses in the arena have their upper bits in common. Those in one line do not
-        // differ in the others either, and none of the two is in two lines, as accesses are
-        // aligned.
+        // differ in the others either, and neither crosses a line, as accesses are aligned.
         let own = self.plus(*at, i64::from(place.offset));
         let slot = private_sum.slot;
         let mine = self.b.ins().stack_load(types::I64, types::I64, slot, PLACE);
@@ -219,7 +219,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Off the common path: adds what was collected; `then` notes where the next will be added.
+    /// On the cold path: flushes the private sum; `then` records the next place.
     fn flush_rarely(
         &mut self,
         private_sum: PrivateSum,
@@ -236,7 +236,7 @@ impl Lower<'_, '_> {
         self.b.ins().jump(go_on, &[]);
     }
 
-    /// Adds what was collected.
+    /// Adds the private sum to its place.
     fn settle(&mut self, private_sum: PrivateSum) {
         let (add, done) = (self.b.create_block(), self.b.create_block());
         self.settle_to(private_sum, add, done);

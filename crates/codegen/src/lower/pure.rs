@@ -1,6 +1,6 @@
 //! Emission of pure instructions: as one scalar where the result is uniform or affine, else quad by
-//! quad; where there is no vector form, lane by lane; where there is no inline form at all, by a
-//! call to the IR's own evaluation.
+//! quad; lane by lane where there is no vector form; by a call to the IR's own evaluation where
+//! there is no inline form at all.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Space, Type};
@@ -89,8 +89,8 @@ impl Lower<'_, '_> {
         self.push_quad(result, quad, q);
     }
 
-    /// Quad `q` of float arithmetic. It stays a vector of floats: nobody will look at it as another
-    /// one.
+    /// Quad `q` of float arithmetic. It stays a vector of floats: all of its uses are float
+    /// arithmetic.
     pub(super) fn float_quad(&mut self, inst: Inst, q: usize) {
         let result = self.func.insts[inst].results[0];
         let Some(quad) = self.vector_op(&self.func.insts[inst].data, q) else {

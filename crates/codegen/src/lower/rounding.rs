@@ -1,7 +1,7 @@
 //! f32 results rounded toward zero, down or up: sums, products, quotients, roots and conversions.
 //!
-//! The host rounds to nearest only, so the exact result is held as the f64 nearest to it and the
-//! sign of the rest. Rounded to f32, that is at most one step off; comparing the two tells whether.
+//! The host rounds to nearest only, so the exact result is held as the nearest f64 and the sign of
+//! the rest. Rounded to f32, that is at most one step off; a comparison of the two tells whether.
 //! Rounding down is rounding up of the negated operands, with the sign of a sum that is zero as
 //! well.
 
@@ -18,7 +18,7 @@ const F64: FloatFmt = FloatFmt::F64;
 /// The least normal f32, as bits.
 const LEAST: u64 = 0x0080_0000;
 
-/// What the nearest f64 leaves of an exact number.
+/// The difference between an exact number and the nearest f64.
 pub(super) enum Rest {
     Nothing,
     /// The difference itself.
@@ -70,20 +70,20 @@ impl Lower<'_, '_> {
     pub(super) fn directed_fma(&mut self, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
         let [x, y, z] = args.map(|arg| self.flush(F32, mode.ftz, arg));
         match self.constant_lanes(z) {
-            // Lanes that are off would make what is rare frequent.
+            // Inactive lanes would make the rare case frequent.
             Some(c) if self.certainly_partial && !self.is_never_rare(mode.round, x, y, c) => {
                 self.exact_fma(mode, [x, y, z])
             }
-            // So that neither `z` over two nor what an addition to it leaves, down to 2^-70 of it,
+            // So that neither `z` over two nor the rest of an addition to it, down to 2^-70 of it,
             // gets near to the subnormal numbers: the host may flush them.
             Some(c) if (1e-15..1e30).contains(&c.abs()) => self.directed_fma_near(mode, x, y, c),
             _ => self.exact_fma(mode, [x, y, z]),
         }
     }
 
-    /// Whether `x * y + c` is never rare, as in `expf`: `x` lies between zero and one, so that the
-    /// product is at most half of `c`, and where it is so small that nothing is left of it, the
-    /// nearest number is the one in the direction asked for.
+    /// Whether `x * y + c` never needs the rare case, as in `expf`: `x` lies between zero and one,
+    /// so that the product is at most half of `c`, and where it is so small that the sum is `c`,
+    /// the nearest number is the one in the wanted direction.
     fn is_never_rare(&self, round: Round, x: cl::Value, y: cl::Value, c: f32) -> bool {
         let down = matches!(round, Round::Rm | Round::Rz);
         let factor = self.constant_lanes(y);

@@ -1,7 +1,7 @@
-//! What some lanes of a gang save.
+//! Saving the values of some lanes of a gang.
 //!
-//! The code for the whole gang writes to a place of its own then, and the slots of these lanes get
-//! their part: by stores under a mask if there are few, or else by a stub.
+//! The code for the whole gang writes to a shadow frame then, and the slots of these lanes are
+//! copied to the frame: by masked stores if there are few, or else by a stub.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
@@ -11,12 +11,12 @@ use super::waits::is_shared;
 use super::{Lower, Stub};
 use crate::masked;
 
-/// So many values are saved under a mask where only some lanes wait, times the places where they
-/// do: it is more code than a call.
+/// At most this many values, times the places that save them, are saved by masked stores where only
+/// some lanes wait: it is more code than a call.
 const MOST_MASKED: usize = 48;
 
 impl Lower<'_, '_> {
-    /// The address of a copy of a gang's frame.
+    /// The address of the shadow frame.
     pub(super) fn shadow_frame(&mut self) -> cl::Value {
         let size = self.out.frame.size;
         let slot = *self.shadow_frame.get_or_insert_with(|| {
@@ -26,7 +26,7 @@ impl Lower<'_, '_> {
         self.b.ins().stack_addr(types::I64, slot, 0)
     }
 
-    /// Has the gang's frame hold what the current lanes save, which also lies in `shadow`.
+    /// Copies the current lanes' slots from `shadow` to the gang's frame.
     pub(super) fn merge_slots(&mut self, wait: u32, shadow: cl::Value) {
         let waits = &self.out.frame.waits;
         let slots = &waits[wait as usize];
@@ -43,7 +43,8 @@ impl Lower<'_, '_> {
         self.call(Stub::MergeSlots, &[frame, shadow, bits, counts, shape]);
     }
 
-    /// As [`Lower::save`], to the slots of the current lanes alone; what they share, each.
+    /// As [`Lower::save`], to the slots of the current lanes alone; uniform values are saved per
+    /// lane.
     fn save_masked(&mut self, wait: u32) {
         let frame = self.gang_frame();
         let slots = &self.out.frame.waits[wait as usize];

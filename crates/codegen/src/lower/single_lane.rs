@@ -1,5 +1,5 @@
-//! Blocks that one lane runs at a time: everything there is a scalar. What comes from elsewhere is
-//! that lane's part of it. `lane_loops` has the loops over lanes.
+//! Blocks that one lane runs at a time: every value is a scalar. Of values from elsewhere, it is
+//! that lane's element. `lane_loop` has the loops over lanes.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
@@ -11,15 +11,15 @@ use super::values::{Parts, Val, int_type, lane_bytes};
 use super::{Buffer, Lower};
 use ptxjit_abi::CtaContext;
 
-/// The lane that runs alone.
+/// The lane that runs.
 #[derive(Clone)]
 pub(super) struct ActiveLane {
     /// Its number in the gang, 64 bits wide.
     pub lane: cl::Value,
-    /// What it sees of values.
+    /// Values at that lane.
     pub vals: FxHashMap<Value, Val>,
     splats: FxHashMap<Value, Parts>,
-    /// Where its local memory lies, if somebody has asked.
+    /// Its local window, once used.
     pub window: Option<cl::Value>,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> 
 }
 
 impl Lower<'_, '_> {
-    /// From here to the end of the node, values are those of the one lane that runs.
+    /// From here to the end of the node, values are those of the lane that runs.
     pub(super) fn begin_single_lane(&mut self) {
         let bits = self.mask_as_bits();
         let lane = self.b.ins().ctz(bits);
@@ -58,7 +58,7 @@ impl Lower<'_, '_> {
         self.active_lane = Some(ActiveLane::new(lane));
     }
 
-    /// Where the local memory of the lane that runs alone lies, if one does.
+    /// The local window of the lane that runs, if only one does.
     pub(super) fn own_window(&mut self) -> Option<cl::Value> {
         let active_lane = self.active_lane.as_ref()?;
         if active_lane.window.is_some() {
@@ -76,7 +76,7 @@ impl Lower<'_, '_> {
         Some(window)
     }
 
-    /// Emits code that sees values as the other lanes know them.
+    /// Emits code that sees values as the whole gang holds them.
     pub(super) fn for_gang<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
         let active_lane = self.active_lane.take();
         let result = emit(self);
@@ -84,7 +84,7 @@ impl Lower<'_, '_> {
         result
     }
 
-    /// The value of the lane that runs alone, if one does.
+    /// The value at the lane that runs, if only one does.
     pub(super) fn own(&mut self, value: Value) -> Option<Val> {
         let active_lane = self.active_lane.as_ref()?;
         if let Some(val) = active_lane.vals.get(&value) {
@@ -117,7 +117,7 @@ impl Lower<'_, '_> {
         Some(Val::Uniform(x))
     }
 
-    /// A vector of the value of the lane that runs alone, if one does.
+    /// A vector of the value at the lane that runs, if only one does.
     pub(super) fn own_parts(&mut self, value: Value) -> Option<Parts> {
         let active_lane = self.active_lane.as_ref()?;
         if let Some(parts) = active_lane.splats.get(&value) {
@@ -139,7 +139,7 @@ impl Lower<'_, '_> {
         Some(parts)
     }
 
-    /// The address of the lane that runs alone where the gang's is folded; else nothing.
+    /// The address of the lane that runs, where the gang's index may have wrapped; else `None`.
     pub(super) fn own_address(&mut self, space: ir::Space, addr: Value) -> Option<Val> {
         let lane = self.active_lane.as_ref()?.lane;
         let may_wrap = self.plan.variability[addr].may_wrap()?;

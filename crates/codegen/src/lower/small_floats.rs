@@ -1,21 +1,23 @@
-//! Rounding of f32 to narrower formats (f16, bf16, tf32, those of 8, 6 and 4 bits, ue8m0), and the
-//! smallest of them made halves.
+//! Rounding of f32 to narrower formats (f16, bf16, tf32, those of 8, 6 and 4 bits, ue8m0), and
+//! conversion of the smallest of them to halves.
 //!
-//! All of it is done on words: a scalar `i32` or the lanes of an `i32x4`. A number's bits without
+//! All of it works on words: a scalar `i32` or the lanes of an `i32x4`. A number's bits without
 //! sign, its *magnitude*, become a fixed-point number: the encoding in the narrow format, with the
 //! bits that rounding drops below it. Then rounding is an addition of less than a unit and a shift,
 //! in any direction; a carry moves on into the exponent, as it should, and so to the encoding of
 //! infinity.
 //!
-//! * For normal results of a format with fewer exponents, the fixed-point form is the magnitude
-//!   with another bias. For subnormal ones it is the significand of the sum with the least normal
-//!   number, whose last kept bit is worth that of subnormals. The sum drops what is far below: it
-//!   is made the one toward zero, with a sticky bit where that matters. To the nearest, the
-//!   addition itself rounds, if the number added is greater.
-//! * What is too large is limited before, such that it rounds as the mode wants it: to the greatest
-//!   finite number or beyond.
-//! * NaNs are replaced last. The canonical NaN has all bits set but the sign; where there is none,
-//!   that is the greatest number.
+//! For normal results of a format with fewer exponents, the fixed-point form is the magnitude with
+//! another bias. For subnormal ones it is the significand of the sum with the least normal number,
+//! whose last bit has the weight of subnormals. The sum drops lower bits: it is the one toward
+//! zero, with a sticky bit where that matters. To the nearest, the addition itself rounds, if the
+//! number added is greater.
+//!
+//! Magnitudes that are too large are limited before, such that they round as the mode wants it: to
+//! the greatest finite number or to infinity.
+//!
+//! NaNs are replaced last. The canonical NaN has all bits set but the sign; a format without NaN
+//! takes that as its greatest number.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};

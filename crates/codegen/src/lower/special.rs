@@ -26,7 +26,7 @@ impl Lower<'_, '_> {
         self.b.ins().iconst(types::I32, x)
     }
 
-    /// The value of a special register, in the form of its shape.
+    /// The value of a special register, in the form that the plan gives it.
     pub(super) fn sreg(&mut self, sreg: SpecialReg) -> Val {
         use core::mem::offset_of;
         let dim = |base: usize, axis: usize| base + 4 * axis;
@@ -150,7 +150,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// `%tid` of an axis: by table, or from the linear index where that is known to be the same.
+    /// `%tid` of an axis: from a table, or from the linear index where the two are known to be
+    /// equal.
     fn tid(&mut self, axis: usize) -> Val {
         let reg = [SpecialReg::TidX, SpecialReg::TidY, SpecialReg::TidZ][axis];
         let table = [
@@ -183,7 +184,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The shape that the plan gave to reads of a register.
+    /// The variability that the plan gave to reads of a register.
     fn sreg_variability(&self, want: SpecialReg) -> Variability {
         self.func
             .insts
@@ -363,7 +364,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// An operation of the device: operands go to memory, results come from there.
+    /// A device operation: operands are stored to memory, results loaded from there.
     pub(super) fn device(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
         let InstData::Device { args, .. } = &node.data else {

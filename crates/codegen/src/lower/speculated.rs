@@ -1,9 +1,9 @@
-//! Accesses of lanes that probably lie side by side, which a test at run time finds out.
+//! Speculated contiguous accesses, which a guard at run time confirms.
 //!
-//! A 64-bit address that is a base plus an index of 32 bits is tested by its index, and made of it
-//! where it is needed: for the first lane alone if the lanes lie side by side. In windows it is
-//! enough that the lanes of each quad do, as with the partners of a sorting network or of a
-//! butterfly that are a few numbers apart.
+//! A 64-bit address that is a base plus a 32-bit index is tested by its index, and computed where
+//! it is needed: for the first lane alone if the lanes are contiguous. In windows it is enough that
+//! the lanes of each quad are, as with the partners of a sorting network or of a butterfly at a
+//! small distance.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -27,34 +27,34 @@ struct Indexed {
     scale: i64,
 }
 
-/// Where lanes are that turned out to lie side by side.
+/// The places of lanes that passed the guard.
 enum Extent {
-    /// All of them, from here on.
+    /// Contiguous from this address on.
     Gang(cl::Value),
-    /// Each quad, from its first lane on.
+    /// Each quad is contiguous, from its first lane on.
     Quads(Vec<cl::Value>),
     /// The same, but only some lanes run; the places of the others lie in the CTA's own memory.
     SomeOfQuads(Vec<cl::Value>),
 }
 
-/// Where lanes are that may lie anywhere.
+/// The places of lanes that did not.
 enum Lanes {
     At(Address),
     Indexed(Indexed),
 }
 
-/// What a test has found out.
+/// The result of a guard.
 struct Tested {
     lanes: Lanes,
     /// The first lane's address.
     first: cl::Value,
-    /// Whether the lanes lie side by side; nothing if that is certain.
+    /// Whether the lanes are contiguous; `None` if that is certain.
     contiguous: Option<cl::Value>,
-    /// What the access adds to its address.
+    /// An offset to add to the address.
     offset: i32,
 }
 
-/// What is accessed: its instruction, the type and number of words of each lane, and where.
+/// The access: its instruction, the type and number of words of each lane, and its address.
 struct Speculated {
     inst: Inst,
     ty: Type,
@@ -65,12 +65,12 @@ struct Speculated {
 }
 
 impl Speculated {
-    /// Bytes from lane to lane.
+    /// Bytes between lanes.
     fn stride(&self) -> i64 {
         i64::from(self.ty.bytes()) * self.n as i64
     }
 
-    /// Whether quads are told from each other.
+    /// Whether quads are tested separately.
     fn by_quads(&self) -> bool {
         let few = matches!((self.ty, self.n), (Type::B32, 1 | 2) | (Type::B64, 1));
         self.space.is_window() && few
@@ -78,7 +78,7 @@ impl Speculated {
 }
 
 impl Lower<'_, '_> {
-    /// Whether the lanes probably lie side by side, so that it pays to test that.
+    /// Whether the lanes are probably contiguous, so that the guard pays.
     pub(super) fn is_speculated_contiguous(
         &mut self,
         space: Space,
@@ -86,19 +86,18 @@ impl Lower<'_, '_> {
         size: i64,
     ) -> bool {
         let varies = self.variability(addr) == Variability::Varying && self.quads > 1;
-        // Each lane has local memory of its own.
-        // Quads are of words and pairs.
+        // Each lane has local memory of its own. Quads consist of words or pairs.
         let by_quads = space.is_window() && matches!(size, 4 | 8);
         let is_known = by_quads && self.quad_step(addr).map(i64::from) == Some(size);
         let is_common =
             space != Space::Local && (self.plan.speculated[addr] == Some(size) || is_known);
-        // Among shared variables some lanes will do.
+        // Any access among shared variables may serve inactive lanes.
         let is_whole = by_quads && i64::from(self.shared.static_size) >= size;
         let may_run = space == Space::Shared && is_whole || !self.certainly_partial;
         varies && is_common && may_run && !self.memcheck && !self.cold
     }
 
-    /// As one access if the lanes turn out to lie side by side and all run.
+    /// Loads in one access if the lanes turn out to be contiguous and all run.
     pub(super) fn load_speculated(
         &mut self,
         inst: Inst,
@@ -132,7 +131,7 @@ impl Lower<'_, '_> {
         )
     }
 
-    /// The same for one narrow element, whose vectors are tight.
+    /// The same for one sub-word element, whose vectors are packed.
     pub(super) fn load_subword_speculated(
         &mut self,
         inst: Inst,
@@ -209,14 +208,14 @@ impl Lower<'_, '_> {
         );
     }
 
-    /// Whether the lanes of each quad are known to lie side by side.
+    /// Whether the lanes of each quad are known to be contiguous.
     fn is_known(&mut self, speculated: &Speculated) -> bool {
         let step = self.quad_step(speculated.addr).map(i64::from);
         speculated.by_quads() && step == Some(speculated.stride())
     }
 
-    /// Does `fast` with the lanes' row if they lie in one and all run, or may do so; else `cold`
-    /// with their places.
+    /// Emits `fast` for contiguous lanes if all run, or if inactive lanes may be accessed too; else
+    /// `cold` with the lanes' places.
     fn access_speculated(
         &mut self,
         speculated: &Speculated,
@@ -276,7 +275,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// Emits the test, unless one of the same address was emitted before.
+    /// Emits the guard, unless one of the same address was emitted before.
     fn tested(&mut self, speculated: &Speculated) -> Tested {
         let stride = speculated.stride();
         let key = (speculated.addr, speculated.space, stride);
@@ -329,8 +328,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether what the lanes access, whether they run or not, lies among the kernel's own shared
-    /// variables; nothing if that is not to be had.
+    /// Whether all lanes' places, running or not, lie among the kernel's own shared variables;
+    /// `None` if that cannot be tested.
     fn are_inside(
         &mut self,
         speculated: &Speculated,
@@ -394,8 +393,8 @@ impl Lower<'_, '_> {
         columns.concat()
     }
 
-    /// Nobody else writes here meanwhile: what the places of lanes that do not run hold is written
-    /// again, quad by quad, since quads may overlap.
+    /// No other CTA writes here: the elements of inactive lanes are read and written again, quad by
+    /// quad, since quads may overlap.
     fn store_among_quads(&mut self, parts: &[Parts], ty: Type, firsts: &[cl::Value], offset: i32) {
         let mask = self.mask_vectors();
         let per_quad = if ty == Type::B64 { 2 } else { 1 };
@@ -427,7 +426,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether each lane's address is so many bytes above that of the lane before.
+    /// Whether each lane's address is this many bytes above that of the lane before.
     fn is_contiguous(&mut self, address: &Address, stride: i64) -> cl::Value {
         match address {
             Address::Lanes(parts) => self.is_affine(Type::B64, parts, stride),
@@ -438,7 +437,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether within each quad each lane's offset is so many bytes above that of the lane before.
+    /// Whether within each quad each lane's offset is this many bytes above that of the lane
+    /// before.
     fn are_quads_contiguous(&mut self, address: &Address, stride: i64) -> cl::Value {
         let Address::Lanes32(_, parts, _) = address else {
             unreachable!("varying addresses in windows are offsets")
@@ -472,7 +472,7 @@ impl Lower<'_, '_> {
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
-    /// The parts of an access's address, if they are to be had.
+    /// The parts of an access's address, if they are available.
     fn indexed(&mut self, inst: Inst, space: Space, addr: Value) -> Option<Indexed> {
         let InstData::IntBinary {
             op: IntBinaryOp::Add,
@@ -507,8 +507,8 @@ impl Lower<'_, '_> {
         if space.is_window() || !(1..=MOST_SCALE).contains(&scale) {
             return None;
         }
-        // What the access's own block uses can be had there; the parts of other addresses may be
-        // gone.
+        // Operands of the access's own block are available there; the parts of other addresses may
+        // be gone.
         let insts = self.func.blocks.values().map(|block| &block.insts);
         let mut own = insts.filter(|insts| insts.contains(&inst));
         let is_own = |insts: &Vec<Inst>| {
@@ -533,8 +533,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether the lanes lie side by side, and where the first one does. An index must not wrap on
-    /// the way to the last.
+    /// Whether the lanes are contiguous, and the address of the first one. The index must not wrap
+    /// between the first and the last lane.
     fn first_of_indexed(&mut self, indexed: &Indexed, stride: i64) -> (cl::Value, cl::Value) {
         let step = stride / indexed.scale;
         let index: Parts = indexed

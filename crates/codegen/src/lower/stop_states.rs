@@ -1,4 +1,5 @@
-//! Where gangs have stopped: mostly all at one state, and then nobody writes it down.
+//! The states at which gangs have stopped. Mostly all gangs stop at one state, which is then not
+//! recorded.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -8,22 +9,21 @@ use super::Lower;
 use super::gangs::Loops;
 use ptxjit_abi::{CtaContext, LaneState};
 
-/// Phases that are looked for one after the other; more are looked up in a table.
+/// This many phases are compared one after the other; more are looked up in a table.
 const MOST_COMPARED: usize = 5;
 
-/// What kernels have in which lanes can wait.
+/// State of kernels with several phases.
 #[derive(Copy, Clone)]
 pub(super) struct Several {
     /// The phase.
     pub state: Variable,
-    /// The state in which all gangs so far have stopped, or `MIXED`; at first where they probably
-    /// will.
+    /// The state in which all gangs so far have stopped, or `MIXED`; at first the expected one.
     pub common: Variable,
     /// A gang has stopped in another state.
     pub differs: cl::Block,
 }
 
-/// Gangs have stopped in different states, and each has noted its own.
+/// Gangs have stopped in different states, and each has recorded its own.
 const MIXED: i64 = 0x1_0000;
 
 impl Lower<'_, '_> {
@@ -48,8 +48,8 @@ impl Lower<'_, '_> {
         self.b.ins().jump(loops.latches[0], &[]);
     }
 
-    /// Where a gang comes that has stopped in another state than was expected. If it is the first
-    /// of the phase, others are expected to do the same; else all have to note their states.
+    /// A gang has stopped in another state than expected. If it is the first of the phase, the
+    /// expectation changes; else all gangs record their states.
     pub(super) fn emit_differs(&mut self, loops: &Loops, several: Several) {
         let [head, entered, note, next, alone, divergent, on] =
             std::array::from_fn(|_| self.b.create_block());
@@ -107,14 +107,14 @@ impl Lower<'_, '_> {
         self.to_latch(loops, several);
     }
 
-    /// Where the gangs of a phase probably stop.
+    /// Sets the state in which the gangs of a phase probably stop.
     pub(super) fn expect(&mut self, several: Several, phase: usize) {
         let state = self.phases.expected_next(phase);
         let state = self.b.ins().iconst(types::I32, i64::from(state));
         self.b.def_var(several.common, state);
     }
 
-    /// The gang has stopped: goes on to `then` if that is where others have.
+    /// The gang has stopped: goes on to `then` if the others have stopped at the same state.
     pub(super) fn check_common_state(&mut self, several: Several, then: cl::Block) {
         let stopped = self.stopped.expect("declared where lanes can wait");
         let stopped = self.b.use_var(stopped);
@@ -124,7 +124,7 @@ impl Lower<'_, '_> {
     }
 
     /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function
-    /// unless all go on at the state that this gives.
+    /// unless all go on at the returned state.
     pub(super) fn common_state(&mut self, loops: &Loops, several: Several) -> cl::Value {
         let [listed, go_on, other, unlisted, noted] =
             std::array::from_fn(|_| self.b.create_block());

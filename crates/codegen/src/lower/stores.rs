@@ -12,7 +12,7 @@ use super::values::{Parts, Val, int_type, lane_bytes};
 use super::{Buffer, Lower};
 use crate::masked;
 
-/// Whether so many words per lane, side by side, are whole vectors.
+/// Whether this many interleaved words per lane fill vectors.
 fn can_interleave(ty: Type, n_words: usize) -> bool {
     matches!((ty, n_words), (Type::B32, 1 | 2 | 4) | (Type::B64, 1 | 2))
 }
@@ -184,7 +184,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What the lanes of a part store, one after the other.
+    /// The interleaved words of the lanes of a part.
     fn interleaved(&mut self, ty: Type, parts: &[Parts], i: usize) -> SmallVec<[cl::Value; 4]> {
         match parts {
             [a] => smallvec![a[i]],
@@ -277,7 +277,7 @@ impl Lower<'_, '_> {
         );
     }
 
-    /// Nobody else writes here meanwhile: what the other lanes' places hold is written again.
+    /// No other CTA writes here: the elements of inactive lanes are read and written again.
     fn store_among(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
         let mask = self.mask_vectors();
         let old = self.load_whole(parts.len(), ty, at, stride, offset);
@@ -314,7 +314,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The lanes that run store their vectors' lanes.
+    /// Masked stores of the running lanes.
     fn store_masked(&mut self, parts: &[Parts], ty: Type, at: cl::Value, offset: i32) {
         let mut masks = self.mask_vectors();
         if ty == Type::B64 {

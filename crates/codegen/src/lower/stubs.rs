@@ -1,6 +1,6 @@
-//! Small compiled functions for what is rare in the midst of common code, as accesses of some lanes
-//! of a gang. They preserve all registers, so that the rare call costs the common path nothing:
-//! what lives across a call of the usual kind must be in memory.
+//! Stubs: small compiled functions for rare cases of common code, as accesses of some lanes of a
+//! gang. They preserve all registers, so that the rare call costs the common path nothing: values
+//! that live across an ordinary call must be in memory.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, types};
@@ -104,7 +104,7 @@ impl Lower<'_, '_> {
         self.call(Stub::Transfer(transfer), &[at, distance, bits, buf]);
     }
 
-    /// Calls a stub, which may be the first to ask for it.
+    /// Calls a stub, and creates it at its first call.
     pub(super) fn call(&mut self, stub: Stub, args: &[cl::Value]) {
         let number = match self.out.stubs.iter().position(|&other| other == stub) {
             Some(number) => number,
@@ -199,10 +199,9 @@ fn define_transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Va
     });
 }
 
-/// Accesses words that lie side by side, as far as they belong to four lanes of which all run.
-/// Gives the other lanes.
+/// Accesses contiguous words of groups of four lanes that all run. Returns the other lanes.
 ///
-/// In registers of 64 bits: the upper halves of vector registers are not the stub's.
+/// In registers of 64 bits: the stub must preserve the upper halves of vector registers.
 fn transfer_quads(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Value]) -> cl::Value {
     let (at, stride, bits, buf) = (params[0], params[1], params[2], params[3]);
     let [head, look, iteration, next, done] = std::array::from_fn(|_| b.create_block());

@@ -1,10 +1,11 @@
-//! Vectors whose lanes have no more than their type's width: sixteen bytes or eight half-words
-//! each.
+//! Packed sub-word vectors, whose lanes have no more than their type's width: sixteen bytes or
+//! eight half-words each.
 //!
-//! Mostly a narrow integer takes a lane of 32 bits, as everything else does. What comes from narrow
-//! memory, is computed there and goes back to it stays as it lies in memory, so that one operation
-//! does for sixteen lanes what would take four. Predicates between such values are masks of the
-//! same width. A value is made tight where its node defines it; who wants quads has it widened.
+//! Mostly a narrow integer takes a lane of 32 bits, as everything else does. A value from narrow
+//! memory that is computed with and stored at that width stays packed as in memory, so that one
+//! operation does for sixteen lanes what would take four. Predicates between such values are masks
+//! of the same width. A value is packed where its node defines it; uses that need quads have it
+//! widened.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
@@ -24,7 +25,7 @@ pub(super) fn subword_type(ty: Type) -> cl::Type {
     }
 }
 
-/// The values that are made tight.
+/// The values that are packed.
 pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let wanted = wanted(func, plan);
     let mut subword: SecondaryMap<Value, bool> = SecondaryMap::new();
@@ -32,7 +33,7 @@ pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> 
         if plan.single_lane[block] != SingleLane::No {
             continue;
         }
-        // In other nodes a value is known by quads.
+        // Other nodes hold a value as quads.
         let mut here: SecondaryMap<Value, bool> = SecondaryMap::new();
         for &inst in &data.insts {
             let [result] = func.insts[inst].results[..] else {
@@ -55,7 +56,7 @@ fn fills(plan: &Plan, ty: Type) -> bool {
     }
 }
 
-/// The values that something would rather have tight.
+/// The values that have a use that prefers them packed.
 fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let mut wanted: SecondaryMap<Value, bool> = SecondaryMap::new();
     for data in func.blocks.values() {
@@ -80,7 +81,7 @@ fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     wanted
 }
 
-/// Operations that lanes of a narrow width have.
+/// Operations that exist for sub-word lanes.
 fn is_subword_op(func: &Function, plan: &Plan, data: &InstData) -> bool {
     match *data {
         InstData::IntUnary { op, ty, .. } => {
@@ -146,7 +147,7 @@ fn is_made_subword(
 }
 
 impl Lower<'_, '_> {
-    /// Whether an instruction's result is made tight.
+    /// Whether an instruction's result is packed.
     pub(super) fn makes_subword(&self, inst: Inst) -> bool {
         let [result] = self.func.insts[inst].results[..] else {
             return false;
@@ -322,7 +323,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The width that the masks of one of two predicates have already.
+    /// The lane width of the masks of one of two predicates.
     fn mask_width(&self, args: [Value; 2]) -> u32 {
         let known = args.iter().find_map(|arg| self.subword.get(arg));
         known.map_or(16, |parts| self.lane_width(parts))
@@ -332,7 +333,7 @@ impl Lower<'_, '_> {
         self.b.func.dfg.value_type(parts[0]).lane_bits()
     }
 
-    /// A predicate's masks in lanes of so many bits.
+    /// A predicate's masks in lanes of this many bits.
     fn subword_mask(&mut self, pred: Value, bits: u32) -> Parts {
         let masks = match self.subword.get(&pred) {
             Some(masks) => masks.clone(),
@@ -402,7 +403,7 @@ impl Lower<'_, '_> {
         parts
     }
 
-    /// Quads of zero-extended lanes as tight vectors.
+    /// Quads of zero-extended lanes as packed vectors.
     pub(super) fn packed_to(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
         let mut parts: Parts = quads
             .iter()
@@ -417,7 +418,7 @@ impl Lower<'_, '_> {
         parts
     }
 
-    /// A tight value by quads.
+    /// A packed value as quads.
     pub(super) fn loosened(&mut self, value: Value) -> Option<Parts> {
         let mut parts = self.subword.get(&value)?.clone();
         if self.func.ty(value) == Type::B1 {
@@ -437,7 +438,7 @@ impl Lower<'_, '_> {
         Some(parts)
     }
 
-    /// Records a tight result.
+    /// Records a packed result.
     pub(super) fn def_subword(&mut self, value: Value, parts: Parts) {
         self.vals.remove(&value);
         self.splats.remove(&value);

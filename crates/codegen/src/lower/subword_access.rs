@@ -1,4 +1,4 @@
-//! Accesses of bytes and half-words that lie side by side and stay so in their vectors.
+//! Contiguous accesses of bytes and half-words that stay packed in their vectors.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{Inst, InstData, Type, Value};
@@ -96,7 +96,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// All lanes run and lie side by side.
+    /// All lanes run and are contiguous.
     pub(super) fn load_subword_contiguous(
         &mut self,
         ty: Type,
@@ -113,14 +113,14 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// The lanes of a narrow element each, loaded one by one.
+    /// One narrow element per lane, loaded one by one.
     pub(super) fn load_subword_lanes(&mut self, ty: Type, place: &Place) -> Vec<cl::Value> {
         let elems = self.load_each_lane(1, ty, place);
         let quads: Parts = elems.into_iter().flatten().collect();
         self.packed_to(&quads, ty).to_vec()
     }
 
-    /// Stores a tight value to a row if all lanes run, and says whether it did.
+    /// Stores a packed value contiguously if all lanes run, and returns whether it did.
     pub(super) fn store_subword(
         &mut self,
         args: &[Value],

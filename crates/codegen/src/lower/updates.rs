@@ -1,4 +1,4 @@
-//! What atomic operations make of an element, and those of a whole gang on one element.
+//! How atomic operations update an element, and the operations of a whole gang on one element.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -30,8 +30,8 @@ fn float_fmt(fmt: AtomicFmt) -> Option<(FloatFmt, bool)> {
     }
 }
 
-/// The op that puts operands together before they are put into the element, for ops that may be
-/// done in any order.
+/// The op that combines operands before the element is updated, for ops whose order does not
+/// matter.
 fn combining(rmw: Rmw) -> Option<IntBinaryOp> {
     if !is_integer(rmw.fmt) || rmw.fmt.ty() < Type::B32 {
         return None;
@@ -50,7 +50,7 @@ fn combining(rmw: Rmw) -> Option<IntBinaryOp> {
     }
 }
 
-/// The operand that changes nothing.
+/// The neutral operand.
 fn neutral(op: IntBinaryOp, ty: Type) -> u64 {
     match op {
         IntBinaryOp::And | IntBinaryOp::Umin => ty.mask(),
@@ -61,8 +61,8 @@ fn neutral(op: IntBinaryOp, ty: Type) -> u64 {
 }
 
 impl Lower<'_, '_> {
-    /// Whether [`Lower::update`] can do it. Where the hardware flushes subnormals, only additions
-    /// that have to flush them can.
+    /// Whether [`Lower::update`] supports it. Where the hardware flushes subnormals, it supports
+    /// only additions that have to flush them.
     pub(super) fn has_update(&self, rmw: Rmw) -> bool {
         match (rmw.op, rmw.fmt) {
             (AtomicOp::Add, AtomicFmt::F32) if self.flush_denormals => rmw.space == Space::Global,
@@ -93,7 +93,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What [`Lower::raw_update`] made, as memory is to have it.
+    /// The result of [`Lower::raw_update`] in the form that memory holds.
     fn as_seen(&mut self, rmw: Rmw, new: cl::Value) -> cl::Value {
         if (rmw.op, rmw.fmt) != (AtomicOp::Add, AtomicFmt::F32) {
             return new;
@@ -212,7 +212,7 @@ impl Lower<'_, '_> {
     }
 
     /// The operations of all running lanes on one element, as if one after the other in ascending
-    /// order; none if they must be done so.
+    /// order; `None` if they must be.
     pub(super) fn atomic_at_one_place(
         &mut self,
         operands: &Operands<'_>,
@@ -238,7 +238,7 @@ impl Lower<'_, '_> {
         self.rmw(rmw, at, &[operand])
     }
 
-    /// The operands of all running lanes put together.
+    /// The combined operands of all running lanes.
     fn combined(&mut self, op: IntBinaryOp, operands: &Operands<'_>) -> cl::Value {
         let arg = operands.args[0];
         let ty = operands.rmw.fmt.ty();
@@ -297,7 +297,7 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// One operand that all running lanes have.
+    /// An operand that all running lanes have in common, combined.
     fn repeated(&mut self, op: IntBinaryOp, ty: Type, arg: ptxjit_ir::Value) -> cl::Value {
         let x = self.scalar(arg);
         let clif = int_type(ty);

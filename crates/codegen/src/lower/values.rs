@@ -3,8 +3,8 @@
 //!
 //! The lanes of a gang come in *quads*. A varying value of up to 32 bits is one `i32x4` per quad, a
 //! 64-bit one two `i64x2`. Predicates are `i32x4` masks (0 or -1); narrow integers are
-//! zero-extended. Vectors are always kept as integers: a bit cast between vector types costs
-//! nothing. Scalars are kept in the register class that their definition suggests.
+//! zero-extended. Vectors are always held as integers: a bit cast between vector types costs
+//! nothing. Scalars are held in the register class that their definition suggests.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -17,7 +17,7 @@ use super::{Buffer, Lower};
 /// Vectors of one value, in lane order.
 pub(super) type Parts = SmallVec<[cl::Value; 8]>;
 
-/// A value at hand.
+/// An available value.
 #[derive(Clone, Debug)]
 pub(super) enum Val {
     /// The same for all lanes.
@@ -61,7 +61,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The value in the form its shape says.
+    /// The value in the form that its variability says.
     pub(super) fn get(&mut self, value: ir::Value) -> Val {
         if let Some(own) = self.own(value) {
             return own;
@@ -152,7 +152,7 @@ impl Lower<'_, '_> {
         self.splats.remove(&value);
         self.vals.insert(value, val.clone());
         if self.plan.escapes[value] && !self.is_pinned(value) {
-            // Other nodes know it as a vector, in step or not.
+            // Other nodes hold it as a vector, whether the guard passed or not.
             let val = match self.plan.variability[value] {
                 Variability::Varying => Val::Varying(self.for_gang(|lower| lower.parts(value))),
                 Variability::Uniform | Variability::Affine { .. } => val,
@@ -161,7 +161,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// How a value is held in the code being emitted.
+    /// The variability of a value in the code being emitted.
     pub(super) fn variability(&self, value: ir::Value) -> Variability {
         if self.active_lane.is_some() {
             return Variability::Uniform;
@@ -284,7 +284,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// All lanes of an affine value that tells by itself whether its index wrapped.
+    /// All lanes of an affine value whose bits show whether its index wrapped.
     pub(super) fn resolved_parts(
         &mut self,
         base: cl::Value,
@@ -341,13 +341,12 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Looks at a vector as another type.
+    /// Reinterprets a vector as another type.
     pub(super) fn cast_vector(&mut self, x: cl::Value, ty: cl::Type) -> cl::Value {
         if self.b.func.dfg.value_type(x) == ty {
             return x;
         }
-        // Back to the type that it was made of: chains of float operations on values that are kept
-        // as integers.
+        // Undoes an earlier cast: chains of float operations on values that are held as integers.
         if let cl::ValueDef::Result(inst, _) = self.b.func.dfg.value_def(x)
             && let cl::InstructionData::LoadNoOffset {
                 opcode: cl::Opcode::Bitcast,

@@ -12,7 +12,8 @@ use super::values::Val;
 /// Nodes with more instructions, times quads, than this are emitted only once.
 const MOST_TWICE: usize = 1000;
 
-/// Where there is more other work for each access, nobody notices that the access asks.
+/// With more other work per access than this, testing the mask at each access costs nothing
+/// noticeable.
 const MOST_WORK: usize = 32;
 
 /// About how many vector operations an instruction takes.
@@ -41,12 +42,12 @@ fn work(data: &InstData) -> usize {
 }
 
 impl Lower<'_, '_> {
-    /// Whether a node's code gets much shorter if it need not ask at each access which lanes run.
+    /// Whether a node's code gets much shorter if accesses need not test which lanes run.
     pub(super) fn wants_two_versions(&self, block: ir::Block, insts: &[Inst]) -> bool {
         let asks = |&inst: &Inst| match self.func.insts[inst].data {
             InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
                 match self.plan.variability[addr] {
-                    // Lanes that do not run are sent elsewhere, one by one.
+                    // Inactive lanes are redirected one by one.
                     _ if space == ir::Space::Local => 4,
                     Variability::Varying => 4,
                     Variability::Affine { .. } => 1,
@@ -95,8 +96,8 @@ impl Lower<'_, '_> {
         self.certainly_partial = false;
     }
 
-    /// Goes to `otherwise` unless the inputs have the shapes hoped for, and holds them so from
-    /// there on.
+    /// The guard: goes to `otherwise` unless the inputs are affine as speculated, and holds them so
+    /// from there on.
     fn unless_affine(&mut self, affine_inputs: &AffineInputs, otherwise: cl::Block) {
         let mut all: Option<cl::Value> = None;
         let mut held = Vec::new();

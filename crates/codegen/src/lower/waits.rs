@@ -26,7 +26,7 @@ pub(crate) struct Frame {
 pub(crate) struct WaitSlots {
     /// Values and their offsets.
     pub saves: Vec<(Value, u32)>,
-    /// Affine operands with every lane's own value, for the runtime: saved are only their bases.
+    /// Affine operands that the runtime reads lane by lane: saved values have only their bases.
     pub copies: Vec<(Value, u32)>,
     /// What the runtime reads.
     pub operands: Vec<Operand>,
@@ -37,7 +37,7 @@ pub(crate) struct WaitSlots {
 }
 
 impl Frame {
-    /// Lays out the slots. Values for which `is_invariant` holds are computed anew instead of
+    /// Lays out the slots. Values for which `is_invariant` holds are computed again instead of
     /// saved.
     pub(crate) fn new(func: &Function, plan: &Plan, is_invariant: &dyn Fn(Value) -> bool) -> Frame {
         let lanes = plan.gang;
@@ -64,7 +64,7 @@ impl Frame {
                     .collect();
                 values.sort_unstable();
                 values.dedup();
-                // As the layout wants it.
+                // In the order of the layout.
                 values.sort_by_key(|&value| !is_shared(plan, value));
                 let is_affine = |value: &Value| {
                     lanes > 1 && matches!(plan.variability[*value], Variability::Affine { .. })
@@ -219,11 +219,11 @@ impl Lower<'_, '_> {
         done
     }
 
-    /// The lanes of the current mask save what they need and leave.
+    /// The lanes of the current mask save their live values and leave.
     ///
     /// A whole gang writes to its frame. If only some lanes wait, others may have left values
-    /// there: the same code writes to a place of its own, from which a stub copies what belongs to
-    /// these lanes.
+    /// there: the same code writes to the shadow frame, from which a stub copies the slots of these
+    /// lanes.
     pub(super) fn suspend(&mut self, wait: u32) {
         let frame = self.gang_frame();
         let Some(full) = self.unless_full() else {
@@ -258,7 +258,7 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(join);
     }
 
-    /// Writes what the lanes need to the slots at `frame`; what they share, once.
+    /// Writes the lanes' live values to the slots at `frame`; uniform ones once.
     fn save(&mut self, wait: u32, frame: cl::Value) {
         let slots = &self.out.frame.waits[wait as usize];
         let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
@@ -285,7 +285,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Sets the state of the current lanes, if anybody will look at it.
+    /// Sets the state of the current lanes, if the runtime or a later phase reads it.
     pub(super) fn store_states(&mut self, state: u32) {
         if self.plan.waits.len() == 1 {
             return;
@@ -294,7 +294,7 @@ impl Lower<'_, '_> {
         self.store_shared_state(state);
     }
 
-    /// The current lanes have the state that a scalar says.
+    /// Sets the current lanes to one state, a scalar.
     fn store_shared_state(&mut self, state: cl::Value) {
         let Some(all) = self.unless_all_entered() else {
             self.stopped_at_scalar(state);
@@ -378,8 +378,8 @@ impl Lower<'_, '_> {
         self.store_state_vectors(&narrow);
     }
 
-    /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes
-    /// still in the loop wait. Where gangs take turns as wholes, they do as long as all of their
+    /// At the end of a loop that lets others run: when the budget of iterations is spent, the lanes
+    /// still in the loop wait. Gangs that are strip-mined as a whole do so as long as all of their
     /// lanes are in the loop.
     pub(super) fn emit_yield(&mut self, pos: usize, header: Block) {
         let (cost, only_whole) =
@@ -403,7 +403,7 @@ impl Lower<'_, '_> {
         self.b.ins().brif(spent, stop, &[], go_on, &[]);
         self.b.set_cold_block(stop);
         self.b.switch_to_block(stop);
-        // Of a whole gang no lane is elsewhere.
+        // No lane of a whole gang is elsewhere.
         let pending = match only_whole {
             true => Vec::new(),
             false => self.plan.pending[pos].clone(),
@@ -548,7 +548,7 @@ pub(crate) fn resume_point(
     }
 }
 
-/// Whether one scalar says a value for all lanes.
+/// Whether one scalar holds a value of all lanes.
 pub(super) fn is_shared(plan: &Plan, value: Value) -> bool {
     plan.variability[value] != Variability::Varying
 }

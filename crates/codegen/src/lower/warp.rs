@@ -4,7 +4,7 @@
 //! ```text
 //!   all 32 lanes run, and are the members --> in registers
 //!   the members that have not ended run   --> by a call
-//!   otherwise                             --> the lanes wait; the runtime lets them meet the others
+//!   otherwise                             --> the lanes wait, and the runtime resumes them
 //! ```
 //!
 //! Narrower gangs always wait: what other gangs of the warp did before the operation must have
@@ -31,7 +31,7 @@ fn lane_words(of: impl Fn(u32) -> u32) -> Vec<Vec<u8>> {
 }
 
 impl Lower<'_, '_> {
-    /// Does an operation for which nobody ever waits: all lanes that have not ended are here.
+    /// Emits an operation at which no lane ever waits: all lanes that have not ended are here.
     pub(super) fn warp_at_once(&mut self, inst: Inst) {
         let results = self.func.insts[inst].results.clone();
         let vals = match self.unless_full() {
@@ -102,8 +102,8 @@ impl Lower<'_, '_> {
         results.iter().map(&mut take).collect()
     }
 
-    /// Does an operation for the lanes that are here, if it need not wait for others, and goes on
-    /// to the node's body. What is emitted next is for when it must.
+    /// Emits an operation for the lanes that are here, if it need not wait for others, and goes on
+    /// to the node's body. The code behind is for when it must wait.
     pub(super) fn emit_fast_path(&mut self, pos: usize, inst: Inst) {
         let InstData::Warp { sync, ref args, .. } = self.func.insts[inst].data else {
             unreachable!("only warp operations have a fast path");
@@ -320,7 +320,7 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// The operation for the lanes of `group`, by a function of ours.
+    /// The operation for the lanes of `group`, by a runtime function.
     fn warp_by_call(&mut self, inst: Inst, group: cl::Value) -> Vec<Val> {
         let data = self.func.insts[inst].data.clone();
         let InstData::Warp { op, ref args, .. } = data else {
@@ -375,7 +375,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A result in the form in which the plan wants it.
+    /// A result in the form that the plan gives it.
     fn held_as(&mut self, result: Value, val: &Val) -> Val {
         match val {
             Val::Uniform(x) if self.plan.variability[result] == Variability::Varying => {

@@ -1,5 +1,5 @@
-//! Affine 32-bit indices made 64 bits wide: the scalar, marked in the rare case that the index
-//! wraps among the lanes.
+//! Affine 32-bit indices extended to 64 bits: the scalar, marked in the rare case that the index
+//! wraps between lanes.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -16,7 +16,7 @@ struct Extension {
 }
 
 impl Lower<'_, '_> {
-    /// The scalar of an extension whose index may wrap; nothing for other instructions.
+    /// The scalar of an extension whose index may wrap; `None` for other instructions.
     pub(super) fn marked_extension(&mut self, inst: Inst) -> Option<cl::Value> {
         let result = self.func.insts[inst].results[0];
         self.variability(result).may_wrap()?;
@@ -83,7 +83,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The mark that says from which lane on the index has wrapped.
+    /// The mark, which says from which lane on the index has wrapped.
     fn mark(&mut self, extension: &Extension, first: cl::Value, stride: i64) -> cl::Value {
         // How far lane 0 is from the value after which the index wraps.
         let left = match (extension.signed, stride > 0) {

@@ -1,4 +1,4 @@
-//! Which instructions do the same with the two halves of their operands.
+//! Isomorphic instructions: which instructions do the same with the two halves of their operands.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
@@ -16,7 +16,7 @@ fn makers(func: &Function, x: Value, y: Value) -> Option<(Inst, Inst)> {
     }
 }
 
-/// Whether two vectors are made of the same scalar or constant.
+/// Whether two vectors are broadcasts of the same scalar or constant.
 pub(super) fn is_same(func: &Function, x: Value, y: Value) -> bool {
     if x == y {
         return true;
@@ -82,8 +82,8 @@ fn is_same_scalar(func: &Function, x: Value, y: Value) -> bool {
         && func.dfg.insts[a] == func.dfg.insts[b]
 }
 
-/// The operands of two like instructions, each beside its counterpart: the first two of the second
-/// instruction may have changed places.
+/// The operands of two isomorphic instructions, each beside its counterpart: the first two of the
+/// second instruction may be swapped.
 pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
     let resolved = |inst: Inst| -> SmallVec<[Value; 3]> {
         let args = func.dfg.inst_args(inst).iter();
@@ -99,7 +99,7 @@ pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
     first.into_iter().zip(second).collect()
 }
 
-/// Whether the first two operands may change places.
+/// Whether the first two operands may be swapped.
 pub(super) fn commutes(data: &InstructionData) -> bool {
     match data {
         InstructionData::IntCompare { cond, .. } => matches!(cond, IntCC::Equal | IntCC::NotEqual),
@@ -121,7 +121,7 @@ pub(super) fn commutes(data: &InstructionData) -> bool {
     }
 }
 
-/// How probable it is that two values are the halves of one.
+/// How likely it is that two values are the halves of one.
 fn likeness(func: &Function, x: Value, y: Value) -> u32 {
     if is_same(func, x, y) {
         return 3;
@@ -184,8 +184,8 @@ fn form(func: &Function, inst: Inst) -> Option<Form> {
     }
 }
 
-/// Elements of how many bytes a shuffle takes of its operands in turns, and from which byte on;
-/// none if it does something else.
+/// The element size and first byte of a shuffle that interleaves its operands; `None` for other
+/// shuffles.
 fn interleaved(mask: &[u8]) -> Option<(usize, usize)> {
     let mut forms = [1, 2, 4, 8]
         .into_iter()
@@ -218,9 +218,9 @@ pub(super) fn is_pair(func: &Function, a: Inst, b: Inst) -> bool {
         })
 }
 
-/// Whether an instruction makes each lane of a vector, or each 128 bits, of the same lane of its
-/// operands, and becomes the same operation on 256 bits if the machine instructions for it are made
-/// such.
+/// Whether an instruction computes each lane of a vector, or each 128 bits, from the same lane of
+/// its operands, and becomes the same operation on 256 bits if its machine instructions are
+/// widened.
 pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
     let dfg = &func.dfg;
     let Some(&result) = dfg.inst_results(inst).first() else {

@@ -6,8 +6,8 @@
 //! extended for uses that need more bits.
 //!
 //! ```text
-//! v2 = uext.b32.b8 v0; v3 = uext.b32.b8 v1         =>    v7 = uext.b16.b8 v0; v8 = uext.b16.b8 v1
-//! v4 = iadd.b32 v2, v3; v5 = sge.b32 v4, 300             v9 = iadd.b16 v7, v8; v5 = uge.b16 v9, 300
+//! v2 = uext.b32.b8 v0; v3 = uext.b32.b8 v1         v7 = uext.b16.b8 v0; v8 = uext.b16.b8 v1
+//! v4 = iadd.b32 v2, v3; v5 = sge.b32 v4, 300   =>  v9 = iadd.b16 v7, v8; v5 = uge.b16 v9, 300
 //! ```
 
 use cranelift_entity::SecondaryMap;

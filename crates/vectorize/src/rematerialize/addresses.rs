@@ -7,9 +7,11 @@
 //! the index.
 //!
 //! ```text
-//! block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]      block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]
-//! block1: v6 = iadd v3, v5; v7 = load [v6]                 =>   block1: v8 = iadd v1, (shl (sext v2), 2)
-//!                                                                       v6 = iadd v8, v5; v7 = load [v6]
+//! block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]
+//! block1: v6 = iadd v3, v5; v7 = load [v6]
+//! =>
+//! block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]
+//! block1: v8 = iadd v1, (shl (sext v2), 2); v6 = iadd v8, v5; v7 = load [v6]
 //! ```
 
 use cranelift_entity::SecondaryMap;

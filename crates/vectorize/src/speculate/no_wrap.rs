@@ -7,10 +7,11 @@
 //! The other gangs run the original.
 //!
 //! ```text
-//! block1: v3 = urem v2, v0; ...   =>   block1: v7 = end_lane.first v2; v8 = urem v7, v0; ...
-//!         v6 = load [v3]                       brif v9, block6, block5
-//!                                      block5: v3 = urem v2, v0; ...; v6 = load [v3]
-//!                                      block6: v10 = isub v8, v7; v11 = iadd v2, v10; ...; v12 = load [v11]
+//! block1: v3 = urem v2, v0; ...; v6 = load [v3]
+//! =>
+//! block1: v7 = end_lane.first v2; v8 = urem v7, v0; ...; brif v9, block6, block5
+//! block5: v3 = urem v2, v0; ...; v6 = load [v3]
+//! block6: v10 = isub v8, v7; v11 = iadd v2, v10; ...; v12 = load [v11]
 //! ```
 
 use cranelift_entity::SecondaryMap;

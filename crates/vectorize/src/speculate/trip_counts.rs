@@ -8,10 +8,12 @@
 //! loops that follow; all other gangs run the original, which is cold.
 //!
 //! ```text
-//! block1: v3 = ushr v2, 8         =>   block1: v7 = end_lane.first v2; v8 = end_lane.last v2; v9 = ushr v7, 8; v10 = ushr v8, 8
-//!         ...                                  v11 = eq v9, v10; brif v11, block6, block5
-//!         brif v5, block2, block3      block5: v3 = ushr v2, 8; ...; brif v5, block2, block3
-//!                                      block6: ... with v9 in place of v3; brif v12, block7, block3
+//! block1: v3 = ushr v2, 8; ...; brif v5, block2, block3
+//! =>
+//! block1: v7 = end_lane.first v2; v8 = end_lane.last v2; v9 = ushr v7, 8; v10 = ushr v8, 8
+//!         v11 = eq v9, v10; brif v11, block6, block5
+//! block5: v3 = ushr v2, 8; ...; brif v5, block2, block3
+//! block6: ... with v9 in place of v3; brif v12, block7, block3
 //! ```
 
 use cranelift_entity::SecondaryMap;
