@@ -3,9 +3,10 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg, Type, Value,
-    ValueDef, WarpOp,
+    WarpOp,
 };
 
+use crate::analysis::multiples::trailing_zeros;
 use crate::analysis::order::Node;
 use crate::analysis::range;
 use crate::analysis::variability::{Because, MayWrap, Variability, join, scaled};
@@ -586,44 +587,5 @@ fn is_small(func: &Function, value: Value) -> bool {
         Some(&InstData::Const { bits, .. }) => (bits as i64).unsigned_abs() < 1 << 33,
         Some(&InstData::Resize { from, to, .. }) => from.bits() < to.bits(),
         _ => false,
-    }
-}
-
-/// What a uniform value is known to be a multiple of, as log2; `of_row` is that of `%ntid.x`.
-fn trailing_zeros(func: &Function, value: Value, of_row: u8) -> u8 {
-    let ValueDef::Result(inst, _) = func.values[value].def else {
-        return 0;
-    };
-    let of = |value: Value| trailing_zeros(func, value, of_row);
-    match func.insts[inst].data {
-        InstData::Const { bits, .. } => bits.trailing_zeros().min(31) as u8,
-        InstData::Sreg {
-            sreg: SpecialReg::NtidX,
-        } => of_row,
-        InstData::Resize { arg, .. } => of(arg),
-        InstData::IntBinary {
-            op: IntBinaryOp::Shl,
-            args: [a, b],
-            ..
-        } => match func.as_const(b) {
-            Some(c) if c < 32 => (of(a) + c as u8).min(31),
-            _ => 0,
-        },
-        InstData::IntBinary {
-            op: IntBinaryOp::Mul,
-            args: [a, b],
-            ..
-        } => (of(a) + of(b)).min(31),
-        InstData::IntBinary {
-            op: IntBinaryOp::Add | IntBinaryOp::Sub | IntBinaryOp::Or,
-            args: [a, b],
-            ..
-        } => of(a).min(of(b)),
-        InstData::IntBinary {
-            op: IntBinaryOp::And,
-            args: [a, b],
-            ..
-        } => of(a).max(of(b)),
-        _ => 0,
     }
 }
