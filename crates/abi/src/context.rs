@@ -30,6 +30,9 @@ pub struct CtaContext {
     ///
     /// As with all windows, the 64 bytes below are mapped: lanes that do not run are sent there.
     pub params: u64,
+    /// Under `memcheck`: what is added to an address divided by 16 for the address of its byte in the map of valid memory. The byte
+    /// says how many of the 16 bytes, from the first on, may be accessed; its highest bit that they may only be loaded from.
+    pub map_origin: u64,
     /// Values of [`crate::CompiledKernel::symbols`], in order.
     pub symbols: *const u64,
     /// First address of the arena, a multiple of its size. Its first and last 64 KB are never mapped.
@@ -168,7 +171,8 @@ pub struct RuntimeFns {
     pub clock64: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
     /// `%globaltimer`, nanoseconds.
     pub globaltimer: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
-    /// Under `memcheck`: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics) at `addrs[lane]` for each lane of `mask` of gang
+    /// Under `memcheck`, where the map of valid memory does not allow it: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics)
+    /// at `addrs[lane]` for each lane of `mask` of gang
     /// `gang`. Returns 0, or 1 to stop with `FaultKind::Runtime`.
     pub check_access: unsafe extern "C" fn(
         cta: *mut CtaContext,

@@ -191,7 +191,10 @@ fn object_of(
     let start = Instant::now();
     let effort = effort(gang, options.goes_on, options.until);
     let mut func = crate::calls::merge(program);
-    let shared = ir::SharedLayout::new(program);
+    let shared = match options.memcheck {
+        true => ir::SharedLayout::apart(program),
+        false => ir::SharedLayout::new(program),
+    };
     if func.entries.is_empty() {
         slots::fix(&mut func.function, &shared);
     }

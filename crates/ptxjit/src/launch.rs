@@ -222,7 +222,8 @@ impl Launch {
         let kernel = &self.kernel.inner;
         let (grid, block) = (self.grid, self.block);
         let mut variant = Variant::new(kernel, &self.options, grid, block, is_tiny, limit)?;
-        variant.foreign = self.wants_foreign();
+        // Addresses outside of the arena are in no map.
+        variant.foreign = self.wants_foreign() || (variant.memcheck && self.open_memory);
         Ok(variant)
     }
 
@@ -297,6 +298,7 @@ impl Launch {
             shared_bytes: self.shared,
             cooperative: self.cooperative,
             open_memory: self.open_memory,
+            checks_accesses: variant.memcheck,
             threads: self.options.threads,
             schedule: self.options.schedule.into(),
             timeout: self.options.timeout,

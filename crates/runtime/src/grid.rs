@@ -88,6 +88,8 @@ pub(crate) struct Grid {
     pub(crate) wave: usize,
     /// Compiled code looks at lane states to see which lanes have ended.
     pub(crate) looks_at_ended_lanes: bool,
+    /// Accesses are checked by the map of valid memory, whose origin this is.
+    pub(crate) map_origin: Option<u64>,
     pub(crate) output: Option<Arc<OutputFn>>,
     /// CTAs that no worker has taken yet start here.
     pub(crate) next: AtomicU64,
@@ -157,6 +159,7 @@ impl Grid {
             go_on: GoOn::new(&launch.kernel.resume_points, &shortcuts, wave > 1),
             shortcuts,
             looks_at_ended_lanes: launch.kernel.looks_at_ended_lanes(),
+            map_origin: None,
             output: launch.output.clone(),
             next: AtomicU64::new(0),
             stop: AtomicU32::new(0),
@@ -207,6 +210,7 @@ impl Grid {
     pub(crate) fn fill_context(&self, ctx: &mut CtaContext) {
         let cluster = self.cluster.unwrap_or([1; 3]);
         ctx.params = self.params.start;
+        ctx.map_origin = self.map_origin.unwrap_or(0);
         ctx.symbols = self.symbols.as_ptr();
         let (base, bits) = self.reach();
         (ctx.arena_base, ctx.arena_bits) = (base, u64::from(bits));

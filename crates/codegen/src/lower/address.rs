@@ -110,11 +110,11 @@ impl Lower<'_, '_> {
             }
         };
         if self.memcheck {
-            let address = match address {
-                Address::MayWrap(..) => Address::Lanes(self.lane_addresses(&address)),
-                other => other,
-            };
-            self.memcheck(&address, offset, size, write);
+            let access = (offset, size, write);
+            // Other accesses of the block with the same address and mask were looked at.
+            if self.looked_up.insert((addr, space, access)) {
+                self.check_exactly((space, addr), &address, access);
+            }
             return Place { address, offset };
         }
         let place = Place { address, offset };
@@ -456,41 +456,6 @@ impl Lower<'_, '_> {
                 self.b.ins().iadd(*base, x)
             }
         }
-    }
-
-    /// Under `memcheck` the runtime checks every access first.
-    fn memcheck(&mut self, address: &Address, offset: i32, size: u32, write: u32) {
-        let bits = self.mask_as_bits_or_one();
-        let at = if self.lanes == 1 {
-            let x = self.lane_address(address, 0);
-            let x = self.plus(x, i64::from(offset));
-            self.store_to_buffer(Buffer::Addresses, &[x])
-        } else {
-            let parts = self.lane_addresses(address);
-            let add = self.vconst(Type::B64, i64::from(offset) as u64);
-            let parts: Parts = parts
-                .iter()
-                .map(|&part| self.b.ins().iadd(part, add))
-                .collect();
-            self.store_to_buffer(Buffer::Addresses, &parts)
-        };
-        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
-        let idx = self.gang_idx();
-        let args = [
-            self.cta,
-            at,
-            bits,
-            self.b.ins().iconst(types::I32, i64::from(size)),
-            self.b.ins().iconst(types::I32, i64::from(write)),
-            idx,
-            self.b.ins().iconst(types::I32, i64::from(self.loc.0)),
-        ];
-        let status = self.call_runtime(
-            fns,
-            core::mem::offset_of!(ptxjit_abi::RuntimeFns, check_access),
-            &args,
-        );
-        self.stop_if(status, bits);
     }
 
     /// Calls a function of the runtime that returns a status.

@@ -41,6 +41,8 @@ impl Lower<'_, '_> {
     /// Drops cached values, since other predecessors may lead here, unless the code continues the
     /// node before.
     pub(super) fn start_region(&mut self, class: MaskClass) {
+        // The code before may be for other lanes.
+        self.looked_up.clear();
         if self.continues {
             return;
         }
@@ -74,6 +76,7 @@ impl Lower<'_, '_> {
         let result = emit(self);
         self.fragments.come_back(taken);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
+        self.looked_up.clear();
         (self.reciprocals, self.active_lane, self.bits) = (reciprocals, active_lane, pred_bits);
         (self.contiguous_tests, self.subword) = (contiguous_tests, subword);
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);

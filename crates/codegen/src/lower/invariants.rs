@@ -31,6 +31,7 @@ impl Lower<'_, '_> {
     pub(super) fn load_fields(&mut self) {
         let wide = [
             core::mem::offset_of!(CtaContext, params),
+            core::mem::offset_of!(CtaContext, map_origin),
             core::mem::offset_of!(CtaContext, symbols),
             core::mem::offset_of!(CtaContext, arena_base),
             core::mem::offset_of!(CtaContext, arena_bits),

@@ -17,8 +17,8 @@
 //! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and
 //!   resuming
 //!   `stop_states`: where gangs have stopped; `shadow_frame`: saving some lanes
-//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane after
-//!   the other
+//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane
+//!   after the other
 //! * `masks`, `mask_classes`: which lanes run; `control`: how they go from node to node;
 //!   `affine_predicates`: branches on affine values
 
@@ -30,6 +30,7 @@ mod classes;
 mod control;
 mod convert;
 mod divide;
+mod exact;
 mod externals;
 mod extremes;
 mod faults;
@@ -159,6 +160,8 @@ struct Lower<'a, 'b> {
     vals: FxHashMap<ir::Value, Val>,
     /// Addresses resolved in the node being emitted.
     addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
+    /// Under `memcheck`: accesses that were looked up where the block is now.
+    looked_up: FxHashSet<(ir::Value, ir::Space, exact::Access)>,
     /// Results of contiguity tests in the node being emitted: whether the lanes are contiguous, and
     /// the first one's address.
     contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
@@ -297,6 +300,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             strip: (host::lanes_of_vector() / 4).min(lanes.div_ceil(4)),
             vals: FxHashMap::default(),
             addresses: FxHashMap::default(),
+            looked_up: FxHashSet::default(),
             contiguous_tests: FxHashMap::default(),
             splats: FxHashMap::default(),
             reciprocals: FxHashMap::default(),
@@ -400,6 +404,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 }
                 if self.is_in_lane_loop(pos) {
                     self.begin_lane(pos);
+                    self.looked_up.clear();
                     self.certainly_partial = true;
                     self.emit_body(pos, block, insts);
                     self.certainly_partial = false;

@@ -84,7 +84,7 @@ impl Lower<'_, '_> {
         let is_subword = |&inst: &Inst| self.makes_subword(inst);
         if !is_long
             || self.lanes == 1
-            || self.memcheck
+            || (self.memcheck && self.foreign)
             || self.active_lane.is_some()
             || stretch.iter().any(is_subword)
         {

@@ -112,7 +112,11 @@ impl Lower<'_, '_> {
                 self.ctx32(offset_of!(CtaContext, envreg) + 4 * usize::from(n))
             }
             SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => {
-                self.ctx32(offset_of!(CtaContext, total_smem_size))
+                let size = self.ctx32(offset_of!(CtaContext, total_smem_size));
+                match self.shared.padding {
+                    0 => size,
+                    padding => self.b.ins().iadd_imm_s(size, -i64::from(padding)),
+                }
             }
             SpecialReg::DynamicSmemSize => self.ctx32(offset_of!(CtaContext, dynamic_smem_size)),
             SpecialReg::ReservedSmemOffsetBegin

@@ -62,6 +62,8 @@ struct Speculated {
     space: Space,
     addr: Value,
     offset: i32,
+    /// 0 for loads, 1 for stores.
+    write: u32,
 }
 
 impl Speculated {
@@ -94,7 +96,7 @@ impl Lower<'_, '_> {
         // Any access among shared variables may serve inactive lanes.
         let is_whole = by_quads && i64::from(self.shared.static_size) >= size;
         let may_run = space == Space::Shared && is_whole || !self.certainly_partial;
-        varies && is_common && may_run && !self.memcheck && !self.cold
+        varies && is_common && may_run && !self.cold && !(self.memcheck && self.foreign)
     }
 
     /// Loads in one access if the lanes turn out to be contiguous and all run.
@@ -113,6 +115,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            write: 0,
         };
         let types = vec![vector_type(ty); n * self.n_parts(ty)];
         self.access_speculated(
@@ -154,6 +157,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            write: 0,
         };
         self.access_speculated(
             &speculated,
@@ -185,6 +189,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            write: 1,
         };
         self.access_speculated(
             &speculated,
@@ -241,6 +246,12 @@ impl Lower<'_, '_> {
             (x, y) => x.or(y),
         };
         let is_guarded = speculated.space.is_window();
+        let access = (offset, stride as u32, speculated.write);
+        let is_exact = self.memcheck;
+        if let (Lanes::At(address), true, true) = (&lanes, is_exact, speculated.by_quads()) {
+            self.check_exactly((speculated.space, speculated.addr), address, access);
+        }
+        let in_gangs = is_exact && !speculated.by_quads();
         let fast = |lower: &mut Self| {
             let extent = match &lanes {
                 Lanes::At(address) if speculated.by_quads() => {
@@ -257,6 +268,13 @@ impl Lower<'_, '_> {
             if !is_guarded {
                 lower.check(&Address::Strided(first, stride));
             }
+            if in_gangs {
+                lower.check_exactly(
+                    (speculated.space, speculated.addr),
+                    &Address::Strided(first, stride),
+                    access,
+                );
+            }
             fast(lower, extent, offset)
         };
         let Some(contiguous) = contiguous else {
@@ -269,6 +287,9 @@ impl Lower<'_, '_> {
             };
             if !is_guarded {
                 lower.check(&address);
+            }
+            if in_gangs {
+                lower.check_exactly((speculated.space, speculated.addr), &address, access);
             }
             let address = lower.redirect(address, offset);
             cold(lower, Place { address, offset })

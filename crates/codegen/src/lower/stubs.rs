@@ -8,9 +8,10 @@ use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::FunctionBuilder;
 
 use super::Lower;
+use super::exact::byte_is_bad;
 use crate::object::{FUNCTIONS, HELPERS};
-use ptxjit_abi::CtaContext;
 use ptxjit_abi::object::Helper;
+use ptxjit_abi::{CtaContext, RuntimeFns};
 
 /// One of the stubs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -23,6 +24,17 @@ pub(crate) enum Stub {
     BadLanes,
     /// Calls [`crate::helpers::merge_slots`].
     MergeSlots,
+    /// Looks accesses of `size` bytes up in the map of valid memory: `(buffer of addresses, lanes,
+    /// origin of the map, where to write 0 or else that one of the lanes is not allowed to)`.
+    Lookup {
+        /// Bytes per lane.
+        size: u32,
+        /// Not a load.
+        write: bool,
+    },
+    /// Calls [`RuntimeFns::check_access`]: `(context, buffer of addresses, lanes, size and what is
+    /// done to the memory, gang, location, where to write what it says)`.
+    AskExactly,
     /// Sets the state of some lanes: `(address of lane 0's, lanes, state)`.
     SetStates,
 }
@@ -53,6 +65,16 @@ impl Stub {
                 types::I64,
             ],
             Stub::BadLanes => &[types::I64, types::I32, types::I64, types::I64, types::I64],
+            Stub::AskExactly => &[
+                types::I64,
+                types::I64,
+                types::I32,
+                types::I64,
+                types::I32,
+                types::I32,
+                types::I64,
+            ],
+            Stub::Lookup { .. } => &[types::I64, types::I32, types::I64, types::I64],
             Stub::MergeSlots => &[types::I64, types::I64, types::I32, types::I64, types::I64],
             Stub::SetStates => &[types::I64, types::I32, types::I32],
         };
@@ -138,6 +160,8 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
         Stub::MergeSlots => {
             define_call(Helper::MergeSlots, &mut b, &params, None, target);
         }
+        Stub::AskExactly => define_question(&mut b, &params, target),
+        Stub::Lookup { size, write } => define_lookup(&mut b, &params, i64::from(size), write),
         Stub::SetStates => each_lane(&mut b, params[1], |b, lane| {
             let at = b.ins().ishl_imm_s(lane, 1);
             let at = b.ins().iadd(params[0], at);
@@ -147,6 +171,61 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     b.ins().return_(&[]);
     b.seal_all_blocks();
     b.finalize(target);
+}
+
+/// Asks the runtime about accesses.
+fn define_question(
+    b: &mut FunctionBuilder<'_>,
+    params: &[cl::Value],
+    target: TargetFrontendConfig,
+) {
+    let [cta, addrs, bits, what, gang, loc, found] =
+        <[cl::Value; 7]>::try_from(params).expect("as the signature says");
+    let own = MemFlagsData::trusted();
+    let offset = core::mem::offset_of!(CtaContext, fns) as i32;
+    let fns = b.ins().load(types::I64, own, cta, offset);
+    let offset = core::mem::offset_of!(RuntimeFns, check_access) as i32;
+    let callee = b.ins().load(types::I64, own, fns, offset);
+    let size = b.ins().ireduce(types::I32, what);
+    let write = b.ins().ushr_imm_u(what, 32);
+    let write = b.ins().ireduce(types::I32, write);
+    let args = [cta, addrs, bits, size, write, gang, loc];
+    let mut sig = cl::Signature::new(target.default_call_conv);
+    let types = args.map(|arg| AbiParam::new(b.func.dfg.value_type(arg)));
+    sig.params.extend(types);
+    sig.returns.push(AbiParam::new(types::I32));
+    let sig = b.import_signature(sig);
+    let call = b.ins().call_indirect(sig, callee, &args);
+    let status = b.inst_results(call)[0];
+    b.ins().store(own, status, found, 0);
+}
+
+fn define_lookup(b: &mut FunctionBuilder<'_>, params: &[cl::Value], size: i64, write: bool) {
+    let (addrs, bits, origin, found) = (params[0], params[1], params[2], params[3]);
+    let own = MemFlagsData::trusted();
+    let zero = b.ins().iconst(types::I32, 0);
+    b.ins().store(own, zero, found, 0);
+    each_lane(b, bits, |b, lane| {
+        let place = b.ins().ishl_imm_s(lane, 3);
+        let place = b.ins().iadd(addrs, place);
+        let at = b.ins().load(types::I64, own, place, 0);
+        let end = b.ins().iadd_imm_s(at, size - 1);
+        let mut bad = byte_is_bad(b, origin, end, write);
+        let is_power = (size as u64).is_power_of_two();
+        if size > 16 || !is_power {
+            let other = byte_is_bad(b, origin, at, write);
+            bad = b.ins().bor(bad, other);
+        }
+        let mut bad = b.ins().uextend(types::I32, bad);
+        if size > 1 && is_power {
+            let low = b.ins().ireduce(types::I32, at);
+            let low = b.ins().band_imm_s(low, size - 1);
+            bad = b.ins().bor(bad, low);
+        }
+        let before = b.ins().load(types::I32, own, found, 0);
+        let bad = b.ins().bor(before, bad);
+        b.ins().store(own, bad, found, 0);
+    });
 }
 
 /// A call of one of our functions, and what it returns.

@@ -240,6 +240,7 @@ impl Bench {
             shared_bytes: 0,
             cooperative: false,
             open_memory: false,
+            checks_accesses: false,
             threads: None,
             schedule: Schedule::Parallel,
             // A test that hangs shall fail.
