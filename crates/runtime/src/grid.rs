@@ -131,7 +131,7 @@ impl Grid {
         shortcuts: Vec<Shortcut>,
     ) -> Grid {
         let shared_bytes = launch.kernel.shared.static_size + launch.shared_bytes;
-        let wave = match shortcuts.contains(&Shortcut::Turn) {
+        let wave = match shortcuts.contains(&Shortcut::StripMine) {
             true => wave(launch.block.iter().product(), shared_bytes),
             false => 1,
         };
@@ -440,7 +440,7 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
             match outcome {
                 Outcome::Done => ctas.done(cta)?,
                 Outcome::Spinning => aside.push_back(cta),
-                Outcome::Turn => wave.push(cta),
+                Outcome::StripMine => wave.push(cta),
             }
         }
         if wave.len() >= grid.wave || !fresh && !wave.is_empty() {
@@ -470,7 +470,7 @@ fn run_wave(
             match runner.run(&mut cta, PATIENCE)?.0 {
                 Outcome::Done => ctas.done(cta)?,
                 Outcome::Spinning => aside.push_back(cta),
-                Outcome::Turn => wave.push(cta),
+                Outcome::StripMine => wave.push(cta),
             }
         }
     }
@@ -498,7 +498,7 @@ fn take_turns(
         any_progress |= progress;
         match outcome {
             Outcome::Done => ctas.done(cta)?,
-            Outcome::Spinning | Outcome::Turn => aside.push_back(cta),
+            Outcome::Spinning | Outcome::StripMine => aside.push_back(cta),
         }
         n_turns -= 1;
     }

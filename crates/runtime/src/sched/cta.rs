@@ -110,7 +110,7 @@ impl Cta {
             .reserve(kernel.frame_size as usize * self.n_gangs as usize);
         self.masks.reserve(self.n_gangs as usize);
         self.gang_states.reserve(self.n_gangs as usize);
-        self.gang_states.slice_mut().fill(LaneState::APART);
+        self.gang_states.slice_mut().fill(LaneState::DIVERGED);
         self.masks_are_full = false;
         if self.shape != grid.block {
             self.set_shape(grid.block);
