@@ -17,7 +17,7 @@ impl LaneState {
     /// Set when a lane waited with fewer lanes than its gang was entered with.
     pub const PARTIAL: u16 = 0x8000;
     /// Of a gang: its lanes have states of their own.
-    pub const APART: u16 = 0xfffe;
+    pub const DIVERGED: u16 = 0xfffe;
     /// The thread has ended.
     pub const EXITED: u16 = 0xffff;
 }
@@ -54,7 +54,7 @@ pub struct CtaContext {
     pub slots: *mut u8,
     /// Per thread: its state. Padded to a multiple of 32 threads with `EXITED`.
     pub lane_states: *mut u16,
-    /// Per gang: the state in which its lanes stopped, or `APART`.
+    /// Per gang: the state in which its lanes stopped, or `DIVERGED`.
     pub gang_states: *mut u16,
     /// Per resume point: 1 if gangs that all stopped there may go on at once.
     pub go_on: *const u8,
@@ -74,6 +74,8 @@ pub struct CtaContext {
     pub fns: *const RuntimeFns,
     /// The runtime's own data.
     pub user: *mut core::ffi::c_void,
+    /// The runtime's own data of this CTA: its tensor memory.
+    pub tensor_memory: *mut core::ffi::c_void,
     /// `%ntid`.
     pub ntid: [u32; 3],
     /// `%nctaid`.

@@ -195,6 +195,8 @@ fn run<'p>(machine: &mut Machine<'p, '_>, kernel: &'p Function) -> Result<(), Fa
         for idx in order {
             live[idx].turn(machine)?;
         }
+        let ended = |cta: &&Cta<'_>| cta.is_done();
+        live.iter().filter(ended).try_for_each(Cta::check_end)?;
         live.retain(|cta| {
             let is_done = cta.is_done();
             if let (true, Some(watch)) = (is_done, &mut machine.watch) {

@@ -6,6 +6,7 @@
 //! `ptxjit-device`, and called by the interpreter and by compiled code.
 
 mod mark;
+mod tcgen05;
 mod tensor;
 
 use std::fmt;
@@ -17,6 +18,10 @@ use crate::ops::{Builtin, Effect};
 use crate::types::Type;
 
 pub use mark::MarkOp;
+pub use tcgen05::{
+    BlockScale, CopyShape, MmaKind, RegisterAccess, RegisterShape, TensorMemoryOp, TensorMma,
+    Unpack,
+};
 pub use tensor::{MapField, TensorMode, TensorOp};
 
 /// Types of operands or results, in order.
@@ -31,6 +36,8 @@ pub enum DeviceOp {
     Tensor(TensorOp),
     /// Nothing but a mark for those who watch.
     Mark(MarkOp),
+    /// On tensor memory.
+    TensorMemory(TensorMemoryOp),
 }
 
 impl DeviceOp {
@@ -40,6 +47,7 @@ impl DeviceOp {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
             DeviceOp::Mark(op) => op.args(),
+            DeviceOp::TensorMemory(op) => op.args(),
         }
     }
 
@@ -49,13 +57,17 @@ impl DeviceOp {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
             DeviceOp::Tensor(_) => SmallVec::new(),
             DeviceOp::Mark(op) => op.results(),
+            DeviceOp::TensorMemory(op) => op.results(),
         }
     }
 
     /// What passes must respect.
     pub fn effect(&self) -> Effect {
         match self {
-            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) | DeviceOp::Mark(_) => Effect::Write,
+            DeviceOp::Builtin(_)
+            | DeviceOp::Tensor(_)
+            | DeviceOp::TensorMemory(_)
+            | DeviceOp::Mark(_) => Effect::Write,
         }
     }
 
@@ -64,7 +76,7 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) => false,
-            DeviceOp::Tensor(_) | DeviceOp::Mark(_) => true,
+            DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) | DeviceOp::Mark(_) => true,
         }
     }
 }
@@ -75,6 +87,7 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
             DeviceOp::Mark(op) => write!(f, "mark.{op}"),
+            DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
         }
     }
 }

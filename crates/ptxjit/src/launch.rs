@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::CompiledKernel;
-use ptxjit_codegen::Haste;
+use ptxjit_codegen::BaselineTier;
 use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 
@@ -215,7 +215,7 @@ impl Launch {
         let code = match self.actual_engine() {
             Engine::Jit => {
                 let variant = self.variant(limit)?;
-                let got = self.kernel.variant(&variant, self.haste(), limit)?;
+                let got = self.kernel.variant(&variant, self.baseline(), limit)?;
                 let desc = self.desc(&variant, &got.code, params.clone());
                 Code::Jit(variant, got, Box::new(desc))
             }
@@ -269,13 +269,13 @@ impl Launch {
     }
 
     /// How much the compiler should hurry.
-    fn haste(&self) -> Haste {
+    fn baseline(&self) -> BaselineTier {
         if self.options.eager {
-            Haste::None
+            BaselineTier::None
         } else if self.n_threads() <= FEW_THREADS {
-            Haste::Much
+            BaselineTier::Much
         } else {
-            Haste::Some
+            BaselineTier::Some
         }
     }
 
@@ -316,7 +316,7 @@ impl Launch {
             kernel: compiled.clone(),
             for_some_lanes: compiled
                 .whole_gangs
-                .then(|| Variants::for_some_lanes(kernel, variant, self.haste())),
+                .then(|| Variants::for_some_lanes(kernel, variant, self.baseline())),
             name: kernel.name.as_str().into(),
             attrs: kernel.attrs.clone(),
             param_bytes: kernel.param_bytes() as u32,
@@ -513,7 +513,7 @@ impl Prepared {
         let wanted = launch.variant(limit)?;
         if *variant != wanted {
             let start = Instant::now();
-            *got = launch.kernel.variant(&wanted, launch.haste(), limit)?;
+            *got = launch.kernel.variant(&wanted, launch.baseline(), limit)?;
             let params = std::mem::take(&mut desc.params);
             **desc = launch.desc(&wanted, &got.code, params);
             *variant = wanted;

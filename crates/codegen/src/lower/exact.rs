@@ -1,8 +1,10 @@
-//! Under `memcheck`: each access is looked up in the map of valid memory before it is made (see `CtaContext::map_origin`).
+//! Under `memcheck`: each access is looked up in the map of valid memory before it is made (see
+//! `CtaContext::map_origin`).
 //!
-//! Of neighbours the first byte of the first lane and the last byte of the last one decide: between two allocations lies
-//! more than a gang accesses side by side. Lanes elsewhere are looked up one by one, by a stub. Where the map does not allow the access
-//! the runtime is asked, which checks it exactly, and only for lanes that run; so the map is asked for all.
+//! Of neighbours the first byte of the first lane and the last byte of the last one decide: between
+//! two allocations lies more than a gang accesses side by side. Lanes elsewhere are looked up one
+//! by one, by a stub. Where the map does not allow the access the runtime is asked, which checks it
+//! exactly, and only for lanes that run; so the map is asked for all.
 
 use core::mem::offset_of;
 
@@ -40,7 +42,8 @@ impl Lower<'_, '_> {
             Address::Strided(at, stride) => {
                 let reach = stride * (self.lanes as i64 - 1);
                 let is_short = reach.unsigned_abs() + u64::from(access.1) <= MOST_REACH;
-                // Lanes at other distances than multiples of the size do not tell of each other whether they are aligned.
+                // Lanes at other distances than multiples of the size do not tell of each other
+                // whether they are aligned.
                 let is_even = stride % i64::from(access.1) == 0;
                 if is_short && is_even && access.1.is_power_of_two() {
                     let (low, high) = (reach.min(0), reach.max(0));
@@ -50,8 +53,8 @@ impl Lower<'_, '_> {
                     Some(self.some_are_bad(address, access))
                 }
             }
-            Address::Folded(at, stride, _) => {
-                return self.check_folded(address, (*at, *stride), access);
+            Address::MayWrap(at, stride, _) => {
+                return self.check_may_wrap(address, (*at, *stride), access);
             }
             Address::Lanes(_) | Address::Lanes32(..) => Some(self.some_are_bad(address, access)),
         };
@@ -84,8 +87,14 @@ impl Lower<'_, '_> {
         (self.mask_bits, self.mask_full, self.mask_parts) = masks;
     }
 
-    /// Where no index wraps, as a mark on the first lane's address would tell, lanes lie at a constant distance.
-    fn check_folded(&mut self, address: &Address, (at, stride): (cl::Value, i64), access: Access) {
+    /// Where no index wraps, as a mark on the first lane's address would tell, lanes lie at a
+    /// constant distance.
+    fn check_may_wrap(
+        &mut self,
+        address: &Address,
+        (at, stride): (cl::Value, i64),
+        access: Access,
+    ) {
         // What masks are made of must be there on both ways.
         self.mask_as_bits_or_one();
         let [look, ask, fine] = std::array::from_fn(|_| self.b.create_block());
@@ -105,7 +114,8 @@ impl Lower<'_, '_> {
         self.ask_in(ask, fine, address, access);
     }
 
-    /// Whether the first byte of the access at `first` or the last byte of that at `last` is not valid, or they are misaligned.
+    /// Whether the first byte of the access at `first` or the last byte of that at `last` is not
+    /// valid, or they are misaligned.
     fn ends_are_bad(
         &mut self,
         first: cl::Value,
@@ -203,7 +213,8 @@ pub(super) fn byte_is_bad(
     let place = b.ins().iadd(place, origin);
     let flags = MemFlagsData::trusted();
     let valid = b.ins().sload8(types::I32, flags, place, 0);
-    // Memory that is only loaded from has the sign bit, which makes a number less than any position.
+    // Memory that is only loaded from has the sign bit, which makes a number less than any
+    // position.
     let valid = match is_write {
         true => valid,
         false => b.ins().band_imm_s(valid, 0x7f),
