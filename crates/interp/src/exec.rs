@@ -204,7 +204,12 @@ impl<'p> Machine<'p, '_> {
                 }
             }
         };
-        thread.frame().set_all(results, &[bits]);
+        let frame = thread.frame();
+        frame.set_all(results, &[bits]);
+        if let InstData::ToGeneric { arg, .. } | InstData::FromGeneric { arg, .. } = &node.data {
+            let shadow = frame.shadow(*arg);
+            frame.set_shadow(results[0], shadow);
+        }
         Ok(Step::Next)
     }
 
