@@ -124,11 +124,12 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
             (Err(failure), None) => return Err(failure),
         }
     }
-    let findings = session.findings(ended_well);
-    let errors = findings
-        .iter()
-        .filter(|finding| finding.severity == Severity::Error);
-    problems.extend(errors.map(Finding::render));
+    // A launch that was to fail has done so, for a reason that is a finding, too.
+    if ended_well {
+        let findings = session.findings(true);
+        let is_error = |finding: &&Finding| finding.severity == Severity::Error;
+        problems.extend(findings.iter().filter(is_error).map(Finding::render));
+    }
     problems.extend(expectations(&file.dir, case, &plan, &session)?);
     let printed = output.lock().expect("no holder panics").clone();
     if let Some(want) = &case.stdout {

@@ -49,7 +49,10 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
 
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
         let written = self.machine.write_at(self.env, self.thread, addr, bytes);
-        written.map_err(|why| bad_address(addr, bytes.len(), &why))
+        written.map_err(|why| bad_address(addr, bytes.len(), &why))?;
+        self.machine
+            .written(self.env, self.thread, addr, bytes.len());
+        Ok(())
     }
 
     fn update(

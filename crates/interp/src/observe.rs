@@ -15,6 +15,9 @@ use crate::watch::finding::{AccessOp, Finding, FindingKind, Severity};
 use crate::watch::shadow::{self, Shadow};
 use crate::watch::{Accessed, Who, byte};
 
+/// No window of shared or local memory is larger.
+const MOST_WINDOW: u64 = 1 << 20;
+
 /// No access has more bytes.
 const MOST: usize = 64;
 
@@ -94,7 +97,7 @@ impl<'p> Machine<'p, '_> {
         };
         let copy = |bytes: &[u8], offset: u64, states: &mut [u8]| {
             for (idx, state) in states.iter_mut().enumerate() {
-                let at = offset as usize + idx;
+                let at = (offset as usize).saturating_add(idx);
                 *state = bytes.get(at).copied().unwrap_or(byte::UNDEFINED);
             }
         };
@@ -108,11 +111,22 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
+    /// An operation of the device has written bytes.
+    pub(crate) fn written(&mut self, env: &Env, thread: &Thread<'p>, addr: u64, len: usize) {
+        if self.watch.is_some() {
+            self.set_states(env, thread, addr, &vec![byte::WRITTEN; len]);
+        }
+    }
+
     fn set_states(&mut self, env: &Env, thread: &Thread<'p>, addr: u64, states: &[u8]) {
         let Some(watch) = self.watch.as_mut() else {
             return;
         };
         let copy = |bytes: &mut Vec<u8>, offset: u64| {
+            // Addresses of other CTAs' windows are no offsets in this one.
+            if offset > MOST_WINDOW {
+                return;
+            }
             let (start, end) = (offset as usize, offset as usize + states.len());
             if bytes.len() < end {
                 bytes.resize(end, byte::UNDEFINED);
