@@ -228,6 +228,7 @@ impl<'p> Machine<'p, '_> {
         keeps &= states[..len].iter().all(|&state| state == byte::WRITTEN) && op == AccessOp::Store;
         let region = self.launch.region(generic);
         let place = match region {
+            Region::Shared(at) if at > MOST_WINDOW => None,
             Region::Shared(at) => Some((true, at)),
             Region::Device => Some((false, generic)),
             Region::Local(_) | Region::ReadOnly => None,
