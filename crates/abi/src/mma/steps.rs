@@ -123,12 +123,8 @@ impl Steps for Avx2 {
             return transpose(columns, rows);
         }
         for (n, rows) in rows.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let mut starts = [std::ptr::null(); COLUMNS];
-            for (start, column) in starts.iter_mut().zip(columns) {
-                *start = column[8 * n..][..8].as_ptr();
-            }
-            // SAFETY: the processor has the instructions; eight elements follow each start.
-            unsafe { transpose_8x8(starts, rows) };
+            // SAFETY: the processor has the instructions; column `n` of blocks of eight ends within each column.
+            unsafe { transpose_8x8(std::array::from_fn(|c| columns[c][8 * n..].as_ptr()), rows) };
         }
     }
 
@@ -169,30 +165,27 @@ impl Steps for Avx2 {
 #[inline(always)]
 unsafe fn transpose_8x8(columns: [*const f32; COLUMNS], rows: &mut [[f32; COLUMNS]; 8]) {
     use core::arch::x86_64::{
-        _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_setzero_ps, _mm256_shuffle_ps,
-        _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+        _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
+        _mm256_unpackhi_ps, _mm256_unpacklo_ps,
     };
     // SAFETY: the caller's promise; rows have the size of what is stored.
     unsafe {
-        let mut c = [_mm256_setzero_ps(); COLUMNS];
-        for (vector, column) in c.iter_mut().zip(columns) {
-            *vector = _mm256_loadu_ps(column);
-        }
+        let c = columns.map(|column| _mm256_loadu_ps(column));
         // Pairs of columns, then four of them, then all eight.
-        let mut pairs = c;
-        for n in [0, 2, 4, 6] {
-            pairs[n] = _mm256_unpacklo_ps(c[n], c[n + 1]);
-            pairs[n + 1] = _mm256_unpackhi_ps(c[n], c[n + 1]);
-        }
-        let mut fours = c;
-        for n in [0, 4] {
-            fours[n] = _mm256_shuffle_ps::<0x44>(pairs[n], pairs[n + 2]);
-            fours[n + 1] = _mm256_shuffle_ps::<0xee>(pairs[n], pairs[n + 2]);
-            fours[n + 2] = _mm256_shuffle_ps::<0x44>(pairs[n + 1], pairs[n + 3]);
-            fours[n + 3] = _mm256_shuffle_ps::<0xee>(pairs[n + 1], pairs[n + 3]);
-        }
+        let pairs = [0, 2, 4, 6].map(|n| {
+            let (x, y) = (c[n], c[n + 1]);
+            (_mm256_unpacklo_ps(x, y), _mm256_unpackhi_ps(x, y))
+        });
+        let fours = [(pairs[0], pairs[1]), (pairs[2], pairs[3])].map(|(x, y)| {
+            [
+                _mm256_shuffle_ps::<0x44>(x.0, y.0),
+                _mm256_shuffle_ps::<0xee>(x.0, y.0),
+                _mm256_shuffle_ps::<0x44>(x.1, y.1),
+                _mm256_shuffle_ps::<0xee>(x.1, y.1),
+            ]
+        });
         for n in 0..4 {
-            let (x, y) = (fours[n], fours[n + 4]);
+            let (x, y) = (fours[0][n], fours[1][n]);
             _mm256_storeu_ps(rows[n].as_mut_ptr(), _mm256_permute2f128_ps::<0x20>(x, y));
             _mm256_storeu_ps(
                 rows[n + 4].as_mut_ptr(),
