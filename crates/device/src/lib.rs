@@ -12,9 +12,11 @@ pub mod printf;
 #[cfg(test)]
 mod printf_tests;
 pub mod tensor;
+pub mod texture;
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ptxjit_ir::DeviceOp;
 
@@ -66,6 +68,9 @@ pub trait Thread {
         size: u32,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault>;
+
+    /// The texture, sampler or surface that a handle stands for.
+    fn object(&mut self, handle: u64) -> Option<Arc<texture::Object>>;
 
     /// `%tid`.
     fn tid(&self) -> [u32; 3];
@@ -195,5 +200,6 @@ pub fn execute(
     match op {
         DeviceOp::Builtin(builtin) => builtin::call(*builtin, thread, args, results),
         DeviceOp::Tensor(op) => tensor::execute(*op, thread, args),
+        DeviceOp::Texture(op) => texture::execute(*op, thread, args, results),
     }
 }

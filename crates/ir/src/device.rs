@@ -6,6 +6,7 @@
 //! `ptxjit-device`, and called by the interpreter and by compiled code.
 
 mod tensor;
+mod texture;
 
 use std::fmt;
 
@@ -16,6 +17,9 @@ use crate::ops::{Builtin, Effect};
 use crate::types::Type;
 
 pub use tensor::{MapField, TensorMode, TensorOp};
+pub use texture::{
+    Color, Fetch, Geometry, ImageQuery, Lod, OpaqueKind, Outside, SurfaceAccess, TextureOp, Unbound,
+};
 
 /// Types of operands or results, in order.
 pub type TypeList = SmallVec<[Type; 8]>;
@@ -27,6 +31,8 @@ pub enum DeviceOp {
     Builtin(Builtin),
     /// On tensors and tensor maps.
     Tensor(TensorOp),
+    /// On textures, samplers and surfaces.
+    Texture(TextureOp),
 }
 
 impl DeviceOp {
@@ -35,6 +41,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
+            DeviceOp::Texture(op) => op.args(),
         }
     }
 
@@ -43,6 +50,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
             DeviceOp::Tensor(_) => SmallVec::new(),
+            DeviceOp::Texture(op) => op.results(),
         }
     }
 
@@ -50,6 +58,7 @@ impl DeviceOp {
     pub fn effect(&self) -> Effect {
         match self {
             DeviceOp::Builtin(_) | DeviceOp::Tensor(_) => Effect::Write,
+            DeviceOp::Texture(op) => op.effect(),
         }
     }
 
@@ -58,7 +67,7 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) => false,
-            DeviceOp::Tensor(_) => true,
+            DeviceOp::Tensor(_) | DeviceOp::Texture(_) => true,
         }
     }
 }
@@ -68,6 +77,7 @@ impl fmt::Display for DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
+            DeviceOp::Texture(op) => write!(f, "texture.{op}"),
         }
     }
 }

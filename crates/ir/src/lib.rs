@@ -36,7 +36,10 @@ mod types;
 pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
-pub use device::{DeviceOp, MapField, TensorMode, TensorOp, TypeList};
+pub use device::{
+    Color, DeviceOp, Fetch, Geometry, ImageQuery, Lod, MapField, OpaqueKind, Outside, SurfaceAccess,
+    TensorMode, TensorOp, TextureOp, TypeList, Unbound,
+};
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{
     BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,

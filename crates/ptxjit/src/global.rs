@@ -1,14 +1,14 @@
 //! Variables of modules.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use ptxjit_frontend::translate;
-use ptxjit_ir::{Space, Var, VarId, VarInit};
+use ptxjit_ir::{OpaqueKind, Space, Unbound, Var, VarId, VarInit};
 use ptxjit_runtime::VarSource;
 
 use crate::diagnostic::Text;
 use crate::failure::Cause;
-use crate::{Diagnostics, Element, Error, Module};
+use crate::{Binding, Diagnostics, Element, Error, Module};
 
 /// A variable of a module, in device memory.
 #[derive(Clone, Debug)]
@@ -64,6 +64,48 @@ impl Global {
         Ok(self
             .checked(self.module.inner.memory.var_range(self.id))?
             .start)
+    }
+
+    /// Whether it is a `.texref`, `.samplerref` or `.surfref`.
+    pub fn is_opaque(&self) -> bool {
+        self.kind().is_some()
+    }
+
+    fn kind(&self) -> Option<OpaqueKind> {
+        self.module.inner.front.opaque_kind(self.id)
+    }
+
+    /// Binds a texture, sampler or surface to an opaque variable, in place of what was bound before. The module keeps it alive.
+    pub fn bind(&self, object: impl Into<Binding>) -> Result<(), Error> {
+        let (kind, handle, keep) = object.into().parts();
+        if self.kind() != Some(kind) {
+            return Err(Error::usage(format!(
+                "`{}` is no variable for a {}",
+                self.name,
+                kind.name()
+            )));
+        }
+        self.write(&[handle])?;
+        let bound = &self.module.inner.bound;
+        let mut bound = bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.insert(self.id, keep);
+        Ok(())
+    }
+
+    /// A texture or surface variable that a kernel uses must have been bound; samplers have an initializer.
+    pub(crate) fn check_bound(&self) -> Result<(), Error> {
+        let Some(kind) = self.kind().filter(|&kind| kind != OpaqueKind::Sampler) else {
+            return Ok(());
+        };
+        let is_unbound = Unbound::from_bits(self.read::<u64>(1)?[0]).is_some();
+        match is_unbound {
+            false => Ok(()),
+            true => Err(Error::usage(format!(
+                "no {} is bound to the variable `{}`, which the kernel needs",
+                kind.name(),
+                self.name
+            ))),
+        }
     }
 
     /// Overwrites the first elements.

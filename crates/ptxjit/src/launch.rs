@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ptxjit_abi::CompiledKernel;
+use ptxjit_abi::{CompiledKernel, SymbolRef};
 use ptxjit_codegen::Haste;
-use ptxjit_ir::Program;
+use ptxjit_ir::{Program, VarId};
 use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 
-use crate::buffer::Block;
 use crate::compile::{Got, Limit, Variant, Variants};
 use crate::failure::Cause;
 use crate::options::OutputFn;
+use crate::texture::Keep;
 use crate::{
-    Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Kernel, Options, Schedule, interp,
+    Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Global, Kernel, Options, Schedule, interp,
 };
 
 /// A launch of no more threads than this is often over before code made with care would be ready.
@@ -39,7 +39,7 @@ pub struct Launch {
     args: Vec<Arg>,
     /// All parameters at once, instead of `args`.
     block_of_params: Option<Vec<u8>>,
-    keeps: Vec<Arc<Block>>,
+    keeps: Vec<Keep>,
     options: Options,
 }
 
@@ -112,7 +112,7 @@ impl Launch {
 
     /// Says that the kernel reaches `buffer` through a pointer that is not a buffer argument, which keeps it alive.
     pub fn uses<T: Element>(mut self, buffer: &Buffer<T>) -> Launch {
-        self.keeps.push(buffer.block());
+        self.keeps.push(buffer.keep());
         self
     }
 
@@ -208,12 +208,36 @@ impl Launch {
             }
             Engine::Interp => Code::Interp(self.kernel.inner.program()?),
         };
+        let opaque = self.opaque(&code);
         Ok(Prepared {
+            opaque,
             launch: self,
             params,
             code,
             compile_time: start.elapsed(),
         })
+    }
+
+    /// Opaque variables of the module that the kernel needs.
+    fn opaque(&self, code: &Code) -> Vec<Global> {
+        let module = &self.kernel.module;
+        let vars: Vec<VarId> = match code {
+            Code::Jit(_, got, _) => {
+                let symbols = got.code.symbols.iter();
+                let var = |symbol: &SymbolRef| match *symbol {
+                    SymbolRef::Var(var) => Some(var),
+                    SymbolRef::Func(_) => None,
+                };
+                symbols.filter_map(var).collect()
+            }
+            Code::Interp(program) => program.vars.keys().copied().collect(),
+        };
+        let opaque = vars.into_iter().filter(|&var| module.front.opaque_kind(var).is_some());
+        let module = crate::Module {
+            inner: module.clone(),
+        };
+        let global = |var| Global::new(&module, var, module.inner.front.var(var)?);
+        opaque.filter_map(global).collect()
     }
 
     /// The form of the code for this launch.
@@ -336,6 +360,8 @@ pub struct Prepared {
     params: Vec<u8>,
     code: Code,
     compile_time: Duration,
+    /// Variables that must be bound to a texture or surface.
+    opaque: Vec<Global>,
 }
 
 #[derive(Clone)]
@@ -411,8 +437,14 @@ impl Prepared {
         self.compile_time
     }
 
+    /// Checks that a texture or surface is bound to each variable for one that the kernel needs, as [`Prepared::run`] does.
+    pub fn check_bindings(&self) -> Result<(), Error> {
+        self.opaque.iter().try_for_each(Global::check_bound)
+    }
+
     /// Runs the launch to its end.
     pub fn run(&self) -> Result<LaunchStats, Error> {
+        self.check_bindings()?;
         let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
         let result = match &self.code {
             // Memory of the host was registered after the code was chosen.

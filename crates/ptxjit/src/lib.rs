@@ -68,6 +68,7 @@ mod once;
 mod options;
 mod raw;
 mod tensor_map;
+mod texture;
 mod virt;
 
 pub use arg::Arg;
@@ -87,6 +88,9 @@ pub use module::{Kernel, KernelUsage, Module, Param, Target};
 pub use ptxjit_runtime::{Access, CancelToken, Pattern, ShapeRule};
 
 pub use tensor_map::{ElementType, TensorMap, TensorMapBuilder};
+pub use texture::{
+    Binding, ChannelType, Image, ImageBuilder, Sampler, SamplerBuilder, Shape, Surface, Texture, TextureBuilder,
+};
 
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};
 pub use ptxjit_frontend::escape::{escape, escape_lines};

@@ -18,6 +18,7 @@ use crate::compile::{self, Got, Limit, Stored, Variant, Variants};
 use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::global::{Global, Vars};
+use crate::texture::Keep;
 use crate::{Device, Diagnostics, Dim3, Error, Launch, Options, names};
 
 /// A PTX module on a device, or several that are linked: its kernels, and its variables in device memory.
@@ -33,6 +34,8 @@ pub(crate) struct ModuleInner {
     pub(crate) front: Arc<translate::Module>,
     pub(crate) device: Device,
     pub(crate) memory: Arc<ModuleMemory>,
+    /// What is bound to opaque variables.
+    pub(crate) bound: Mutex<HashMap<ptxjit_ir::VarId, Keep>>,
     shared: Arc<Shared>,
 }
 
@@ -156,6 +159,7 @@ impl Module {
             front,
             device: device.clone(),
             memory: Arc::new(memory),
+            bound: Mutex::default(),
             shared,
         };
         Module {

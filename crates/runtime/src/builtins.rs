@@ -5,9 +5,11 @@
 
 #![expect(unsafe_code, reason = "called by compiled code with raw pointers")]
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
+use ptxjit_device::texture::Object;
 use ptxjit_device::{Fault, Rows};
 use ptxjit_ir::{DeviceOp, InstData, SrcLoc, Type, TypeList};
 use smallvec::SmallVec;
@@ -244,6 +246,10 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
         }
         let old = self.view.update(addr, size, update);
         old.ok_or_else(|| self.bad_address(addr, u64::from(size)))
+    }
+
+    fn object(&mut self, handle: u64) -> Option<Arc<Object>> {
+        self.call.grid.shared.textures.get(handle)
     }
 
     fn tid(&self) -> [u32; 3] {

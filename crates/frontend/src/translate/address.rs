@@ -295,7 +295,7 @@ impl<'m> Translator<'m> {
     }
 
     /// Emits the base of a place; the second part is what is to be added to it.
-    pub(super) fn place_address(&mut self, place: Place, offset: i64) -> (Value, i32) {
+    pub(crate) fn place_address(&mut self, place: Place, offset: i64) -> (Value, i32) {
         let offset = offset.wrapping_add(place.start);
         let (base, rest) = match i32::try_from(offset) {
             Ok(small) => (0, small),
