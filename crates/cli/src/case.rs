@@ -403,9 +403,10 @@ fn ordered_textures<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<(String, TextureDecl)>, D::Error> {
     let map = Map::deserialize(deserializer)?;
-    let texture = |(name, value)| {
-        let decl = serde_json::from_value(value)
-            .map_err(|err| serde::de::Error::custom(format!("texture `{}`: {err}", escape(&name))))?;
+    let texture = |(name, value): (String, Value)| {
+        let decl = serde_json::from_value(value).map_err(|err| {
+            serde::de::Error::custom(format!("texture `{}`: {err}", escape(&name)))
+        })?;
         Ok((name, decl))
     };
     map.into_iter().map(texture).collect()

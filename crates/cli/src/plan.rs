@@ -324,7 +324,10 @@ impl Plan {
             &patch.surface,
             &patch.sampler,
         ];
-        let mut given = names.iter().enumerate().filter_map(|(n, name)| Some((n, name.as_ref()?)));
+        let mut given = names
+            .iter()
+            .enumerate()
+            .filter_map(|(n, name)| Some((n, name.as_ref()?)));
         let (Some((n, name)), None) = (given.next(), given.next()) else {
             bail!("a patch has one of `tensormap`, `buffer`, `texture`, `surface` and `sampler`");
         };

@@ -30,7 +30,9 @@ impl Plan {
                 [Some(name), None, None] => self.texture_index(name, ObjectKind::Texture),
                 [None, Some(name), None] => self.texture_index(name, ObjectKind::Surface),
                 [None, None, Some(name)] => self.sampler_index(name),
-                _ => Err(anyhow!("either a `texture`, a `surface` or a `sampler` is bound")),
+                _ => Err(anyhow!(
+                    "either a `texture`, a `surface` or a `sampler` is bound"
+                )),
             };
             let context = || format!("the binding of `{}`", escape(&binding.symbol));
             self.bindings.push(PlanBinding {
@@ -59,7 +61,8 @@ impl Plan {
         for _ in 0..=case.textures.len() {
             let Some(of) = &owner.1.shares else { break };
             let found = case.textures.iter().find(|(name, _)| name == of);
-            let found = found.with_context(|| format!("`shares` names no entry `{}`", escape(of)))?;
+            let found =
+                found.with_context(|| format!("`shares` names no entry `{}`", escape(of)))?;
             owner = (&found.0, &found.1);
         }
         ensure!(owner.1.shares.is_none(), "`shares` goes in a circle");
@@ -96,7 +99,10 @@ impl Plan {
     ) -> Result<usize> {
         let (count, contents) = image.contents(find)?;
         let is_undefined = contents.is_none() && image.object != Some(ObjectKind::Surface);
-        ensure!(!is_undefined, "the texture has no data: `npy`, `buffer` or `shares`");
+        ensure!(
+            !is_undefined,
+            "the texture has no data: `npy`, `buffer` or `shares`"
+        );
         self.buffers.push(PlanBuffer {
             name: name.to_owned(),
             dtype: image.dtype()?,
@@ -113,7 +119,10 @@ impl Plan {
             ObjectKind::Texture => "texture",
             ObjectKind::Surface => "surface",
         };
-        let found = self.textures.iter().position(|texture| texture.name == name);
+        let found = self
+            .textures
+            .iter()
+            .position(|texture| texture.name == name);
         let idx = found.with_context(|| format!("the case has no {what} `{}`", escape(name)))?;
         ensure!(
             self.textures[idx].kind == kind,
@@ -125,7 +134,10 @@ impl Plan {
 
     /// The sampler of this name.
     pub(crate) fn sampler_index(&self, name: &str) -> Result<PlanObject> {
-        let found = self.samplers.iter().position(|sampler| sampler.name == name);
+        let found = self
+            .samplers
+            .iter()
+            .position(|sampler| sampler.name == name);
         let idx = found.with_context(|| format!("the case has no sampler `{}`", escape(name)))?;
         Ok(PlanObject::Sampler(idx))
     }
@@ -195,7 +207,9 @@ impl Plan {
         let object = match object {
             CliArg::Texture(kind, source) => self.cli_texture(&what, *kind, source)?.0,
             CliArg::Sampler(source) => self.cli_sampler(&what, source)?,
-            _ => bail!("{what}: a texture, surface or sampler is bound: `tex=`, `surf=` or `sampler=`"),
+            _ => bail!(
+                "{what}: a texture, surface or sampler is bound: `tex=`, `surf=` or `sampler=`"
+            ),
         };
         self.bindings.push(PlanBinding {
             symbol: symbol.to_owned(),
@@ -231,10 +245,16 @@ fn check_memory(decl: &TextureDecl, on_command_line: bool) -> Result<()> {
         ("arg", decl.arg.is_some(), on_command_line),
         ("data", decl.data.is_some(), on_command_line),
     ];
-    if let Some((field, ..)) = memories.iter().find(|&&(_, is_there, may)| is_there && !may) {
+    if let Some((field, ..)) = memories
+        .iter()
+        .find(|&&(_, is_there, may)| is_there && !may)
+    {
         bail!("there is no field `{field}` here");
     }
-    let n = memories.iter().filter(|&&(_, is_there, _)| is_there).count();
+    let n = memories
+        .iter()
+        .filter(|&&(_, is_there, _)| is_there)
+        .count();
     ensure!(n <= 1, "the memory is given twice");
     let has_place = decl.buffer.is_some() || decl.arg.is_some() || decl.data.is_some();
     ensure!(

@@ -190,7 +190,10 @@ impl<'a> Session<'a> {
         let requests = requests.collect::<Result<Vec<_>, Failure>>()?;
         let start = Instant::now();
         session.launches = prepare(requests)?;
-        session.launches.iter().try_for_each(Prepared::check_bindings)?;
+        session
+            .launches
+            .iter()
+            .try_for_each(Prepared::check_bindings)?;
         session.compile += start.elapsed();
         Ok(session)
     }

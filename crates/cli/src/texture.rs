@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use ptxjit::{
-    Binding, Buffer, ChannelType, Device, Image, ImageBuilder, Sampler, SamplerBuilder, Shape, Surface, Texture,
-    TextureBuilder, escape,
+    Binding, Buffer, ChannelType, Device, Image, ImageBuilder, Sampler, SamplerBuilder, Shape,
+    Surface, Texture, TextureBuilder, escape,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -282,7 +282,10 @@ impl TextureDecl {
         let is_line = dims.len() == 1;
         Ok(match self.resource {
             None | Some(ResourceKind::Array) => {
-                ensure!(self.pitch_bytes.is_none(), "`pitch_bytes` is for `resource` pitch2d");
+                ensure!(
+                    self.pitch_bytes.is_none(),
+                    "`pitch_bytes` is for `resource` pitch2d"
+                );
                 image
             }
             Some(ResourceKind::Linear) => {
@@ -299,7 +302,8 @@ impl TextureDecl {
 
     fn texture(&self, image: &Image) -> Result<Texture> {
         ensure!(
-            self.max_anisotropy.is_none_or(|max| (0.0..=16.0).contains(&max)),
+            self.max_anisotropy
+                .is_none_or(|max| (0.0..=16.0).contains(&max)),
             "`max_anisotropy` is out of range"
         );
         let texture = Texture::new(image)
@@ -345,7 +349,10 @@ impl TextureDecl {
     }
 
     /// The number of elements of all its levels, and their contents from files, if it has some.
-    pub fn contents(&mut self, find: impl Fn(&str) -> Result<PathBuf>) -> Result<(usize, Option<Contents>)> {
+    pub fn contents(
+        &mut self,
+        find: impl Fn(&str) -> Result<PathBuf>,
+    ) -> Result<(usize, Option<Contents>)> {
         let counts = self.level_counts()?;
         let total = counts.iter().sum();
         let Some(files) = &self.npy else {
@@ -361,7 +368,11 @@ impl TextureDecl {
         if let ([name], [count]) = (names, &counts[..]) {
             let (contents, got) = Contents::from_npy(&find(name)?, dtype)?;
             let padded = self.pitch_bytes.unwrap_or(0) as usize / dtype.size();
-            let rows = self.dims.as_ref().and_then(|dims| dims.get(1).copied()).unwrap_or(0);
+            let rows = self
+                .dims
+                .as_ref()
+                .and_then(|dims| dims.get(1).copied())
+                .unwrap_or(0);
             if got == *count {
                 // Rows of a file without gaps have none in memory.
                 self.pitch_bytes = None;
@@ -469,7 +480,9 @@ macro_rules! sampled {
 sampled!(TextureBuilder SamplerBuilder);
 
 fn needed<'a, T>(field: &str, value: &'a Option<T>) -> Result<&'a T> {
-    value.as_ref().ok_or_else(|| anyhow!("`{field}` is missing"))
+    value
+        .as_ref()
+        .ok_or_else(|| anyhow!("`{field}` is missing"))
 }
 
 /// The files of an object on the command line, relative to the working directory.

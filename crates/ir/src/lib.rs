@@ -37,8 +37,8 @@ pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
 pub use device::{
-    Color, DeviceOp, Fetch, Geometry, ImageQuery, Lod, MapField, OpaqueKind, Outside, SurfaceAccess,
-    TensorMode, TensorOp, TextureOp, TypeList, Unbound,
+    Color, DeviceOp, Fetch, Geometry, ImageQuery, Lod, MapField, OpaqueKind, Outside,
+    SurfaceAccess, TensorMode, TensorOp, TextureOp, TypeList, Unbound,
 };
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{

@@ -13,7 +13,8 @@ use crate::failure::Cause;
 use crate::options::OutputFn;
 use crate::texture::Keep;
 use crate::{
-    Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Global, Kernel, Options, Schedule, interp,
+    Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Global, Kernel, Options, Schedule,
+    interp,
 };
 
 /// A launch of no more threads than this is often over before code made with care would be ready.
@@ -232,7 +233,9 @@ impl Launch {
             }
             Code::Interp(program) => program.vars.keys().copied().collect(),
         };
-        let opaque = vars.into_iter().filter(|&var| module.front.opaque_kind(var).is_some());
+        let opaque = vars
+            .into_iter()
+            .filter(|&var| module.front.opaque_kind(var).is_some());
         let module = crate::Module {
             inner: module.clone(),
         };

@@ -6,9 +6,17 @@ fn major(direction: [f64; 3]) -> (u32, f64, [f64; 2]) {
     let [s, t, r] = direction;
     let [size_s, size_t, size_r] = direction.map(f64::abs);
     if size_s >= size_t && size_s >= size_r {
-        if s >= 0.0 { (0, s, [-r, -t]) } else { (1, -s, [r, -t]) }
+        if s >= 0.0 {
+            (0, s, [-r, -t])
+        } else {
+            (1, -s, [r, -t])
+        }
     } else if size_t >= size_r {
-        if t >= 0.0 { (2, t, [s, r]) } else { (3, -t, [s, -r]) }
+        if t >= 0.0 {
+            (2, t, [s, r])
+        } else {
+            (3, -t, [s, -r])
+        }
     } else if r >= 0.0 {
         (4, r, [s, -t])
     } else {

@@ -54,7 +54,8 @@ pub(crate) fn execute(
             Ok(())
         }
         TextureOp::IsKind(kind) => {
-            results[0] = u64::from(Found::of(thread, args[0]).is_ok_and(|found| found.kind() == kind));
+            results[0] =
+                u64::from(Found::of(thread, args[0]).is_ok_and(|found| found.kind() == kind));
             Ok(())
         }
         TextureOp::Load(access) => surface::load(&access, thread, args, results),

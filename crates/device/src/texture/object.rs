@@ -293,7 +293,8 @@ impl Texture {
                 self.image.dtype.name()
             ));
         }
-        if self.image.resource == Resource::Linear && (self.sampler.linear || self.sampler.normalized)
+        if self.image.resource == Resource::Linear
+            && (self.sampler.linear || self.sampler.normalized)
         {
             return Err(
                 "a texture of linear memory has neither `filter` linear nor `normalized` coordinates"
@@ -349,7 +350,8 @@ fn check_image(image: &Image) -> Result<(), String> {
     if is_cube && (size[0] != size[1] || !image.layers.is_multiple_of(6)) {
         return Err("a cube has square faces, and six `layers`".to_owned());
     }
-    if image.shape == Shape::Cube && image.layers != 6 || !image.shape.is_layered() && image.layers != 1
+    if image.shape == Shape::Cube && image.layers != 6
+        || !image.shape.is_layered() && image.layers != 1
     {
         return Err(format!(
             "`{}` cannot have {} `layers`",
@@ -359,7 +361,9 @@ fn check_image(image: &Image) -> Result<(), String> {
     }
     let n_levels = image.levels.len() as u32;
     if n_levels > 1 + longest.ilog2() {
-        return Err(format!("`levels` is {n_levels}, more than the size can be halved"));
+        return Err(format!(
+            "`levels` is {n_levels}, more than the size can be halved"
+        ));
     }
     Ok(())
 }

@@ -7,11 +7,7 @@ use super::{Found, sampler_of};
 use crate::Fault;
 
 /// The answer of `txq`; sampling fields are those of a sampler or, in the unified mode, of the texture.
-pub(super) fn answer(
-    found: &Found,
-    query: ImageQuery,
-    level: Option<u32>,
-) -> Result<u32, Fault> {
+pub(super) fn answer(found: &Found, query: ImageQuery, level: Option<u32>) -> Result<u32, Fault> {
     match query {
         ImageQuery::AddressMode(_) | ImageQuery::FilterMode | ImageQuery::ForceUnnormalized => {
             of_sampler(&sampler(found)?, query)

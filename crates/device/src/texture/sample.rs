@@ -72,7 +72,8 @@ impl Site<'_> {
             let Mip { level, weight } = mips[lane];
             let level = level as usize;
             let here = self.at_level(&spots, level, &mut open(level));
-            let next = (weight != 0.0).then(|| self.at_level(&spots, level + 1, &mut open(level + 1)));
+            let next =
+                (weight != 0.0).then(|| self.at_level(&spots, level + 1, &mut open(level + 1)));
             for other in lane..LANES {
                 if mips[other] != mips[lane] {
                     continue;
@@ -113,7 +114,9 @@ impl Site<'_> {
             self.project(&mut axes, &mut layers);
         }
         let last = self.image().layers - 1;
-        layers.iter_mut().for_each(|layer| *layer = (*layer).min(last));
+        layers
+            .iter_mut()
+            .for_each(|layer| *layer = (*layer).min(last));
         let rest = args.len() - usize::from(self.fetch.depth);
         let mut offsets = [[0; LANES]; 3];
         let first = rest - self.fetch.n_offsets();
@@ -301,11 +304,7 @@ impl Site<'_> {
         let mut sums = [[0.0; LANES]; 4];
         for corner in 0..1 << n_dims {
             let side = |d: usize| corner >> d & 1;
-            let place = [
-                &sides[0][side(0)],
-                &sides[1][side(1)],
-                &sides[2][side(2)],
-            ];
+            let place = [&sides[0][side(0)], &sides[1][side(1)], &sides[2][side(2)]];
             let colors = self.element(spots, level, texels, place);
             for (sum, values) in sums.iter_mut().zip(&colors).take(channels) {
                 for lane in 0..LANES {
@@ -391,9 +390,11 @@ impl Site<'_> {
         let mut at = [0; LANES];
         let mut is_inside = [true; LANES];
         for lane in 0..LANES {
-            let row = (spots.layers[lane].wrapping_mul(depth).wrapping_add(z.0[lane]))
-                .wrapping_mul(height)
-                .wrapping_add(y.0[lane]);
+            let row = (spots.layers[lane]
+                .wrapping_mul(depth)
+                .wrapping_add(z.0[lane]))
+            .wrapping_mul(height)
+            .wrapping_add(y.0[lane]);
             at[lane] = u64::from(row) * pitch + u64::from(x.0[lane]) * bytes;
             is_inside[lane] = x.1[lane] & y.1[lane] & z.1[lane];
         }

@@ -35,7 +35,10 @@ pub(super) fn store(
     let (coords, values) = args[1..].split_at(access.geometry.n_coordinates());
     let mut bytes = [0; 16];
     let (value_bytes, size) = match access.formatted {
-        true => (surface.image.dtype.bytes() as usize, surface.image.element_bytes() as usize),
+        true => (
+            surface.image.dtype.bytes() as usize,
+            surface.image.element_bytes() as usize,
+        ),
         false => (access.bytes.into(), usize::from(access.bytes * access.n)),
     };
     for (place, &value) in bytes[..size].chunks_mut(value_bytes).zip(values) {

@@ -59,7 +59,9 @@ pub(super) fn load(
             (f32::from(texels.byte(offset)) / 255.0).to_bits()
         }),
         ChannelType::I8 if texture.normalized_read => each(channels, at, 1, colors, |offset, _| {
-            (f32::from(texels.byte(offset) as i8) / 127.0).max(-1.0).to_bits()
+            (f32::from(texels.byte(offset) as i8) / 127.0)
+                .max(-1.0)
+                .to_bits()
         }),
         ChannelType::U16 if texture.normalized_read => {
             each(channels, at, 2, colors, |offset, _| {

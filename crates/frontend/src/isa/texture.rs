@@ -152,30 +152,42 @@ pub const TABLE: &[InstDesc] = &[
         .effect()
         .types(&[&[T::Texref, T::Samplerref, T::Surfref]])
         .gates(&[since(4, 0, 30)]),
-    inst("suld", &[D.or_wider().vec(Elems::Lenient), ANY], access::load)
-        .effect()
-        .with(&[Mod::B])
-        .types(&[SURFACE_TYPES])
-        .choose(&[SURFACE_GEOMETRY, CLAMP])
-        .optional(&[LOAD_CACHE, &[Mod::V2, Mod::V4]])
-        .gates(SURFACE)
-        .check(check_surface),
-    inst("sust", &[ANY, A.or_wider().vec(Elems::Lenient)], access::store)
-        .effect()
-        .with(&[Mod::B])
-        .types(&[SURFACE_TYPES])
-        .choose(&[SURFACE_GEOMETRY, CLAMP])
-        .optional(&[STORE_CACHE, &[Mod::V2, Mod::V4]])
-        .gates(SURFACE)
-        .check(check_surface),
-    inst("sust", &[ANY, A.or_wider().vec(Elems::Lenient)], access::store)
-        .effect()
-        .with(&[Mod::P])
-        .types(&[&[T::B32]])
-        .choose(&[&[Mod::N1d, Mod::N2d, Mod::N3d], CLAMP])
-        .optional(&[&[Mod::V2, Mod::V4]])
-        .gates(&[since(2, 0, 20)])
-        .check(check_surface),
+    inst(
+        "suld",
+        &[D.or_wider().vec(Elems::Lenient), ANY],
+        access::load,
+    )
+    .effect()
+    .with(&[Mod::B])
+    .types(&[SURFACE_TYPES])
+    .choose(&[SURFACE_GEOMETRY, CLAMP])
+    .optional(&[LOAD_CACHE, &[Mod::V2, Mod::V4]])
+    .gates(SURFACE)
+    .check(check_surface),
+    inst(
+        "sust",
+        &[ANY, A.or_wider().vec(Elems::Lenient)],
+        access::store,
+    )
+    .effect()
+    .with(&[Mod::B])
+    .types(&[SURFACE_TYPES])
+    .choose(&[SURFACE_GEOMETRY, CLAMP])
+    .optional(&[STORE_CACHE, &[Mod::V2, Mod::V4]])
+    .gates(SURFACE)
+    .check(check_surface),
+    inst(
+        "sust",
+        &[ANY, A.or_wider().vec(Elems::Lenient)],
+        access::store,
+    )
+    .effect()
+    .with(&[Mod::P])
+    .types(&[&[T::B32]])
+    .choose(&[&[Mod::N1d, Mod::N2d, Mod::N3d], CLAMP])
+    .optional(&[&[Mod::V2, Mod::V4]])
+    .gates(&[since(2, 0, 20)])
+    .check(check_surface),
     sured(
         &[&[T::U32, T::S32, T::U64]],
         &[&[Mod::Add], REDUCE_GEOMETRY, CLAMP],

@@ -3,13 +3,13 @@
 
 use ptxjit_ir::{
     AtomicFmt, AtomicOp, Color, CompareOp, DeviceOp, Fetch, Geometry, ImageQuery, InstData, Lod,
-    OpaqueKind, Outside, Space, SurfaceAccess, TextureOp, Type, Value,
+    OpaqueKind, Outside, SurfaceAccess, TextureOp, Type, Value,
 };
 use smallvec::SmallVec;
 
 use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
-use crate::translate::{Entity, Inst, PlaceBase, Translator};
+use crate::translate::{Entity, Inst, Translator};
 
 use super::modifiers::Mod;
 use super::operands::vector_length;
@@ -145,10 +145,7 @@ pub(super) fn query<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
 }
 
 /// `suq`
-pub(super) fn surface_query<'m>(
-    t: &mut Translator<'m>,
-    inst: &Inst<'m>,
-) -> Result<(), Diagnostic> {
+pub(super) fn surface_query<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let args = queried(t, inst)?;
     let results = emit(t, TextureOp::SurfaceQuery(asked(inst)), args);
     t.dst(inst, 0, results[0])
@@ -296,9 +293,6 @@ fn handle<'m>(t: &mut Translator<'m>, operand: &'m Operand) -> Result<Value, Dia
         _ => None,
     };
     match place {
-        Some(place) if matches!(place.base, PlaceBase::KernelParam(_)) => {
-            Ok(t.opaque_param(place))
-        }
         Some(place) => Ok(t.entity_address(Entity::Place(place), 0)),
         None => {
             let bits = match t.has_wide_addresses() {
@@ -367,13 +361,5 @@ fn list<'m>(
 fn pad(t: &mut Translator<'_>, len: usize, args: &mut Args) {
     while args.len() < len {
         args.push(t.iconst(Type::B32, 0));
-    }
-}
-
-impl Translator<'_> {
-    /// The handle that a kernel parameter of an opaque type holds.
-    pub(crate) fn opaque_param(&mut self, place: crate::translate::Place) -> Value {
-        let (addr, offset) = self.place_address(place, 0);
-        self.load(Space::Param, Type::B64, 1, (addr, offset))[0]
     }
 }

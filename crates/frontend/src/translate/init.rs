@@ -170,9 +170,7 @@ impl Filler<'_> {
                     "clamp_to_edge" => 3,
                     _ => 4,
                 },
-                ast::FieldValue::Constant(expr) => {
-                    constexpr::evaluate(expr)?.as_int().unwrap_or(0)
-                }
+                ast::FieldValue::Constant(expr) => constexpr::evaluate(expr)?.as_int().unwrap_or(0),
             };
             match field.name.text(&self.module.source) {
                 "addr_mode_0" => unbound.modes[0] = value.clamp(0, 4) as u8,

@@ -169,12 +169,6 @@ impl<'m> Translator<'m> {
                 let n = pieces(self.scopes.reg(id).ty);
                 Ok(self.read_vars(&vars, n, ty))
             }
-            Some(Entity::Place(place))
-                if place.opaque.is_some() && matches!(place.base, PlaceBase::KernelParam(_)) =>
-            {
-                let handle = self.opaque_param(place);
-                Ok(SmallVec::from_slice(&[self.fit_source(handle, ty)]))
-            }
             Some(entity @ (Entity::Place(_) | Entity::Func(_))) => {
                 if let Entity::Place(place) = &entity {
                     check_not_cut(place, ty, name.span)?;

@@ -382,7 +382,11 @@ impl fmt::Display for TextureOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TextureOp::Fetch(fetch) => {
-                let name = if fetch.gather.is_some() { "gather" } else { "fetch" };
+                let name = if fetch.gather.is_some() {
+                    "gather"
+                } else {
+                    "fetch"
+                };
                 write!(f, "{name}.{}.{:?}", fetch.geometry.name(), fetch.lod)?;
                 if let Some(component) = fetch.gather {
                     write!(f, ".{component}")?;
