@@ -107,7 +107,7 @@ impl Cta {
             .reserve(kernel.frame_size as usize * self.n_gangs as usize);
         self.masks.reserve(self.n_gangs as usize);
         self.gang_states.reserve(self.n_gangs as usize);
-        self.gang_states.slice_mut().fill(LaneState::APART);
+        self.gang_states.slice_mut().fill(LaneState::DIVERGED);
         self.masks_are_full = false;
         if self.shape != grid.block {
             self.set_shape(grid.block);
@@ -117,6 +117,10 @@ impl Cta {
         }
         let shared_base = self.prepare_shared(&grid.arena, u64::from(grid.shared_bytes))?;
         let (local_base, local_stride) = self.prepare_local(grid)?;
+        if grid.map_origin.is_some() {
+            let local_len = self.local.as_ref().map_or(0, Window::len);
+            mark_windows(grid, shared_base, (local_base, local_stride, local_len));
+        }
         let ctx = &mut *self.ctx;
         // A context used before may be of a launch with other clusters.
         (ctx.cluster_ctaid, ctx.cluster_ctarank) = ([0; 3], 0);
@@ -261,6 +265,30 @@ impl Cta {
         {
             self.local = None;
         }
+    }
+}
+
+/// Tells the map of valid memory which bytes of a CTA's windows are variables.
+fn mark_windows(grid: &Grid, shared: u64, (local, stride, local_len): (u64, u64, u64)) {
+    let layout = &grid.kernel.shared;
+    let arena = &grid.arena;
+    let end = shared + u64::from(grid.shared_bytes);
+    let dynamic = shared + u64::from(layout.static_size)..end;
+    let window = shared..shared + SHARED_CAPACITY;
+    let objects = layout.objects.iter().map(|&(offset, size)| {
+        let start = shared + u64::from(offset);
+        start..start + u64::from(size)
+    });
+    if layout.padding == 0 {
+        // Variables side by side need not begin at multiples of what the map tells about.
+        arena.mark_window(window, std::iter::once(shared..end), 0);
+    } else {
+        arena.mark_window(window, objects.chain([dynamic]), 0);
+    }
+    let len = stride * u64::from(grid.n_threads());
+    if len != 0 {
+        let window = local..local + local_len.max(len);
+        arena.mark_window(window, std::iter::once(local..local + len), 0);
     }
 }
 
