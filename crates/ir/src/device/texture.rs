@@ -127,6 +127,15 @@ impl Fetch {
         }
     }
 
+    /// Operands behind the handles, all of which are words.
+    pub fn n_words(&self) -> usize {
+        self.geometry.n_coordinates()
+            + usize::from(self.lod == Lod::Level)
+            + 2 * self.n_derivatives()
+            + self.n_offsets()
+            + usize::from(self.depth)
+    }
+
     /// Operands that are offsets.
     pub fn n_offsets(&self) -> usize {
         match self.offsets {
@@ -332,12 +341,7 @@ impl TextureOp {
                 if fetch.sampler {
                     args.push(Type::B64);
                 }
-                let n = fetch.geometry.n_coordinates()
-                    + usize::from(fetch.lod == Lod::Level)
-                    + 2 * fetch.n_derivatives()
-                    + fetch.n_offsets()
-                    + usize::from(fetch.depth);
-                args.resize(args.len() + n, Type::B32);
+                args.resize(args.len() + fetch.n_words(), Type::B32);
             }
             TextureOp::Query { level, .. } => args.resize(1 + usize::from(level), Type::B32),
             TextureOp::SurfaceQuery(_) | TextureOp::IsKind(_) => {}
