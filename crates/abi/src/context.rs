@@ -74,6 +74,8 @@ pub struct CtaContext {
     pub fns: *const RuntimeFns,
     /// The runtime's own data.
     pub user: *mut core::ffi::c_void,
+    /// The runtime's own data of this CTA: its tensor memory.
+    pub tensor_memory: *mut core::ffi::c_void,
     /// `%ntid`.
     pub ntid: [u32; 3],
     /// `%nctaid`.

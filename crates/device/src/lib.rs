@@ -11,6 +11,7 @@ mod builtin;
 pub mod printf;
 #[cfg(test)]
 mod printf_tests;
+pub mod tcgen05;
 pub mod tensor;
 pub mod texture;
 
@@ -18,7 +19,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ptxjit_ir::DeviceOp;
+use ptxjit_ir::{DeviceOp, SrcLoc};
+
+use tcgen05::TensorMemory;
 
 /// What an operation sees of the thread that executes it.
 pub trait Thread {
@@ -75,6 +78,21 @@ pub trait Thread {
     /// `%tid`.
     fn tid(&self) -> [u32; 3];
 
+    /// The thread's place in its CTA, counted along x, y, z.
+    fn number(&self) -> u32;
+
+    /// The instruction that is executed.
+    fn loc(&self) -> SrcLoc;
+
+    /// Whether the thread's CTA is the odd one of its pair.
+    fn is_odd(&self) -> bool;
+
+    /// Shared memory of a CTA.
+    fn shared(&self, cta: Member) -> Result<&[u8], Fault>;
+
+    /// Tensor memory of a CTA, if it has been used.
+    fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault>;
+
     /// `%ctaid`.
     fn ctaid(&self) -> [u32; 3];
 
@@ -86,6 +104,15 @@ pub trait Thread {
 
     /// Gives memory of the device heap back; the error says what is wrong with the pointer, which is never null.
     fn free(&mut self, addr: u64) -> Result<(), String>;
+}
+
+/// A CTA of a pair. PTX ISA, "CTA Pair".
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Member {
+    /// The thread's own.
+    Own,
+    /// The one whose rank in the cluster differs in the last bit.
+    Peer,
 }
 
 /// Rows of bytes at even distances, in memory and in a buffer.
@@ -174,6 +201,11 @@ impl Fault {
     pub fn refused(why: impl Into<String>) -> Fault {
         Fault::Refused { why: why.into() }
     }
+
+    /// A thread asks for its CTA's peer, and there is none.
+    pub fn no_peer() -> Fault {
+        Fault::refused("the CTA has no peer: a pair is of two neighbors in a cluster")
+    }
 }
 
 impl fmt::Display for Fault {
@@ -201,5 +233,6 @@ pub fn execute(
         DeviceOp::Builtin(builtin) => builtin::call(*builtin, thread, args, results),
         DeviceOp::Tensor(op) => tensor::execute(*op, thread, args),
         DeviceOp::Texture(op) => texture::execute(*op, thread, args, results),
+        DeviceOp::TensorMemory(op) => tcgen05::execute(op, thread, args, results),
     }
 }

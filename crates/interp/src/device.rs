@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use ptxjit_device::Fault;
+use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_device::texture::Object;
-use ptxjit_ir::DeviceOp;
+use ptxjit_device::{Fault, Member};
+use ptxjit_ir::{DeviceOp, SrcLoc};
 use smallvec::{SmallVec, smallvec};
 
 use crate::fault::FaultKind;
@@ -69,6 +70,32 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
 
     fn tid(&self) -> [u32; 3] {
         self.thread.tid
+    }
+
+    fn number(&self) -> u32 {
+        self.thread.linear
+    }
+
+    fn loc(&self) -> SrcLoc {
+        self.thread.loc
+    }
+
+    fn is_odd(&self) -> bool {
+        false
+    }
+
+    fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
+        match cta {
+            Member::Own => Ok(&self.env.shared),
+            Member::Peer => Err(Fault::no_peer()),
+        }
+    }
+
+    fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
+        match cta {
+            Member::Own => Ok(&mut self.env.tensor_memory),
+            Member::Peer => Err(Fault::no_peer()),
+        }
     }
 
     fn ctaid(&self) -> [u32; 3] {

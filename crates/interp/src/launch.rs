@@ -126,6 +126,8 @@ pub fn launch(
         for cta in &mut live {
             cta.turn(&mut machine)?;
         }
+        let ended = |cta: &&Cta<'_>| cta.is_done();
+        live.iter().filter(ended).try_for_each(Cta::check_end)?;
         live.retain(|cta| !cta.is_done());
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! engines and the code generator treat all of them alike. What an operation does is written once, in the crate
 //! `ptxjit-device`, and called by the interpreter and by compiled code.
 
+mod tcgen05;
 mod tensor;
 mod texture;
 
@@ -16,6 +17,10 @@ use smallvec::SmallVec;
 use crate::ops::{Builtin, Effect};
 use crate::types::Type;
 
+pub use tcgen05::{
+    BlockScale, CopyShape, MmaKind, RegisterAccess, RegisterShape, TensorMemoryOp, TensorMma,
+    Unpack,
+};
 pub use tensor::{MapField, TensorMode, TensorOp};
 pub use texture::{
     Color, Fetch, Geometry, ImageQuery, Lod, OpaqueKind, Outside, SurfaceAccess, TextureOp, Unbound,
@@ -33,6 +38,8 @@ pub enum DeviceOp {
     Tensor(TensorOp),
     /// On textures, samplers and surfaces.
     Texture(TextureOp),
+    /// On tensor memory.
+    TensorMemory(TensorMemoryOp),
 }
 
 impl DeviceOp {
@@ -42,6 +49,7 @@ impl DeviceOp {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
             DeviceOp::Texture(op) => op.args(),
+            DeviceOp::TensorMemory(op) => op.args(),
         }
     }
 
@@ -51,13 +59,14 @@ impl DeviceOp {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
             DeviceOp::Tensor(_) => SmallVec::new(),
             DeviceOp::Texture(op) => op.results(),
+            DeviceOp::TensorMemory(op) => op.results(),
         }
     }
 
     /// What passes must respect.
     pub fn effect(&self) -> Effect {
         match self {
-            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) => Effect::Write,
+            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) => Effect::Write,
             DeviceOp::Texture(op) => op.effect(),
         }
     }
@@ -67,7 +76,7 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) => false,
-            DeviceOp::Tensor(_) | DeviceOp::Texture(_) => true,
+            DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) | DeviceOp::Texture(_) => true,
         }
     }
 }
@@ -78,6 +87,7 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
             DeviceOp::Texture(op) => write!(f, "texture.{op}"),
+            DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
         }
     }
 }

@@ -37,8 +37,9 @@ pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
 pub use device::{
-    Color, DeviceOp, Fetch, Geometry, ImageQuery, Lod, MapField, OpaqueKind, Outside,
-    SurfaceAccess, TensorMode, TensorOp, TextureOp, TypeList, Unbound,
+    BlockScale, Color, CopyShape, DeviceOp, Fetch, Geometry, ImageQuery, Lod, MapField, MmaKind,
+    OpaqueKind, Outside, RegisterAccess, RegisterShape, SurfaceAccess, TensorMemoryOp, TensorMma,
+    TensorMode, TensorOp, TextureOp, TypeList, Unbound, Unpack,
 };
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{

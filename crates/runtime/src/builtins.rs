@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
+use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_device::texture::{Bound, Object};
-use ptxjit_device::{Fault, Rows};
+use ptxjit_device::{Fault, Member, Rows};
 use ptxjit_ir::{DeviceOp, Fetch, InstData, SrcLoc, TextureOp, Type, TypeList};
 use smallvec::SmallVec;
 
@@ -93,7 +94,8 @@ unsafe extern "C" fn device(
     let mask = match op {
         // SAFETY: compiled code passes room for the operands and results of all lanes.
         DeviceOp::Texture(TextureOp::Fetch(fetch)) => {
-            match unsafe { fetch_together(&call, fetch, (first_thread, mask), Area(values)) } {
+            match unsafe { fetch_together(&call, fetch, (first_thread, mask, loc), Area(values)) } {
+                Ok(0) => return 0,
                 Ok(rest) => rest,
                 Err((lane, fault)) => {
                     call.grid
@@ -111,6 +113,7 @@ unsafe extern "C" fn device(
             call: &call,
             view: call.view(thread),
             thread,
+            loc: SrcLoc(loc),
         };
         // SAFETY: compiled code passes room for the operands and results of all lanes.
         let done = unsafe {
@@ -135,7 +138,7 @@ unsafe extern "C" fn device(
 unsafe fn fetch_together(
     call: &Call<'_>,
     fetch: &Fetch,
-    (first_thread, mask): (u32, u32),
+    (first_thread, mask, loc): (u32, u32, u32),
     area: Area,
 ) -> Result<u32, (u32, Fault)> {
     let n_handles = 1 + usize::from(fetch.sampler);
@@ -158,6 +161,7 @@ unsafe fn fetch_together(
             call,
             view: call.view(thread),
             thread,
+            loc: SrcLoc(loc),
         };
         let bound = Bound::of(fetch, &mut view, &named).map_err(|fault| (lane, fault))?;
         // SAFETY: the caller's promise.
@@ -230,6 +234,7 @@ struct DeviceThread<'a> {
     call: &'a Call<'a>,
     view: View<'a>,
     thread: u32,
+    loc: SrcLoc,
 }
 
 impl ptxjit_device::Thread for DeviceThread<'_> {
@@ -309,6 +314,40 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
 
     fn tid(&self) -> [u32; 3] {
         tid_of(self.thread, self.call.ctx.ntid)
+    }
+
+    fn number(&self) -> u32 {
+        self.thread
+    }
+
+    fn loc(&self) -> SrcLoc {
+        self.loc
+    }
+
+    fn is_odd(&self) -> bool {
+        false
+    }
+
+    fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
+        match cta {
+            Member::Own => Ok(self.view.all_shared()),
+            Member::Peer => Err(Fault::no_peer()),
+        }
+    }
+
+    fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
+        if cta == Member::Peer {
+            return Err(Fault::no_peer());
+        }
+        // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer than this borrow of the only
+        // thread of the CTA that executes an operation now.
+        let memory = unsafe { crate::tensor::memory_of(self.call.ctx) };
+        memory.map_err(|(ctaid, allocation)| {
+            Fault::refused(format!(
+                "before this, in CTA {ctaid:?}: {}",
+                allocation.leaked()
+            ))
+        })
     }
 
     fn ctaid(&self) -> [u32; 3] {

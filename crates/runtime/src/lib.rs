@@ -23,6 +23,7 @@ mod runtime;
 mod sampling;
 mod sched;
 mod supply;
+mod tensor;
 mod view;
 mod watchdog;
 mod worker;
