@@ -6,8 +6,9 @@
 use ptxjit_ir::{AtomicFmt, AtomicOp, Space, Type, Value, eval};
 
 use crate::fault::FaultKind;
-use crate::launch::Machine;
+use crate::launch::{Launch, Machine};
 use crate::memory::{MemFault, read_le, update_slice};
+use crate::observe::Region;
 use crate::schedule::Env;
 use crate::thread::Thread;
 
@@ -44,6 +45,21 @@ impl Address {
     }
 }
 
+impl Launch<'_> {
+    /// What lies at a generic address.
+    pub(crate) fn region(&self, addr: u64) -> Region {
+        match place(addr) {
+            Place::Shared => Region::Shared(addr.wrapping_sub(SHARED_BASE)),
+            Place::Local => Region::Local(addr.wrapping_sub(LOCAL_BASE)),
+            Place::Param => Region::ReadOnly,
+            Place::Memory if addr.wrapping_sub(self.const_base) < self.const_size => {
+                Region::ReadOnly
+            }
+            Place::Memory => Region::Device,
+        }
+    }
+}
+
 impl Machine<'_, '_> {
     /// Generic address of offset 0 of a window; 0 for the spaces without one.
     pub(crate) fn window_base(&self, space: Space) -> u64 {
@@ -73,7 +89,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn generic(&self, addr: Address) -> u64 {
+    pub(crate) fn generic(&self, addr: Address) -> u64 {
         self.window_base(addr.space)
             .wrapping_add(addr.base)
             .wrapping_add(addr.offset as u64)
@@ -101,6 +117,7 @@ impl Machine<'_, '_> {
         addr: u64,
         out: &mut [u8],
     ) -> Result<(), MemFault> {
+        self.check_object(thread, addr, out.len() as u64)?;
         let window: &[u8] = match place(addr) {
             Place::Memory => return self.memory.load(addr, out),
             Place::Shared => &env.shared,
@@ -191,6 +208,7 @@ impl Machine<'_, '_> {
         generic: u64,
         len: usize,
     ) -> Result<Option<&'t mut [u8]>, MemFault> {
+        self.check_object(thread, generic, len as u64)?;
         let window: &mut Vec<u8> = match place(generic) {
             Place::Memory => return Ok(None),
             Place::Param => {
@@ -214,6 +232,49 @@ impl Machine<'_, '_> {
         let range =
             window_range(generic, base_of(generic), len, window.len()).ok_or(MemFault::Unmapped)?;
         window.get_mut(range).map(Some).ok_or(MemFault::Unmapped)
+    }
+
+    /// Where bounds are exact: the access must lie in one variable of the window.
+    fn check_object(&self, thread: &Thread<'_>, addr: u64, len: u64) -> Result<(), MemFault> {
+        if !self.checks().mem {
+            return Ok(());
+        }
+        let (name, offset, objects): (_, u64, Vec<(u64, u64)>) = match place(addr) {
+            Place::Memory | Place::Param => return Ok(()),
+            Place::Local => (
+                "local",
+                addr.wrapping_sub(LOCAL_BASE),
+                thread.objects.clone(),
+            ),
+            Place::Shared => {
+                if self.layout.padding == 0 {
+                    return Ok(());
+                }
+                let start = u64::from(self.layout.static_size);
+                let dynamic = (start, start + u64::from(self.launch.dynamic_shared));
+                let sized = self.layout.objects.iter();
+                let sized = sized.map(|&(at, size)| (at.into(), u64::from(at) + u64::from(size)));
+                let objects = sized.chain([dynamic]).collect();
+                ("shared", addr.wrapping_sub(SHARED_BASE), objects)
+            }
+        };
+        let is_inside =
+            |&(start, end): &(u64, u64)| offset >= start && offset.saturating_add(len) <= end;
+        if objects.iter().any(is_inside) {
+            return Ok(());
+        }
+        let below = objects.iter().rev().find(|&&(start, _)| offset >= start);
+        Err(MemFault::Forbidden(match below {
+            Some(&(start, end)) => format!(
+                "{len} bytes at byte {} of a {name} variable that has {} bytes",
+                offset - start,
+                end - start
+            ),
+            None => format!(
+                "{len} bytes at offset {} of {name} memory, where no variable is",
+                offset as i64
+            ),
+        }))
     }
 
     /// The generic address, if it is a multiple of the size of the access.

@@ -5,6 +5,7 @@
 //! engines and the code generator treat all of them alike. What an operation does is written once, in the crate
 //! `ptxjit-device`, and called by the interpreter and by compiled code.
 
+mod mark;
 mod tcgen05;
 mod tensor;
 mod texture;
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 use crate::ops::{Builtin, Effect};
 use crate::types::Type;
 
+pub use mark::MarkOp;
 pub use tcgen05::{
     BlockScale, CopyShape, MmaKind, RegisterAccess, RegisterShape, TensorMemoryOp, TensorMma,
     Unpack,
@@ -38,6 +40,8 @@ pub enum DeviceOp {
     Tensor(TensorOp),
     /// On textures, samplers and surfaces.
     Texture(TextureOp),
+    /// Nothing but a mark for those who watch.
+    Mark(MarkOp),
     /// On tensor memory.
     TensorMemory(TensorMemoryOp),
 }
@@ -49,6 +53,7 @@ impl DeviceOp {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
             DeviceOp::Texture(op) => op.args(),
+            DeviceOp::Mark(op) => op.args(),
             DeviceOp::TensorMemory(op) => op.args(),
         }
     }
@@ -59,6 +64,7 @@ impl DeviceOp {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
             DeviceOp::Tensor(_) => SmallVec::new(),
             DeviceOp::Texture(op) => op.results(),
+            DeviceOp::Mark(op) => op.results(),
             DeviceOp::TensorMemory(op) => op.results(),
         }
     }
@@ -66,7 +72,10 @@ impl DeviceOp {
     /// What passes must respect.
     pub fn effect(&self) -> Effect {
         match self {
-            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) => Effect::Write,
+            DeviceOp::Builtin(_)
+            | DeviceOp::Tensor(_)
+            | DeviceOp::TensorMemory(_)
+            | DeviceOp::Mark(_) => Effect::Write,
             DeviceOp::Texture(op) => op.effect(),
         }
     }
@@ -76,7 +85,10 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) => false,
-            DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) | DeviceOp::Texture(_) => true,
+            DeviceOp::Tensor(_)
+            | DeviceOp::TensorMemory(_)
+            | DeviceOp::Texture(_)
+            | DeviceOp::Mark(_) => true,
         }
     }
 }
@@ -87,6 +99,7 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
             DeviceOp::Texture(op) => write!(f, "texture.{op}"),
+            DeviceOp::Mark(op) => write!(f, "mark.{op}"),
             DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
         }
     }

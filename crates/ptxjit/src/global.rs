@@ -1,14 +1,21 @@
 //! Variables of modules.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use ptxjit_abi::SymbolRef;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{OpaqueKind, Space, Unbound, Var, VarId, VarInit};
 use ptxjit_runtime::VarSource;
 
 use crate::diagnostic::Text;
 use crate::failure::Cause;
+use crate::module::ModuleInner;
+use crate::texture::Keep;
 use crate::{Binding, Diagnostics, Element, Error, Module};
+
+/// What is bound to opaque variables, which the module keeps alive.
+pub(crate) type Bound = Mutex<HashMap<VarId, Keep>>;
 
 /// A variable of a module, in device memory.
 #[derive(Clone, Debug)]
@@ -137,6 +144,23 @@ impl Global {
     fn checked<R>(&self, result: Result<R, ptxjit_runtime::LaunchError>) -> Result<R, Error> {
         result.map_err(|err| Cause::from(err).into_error("", &self.module.inner.front))
     }
+}
+
+/// The variables among symbols of compiled code.
+pub(crate) fn vars_of(symbols: &[SymbolRef]) -> impl Iterator<Item = VarId> {
+    symbols.iter().filter_map(|symbol| match *symbol {
+        SymbolRef::Var(var) => Some(var),
+        SymbolRef::Func(_) => None,
+    })
+}
+
+/// Those of a module's variables that have an opaque type.
+pub(crate) fn opaque(module: &Arc<ModuleInner>, vars: impl Iterator<Item = VarId>) -> Vec<Global> {
+    let opaque = vars.filter(|&var| module.front.opaque_kind(var).is_some());
+    let inner = module.clone();
+    let module = Module { inner };
+    let global = |var| Global::new(&module, var, module.inner.front.var(var)?);
+    opaque.filter_map(global).collect()
 }
 
 /// The frontend's variables, as the runtime asks for them.

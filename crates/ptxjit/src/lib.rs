@@ -68,6 +68,7 @@ mod names;
 mod once;
 mod options;
 mod raw;
+pub mod sanitize;
 mod tensor_map;
 mod texture;
 mod virt;

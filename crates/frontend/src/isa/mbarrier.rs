@@ -13,8 +13,8 @@
 //! Whoever brings both counts to zero adds what begins the next phase. Meanwhile the phase counts as incomplete.
 
 use ptxjit_ir::{
-    AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, IntUnaryOp, MemSem, Scope, Space, Type,
-    Value,
+    AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, IntUnaryOp, MarkOp, MemSem, Scope,
+    Space, Type, Value,
 };
 use smallvec::smallvec;
 
@@ -84,7 +84,7 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[OWN])
         .gates(OLD)
         .check(check_init),
-    mbarrier(&[ADDR], mark)
+    mbarrier(&[ADDR], inval)
         .with(&[Mod::Inval])
         .optional(&[OWN])
         .gates(OLD),
@@ -290,7 +290,28 @@ impl Barrier {
         } else {
             bytes
         };
-        self.change(t, delta)
+        t.mark(MarkOp::BarrierBegin, &[]);
+        let old = self.change(t, delta)?;
+        self.mark_arrival(t, comes);
+        Ok(old)
+    }
+
+    /// Its address as marks have it.
+    fn marked(self, t: &mut Translator<'_>) -> Value {
+        match t.wants_marks() {
+            true => t.zext_or_trunc(self.addr, Type::B64),
+            false => self.addr,
+        }
+    }
+
+    fn mark_arrival(self, t: &mut Translator<'_>, releases: bool) {
+        let addr = self.marked(t);
+        let op = MarkOp::BarrierArrive {
+            space: self.space,
+            offset: self.offset,
+            releases,
+        };
+        t.mark(op, &[addr]);
     }
 }
 
@@ -342,8 +363,18 @@ fn arrive<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
         let bytes = in_field(t, bytes, BYTES);
         delta = t.binary(IntBinaryOp::Add, delta, bytes);
     }
+    t.mark(MarkOp::BarrierBegin, &[]);
     let old = barrier.change(t, delta)?;
+    barrier.mark_arrival(t, !inst.has(Mod::Relaxed));
     t.dst(inst, 0, old)
+}
+
+fn inval<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 0)?;
+    let addr = barrier.marked(t);
+    let (space, offset) = (barrier.space, barrier.offset);
+    t.mark(MarkOp::BarrierInval { space, offset }, &[addr]);
+    mark(t, inst)
 }
 
 /// `test_wait` and `try_wait`: whether the phase of a state, or of a parity, is complete. Nobody is suspended: a thread that asks again
@@ -361,6 +392,7 @@ fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
         addr: barrier.addr,
         offset: barrier.offset,
     };
+    t.mark(MarkOp::BarrierBegin, &[]);
     let now = t.ins(data, Type::B64);
     let phase = t.iconst(Type::B32, PHASE.into());
     let asked = if inst.has(Mod::Parity) {
@@ -372,6 +404,13 @@ fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let differs = t.binary(IntBinaryOp::Ushr, differs, phase);
     let zero = t.iconst(Type::B64, 0);
     let is_complete = t.compare(CompareOp::Ne, differs, zero);
+    let addr = barrier.marked(t);
+    let op = MarkOp::BarrierTest {
+        space: barrier.space,
+        offset: barrier.offset,
+        acquires: !inst.has(Mod::Relaxed),
+    };
+    t.mark(op, &[addr, is_complete]);
     t.dst(inst, 0, is_complete)
 }
 
@@ -385,11 +424,16 @@ fn pending_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
 
 /// Copies have been done by now. Without `.noinc` the arrival is one more than the phase takes: nothing changes.
 fn arrive_when_copied<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 0)?;
+    let addr = barrier.marked(t);
+    let (space, offset) = (barrier.space, barrier.offset);
+    t.mark(MarkOp::BarrierCopies { space, offset }, &[addr]);
     if !inst.has(Mod::Noinc) {
         return mark(t, inst);
     }
-    let barrier = barrier(t, inst, 0)?;
     let delta = t.iconst(Type::B64, u64::MAX);
+    t.mark(MarkOp::BarrierBegin, &[]);
     barrier.change(t, delta)?;
+    barrier.mark_arrival(t, true);
     Ok(())
 }
