@@ -1,7 +1,7 @@
 //! Operations of the device: what `ptxjit-device` sees of a thread of the interpreter.
 
 use ptxjit_device::Fault;
-use ptxjit_ir::DeviceOp;
+use ptxjit_ir::{DeviceOp, Space};
 use smallvec::{SmallVec, smallvec};
 
 use crate::fault::FaultKind;
@@ -38,12 +38,12 @@ struct View<'a, 'p, 'm> {
 
 impl ptxjit_device::Thread for View<'_, '_, '_> {
     fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let read = self.machine.read_at(self.env, self.thread, addr, bytes);
+        let read = self.machine.read_at(self.thread, addr, bytes);
         read.map_err(|why| bad_address(addr, bytes.len(), &why))
     }
 
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let written = self.machine.write_at(self.env, self.thread, addr, bytes);
+        let written = self.machine.write_at(self.thread, addr, bytes);
         written.map_err(|why| bad_address(addr, bytes.len(), &why))
     }
 
@@ -56,7 +56,7 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
         if !addr.is_multiple_of(u64::from(size)) {
             return Err(Fault::Misaligned { addr, size });
         }
-        let old = (self.machine).update_at(self.env, self.thread, addr, size, update);
+        let old = (self.machine).update_at(self.thread, addr, size, update);
         old.map_err(|why| bad_address(addr, size as usize, &why))
     }
 
@@ -66,6 +66,18 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
 
     fn ctaid(&self) -> [u32; 3] {
         self.env.ctaid
+    }
+
+    fn cluster_rank(&self) -> u32 {
+        self.machine.cluster_rank(self.env)
+    }
+
+    fn cluster_size(&self) -> u32 {
+        self.machine.launch.cluster_shape().iter().product()
+    }
+
+    fn shared_window(&self) -> u64 {
+        self.machine.window_base(Space::SharedCluster)
     }
 
     fn print(&mut self, text: &[u8]) {

@@ -1,6 +1,6 @@
 //! One step of one thread.
 
-use ptxjit_ir::{InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval};
+use ptxjit_ir::{CTA_SHIFT, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval};
 use smallvec::SmallVec;
 
 use crate::access::Address;
@@ -125,7 +125,7 @@ impl<'p> Machine<'p, '_> {
                 }
             }
             InstData::Sreg { sreg } => self.sreg(env, thread, *sreg),
-            InstData::VarAddr { var, offset } => self.var_addr(*var).wrapping_add(*offset as u64),
+            InstData::VarAddr { var, offset } => self.var_addr(env, *var).wrapping_add(*offset as u64),
             InstData::FuncAddr { func } => (self.launch.symbols)(RelocTarget::Func(*func)),
             InstData::StackAddr { slot, offset } => {
                 thread.frame().slots[slot.as_u32() as usize].wrapping_add(*offset as u64)
@@ -139,7 +139,7 @@ impl<'p> Machine<'p, '_> {
                 .get(*arg)
                 .wrapping_sub(self.window_base(*space)),
             InstData::IsSpace { space, arg } => {
-                self.is_space(*space, thread.frame().get(*arg)).into()
+                self.is_space(env, *space, thread.frame().get(*arg)).into()
             }
             InstData::EndLane { arg, .. } => thread.frame().get(*arg),
             InstData::StateOf { block } => block.as_u32().into(),
@@ -163,9 +163,9 @@ impl<'p> Machine<'p, '_> {
         Ok(Step::Next)
     }
 
-    fn var_addr(&self, var: VarId) -> u64 {
+    fn var_addr(&self, env: &Env, var: VarId) -> u64 {
         match self.layout.offsets.get(&var) {
-            Some(&offset) => offset.into(),
+            Some(&offset) => u64::from(offset) + (u64::from(env.rank) << CTA_SHIFT),
             None => (self.launch.symbols)(RelocTarget::Var(var)),
         }
     }
@@ -190,7 +190,7 @@ impl<'p> Machine<'p, '_> {
                 ..
             } => {
                 let addr = address(thread, *space, *addr, *offset);
-                self.load(env, thread, addr, *ty, &node.results)
+                self.load(thread, addr, *ty, &node.results)
             }
             InstData::Store {
                 space,
@@ -202,7 +202,7 @@ impl<'p> Machine<'p, '_> {
             } => {
                 let addr = address(thread, *space, *addr, *offset);
                 let elements = values(thread, args);
-                self.store(env, thread, addr, *ty, &elements)
+                self.store(thread, addr, *ty, &elements)
             }
             InstData::Atomic {
                 op,
@@ -215,7 +215,7 @@ impl<'p> Machine<'p, '_> {
             } => {
                 let addr = address(thread, *space, *addr, *offset);
                 let args = values(thread, args);
-                let old = self.atomic(env, thread, (*op, *fmt), addr, &args)?;
+                let old = self.atomic(thread, (*op, *fmt), addr, &args)?;
                 thread.frame().set_all(&node.results, &[old]);
                 Ok(())
             }

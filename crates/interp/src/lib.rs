@@ -19,6 +19,7 @@
 mod access;
 pub mod barrier;
 mod call;
+mod cluster;
 mod device;
 mod exec;
 mod fault;

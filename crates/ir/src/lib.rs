@@ -50,7 +50,7 @@ pub use ops::{
     IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
 };
 pub use program::{
-    KernelAttrs, KernelParam, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Program, Reloc, RelocTarget,
+    CTA_SHIFT, KernelAttrs, KernelParam, MAX_CLUSTER, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Program, Reloc, RelocTarget,
     SharedLayout, Signature, Var, VarInit,
 };
 pub use types::{

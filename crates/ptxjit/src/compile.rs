@@ -42,6 +42,7 @@ impl Variant {
         options: &Options,
         grid: Dim3,
         block: Dim3,
+        cluster: Dim3,
         is_tiny: bool,
         limit: Limit,
     ) -> Result<Variant, Error> {
@@ -51,7 +52,7 @@ impl Variant {
         };
         Ok(Variant {
             gang,
-            facts: Facts::of(grid.0, block.0, gang),
+            facts: Facts::of(grid.0, block.0, cluster.0, gang),
             memcheck: options.memcheck,
             goes_on: false,
             foreign: false,

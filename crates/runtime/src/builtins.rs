@@ -254,6 +254,18 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
         self.call.ctx.ctaid
     }
 
+    fn cluster_rank(&self) -> u32 {
+        self.call.ctx.cluster_ctarank
+    }
+
+    fn cluster_size(&self) -> u32 {
+        self.call.grid.cluster_size()
+    }
+
+    fn shared_window(&self) -> u64 {
+        self.call.ctx.shared_base
+    }
+
     fn print(&mut self, text: &[u8]) {
         self.call.grid.print(text);
     }

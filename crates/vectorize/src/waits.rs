@@ -68,7 +68,9 @@ pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
             | BarrierOp::Arrive
             | BarrierOp::RedPopc
             | BarrierOp::RedAnd
-            | BarrierOp::RedOr => true,
+            | BarrierOp::RedOr
+            | BarrierOp::ClusterArrive
+            | BarrierOp::ClusterWait => true,
         },
         // Programs expect the whole warp to be active where it did not part: gangs narrower than a warp meet for it.
         InstData::Warp { op, .. } => *op != WarpOp::ActiveMask || gang < 32,

@@ -21,6 +21,7 @@ mod heap;
 mod raw;
 mod reserve;
 mod virt;
+mod cluster;
 mod windows;
 
 use std::io;
@@ -29,6 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 pub(crate) use foreign::{read_host, write_host};
 pub(crate) use heap::BlockState;
 pub(crate) use reserve::PAGE;
+pub(crate) use cluster::ClusterWindow;
 pub(crate) use windows::Window;
 
 pub use copy::Pattern;
