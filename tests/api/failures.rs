@@ -202,3 +202,53 @@ fn memcheck_is_exact() {
         assert_eq!(kind(freed), FailureKind::BadAddress);
     }
 }
+
+/// A kernel in which the lanes of a gang are in bounds up to the middle of it; the buffer has one element less than the kernel takes.
+const ONE_TOO_FAR: &str = "
+.visible .entry far(.param .u64 out, .param .u32 n)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    .shared .align 4 .b32 first[8];
+    .shared .align 4 .b32 second[64];
+    mov.u32 %r1, %tid.x;
+    ld.param.u32 %r2, [n];
+    setp.gt.u32 %p1, %r1, %r2;
+    @%p1 bra DONE;
+    ld.param.u64 %rd1, [out];
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r1;
+    mov.u64 %rd1, first;
+    add.s64 %rd3, %rd1, %rd2;
+    st.shared.u32 [%rd3], %r1;
+    mov.u64 %rd1, second;
+    add.s64 %rd3, %rd1, %rd2;
+    st.shared.u32 [%rd3], %r1;
+DONE:
+    ret;
+}";
+
+#[test]
+fn memcheck_knows_the_ends_of_allocations_and_of_shared_variables() {
+    let device = Device::new().unwrap();
+    device.prepare_checks().unwrap();
+    let kernel = kernel(&device, ONE_TOO_FAR);
+    let [short, long, _other] = [5, 32, 32].map(|n| device.alloc::<u32>(n).unwrap());
+    for gang in [1, 4, 8, 16, 32] {
+        let run = |n: u32, out: &ptxjit::Buffer<u32>| {
+            let launch = kernel.launch().block(64).gang(gang).memcheck(true);
+            match launch.arg(out).arg(n).run() {
+                Ok(_) => None,
+                Err(Error::Launch(failure)) => Some((*failure).tid().unwrap()),
+                Err(other) => panic!("gang {gang}: {other:?}"),
+            }
+        };
+        assert_eq!(run(4, &short), None, "gang {gang}");
+        assert_eq!(run(5, &short), Some([5, 0, 0]), "gang {gang}");
+        assert_eq!(run(7, &long), None, "gang {gang}");
+        // Inside of the CTA's shared memory, but of no variable.
+        assert_eq!(run(8, &long), Some([8, 0, 0]), "gang {gang}");
+    }
+}

@@ -17,7 +17,7 @@ impl LaneState {
     /// Set when a lane waited with fewer lanes than its gang was entered with.
     pub const PARTIAL: u16 = 0x8000;
     /// Of a gang: its lanes have states of their own.
-    pub const APART: u16 = 0xfffe;
+    pub const DIVERGED: u16 = 0xfffe;
     /// The thread has ended.
     pub const EXITED: u16 = 0xffff;
 }
@@ -30,6 +30,9 @@ pub struct CtaContext {
     ///
     /// As with all windows, the 64 bytes below are mapped: lanes that do not run are sent there.
     pub params: u64,
+    /// Under `memcheck`: what is added to an address divided by 16 for the address of its byte in the map of valid memory. The byte
+    /// says how many of the 16 bytes, from the first on, may be accessed; its highest bit that they may only be loaded from.
+    pub map_origin: u64,
     /// Values of [`crate::CompiledKernel::symbols`], in order.
     pub symbols: *const u64,
     /// First address of the arena, a multiple of its size. Its first and last 64 KB are never mapped.
@@ -51,7 +54,7 @@ pub struct CtaContext {
     pub slots: *mut u8,
     /// Per thread: its state. Padded to a multiple of 32 threads with `EXITED`.
     pub lane_states: *mut u16,
-    /// Per gang: the state in which its lanes stopped, or `APART`.
+    /// Per gang: the state in which its lanes stopped, or `DIVERGED`.
     pub gang_states: *mut u16,
     /// Per resume point: 1 if gangs that all stopped there may go on at once.
     pub go_on: *const u8,
@@ -170,7 +173,8 @@ pub struct RuntimeFns {
     pub clock64: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
     /// `%globaltimer`, nanoseconds.
     pub globaltimer: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
-    /// Under `memcheck`: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics) at `addrs[lane]` for each lane of `mask` of gang
+    /// Under `memcheck`, where the map of valid memory does not allow it: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics)
+    /// at `addrs[lane]` for each lane of `mask` of gang
     /// `gang`. Returns 0, or 1 to stop with `FaultKind::Runtime`.
     pub check_access: unsafe extern "C" fn(
         cta: *mut CtaContext,

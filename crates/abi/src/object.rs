@@ -101,7 +101,7 @@ pub enum Helper {
     /// [`crate::mma::mma_op`].
     Mma,
     /// Writes each lane's value of an affine one whose index may have wrapped.
-    Unfold,
+    ResolveWrapped,
     /// Writes the addresses of lanes at a constant distance.
     Row,
     /// Copies the part of some lanes from what a whole gang would have written to its frame.
@@ -116,7 +116,7 @@ impl Helper {
         Helper::BadLanes,
         Helper::Warp,
         Helper::Mma,
-        Helper::Unfold,
+        Helper::ResolveWrapped,
         Helper::Row,
         Helper::MergeSlots,
     ];

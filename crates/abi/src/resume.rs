@@ -23,7 +23,7 @@ pub enum ResumeKind {
     /// Nothing (a call or a return continues here).
     Ready,
     /// Nothing; but it is good for the caches if other threads now come as far.
-    Turn,
+    StripMine,
     /// Another thread's progress: the lane spun for a while. `nanosleep` too.
     Yield,
     /// A CTA barrier. Operands: id, count (0: all threads), predicate (for reductions); results as the op has.

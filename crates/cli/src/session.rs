@@ -163,6 +163,9 @@ impl<'a> Session<'a> {
         compile += start.elapsed();
 
         set_globals(plan, &modules)?;
+        if options.memcheck {
+            device.prepare_checks()?;
+        }
         let buffers = plan
             .buffers
             .iter()

@@ -1,13 +1,15 @@
 //! Calls that were not inlined (recursion, calls through pointers) become states of one function.
 //!
-//! **Ensures**: one function without calls. A call saves what lives across it on the thread's dynamic stack, and goes on at
-//! the state of the callee's entry; a return goes on at the state that the caller left there. So a callee may wait anywhere, lanes
-//! may call different functions, and recursion is bounded by the stack alone.
+//! **Ensures**: one function without calls. A call saves what lives across it on the thread's
+//! dynamic stack, and goes on at the state of the callee's entry; a return goes on at the state
+//! that the caller left there. So a callee may wait anywhere, lanes may call different functions,
+//! and recursion is bounded by the stack alone.
 //!
-//! The frame of a call, below the callee's frame pointer `FP` (the top of the stack when it is entered):
+//! The frame of a call, below the callee's frame pointer `FP` (the top of the stack when it is
+//! entered):
 //!
 //! ```text
-//! [ live values | arguments, later results | state to return to ] FP: [ the callee's stack slots ] ...
+//! [ live values | arguments, later results | return state ] FP: [ the callee's stack slots ] ...
 //! ```
 //!
 //! Every word has eight bytes; frames are multiples of sixteen.
@@ -206,7 +208,7 @@ impl Ctx<'_> {
         block_of(source.entry)
     }
 
-    /// A return leaves the results for the caller and goes on at the state it left.
+    /// A return leaves the results for the caller and goes on at the caller's state.
     fn finish_block(&mut self, block: Block, term: Terminator, loc: SrcLoc, copy: &Copy) {
         let term = match term {
             Terminator::Ret(results) => {
@@ -459,7 +461,7 @@ impl Ctx<'_> {
         (found, state)
     }
 
-    /// Constants that lived across calls are made again where they are used.
+    /// Rematerializes constants that were live across calls.
     fn rematerialize_constants(&mut self, _sites: &[Site]) {
         let blocks: Vec<Block> = self.func.blocks.keys().collect();
         for block in blocks {
@@ -588,7 +590,8 @@ fn place_slots(func: &Function) -> (SecondaryMap<StackSlot, u32>, u32) {
     let mut offsets = SecondaryMap::new();
     let mut end = 0u32;
     for (slot, data) in func.slots.iter() {
-        // The frame pointer is a multiple of sixteen, the largest alignment that PTX's calling convention knows.
+        // The frame pointer is a multiple of sixteen, the largest alignment that PTX's calling
+        // convention knows.
         let at = end.next_multiple_of(data.align.max(1));
         offsets[slot] = at;
         end = at + data.size;

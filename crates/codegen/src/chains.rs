@@ -1,16 +1,18 @@
-//! Runs of loads and pure instructions that work on more values at once than there are registers, as the unrolled inner loop of a matrix
-//! product does with a block of sums per thread.
+//! Schedules runs of loads and pure instructions that work on more values at once than there are
+//! registers, as the unrolled inner loop of a matrix product does with a block of sums per thread.
 //!
-//! Such a run is many *chains* that have only loads in common. Emitted in the program's order, each step of each chain fetches its sum
-//! from the stack and puts it back. Here as many chains go through the whole run together as find place in the registers, then the next
-//! ones; what they load is loaded again for each group of chains.
+//! Such a run is many *chains* that have only loads in common. Emitted in the program's order, each
+//! step of each chain reloads its sum from the stack and spills it again. Here as many chains as
+//! fit the registers go through the whole run together, then the next ones; values that they load
+//! are loaded again for each group of chains.
 //!
-//! **Needs**: what the loads read is written by nobody while the run goes on. **Ensures**: the first group makes all loads, in the
-//! program's order, so that the first of them that faults is the one that would have. Elements beside the first of what is loaded from
-//! one place may be loaded later: it is aligned, so they lie in the same page.
+//! **Needs**: no thread writes what the loads read while the run goes on. **Ensures**: the first
+//! group makes all loads, in the program's order, so that the first access that faults is the same.
+//! Elements beside the first of one vector load may be loaded later: the load is aligned, so they
+//! lie in the same page.
 
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, Function, Inst, InstData, Round, Type, Value};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -36,11 +38,11 @@ pub(crate) enum Step {
 /// The order in which a run is emitted.
 pub(crate) struct Schedule {
     pub steps: Vec<Step>,
-    /// What chains make that is used beside the run.
+    /// Results of chains that are used outside of the run.
     pub results: Vec<Value>,
-    /// Loads that are made once for all.
+    /// Loads that are made once for all groups.
     pub kept: FxHashSet<Inst>,
-    /// What float arithmetic makes for nothing but float arithmetic of the run.
+    /// Results of float arithmetic that only float arithmetic of the run uses.
     pub floats: FxHashSet<Value>,
 }
 
@@ -49,8 +51,8 @@ pub(crate) struct Run<'a> {
     pub func: &'a Function,
     /// Pure instructions, and loads that may be repeated.
     pub insts: &'a [Inst],
-    pub shape: &'a dyn Fn(Value) -> Shape,
-    /// Whether a value is used beside the run.
+    pub variability: &'a dyn Fn(Value) -> Variability,
+    /// Whether a value is used outside of the run.
     pub is_kept: &'a dyn Fn(Value) -> bool,
 }
 
@@ -69,7 +71,7 @@ pub(crate) fn by_chains(run: &Run<'_>) -> Option<Schedule> {
         return None;
     }
     let groups = graph.groups(usize::MAX);
-    // Chains that do not fit by themselves gain nothing from being alone.
+    // Chains that do not fit even by themselves gain nothing from a group of their own.
     if groups.len() < 2 {
         return None;
     }
@@ -87,9 +89,10 @@ pub(crate) fn by_chains(run: &Run<'_>) -> Option<Schedule> {
 /// What an instruction of the run is to the schedule.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Role {
-    /// A load of all lanes from one place: each use loads its element and spreads it, which is one instruction.
+    /// A load of all lanes from one place: each use loads its element and broadcasts it, which is
+    /// one instruction.
     Shared,
-    /// A load of each lane's own; emitted whole.
+    /// A load with one place per lane; emitted whole.
     Lanes,
     /// A load that is emitted once.
     Kept,
@@ -99,13 +102,13 @@ enum Role {
     Chain(usize),
 }
 
-/// A set of elements that lanes load each for itself, as bits.
+/// A set of elements that chains load, as bits.
 type Elements = SmallVec<[u64; 4]>;
 
 struct Graph<'a> {
     run: &'a Run<'a>,
     roles: Vec<Role>,
-    /// Where in the run a value is made, and which result it is.
+    /// Where in the run a value is defined, and which result it is.
     defs: FxHashMap<Value, (usize, usize)>,
     /// What each chain needs.
     chains: Vec<Elements>,
@@ -152,10 +155,10 @@ impl<'a> Graph<'a> {
             _ => return false,
         };
         let is_native = matches!(fmt, FloatFmt::F32 | FloatFmt::F64) && mode.round == Round::Rn;
-        is_native && (self.run.shape)(self.made(at)[0]) == Shape::Varying
+        is_native && (self.run.variability)(self.made(at)[0]) == Variability::Varying
     }
 
-    /// Operands of other instructions.
+    /// Operands of instructions other than loads.
     fn looked_at(&self) -> FxHashSet<Value> {
         (0..self.run.insts.len())
             .filter(|&at| !self.is_float_arithmetic(at))
@@ -163,12 +166,12 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
-    /// Instructions that use each other's results are of one chain.
+    /// Instructions that use each other's results belong to one chain.
     fn find_roles(&mut self) {
         let n = self.run.insts.len();
         let is_chained = |at: usize| {
             !matches!(self.data(at), InstData::Load { .. })
-                && (self.run.shape)(self.made(at)[0]) == Shape::Varying
+                && (self.run.variability)(self.made(at)[0]) == Variability::Varying
         };
         let mut parents: Vec<usize> = (0..n).collect();
         for at in (0..n).filter(|&at| is_chained(at)) {
@@ -187,13 +190,13 @@ impl<'a> Graph<'a> {
             .map(|at| match *self.data(at) {
                 InstData::Load { addr, .. } => {
                     let results = self.made(at);
-                    match (self.run.shape)(addr) {
+                    match (self.run.variability)(addr) {
                         _ if results.iter().any(|&x| (self.run.is_kept)(x)) => Role::Kept,
-                        Shape::Uniform if results.iter().any(|x| is_scalar.contains(x)) => {
+                        Variability::Uniform if results.iter().any(|x| is_scalar.contains(x)) => {
                             Role::Kept
                         }
-                        Shape::Uniform => Role::Shared,
-                        Shape::Affine { .. } | Shape::Varying => Role::Lanes,
+                        Variability::Uniform => Role::Shared,
+                        Variability::Affine { .. } | Variability::Varying => Role::Lanes,
                     }
                 }
                 _ if is_chained(at) => {
@@ -207,7 +210,8 @@ impl<'a> Graph<'a> {
         self.chains = vec![Elements::new(); numbers.len()];
     }
 
-    /// Whether what is emitted once, before most of the chains, uses something of a chain, or of single lanes.
+    /// Whether an instruction that is emitted once, before most of the chains, uses a value of a
+    /// chain, or varying loads.
     fn leaves_chains(&self) -> bool {
         let is_of_lanes = |arg: &Value| {
             let def = self.defs.get(arg);
@@ -244,7 +248,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Chains in groups of which each finds place in the registers, and which have at most so many chains.
+    /// Chains in groups that fit the registers, and that have at most this many chains.
     fn groups(&self, most: usize) -> Vec<Vec<usize>> {
         let mut left: Vec<usize> = (0..self.chains.len()).collect();
         let mut groups = Vec::new();
@@ -268,7 +272,7 @@ impl<'a> Graph<'a> {
         groups
     }
 
-    /// Which of the chains left comes next: what must be loaded for it should serve many others as well.
+    /// Which chain joins next: its loads should serve many others as well.
     fn next_chain(&self, left: &[usize], loaded: &Elements) -> usize {
         let mut best = (0, 0, 0usize);
         for (idx, &chain) in left.iter().enumerate() {
@@ -336,11 +340,12 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
-    /// One group, in the program's order but for loads. With the first one goes what is there once.
+    /// One group, in the program's order but for loads. The first group includes the instructions
+    /// that are emitted once.
     fn group_steps(&self, group: &[usize], is_first: bool) -> Vec<Step> {
         let mut is_in = vec![false; self.chains.len()];
         group.iter().for_each(|&chain| is_in[chain] = true);
-        // What was loaded where the program does it, and waits for its first use.
+        // Loads that were made at their place in the program, and wait for their first use.
         let mut loaded = vec![false; self.roles.len()];
         let mut steps = Vec::new();
         for (at, &inst) in self.run.insts.iter().enumerate() {
@@ -367,7 +372,7 @@ impl<'a> Graph<'a> {
         steps
     }
 
-    /// Loads an operand, if it is to be loaded and not at hand.
+    /// Loads an operand, if it is a load that was not made yet.
     fn load(&self, arg: Value, loaded: &mut [bool]) -> Option<Step> {
         let &(at, k) = self.defs.get(&arg)?;
         let inst = self.run.insts[at];
@@ -386,11 +391,11 @@ impl<'a> Graph<'a> {
 
     /// Registers that a value takes.
     fn weight(&self, value: Value) -> usize {
-        match (self.run.shape)(value) {
-            Shape::Varying if self.run.func.ty(value) == Type::B64 => 2,
-            Shape::Varying => 1,
-            // What all lanes load is spread for the vectors that it meets.
-            Shape::Uniform | Shape::Affine { .. } => match self.defs.get(&value) {
+        match (self.run.variability)(value) {
+            Variability::Varying if self.run.func.ty(value) == Type::B64 => 2,
+            Variability::Varying => 1,
+            // A value that all lanes load is broadcast for the vectors that it meets.
+            Variability::Uniform | Variability::Affine { .. } => match self.defs.get(&value) {
                 Some(&(at, _)) if self.roles[at] == Role::Shared => 1,
                 _ => 0,
             },
@@ -430,7 +435,7 @@ impl<'a> Graph<'a> {
         match step {
             Step::Pure(_) => 0,
             Step::Element(..) => 1,
-            // Rows, which become columns.
+            // The loaded rows are transposed to columns.
             Step::Load(inst) => 2 * self.run.func.insts[inst].results.len(),
         }
     }

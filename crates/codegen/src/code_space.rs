@@ -1,8 +1,10 @@
-//! Address space for code: reserved in regions, handed out in blocks, one block for all pieces of an object.
+//! Address space for code: reserved in regions, handed out in blocks, one block for all pieces of
+//! an object.
 //!
-//! Code refers to its neighbours by distances of 32 bits. Memory that the system places anew for each piece can lie further away
-//! than that in a process with much address space in use, so all pieces of an object are put side by side in a block of a region
-//! that was reserved before. A dropped block gives its memory back to the system and its addresses to the region; a region
+//! Code refers to its neighbours by distances of 32 bits. Memory that the system places anew for
+//! each piece can lie further away than that in a process with much address space in use, so all
+//! pieces of an object are put side by side in a block of a region that was reserved before. A
+//! dropped block gives its memory back to the system and its addresses to the region; a region
 //! without blocks is given back as well, but for one.
 //!
 //! Failing to find room is an error, never a panic.
@@ -94,7 +96,8 @@ impl Region {
     }
 }
 
-/// Memory for the pieces of one object. Dropping it frees them: the owner promises that none runs any more.
+/// Memory for the pieces of one object. Dropping it frees them: the owner promises that none runs
+/// any more.
 #[derive(Debug)]
 pub(crate) struct Block {
     base: usize,
@@ -129,7 +132,8 @@ impl Block {
     }
 
     fn protect(&self, size: usize, protection: libc::c_int) -> io::Result<()> {
-        // SAFETY: the pages are this block's alone, and no code in them runs while that is being put together.
+        // SAFETY: the pages belong to this block alone, and no code in them runs while it is
+        // written.
         let rc = unsafe { libc::mprotect(self.base as *mut libc::c_void, size, protection) };
         match rc {
             0 => Ok(()),
@@ -172,7 +176,8 @@ impl JITMemoryProvider for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // A fresh mapping drops the contents and the page tables. If the system refuses, the addresses stay taken.
+        // A fresh mapping drops the contents and the page tables. If the system refuses, the
+        // addresses stay taken.
         let base = self.base as *mut libc::c_void;
         if map_none(base, self.size, libc::MAP_FIXED).is_err() {
             return;
@@ -191,7 +196,8 @@ impl Drop for Block {
     }
 }
 
-/// Makes what was written visible to the fetching of instructions, where the processor does not see to that.
+/// Makes written bytes visible to the instruction fetch of this processor, where the hardware does
+/// not.
 ///
 /// # Safety
 ///
@@ -208,7 +214,8 @@ unsafe fn clear_cache(base: usize, size: usize) -> io::Result<()> {
         .map_err(io::Error::other)
 }
 
-/// Has all processors that run this process fetch their next instructions from memory, where they do not see to that.
+/// Has all processors that run this process fetch their next instructions from memory, where the
+/// hardware does not see to that.
 #[cfg(target_arch = "x86_64")]
 fn flush_pipelines() -> io::Result<()> {
     Ok(())

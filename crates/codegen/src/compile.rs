@@ -15,8 +15,8 @@ use ptxjit_passes::effort::{Effort, Spent};
 use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
 
 use crate::gang;
-use crate::gathered::{self, Gathered};
 use crate::host;
+use crate::lane_inserts::{self, LaneInserts};
 use crate::link;
 use crate::lower::{self, Inputs};
 use crate::masked;
@@ -28,28 +28,29 @@ use crate::ymm::{self, Refused};
 use ptxjit_abi::object::{Function, Head, Object};
 use ptxjit_abi::{CompileStats, CompiledKernel, Facts};
 
-/// Code with more CLIF instructions than this may be made in a hurry: allocating its registers well takes over three
-/// milliseconds.
+/// Code with more CLIF instructions than this may start in the baseline tier: the optimizing tier's
+/// register allocation takes over three milliseconds for it.
 const MOST_AT_ONCE: usize = 1000;
 
-/// The same where few threads will run it: it would take more than half a millisecond, and they hardly longer.
+/// The same where few threads will run the code: register allocation would take more than half a
+/// millisecond, and the launch hardly longer.
 const MOST_FOR_FEW: usize = 300;
 
-/// Units of effort for a plan for gangs: some hundred blocks that branch to each other at random take as many, and structured code of
-/// hundreds of thousands of instructions.
+/// Units of effort for a plan for gangs: some hundred blocks that branch to each other at random
+/// take as many, and structured code of hundreds of thousands of instructions.
 const MOST_WORK: u64 = 3_000_000;
 
 /// The same for single lanes, whose plan only orders the blocks.
 const MOST_WORK_FOR_ONE: u64 = 2_000_000_000;
 
-/// Pairs of a block and another one where lanes can be meanwhile: some, and so many more for each block. Structured code has as many
-/// for each block as branches around it.
+/// Pairs of a block and another one where lanes can be meanwhile: some, and so many more for each
+/// block. Structured code has as many for each block as branches around it.
 const MOST_PENDING: usize = 8_000;
 const MOST_PENDING_AT_NODE: usize = 8;
 
-/// Instructions of CLIF, and arguments that its branches pass, of code for gangs. The time of register allocation grows faster than the
-/// arguments, and cannot be interrupted; large kernels in use have some ten thousand of them, where hundreds of loops with many
-/// entries make millions.
+/// Instructions of CLIF, and arguments that its branches pass, of code for gangs. The time of
+/// register allocation grows faster than the arguments, and cannot be interrupted; large kernels in
+/// use have some ten thousand of them, where hundreds of loops with many entries make millions.
 const MOST_INSTS: usize = 400_000;
 const MOST_BRANCH_ARGS: usize = 100_000;
 
@@ -64,23 +65,24 @@ pub struct CompileOptions {
     pub memcheck: bool,
     /// Ask `outside` about addresses that are not in the arena, instead of taking them for a fault.
     pub foreign: bool,
-    /// Whether the code may be made fast rather than made to run fast, see [`CompiledKernel::is_quick`].
-    pub haste: Haste,
-    /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped, which was not too complex: so this is not
-    /// either, and has the same width.
+    /// When the code may be of the baseline tier, see [`CompiledKernel::is_quick`].
+    pub baseline: BaselineTier,
+    /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped,
+    /// which was not too complex: so this is not either, and has the same width.
     pub goes_on: bool,
     /// When to give up.
     pub until: Option<Instant>,
 }
 
-/// How much of a hurry there is.
+/// When code starts in the baseline tier, which compiles fast, instead of the optimizing tier,
+/// whose code runs fast.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Haste {
-    /// None: code is made to run fast.
+pub enum BaselineTier {
+    /// Never.
     None,
-    /// Long code may be made fast.
+    /// If it is long.
     Some,
-    /// So may all but short code: few threads will run it first.
+    /// Unless it is short: few threads will run it first.
     Much,
 }
 
@@ -149,8 +151,9 @@ fn place_own(object: Object) -> Result<CompiledKernel, CompileError> {
     unsafe { link::place(object) }
 }
 
-/// A kernel that is too complex for gangs is compiled for single lanes: that takes little effort whatever the control flow, and
-/// the results are the same. Only warps in lockstep need their width.
+/// A kernel that is too complex for gangs is compiled for single lanes: that takes little effort
+/// whatever the control flow, and the results are the same. Only warps in lockstep need their
+/// width.
 fn object(
     program: &Program,
     options: &CompileOptions,
@@ -188,7 +191,10 @@ fn object_of(
     let start = Instant::now();
     let effort = effort(gang, options.goes_on, options.until);
     let mut func = crate::calls::merge(program);
-    let shared = ir::SharedLayout::new(program);
+    let shared = match options.memcheck {
+        true => ir::SharedLayout::apart(program),
+        false => ir::SharedLayout::new(program),
+    };
     if options.facts.clusters {
         slots::in_cluster(&mut func.function, &shared);
     }
@@ -238,7 +244,8 @@ fn object_of(
     unreachable!("vectors of 128 bits are never refused")
 }
 
-/// Whether code for gangs has to keep track of so few places at a time that variables for them are made in little time.
+/// Whether code for gangs has to keep track of so few places at a time that variables for them are
+/// made in little time.
 fn check_pending(plan: &Plan) -> Result<(), CompileError> {
     let pending: usize = plan.pending.iter().map(Vec::len).sum();
     let limit = MOST_PENDING + MOST_PENDING_AT_NODE * plan.order.nodes.len();
@@ -276,8 +283,9 @@ fn check_size(func: &cl::Function) -> Result<(), CompileError> {
     }
 }
 
-/// Whether the lanes of a gang mostly wait together, so that code that knows no other case is worth it. With calls that wait for lanes of
-/// other threads, and in loops that wait for other threads, they part.
+/// Whether the lanes of a gang mostly wait together, so that code for full gangs alone is worth it.
+/// In calls that wait for lanes of other threads, and in loops that wait for other threads, lanes
+/// diverge.
 fn stay_whole(plan: &Plan, entries: &[ir::Block]) -> bool {
     let spins = |wait: &Wait| matches!(wait.kind, WaitKind::Yield);
     entries.is_empty() && !plan.waits.iter().any(spins)
@@ -345,18 +353,19 @@ impl Compiler {
             check_size(&self.context.func)?;
         }
         effort.check_time()?;
-        let quick = match options.haste {
-            Haste::None => false,
-            Haste::Some => self.stats.clif_insts > MOST_AT_ONCE,
-            Haste::Much => self.stats.clif_insts > MOST_FOR_FEW,
+        let quick = match options.baseline {
+            BaselineTier::None => false,
+            BaselineTier::Some => self.stats.clif_insts > MOST_AT_ONCE,
+            BaselineTier::Much => self.stats.clif_insts > MOST_FOR_FEW,
         };
         if let Some(texts) = &mut self.listings {
             texts.insert("clif", self.context.func.display().to_string());
             self.context.set_disasm(true);
         }
-        // Code that is made in a hurry keeps nearly everything on the stack, and the search for pairs would take longer than it saves.
+        // Baseline code keeps nearly everything on the stack, and the search for pairs would take
+        // longer than it saves.
         let is_wide = self.is_wide && !quick;
-        let Some((locs, asm)) = self.define(quick, is_wide, &out.gathered)? else {
+        let Some((locs, asm)) = self.define(quick, is_wide, &out.lane_inserts)? else {
             return Ok(None);
         };
         if let Some(texts) = &mut self.listings {
@@ -400,18 +409,18 @@ impl Compiler {
         }))
     }
 
-    /// Compiles the function that was just built, and clears it away. Returns its places in the PTX, and its listing; none if it is
-    /// refused with vectors of 256 bits.
+    /// Compiles the function that was just built, and clears it away. Returns its places in the
+    /// PTX, and its listing; none if it is refused with vectors of 256 bits.
     #[expect(clippy::type_complexity, reason = "two unlike things")]
     fn define(
         &mut self,
         quick: bool,
         is_wide: bool,
-        gathered: &[Gathered],
+        lane_inserts: &[LaneInserts],
     ) -> Result<Option<(Vec<(u32, SrcLoc)>, Option<String>)>, CompileError> {
         let isa = host::isa(quick)?;
         let (start, before) = (Instant::now(), regalloc_time());
-        let compiled = self.machine_code(&*isa, is_wide, gathered);
+        let compiled = self.machine_code(&*isa, is_wide, lane_inserts);
         let compiled = compiled.map_err(|error| refused(error, &self.context))?;
         let Some((compiled, bytes)) = compiled else {
             return Ok(None);
@@ -427,17 +436,18 @@ impl Compiler {
         Ok(Some((locs, asm)))
     }
 
-    /// What Cranelift does in one go, with passes of our own before instructions are selected and behind.
+    /// Cranelift's passes, with our own before instruction selection and behind register
+    /// allocation.
     fn machine_code(
         &mut self,
         isa: &dyn TargetIsa,
         is_wide: bool,
-        gathered: &[Gathered],
+        lane_inserts: &[LaneInserts],
     ) -> Result<Option<(CompiledCode, Vec<u8>)>, CodegenError> {
         let context = &mut self.context;
         context.optimize(isa, &mut ControlPlane::default())?;
-        if !gathered.is_empty() {
-            gathered::pass_on(&mut context.func, gathered);
+        if !lane_inserts.is_empty() {
+            lane_inserts::pass_on(&mut context.func, lane_inserts);
             context.verify_if(isa)?;
             context.compute_cfg();
             context.compute_domtree();
@@ -451,7 +461,8 @@ impl Compiler {
         Ok(masked::put_in(&code, &mut bytes).then_some((code, bytes)))
     }
 
-    /// Compiles a function of vectors of 256 bits, again if there was no room for registers on the stack.
+    /// Compiles a function of vectors of 256 bits, again if there was no room for registers on the
+    /// stack.
     fn wide(
         &mut self,
         isa: &dyn TargetIsa,
@@ -491,7 +502,7 @@ thread_local! {
     static REGALLOC: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Time that this thread has spent in Cranelift's register allocation since it first asked.
+/// Time that this thread has spent in Cranelift's register allocation since the first call.
 fn regalloc_time() -> Duration {
     if REGALLOC.get().is_none() {
         timing::set_thread_profiler(Box::new(Regalloc));

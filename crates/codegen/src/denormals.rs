@@ -2,7 +2,8 @@
 
 use ptxjit_ir::{FloatFmt, FloatUnaryOp, Function, InstData, NumFmt};
 
-/// True if some f32 operation flushes, all do whose result depends on it, and no other format is worked in.
+/// True if some f32 operation flushes, all do whose result depends on it, and no other format is
+/// worked in.
 pub(crate) fn all_flush(func: &Function) -> bool {
     let mut any = false;
     let listed = func.blocks.values().flat_map(|block| block.insts.iter());

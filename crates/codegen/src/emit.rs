@@ -47,7 +47,7 @@ impl Emit<'_> {
         )
     }
 
-    /// Predicates have no form in memory: they are kept as a byte.
+    /// A predicate in memory is a byte.
     pub(crate) fn store(&mut self, base: Value, offset: i64, value: Value) {
         let ty = self.func.ty(value);
         let (ty, value) = if ty == Type::B1 {

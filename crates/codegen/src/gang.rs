@@ -1,7 +1,8 @@
-//! The choice of the gang width, by rules that can be told to people.
+//! The choice of the gang width, by rules that `dump --after gang` explains.
 //!
-//! Wide gangs share more scalar work between lanes and find more memory accesses side by side. But every vector of a value takes a
-//! register of the sixteen, so long code and 64-bit arithmetic want narrow ones.
+//! Wide gangs share more scalar work between lanes and have more contiguous accesses. But every
+//! vector of a value takes a register of the sixteen, so long code and 64-bit arithmetic prefer
+//! narrow ones.
 
 use std::time::Instant;
 
@@ -15,25 +16,28 @@ use crate::weigh::{self, Weights};
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// Kernels with more instructions than this are held to 8 lanes, and above the second number to those of one vector: they take long to
-/// compile in many parts and do not keep them in registers.
+/// Kernels with more instructions than this have at most 8 lanes, and above the second number at
+/// most those of one vector: they take long to compile in many parts and do not keep them in
+/// registers.
 const LONG: usize = 1200;
 const VERY_LONG: usize = 2000;
 
 /// The most lanes for launches of few threads, and where each of these may do much.
 const TINY: u32 = 8;
-const TINY_IN_TURNS: u32 = 16;
+const TINY_STRIP_MINED: u32 = 16;
 
-/// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each lane more costs time to compile, and registers.
+/// Kernels with fewer instructions than this may be spread over a whole warp. In longer ones each
+/// further lane costs compile time and registers.
 const SHORT: usize = 250;
 
-/// Branches in a loop at which lanes may part: with more, some lane of a wide gang goes its own way nearly always.
-const FEW_PARTINGS: usize = 8;
+/// Divergent branches in a loop: with more, some lane of a wide gang nearly always takes another
+/// path.
+const FEW_DIVERGENCES: usize = 8;
 
-/// Vectors of 128 bits that a loop may keep alive from turn to turn: as many as there are registers.
+/// Vectors of 128 bits that may be live around a loop: as many as there are registers.
 const LOOP_VECTORS: usize = 16;
 
-/// The same with 256 bits. Those that are kept on the stack cost half as much for each lane, so some more pay.
+/// The same with 256 bits. Spilled ones cost half as much per lane, so some more pay.
 const LOOP_WIDE_VECTORS: usize = 22;
 
 /// A gang width and the reasons for it.
@@ -41,13 +45,15 @@ const LOOP_WIDE_VECTORS: usize = 22;
 pub struct GangChoice {
     /// Lanes.
     pub gang: u32,
-    /// Lanes for launches of few threads, which are over before the code of a wide gang would be compiled.
+    /// Lanes for launches of few threads, which end before the code of a wide gang would be
+    /// compiled.
     pub tiny: u32,
-    /// What led to it, in the order of thought.
+    /// The reasons, in the order in which the rules were applied.
     pub reasons: Vec<String>,
 }
 
-/// The gang width that suits an optimized kernel in blocks of this shape; an error only if the time runs out.
+/// The gang width that suits an optimized kernel in blocks of this shape; an error only if the time
+/// runs out.
 pub fn choose(
     program: &Program,
     block: [u32; 3],
@@ -89,31 +95,31 @@ fn by_rules(
                 "threads of a warp exchange values, which costs much across gangs",
             ));
         }
-        if weigh::exchanges_at_once(program, block, until)? {
+        if weigh::warp_ops_need_no_wait(program, block, until)? {
             let reason = "threads of a warp exchange values, always all of them together";
             return Ok(whole_warps(only(WARP, reason)));
         }
     }
-    // Two vectors of each value.
+    // Two vectors per value.
     let few = 2 * host::lanes_of_vector() as u32;
     let (mut most, reason) = traits.widest();
     let mut reasons = vec![reason];
-    let mut takes_turns = false;
+    let mut is_strip_mined = false;
     if traits.insts < VERY_LONG {
         let weights = Weights::of(program, block, until)?;
-        if weights.is_scattered() && !traits.has_barriers {
+        if weights.is_gather_bound() && !traits.has_barriers {
             return Ok(only(
                 1,
-                "its threads leave loops at different turns, in which most accesses are at scattered places",
+                "its threads leave loops in different iterations, and mostly gather in them",
             ));
         }
         if weights.searches && !traits.has_barriers {
             return Ok(only(
                 1,
-                "its threads leave loops at different turns, in which most accesses are to memory of their own",
+                "its threads leave loops in different iterations, and mostly access local memory there",
             ));
         }
-        takes_turns = weights.takes_turns;
+        is_strip_mined = weights.is_strip_mined;
         let widens = traits.widens(&weights);
         if weights.computes && most > few {
             most = few;
@@ -124,14 +130,14 @@ fn by_rules(
             most = WARP;
             reasons = vec![format!("at most 32: {why}")];
         }
-        while !weights.takes_turns
+        while !weights.is_strip_mined
             && most as usize > host::lanes_of_vector()
             && weights.live_words * most as usize / host::lanes_of_vector() > loop_vectors()
         {
             most /= 2;
             let words = weights.live_words;
             reasons.push(format!(
-                "at most {most}: a loop keeps {words} words of each thread"
+                "at most {most}: a loop keeps {words} words of each thread live"
             ));
         }
     }
@@ -139,8 +145,8 @@ fn by_rules(
     Ok(GangChoice {
         gang,
         // In a loop over all that the grid has left, each of a few threads may do much.
-        tiny: match takes_turns {
-            true => gang.min(TINY_IN_TURNS),
+        tiny: match is_strip_mined {
+            true => gang.min(TINY_STRIP_MINED),
             false => traits.tiny(gang),
         },
         reasons,
@@ -155,7 +161,8 @@ fn whole_warps(choice: GangChoice) -> GangChoice {
     }
 }
 
-/// The widest gang of at most so many lanes that stays within a row of threads: it has one `%tid.y`, and lanes side by side.
+/// The widest gang of at most this many lanes that stays within a row of threads: it has one
+/// `%tid.y`, and consecutive lanes are neighbors in x.
 fn within_rows(most: u32, row: u32, reasons: &mut Vec<String>) -> u32 {
     let fits = |gang: &u32| *gang <= most && row.is_multiple_of(*gang);
     match [32, 16, 8, 4].into_iter().find(fits) {
@@ -179,7 +186,7 @@ fn loop_vectors() -> usize {
     }
 }
 
-/// What the choice looks at.
+/// The properties that the choice is based on.
 #[derive(Default)]
 struct Traits {
     insts: usize,
@@ -189,7 +196,7 @@ struct Traits {
     /// Has warp operations that exchange values.
     exchanges: bool,
     has_barriers: bool,
-    /// Has calls, in which lanes of a gang part.
+    /// Has calls, in which the lanes of a gang diverge.
     has_calls: bool,
 }
 
@@ -220,7 +227,8 @@ impl Traits {
         }
     }
 
-    /// Lanes for launches of few threads, where others want `gang`. Code with calls is long: each of them saves what all lanes have alive.
+    /// Lanes for launches of few threads, where others have `gang`. Code with calls is long: each
+    /// call saves the live values of all lanes.
     fn tiny(&self, gang: u32) -> u32 {
         match self.has_calls {
             true => 1,
@@ -230,19 +238,17 @@ impl Traits {
 
     /// Why a short kernel may be spread over a whole warp, if it may.
     fn widens(&self, weights: &Weights) -> Option<&'static str> {
-        let stays_together = weights.partings <= FEW_PARTINGS;
+        let stays_together = weights.divergences <= FEW_DIVERGENCES;
         if self.insts >= SHORT {
             None
-        } else if weights.takes_turns && stays_together {
-            Some("a loop steps widely through memory, where neighbours share lines")
+        } else if weights.is_strip_mined && stays_together {
+            Some("a loop steps widely through memory, where neighbors share cache lines")
         } else if self.has_barriers {
             Some("a short kernel with barriers, at which each gang costs the same")
-        } else if weights.by_lane {
-            Some("a short kernel that mostly consists of loops that lanes run one after the other")
-        } else if weights.scattered > 0 && stays_together {
-            Some(
-                "a short kernel with loops that fetch at scattered places, which lanes wait for together",
-            )
+        } else if weights.lane_loops {
+            Some("a short kernel that mostly consists of lane loops")
+        } else if weights.gathers > 0 && stays_together {
+            Some("a short kernel with loops that gather, which lanes wait for together")
         } else if weights.only_moves {
             Some("a short kernel that mostly moves bytes")
         } else if weights.has_bytes {
@@ -252,7 +258,7 @@ impl Traits {
         }
     }
 
-    /// The most lanes whose values can be hoped to stay in registers.
+    /// The most lanes whose values are likely to stay in registers.
     fn widest(&self) -> (u32, String) {
         let insts = self.insts;
         if insts >= VERY_LONG {

@@ -1,4 +1,4 @@
-//! Functions that compiled code calls for what it has no inline form for.
+//! Functions that compiled code calls for operations without an inline form.
 
 #![expect(
     unsafe_code,
@@ -8,7 +8,7 @@
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::with_default_rounding;
 use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, eval};
-use ptxjit_vectorize::Fold;
+use ptxjit_vectorize::MayWrap;
 
 /// Where a helper is in this process.
 pub(crate) fn address(helper: Helper) -> *const u8 {
@@ -18,7 +18,7 @@ pub(crate) fn address(helper: Helper) -> *const u8 {
         Helper::BadLanes => bad_lanes as *const () as *const u8,
         Helper::Warp => ptxjit_abi::warp_ops::warp_op as *const () as *const u8,
         Helper::Mma => ptxjit_abi::mma::mma_op as *const () as *const u8,
-        Helper::Unfold => unfold as *const () as *const u8,
+        Helper::ResolveWrapped => resolve_wrapped as *const () as *const u8,
         Helper::Row => row as *const () as *const u8,
         Helper::MergeSlots => merge_slots as *const () as *const u8,
     }
@@ -41,8 +41,8 @@ pub(crate) unsafe extern "C" fn eval_inst(
     with_default_rounding(|| eval::inst(data, &[a, b, c, d]).unwrap_or(0))
 }
 
-/// An atomic operation without an inline form, on memory that was just found mapped. `code` packs the op (by its position in
-/// `AtomicOp::ALL`), the format and whether f32 flushes subnormals.
+/// An atomic operation without an inline form, on memory that was just found mapped. `code` packs
+/// the op (by its position in `AtomicOp::ALL`), the format and whether f32 flushes subnormals.
 ///
 /// # Safety
 ///
@@ -112,13 +112,14 @@ fn update(word: &impl Word, next: impl Fn(u64) -> u64) -> u64 {
     }
 }
 
-/// Writes each lane's value of an affine one whose index may have wrapped (`vectorize::Fold`) to `lanes` elements at `out`. `scale` is
-/// negative if wrapped lanes lie above the others' line. Marked values are told from others by their distance from `origin`.
+/// Writes each lane's value of an affine one whose index may have wrapped (`vectorize::MayWrap`) to
+/// `lanes` elements at `out`. `scale` is negative if wrapped lanes lie above the others. Marked
+/// values are recognized by their distance from `origin`.
 ///
 /// # Safety
 ///
 /// `out` has room for all lanes.
-pub(crate) unsafe extern "C" fn unfold(
+pub(crate) unsafe extern "C" fn resolve_wrapped(
     base: u64,
     stride: i64,
     scale: i64,
@@ -126,8 +127,8 @@ pub(crate) unsafe extern "C" fn unfold(
     lanes: u32,
     out: *mut u64,
 ) {
-    let unit = scale.abs() << Fold::BITS;
-    let slack = scale.abs() << (Fold::BITS - 4);
+    let unit = scale.abs() << MayWrap::BITS;
+    let slack = scale.abs() << (MayWrap::BITS - 4);
     let distance = base.wrapping_sub(origin) as i64;
     let first_wrapped = distance.wrapping_add(slack).div_euclid(unit);
     let is_marked = (1..i64::from(lanes)).contains(&first_wrapped);
@@ -157,8 +158,9 @@ pub(crate) unsafe extern "C" fn row(at: u64, stride: i64, lanes: u32, out: *mut 
     }
 }
 
-/// How the context slots of one wait lie in a gang's frame: first those of four bytes per lane, from offset 0 on, then those of eight,
-/// from `wide_start` on. Of both kinds, slots that the gang fills with one scalar come before those that each lane fills.
+/// How the context slots of one wait lie in a gang's frame: first those of four bytes per lane,
+/// from offset 0 on, then those of eight, from `wide_start` on. Of both kinds, slots that the gang
+/// fills with one scalar come before those that each lane fills.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SlotLayout {
     pub shared: u16,
@@ -190,8 +192,9 @@ impl SlotLayout {
     }
 }
 
-/// Some lanes of a gang wait: what the whole gang would have written to its frame lies at `from`; copies the part of the lanes in `bits`. What
-/// the gang wrote as one scalar goes to each of them. `shape` is the gang's width, and above 32 bits where the wide slots start.
+/// Merges the slots of some lanes of a gang into its frame: the slots that the whole gang would
+/// have written lie at `from`; copies those of the lanes in `bits`. A scalar slot is copied to each
+/// of them. `shape` is the gang's width, and above 32 bits where the wide slots start.
 ///
 /// # Safety
 ///
@@ -242,7 +245,8 @@ unsafe fn merge<T: Copy>(
     }
 }
 
-/// Which of the lanes `bits` have an address in `addrs` outside the arena of `size` bytes at `base`.
+/// Which of the lanes `bits` have an address in `addrs` outside the arena of `size` bytes at
+/// `base`.
 ///
 /// # Safety
 ///

@@ -19,7 +19,7 @@ pub(crate) fn isa(quick: bool) -> Result<OwnedTargetIsa, CompileError> {
 
 fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
-    // We schedule ourselves: the optimiser would sink pure operations behind loads.
+    // Scheduling is ours: the optimizer would sink pure operations behind loads.
     let set = [
         ("opt_level", "none"),
         // A frame that does not fit the stack meets the guard page, not what lies beyond.
@@ -50,7 +50,8 @@ fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Bits of a vector: 256 where the processor has them for everything (AVX2 and FMA), if `$PTXJIT_VECTOR_BITS` does not say 128.
+/// Bits of a vector: 256 where the processor has AVX2 and FMA, unless `$PTXJIT_VECTOR_BITS` says
+/// 128.
 pub(crate) fn vector_bits() -> u32 {
     static BITS: OnceLock<u32> = OnceLock::new();
     *BITS.get_or_init(|| {
@@ -73,14 +74,14 @@ fn has_256_bits() -> bool {
     false
 }
 
-/// Whether sixteen bytes can be compared and exchanged.
+/// Whether 16-byte compare-and-swap exists.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn has_wide_exchange() -> bool {
+pub(crate) fn has_wide_cas() -> bool {
     is_x86_feature_detected!("cmpxchg16b")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn has_wide_exchange() -> bool {
+pub(crate) fn has_wide_cas() -> bool {
     false
 }
 
@@ -89,8 +90,8 @@ pub(crate) fn lanes_of_vector() -> usize {
     vector_bits() as usize / 32
 }
 
-/// All that code depends on beside the program: the code generator's version, the processor's features. Stored code may be
-/// used where this text is the same.
+/// Everything that code depends on beside the program: the code generator's version, the
+/// processor's features. Stored code may be used where this text is the same.
 pub fn target() -> Result<String, CompileError> {
     let isa = isa(false)?;
     let mut text = format!(

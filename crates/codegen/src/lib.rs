@@ -1,8 +1,8 @@
 //! Gang lowering of the IR to native code through Cranelift.
 //!
 //! [`compile`] takes an optimised program and launch facts to a
-//! [`CompiledKernel`](ptxjit_abi::CompiledKernel): calls that were not inlined become states (`calls`),
-//! the vectorizer plans for a gang width, `lower` emits CLIF, `compile` makes an
+//! [`CompiledKernel`](ptxjit_abi::CompiledKernel): calls that were not inlined become states
+//! (`calls`), the vectorizer plans for a gang width, `lower` emits CLIF, `compile` makes an
 //! [`Object`](ptxjit_abi::object::Object) of it, which can be stored, and `link` places that in
 //! executable memory. What code and runtime promise each other is in `ptxjit_abi`.
 //!
@@ -14,11 +14,11 @@ mod code_space;
 mod compile;
 mod denormals;
 mod emit;
-mod factors;
+mod fma_operands;
 mod gang;
-mod gathered;
 mod helpers;
 mod host;
+mod lane_inserts;
 mod link;
 mod lower;
 mod masked;
@@ -32,7 +32,9 @@ mod slots;
 mod weigh;
 mod ymm;
 
-pub use compile::{CompileError, CompileOptions, Haste, compile, compile_listing, compile_object};
+pub use compile::{
+    BaselineTier, CompileError, CompileOptions, compile, compile_listing, compile_object,
+};
 pub use gang::{GangChoice, choose as choose_gang};
 pub use host::target;
 pub use link::place;

@@ -29,15 +29,16 @@ struct Code {
     _kept: Vec<Box<InstData>>,
 }
 
-// SAFETY: the module is only touched when the code is dropped, and the kept instructions are never changed.
+// SAFETY: the module is only touched when the code is dropped, and the kept instructions are never
+// changed.
 unsafe impl Sync for Code {}
 
 /// Places the code in memory.
 ///
 /// # Safety
 ///
-/// The object is what [`crate::compile_object`] made for a host with the same [`crate::target`], in this process or in
-/// another one of the same build.
+/// The object is what [`crate::compile_object`] made for a host with the same [`crate::target`], in
+/// this process or in another one of the same build.
 pub unsafe fn place(mut object: Object) -> Result<CompiledKernel, CompileError> {
     let start = Instant::now();
     let kept: Vec<Box<InstData>> = object.head.kept.iter().cloned().map(Box::new).collect();
@@ -56,7 +57,8 @@ pub unsafe fn place(mut object: Object) -> Result<CompiledKernel, CompileError> 
     let none = SrcLoc(u32::MAX);
     let locs = object.locs.iter().map(|&(at, loc)| (at + shift, loc));
     let locs = std::iter::once((0, none)).chain(locs).collect();
-    // SAFETY: `enter` was compiled with this very signature, and its code lives as long as the kernel.
+    // SAFETY: `enter` was compiled with this very signature, and its code lives as long as the
+    // kernel.
     let enter = unsafe {
         std::mem::transmute::<*const u8, EnterFn>(module.get_finalized_function(functions[0]))
     };

@@ -1,8 +1,9 @@
-//! Stores of some lanes.
+//! Masked stores.
 //!
-//! Cranelift has no such instruction. What stands for one is a store of the difference of a vector and its mask, `vsubps d, x, m` and
-//! `vmovups [a], d`. After compilation the two are made `vmaskmovps [a], m, x`, which is at most a byte longer than the store alone; what the
-//! register allocator has put between them stays, a byte further ahead.
+//! Cranelift has no such instruction. A store of the difference of a vector and its mask, `vsubps
+//! d, x, m` and `vmovups [a], d`, stands for one. After compilation the two become `vmaskmovps [a],
+//! m, x`, which is at most a byte longer than the store alone; instructions that the register
+//! allocator has inserted between them stay, a byte further ahead.
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, TrapCode, Value, types};
@@ -31,7 +32,8 @@ pub(crate) fn store(
         Type::B1 | Type::B8 | Type::B16 | Type::B32 => types::F32X4,
     };
     let flags = MemFlagsData::new().with_endianness(Endianness::Little);
-    // What is cast is in a register: no load or constant becomes an operand of the difference.
+    // A cast keeps the operands in registers: no load or constant becomes an operand of the
+    // difference.
     let [vector, mask] = [vector, mask].map(|x| {
         let bytes = b.ins().bitcast(types::I8X16, flags, x);
         b.ins().bitcast(float, flags, bytes)
@@ -41,8 +43,8 @@ pub(crate) fn store(
     b.ins().store(flags, difference, at, offset);
 }
 
-/// Makes the stores of some lanes in a compiled function, whose instructions may have become ones of 256 bits. False if that is not
-/// possible.
+/// Makes the stores of some lanes in a compiled function, whose instructions may have become ones
+/// of 256 bits. False if that is not possible.
 pub(crate) fn put_in(compiled: &CompiledCode, code: &mut [u8]) -> bool {
     let traps = compiled.buffer.traps().iter();
     let mut stores: Vec<u32> = traps
@@ -100,7 +102,8 @@ fn decoded(code: &[u8], from: u32, last: u32) -> Vec<Placed> {
     insts
 }
 
-/// Puts together the last instruction, a store, and the difference that it stores. False if the two cannot be.
+/// Puts together the last instruction, a store, and the difference that it stores. False if the two
+/// cannot be.
 fn fuse_last(code: &mut [u8], insts: &[Placed], factory: &mut InstructionInfoFactory) -> bool {
     let Some(distance) = difference(insts, factory) else {
         return false;
@@ -115,7 +118,8 @@ fn fuse_last(code: &mut [u8], insts: &[Placed], factory: &mut InstructionInfoFac
     fits
 }
 
-/// How many instructions back from the last one, a store, the difference is that it stores; none if the two cannot be put together.
+/// How many instructions back from the last one, a store, the difference is that it stores; none if
+/// the two cannot be put together.
 fn difference(insts: &[Placed], factory: &mut InstructionInfoFactory) -> Option<usize> {
     let (store, before) = insts.split_last()?;
     let is_store = matches!(store.inst.mnemonic(), M::Vmovups | M::Vmovupd)
@@ -142,7 +146,7 @@ fn difference(insts: &[Placed], factory: &mut InstructionInfoFactory) -> Option<
     };
     let mut overwrites = |placed: &Placed| overwrites(&placed.inst, made, factory);
     let fits = match between.iter().any(&mut overwrites) {
-        // These come behind the store then, which is the same in any order.
+        // Reloads move behind the store then, and commute with it.
         true => between.iter().all(is_reload),
         false => between.iter().all(is_plain),
     };
@@ -211,7 +215,8 @@ fn fuse(code: &mut [u8], insts: &[Placed], factory: &mut InstructionInfoFactory)
 
 /// `vmaskmovps [a], mask, vector` of a `vmovups [a], x`, or the same of double words.
 fn masked_store(store: &[u8], [vector, mask]: [u8; 2], is_double: bool) -> Vec<u8> {
-    // The inverted bits that extend registers, whether it is one of 256 bits, and what follows the opcode.
+    // The inverted bits that extend registers, whether it is one of 256 bits, and what follows the
+    // opcode.
     let (extensions, width, operands) = match store[0] {
         0xc5 => (0b0110_0000, store[1] & 0b100, &store[3..]),
         _ => (store[1] & 0b0110_0000, store[2] & 0b100, &store[4..]),
@@ -244,7 +249,8 @@ mod tests {
 
     use super::{decoded, fuse_last};
 
-    /// Instructions of which the last one, at a place, is the store, before and after, as an assembler writes them.
+    /// Instructions of which the last one, at a place, is the store, before and after, as an
+    /// assembler writes them.
     fn check(before: &[u8], store: u32, after: &[u8]) {
         let mut code = before.to_vec();
         let insts = decoded(&code, 0, store);
@@ -270,7 +276,8 @@ mod tests {
 
     #[test]
     fn what_overwrites_an_operand_comes_behind_the_store() {
-        // vsubpd xmm1, xmm2, xmm12; movdqu xmm2, [rsp + 0x40]; mov r9, [rsp + 0x10]; vmovupd [r9 + 8], xmm1.
+        // vsubpd xmm1, xmm2, xmm12; movdqu xmm2, [rsp + 0x40]; mov r9, [rsp + 0x10]; vmovupd [r9 +
+        // 8], xmm1.
         let before = [
             0xc4, 0xc1, 0x69, 0x5c, 0xcc, 0xf3, 0x0f, 0x6f, 0x54, 0x24, 0x40, 0x4c, 0x8b, 0x4c,
             0x24, 0x10, 0xc4, 0xc1, 0x79, 0x11, 0x49, 0x08,

@@ -1,9 +1,9 @@
-//! Remarks on a plan, for people.
+//! Notes on a plan for `dump`.
 
 use ptxjit_ir::{Function, InstData};
-use ptxjit_vectorize::{Because, Plan, Shape, Solo, WaitKind};
+use ptxjit_vectorize::{Because, Plan, SingleLane, Variability, WaitKind};
 
-/// What is varying and why, where lanes part and where they wait.
+/// What is varying and why, where lanes diverge and where they wait.
 pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
     for (number, wait) in plan.waits.iter().enumerate() {
@@ -11,7 +11,7 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
             WaitKind::Entry => "entry".to_owned(),
             WaitKind::Ready => "function entry or continuation of a call".to_owned(),
             WaitKind::Yield => "loop that may wait for other threads".to_owned(),
-            WaitKind::Turn => "loop in which gangs take turns".to_owned(),
+            WaitKind::StripMine => "strip-mined loop".to_owned(),
             WaitKind::Inst(inst) => match &func.insts[inst].data {
                 InstData::Barrier { op, .. } => format!("barrier.{op}"),
                 InstData::Warp { op, .. } => format!("{op}"),
@@ -26,46 +26,48 @@ pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
     }
     for (block, data) in func.blocks.iter() {
         if plan.divergent[block] {
-            notes.push(format!("{block}: lanes part here"));
+            notes.push(format!("{block} ends with a divergent branch"));
         }
         let pos = plan.order.block_pos[block].map(|pos| pos as usize);
-        let mut regions = plan.by_lane.iter();
+        let mut regions = plan.lane_loops.iter();
         if pos.is_some_and(|pos| regions.any(|region| region.range.contains(&pos))) {
-            notes.push(format!("{block}: one lane after the other"));
-        } else if plan.solo[block] != Solo::No {
-            notes.push(format!("{block}: one lane at a time"));
+            notes.push(format!("{block}: in a lane loop"));
+        } else if plan.single_lane[block] != SingleLane::No {
+            notes.push(format!("{block}: a single lane at a time"));
         }
         for &inst in &data.insts {
             for &result in &func.insts[inst].results {
-                notes.push(format!("{result} is {}", shape(plan, result)));
+                notes.push(format!("{result} is {}", variability(plan, result)));
             }
         }
         for &param in &data.params {
             notes.push(format!(
                 "{param} (parameter of {block}) is {}",
-                shape(plan, param)
+                variability(plan, param)
             ));
         }
     }
     notes
 }
 
-fn shape(plan: &Plan, value: ptxjit_ir::Value) -> String {
-    match plan.shapes[value] {
-        Shape::Uniform => "uniform".to_owned(),
-        Shape::Affine {
-            stride, fold: None, ..
-        } => format!("affine, {stride} per lane"),
-        Shape::Affine {
+fn variability(plan: &Plan, value: ptxjit_ir::Value) -> String {
+    match plan.variability[value] {
+        Variability::Uniform => "uniform".to_owned(),
+        Variability::Affine {
             stride,
-            fold: Some(_),
+            may_wrap: None,
+            ..
+        } => format!("affine, {stride} per lane"),
+        Variability::Affine {
+            stride,
+            may_wrap: Some(_),
             ..
         } => format!("affine, {stride} per lane unless an index wraps"),
-        Shape::Varying => match plan.because[value] {
+        Variability::Varying => match plan.because[value] {
             Because::Operand(operand) => format!("varying, since {operand} is"),
-            Because::Merge(block) => format!("varying: lanes come to {block} by different ways"),
-            Because::Fold => {
-                "varying: wanted as a number, and from an index that may wrap".to_owned()
+            Because::Merge(block) => format!("varying: diverged lanes meet at {block}"),
+            Because::MayWrap => {
+                "varying: used as a number, and from an index that may wrap".to_owned()
             }
             Because::Source | Because::NotVarying => "varying: each lane has its own".to_owned(),
         },

@@ -7,7 +7,8 @@ use ptxjit_abi::object::{Function, Helper, Reloc, RelocKind, Target};
 
 use crate::lower::put_in_prefetches;
 
-/// Namespaces of external names: the object's functions, functions of ours, instructions that are evaluated by call.
+/// Namespaces of external names: the object's functions, functions of ours, instructions that are
+/// evaluated by call.
 pub(crate) const FUNCTIONS: u32 = 1;
 pub(crate) const HELPERS: u32 = 2;
 pub(crate) const KEPT: u32 = 3;

@@ -1,8 +1,9 @@
-//! Constants that become operands in memory.
+//! Folds loads of constants into memory operands.
 //!
-//! Cranelift lets an instruction take an operand from memory only if nothing else needs the instruction's result twice, and constant
-//! vectors not at all: they are loaded into registers. Where the load stands right before the instruction, and nothing else reads the
-//! register, the two become one here, which is as long as both: prefixes that mean nothing fill the rest.
+//! Cranelift folds a load into an instruction only if the result has no two uses, and constant
+//! vectors not at all: they are loaded into registers. Where the load stands right before the
+//! instruction, and no other instruction reads the register, the two become one here, which is as
+//! long as both: redundant prefixes fill the rest.
 
 use cranelift_codegen::CompiledCode;
 use iced_x86::{
@@ -12,7 +13,7 @@ use iced_x86::{
 
 use crate::ymm;
 
-/// A prefix of segments, which means nothing here.
+/// A segment prefix, which has no effect here.
 const PADDING: u8 = 0x3e;
 
 /// How many instructions there may be between a load and what takes its place.
@@ -87,8 +88,8 @@ fn is_constant(inst: &Instruction) -> bool {
     is_load && inst.op1_kind() == OpKind::Memory && inst.memory_base() == Register::RIP
 }
 
-/// Whether an instruction may change places with a load of a constant: one that only computes, or is about what the register allocator has
-/// saved, and not about the register of the load.
+/// Whether an instruction may be moved before a load of a constant: one that only computes, or that
+/// reloads a spilled value, and does not use the register of the load.
 fn may_come_first(
     inst: &Instruction,
     register: Register,
@@ -109,11 +110,12 @@ fn may_come_first(
 enum Taken {
     /// The third, which is the one that may be in memory.
     Third,
-    /// The second of a multiplication with an addition, which changes places with the third.
+    /// The second of a multiply-add, which swaps places with the third.
     Second,
 }
 
-/// How an instruction could take from memory what a load puts into a register, if it needs the register for nothing else.
+/// How an instruction could take from memory what a load puts into a register, if it needs the
+/// register for nothing else.
 fn taken(user: &Instruction, register: Register, bytes: &[u8]) -> Option<Taken> {
     let is_it = |op: u32| {
         op < user.op_count()
@@ -148,7 +150,7 @@ fn has_nan(constant: &[u8]) -> bool {
     lanes.iter().any(|&lane| f64::from_le_bytes(lane).is_nan())
 }
 
-/// Whether nobody reads a register behind an instruction before it gets another value.
+/// Whether no instruction reads a register behind an instruction before it is overwritten.
 fn is_dead(
     register: Register,
     user: &Instruction,
@@ -181,7 +183,7 @@ fn is_dead(
     false
 }
 
-/// Makes one instruction of a load and its user. What is between them comes first.
+/// Folds a load into its user. Instructions between the two come first.
 fn fuse(code: &mut [u8], load: &Instruction, user: &Instruction, taken: Taken) {
     let (start, from, end) = (
         load.ip() as usize,
@@ -285,7 +287,8 @@ mod tests {
         check(&before, ONES, &after);
     }
 
-    /// `vmovups ymm9, [rip + 0x200]; vmovdqa ymm13, ymm2; vfmsub213ps ymm13, ymm9, ymm7; vmovdqa ymm9, ymm1`.
+    /// `vmovups ymm9, [rip + 0x200]; vmovdqa ymm13, ymm2; vfmsub213ps ymm13, ymm9, ymm7; vmovdqa
+    /// ymm9, ymm1`.
     const FACTOR: [u8; 21] = [
         0xc5, 0x7c, 0x10, 0x0d, 0x00, 0x02, 0x00, 0x00, 0xc5, 0x7d, 0x6f, 0xea, 0xc4, 0x62, 0x35,
         0xaa, 0xef, 0xc5, 0x7d, 0x6f, 0xc9,
@@ -308,7 +311,8 @@ mod tests {
 
     #[test]
     fn what_only_computes_may_come_first() {
-        // vmovdqu ymm7, [rip + 0x200]; vcmpunordps ymm9, ymm3, ymm3; vblendvps ymm3, ymm3, ymm7, ymm9; ret.
+        // vmovdqu ymm7, [rip + 0x200]; vcmpunordps ymm9, ymm3, ymm3; vblendvps ymm3, ymm3, ymm7,
+        // ymm9; ret.
         let before = [
             0xc5, 0xfe, 0x6f, 0x3d, 0x00, 0x02, 0x00, 0x00, 0xc5, 0x64, 0xc2, 0xcb, 0x03, 0xc4,
             0xe3, 0x65, 0x4a, 0xdf, 0x90, 0xc3,

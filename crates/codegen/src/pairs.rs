@@ -1,23 +1,26 @@
 //! Vectors of 256 bits.
 //!
-//! Cranelift has vectors of 128 bits at most on x86-64, and gangs are lowered to those: a value of eight lanes is two of them. This pass
-//! finds pairs of vectors of which one operation after the other makes the same, lane by lane, and keeps one value for each pair:
-//! the first, whose register holds both from then on. It still reads as 128 bits in CLIF. When the function is compiled, [`crate::ymm`] makes
-//! its instructions those of 256 bits. All of them: what a register of a vector of 128 bits has in its upper half does not matter.
-//! So the first half of a pair costs nothing to get, and a vector whose lanes are equal in both halves (a scalar in all lanes, a
-//! constant, what is computed of such) is its own pair.
+//! Cranelift has vectors of 128 bits at most on x86-64, and gangs are lowered to those: a value of
+//! eight lanes is two of them. This pass finds pairs of vectors that isomorphic operations compute,
+//! lane by lane, and keeps one value for each pair: the first, whose register holds both from then
+//! on. It still reads as 128 bits in CLIF. When the function is compiled, [`crate::ymm`] widens its
+//! instructions to 256 bits. All of them: the upper half of a register with a vector of 128 bits
+//! does not matter. So the first half of a pair costs nothing to extract, and a vector whose lanes
+//! are equal in both halves (a broadcast scalar, a constant, and values computed from such) is its
+//! own pair.
 //!
-//! Pairs are found from stores to adjacent places and tests of masks backwards, through operations, loads of adjacent places and parameters of
-//! blocks.
-//! Where the operands of a pair are none, they are put together; where something else needs the second half, it is taken out. Pairs
-//! that cost more than they save are dropped.
+//! Pairs are found from stores to adjacent places and tests of masks backwards, through operations,
+//! loads of adjacent places and parameters of blocks. Where the operands of a pair are no pair,
+//! they are joined; where a use needs the second half, it is extracted. Pairs that cost more than
+//! they save are dropped.
 //!
-//! Accesses of memory are merged if nothing stands between them that could matter: no effects, nor loads between two stores. That both are
-//! of one instruction of the PTX would not be enough: a function that is inlined twice has its instructions twice.
+//! Accesses of memory are merged if no instruction between them could interfere: no effects, nor
+//! loads between two stores. That both are of one instruction of the PTX would not be enough: a
+//! function that is inlined twice has its instructions twice.
 
-mod alike;
 mod constants;
 mod cost;
+mod isomorphic;
 mod order;
 mod rewrite;
 mod tests;
@@ -31,14 +34,15 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use self::alike::{args_of, is_lane_wise, is_pair, is_same};
+use self::isomorphic::{args_of, is_lane_wise, is_pair, is_same};
 use self::tests::Test;
 use crate::ymm;
 
 /// The mark of loads and stores of 256 bits.
 pub(crate) const WIDE: TrapCode = TrapCode::unwrap_user(2);
 
-/// The place of fences that stand for the instruction that clears the upper halves of all registers.
+/// The place of fences that stand for the instruction that clears the upper halves of all
+/// registers.
 pub(crate) fn clearing() -> SourceLoc {
     SourceLoc::new(0xffff_fffe)
 }
@@ -48,8 +52,8 @@ pub(crate) fn test_of_both() -> SourceLoc {
     SourceLoc::new(0xffff_fffd)
 }
 
-/// How many bytes shuffles seem to move their operands by that stand for other instructions. No other shuffle of the function moves them by
-/// so many.
+/// The shift amounts of shuffles that stand for other instructions. No other shuffle of the
+/// function shifts by these amounts.
 #[derive(Copy, Clone)]
 pub(crate) struct Signs {
     /// Of one that puts two halves together.
@@ -59,7 +63,8 @@ pub(crate) struct Signs {
 }
 
 impl Signs {
-    /// Two numbers that no shuffle of a function uses, nor Cranelift to widen the second half of a vector (8).
+    /// Two numbers that no shuffle of a function uses, nor Cranelift to widen the second half of a
+    /// vector (8).
     fn free(func: &Function) -> Option<Signs> {
         let is_moved_by = |by: u8| move |mask: &[u8]| mask.iter().copied().eq(by..by + 16);
         let shuffles = || {
@@ -104,7 +109,7 @@ pub(crate) fn merge(context: &mut Context) -> Option<Merged> {
     }
     let (mut order, has_dropped) = order::order(&mut pairs);
     if has_dropped {
-        // Others may not be worth it without them.
+        // Other pairs may not be worth it without them.
         if !cost::prune(&mut pairs, &context.loop_analysis) {
             return None;
         }
@@ -132,7 +137,7 @@ pub(crate) fn merge(context: &mut Context) -> Option<Merged> {
     })
 }
 
-/// Registers for which there is room to save them, at first.
+/// At first, the registers that can be spilled.
 const FEWEST_SPILLS: u32 = 40;
 const MOST_SPILLS: u32 = 500;
 
@@ -145,7 +150,8 @@ struct Found {
     /// The same of instructions: of those that make the values, and of stores.
     second_inst: SecondaryMap<Inst, Option<Inst>>,
     first_inst: SecondaryMap<Inst, Option<Inst>>,
-    /// The operands of the instructions of pairs, by the first of the two: each beside its counterpart.
+    /// The operands of the instructions of pairs, by the first of the two: each beside its
+    /// counterpart.
     args: Vec<Args>,
     args_at: SecondaryMap<Inst, usize>,
     /// Vectors that are equal in both halves.
@@ -259,19 +265,19 @@ impl<'a> Pairs<'a> {
         pairs.follow(next);
         pairs.pair_tested();
         pairs.pair_ends();
-        // What is half of a pair has another in the upper half of its register.
+        // A register with half of a pair has another value in its upper half.
         pairs.find_even();
         pairs
     }
 
-    /// Makes pairs, and pairs of what they are made of.
+    /// Makes pairs, and pairs of their operands.
     fn follow(&mut self, mut next: Vec<(Value, Value)>) {
         while let Some((x, y)) = next.pop() {
             self.pair(x, y, &mut next);
         }
     }
 
-    /// Pairs of vectors that are tested together.
+    /// Pairs of masks that are tested together.
     fn pair_tested(&mut self) {
         for test in tests::find(self.func) {
             let [x, y] = test.halves;
@@ -285,7 +291,8 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Pairs of vectors that end up elsewhere than in stores of vectors: the last ones of each kind that an instruction of the PTX makes.
+    /// Pairs of vectors that end in other uses than stores of vectors: the last ones of each kind
+    /// that an instruction of the PTX emits.
     fn pair_ends(&mut self) {
         let func = self.func;
         let mut open: FxHashMap<(Option<Block>, SourceLoc, Opcode, Type), Inst> =
@@ -320,7 +327,8 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Assumes that everything but halves of pairs is equal in both halves of its register, and takes back what is not.
+    /// Assumes that everything but halves of pairs is equal in both halves of its register, and
+    /// withdraws what turns out not to be.
     fn find_even(&mut self) {
         let func = self.func;
         let entry = func.layout.entry_block();
@@ -329,9 +337,9 @@ impl<'a> Pairs<'a> {
         let mut params: Vec<(Block, usize, Value)> = Vec::new();
         for block in func.layout.blocks().filter(|&block| Some(block) != entry) {
             let all = func.dfg.block_params(block).iter().enumerate();
-            let is_alone =
+            let is_single_lane =
                 |param: Value| is_vector(func.dfg.value_type(param)) && !found.is_taken(param);
-            let vectors = all.filter(|&(_, &param)| is_alone(param));
+            let vectors = all.filter(|&(_, &param)| is_single_lane(param));
             params.extend(vectors.map(|(at, &param)| (block, at, param)));
         }
         let mut made: Vec<Inst> = self.lane_wise.clone();
@@ -402,7 +410,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Makes a pair of two vectors, if they are one, and goes on with what they are made of.
+    /// Makes a pair of two vectors, if they are one, and goes on with their operands.
     fn pair(&mut self, x: Value, y: Value, next: &mut Vec<(Value, Value)>) {
         let func = self.func;
         let found = &mut self.found;
@@ -439,7 +447,7 @@ impl<'a> Pairs<'a> {
         self.found.first[y] = Some(x);
     }
 
-    /// What is passed for two parameters of a block, by which branches.
+    /// The arguments that branches pass for two parameters of a block.
     fn passed(&self, x: Value, y: Value) -> SmallVec<[(Inst, Value, Value); 4]> {
         let (ValueDef::Param(block, m), ValueDef::Param(_, n)) =
             (self.func.dfg.value_def(x), self.func.dfg.value_def(y))

@@ -1,14 +1,15 @@
-//! What a sequence of instructions costs on a machine with few registers: the accesses of memory if room is always made by the value
-//! whose next use is farthest away (Belady 1966), which is about what a good allocator comes to.
+//! The cost of a sequence of instructions on a machine with few registers: the accesses of memory
+//! if each spill evicts the value whose next use is farthest away (Belady 1966), which is close to
+//! the result of a good allocator.
 
 use smallvec::SmallVec;
 
 /// Accesses of memory, in vectors.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Traffic {
-    /// First uses of what lies in memory.
+    /// First uses of values in memory.
     pub loads: usize,
-    /// Values put aside, and fetched again.
+    /// Values spilled, and reloaded.
     pub spills: usize,
 }
 
@@ -18,7 +19,7 @@ impl Traffic {
     }
 }
 
-/// A value from its making to its last use.
+/// A value from its definition to its last use.
 struct Held {
     /// Registers that it takes.
     weight: usize,
@@ -38,11 +39,12 @@ impl Held {
     }
 }
 
-/// Steps, and the values that they use and make. Values that take no register are left out by weight zero.
+/// Steps, and the values that they use and make. Values that take no register are left out by
+/// weight zero.
 #[derive(Default)]
 pub(crate) struct Sequence {
     values: Vec<Held>,
-    /// What each step uses, and what it makes.
+    /// The values that each step uses, and those that it defines.
     steps: Vec<(SmallVec<[usize; 4]>, SmallVec<[usize; 4]>)>,
 }
 
@@ -63,7 +65,7 @@ impl Sequence {
         self.steps[at].0.push(value);
     }
 
-    /// The step makes a value.
+    /// The step defines a value.
     pub(crate) fn made(&mut self, weight: usize) -> usize {
         let value = self.add(weight, false);
         let at = self.steps.len() - 1;
@@ -83,7 +85,7 @@ impl Sequence {
         self.values.len() - 1
     }
 
-    /// The accesses that it takes with so many registers.
+    /// The accesses of memory with this many registers.
     pub(crate) fn traffic(mut self, registers: usize) -> Traffic {
         let mut traffic = Traffic::default();
         let mut held: Vec<usize> = Vec::new();
@@ -127,11 +129,11 @@ impl Sequence {
 mod tests {
     use super::Sequence;
 
-    /// So many sums, to each of which is added so many times, all of them in turn.
-    fn sums(n_sums: usize, turns: usize) -> Sequence {
+    /// This many sums, to each of which is added this many times, all of them in turn.
+    fn sums(n_sums: usize, iterations: usize) -> Sequence {
         let mut sequence = Sequence::default();
         let mut sums: Vec<usize> = (0..n_sums).map(|_| sequence.enter(1)).collect();
-        for _ in 0..turns {
+        for _ in 0..iterations {
             for sum in &mut sums {
                 sequence.begin_step();
                 sequence.used(*sum);
@@ -149,7 +151,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_put_aside_and_fetched() {
-        // Six values in five registers, of which a step takes two: each turn two sums are put aside, and fetched in the next.
+        // Six values in five registers, of which a step takes two: each iteration spills two sums,
+        // and reloads them in the next.
         let few = sums(6, 10).traffic(5);
         let many = sums(12, 10).traffic(5);
         assert_eq!(few.loads, 6);

@@ -1,16 +1,17 @@
-//! In which order the parts of a run of pure instructions are emitted.
+//! The order in which the parts of a run of pure instructions are emitted.
 //!
-//! Op by op keeps operands shared by quads (uniform scalars, constants) in registers; strip by strip (as many quads as a register holds)
-//! keeps the intermediate values of one strip in registers. The choice follows the number of vector values alive at once.
+//! Op by op keeps operands shared by quads (uniform scalars, constants) in registers; strip by
+//! strip (as many quads as a register holds) keeps the intermediate values of one strip in
+//! registers. The choice follows the number of vector values live at once.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, Type, Value};
-use ptxjit_vectorize::{Plan, Shape};
+use ptxjit_vectorize::{Plan, Variability};
 
 /// Vector registers that one order of emission may count on.
 pub(crate) const REGISTERS: usize = 14;
 
-/// The greatest number of vectors per quad that are alive at once inside a run.
+/// The greatest number of vectors per quad that are live at once inside a run.
 pub(crate) fn pressure(func: &Function, plan: &Plan, run: &[Inst]) -> usize {
     let mut last_use: SecondaryMap<Value, usize> = SecondaryMap::new();
     let mut inside: SecondaryMap<Value, bool> = SecondaryMap::new();
@@ -20,10 +21,10 @@ pub(crate) fn pressure(func: &Function, plan: &Plan, run: &[Inst]) -> usize {
         }
         inside[func.insts[inst].results[0]] = true;
     }
-    let weight = |value: Value| match plan.shapes[value] {
-        Shape::Varying if func.ty(value) == Type::B64 => 2,
-        Shape::Varying => 1,
-        Shape::Uniform | Shape::Affine { .. } => 0,
+    let weight = |value: Value| match plan.variability[value] {
+        Variability::Varying if func.ty(value) == Type::B64 => 2,
+        Variability::Varying => 1,
+        Variability::Uniform | Variability::Affine { .. } => 0,
     };
     let (mut alive, mut most) = (0usize, 0usize);
     for (at, &inst) in run.iter().enumerate() {

@@ -87,8 +87,8 @@ fn emit(func: &mut Function, out: &mut Vec<Inst>, data: InstData, ty: Type, loc:
     func.insts[inst].results[0]
 }
 
-/// Puts the places of slots and shared variables into the accesses to them: so an index into an array need not be added to a number that
-/// takes a register.
+/// Folds the places of slots and shared variables into the accesses to them: so an index into an
+/// array need not be added to a number that takes a register.
 pub(crate) fn fix(func: &mut Function, shared: &SharedLayout) {
     let slots = Slots::of(func);
     let mut has_any = false;

@@ -1,11 +1,11 @@
-//! What a plan for a wide gang says about how wide gangs should be.
+//! Figures of a plan for 16 lanes, from which rules derive the gang width.
 
 use std::time::Instant;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Program, Space, Type, Value};
 use ptxjit_passes::effort::Spent;
-use ptxjit_vectorize::{self as vectorize, Node, Plan, PlanFacts, Shape, Solo, Yield};
+use ptxjit_vectorize::{self as vectorize, Node, Plan, PlanFacts, SingleLane, Variability, Yield};
 
 use crate::calls;
 use crate::compile;
@@ -14,46 +14,48 @@ use crate::lower;
 /// Figures of a kernel's loops.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Weights {
-    /// Words of each thread's own that a loop keeps alive and works much with, at most.
+    /// The most varying words that a busy loop keeps live.
     pub live_words: usize,
-    /// In loops that lanes leave at different turns: accesses at places that do not lie side by side, as the arithmetic that they outweigh.
-    pub scattered: usize,
-    /// In the same loops: arithmetic on each thread's own values.
+    /// Gathers and scatters in loops that lanes leave in different iterations, each weighted by the
+    /// arithmetic that it outweighs.
+    pub gathers: usize,
+    /// In the same loops: varying arithmetic.
     pub arithmetic: usize,
-    /// Gangs take turns in a loop that steps widely through memory.
-    pub takes_turns: bool,
-    /// Branches in loops at which lanes may part.
-    pub partings: usize,
-    /// There is a long stretch of arithmetic with few accesses to memory.
+    /// A loop is strip-mined.
+    pub is_strip_mined: bool,
+    /// Branches in loops that may diverge.
+    pub divergences: usize,
+    /// There is a long run of arithmetic with few accesses to memory.
     pub computes: bool,
-    /// Lanes run most of it one after the other, since they leave loops apart.
-    pub by_lane: bool,
-    /// There, they mostly access memory of their own: a stack of things to try, a row of a table.
+    /// Lane loops run most of the kernel, since lanes leave its loops in different iterations.
+    pub lane_loops: bool,
+    /// There, lanes mostly access their own memory: a stack of a search, a row of a table.
     pub searches: bool,
-    /// There are no loops, and accesses to memory are many for the instructions that there are.
+    /// There are no loops, and many accesses to memory for the number of instructions.
     pub only_moves: bool,
     /// Most accesses to memory are to single bytes.
     pub has_bytes: bool,
 }
 
-/// Instructions of a block for each word that it keeps alive.
+/// Instructions of a block for each word that it keeps live.
 const DENSE: usize = 8;
 
-/// The same if the block accesses no memory, so that nothing hides what spilled words cost.
+/// The same if the block accesses no memory, so that nothing hides the cost of spilled words.
 const DENSE_ARITHMETIC: usize = 2;
 
-/// A block of so many instructions, and so many for each access to memory, computes.
+/// A block of this many instructions, and this many for each access to memory, computes.
 const COMPUTES: usize = 100;
 const COMPUTES_PER_ACCESS: usize = 16;
 
-/// A kernel of at most so many instructions, and so many for each access to memory, only moves bytes.
+/// A kernel of at most this many instructions, and this many for each access to memory, only moves
+/// bytes.
 const MOVES: usize = 80;
 const MOVES_PER_ACCESS: usize = 8;
 
-/// So many words fit no registers, however narrow the gang.
+/// This many words fit no registers, however narrow the gang.
 const MANY: usize = 32;
 
-/// An instruction in a loop counts this much more than one around it.
+/// An instruction in a loop counts this much more than one outside: a typical trip count.
 const PER_LOOP: usize = 8;
 
 impl Weights {
@@ -67,14 +69,16 @@ impl Weights {
         Ok(weigh(&func, &plan))
     }
 
-    /// Whether lanes that part gain nothing from each other: they fetch one by one what they compute little with.
-    pub(crate) fn is_scattered(&self) -> bool {
-        vectorize::is_scattered(self.scattered, self.arithmetic)
+    /// Whether diverged lanes gain nothing from vector code: they gather, and compute little with
+    /// what they gather.
+    pub(crate) fn is_gather_bound(&self) -> bool {
+        vectorize::is_gather_bound(self.gathers, self.arithmetic)
     }
 }
 
-/// Whether warps as gangs do some warp operations at once, and no lane ever waits for others of its warp.
-pub(crate) fn exchanges_at_once(
+/// Whether some warp operations need no wait in gangs that are warps, and no lane ever waits for
+/// others of its warp.
+pub(crate) fn warp_ops_need_no_wait(
     program: &Program,
     block: [u32; 3],
     until: Option<Instant>,
@@ -107,29 +111,29 @@ fn planned(
 fn weigh(func: &Function, plan: &Plan) -> Weights {
     let places = places(func, plan);
     let mut weights = Weights {
-        takes_turns: func
+        is_strip_mined: func
             .blocks
             .keys()
-            .any(|block| matches!(plan.yields[block], Some(Yield::Turns(_)))),
+            .any(|block| matches!(plan.yields[block], Some(Yield::StripMine(_)))),
         ..Weights::default()
     };
     let preds = vectorize::predecessors(func);
     let live = vectorize::live_in(func, &preds);
     let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
-    let (mut by_lane, mut by_gang) = (0, 0);
+    let (mut lane_loops, mut by_gang) = (0, 0);
     let (mut own, mut common) = (0, 0);
     for (place, node) in places.iter().zip(&plan.order.nodes) {
         let Node::Block(block) = *node else { continue };
-        if plan.seldom[block] {
+        if plan.cold[block] {
             continue;
         }
         let data = &func.blocks[block];
         let accesses = accesses(func, block);
         let weight = PER_LOOP.pow(place.depth.min(4));
-        *(if plan.solo[block] == Solo::No {
+        *(if plan.single_lane[block] == SingleLane::No {
             &mut by_gang
         } else {
-            &mut by_lane
+            &mut lane_loops
         }) += weight * data.insts.len();
         n_insts += data.insts.len();
         n_accesses += accesses;
@@ -138,15 +142,15 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             continue;
         }
         has_loops = true;
-        weights.partings += usize::from(plan.divergent[block]);
-        if plan.solo[block] != Solo::No {
+        weights.divergences += usize::from(plan.divergent[block]);
+        if plan.single_lane[block] != SingleLane::No {
             let n_own = local_accesses(func, block);
             own += weight * n_own;
             common += weight * (accesses - n_own);
             continue;
         }
         let words = words(func, plan, data.params.iter().chain(&live[block]));
-        // Where little is done with them, it matters little where they are kept, unless they are very many.
+        // Spilling words with few uses costs little, unless they are very many.
         let dense = match accesses {
             _ if words >= MANY => 1,
             0 => DENSE_ARITHMETIC,
@@ -155,15 +159,16 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         if data.insts.len() >= dense * words {
             weights.live_words = weights.live_words.max(words);
         }
-        if place.is_left_apart {
-            let counts = vectorize::count_own(func, &plan.shapes, &plan.in_step[block], block);
-            weights.scattered += weight * counts.scattered;
+        if place.exits_diverge {
+            let counts =
+                vectorize::count_own(func, &plan.variability, &plan.affine_inputs[block], block);
+            weights.gathers += weight * counts.gathers;
             weights.arithmetic += weight * counts.arithmetic;
         }
     }
     weights.has_bytes = has_bytes(func);
-    weights.by_lane = !plan.by_lane.is_empty() && by_lane > by_gang;
-    weights.searches = weights.by_lane && own > common;
+    weights.lane_loops = !plan.lane_loops.is_empty() && lane_loops > by_gang;
+    weights.searches = weights.lane_loops && own > common;
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
 }
@@ -173,8 +178,8 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
 struct Place {
     /// Number of loops around it.
     depth: u32,
-    /// Whether lanes leave one of them at different turns.
-    is_left_apart: bool,
+    /// Whether lanes leave one of them in different iterations.
+    exits_diverge: bool,
 }
 
 /// The places of the plan's nodes.
@@ -188,10 +193,10 @@ fn places(func: &Function, plan: &Plan) -> Vec<Place> {
             .order
             .loop_range(header)
             .expect("a loop that ends has a range");
-        let is_left_apart = range.clone().any(|pos| match plan.order.nodes[pos] {
+        let exits_diverge = range.clone().any(|pos| match plan.order.nodes[pos] {
             Node::Block(block) => {
                 plan.divergent[block]
-                    && vectorize::parts_widely(func, &plan.shapes, block)
+                    && vectorize::diverges_widely(func, &plan.variability, block)
                     && func.blocks[block]
                         .term
                         .targets()
@@ -202,7 +207,7 @@ fn places(func: &Function, plan: &Plan) -> Vec<Place> {
         });
         for place in &mut places[range] {
             place.depth += 1;
-            place.is_left_apart |= is_left_apart;
+            place.exits_diverge |= exits_diverge;
         }
     }
     places
@@ -260,7 +265,8 @@ fn words<'a>(func: &Function, plan: &Plan, values: impl Iterator<Item = &'a Valu
     let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
     values
         .filter(|&&value| {
-            plan.shapes[value] == Shape::Varying && !std::mem::replace(&mut seen[value], true)
+            plan.variability[value] == Variability::Varying
+                && !std::mem::replace(&mut seen[value], true)
         })
         .map(|&value| match func.ty(value) {
             Type::B64 => 2,

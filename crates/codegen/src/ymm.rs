@@ -1,15 +1,14 @@
-//! Machine code for vectors of 256 bits, made of that for 128.
+//! Widens machine code from vectors of 128 bits to 256.
 //!
-//! [`crate::pairs`] leaves functions whose vectors of 128 bits stand for 256. The instructions of the two are equally long on x86-64:
-//! a bit tells which. So the code stays as it is but for these bits, and for
-//! * moves between registers and to the stack, which Cranelift encodes in the older way, without such a bit;
-//! * places on the stack where registers are saved, which have to be twice as large and so elsewhere;
-//! * constants, which are repeated behind the code;
-//! * what stands for instructions that Cranelift does not have: shuffles that put halves together or take the second, fences that
-//!   clear the upper halves.
+//! [`crate::pairs`] leaves functions whose vectors of 128 bits stand for 256. The instructions of
+//! the two are equally long on x86-64: a bit distinguishes them. So the code stays as it is but for
+//! these bits, and for moves between registers and to the stack, which Cranelift encodes in the
+//! older way, without such a bit; spill slots, which have to be twice as large and so elsewhere;
+//! constants, which are repeated behind the code; instructions that stand for others that Cranelift
+//! does not have: shuffles that join halves or take the second, fences that clear the upper halves.
 //!
-//! Accesses of memory are made wider only where they carry the mark. An instruction that is not known is an error: then the function is compiled
-//! with vectors of 128 bits.
+//! Accesses of memory are widened only where they carry the mark. An unknown instruction is an
+//! error: then the function is compiled with vectors of 128 bits.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -28,18 +27,19 @@ use crate::pairs::{Merged, Signs, WIDE, clearing, test_of_both};
 /// Bytes of a vector.
 const BYTES: u32 = 32;
 
-/// Bytes on the stack in which so many vectors can be saved, at multiples of their size.
+/// Bytes on the stack in which this many vectors can be spilled, at multiples of their size.
 pub(crate) fn room_for(n_spills: u32) -> u32 {
     BYTES * (n_spills + 1)
 }
 
-/// How far below a multiple of 64 a function's frame pointer is where the runtime enters it: it has pushed the return address and the old one.
+/// How far below a multiple of 64 a function's frame pointer is where the runtime enters it: it has
+/// pushed the return address and the old one.
 const FRAME_POINTER: u32 = 16;
 
 /// Why code could not be made wider.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// More room is needed to save registers: so many of 32 bytes.
+    /// More room is needed for spills: this many of 32 bytes.
     Spills(u32),
     /// An instruction is not known.
     Unknown(String),
@@ -289,8 +289,8 @@ fn is_load_for(load: &Instruction, broadcast: &Instruction) -> bool {
         && load.memory_base() != Register::RIP
 }
 
-/// Whether the instructions of a block up to `end` go on behind this one. Behind the last there may be tables of targets, and constants; some
-/// of Cranelift's instructions have jumps inside.
+/// Whether the instructions of a block up to `end` go on behind this one. Behind the last there may
+/// be tables of targets, and constants; some of Cranelift's instructions have jumps inside.
 pub(crate) fn goes_on(inst: &Instruction, end: u32) -> bool {
     match inst.flow_control() {
         FlowControl::UnconditionalBranch => {
@@ -331,7 +331,8 @@ fn set_wide(bytes: &mut [u8]) {
     }
 }
 
-/// Makes `66 [REX] 0f 6f`, `f3 [REX] 0f 6f` and the same with `7f` instructions with a VEX prefix of 256 bits, which are equally long.
+/// Makes `66 [REX] 0f 6f`, `f3 [REX] 0f 6f` and the same with `7f` instructions with a VEX prefix
+/// of 256 bits, which are equally long.
 fn encode_move(bytes: &mut [u8]) {
     // Of the prefixes: 1 for 66, 2 for f3.
     let prefix = if bytes[0] == 0x66 { 0b01 } else { 0b10 };
@@ -349,11 +350,12 @@ fn encode_move(bytes: &mut [u8]) {
     }
 }
 
-/// Makes one instruction of 256 bits of a load, of so many bytes, and the broadcast of what was loaded behind it, which Cranelift keeps apart
-/// if several instructions use it.
+/// Makes one instruction of 256 bits of a load, of so many bytes, and the broadcast of what was
+/// loaded behind it, which Cranelift keeps apart if several instructions use it.
 fn broadcast_from_memory(code: &mut [u8], load: usize) {
     let old = code[..load].to_vec();
-    // The inverted bits that extend the registers of the value and of the address, behind the prefix; then what follows the opcode.
+    // The inverted bits that extend the registers of the value and of the address, behind the
+    // prefix; then what follows the opcode.
     let (extensions, operands) = match old[0] {
         0xc5 => (old[1] & 0x80 | 0x60, &old[3..]),
         _ => (old[1] & 0xe0, &old[4..]),
@@ -385,7 +387,8 @@ enum Class {
     LaneWise,
     /// Makes all lanes of one.
     Broadcast,
-    /// Does something with one lane, with all lanes together, or between lanes of different sizes: only with the first half.
+    /// Does something with one lane, with all lanes together, or between lanes of different sizes:
+    /// only with the first half.
     Half,
     Unknown,
 }

@@ -69,6 +69,11 @@ fn engines() -> Result<&'static [ptxjit::Device]> {
         let mut made: Vec<_> = made.into_iter().map(with_cache).collect();
         for (engine, device) in made.iter_mut().zip(&state.devices) {
             *engine = engine.clone().with_memory_limit(device.figures.memory);
+            if state.config.memcheck {
+                engine
+                    .prepare_checks()
+                    .map_err(|err| error::code_of(&err))?;
+            }
         }
         Ok(made)
     };

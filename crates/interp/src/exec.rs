@@ -84,7 +84,7 @@ impl<'p> Machine<'p, '_> {
         let results = &node.results;
         let bits = match &node.data {
             InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
-                self.memory_inst(env, thread, node)?;
+                self.memory_inst(thread, node)?;
                 return Ok(Step::Next);
             }
             InstData::Barrier { .. } | InstData::Warp { .. } => {
@@ -97,7 +97,7 @@ impl<'p> Machine<'p, '_> {
                 args,
                 targets,
             } => {
-                let id = self.callee(env, thread, (*sig, *callee), targets.as_deref())?;
+                let id = self.callee(thread, (*sig, *callee), targets.as_deref())?;
                 return self.call(thread, id, args, results);
             }
             InstData::Device { op, args } => {
@@ -172,7 +172,6 @@ impl<'p> Machine<'p, '_> {
 
     fn memory_inst(
         &mut self,
-        env: &mut Env,
         thread: &mut Thread<'p>,
         node: &'p InstNode,
     ) -> Result<(), FaultKind> {

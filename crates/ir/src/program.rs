@@ -130,10 +130,19 @@ pub struct SharedLayout {
     pub offsets: BTreeMap<VarId, u32>,
     /// Bytes taken by variables of known size: dynamic shared memory starts here.
     pub static_size: u32,
+    /// Offset and size of the variables of known size, in ascending order.
+    pub objects: Vec<(u32, u32)>,
+    /// So many of [`SharedLayout::static_size`] are only there to keep variables apart.
+    pub padding: u32,
 }
 
 /// Bytes of local memory that a thread may have.
 pub const MAX_LOCAL_BYTES: u64 = 512 << 10;
+
+/// Bytes between shared variables that are kept apart, and what they may take in all: windows have so much more room than a CTA
+/// may use.
+const SHARED_GAP: u32 = 64;
+const MAX_SHARED_PADDING: u32 = 8 << 10;
 
 /// Static and dynamic shared memory that a CTA may have.
 pub const MAX_SHARED_BYTES: u64 = 227 << 10;
@@ -182,6 +191,21 @@ fn sum(objects: impl Iterator<Item = (u64, u32)>) -> u64 {
 impl SharedLayout {
     /// Lays the program's shared variables out in order of their numbers, dynamic arrays last.
     pub fn new(program: &Program) -> SharedLayout {
+        SharedLayout::with_gaps(program, 0)
+    }
+
+    /// The same with variables kept apart as far as there is room, for accesses beyond their ends to be found.
+    pub fn apart(program: &Program) -> SharedLayout {
+        let dense = SharedLayout::new(program);
+        let apart = SharedLayout::with_gaps(program, SHARED_GAP);
+        let padding = apart.static_size.saturating_sub(dense.static_size);
+        if padding > MAX_SHARED_PADDING {
+            return dense;
+        }
+        SharedLayout { padding, ..apart }
+    }
+
+    fn with_gaps(program: &Program, gap: u32) -> SharedLayout {
         let mut layout = SharedLayout::default();
         let shared = || {
             program
@@ -197,9 +221,12 @@ impl SharedLayout {
         };
         let mut end = 0u32;
         for (&id, var) in shared().filter(|(_, var)| !var.dynamic_shared) {
-            let offset = aligned(end, var.align);
+            let start = if gap == 0 { end } else { aligned(end, gap) };
+            let offset = aligned(start, var.align);
+            let size = u32::try_from(var.size).unwrap_or(u32::MAX);
             layout.offsets.insert(id, offset);
-            end = offset.saturating_add(u32::try_from(var.size).unwrap_or(u32::MAX));
+            layout.objects.push((offset, size));
+            end = offset.saturating_add(size).saturating_add(gap);
         }
         let align = shared()
             .filter(|(_, var)| var.dynamic_shared)

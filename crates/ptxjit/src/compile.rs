@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ptxjit_abi::object::Object;
 use ptxjit_abi::{CompiledKernel, Facts};
-use ptxjit_codegen::{CompileError, CompileOptions, Haste};
+use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions};
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
@@ -59,13 +59,13 @@ impl Variant {
         })
     }
 
-    pub(crate) fn compile_options(&self, haste: Haste, limit: Limit) -> CompileOptions {
+    pub(crate) fn compile_options(&self, baseline: BaselineTier, limit: Limit) -> CompileOptions {
         CompileOptions {
             gang: Some(self.gang),
             facts: self.facts,
             memcheck: self.memcheck,
             foreign: self.foreign,
-            haste,
+            baseline,
             goes_on: self.goes_on,
             until: limit.until,
         }
@@ -284,12 +284,12 @@ impl Variants {
         Ok(choice)
     }
 
-    /// The code for `variant`. Without haste, what was made in a hurry before is improved first.
+    /// The code for `variant`. Without baseline, what was made in a hurry before is improved first.
     pub(crate) fn get(
         &self,
         kernel: &KernelInner,
         variant: &Variant,
-        haste: Haste,
+        baseline: BaselineTier,
         limit: Limit,
     ) -> Result<Got, Error> {
         let slot = lock(&self.compiled)
@@ -299,14 +299,14 @@ impl Variants {
         let mut is_new = false;
         let made = slot.get(limit.until, || {
             is_new = true;
-            match self.make(kernel, variant, haste, limit) {
+            match self.make(kernel, variant, baseline, limit) {
                 Err(Failed::Refused(why)) => Ok(Err(why)),
                 made => made.map(Ok),
             }
         });
         let made = made.and_then(|made| made.map_err(Failed::Refused));
         let (code, origin) = made.map_err(|why| limit.error(kernel, why))?;
-        if haste == Haste::None && code.is_quick() {
+        if baseline == BaselineTier::None && code.is_quick() {
             improve::now(kernel, variant, &code, limit).map_err(|why| limit.error(kernel, why))?;
         }
         Ok(Got {
@@ -319,14 +319,14 @@ impl Variants {
         &self,
         kernel: &KernelInner,
         variant: &Variant,
-        haste: Haste,
+        baseline: BaselineTier,
         limit: Limit,
     ) -> Result<(Arc<CompiledKernel>, CodeOrigin), Failed> {
         let stored = kernel.stored.as_ref();
         if let Some(code) = stored.and_then(|stored| stored.get_code(variant)) {
             return Ok((Arc::new(code), CodeOrigin::Disk));
         }
-        let object = self.object(kernel, variant, haste, limit)?;
+        let object = self.object(kernel, variant, baseline, limit)?;
         if let Some(stored) = stored {
             stored.put_code(variant, &object);
         }
@@ -340,11 +340,11 @@ impl Variants {
         &self,
         kernel: &KernelInner,
         variant: &Variant,
-        haste: Haste,
+        baseline: BaselineTier,
         limit: Limit,
     ) -> Result<Object, Failed> {
         let program = self.optimized(kernel, limit)?;
-        let options = variant.compile_options(haste, limit);
+        let options = variant.compile_options(baseline, limit);
         Ok(ptxjit_codegen::compile_object(&program, &options)?)
     }
 
@@ -364,7 +364,7 @@ impl Variants {
     pub(crate) fn for_some_lanes(
         kernel: &Arc<KernelInner>,
         variant: &Variant,
-        haste: Haste,
+        baseline: BaselineTier,
     ) -> Arc<MakeCode> {
         let kernel = kernel.clone();
         let mut variant = variant.clone();
@@ -373,7 +373,9 @@ impl Variants {
         Arc::new(move || {
             let make = || {
                 // The watchdog of the launch ends it if this takes too long for its limit.
-                let got = kernel.variants.get(&kernel, &variant, haste, Limit::NONE);
+                let got = kernel
+                    .variants
+                    .get(&kernel, &variant, baseline, Limit::NONE);
                 let code = got.map_err(|err| err.to_string())?.code;
                 Variants::improve(&kernel, &variant, &code);
                 Ok(code)
@@ -433,7 +435,7 @@ pub(crate) fn dump(
     let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, false, limit)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel, limit)?;
-        let options_of = variant.compile_options(Haste::None, limit);
+        let options_of = variant.compile_options(BaselineTier::None, limit);
         let compiled = ptxjit_codegen::compile_listing(&optimized, &options_of)
             .map_err(|err| limit.error(kernel, err.into()))?;
         match stage {

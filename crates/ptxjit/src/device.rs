@@ -90,6 +90,12 @@ impl Device {
         self
     }
 
+    /// Gets ready for launches with [`crate::Launch::memcheck`]: allocations lie apart from now on, so that an access beyond the end of one
+    /// is not in the next. Without this, the first such launch does it, and what was allocated before may have close neighbours.
+    pub fn prepare_checks(&self) -> Result<(), Error> {
+        self.arena.prepare_checks().map_err(memory)
+    }
+
     /// Bytes that device `malloc` may hand out in all: `cudaLimitMallocHeapSize`. It may be set at any time, for this device's handles
     /// together.
     pub fn set_heap_limit(&self, bytes: u64) {

@@ -1,4 +1,4 @@
-//! Compiling again, without haste, what was compiled in a hurry.
+//! Compiling again, without baseline, what was compiled in a hurry.
 //!
 //! Long code is first made with registers allocated in one pass, so that the launch can start. One thread of the process then
 //! makes the good code; launches under way take it from their next entry on. A kernel that has gone by the time its turn
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::CompiledKernel;
-use ptxjit_codegen::Haste;
+use ptxjit_codegen::BaselineTier;
 
 use crate::compile::{Failed, Limit, Variant};
 use crate::module::KernelInner;
@@ -125,7 +125,7 @@ pub(crate) fn now(
     }
     let object = kernel
         .variants
-        .object(kernel, variant, Haste::None, limit)?;
+        .object(kernel, variant, BaselineTier::None, limit)?;
     if let Some(stored) = &kernel.stored {
         stored.put_code(variant, &object);
     }

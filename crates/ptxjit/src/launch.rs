@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::CompiledKernel;
-use ptxjit_codegen::Haste;
+use ptxjit_codegen::BaselineTier;
 use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 
@@ -204,7 +204,7 @@ impl Launch {
         let code = match self.options.engine {
             Engine::Jit => {
                 let variant = self.variant(limit)?;
-                let got = self.kernel.variant(&variant, self.haste(), limit)?;
+                let got = self.kernel.variant(&variant, self.baseline(), limit)?;
                 let desc = self.desc(&variant, &got.code, params.clone());
                 Code::Jit(variant, got, Box::new(desc))
             }
@@ -229,7 +229,8 @@ impl Launch {
         let (grid, block, cluster) = (self.n_blocks(), self.block, self.cluster_shape());
         let options = &self.options;
         let mut variant = Variant::new(kernel, options, grid, block, cluster, is_tiny, limit)?;
-        variant.foreign = self.wants_foreign();
+        // Addresses outside of the arena are in no map.
+        variant.foreign = self.wants_foreign() || (variant.memcheck && self.open_memory);
         Ok(variant)
     }
 
@@ -263,13 +264,13 @@ impl Launch {
     }
 
     /// How much the compiler should hurry.
-    fn haste(&self) -> Haste {
+    fn baseline(&self) -> BaselineTier {
         if self.options.eager {
-            Haste::None
+            BaselineTier::None
         } else if self.n_threads() <= FEW_THREADS {
-            Haste::Much
+            BaselineTier::Much
         } else {
-            Haste::Some
+            BaselineTier::Some
         }
     }
 
@@ -310,7 +311,7 @@ impl Launch {
             kernel: compiled.clone(),
             for_some_lanes: compiled
                 .whole_gangs
-                .then(|| Variants::for_some_lanes(kernel, variant, self.haste())),
+                .then(|| Variants::for_some_lanes(kernel, variant, self.baseline())),
             name: kernel.name.as_str().into(),
             attrs: kernel.attrs.clone(),
             param_bytes: kernel.param_bytes() as u32,
@@ -322,6 +323,7 @@ impl Launch {
             shared_bytes: self.shared,
             cooperative: self.cooperative,
             open_memory: self.open_memory,
+            checks_accesses: variant.memcheck,
             threads: self.options.threads,
             schedule: self.options.schedule.into(),
             timeout: self.options.timeout,
@@ -493,7 +495,7 @@ impl Prepared {
         let wanted = launch.variant(limit)?;
         if *variant != wanted {
             let start = Instant::now();
-            *got = launch.kernel.variant(&wanted, launch.haste(), limit)?;
+            *got = launch.kernel.variant(&wanted, launch.baseline(), limit)?;
             let params = std::mem::take(&mut desc.params);
             **desc = launch.desc(&wanted, &got.code, params);
             *variant = wanted;

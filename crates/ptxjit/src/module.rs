@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ptxjit_codegen::Haste;
+use ptxjit_codegen::BaselineTier;
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate::{self, Refused};
 use ptxjit_frontend::{ast, diag};
@@ -477,7 +477,7 @@ impl Kernel {
         Launch::new(self)
     }
 
-    /// Compiles for blocks of this size, without haste, if that has not happened yet, and tells the gang width. Launches compile
+    /// Compiles for blocks of this size, without baseline, if that has not happened yet, and tells the gang width. Launches compile
     /// by themselves.
     pub fn compile(&self, block: impl Into<Dim3>) -> Result<u32, Error> {
         let options = Options::default();
@@ -489,17 +489,22 @@ impl Kernel {
             false,
             Limit::NONE,
         )?;
-        Ok(self.variant(&variant, Haste::None, Limit::NONE)?.code.gang)
+        Ok(self
+            .variant(&variant, BaselineTier::None, Limit::NONE)?
+            .code
+            .gang)
     }
 
     /// The code for `variant`.
     pub(crate) fn variant(
         &self,
         variant: &Variant,
-        haste: Haste,
+        baseline: BaselineTier,
         limit: Limit,
     ) -> Result<Got, Error> {
-        self.inner.variants.get(&self.inner, variant, haste, limit)
+        self.inner
+            .variants
+            .get(&self.inner, variant, baseline, limit)
     }
 
     /// The kernel at a stage of its compilation, as text; [`crate::dump_stages`] lists the stages.

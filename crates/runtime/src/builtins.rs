@@ -394,6 +394,10 @@ fn bad_access(
         });
     }
     let arena = &call.grid.arena;
+    if let Some(note) = outside_of_shared_variables(call, addr, bytes) {
+        let addr = Some(addr);
+        return Some(TrapCause::BadAddress { addr, note });
+    }
     let is_foreign =
         !arena.contains(addr) && (call.grid.open_memory || arena.is_foreign(addr, bytes));
     if !is_foreign && !call.view(thread).in_window(addr, bytes) {
@@ -410,4 +414,33 @@ fn bad_access(
     }
     let misaligned = size.is_power_of_two() && !addr.is_multiple_of(bytes);
     misaligned.then_some(TrapCause::Misaligned { addr, size })
+}
+
+/// Says what is wrong with an access to shared memory that is not inside one variable, where variables are kept apart.
+fn outside_of_shared_variables(call: &Call<'_>, addr: u64, bytes: u64) -> Option<String> {
+    let layout = &call.grid.kernel.shared;
+    let offset = addr.checked_sub(call.ctx.shared_base)?;
+    let end = u64::from(call.ctx.total_smem_size);
+    if layout.padding == 0 || offset >= end {
+        return None;
+    }
+    let dynamic = (u64::from(layout.static_size), end);
+    let sized = layout.objects.iter();
+    let objects = sized
+        .map(|&(start, size)| (u64::from(start), u64::from(start) + u64::from(size)))
+        .chain([dynamic]);
+    let mut below = None;
+    for (start, end) in objects {
+        if offset >= start && offset + bytes <= end {
+            return None;
+        }
+        if offset >= start {
+            below = Some((start, end));
+        }
+    }
+    let (start, end) = below?;
+    let (size, distance) = (end - start, offset - start);
+    Some(format!(
+        "{bytes} bytes at byte {distance} of a shared variable that has {size} bytes"
+    ))
 }

@@ -92,6 +92,8 @@ pub(crate) struct Grid {
     pub(crate) wave: usize,
     /// Compiled code looks at lane states to see which lanes have ended.
     pub(crate) looks_at_ended_lanes: bool,
+    /// Accesses are checked by the map of valid memory, whose origin this is.
+    pub(crate) map_origin: Option<u64>,
     pub(crate) output: Option<Arc<OutputFn>>,
     /// CTAs that no worker has taken yet start here.
     pub(crate) next: AtomicU64,
@@ -136,7 +138,7 @@ impl Grid {
         let waits = |shortcut: &Shortcut| *shortcut == Shortcut::ClusterWait;
         let in_clusters = cluster.is_some_and(|cluster| cluster != [1; 3])
             || shortcuts.iter().any(waits);
-        let wave = match shortcuts.contains(&Shortcut::Turn) && !in_clusters {
+        let wave = match shortcuts.contains(&Shortcut::StripMine) && !in_clusters {
             true => wave(launch.block.iter().product(), shared_bytes),
             false => 1,
         };
@@ -166,6 +168,7 @@ impl Grid {
             go_on: GoOn::new(&launch.kernel.resume_points, &shortcuts, wave > 1),
             shortcuts,
             looks_at_ended_lanes: launch.kernel.looks_at_ended_lanes(),
+            map_origin: None,
             output: launch.output.clone(),
             next: AtomicU64::new(0),
             stop: AtomicU32::new(0),
@@ -229,6 +232,7 @@ impl Grid {
     pub(crate) fn fill_context(&self, ctx: &mut CtaContext) {
         let cluster = self.cluster.unwrap_or([1; 3]);
         ctx.params = self.params.start;
+        ctx.map_origin = self.map_origin.unwrap_or(0);
         ctx.symbols = self.symbols.as_ptr();
         let (base, bits) = self.reach();
         (ctx.arena_base, ctx.arena_bits) = (base, u64::from(bits));
@@ -442,7 +446,7 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
             match outcome {
                 Outcome::Done => ctas.done(cta),
                 Outcome::Spinning | Outcome::AtCluster => aside.push_back(cta),
-                Outcome::Turn => wave.push(cta),
+                Outcome::StripMine => wave.push(cta),
             }
         }
         if wave.len() >= grid.wave || !fresh && !wave.is_empty() {
@@ -472,7 +476,7 @@ fn run_wave(
             match runner.run(&mut cta, PATIENCE)?.0 {
                 Outcome::Done => ctas.done(cta),
                 Outcome::Spinning | Outcome::AtCluster => aside.push_back(cta),
-                Outcome::Turn => wave.push(cta),
+                Outcome::StripMine => wave.push(cta),
             }
         }
     }
@@ -500,7 +504,7 @@ fn take_turns(
         any_progress |= progress;
         match outcome {
             Outcome::Done => ctas.done(cta),
-            Outcome::Spinning | Outcome::Turn | Outcome::AtCluster => aside.push_back(cta),
+            Outcome::Spinning | Outcome::StripMine | Outcome::AtCluster => aside.push_back(cta),
         }
         n_turns -= 1;
     }

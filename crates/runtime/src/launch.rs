@@ -8,7 +8,7 @@ use ptxjit_ir::{KernelAttrs, MAX_LOCAL_BYTES};
 
 use crate::error::{LaunchError, ShapeRule};
 use crate::grid::{Flag, Grid, MAX_IN_FLIGHT};
-use crate::memory::Pattern;
+use crate::memory::{Pattern, READ_ONLY};
 use crate::module::ModuleMemory;
 use crate::runtime::{MAX_PARAM_BYTES, Runtime};
 use crate::sched::shortcuts;
@@ -95,6 +95,8 @@ pub struct LaunchDesc {
     /// Every address of the process may be accessed, not only device memory: what is not mapped faults, all else is the kernel's to
     /// read and write. The caller that sets this vouches for the kernel.
     pub open_memory: bool,
+    /// The kernel was compiled to check every access exactly.
+    pub checks_accesses: bool,
     /// Order of progress.
     pub schedule: Schedule,
     /// Time limit.
@@ -142,7 +144,8 @@ impl Runtime {
         let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
         let n_workers = self.workers_for(desc, n_ctas);
         let n_warps = desc.block.iter().product::<u32>().div_ceil(32);
-        let grid = Arc::new(Grid::new(
+        let read_only = [param_range.clone(), consts.clone()];
+        let mut grid = Grid::new(
             desc,
             self.shared.clone(),
             param_range,
@@ -151,7 +154,16 @@ impl Runtime {
             workspace.as_ref().map_or([0; 32], Workspace::envreg),
             n_workers,
             shortcuts(&desc.kernel.resume_points, n_warps),
-        ));
+        );
+        if desc.checks_accesses {
+            let arena = self.arena();
+            grid.map_origin = Some(arena.map_origin()?);
+            for bytes in read_only {
+                let most = bytes.end.max(bytes.start + MAX_PARAM_BYTES);
+                arena.mark_window(bytes.start..most, std::iter::once(bytes), READ_ONLY);
+            }
+        }
+        let grid = Arc::new(grid);
         let result = self.run(&grid, desc);
         self.shared.give_params(params);
         result?;
@@ -276,7 +288,8 @@ fn check_sizes(desc: &LaunchDesc) -> Result<(), Broken> {
             format!("{needed} bytes of parameters are too many: the limit is {MAX_PARAM_BYTES}");
         return Err((ShapeRule::Params, message));
     }
-    let shared = u64::from(desc.kernel.shared.static_size) + u64::from(desc.shared_bytes);
+    let layout = &desc.kernel.shared;
+    let shared = u64::from(layout.static_size - layout.padding) + u64::from(desc.shared_bytes);
     if shared > u64::from(MAX_SHARED_BYTES) {
         let message = format!(
             "{shared} bytes of shared memory are too many: the limit is {MAX_SHARED_BYTES}"

@@ -1,64 +1,52 @@
-//! From one thread's code to a plan for a gang of them.
+//! From one thread's code to a plan for a gang of threads.
 //!
-//! [`run`] decides, for one gang width, everything that lowering needs to know: the linear order of the blocks, which values are
-//! uniform, affine or varying and why, which branches part the lanes, which blocks can have lanes pending, and where lanes
-//! wait and what they must save. The instructions stay scalar; the code generator emits them part by part.
+//! [`run`] decides, for one gang width, everything that lowering needs to know: the linear order of
+//! the blocks, which values are uniform, affine or varying and why, which branches diverge, which
+//! blocks can have lanes pending, and where lanes wait and what they must save. The instructions
+//! stay scalar; the code generator emits them part by part.
 //!
 //! # How divergence is handled
 //!
-//! Blocks are laid out so that every edge leads forward or to the end of a loop around it ([`order`]). A divergent branch marks
-//! its lanes as *pending* at both targets and goes on at whichever comes first in the order; a block runs for the lanes
-//! pending at it and is skipped if there are none; a loop's end goes back to the header while lanes are pending there. This is partial
-//! linearisation (Moll and Hack, PLDI 2018) in the form of thread frontiers (Diamos et al., MICRO 2011); unstructured and irreducible
-//! code needs nothing special. Uniform branches stay branches. With `G` = 1 everything is uniform, and the result is ordinary
-//! scalar code.
+//! Blocks are laid out so that every edge leads forward or to the end of a loop around it
+//! ([`order`]). A divergent branch marks its lanes as *pending* at both targets and goes on at the
+//! one that is first in the order; a block runs for the lanes pending at it and is skipped if there
+//! are none; a loop's end goes back to the header while lanes are pending there. This is partial
+//! linearization (Moll and Hack, PLDI 2018) in the form of thread frontiers (Diamos et al., MICRO
+//! 2011); unstructured and irreducible code needs nothing special. Uniform branches stay branches.
+//! With `G` = 1 everything is uniform, and the result is ordinary scalar code.
 
 #![forbid(unsafe_code)]
 
-mod alike;
-mod apart;
-mod by_lane;
-mod copies;
-mod ctas;
-mod ends;
-mod flow;
-mod in_step;
-mod joins;
-mod latches;
-mod lcssa;
-mod likely;
-mod liveness;
-mod narrow;
-pub mod order;
-mod prefetch;
-mod range;
-mod remake;
-mod repair;
-mod rows;
-mod shape;
-mod shapes;
-mod solo;
-mod spin;
-mod steps;
-mod turns;
+mod analysis;
+mod memory;
+mod prepare;
+mod rematerialize;
+mod scalarize;
+mod speculate;
 mod waits;
-mod wraps;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value, WarpOp};
 
 use ptxjit_passes::effort::{Effort, Spent};
 
-pub use by_lane::{ByLane, Counts, count_own, is_scattered, parts_widely};
-pub use in_step::InStep;
-pub use joins::Joins;
-pub use order::{Node, Order};
-pub use repair::{Repair, predecessors};
-pub use shape::{Because, Fold, Shape};
-pub use solo::Solo;
+use analysis::{divergence, flow, liveness, order, progress, range, reconvergence};
+use memory::{merge_stores, prefetch, strip_mine};
+use prepare::{latches, lcssa, subword};
+use rematerialize::{across_waits, addresses};
+use scalarize::{lane_loops, single_lane};
+use speculate::{affine_inputs, no_wrap, stable, strides, trip_counts};
+
+pub use analysis::order::{Node, Order};
+pub use analysis::reconvergence::Reconvergence;
+pub use analysis::variability::{Because, MayWrap, Variability};
+pub use scalarize::lane_loops::{Counts, LaneLoop, count_own, diverges_widely, is_gather_bound};
+pub use scalarize::single_lane::SingleLane;
+pub use speculate::affine_inputs::AffineInputs;
+pub use speculate::ssa_repair::{Repair, predecessors};
 pub use waits::{Wait, WaitKind};
 
-/// What the plan may take for granted about launches; see the code generator's `Facts`.
+/// Facts about launches that the plan may rely on; see the code generator's `Facts`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PlanFacts {
     /// `ntid.y == ntid.z == 1`.
@@ -69,7 +57,7 @@ pub struct PlanFacts {
     pub small_grid: bool,
     /// No component of `%nctaid` exceeds 65,536.
     pub small_ctaid: bool,
-    /// Each access is looked at as the program has it.
+    /// The plan keeps each access as the program has it, because a checker looks at it.
     pub keeps_accesses: bool,
 }
 
@@ -80,17 +68,17 @@ pub struct Plan {
     pub gang: u32,
     /// Layout.
     pub order: Order,
-    /// How each value is held.
-    pub shapes: SecondaryMap<Value, Shape>,
+    /// The variability of each value, and so its representation.
+    pub variability: SecondaryMap<Value, Variability>,
     /// Why a value is varying.
     pub because: SecondaryMap<Value, Because>,
-    /// Blocks that few gangs come to: others have a way of their own.
-    pub seldom: SecondaryMap<Block, bool>,
+    /// Cold blocks: few gangs run them, since most run a faster version.
+    pub cold: SecondaryMap<Block, bool>,
     /// Blocks that one lane of a gang runs at a time.
-    pub solo: SecondaryMap<Block, Solo>,
-    /// Regions of such blocks that the lanes run one after the other, in layout order.
-    pub by_lane: Vec<ByLane>,
-    /// Blocks whose terminator parts the lanes.
+    pub single_lane: SecondaryMap<Block, SingleLane>,
+    /// Regions that a lane loop runs, one lane at a time, in layout order.
+    pub lane_loops: Vec<LaneLoop>,
+    /// Blocks whose terminator diverges.
     pub divergent: SecondaryMap<Block, bool>,
     /// For each node: other nodes where lanes may be pending while it runs, ascending.
     pub pending: Vec<Vec<usize>>,
@@ -98,10 +86,10 @@ pub struct Plan {
     pub pending_in: Vec<Vec<usize>>,
     /// Nodes that may be reached with no lane for them.
     pub maybe_empty: Vec<bool>,
-    /// For each node, an earlier one all of whose lanes, and no others, come to it together; to a loop's header, from outside of the loop.
-    pub joins: Joins,
-    /// Blocks with accesses for which it pays to test whether lanes are in step.
-    pub in_step: SecondaryMap<Block, Option<InStep>>,
+    /// For each node, an earlier one whose lanes, all of them and no others, reconverge at it.
+    pub reconvergence: Reconvergence,
+    /// Blocks with a version for gangs in which varying inputs turn out to be affine.
+    pub affine_inputs: SecondaryMap<Block, Option<AffineInputs>>,
     /// Where lanes wait; number 0 is the entry.
     pub waits: Vec<Wait>,
     /// The wait at a block's start.
@@ -110,13 +98,15 @@ pub struct Plan {
     pub escapes: SecondaryMap<Value, bool>,
     /// By its header, each loop that lets others run from time to time.
     pub yields: SecondaryMap<Block, Option<Yield>>,
-    /// Gangs take turns only while all of their lanes are in the loop. Where a warp is a gang and its lanes exchange values, parting those that
-    /// are still in a loop from those that have left it would cost more than it gains.
-    pub turns_whole: bool,
-    /// Bounds, as signed integers, of all threads' values of what lies on a line and is compared, if they are known.
+    /// Gangs leave strip-mined loops only while all of their lanes are in the loop. Where a gang is
+    /// a warp with warp operations, separating lanes that are still in a loop from those that have
+    /// left it would cost more than it gains.
+    pub strip_mines_full: bool,
+    /// Bounds, as signed integers over all threads, of affine values that are compared, if they are
+    /// known.
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
-    /// The probable distance from lane to lane of varying addresses of loads and stores.
-    pub likely: SecondaryMap<Value, Option<i64>>,
+    /// The speculated stride of varying addresses of loads and stores.
+    pub speculated: SecondaryMap<Value, Option<i64>>,
 }
 
 impl Plan {
@@ -135,21 +125,23 @@ impl Plan {
 /// When a loop lets others run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Yield {
-    /// It may wait for them. A turn costs so much against a budget.
+    /// The loop may wait for other threads. An iteration costs this much against a budget.
     Spin(u32),
-    /// After so many turns, for the others to come as far.
-    Turns(u32),
+    /// The loop is strip-mined: after this many iterations the next gang runs.
+    StripMine(u32),
 }
 
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
-/// Instructions of functions of which a hopeful plan may be thrown away.
+/// Functions with more instructions are planned once, without assumptions that may have to be
+/// withdrawn.
 const MOST_TWICE: usize = 4000;
 
-/// Plans `func`, which it changes: blocks are split where lanes wait, and loops are closed.
+/// Plans `func`, and changes it: blocks are split where lanes wait, and loops are closed.
 ///
-/// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of functions).
+/// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of
+/// functions).
 ///
 /// If the effort is spent, `func` is of no more use.
 pub fn run(
@@ -162,7 +154,7 @@ pub fn run(
     if gang > 1 && entries.is_empty() && func.insts.len() <= MOST_TWICE {
         let before = func.clone();
         let plan = run_once(func, entries, gang, facts, true, effort)?;
-        if ends::hold(func, &plan.shapes) {
+        if stable::hold(func, &plan.variability) {
             return Ok(plan);
         }
         *func = before;
@@ -170,90 +162,98 @@ pub fn run(
     run_once(func, entries, gang, facts, false, effort)
 }
 
-/// `hopes`: what parameters of loops look like at first is taken for what they are.
+/// `assume_affine`: loop parameters that look affine ahead of flow analysis are assumed to be.
 fn run_once(
     func: &mut Function,
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
-    hopes: bool,
+    assume_affine: bool,
     effort: &Effort,
 ) -> Result<Plan, Spent> {
-    // What follows orders the blocks several times more, and each time takes about as long.
+    // The following passes order the blocks several times more, each in about the same time: an
+    // order that exceeds the effort is found here.
     order::within(func, entries, effort)?;
-    let (seldom, wait_of) = prepare(func, entries, gang, facts, hopes);
+    let (cold, wait_of) = prepare(func, entries, gang, facts, assume_affine);
     let mut order = order::within(func, entries, effort)?;
     if gang > 1 {
         lcssa::run(func, &order, effort)?;
     }
-    let mut hopeful = shapes::Shapes::new(gang, facts);
-    let yields = add_hints(func, entries, &order, (&seldom, &wait_of), &mut hopeful);
+    let mut optimistic = divergence::Divergence::new(gang, facts);
+    let yields = add_hints(func, entries, &order, (&cold, &wait_of), &mut optimistic);
     let mut preds = predecessors(func);
     let can_stop = |func: &Function, block: Block| {
         let is_entry = block == func.entry || entries.contains(&block);
         is_entry || wait_of[block] || yields[block].is_some()
     };
-    let solve = |func: &Function, order: &Order, preds: &_, hopeful: &_, by_lane: &[ByLane]| {
-        let given = flow::Given {
-            func,
-            order,
-            waits: &wait_of,
-            yields: &yields,
-            gang,
-            facts,
-            by_lane,
-            effort,
+    let solve =
+        |func: &Function, order: &Order, preds: &_, optimistic: &_, lane_loops: &[LaneLoop]| {
+            let given = flow::Given {
+                func,
+                order,
+                waits: &wait_of,
+                yields: &yields,
+                gang,
+                facts,
+                lane_loops,
+                effort,
+            };
+            solve(&given, preds, optimistic, &|block| can_stop(func, block))
         };
-        solve(&given, preds, hopeful, &|block| can_stop(func, block))
-    };
-    let mut flow = solve(func, &order, &preds, &hopeful, &[])?;
-    let mut in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
-    let mut by_lane = Vec::new();
-    let mut chosen = by_lane::Choice {
+    let mut flow = solve(func, &order, &preds, &optimistic, &[])?;
+    let mut affine_inputs = affine_inputs::run(func, &order, &flow, &optimistic, &cold);
+    let mut lane_loops = Vec::new();
+    let mut chosen = lane_loops::Choice {
         func,
         order: &order,
         preds: &preds,
         flow: &flow,
-        in_step: &in_step,
-        seldom: &seldom,
+        affine_inputs: &affine_inputs,
+        cold: &cold,
         can_stop: &|block| can_stop(func, block),
     }
     .run();
     if !chosen.is_empty() {
-        by_lane::add_roots(func, &order, &mut chosen);
+        lane_loops::add_roots(func, &order, &mut chosen);
         order = order::within(func, entries, effort)?;
         preds = predecessors(func);
-        hopeful.propagate(func, &order);
-        by_lane = by_lane::regions(func, &order, &preds, &chosen);
-        flow = solve(func, &order, &preds, &hopeful, &by_lane)?;
-        in_step = in_step::run(func, &order, &flow, &hopeful, &seldom);
+        optimistic.propagate(func, &order);
+        lane_loops = lane_loops::regions(func, &order, &preds, &chosen);
+        flow = solve(func, &order, &preds, &optimistic, &lane_loops)?;
+        affine_inputs = affine_inputs::run(func, &order, &flow, &optimistic, &cold);
     }
-    let turns_whole = gang == WARP && has_exchanges(func);
-    let is_turn = |header: Block| turns_whole && matches!(yields[header], Some(Yield::Turns(_)));
-    let joins = joins::run(func, &order, &|block| can_stop(func, block), &is_turn);
+    let strip_mines_full = gang == WARP && has_warp_ops(func);
+    let is_strip_mined =
+        |header: Block| strip_mines_full && matches!(yields[header], Some(Yield::StripMine(_)));
+    let reconvergence = reconvergence::run(
+        func,
+        &order,
+        &|block| can_stop(func, block),
+        &is_strip_mined,
+    );
     let mut plan = Plan {
         gang,
-        in_step,
-        seldom,
+        affine_inputs,
+        cold,
         escapes: flow.escapes,
-        solo: flow.solo,
-        by_lane,
+        single_lane: flow.single_lane,
+        lane_loops,
         order,
-        bounds: bounds(func, facts, &flow.shapes),
-        shapes: flow.shapes,
+        bounds: bounds(func, facts, &flow.variability),
+        variability: flow.variability,
         because: flow.because,
         divergent: flow.divergent,
         pending: flow.pending,
         pending_in: flow.pending_in,
         maybe_empty: flow.maybe_empty,
-        joins,
+        reconvergence,
         waits: Vec::new(),
         wait_of: SecondaryMap::new(),
         yields,
-        turns_whole,
-        likely: SecondaryMap::new(),
+        strip_mines_full,
+        speculated: SecondaryMap::new(),
     };
-    plan.likely = likely::run(func, &plan);
+    plan.speculated = strides::run(func, &plan);
     waits::number(
         func,
         &mut plan,
@@ -264,8 +264,8 @@ fn run_once(
     Ok(plan)
 }
 
-/// Whether there are operations for which the lanes of a warp meet.
-fn has_exchanges(func: &Function) -> bool {
+/// Whether there are operations for which the lanes of a warp wait for each other.
+fn has_warp_ops(func: &Function) -> bool {
     let mut insts = func.blocks.values().flat_map(|block| &block.insts);
     insts.any(|&inst| match func.insts[inst].data {
         InstData::Warp { op, .. } => op != WarpOp::ActiveMask,
@@ -273,112 +273,117 @@ fn has_exchanges(func: &Function) -> bool {
     })
 }
 
-/// Changes what is easier for a gang in another form. Gives the blocks that few gangs come to, and those that start with a wait.
+/// Brings the function to the forms that the analyses rely on, and makes the speculative copies.
+/// Returns the cold blocks, and the blocks that start with a wait.
 fn prepare(
     func: &mut Function,
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
-    hopes: bool,
+    assume_affine: bool,
 ) -> (SecondaryMap<Block, bool>, SecondaryMap<Block, bool>) {
     drop_unreachable(func, entries);
-    narrow::run(func, entries, gang);
-    wraps::run(func, entries, gang, facts, hopes);
-    let seldom = alike::run(func, entries, gang, facts);
+    subword::run(func, entries, gang);
+    no_wrap::run(func, entries, gang, facts, assume_affine);
+    let cold = trip_counts::run(func, entries, gang, facts);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);
     if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
         join_exits(func);
     }
-    (seldom, wait_of)
+    (cold, wait_of)
 }
 
-/// Computes anew what is easy to, and puts hints behind accesses. Gives the shapes that are hoped for then, and when loops let others run.
+/// Rematerializes, merges stores and inserts prefetches. Returns when loops let others run;
+/// `optimistic` is up to date then.
 fn add_hints(
     func: &mut Function,
     entries: &[Block],
     order: &Order,
-    (seldom, wait_of): (&SecondaryMap<Block, bool>, &SecondaryMap<Block, bool>),
-    hopeful: &mut shapes::Shapes,
+    (cold, wait_of): (&SecondaryMap<Block, bool>, &SecondaryMap<Block, bool>),
+    optimistic: &mut divergence::Divergence,
 ) -> SecondaryMap<Block, Option<Yield>> {
-    hopeful.propagate(func, order);
-    if remake::run(func, wait_of, hopeful) {
-        hopeful.propagate(func, order);
+    optimistic.propagate(func, order);
+    if across_waits::run(func, wait_of, optimistic) {
+        optimistic.propagate(func, order);
     }
-    if apart::run(func, hopeful) {
-        hopeful.propagate(func, order);
+    if addresses::run(func, optimistic) {
+        optimistic.propagate(func, order);
     }
-    if hopeful.gang > 1 && !hopeful.facts.keeps_accesses {
-        rows::run(func, hopeful);
+    if optimistic.gang > 1 && !optimistic.facts.keeps_accesses {
+        merge_stores::run(func, optimistic);
     }
-    let spins = spin::run(func, order);
-    let turns = turns::run(func, order, wait_of, hopeful);
-    if prefetch::run(func, order, entries, (wait_of, &turns), hopeful) {
-        hopeful.propagate(func, order);
+    let spins = progress::run(func, order);
+    let strip_mine = strip_mine::run(func, order, wait_of, optimistic);
+    if prefetch::run(func, order, entries, (wait_of, &strip_mine), optimistic) {
+        optimistic.propagate(func, order);
     }
-    yields(func, &spins, &turns, seldom)
+    yields(func, &spins, &strip_mine, cold)
 }
 
 /// When loops let others run, by their headers.
 fn yields(
     func: &Function,
     spins: &SecondaryMap<Block, Option<u32>>,
-    turns: &SecondaryMap<Block, Option<u32>>,
-    seldom: &SecondaryMap<Block, bool>,
+    strip_mine: &SecondaryMap<Block, Option<u32>>,
+    cold: &SecondaryMap<Block, bool>,
 ) -> SecondaryMap<Block, Option<Yield>> {
     let mut yields = SecondaryMap::new();
     for block in func.blocks.keys() {
-        yields[block] = match (spins[block], turns[block]) {
+        yields[block] = match (spins[block], strip_mine[block]) {
             (Some(cost), _) => Some(Yield::Spin(cost)),
-            (None, Some(_)) if seldom[block] => None,
-            (None, Some(turns)) => Some(Yield::Turns(turns)),
+            (None, Some(_)) if cold[block] => None,
+            (None, Some(strip_mine)) => Some(Yield::StripMine(strip_mine)),
             (None, None) => None,
         };
     }
     yields
 }
 
-/// Solves shapes and flow, and with them which blocks one lane runs at a time.
+/// Solves divergence of values and of control flow, and with them which blocks one lane runs at a
+/// time.
 fn solve(
     given: &flow::Given<'_>,
     preds: &SecondaryMap<Block, Vec<Block>>,
-    hopeful: &shapes::Shapes,
+    optimistic: &divergence::Divergence,
     can_stop: &dyn Fn(Block) -> bool,
 ) -> Result<flow::Flow, Spent> {
     let &flow::Given {
         func, order, gang, ..
     } = given;
-    let alone = |shape: &dyn Fn(Value) -> Shape| {
-        let mut solo = solo::run(func, order, gang, preds, shape, can_stop);
-        for region in given.by_lane {
+    let find_single_lane = |variability: &dyn Fn(Value) -> Variability| {
+        let mut single_lane = single_lane::run(func, order, gang, preds, variability, can_stop);
+        for region in given.lane_loops {
             for block in region.blocks(order) {
-                solo[block] = if block == region.root {
-                    Solo::Root
+                single_lane[block] = if block == region.root {
+                    SingleLane::Root
                 } else {
-                    Solo::Inner
+                    SingleLane::Inner
                 };
             }
         }
-        solo
+        single_lane
     };
-    let solo = alone(&|value| hopeful.shapes[value].unwrap_or(Shape::Uniform));
-    let mut flow = flow::run(given, solo)?;
+    let single_lane =
+        find_single_lane(&|value| optimistic.variability[value].unwrap_or(Variability::Uniform));
+    let mut flow = flow::run(given, single_lane)?;
     loop {
-        // Where lanes parted, some of what was hoped to lie on lines does not. With fewer regions shapes only get worse.
-        let still = alone(&|value| flow.shapes[value]);
+        // Where lanes diverged, some values that were assumed to be affine are not. With fewer
+        // regions the variability of values only descends.
+        let still = find_single_lane(&|value| flow.variability[value]);
         let mut blocks = func.blocks.keys();
-        if blocks.all(|block| still[block] == flow.solo[block]) {
+        if blocks.all(|block| still[block] == flow.single_lane[block]) {
             return Ok(flow);
         }
         flow = flow::run(given, still)?;
     }
 }
 
-/// Bounds of what lies on a line and is compared.
+/// Bounds of affine values that are compared.
 fn bounds(
     func: &Function,
     facts: PlanFacts,
-    shapes: &SecondaryMap<Value, Shape>,
+    variability: &SecondaryMap<Value, Variability>,
 ) -> SecondaryMap<Value, Option<(i64, i64)>> {
     let mut bounds = SecondaryMap::new();
     for node in func.insts.values() {
@@ -386,7 +391,7 @@ fn bounds(
             continue;
         };
         for arg in args {
-            if matches!(shapes[arg], Shape::Affine { .. }) {
+            if matches!(variability[arg], Variability::Affine { .. }) {
                 bounds[arg] = range::signed(func, facts, arg);
             }
         }
@@ -394,7 +399,8 @@ fn bounds(
     bounds
 }
 
-/// Lanes that end in different blocks end together, so that a gang ends as a whole.
+/// Gives lanes that end in different blocks one common block to end in, so that a gang ends as a
+/// whole.
 fn join_exits(func: &mut Function) {
     let preds = predecessors(func);
     let ends: Vec<Block> = func
@@ -449,7 +455,7 @@ fn drop_unreachable(func: &mut Function, entries: &[Block]) {
     }
 }
 
-/// A block's parameters are written by its predecessors, so a parameter always escapes.
+/// Predecessors write a block's parameters, so a parameter always escapes.
 fn escapes(func: &Function) -> SecondaryMap<Value, bool> {
     let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     let mut escapes: SecondaryMap<Value, bool> = SecondaryMap::new();

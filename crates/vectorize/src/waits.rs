@@ -3,8 +3,8 @@
 use cranelift_entity::{EntityRef, SecondaryMap};
 use ptxjit_ir::{BarrierOp, Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
 
-use super::liveness::Liveness;
-use super::{Node, Plan, Yield};
+use crate::analysis::liveness::Liveness;
+use crate::{Node, Plan, Yield};
 
 /// Why lanes stop at a wait.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -15,10 +15,11 @@ pub enum WaitKind {
     Ready,
     /// The block's first instruction waits.
     Inst(Inst),
-    /// The end of the loop whose header this is lets others run, since it may wait for them.
+    /// The end of the loop with this header lets other threads run, since the loop may wait for
+    /// them.
     Yield,
-    /// The end of the loop whose header this is lets the other gangs come as far.
-    Turn,
+    /// The end of the loop with this header lets the other gangs run their strips.
+    StripMine,
 }
 
 /// A place where lanes wait: the start of a block.
@@ -32,8 +33,9 @@ pub struct Wait {
     pub live: Vec<Value>,
 }
 
-/// Splits blocks so that every instruction that can wait is the first of its block. Returns those blocks.
-pub(super) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
+/// Splits blocks so that every instruction that can wait is the first of its block. Returns those
+/// blocks.
+pub(crate) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
     let mut waits = SecondaryMap::new();
     let mut block_idx = 0;
     while block_idx < func.blocks.len() {
@@ -61,7 +63,7 @@ pub(super) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool>
 }
 
 /// Whether lanes may have to wait at an instruction.
-pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
+pub(crate) fn can_wait(data: &InstData, gang: u32) -> bool {
     match data {
         InstData::Barrier { op, .. } => match op {
             BarrierOp::Sync
@@ -72,7 +74,8 @@ pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
             | BarrierOp::ClusterArrive
             | BarrierOp::ClusterWait => true,
         },
-        // Programs expect the whole warp to be active where it did not part: gangs narrower than a warp meet for it.
+        // Programs expect the whole warp to be active where it has not diverged: gangs narrower
+        // than a warp wait for the rest of it.
         InstData::Warp { op, .. } => *op != WarpOp::ActiveMask || gang < 32,
         InstData::Nanosleep { .. } => true,
         _ => false,
@@ -80,7 +83,7 @@ pub(super) fn can_wait(data: &InstData, gang: u32) -> bool {
 }
 
 /// Numbers the waits: the entry, the extra entries, then the others in layout order.
-pub(super) fn number(
+pub(crate) fn number(
     func: &Function,
     plan: &mut Plan,
     entries: &[Block],
@@ -110,7 +113,7 @@ pub(super) fn number(
             Node::LoopEnd(header) => {
                 let kind = match plan.yields[header] {
                     Some(Yield::Spin(_)) => WaitKind::Yield,
-                    Some(Yield::Turns(_)) => WaitKind::Turn,
+                    Some(Yield::StripMine(_)) => WaitKind::StripMine,
                     None => continue,
                 };
                 push(func, plan, header, kind, live);

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Space, Type, Value};
-use ptxjit_vectorize::{Fold, Shape};
+use ptxjit_vectorize::{MayWrap, Variability};
 
 use super::stubs::Stub;
 use super::values::{Parts, Val};
@@ -18,8 +18,9 @@ pub(super) fn small(offset: i32) -> bool {
     offset.unsigned_abs() <= SMALL_OFFSET
 }
 
-/// Lanes that do not run are sent to this window offset: far below the first shared variable, where nothing else is; at the first byte of
-/// windows that are only read, which is mapped if the window holds anything.
+/// Lanes that do not run are sent to this window offset: far below the first shared variable, where
+/// no variable lies; at the first byte of windows that are only read, which is mapped if the window
+/// holds anything.
 fn junk_offset(space: Space) -> i64 {
     match space {
         Space::Shared | Space::SharedCluster => IDLE_OFFSET,
@@ -27,29 +28,31 @@ fn junk_offset(space: Space) -> i64 {
     }
 }
 
-/// Where the lanes of a gang access memory; host addresses.
+/// The host addresses of a gang's access.
 #[derive(Clone, Debug)]
 pub(super) enum Address {
-    /// All at one place.
+    /// One for all lanes.
     Scalar(cl::Value),
-    /// Lane 0's place and the constant distance from lane to lane.
+    /// Lane 0's address and the constant stride.
     Strided(cl::Value, i64),
-    /// The same, unless an index wrapped on the way. Not tested yet: the test tells that, too.
-    Folded(cl::Value, i64, Fold),
-    /// Each lane's own, `i64x2` per two lanes.
+    /// The same, unless the index wrapped. Not tested yet: the bounds test finds wrapped indices,
+    /// too.
+    MayWrap(cl::Value, i64, MayWrap),
+    /// One per lane, `i64x2` per two lanes.
     Lanes(Parts),
     /// Each lane's signed 32-bit distance from a base, and the distance for lanes that do not run.
     Lanes32(cl::Value, Parts, i64),
 }
 
-/// An access's place, ready to use: what must be tested has been tested.
+/// An access's address, ready to use: all necessary tests have been made.
 pub(super) struct Place {
     pub address: Address,
     pub offset: i32,
 }
 
 impl Lower<'_, '_> {
-    /// The address of offset 0 of a window (of the first lane's for `.local`), or nothing for spaces without.
+    /// The address of offset 0 of a window (of the first lane's for `.local`), or nothing for
+    /// spaces without.
     pub(super) fn window(&self, space: Space) -> Option<cl::Value> {
         match space {
             Space::Generic | Space::Global => None,
@@ -70,8 +73,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Resolves an address and tests it where nothing else guards the access, unless it is folded. `size` is that of the whole access of
-    /// one lane.
+    /// Resolves an address and emits its bounds test where no guard page covers the access, unless
+    /// the index may have wrapped. `size` is that of the whole access of one lane.
     pub(super) fn place(
         &mut self,
         space: Space,
@@ -87,14 +90,17 @@ impl Lower<'_, '_> {
             None => {
                 let (addr_val, rest) = self.fold_offset(space, addr, offset);
                 let address = match self.resolve(space, self.func.ty(addr), addr_val) {
-                    Address::Strided(at, stride) => match self.shape(addr).fold() {
-                        Some(fold) if !space.is_window() => Address::Folded(at, stride, fold),
+                    Address::Strided(at, stride) => match self.variability(addr).may_wrap() {
+                        Some(may_wrap) if !space.is_window() => {
+                            Address::MayWrap(at, stride, may_wrap)
+                        }
                         _ => Address::Strided(at, stride),
                     },
                     other => other,
                 };
-                // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
-                if !space.is_window() && !self.may_meet_collected(&address) {
+                // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits
+                // reach.
+                if !space.is_window() && !self.may_alias_private_sum(&address) {
                     self.check(&address);
                 }
                 if rest == offset {
@@ -104,11 +110,11 @@ impl Lower<'_, '_> {
             }
         };
         if self.memcheck {
-            let address = match address {
-                Address::Folded(..) => Address::Lanes(self.lane_addresses(&address)),
-                other => other,
-            };
-            self.memcheck(&address, offset, size, write);
+            let access = (offset, size, write);
+            // Other accesses of the block with the same address and mask were looked at.
+            if self.looked_up.insert((addr, space, access)) {
+                self.check_exactly((space, addr), &address, access);
+            }
             return Place { address, offset };
         }
         let place = Place { address, offset };
@@ -206,8 +212,8 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// Each lane has its own window.
-    /// Where the local memory lies of the only lane that there is, or that runs alone.
+    /// Each lane has its own window. This one belongs to the only lane of the gang, or the lane
+    /// that a single-lane region runs.
     pub(super) fn only_window(&mut self) -> Option<cl::Value> {
         match self.lanes {
             1 => Some(self.windows()[0]),
@@ -245,15 +251,15 @@ impl Lower<'_, '_> {
         )
     }
 
-    /// Stops the CTA if a running lane's address lies outside the arena. The arena's first and last pages are never mapped,
-    /// so that nearby lanes and small offsets cannot leave it.
+    /// Stops the CTA if a running lane's address lies outside the arena. The arena's first and last
+    /// pages are never mapped, so that nearby lanes and small offsets cannot leave it.
     pub(super) fn check(&mut self, address: &Address) {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
         let distance = match address {
             Address::Scalar(x) | Address::Strided(x, _) => self.b.ins().bxor(*x, arena),
             Address::Lanes(parts) => self.lanes_distance(parts, arena),
-            Address::Folded(..) => return,
+            Address::MayWrap(..) => return,
             Address::Lanes32(..) => unreachable!("guarded by their window"),
         };
         let bad = self
@@ -268,7 +274,7 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(fine);
     }
 
-    /// Whether an address lies in the arena. One that is marked does not.
+    /// Whether an address lies in the arena. A marked one does not.
     pub(super) fn is_inside(&mut self, at: cl::Value) -> cl::Value {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
@@ -276,34 +282,44 @@ impl Lower<'_, '_> {
         self.b.ins().icmp(IntCC::UnsignedLessThan, distance, size)
     }
 
-    /// Off the common path: writes each lane's own address to a buffer, whose address it returns, and stops the CTA if
-    /// that of a running lane lies outside the arena.
-    pub(super) fn unfold(&mut self, at: cl::Value, stride: i64, fold: Fold) -> cl::Value {
+    /// On the cold path: writes each lane's own address to a buffer, whose address it returns, and
+    /// stops the CTA if that of a running lane lies outside the arena.
+    pub(super) fn resolve_wrapped(
+        &mut self,
+        at: cl::Value,
+        stride: i64,
+        may_wrap: MayWrap,
+    ) -> cl::Value {
         let slot = self.buffer(Buffer::Addresses);
         let buf = self.b.ins().stack_addr(types::I64, slot, 0);
-        // Marks are beyond all addresses of the process, in the arena or not.
+        // Marks lie above all addresses of the process, in the arena or not.
         let zero = self.b.ins().iconst(types::I64, 0);
-        self.call_unfold(at, stride, fold, zero, buf);
+        self.call_resolve_wrapped(at, stride, may_wrap, zero, buf);
         let bits = self.mask_as_bits();
         self.stop_if_outside(buf, bits, None);
         buf
     }
 
-    /// Writes the lanes of a folded value to a buffer; `origin` is what an unmarked one is near to.
-    pub(super) fn call_unfold(
+    /// Writes the lanes of a value that may have wrapped to a buffer; an unmarked value is near
+    /// `origin`.
+    pub(super) fn call_resolve_wrapped(
         &mut self,
         base: cl::Value,
         stride: i64,
-        fold: Fold,
+        may_wrap: MayWrap,
         origin: cl::Value,
         buf: cl::Value,
     ) {
         let stride = self.b.ins().iconst(types::I64, stride);
-        let scale = if fold.above { -fold.scale } else { fold.scale };
+        let scale = if may_wrap.above {
+            -may_wrap.scale
+        } else {
+            may_wrap.scale
+        };
         let scale = self.b.ins().iconst(types::I64, scale);
         let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
         let args = [base, stride, scale, origin, lanes, buf];
-        self.call(Stub::Unfold, &args);
+        self.call(Stub::ResolveWrapped, &args);
     }
 
     /// The running lanes as bits; one lane always runs.
@@ -367,7 +383,7 @@ impl Lower<'_, '_> {
                 Parts::from_elem(splat, self.n_parts(Type::B64))
             }
             Address::Strided(x, stride) => self.affine_parts(Type::B64, *x, *stride),
-            Address::Folded(x, stride, fold) => {
+            Address::MayWrap(x, stride, may_wrap) => {
                 let inside = self.is_inside(*x);
                 let n = self.n_parts(Type::B64);
                 let parts = self.either(
@@ -375,7 +391,7 @@ impl Lower<'_, '_> {
                     vec![types::I64X2; n],
                     |lower| lower.affine_parts(Type::B64, *x, *stride).to_vec(),
                     |lower| {
-                        let addrs = lower.unfold(*x, *stride, *fold);
+                        let addrs = lower.resolve_wrapped(*x, *stride, *may_wrap);
                         lower.load_buffer(addrs, Type::B64).to_vec()
                     },
                 );
@@ -421,7 +437,7 @@ impl Lower<'_, '_> {
                         .collect(),
                 )
             }
-            Address::Scalar(_) | Address::Strided(..) | Address::Folded(..) => {
+            Address::Scalar(_) | Address::Strided(..) | Address::MayWrap(..) => {
                 unreachable!("these have other ways for lanes that do not run")
             }
         }
@@ -432,7 +448,7 @@ impl Lower<'_, '_> {
         match address {
             Address::Scalar(x) => *x,
             Address::Strided(x, stride) => self.plus(*x, stride * lane as i64),
-            Address::Folded(..) => unreachable!("its lanes are asked for all together"),
+            Address::MayWrap(..) => unreachable!("its lanes are asked for all together"),
             Address::Lanes(parts) => self.pick64(parts[lane / 2], lane % 2),
             Address::Lanes32(base, parts, _) => {
                 let x = self.b.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
@@ -440,41 +456,6 @@ impl Lower<'_, '_> {
                 self.b.ins().iadd(*base, x)
             }
         }
-    }
-
-    /// Under `memcheck` the runtime looks at every access first.
-    fn memcheck(&mut self, address: &Address, offset: i32, size: u32, write: u32) {
-        let bits = self.mask_as_bits_or_one();
-        let at = if self.lanes == 1 {
-            let x = self.lane_address(address, 0);
-            let x = self.plus(x, i64::from(offset));
-            self.store_to_buffer(Buffer::Addresses, &[x])
-        } else {
-            let parts = self.lane_addresses(address);
-            let add = self.vconst(Type::B64, i64::from(offset) as u64);
-            let parts: Parts = parts
-                .iter()
-                .map(|&part| self.b.ins().iadd(part, add))
-                .collect();
-            self.store_to_buffer(Buffer::Addresses, &parts)
-        };
-        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
-        let idx = self.gang_idx();
-        let args = [
-            self.cta,
-            at,
-            bits,
-            self.b.ins().iconst(types::I32, i64::from(size)),
-            self.b.ins().iconst(types::I32, i64::from(write)),
-            idx,
-            self.b.ins().iconst(types::I32, i64::from(self.loc.0)),
-        ];
-        let status = self.call_runtime(
-            fns,
-            core::mem::offset_of!(ptxjit_abi::RuntimeFns, check_access),
-            &args,
-        );
-        self.stop_if(status, bits);
     }
 
     /// Calls a function of the runtime that returns a status.
@@ -501,7 +482,7 @@ impl Lower<'_, '_> {
         self.b.inst_results(call)[0]
     }
 
-    /// Stops the CTA if the runtime said so.
+    /// Stops the CTA if the runtime returned an error.
     pub(super) fn stop_if(&mut self, status: cl::Value, bits: cl::Value) {
         let (fail, fine) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(status, fail, &[], fine, &[]);
@@ -511,7 +492,8 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(fine);
     }
 
-    /// An address so many bytes further on. A sum with zero is none: it would keep the address in a register beside those that it is made of.
+    /// An address plus some bytes. A sum with zero is not emitted: it would take a register beside
+    /// those of its operands.
     pub(super) fn plus(&mut self, at: cl::Value, bytes: i64) -> cl::Value {
         match bytes {
             0 => at,
@@ -521,6 +503,6 @@ impl Lower<'_, '_> {
 
     /// Whether a value is the same for all lanes.
     pub(super) fn is_uniform(&self, value: Value) -> bool {
-        self.lanes == 1 || self.shape(value) == Shape::Uniform
+        self.lanes == 1 || self.variability(value) == Variability::Uniform
     }
 }

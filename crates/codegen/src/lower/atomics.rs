@@ -1,9 +1,9 @@
-//! Atomic operations: lane after lane, in ascending order. `updates` has what becomes of an element.
+//! Atomic operations: lane after lane, in ascending order. `updates` computes the new elements.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
 use super::address::{Address, Place};
@@ -21,12 +21,13 @@ pub(super) struct Rmw {
 }
 
 impl Rmw {
-    /// On memory of the CTA, which never runs on two workers at once: it needs no locked instructions.
+    /// On memory of the CTA, which never runs on two workers at once: it needs no locked
+    /// instructions.
     pub(super) fn is_shared(self) -> bool {
         matches!(self.space, Space::Shared | Space::SharedCluster)
     }
 
-    /// CLIF's own atomic, where that is the way to do it.
+    /// CLIF's own atomic, where it fits.
     fn native(self) -> Option<AtomicRmwOp> {
         native_op(self.op, self.fmt).filter(|_| !self.is_shared())
     }
@@ -36,7 +37,7 @@ impl Rmw {
 pub(super) struct Operands<'a> {
     pub rmw: Rmw,
     pub args: &'a [ir::Value],
-    /// The old values are wanted.
+    /// The old values are used.
     pub result: bool,
 }
 
@@ -55,7 +56,7 @@ impl Lower<'_, '_> {
         else {
             unreachable!("called for atomics")
         };
-        if self.collect_addition(inst) {
+        if self.add_privately(inst) {
             return;
         }
         let ty = fmt.ty();
@@ -63,7 +64,7 @@ impl Lower<'_, '_> {
         let place = self.place(space, addr, offset, ty.bytes(), 2);
         let result = func.insts[inst].results.first().copied();
         let result = result.filter(|&result| self.is_used[result]);
-        if self.lanes == 1 || self.alone.is_some() {
+        if self.lanes == 1 || self.active_lane.is_some() {
             let at = self.lane_address(&place.address, 0);
             let at = self.plus(at, i64::from(place.offset));
             let operands: Vec<cl::Value> = args.iter().map(|&arg| self.scalar(arg)).collect();
@@ -84,7 +85,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// An atomic of a gang; the result is the old values, nothing where they are not wanted.
+    /// An atomic of a gang; the result is the old values, none where they are not used.
     fn atomic_gang(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
         let rmw = operands.rmw;
         if let Address::Scalar(at) = place.address {
@@ -96,7 +97,7 @@ impl Lower<'_, '_> {
         if let Some(olds) = self.atomic_side_by_side(operands, place) {
             return olds;
         }
-        // Elsewhere the operations take longer than the loop around them.
+        // Other operations take longer than the loop around them.
         let is_plain = rmw.is_shared() && self.has_update(rmw);
         if !is_plain || self.certainly_partial {
             return self.atomic_loop(operands, place);
@@ -111,7 +112,7 @@ impl Lower<'_, '_> {
         );
         self.b.ins().brif(full, all, &[], some, &[]);
         self.b.switch_to_block(all);
-        let olds = self.aside(|lower| {
+        let olds = self.scoped(|lower| {
             lower.certainly_full = true;
             let olds = lower.atomic_unrolled(operands, place);
             lower.certainly_full = false;
@@ -126,7 +127,7 @@ impl Lower<'_, '_> {
             .collect();
         self.jump_with(done, &olds);
         self.b.switch_to_block(some);
-        let olds = self.aside(|lower| lower.atomic_loop(operands, place));
+        let olds = self.scoped(|lower| lower.atomic_loop(operands, place));
         self.jump_with(done, &olds);
         self.b.switch_to_block(done);
         params
@@ -162,9 +163,9 @@ impl Lower<'_, '_> {
         operands
             .args
             .iter()
-            .map(|&arg| match self.shape(arg) {
-                Shape::Uniform => self.scalar(arg),
-                Shape::Affine { .. } | Shape::Varying => {
+            .map(|&arg| match self.variability(arg) {
+                Variability::Uniform => self.scalar(arg),
+                Variability::Affine { .. } | Variability::Varying => {
                     let parts = self.parts(arg);
                     self.extract(self.func.ty(arg), &parts, lane)
                 }
@@ -189,9 +190,9 @@ impl Lower<'_, '_> {
             .collect();
         let out_slot = self.buffer(Buffer::Operand(2));
         let out = self.b.ins().stack_addr(types::I64, out_slot, 0);
-        if self.exchanges(rmw) {
+        if self.needs_cas_loop(rmw) {
             let out = operands.result.then_some(out);
-            self.exchange_runs(rmw, (addrs, place.offset), &args, out);
+            self.cas_runs(rmw, (addrs, place.offset), &args, out);
         } else {
             self.lane_loop(|lower, lane| {
                 let at = lower.load_lane(addrs, lane, types::I64, 8);
@@ -216,7 +217,7 @@ impl Lower<'_, '_> {
     /// Runs `body` for each running lane, in a loop.
     pub(super) fn lane_loop(&mut self, body: impl FnOnce(&mut Self, cl::Value)) {
         let bits = self.mask_as_bits();
-        let (head, turn, done) = (
+        let (head, iteration, done) = (
             self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
@@ -224,11 +225,11 @@ impl Lower<'_, '_> {
         let left = self.b.append_block_param(head, types::I32);
         self.b.ins().jump(head, &[bits.into()]);
         self.b.switch_to_block(head);
-        self.b.ins().brif(left, turn, &[], done, &[]);
-        self.b.switch_to_block(turn);
+        self.b.ins().brif(left, iteration, &[], done, &[]);
+        self.b.switch_to_block(iteration);
         let lane = self.b.ins().ctz(left);
         let lane = self.b.ins().uextend(types::I64, lane);
-        self.aside(|lower| body(lower, lane));
+        self.scoped(|lower| body(lower, lane));
         let less = self.b.ins().iadd_imm_s(left, -1);
         let rest = self.b.ins().band(left, less);
         self.b.ins().jump(head, &[rest.into()]);
@@ -287,17 +288,18 @@ impl Lower<'_, '_> {
         if !self.has_update(rmw) {
             return self.rmw_by_call(rmw, at, args);
         }
-        self.exchange(rmw, at, |lower, old| lower.update(rmw, at, old, args))
+        self.cas_loop(rmw, at, |lower, old| lower.update(rmw, at, old, args))
     }
 
-    /// Whether compare-and-swap is the way to do it.
-    fn exchanges(&self, rmw: Rmw) -> bool {
+    /// Whether the operation needs a compare-and-swap loop.
+    fn needs_cas_loop(&self, rmw: Rmw) -> bool {
         let is_other = rmw.is_shared() || rmw.native().is_some() || rmw.op == AtomicOp::Cas;
         !is_other && self.has_update(rmw)
     }
 
-    /// Replaces an element by what `next` makes of it; the result is the old value.
-    pub(super) fn exchange(
+    /// Replaces an element by the result of `next`, with a compare-and-swap loop; returns the old
+    /// value.
+    pub(super) fn cas_loop(
         &mut self,
         rmw: Rmw,
         at: cl::Value,
@@ -311,14 +313,16 @@ impl Lower<'_, '_> {
             self.b.ins().store(flags, new, at, 0);
             return first;
         }
-        let (turn, done) = (self.b.create_block(), self.b.create_block());
-        let old = self.b.append_block_param(turn, ty);
-        self.b.ins().jump(turn, &[first.into()]);
-        self.b.switch_to_block(turn);
-        let new = self.aside(|lower| next(lower, old));
+        let (iteration, done) = (self.b.create_block(), self.b.create_block());
+        let old = self.b.append_block_param(iteration, ty);
+        self.b.ins().jump(iteration, &[first.into()]);
+        self.b.switch_to_block(iteration);
+        let new = self.scoped(|lower| next(lower, old));
         let found = self.b.ins().atomic_cas(flags, at, old, new);
         let same = self.b.ins().icmp(IntCC::Equal, found, old);
-        self.b.ins().brif(same, done, &[], turn, &[found.into()]);
+        self.b
+            .ins()
+            .brif(same, done, &[], iteration, &[found.into()]);
         self.b.switch_to_block(done);
         old
     }
@@ -326,7 +330,7 @@ impl Lower<'_, '_> {
     fn rmw_by_call(&mut self, rmw: Rmw, at: cl::Value, args: &[cl::Value]) -> cl::Value {
         self.note_slow(SlowForm::Call);
         let ty = int_type(rmw.fmt.ty());
-        // The call must not fault: this does, if anything.
+        // The call must not fault: if the address is bad, this load faults.
         self.b.ins().load(types::I8, MemFlagsData::new(), at, 0);
         let op = AtomicOp::ALL
             .iter()
@@ -359,7 +363,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether an f32 addition at this place flushes subnormals: on global memory yes, on shared memory no.
+    /// Whether an f32 addition at this place flushes subnormals: on global memory yes, on shared
+    /// memory no.
     pub(super) fn flushes(&mut self, space: Space, at: cl::Value) -> cl::Value {
         match space {
             Space::Shared | Space::SharedCluster => self.b.ins().iconst(types::I64, 0),

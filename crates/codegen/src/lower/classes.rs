@@ -1,4 +1,4 @@
-//! Types of results, and which scalars are kept in float registers.
+//! Types of results, and which scalars are held in float registers.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{self as ir, Function, InstData, IntUnaryOp, NumFmt, Type};
@@ -31,7 +31,8 @@ pub(super) fn result_type(data: &InstData) -> Type {
     }
 }
 
-/// Which scalars are better kept in float registers: results of float ops, and what is loaded, selected or merged for them.
+/// Which scalars are better held in float registers: results of float ops, and loads, selections
+/// and merges that feed them.
 pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     let mut is_float: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
     let native = |fmt: ir::FloatFmt| matches!(fmt, ir::FloatFmt::F32 | ir::FloatFmt::F64);
@@ -94,7 +95,7 @@ pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     is_float
 }
 
-/// The values that something reads.
+/// The values that have uses.
 pub(super) fn used_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     let mut used = SecondaryMap::new();
     for block in func.blocks.values() {

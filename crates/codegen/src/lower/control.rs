@@ -1,12 +1,12 @@
-//! Masks, and how lanes go from node to node.
+//! Control flow between nodes, and the masks that lanes take along.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
-use ptxjit_vectorize::{Shape, Solo};
+use ptxjit_vectorize::{SingleLane, Variability};
 
 use super::Lower;
-use super::lines::LineEnds;
+use super::affine_predicates::EndLanes;
 use super::mask_classes::MaskClass;
 use super::masks::Lanes;
 use super::values::{Parts, Val};
@@ -22,7 +22,8 @@ struct Edge<'c> {
 }
 
 impl Lower<'_, '_> {
-    /// The start of a node: it is skipped if no lane is there for it. Nodes that share a mask are never come to without lanes.
+    /// The start of a node: it is skipped if no lane has arrived. Nodes that share a mask always
+    /// have lanes.
     pub(super) fn arrive(&mut self, pos: usize) {
         self.b.switch_to_block(self.node_entry[pos]);
         self.start_region(self.arrive_class[pos]);
@@ -32,13 +33,16 @@ impl Lower<'_, '_> {
             self.b.ins().brif(any, some, &[], none, &[]);
             self.b.switch_to_block(none);
             let pending = self.plan.pending_in[pos].clone();
-            self.aside(|lower| lower.go(&[], &pending));
+            self.scoped(|lower| lower.go(&[], &pending));
             self.b.switch_to_block(some);
         }
     }
 
-    /// Forgets what was at hand: code that follows may be reached another way, unless it continues what is before.
+    /// Drops cached values, since other predecessors may lead here, unless the code continues the
+    /// node before.
     pub(super) fn start_region(&mut self, class: MaskClass) {
+        // The code before may be for other lanes.
+        self.looked_up.clear();
         if self.continues {
             return;
         }
@@ -46,8 +50,8 @@ impl Lower<'_, '_> {
         self.splats.clear();
         self.reciprocals.clear();
         self.addresses.clear();
-        self.rows.clear();
-        self.tight.clear();
+        self.contiguous_tests.clear();
+        self.subword.clear();
         self.bits.clear();
         self.fragments.forget();
         self.mask = class;
@@ -57,28 +61,29 @@ impl Lower<'_, '_> {
         self.mask_parts = None;
     }
 
-    /// Emits code on a side path: what it puts at hand does not hold elsewhere.
-    pub(super) fn aside<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
+    /// Emits code on a side path: values that it caches are dropped behind it.
+    pub(super) fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
         let (vals, splats, addresses) = (
             self.vals.clone(),
             self.splats.clone(),
             self.addresses.clone(),
         );
-        let (reciprocals, alone) = (self.reciprocals.clone(), self.alone.clone());
-        let (rows, tight) = (self.rows.clone(), self.tight.clone());
+        let (reciprocals, active_lane) = (self.reciprocals.clone(), self.active_lane.clone());
+        let (contiguous_tests, subword) = (self.contiguous_tests.clone(), self.subword.clone());
         let pred_bits = self.bits.clone();
         let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
-        let taken = self.fragments.turn_aside();
+        let taken = self.fragments.enter_branch();
         let result = emit(self);
         self.fragments.come_back(taken);
         (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
-        (self.reciprocals, self.alone, self.bits) = (reciprocals, alone, pred_bits);
-        (self.rows, self.tight) = (rows, tight);
+        self.looked_up.clear();
+        (self.reciprocals, self.active_lane, self.bits) = (reciprocals, active_lane, pred_bits);
+        (self.contiguous_tests, self.subword) = (contiguous_tests, subword);
         (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
         result
     }
 
-    /// Goes on to a node's body, whose mask is that of the arriving lanes.
+    /// Enters a node's body, whose mask is that of the arriving lanes.
     pub(super) fn enter_body(&mut self, pos: usize) {
         if self.body_class[pos] == MaskClass::Own(pos)
             && self.arrive_class[pos] != MaskClass::Own(pos)
@@ -86,7 +91,7 @@ impl Lower<'_, '_> {
             let lanes = self.class_lanes(self.arrive_class[pos]);
             self.set_mask(pos, &lanes);
         }
-        self.begin_turns(pos);
+        self.begin_lane_loop(pos);
         self.b.ins().jump(self.node_body[pos], &[]);
     }
 
@@ -176,7 +181,7 @@ impl Lower<'_, '_> {
     ) {
         let counted = self.counted[then_.target] && self.counted[else_.target];
         if self.in_bits[cond] {
-            let ends = self.line_ends(block, cond);
+            let ends = self.end_lanes(block, cond);
             self.unless_together(cond, ends, counted, [&then_, &else_], pending);
             if counted {
                 let hits = self.pred_bits(cond);
@@ -203,16 +208,16 @@ impl Lower<'_, '_> {
         self.go_edges(&[then_, else_], pending);
     }
 
-    /// Goes one of two ways if all lanes do.
+    /// Takes one edge if all lanes do; else sends the lanes both ways.
     fn unless_together(
         &mut self,
         cond: Value,
-        ends: Option<LineEnds>,
+        ends: Option<EndLanes>,
         counted: bool,
         [then_, else_]: [&Edge<'_>; 2],
         pending: &[usize],
     ) {
-        let [everyone, rest, nobody, apart] = std::array::from_fn(|_| self.b.create_block());
+        let [all_take, rest, none_take, divergent] = std::array::from_fn(|_| self.b.create_block());
         let (whole, any) = match ends {
             Some(ends) => (ends.all, ends.any),
             None => {
@@ -229,25 +234,25 @@ impl Lower<'_, '_> {
             }
         };
         match whole {
-            Some(whole) => self.b.ins().brif(whole, everyone, &[], rest, &[]),
+            Some(whole) => self.b.ins().brif(whole, all_take, &[], rest, &[]),
             None => self.b.ins().jump(rest, &[]),
         };
         if whole.is_some() {
-            self.b.switch_to_block(everyone);
-            self.aside(|lower| lower.go_edges(std::slice::from_ref(then_), pending));
+            self.b.switch_to_block(all_take);
+            self.scoped(|lower| lower.go_edges(std::slice::from_ref(then_), pending));
         }
         self.b.switch_to_block(rest);
         match any {
             Some(any) => {
-                self.b.ins().brif(any, apart, &[], nobody, &[]);
-                self.b.switch_to_block(nobody);
-                self.aside(|lower| lower.go_edges(std::slice::from_ref(else_), pending));
+                self.b.ins().brif(any, divergent, &[], none_take, &[]);
+                self.b.switch_to_block(none_take);
+                self.scoped(|lower| lower.go_edges(std::slice::from_ref(else_), pending));
             }
             None => {
-                self.b.ins().jump(apart, &[]);
+                self.b.ins().jump(divergent, &[]);
             }
         }
-        self.b.switch_to_block(apart);
+        self.b.switch_to_block(divergent);
     }
 
     fn part_switch(&mut self, index: Value, mut edges: Vec<Edge<'_>>, pending: &[usize]) {
@@ -273,7 +278,7 @@ impl Lower<'_, '_> {
         let no_args: [BlockArg; 0] = [];
         self.b.ins().brif(cond, yes, &no_args, no, &no_args);
         self.b.switch_to_block(yes);
-        self.aside(|lower| lower.go_edges(&[then_], pending));
+        self.scoped(|lower| lower.go_edges(&[then_], pending));
         self.b.switch_to_block(no);
         self.go_edges(&[else_], pending);
     }
@@ -287,7 +292,7 @@ impl Lower<'_, '_> {
         switch.emit(&mut self.b, index, blocks[blocks.len() - 1]);
         for (edge, block) in edges.into_iter().zip(blocks) {
             self.b.switch_to_block(block);
-            self.aside(|lower| lower.go_edges(&[edge], pending));
+            self.scoped(|lower| lower.go_edges(&[edge], pending));
         }
     }
 
@@ -306,7 +311,7 @@ impl Lower<'_, '_> {
         self.go_to(edges, pending, next);
     }
 
-    /// Hands lanes to the edges' targets and goes on at `next`.
+    /// Passes lanes to the edges' targets and goes on at `next`.
     fn go_to(&mut self, edges: &[Edge<'_>], pending: &[usize], next: Option<usize>) {
         let left = match *edges {
             [] => self.leave(None),
@@ -359,12 +364,12 @@ impl Lower<'_, '_> {
         self.b.ins().jump(self.node_entry[next], &[]);
     }
 
-    /// The arguments in the form that the parameters are kept in.
+    /// The arguments in the form of the parameters.
     fn edge_args(&mut self, edge: &Edge<'_>) -> Vec<(Value, Val)> {
         let Some(call) = edge.call else {
             return Vec::new();
         };
-        if self.plan.solo[call.block] == Solo::Inner {
+        if self.plan.single_lane[call.block] == SingleLane::Inner {
             return self.args_to(call);
         }
         self.for_gang(|lower| lower.args_to(call))
@@ -376,10 +381,12 @@ impl Lower<'_, '_> {
             .into_iter()
             .zip(&call.args)
             .map(|(param, &arg)| {
-                let val = match self.plan.shapes[param] {
-                    Shape::Uniform => Val::Uniform(self.scalar_as(arg, param)),
-                    Shape::Affine { stride, .. } => Val::Affine(self.scalar_as(arg, param), stride),
-                    Shape::Varying => Val::Varying(self.parts(arg)),
+                let val = match self.plan.variability[param] {
+                    Variability::Uniform => Val::Uniform(self.scalar_as(arg, param)),
+                    Variability::Affine { stride, .. } => {
+                        Val::Affine(self.scalar_as(arg, param), stride)
+                    }
+                    Variability::Varying => Val::Varying(self.parts(arg)),
                 };
                 (param, val)
             })
@@ -394,7 +401,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// `joining`: lanes may be at the target already; `blend`: others need its parameters as they are.
+    /// `joining`: lanes may be at the target already; `blend`: other lanes need its parameters as
+    /// they are.
     fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool, blend: bool) {
         if self.arrive_class[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1 {
             let lanes = edge

@@ -1,4 +1,4 @@
-//! Conversions that have an inline form; the rest is evaluated by a call.
+//! Conversions with an inline form; the others are evaluated by a call.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -10,7 +10,7 @@ use super::pure::Quad;
 use super::rounding::{Exact, Rest};
 use super::values::int_type;
 
-/// The float format, for the two that arithmetic is done in.
+/// The float format, for the two that have native arithmetic.
 fn native(fmt: NumFmt) -> Option<FloatFmt> {
     match fmt {
         NumFmt::F32 => Some(FloatFmt::F32),
@@ -27,7 +27,7 @@ fn half(fmt: NumFmt) -> Option<FloatFmt> {
     }
 }
 
-/// Whether a float format is none that arithmetic is done in.
+/// Whether a float format has no native arithmetic.
 fn is_small(fmt: NumFmt) -> bool {
     !fmt.is_int() && native(fmt).is_none() && half(fmt).is_none()
 }
@@ -104,7 +104,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A half that became an f32, with what else the conversion asks for.
+    /// A half that became an f32, with the other modifiers of the conversion.
     fn wide_half(&mut self, cvt: &Convert, fmt: FloatFmt, wide: cl::Value) -> Option<cl::Value> {
         let mut wide = wide;
         if cvt.satfinite {
@@ -153,7 +153,8 @@ impl Lower<'_, '_> {
         self.half_unary(FloatUnaryOp::Copy, fmt, FloatMode::RN, x)
     }
 
-    /// Whether integers of a format go to a half by way of f32: they are exact there, or so large that they overflow anyway.
+    /// Whether integers of a format are converted to a half through f32: they are exact there, or
+    /// so large that they overflow in any case.
     fn by_f32(from: NumFmt, fmt: FloatFmt) -> bool {
         from.ty() < Type::B32 || (from.ty() == Type::B32 && fmt == FloatFmt::F16)
     }
@@ -191,7 +192,7 @@ impl Lower<'_, '_> {
             let odd = self.rounded_to_odd(exact);
             return Some(self.demote_odd(odd));
         }
-        // Twice in one direction is once.
+        // Rounding twice in one direction is the same as once.
         self.exact_to_f32(FloatMode { round, ftz: false }, exact)
     }
 
@@ -265,7 +266,8 @@ impl Lower<'_, '_> {
         self.exact_to_f32(mode_of(cvt), exact)
     }
 
-    /// f64 numbers whose f32 is flushed to zeros of their sign: those below the least normal f32 once rounded to 24 bits.
+    /// f64 numbers whose f32 is flushed to zeros of their sign: those below the least normal f32
+    /// once rounded to 24 bits.
     fn flush_before_demotion(&mut self, x: cl::Value) -> cl::Value {
         const BOUND: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 33_554_432.0);
         let fmt = FloatFmt::F64;
@@ -503,7 +505,8 @@ impl Lower<'_, '_> {
         Some(self.pick(nan, top, words))
     }
 
-    /// Lanes of an integer format of up to 32 bits as 32-bit integers; unsigned ones below 2^31 count as signed.
+    /// Lanes of an integer format of up to 32 bits as 32-bit integers; unsigned ones below 2^31
+    /// count as signed.
     fn word_lanes(&mut self, from: NumFmt, x: cl::Value) -> cl::Value {
         if from.is_signed_int() && from.ty() < Type::B32 {
             self.lanes_signed(from.ty(), x)

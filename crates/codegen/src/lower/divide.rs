@@ -1,13 +1,15 @@
-//! Quotients, high halves of products and saturating sums of integers, which 128-bit vectors have no instructions for.
+//! Quotients, high halves of products and saturating sums of integers, which 128-bit vectors have
+//! no instructions for.
 //!
-//! Quotients go through f64: one that is no integer is further below the next integer than rounding to 53 bits can lift it,
-//! for dividends below 2^51. Divisions by constants become multiplications (Warren, "Hacker's Delight", chapter 10), those by a
-//! number that all lanes share a multiplication by a reciprocal in f64.
+//! Quotients go through f64: one that is no integer is further below the next integer than rounding
+//! to 53 bits can lift it, for dividends below 2^51. Divisions by constants become multiplications
+//! (Warren, "Hacker's Delight", chapter 10), those by a number that all lanes share a
+//! multiplication by a reciprocal in f64.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, InstData, IntBinaryOp, NumFmt, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::pure::Quad;
@@ -17,8 +19,8 @@ const F32: FloatFmt = FloatFmt::F32;
 /// Added to a number below 2^51, shows it as an integer in the low bits of the sum.
 pub(super) const SHOW_INT: f64 = 6_755_399_441_055_744.0;
 
-/// `n / d == mulhi(n, multiplier) >> shift` for all 32-bit `n`; with `add`, `(t + ((n - t) >> 1)) >> (shift - 1)` for
-/// `t = mulhi(n, multiplier)`.
+/// `n / d == mulhi(n, multiplier) >> shift` for all 32-bit `n`; with `add`, `(t + ((n - t) >> 1))
+/// >> (shift - 1)` for `t = mulhi(n, multiplier)`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Unsigned {
     multiplier: u32,
@@ -48,8 +50,8 @@ fn unsigned_magic(d: u32) -> Unsigned {
     }
 }
 
-/// Multiplier and shift for a divisor of magnitude 2 or more: `mulhi(n, multiplier)`, plus or minus `n` where the signs of
-/// divisor and multiplier differ, shifted, plus one if negative.
+/// Multiplier and shift for a divisor of magnitude 2 or more: `mulhi(n, multiplier)`, plus or minus
+/// `n` where the signs of divisor and multiplier differ, shifted, plus one if negative.
 fn signed_magic(d: i32) -> (i32, u32) {
     const TWO_31: u64 = 1 << 31;
     let size = u64::from(d.unsigned_abs());
@@ -119,7 +121,7 @@ impl Lower<'_, '_> {
         };
         let (quotient, checked) = match by_constant {
             Some(quotient) => (quotient, true),
-            None if self.plan.shapes[b] == Shape::Uniform => {
+            None if self.plan.variability[b] == Variability::Uniform => {
                 (self.divide_by_one(signed, from, x, b), false)
             }
             None => (self.divide_words(from, x, y), false),
@@ -141,7 +143,7 @@ impl Lower<'_, '_> {
         Some(Quad::from_elem(self.lanes_masked(ty, result), 1))
     }
 
-    /// The quotients of 32-bit lanes; of zero divisors anything.
+    /// The quotients of 32-bit lanes; undefined for zero divisors.
     fn divide_words(&mut self, from: NumFmt, x: cl::Value, y: cl::Value) -> cl::Value {
         let (x, y) = (self.vector_to_f64(from, x), self.vector_to_f64(from, y));
         let show = self.float_like(FloatFmt::F64, x[0], SHOW_INT);
@@ -157,8 +159,8 @@ impl Lower<'_, '_> {
         self.narrow(parts[0], parts[1])
     }
 
-    /// The reciprocal of a divisor that all lanes have, a little too large: products with it are never below the quotient, and not
-    /// far enough above to reach the next integer.
+    /// The reciprocal of a uniform divisor, a little too large: products with it are never below
+    /// the quotient, and not far enough above to reach the next integer.
     fn reciprocal(&mut self, signed: bool, divisor: ir::Value) -> cl::Value {
         if let Some(&factor) = self.reciprocals.get(&(divisor, signed)) {
             return factor;
@@ -188,7 +190,7 @@ impl Lower<'_, '_> {
         self.b.ins().splat(types::F64X2, above)
     }
 
-    /// The quotients of 32-bit lanes by one divisor; of zero anything.
+    /// The quotients of 32-bit lanes by a uniform divisor; undefined for zero.
     fn divide_by_one(
         &mut self,
         signed: bool,
@@ -210,15 +212,16 @@ impl Lower<'_, '_> {
         self.narrow(parts[0], parts[1])
     }
 
-    /// Division of 64-bit lanes: as floats if all operands are below 2^51, as indices are, else lane by lane.
+    /// Division of 64-bit lanes: as floats if all operands are below 2^51, as indices are, else
+    /// lane by lane.
     fn divide_wide(&mut self, op: IntBinaryOp, a: ir::Value, b: ir::Value, q: usize) -> Quad {
         let (x, y) = (self.quad(a, q), self.quad(b, q));
         let mut all = self.b.ins().bor(x[0], x[1]);
         for &y in &y {
             all = self.b.ins().bor(all, y);
         }
-        // Before the branch, so that other divisions can have it too.
-        let is_shared = self.plan.shapes[b] == Shape::Uniform;
+        // Computed before the branch, so that other divisions can reuse it.
+        let is_shared = self.plan.variability[b] == Variability::Uniform;
         let factor = is_shared.then(|| self.reciprocal(true, b));
         let beyond = self.vconst(Type::B64, !0 << 51);
         let beyond = self.b.ins().band(all, beyond);
@@ -238,7 +241,7 @@ impl Lower<'_, '_> {
             ty: Type::B64,
             args: [a, b],
         };
-        let quotients = self.aside(|lower| lower.by_lane(&data, Type::B64, q));
+        let quotients = self.scoped(|lower| lower.by_lane(&data, Type::B64, q));
         self.b
             .ins()
             .jump(done, &[quotients[0].into(), quotients[1].into()]);
@@ -336,7 +339,7 @@ impl Lower<'_, '_> {
         x: cl::Value,
         y: cl::Value,
     ) -> [cl::Value; 2] {
-        // The back end knows these as pmuldq and pmuludq.
+        // Cranelift selects pmuldq and pmuludq for these.
         if signed {
             let (a, b) = (self.b.ins().swiden_low(x), self.b.ins().swiden_low(y));
             let (c, d) = (self.b.ins().swiden_high(x), self.b.ins().swiden_high(y));
@@ -384,7 +387,8 @@ impl Lower<'_, '_> {
         } else {
             self.b.ins().iadd(x, y)
         };
-        // Overflow: the result's sign is neither operand's (of a difference, the operands' signs differ as well).
+        // Overflow: the result's sign is neither operand's (of a difference, the operands' signs
+        // differ as well).
         let left = self.b.ins().bxor(x, sum);
         let right = if sub {
             self.b.ins().bxor(x, y)

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, Inst, InstData};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::values::Parts;
@@ -57,7 +57,8 @@ impl Lower<'_, '_> {
         self.pick(nan_both, nan, other)
     }
 
-    /// The same for scalars, with conditional moves: a choice between floats would be a branch, and chains of these are long.
+    /// The same for scalars, with conditional moves: a choice between floats would be a branch, and
+    /// chains of these are long.
     fn scalar_min_max(
         &mut self,
         op: FloatBinaryOp,
@@ -82,8 +83,8 @@ impl Lower<'_, '_> {
         self.as_float(fmt, picked)
     }
 
-    /// The bits of the lesser or greater of two numbers. Of equal ones the host's instruction takes the second, here once the one and once the
-    /// other: they differ at most in the sign of zero.
+    /// The bits of the lesser or greater of two numbers. Of equal ones the host's instruction takes
+    /// the second, here once the one and once the other: they differ at most in the sign of zero.
     fn min_max_of_numbers(
         &mut self,
         is_min: bool,
@@ -102,7 +103,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// With a constant that is a number, the host's instruction does it: of operands that are equal, or not in order, it takes the second.
+    /// With a constant that is not NaN, the host's instruction suffices: of equal or unordered
+    /// operands it returns the second.
     fn min_max_with_number(
         &mut self,
         op: FloatBinaryOp,
@@ -136,7 +138,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// The number that all lanes of a vector of f32 are, if it is a constant.
+    /// The constant that all lanes of a vector of f32 are, if they are.
     pub(super) fn constant_lanes(&self, x: cl::Value) -> Option<f32> {
         let dfg = &self.b.func.dfg;
         let mut inst = dfg.value_def(x).inst()?;
@@ -156,8 +158,8 @@ impl Lower<'_, '_> {
         is_splat.then(|| f32::from_le_bytes(*first))
     }
 
-    /// Whether an instruction is a minimum or maximum for which one look tells whether any lane has a NaN. In code that seldom runs, less code
-    /// is better.
+    /// Whether an instruction is a minimum or maximum for which one test per gang finds NaNs. In
+    /// cold code, less code is better.
     pub(super) fn is_min_max_of_gang(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
         let InstData::FloatBinary { op, fmt, args, .. } = node.data else {
@@ -167,7 +169,7 @@ impl Lower<'_, '_> {
             && fmt == FloatFmt::F32
             && self.quads > 1
             && !self.certainly_partial
-            && self.shape(node.results[0]) == Shape::Varying
+            && self.variability(node.results[0]) == Variability::Varying
             && args.iter().all(|&arg| self.func.as_const(arg).is_none())
     }
 

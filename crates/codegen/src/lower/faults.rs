@@ -1,7 +1,8 @@
 //! How compiled code stops its CTA: all places that find a fault leave by the same few exits.
 //!
-//! A place only says which lanes run and where they wanted to go. Which of them are at fault is worked out at the exit, once in the function, so that
-//! an access costs a few instructions of code that never runs, not a report of its own.
+//! A place only passes which lanes run and their addresses. The exit works out which of them are at
+//! fault, once in the function, so that an access costs a few instructions of cold code, not a
+//! report of its own.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -14,12 +15,12 @@ use super::{Buffer, Lower};
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::{CtaContext, FaultKind, RuntimeFns};
 
-/// The ways out, made when first used. All take what happened where, and bits of lanes.
+/// The exits, created at first use. All take what happened where, and bits of lanes.
 #[derive(Default)]
 pub(super) struct Exits {
     /// The lanes are at fault; and the address.
     known: Option<cl::Block>,
-    /// Lane 0's address and the distance from lane to lane: some of the lanes are outside the arena.
+    /// Lane 0's address and the stride: some of the lanes are outside the arena.
     row: Option<cl::Block>,
     /// The lanes' addresses lie in the first buffer: some of them are outside the arena.
     lanes: Option<cl::Block>,
@@ -36,7 +37,8 @@ impl Lower<'_, '_> {
             .jump(exit, &[site.into(), bits.into(), addr.into()]);
     }
 
-    /// An address failed the test that it lies in the arena: stops the CTA. If the lanes' addresses turn out to be fine, goes on to `fine`.
+    /// An address failed its bounds test: stops the CTA. If the lanes' addresses turn out to be
+    /// valid, goes on to `fine`.
     pub(super) fn report_bad(&mut self, address: &Address, fine: cl::Block) {
         let masks = (self.mask_bits, self.mask_full, self.mask_parts.clone());
         let bits = self.mask_as_bits_or_one();
@@ -60,7 +62,7 @@ impl Lower<'_, '_> {
                 self.b.ins().jump(exit, &args);
             }
             Address::Strided(x, stride) => {
-                // Lane 0 may be off, and its address not matter.
+                // Lane 0 may not run, and its address not matter.
                 let parts = self.affine_parts(Type::B64, *x, *stride);
                 let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
                 self.stop_if_outside(addrs, bits, Some(fine));
@@ -71,15 +73,15 @@ impl Lower<'_, '_> {
                 let exit = self.lanes_exit();
                 self.b.ins().jump(exit, &[site.into(), bits.into()]);
             }
-            Address::Folded(..) | Address::Lanes32(..) => {
+            Address::MayWrap(..) | Address::Lanes32(..) => {
                 unreachable!("tested later, or guarded by their window")
             }
         }
         (self.mask_bits, self.mask_full, self.mask_parts) = masks;
     }
 
-    /// Stops the CTA if the address of one of the lanes in `bits`, all of which lie at `addrs`, is outside of the arena. Goes on at `fine`, if
-    /// that is given.
+    /// Stops the CTA if the address of one of the lanes in `bits`, all of which lie at `addrs`, is
+    /// outside of the arena. Goes on at `fine`, if that is given.
     pub(super) fn stop_if_outside(
         &mut self,
         addrs: cl::Value,
@@ -99,7 +101,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Whether lanes at this distance cannot lie on both sides of the margins of the arena.
+    /// Whether lanes at this stride cannot lie on both sides of the margins of the arena.
     fn is_short(&self, stride: i64) -> bool {
         let reach = stride.unsigned_abs().saturating_mul(self.lanes as u64);
         self.certainly_full || reach <= u64::from(SMALL_OFFSET)
@@ -152,7 +154,7 @@ impl Lower<'_, '_> {
             let slot = self.buffer(Buffer::Addresses);
             let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
             let bad = self.bad_lanes(addrs, bits);
-            // In a row, all that run can be in the margins where nothing is.
+            // All running lanes of an affine access can lie in the unmapped margins.
             let none = self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0);
             let bad = self.b.ins().select(none, bits, bad);
             let first = self.address_of_first(addrs, bad);

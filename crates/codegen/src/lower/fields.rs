@@ -1,9 +1,10 @@
-//! Bits of integers: shifts by counts of each lane's own, counting, reversing, fields, permutations of bytes, byte dot products.
+//! Bits of integers: shifts by per-lane counts, counting, reversing, fields, permutations of bytes,
+//! byte dot products.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, IntBinaryOp, IntTernaryOp, IntUnaryOp, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::pure::Quad;
@@ -12,7 +13,7 @@ use super::values::int_type;
 const F32: FloatFmt = FloatFmt::F32;
 
 impl Lower<'_, '_> {
-    /// Shifts by a count of each lane's own, up to 32 bits wide.
+    /// Shifts by per-lane counts, up to 32 bits wide.
     pub(super) fn vector_shift_each(
         &mut self,
         op: IntBinaryOp,
@@ -37,8 +38,8 @@ impl Lower<'_, '_> {
                 let x = self.lanes_signed_or_same(ty, x);
                 // Of a negative number the complement is shifted.
                 let sign = self.b.ins().sshr_imm_s(x, 31);
-                let folded = self.b.ins().bxor(x, sign);
-                let shifted = self.shift_down_each(folded, clamped);
+                let may_wrap_binary = self.b.ins().bxor(x, sign);
+                let shifted = self.shift_down_each(may_wrap_binary, clamped);
                 self.b.ins().bxor(shifted, sign)
             }
             _ => {
@@ -77,9 +78,11 @@ impl Lower<'_, '_> {
         self.narrow(low, high)
     }
 
-    /// Two counts, both as scalars if the gang shares them, else both as lanes.
+    /// Two counts, both as scalars if they are uniform, else both as lanes.
     fn counts(&mut self, a: ir::Value, b: ir::Value, q: usize) -> [cl::Value; 2] {
-        if self.plan.shapes[a] == Shape::Uniform && self.plan.shapes[b] == Shape::Uniform {
+        if self.plan.variability[a] == Variability::Uniform
+            && self.plan.variability[b] == Variability::Uniform
+        {
             return [self.scalar(a), self.scalar(b)];
         }
         [self.quad(a, q)[0], self.quad(b, q)[0]]
@@ -240,8 +243,8 @@ impl Lower<'_, '_> {
         self.b.ins().band(sum, mask)
     }
 
-    /// By the exponent of the integer as a float. The second bit from the top is cleared, so that nothing rounds up to the next
-    /// power of two.
+    /// By the exponent of the integer as a float. The second bit from the top is cleared, so that
+    /// nothing rounds up to the next power of two.
     fn clz_words(&mut self, x: cl::Value) -> cl::Value {
         let half = self.b.ins().ushr_imm_s(x, 1);
         let top = self.b.ins().band_not(x, half);
@@ -424,7 +427,8 @@ impl Lower<'_, '_> {
             let both = self.b.ins().bor(spread, up);
             spread = self.and_word(both, mask);
         }
-        // The eight bytes of two lanes side by side; indices of the other two lanes lie outside and give zeros.
+        // The eight bytes of two lanes side by side; indices of the other two lanes lie outside and
+        // give zeros.
         let low = self.shuffle(
             x,
             y,
@@ -542,7 +546,8 @@ impl Lower<'_, '_> {
         Some(sum)
     }
 
-    /// Even and odd bytes are made words, whose products are added in pairs: Cranelift makes one instruction of that.
+    /// Even and odd bytes are extended to words, whose products are added in pairs: Cranelift
+    /// selects one instruction for that.
     fn dot_of_bytes(
         &mut self,
         words: [cl::Value; 2],

@@ -1,9 +1,11 @@
 //! Floating-point ops; one function serves scalars and vectors, since CLIF's ops do.
 //!
-//! NaNs: results in f32 may be any NaN; the optimizer puts `fcanonical` where somebody looks at their bits.
+//! NaNs: results in f32 may be any NaN; the optimizer inserts `fcanonical` where an instruction
+//! reads their bits.
 //!
-//! Flushing: if the whole kernel runs with FTZ and DAZ set, arithmetic flushes by itself; otherwise `.ftz` is done by bit
-//! operations, and so it is always for results that no arithmetic makes (negation, minimum, selection).
+//! Flushing: if the whole kernel runs with FTZ and DAZ set, arithmetic flushes by itself; otherwise
+//! `.ftz` is done by bit operations, and so it is always for results that no arithmetic instruction
+//! computes (negation, minimum, selection).
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -22,7 +24,7 @@ impl Lower<'_, '_> {
         self.b.func.dfg.value_type(x).is_vector()
     }
 
-    /// Looks at a scalar or vector as floats.
+    /// Reinterprets a scalar or vector as floats.
     pub(super) fn as_float(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
         let vector = self.is_vector(x);
         match (fmt, vector) {
@@ -33,7 +35,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Looks at a scalar or vector as integers.
+    /// Reinterprets a scalar or vector as integers.
     pub(super) fn as_int(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
         let vector = self.is_vector(x);
         match (fmt, vector) {
@@ -69,7 +71,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// `cond ? a : b` where `cond` is what a comparison of such values gives.
+    /// `cond ? a : b` where `cond` is the result of a comparison of such values.
     pub(super) fn pick(&mut self, cond: cl::Value, a: cl::Value, b: cl::Value) -> cl::Value {
         if !self.is_vector(a) {
             return self.b.ins().select(cond, a, b);
@@ -100,7 +102,7 @@ impl Lower<'_, '_> {
         self.as_float(fmt, flushed)
     }
 
-    /// Flushes what goes into or comes out of arithmetic, unless the hardware does.
+    /// Flushes operands or results of arithmetic, unless the hardware does.
     pub(super) fn flush(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
         if ftz && fmt == FloatFmt::F32 && !self.flush_denormals {
             self.flush_bits(x)
@@ -117,7 +119,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// An f64 with the other sign. Of an `fneg` and an `fma` Cranelift makes one instruction, which does not change the sign of a NaN.
+    /// An f64 with the other sign. Cranelift would merge an `fneg` into an `fma`, which does not
+    /// change the sign of a NaN.
     fn changed_sign(&mut self, x: cl::Value) -> cl::Value {
         let sign = self.float_like(FloatFmt::F64, x, -0.0);
         self.b.ins().bxor(x, sign)
@@ -216,7 +219,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The result of arithmetic as its bits are to be seen.
+    /// The result of arithmetic with canonical NaNs.
     pub(super) fn with_canonical_nans(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
         let canonical = self.canonical_nan(fmt, x);
@@ -243,7 +246,7 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&part| self.cast_vector(part, types::F32X4))
             .collect();
-        // One comparison looks at two vectors: at such as are not in one register.
+        // One comparison tests two vectors, which must not share a register.
         let n_tests = self.strip.max(parts.len() / 2);
         let tests: Vec<cl::Value> = (0..n_tests)
             .map(|at| {
@@ -273,7 +276,7 @@ impl Lower<'_, '_> {
         self.as_float(fmt, nan)
     }
 
-    /// `x < y ? x : y`; the back end knows this form as one instruction.
+    /// `x < y ? x : y`; Cranelift selects one instruction for this form.
     pub(super) fn lesser(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
         let less = self.b.ins().fcmp(FloatCC::LessThan, x, y);
         self.select_float(less, x, y)
@@ -294,7 +297,8 @@ impl Lower<'_, '_> {
         self.b.ins().bitselect(mask, x, y)
     }
 
-    /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: of operand and result only the high words count.
+    /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: of operand and result only the high words
+    /// count.
     fn high_word_approx(&mut self, root: bool, x: cl::Value) -> cl::Value {
         let fmt = FloatFmt::F64;
         let x = self.high_word(x);
@@ -343,8 +347,9 @@ impl Lower<'_, '_> {
         ftz && fmt == FloatFmt::F32 && !self.flush_denormals
     }
 
-    /// `x * y + z` (or without `z`), flushed by what it is before it becomes a subnormal: what rounds up to the least normal
-    /// number only because subnormals have fewer bits is flushed too. The scaled copy has no subnormals near that bound.
+    /// `x * y + z` (or without `z`), flushed by what it is before it becomes a subnormal: what
+    /// rounds up to the least normal number only because subnormals have fewer bits is flushed too.
+    /// The scaled copy has no subnormals near that bound.
     fn flushed_product(&mut self, x: cl::Value, y: cl::Value, z: Option<cl::Value>) -> cl::Value {
         let fmt = FloatFmt::F32;
         let up = self.float_like(fmt, x, 2f64.powi(32));
@@ -362,8 +367,8 @@ impl Lower<'_, '_> {
         self.flush_marked(small, plain)
     }
 
-    /// `x / y`, flushed likewise. A quotient of 24-bit numbers is never so near below a power of two that rounding it to 24
-    /// bits makes it one.
+    /// `x / y`, flushed likewise. A quotient of 24-bit numbers is never so near below a power of
+    /// two that rounding it to 24 bits makes it one.
     fn flushed_quotient(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
         let fmt = FloatFmt::F32;
         let quotient = self.b.ins().fdiv(x, y);
@@ -430,7 +435,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What `div.approx.f32` makes of a quotient: of divisors above 2^126 the dividend times zero (ISA 9.7.3.8).
+    /// The result of `div.approx.f32` from a quotient: for divisors above 2^126 it is the dividend
+    /// times zero (see "Floating Point Instructions: div").
     fn approximate_quotient(
         &mut self,
         x: cl::Value,
@@ -472,8 +478,9 @@ impl Lower<'_, '_> {
         Some(self.b.ins().fma(x, y, z))
     }
 
-    /// Has Cranelift load a factor or the first summand in f64 by itself: in memory it would change places with the other one, and of
-    /// two NaNs the other would be kept. A second use does it, and no code comes of one that nobody needs.
+    /// Has Cranelift load a factor or the first summand in f64 separately: as a memory operand it
+    /// would swap places with the other one, and of two NaNs the other would be returned. A second
+    /// use achieves that, and an unused copy of it emits no code.
     fn stays_in_register(&mut self, fmt: FloatFmt, x: cl::Value) {
         let dfg = &self.b.func.dfg;
         let is_load = |inst| dfg.insts[inst].opcode() == cl::Opcode::Load;

@@ -1,8 +1,9 @@
 //! The loops over gangs, one for each resume point, and around them the loop over CTAs.
 //!
-//! A gang all of whose lanes stop together has one state. While all gangs agree on a state that all may leave, there is no way back to the
-//! runtime; nor is there one while CTAs end as a whole and there are more in the row. Where it is certain at which state the gangs
-//! stop (`phases`), it need not be written down but on the way back.
+//! A gang all of whose lanes stop together has one state. While all gangs stop at the same state,
+//! and that wait may be left, the code does not return to the runtime; nor does it while CTAs end
+//! as a whole and there are more in the row. Where it is certain at which state the gangs stop
+//! (`phases`), the state is written only before a return.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
@@ -11,12 +12,12 @@ use ptxjit_ir::{InstData, Space};
 use rustc_hash::FxHashMap;
 
 use super::Lower;
-use super::agreement::Several;
 use super::mask_classes::MaskClass;
+use super::stop_states::Several;
 use super::values::Parts;
 use ptxjit_abi::{CtaContext, LaneState};
 
-/// Turns of loops that may wait for others before a gang lets others run.
+/// Iterations of loops that may wait for others before a gang lets other threads run.
 pub(super) const BUDGET: i64 = 1024;
 
 /// What holds while one gang runs.
@@ -28,7 +29,8 @@ pub(super) struct Gang {
     frame: Variable,
     /// The lanes that it was entered with.
     bits: Variable,
-    /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane. Only where somebody asks.
+    /// Generic address of each lane's local window, `i64x2` per two lanes; a scalar at one lane.
+    /// Only where the kernel uses it.
     local: Vec<Variable>,
 }
 
@@ -39,15 +41,15 @@ pub(super) struct Loops {
     /// Each phase's loop, and where it goes on to the next gang.
     heads: Vec<cl::Block>,
     pub latches: Vec<cl::Block>,
-    /// Where gangs of a phase stop: they note how before they go on.
+    /// Where gangs of a phase stop: they record how before they go on.
     stops: Vec<cl::Block>,
     /// Goes to the phase of a state.
     dispatch: cl::Block,
     /// The CTA has ended.
     pub ended: cl::Block,
-    /// All gangs have stopped at a state, but none has noted it, and the runtime must go on.
+    /// All gangs have stopped at a state, but none has recorded it, and the runtime must go on.
     pub leave: cl::Block,
-    /// What a phase finds out, if there are several.
+    /// What gangs record, if there are several phases.
     several: Option<Several>,
 }
 
@@ -100,7 +102,7 @@ impl Lower<'_, '_> {
         self.loops = Some(loops);
     }
 
-    /// From a state to its phase.
+    /// Dispatches from a state to its phase.
     fn emit_dispatch(&mut self, loops: &Loops) {
         self.b.switch_to_block(loops.dispatch);
         let state = self.b.append_block_param(loops.dispatch, types::I32);
@@ -143,7 +145,8 @@ impl Lower<'_, '_> {
         self.b.def_var(idx_var, idx);
         let at_end = IntCC::UnsignedGreaterThanOrEqual;
         let at_end = self.b.ins().icmp(at_end, idx, loops.end);
-        // Cranelift lays out what is behind a branch's last target first: the loop is in one place.
+        // Cranelift lays out the code behind a branch's last target first: this keeps the loop in
+        // one place.
         self.b.ins().brif(at_end, done, &[], enter, &[]);
 
         self.b.switch_to_block(enter);
@@ -151,7 +154,7 @@ impl Lower<'_, '_> {
 
         self.b.switch_to_block(stop);
         match loops.several {
-            Some(several) => self.agree(several, latch),
+            Some(several) => self.check_common_state(several, latch),
             None => {
                 self.b.ins().jump(latch, &[]);
             }
@@ -169,7 +172,7 @@ impl Lower<'_, '_> {
         };
         match self.phases.next(number) {
             None => {
-                let next = self.agreed_state(loops, several);
+                let next = self.common_state(loops, several);
                 self.b.ins().jump(loops.dispatch, &[next.into()]);
             }
             Some(LaneState::EXITED) => {
@@ -191,7 +194,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Where gangs go that have stopped, in code that only this phase runs; in other code, where `stopped_in_any` is.
+    /// Where gangs go that have stopped, in code of this phase alone; in other code,
+    /// `stopped_in_any`.
     pub(super) fn way_out(&mut self, phase: Option<usize>) -> cl::Block {
         let loops = self.loops.as_ref().expect("emitted before nodes");
         match phase {
@@ -216,14 +220,14 @@ impl Lower<'_, '_> {
             self.b.ins().jump(loops.latches[0], &[]);
             return;
         };
-        let agreed = self.b.create_block();
-        self.agree(several, agreed);
-        self.b.switch_to_block(agreed);
+        let all_same = self.b.create_block();
+        self.check_common_state(several, all_same);
+        self.b.switch_to_block(all_same);
         self.to_latch(&loops, several);
         self.loops = Some(loops);
     }
 
-    /// All gangs that were entered have stopped at a state that none has noted.
+    /// All gangs that were entered have stopped at a state that none has recorded.
     fn emit_leave(&mut self, loops: &Loops) {
         let state = self.b.append_block_param(loops.leave, types::I32);
         self.b.switch_to_block(loops.leave);
@@ -247,7 +251,7 @@ impl Lower<'_, '_> {
         self.b.ins().return_(&[zero]);
     }
 
-    /// A CTA has ended: starts the next one, or returns if that is up to the runtime.
+    /// A CTA has ended: starts the next one, or returns if the runtime has to.
     fn emit_next_cta(&mut self, loops: &Loops, start: cl::Block) {
         let flags = MemFlagsData::trusted();
         let left_at = core::mem::offset_of!(CtaContext, ctas_left) as i32;
@@ -311,11 +315,11 @@ impl Lower<'_, '_> {
         self.forget_nodes();
         self.start_region(MaskClass::Entry);
         if loops.several.is_some() && self.phases.next(number).is_none() {
-            self.stopped_at(u32::from(LaneState::APART));
+            self.stopped_at(u32::from(LaneState::DIVERGED));
         }
         if let Some(budget) = self.budget {
-            let turns = self.b.ins().iconst(types::I32, BUDGET);
-            self.b.def_var(budget, turns);
+            let iterations = self.b.ins().iconst(types::I32, BUDGET);
+            self.b.def_var(budget, iterations);
         }
         self.define_places();
         self.emit_gang_invariants();
@@ -415,11 +419,11 @@ impl Lower<'_, '_> {
     /// Where the lanes' local windows are.
     pub(super) fn windows(&mut self) -> Parts {
         let vars = self.gang().local.clone();
-        assert!(!vars.is_empty(), "somebody asks for local windows");
+        assert!(!vars.is_empty(), "a value uses the local windows");
         vars.iter().map(|&var| self.b.use_var(var)).collect()
     }
 
-    /// What follows from the gang's number.
+    /// Defines the values that follow from the gang's number.
     fn define_places(&mut self) {
         let gang = self.gang();
         let (thread_var, frame_var, vars) = (gang.thread, gang.frame, gang.local.clone());
@@ -442,8 +446,9 @@ impl Lower<'_, '_> {
             .for_each(|(&var, window)| self.b.def_var(var, window));
     }
 
-    /// Nothing that nodes left behind for one gang holds for the next. Without this, what is read where no lane waits
-    /// (a parameter blended with itself) would be kept alive around the loop over gangs.
+    /// Variables that nodes left behind for one gang are dead in the next. Without this, values
+    /// that are read where no lane waits (a parameter blended with itself) would stay live around
+    /// the loop over gangs.
     fn forget_nodes(&mut self) {
         let mut zeros: FxHashMap<cl::Type, cl::Value> = FxHashMap::default();
         for value in self.func.values.keys() {
@@ -475,7 +480,7 @@ impl Lower<'_, '_> {
         self.b.ins().icmp(IntCC::UnsignedGreaterThan, may, stop)
     }
 
-    /// Notes that all lanes of the gang stop here.
+    /// Records that all lanes of the gang stop here.
     pub(super) fn stopped_at(&mut self, state: u32) {
         let state = self.b.ins().iconst(types::I32, i64::from(state));
         self.stopped_at_scalar(state);
@@ -486,7 +491,8 @@ impl Lower<'_, '_> {
         self.b.def_var(var, state);
     }
 
-    /// Whether the lanes of the current mask are all that the gang was entered with: nothing if that is certain.
+    /// Whether the lanes of the current mask are all that the gang was entered with: `None` if that
+    /// is certain.
     pub(super) fn unless_all_entered(&mut self) -> Option<cl::Value> {
         if self.lanes == 1 || self.certainly_full || self.mask == MaskClass::Entry {
             return None;

@@ -1,4 +1,4 @@
-//! Loads and stores lane by lane, where nothing is known of the lanes' addresses.
+//! Gathers and scatters: loads and stores lane by lane, at addresses without a known pattern.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::Type;
@@ -7,11 +7,11 @@ use super::Lower;
 use super::address::{Address, Place};
 use super::memory::device;
 use super::values::{Parts, int_type, vector_type};
-use crate::gathered::Gathered;
+use crate::lane_inserts::LaneInserts;
 
 impl Lower<'_, '_> {
-    /// Element by element, what the lanes load one after the other. Each word goes to its place in a vector at once: the scalar registers have
-    /// no room for all of them.
+    /// Loads element by element, lane after lane. Each word is inserted into its vector at once:
+    /// the scalar registers have no room for all of them.
     pub(super) fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
         match (ty, n) {
             (Type::B32, 4) => self.load_each_row4(place),
@@ -20,14 +20,16 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Ends the block behind vectors, which are to be handed on.
+    /// Ends the block behind vectors, which are passed on as parameters.
     fn pass_on(&mut self, elems: &[Parts]) {
         let from = self.b.current_block().expect("code is being emitted");
         let to = self.b.create_block();
         self.b.ins().jump(to, &[]);
         self.b.switch_to_block(to);
         let vectors = elems.iter().flatten().copied().collect();
-        self.out.gathered.push(Gathered { from, to, vectors });
+        self.out
+            .lane_inserts
+            .push(LaneInserts { from, to, vectors });
     }
 
     fn load_each_word(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
@@ -60,13 +62,13 @@ impl Lower<'_, '_> {
         rows
     }
 
-    /// Four words of each lane, as rows that are turned.
+    /// Four words of each lane, as rows that are transposed.
     fn load_each_row4(&mut self, place: &Place) -> Vec<Parts> {
         let rows = self.load_each_row(place);
         let mut columns = vec![Parts::new(); 4];
         for rows in rows.chunks_exact(4) {
-            let turned = self.transpose4([rows[0], rows[1], rows[2], rows[3]]);
-            for (column, part) in columns.iter_mut().zip(turned) {
+            let transposed = self.transpose4([rows[0], rows[1], rows[2], rows[3]]);
+            for (column, part) in columns.iter_mut().zip(transposed) {
                 column.push(part);
             }
         }
@@ -113,7 +115,7 @@ impl Lower<'_, '_> {
         lanes.map(|lanes| self.shuffle32(x, y, lanes))
     }
 
-    /// What the lanes store, one after the other: each lane's words together if they are two or four.
+    /// Stores lane after lane: each lane's words together if they are two or four.
     pub(super) fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
         match (ty, parts) {
             (Type::B32, [a, b, c, d]) => {
@@ -159,7 +161,7 @@ impl Lower<'_, '_> {
         });
     }
 
-    /// The lowest lane as a float, which it costs nothing to take.
+    /// The lowest lane as a float, which needs no instruction.
     fn first_float(&mut self, vector: cl::Type, part: cl::Value) -> cl::Value {
         let part = self.cast_vector(part, vector);
         self.b.ins().extractlane(part, 0)
@@ -175,7 +177,7 @@ impl Lower<'_, '_> {
         self.b.ins().extractlane(part, half as u8)
     }
 
-    /// Does something for each lane's address, lane by lane.
+    /// Calls `emit` with each lane's address.
     pub(super) fn for_each_address(
         &mut self,
         address: &Address,
@@ -188,7 +190,7 @@ impl Lower<'_, '_> {
             }
             return;
         };
-        // Two offsets at once take fewer instructions.
+        // Extracting two offsets at once takes fewer instructions.
         for pair in 0..self.lanes / 2 {
             let both = self.pick64(parts[pair / 2], pair % 2);
             let low = self.b.ins().ireduce(types::I32, both);

@@ -1,10 +1,13 @@
-//! f16 and bf16: conversion to f32 by bit operations (for the other way see `narrow`), arithmetic in f32 rounded once more.
+//! f16 and bf16: conversion to f32 by bit operations (`small_floats` has the other direction),
+//! arithmetic in f32 rounded once more.
 //!
-//! A half is a scalar `i16` or stands zero-extended in the lanes of an `i32x4`. Sums, products, quotients and roots rounded to
-//! f32 and then to the half are those rounded once, since f32 has more than twice the bits of either format and two more; a
-//! fused multiply-add needs its inexact sum rounded to odd first. Results that are NaN are canonical.
+//! A half is a scalar `i16` or stands zero-extended in the lanes of an `i32x4`. Sums, products,
+//! quotients and roots rounded to f32 and then to the half are those rounded once, since f32 has
+//! more than twice the bits of either format and two more; a fused multiply-add needs its inexact
+//! sum rounded to odd first. Results that are NaN are canonical.
 //!
-//! Kernels with arithmetic in these formats never run with subnormals flushed by the hardware; conversions may.
+//! Kernels with arithmetic in these formats never run with subnormals flushed by the hardware;
+//! conversions may.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -107,7 +110,7 @@ impl Lower<'_, '_> {
         self.as_int(F32, scaled)
     }
 
-    /// The same without reading a subnormal: the hardware would take it for zero.
+    /// The same without reading a subnormal, which the hardware would take for zero.
     fn rebias_normal(&mut self, magnitude: cl::Value, up: cl::Value) -> cl::Value {
         let bias = self.word(up, 112 << 23);
         let normal = self.b.ins().iadd(up, bias);
@@ -153,7 +156,8 @@ impl Lower<'_, '_> {
                 let result = self.half_sign_op(op, fmt, bits);
                 Some(self.half_value(result))
             }
-            // All that makes halves here gives canonical NaNs, and bits that others made never get to this op.
+            // Every half that this file computes has a canonical NaN, and bits from elsewhere never
+            // reach this op.
             FloatUnaryOp::CanonicalNan => None,
             FloatUnaryOp::RoundInt
             | FloatUnaryOp::Sqrt
@@ -338,8 +342,8 @@ impl Lower<'_, '_> {
         self.as_float(F32, result)
     }
 
-    /// The sum of a product and a number, with enough bits and a sticky one for bf16. In f64, where the product neither
-    /// overflows nor loses bits.
+    /// The sum of a product and a number, with enough bits and a sticky one for bf16. In f64, where
+    /// the product neither overflows nor loses bits.
     fn bf16_fma(&mut self, x: cl::Value, y: cl::Value, z: cl::Value) -> cl::Value {
         let [x, y, z] = [x, y, z].map(|arg| self.promote(arg));
         let sums: Quad = (0..x.len())
@@ -356,7 +360,8 @@ impl Lower<'_, '_> {
         self.to_odd(sum, error)
     }
 
-    /// An f64 sum rounded to odd instead of to nearest, given its error. The product of both must neither over- nor underflow.
+    /// An f64 sum rounded to odd instead of to nearest, given its error. The product of both must
+    /// neither over- nor underflow.
     pub(super) fn to_odd(&mut self, sum: cl::Value, error: cl::Value) -> cl::Value {
         let fmt = FloatFmt::F64;
         let bits = self.as_int(fmt, sum);
@@ -394,8 +399,9 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// f64 to f32 such that rounding that to a half is right: only the first 13 bits are kept, the last of them set if any
-    /// other was. Even the least half has them all in f32, so that nothing is rounded here.
+    /// f64 to f32 such that rounding that to a half is right: only the first 13 bits are kept, the
+    /// last of them set if any other was. Even the least half has them all in f32, so that nothing
+    /// is rounded here.
     pub(super) fn demote_odd(&mut self, x: Quad) -> cl::Value {
         const DROPPED: u64 = (1 << 40) - 1;
         let fmt = FloatFmt::F64;

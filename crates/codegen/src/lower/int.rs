@@ -277,7 +277,7 @@ impl Lower<'_, '_> {
                 let both = self.b.ins().band(a, b);
                 self.b.ins().bor(pick, both)
             }
-            // c where a, else … : Shannon expansion on a, each half a function of b and c.
+            // c where a, else …: Shannon expansion on a, each half a function of b and c.
             _ => {
                 let hi = self.lop2(lut >> 4, b, c);
                 let lo = self.lop2(lut & 15, b, c);

@@ -1,20 +1,22 @@
-//! What is computed once per CTA or once per gang, and so never saved at a wait.
+//! Values that are computed once per CTA or once per gang, and so never saved at a wait.
 //!
-//! CTA invariants (parameters, `%ntid`, `%ctaid`, what follows from them) are emitted before the loops over gangs, gang
-//! invariants (`%tid` and what follows from it by scalar arithmetic) in each of them, before its nodes. Predicates as bits that follow
-//! from them are made anew where they are used: a kernel has many, one for each step of a tree, and a gang on its way from wait to wait
-//! needs one. So are those that only their own block's branch uses, which asks the line's ends first (`lines`).
+//! CTA invariants (parameters, `%ntid`, `%ctaid`, and values computed from them) are emitted before
+//! the loops over gangs, gang invariants (`%tid` and scalar arithmetic on it) in each of them,
+//! before its nodes. Predicates on them that are held as bits are rematerialized where they are
+//! used: a kernel has many, one for each step of a tree, and a gang between two waits needs one. So
+//! are predicates that only their own block's branch uses, which tests the first and last lane
+//! first (`affine_predicates`).
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, Terminator, Type, ValueDef};
-use ptxjit_vectorize::{Shape, Solo};
+use ptxjit_vectorize::{SingleLane, Variability};
 
 use super::Lower;
 use super::values::Val;
 use ptxjit_abi::CtaContext;
 
-/// How long a value holds.
+/// The loop in which a value is invariant.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Level {
     Cta,
@@ -25,10 +27,11 @@ enum Level {
 const DEPTH: u32 = 12;
 
 impl Lower<'_, '_> {
-    /// Loads the context's fields that compiled code keeps at hand.
+    /// Loads the context's fields that compiled code uses.
     pub(super) fn load_fields(&mut self) {
         let wide = [
             core::mem::offset_of!(CtaContext, params),
+            core::mem::offset_of!(CtaContext, map_origin),
             core::mem::offset_of!(CtaContext, symbols),
             core::mem::offset_of!(CtaContext, arena_base),
             core::mem::offset_of!(CtaContext, arena_bits),
@@ -69,14 +72,14 @@ impl Lower<'_, '_> {
         self.fields[&offset]
     }
 
-    /// Whether a value is emitted outside of the nodes, if it is wanted there.
+    /// Whether a value is emitted outside of the nodes, if it is used there.
     pub(super) fn is_invariant(&self, value: ir::Value) -> bool {
         self.func.as_const(value).is_some() || self.level(value, DEPTH).is_some()
     }
 
     fn level(&self, value: ir::Value, depth: u32) -> Option<Level> {
         let depth = depth.checked_sub(1)?;
-        let varies = self.plan.shapes[value] == Shape::Varying;
+        let varies = self.plan.variability[value] == Variability::Varying;
         if (varies && !self.in_bits[value]) || self.of_one[value] {
             return None;
         }
@@ -131,11 +134,11 @@ impl Lower<'_, '_> {
         for value in self.wanted(Level::Gang) {
             self.list(value);
         }
-        self.find_remade();
+        self.find_rematerialized();
     }
 
-    /// Predicates as bits that only their own block's branch asks for: it seldom does.
-    fn find_remade(&mut self) {
+    /// Predicates as bits that only their own block's branch uses: it rarely needs them.
+    fn find_rematerialized(&mut self) {
         let mut uses: SecondaryMap<ir::Value, u32> = SecondaryMap::new();
         for data in self.func.blocks.values() {
             for &inst in &data.insts {
@@ -148,7 +151,7 @@ impl Lower<'_, '_> {
             let Terminator::Brif { cond, .. } = data.term else {
                 continue;
             };
-            if self.plan.solo[block] != Solo::No {
+            if self.plan.single_lane[block] != SingleLane::No {
                 continue;
             }
             let mut work = vec![cond];
@@ -157,8 +160,8 @@ impl Lower<'_, '_> {
                     continue;
                 };
                 if self.in_bits[pred] && uses[pred] == 1 && data.insts.contains(&inst) {
-                    self.remade[pred] = Some(inst);
-                    // What logic makes of predicates asks for them in its turn.
+                    self.rematerialized[pred] = Some(inst);
+                    // Logic on predicates uses them in its turn.
                     let args = self.func.insts[inst].data.args();
                     work.extend(args.iter().filter(|&&arg| self.func.ty(arg) == Type::B1));
                 }
@@ -174,7 +177,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The invariants of a level that lanes would have to save otherwise, or that are computed for all of a CTA anyway.
+    /// The invariants of a level that lanes would have to save otherwise, or that are computed for
+    /// all of a CTA anyway.
     fn wanted(&self, level: Level) -> Vec<ir::Value> {
         let mut wanted: Vec<ir::Value> = Vec::new();
         for wait in &self.plan.waits {
@@ -191,12 +195,12 @@ impl Lower<'_, '_> {
         wanted
     }
 
-    /// Whether a value is emitted ahead of all nodes, or made anew wherever it is used.
+    /// Whether a value is emitted ahead of all nodes, or rematerialized where it is used.
     pub(super) fn is_pinned(&self, value: ir::Value) -> bool {
-        self.pinned[value].is_some() || self.of_gang[value] || self.remade[value].is_some()
+        self.pinned[value].is_some() || self.of_gang[value] || self.rematerialized[value].is_some()
     }
 
-    /// What makes a value that neither is pinned yet nor a constant.
+    /// The instruction that defines a value, unless the value is pinned or a constant.
     fn maker(&self, value: ir::Value) -> Option<Inst> {
         if self.is_pinned(value) || self.func.as_const(value).is_some() {
             return None;
@@ -207,7 +211,7 @@ impl Lower<'_, '_> {
         Some(inst)
     }
 
-    /// Emits a value and what it needs here, for good.
+    /// Emits a value and its operands here, and pins them.
     fn pin(&mut self, value: ir::Value) {
         let Some(inst) = self.maker(value) else {
             return;
@@ -220,7 +224,8 @@ impl Lower<'_, '_> {
         self.pinned[value] = Some(val);
     }
 
-    /// Lists a value, after what it needs, for the heads of phases. Predicates as bits are made where they are used.
+    /// Lists a value, after its operands, for the heads of phases. Predicates as bits are computed
+    /// where they are used.
     fn list(&mut self, value: ir::Value) {
         let Some(inst) = self.maker(value) else {
             return;
@@ -229,7 +234,7 @@ impl Lower<'_, '_> {
             self.list(arg);
         }
         if self.in_bits[value] {
-            self.remade[value] = Some(inst);
+            self.rematerialized[value] = Some(inst);
         } else {
             self.of_gang[value] = true;
             self.gang_values.push((value, inst));
@@ -276,9 +281,9 @@ impl Lower<'_, '_> {
                     None => self.scalar_op(&self.func.insts[inst].data, &args),
                 };
                 let x = self.cast_scalar(x, self.scalar_type(value));
-                let val = match self.plan.shapes[value] {
-                    Shape::Affine { stride, .. } => Val::Affine(x, stride),
-                    Shape::Uniform | Shape::Varying => Val::Uniform(x),
+                let val = match self.plan.variability[value] {
+                    Variability::Affine { stride, .. } => Val::Affine(x, stride),
+                    Variability::Uniform | Variability::Varying => Val::Uniform(x),
                 };
                 self.vals.insert(value, val);
             }

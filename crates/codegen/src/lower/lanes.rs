@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, CompareOp, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::int::condition;
@@ -29,7 +29,7 @@ impl Lower<'_, '_> {
         self.b.ins().sshr_imm_s(up, shift)
     }
 
-    /// Drops what an op left above a narrow type's width.
+    /// Clears the bits that an op left above a narrow type's width.
     pub(super) fn lanes_masked(&mut self, ty: Type, x: cl::Value) -> cl::Value {
         match ty {
             Type::B8 | Type::B16 => {
@@ -148,7 +148,7 @@ impl Lower<'_, '_> {
         Some(self.lanes_masked(ty, z))
     }
 
-    /// Shifts by a count that all lanes share, or by each lane's own.
+    /// Shifts by a uniform count, or by per-lane counts.
     fn vector_shift(
         &mut self,
         op: IntBinaryOp,
@@ -157,7 +157,7 @@ impl Lower<'_, '_> {
         count: ir::Value,
         q: usize,
     ) -> Option<Quad> {
-        if self.shape(count) != Shape::Uniform {
+        if self.variability(count) != Variability::Uniform {
             if ty == Type::B64 {
                 return None;
             }
@@ -251,7 +251,7 @@ impl Lower<'_, '_> {
             };
             return Some(Quad::from_elem(self.lanes_masked(wide, z), 1));
         }
-        // The back end knows `imul` of two widened vectors as pmuldq and pmuludq.
+        // Cranelift selects pmuldq and pmuludq for `imul` of two widened vectors.
         let widened = |lower: &mut Self, x| {
             if signed {
                 [lower.b.ins().swiden_low(x), lower.b.ins().swiden_high(x)]
@@ -376,7 +376,8 @@ impl Lower<'_, '_> {
                 let (x, y) = (self.lanes_signed(ty, x[0]), self.lanes_signed(ty, y[0]));
                 self.b.ins().icmp(cc, x, y)
             }
-            // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives the same.
+            // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives
+            // the same.
             Type::B8 | Type::B16 => self.b.ins().icmp(signed_condition(op), x[0], y[0]),
             Type::B1 | Type::B32 => self.b.ins().icmp(cc, x[0], y[0]),
         };

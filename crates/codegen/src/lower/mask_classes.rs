@@ -1,12 +1,13 @@
 //! Which nodes share a mask.
 
 use ptxjit_ir::{Block, Function, Inst, InstData, Value};
-use ptxjit_vectorize::{ByLane, Node, Plan, Shape, WaitKind};
+use ptxjit_vectorize::{LaneLoop, Node, Plan, Variability, WaitKind};
 
-use super::by_lane;
+use super::lane_loop;
 use ptxjit_abi::warp_ops::WARP;
 
-/// Which lanes run: those the gang was entered with, those in a node's own variables, or the one whose turn it is.
+/// Which lanes run: those the gang was entered with, those in a node's own variables, or the one
+/// that a lane loop runs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum MaskClass {
     Entry,
@@ -21,14 +22,15 @@ pub(super) struct MaskClasses {
 }
 
 impl MaskClasses {
-    /// Decides which nodes run for just the lanes the gang was entered with, so that no mask need be kept for them: the nodes
-    /// that are only reached by all lanes of such a node at once, or join them. Others share the mask of a node that leads to them alone
-    /// or whose lanes they join, or own one.
+    /// Decides which nodes run for just the lanes the gang was entered with, so that they need no
+    /// mask: the nodes that are only reached by all lanes of such a node at once, or at which those
+    /// reconverge. Others share the mask of their only predecessor or of a node whose lanes
+    /// reconverge at them, or have their own.
     pub(super) fn of(func: &Function, plan: &Plan) -> MaskClasses {
         let n = plan.order.nodes.len();
-        let inverse = |joins: &[Option<usize>]| {
+        let inverse = |reconvergence: &[Option<usize>]| {
             let mut joined = vec![None; n];
-            for (join, from) in joins.iter().enumerate() {
+            for (join, from) in reconvergence.iter().enumerate() {
                 if let Some(from) = *from {
                     joined[from] = Some(join);
                 }
@@ -38,9 +40,9 @@ impl MaskClasses {
         let mut found = Classifier {
             func,
             plan,
-            region_of: by_lane::places(plan),
-            straight: inverse(&plan.joins.straight),
-            over_turns: inverse(&plan.joins.over_turns),
+            region_of: lane_loop::places(plan),
+            straight: inverse(&plan.reconvergence.straight),
+            over_strip_mined: inverse(&plan.reconvergence.over_strip_mined),
             arrive: vec![None; n],
             body: vec![None; n],
         };
@@ -70,9 +72,9 @@ struct Classifier<'a> {
     func: &'a Function,
     plan: &'a Plan,
     region_of: Vec<Option<usize>>,
-    /// The node that joins each one's lanes, without and with loops between in which gangs take turns.
+    /// The node at which each one's lanes reconverge, without and with strip-mined loops between.
     straight: Vec<Option<usize>>,
-    over_turns: Vec<Option<usize>>,
+    over_strip_mined: Vec<Option<usize>>,
     arrive: Vec<Option<MaskClass>>,
     body: Vec<Option<MaskClass>>,
 }
@@ -81,7 +83,7 @@ impl Classifier<'_> {
     fn node(&mut self, pos: usize) {
         let (func, plan) = (self.func, self.plan);
         if let Some(region) = self.region_of[pos] {
-            return self.by_lane(pos, &plan.by_lane[region]);
+            return self.by_lane(pos, &plan.lane_loops[region]);
         }
         let entry = plan.order.block_pos[func.entry].expect("the entry is in the order");
         let is_resumed =
@@ -110,46 +112,49 @@ impl Classifier<'_> {
         }
     }
 
-    /// Tells the nodes that join a node's lanes, those of them that are asked for.
+    /// Assigns a class to the nodes at which a node's lanes reconverge, if they are among those
+    /// asked for.
     fn join(&mut self, pos: usize, class: MaskClass, is_asked: &dyn Fn(usize) -> bool) {
-        if let Some(join) = self.over_turns[pos].filter(|&join| is_asked(join)) {
-            // Without all lanes of the gang, what joins it more directly counts.
+        if let Some(join) = self.over_strip_mined[pos].filter(|&join| is_asked(join)) {
+            // Without all lanes of the gang, only the direct reconvergence counts.
             if class == MaskClass::Entry {
                 meet(&mut self.arrive[join], class, join);
-            } else if self.plan.joins.straight[join].is_none() {
+            } else if self.plan.reconvergence.straight[join].is_none() {
                 self.arrive[join] = Some(MaskClass::Own(join));
             }
         }
         if let Some(join) = self.straight[pos].filter(|&join| is_asked(join)) {
-            let over_turns = self.plan.joins.over_turns[join];
+            let over_strip_mined = self.plan.reconvergence.over_strip_mined[join];
             let is_whole = |from: usize| self.body[from] == Some(MaskClass::Entry);
-            if !over_turns.is_some_and(is_whole) {
+            if !over_strip_mined.is_some_and(is_whole) {
                 meet(&mut self.arrive[join], class, join);
             }
         }
     }
 
     fn edge(&mut self, pos: usize, class: MaskClass, target: usize, whole: bool) {
-        // Its class is that of the node whose lanes it joins.
-        let joins = &self.plan.joins;
-        let is_joined = joins.straight[target].is_some() || joins.over_turns[target].is_some();
+        // Its class is that of the node whose lanes reconverge here.
+        let reconvergence = &self.plan.reconvergence;
+        let is_joined = reconvergence.straight[target].is_some()
+            || reconvergence.over_strip_mined[target].is_some();
         if target > pos && is_joined {
             return;
         }
-        // A node that is also come to without lanes must find its own mask empty: the sharer's is not.
+        // A node that can also be reached without lanes must find its own mask empty: the shared
+        // one is not.
         let whole =
             whole && !self.plan.pending[pos].contains(&target) && !self.plan.maybe_empty[target];
         let class = if whole { class } else { MaskClass::Own(target) };
         meet(&mut self.arrive[target], class, target);
     }
 
-    /// A node that lanes run one after the other. They come to the root together, and leave as if from there.
-    fn by_lane(&mut self, pos: usize, region: &ByLane) {
+    /// A node of a lane loop. The lanes reach the root together, and leave as if from there.
+    fn by_lane(&mut self, pos: usize, region: &LaneLoop) {
         self.body[pos] = Some(MaskClass::Lane);
         let is_outside = |join: usize| !region.range.contains(&join);
         if pos != *region.range.start() {
             self.arrive[pos] = Some(MaskClass::Lane);
-            for join in [self.straight[pos], self.over_turns[pos]] {
+            for join in [self.straight[pos], self.over_strip_mined[pos]] {
                 if let Some(join) = join.filter(|&join| is_outside(join)) {
                     self.arrive[join] = Some(MaskClass::Own(join));
                 }
@@ -167,7 +172,7 @@ impl Classifier<'_> {
     }
 }
 
-/// A place that nodes of several classes lead to has its own.
+/// A node that nodes of several classes lead to has its own.
 fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
     *slot = match *slot {
         None => Some(class),
@@ -183,7 +188,7 @@ pub(super) fn always_waits(func: &Function, plan: &Plan, pos: usize) -> bool {
     };
     plan.wait_of[block].is_some_and(|wait| match plan.waits[wait as usize].kind {
         WaitKind::Inst(inst) => !has_fast_path(func, plan, inst),
-        WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn => false,
+        WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => false,
     })
 }
 
@@ -192,8 +197,9 @@ pub(super) fn has_fast_path(func: &Function, plan: &Plan, inst: Inst) -> bool {
     plan.gang as usize == WARP && matches!(func.insts[inst].data, InstData::Warp { .. })
 }
 
-/// The blocks that begin with a warp operation for which nobody ever waits: a gang is a warp, its lanes stay together wherever they wait for
-/// anything, and the operation is for all of them. If lanes may part at one wait, they may come to any other apart.
+/// The blocks that begin with a warp operation at which no lane ever waits: a gang is a warp, its
+/// lanes converge wherever they wait for anything, and the operation is for all of them. If lanes
+/// may diverge at one wait, they may reach any other diverged.
 pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
     if plan.gang as usize != WARP {
         return Vec::new();
@@ -216,7 +222,7 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
                 classes.arrive[begin]
             }
             WaitKind::Yield => classes.body[place(plan.order.end_pos[wait.block])],
-            WaitKind::Turn => MaskClass::Entry,
+            WaitKind::StripMine => MaskClass::Entry,
         };
         if class != MaskClass::Entry {
             return Vec::new();
@@ -225,10 +231,10 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
     met
 }
 
-/// Whether all lanes of a warp that come to an instruction go on from there together: they are the members of a warp operation, or wait at
-/// one barrier.
+/// Whether all lanes of a warp that reach an instruction go on from there together: they are the
+/// members of a warp operation, or wait at one barrier.
 fn is_for_all(func: &Function, plan: &Plan, inst: Inst) -> bool {
-    let is_uniform = |value: &Value| plan.shapes[*value] == Shape::Uniform;
+    let is_uniform = |value: &Value| plan.variability[*value] == Variability::Uniform;
     match &func.insts[inst].data {
         InstData::Warp { sync, args, .. } => {
             let members = args.last().filter(|_| *sync);

@@ -21,7 +21,7 @@ pub(super) enum Lanes {
 }
 
 impl Lower<'_, '_> {
-    /// `x` in the lanes of a mask, `y` in the others; with zeros, the mask itself takes away what is not wanted.
+    /// `x` in the lanes of a mask, `y` in the others; with zeros, one `and` or `andnot` suffices.
     pub(super) fn choose(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
         if self.is_zero(y) {
             self.b.ins().band(x, mask)
@@ -49,7 +49,7 @@ impl Lower<'_, '_> {
         self.mask_vars[node].clone()
     }
 
-    /// The lanes of a class in the form in which they are kept.
+    /// The lanes of a class in the form in which they are held.
     pub(super) fn class_lanes(&mut self, class: MaskClass) -> Lanes {
         if self.certainly_full && class == self.mask {
             let all = self.full_bits();
@@ -115,7 +115,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Lanes, and those that are at a node already.
+    /// Lanes, joined with those that are at a node already.
     pub(super) fn with_waiting(&mut self, node: usize, lanes: &Lanes) -> Lanes {
         match self.class_lanes(MaskClass::Own(node)) {
             Lanes::Bits(old) => {
@@ -133,7 +133,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Lane masks as bits: packed to narrower lanes first, so that one look tells of up to sixteen.
+    /// Lane masks as bits: packed to narrower lanes first, so that one instruction extracts up to
+    /// sixteen.
     pub(super) fn bits_of(&mut self, parts: &[cl::Value]) -> cl::Value {
         let halves: Parts = match parts {
             [one] => return self.b.ins().vhigh_bits(types::I32, *one),
@@ -178,7 +179,7 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// Whether all lanes of the gang run here: nothing if that is certain, else a condition.
+    /// Whether all lanes of the gang run here: `None` if that is certain, else a condition.
     pub(super) fn unless_full(&mut self) -> Option<cl::Value> {
         if self.lanes == 1 || self.certainly_full {
             return None;
@@ -212,21 +213,23 @@ impl Lower<'_, '_> {
         self.b.ins().vany_true(any)
     }
 
-    /// One vector of several: the second half of them into the first, so that neighbours, which may be in one register, meet last.
+    /// Reduces several vectors to one: the second half into the first, so that neighbors, which may
+    /// share a register, meet last.
     fn fold(
         &mut self,
         parts: &[cl::Value],
         both: fn(&mut FunctionBuilder<'_>, cl::Value, cl::Value) -> cl::Value,
     ) -> cl::Value {
-        let mut folded = Parts::from_slice(parts);
-        while folded.len() > 1 {
-            let left = folded.len().div_ceil(2);
-            for at in left..folded.len() {
-                folded[at - left] = both(&mut self.b, folded[at - left], folded[at]);
+        let mut may_wrap_binary = Parts::from_slice(parts);
+        while may_wrap_binary.len() > 1 {
+            let left = may_wrap_binary.len().div_ceil(2);
+            for at in left..may_wrap_binary.len() {
+                may_wrap_binary[at - left] =
+                    both(&mut self.b, may_wrap_binary[at - left], may_wrap_binary[at]);
             }
-            folded.truncate(left);
+            may_wrap_binary.truncate(left);
         }
-        folded[0]
+        may_wrap_binary[0]
     }
 
     /// Assigns a node's own mask.
@@ -259,8 +262,9 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Finds the nodes whose lanes are kept as bits: those that are only reached from such nodes, or by the lanes the gang was entered with, and
-    /// where lanes part, by comparisons on a line.
+    /// Finds the nodes whose lanes are held as bits: those that are only reached from such nodes,
+    /// or by the lanes the gang was entered with, and whose divergent branches compare affine
+    /// values.
     pub(super) fn find_counted(&mut self) {
         let n = self.plan.order.nodes.len();
         let mut counted = vec![true; n];
@@ -289,11 +293,11 @@ impl Lower<'_, '_> {
                     }
                     Node::Block(block) => {
                         let term = &self.func.blocks[block].term;
-                        let on_line = match *term {
+                        let is_affine = match *term {
                             Terminator::Brif { cond, .. } => self.in_bits[cond],
                             _ => false,
                         };
-                        let as_bits = from_bits && (on_line || !self.plan.divergent[block]);
+                        let as_bits = from_bits && (is_affine || !self.plan.divergent[block]);
                         for call in term.targets() {
                             reach(self.plan.order.target(pos, call.block), as_bits);
                         }

@@ -1,9 +1,10 @@
-//! The `.approx` functions in f32: range reduction and a polynomial, the same code for scalars and vectors, and step by step the
-//! same as in `eval::approx`, which keeps the coefficients.
+//! The `.approx` functions in f32: range reduction and a polynomial, the same code for scalars and
+//! vectors, and step by step the same as in `eval::approx`, which keeps the coefficients.
 //!
-//! Bounds and special values are those of the tables in "Floating Point Instructions" of the PTX ISA; the errors in the comments
-//! are measured over all inputs. Where the hardware flushes subnormals, nothing here depends on them: `.ftz` forms make none,
-//! the others are never compiled in that mode.
+//! Bounds and special values are those of the tables in "Floating Point Instructions" of the PTX
+//! ISA; the errors in the comments are measured over all inputs. Where the hardware flushes
+//! subnormals, nothing here depends on them: `.ftz` forms make none, the others are never compiled
+//! in that mode.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -143,7 +144,8 @@ impl Lower<'_, '_> {
             }
             None => x,
         };
-        // The significand goes from sqrt(1/2) to sqrt(2), so that results near zero have no exponent to cancel.
+        // The significand goes from sqrt(1/2) to sqrt(2), so that results near zero have no
+        // exponent to cancel.
         let root = self.bits_like(
             F32,
             x,
@@ -196,7 +198,8 @@ impl Lower<'_, '_> {
         self.b.ins().fcvt_from_sint(ty, x)
     }
 
-    /// sin or cos: absolute error 2^-22. Arguments of many turns are rare, and left to the IR's own evaluation.
+    /// sin or cos: absolute error 2^-22. Arguments of many turns of the circle are rare, and
+    /// evaluated by a call.
     fn sin_cos(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
         let magnitude = self.b.ins().fabs(x);
         let limit = self.float_like(F32, x, f64::from(MANY_TURNS));
@@ -219,7 +222,7 @@ impl Lower<'_, '_> {
         self.b.set_cold_block(far);
         self.b.ins().brif(large, far, &[], near, &[]);
 
-        // What the other lanes get must not depend on their neighbours.
+        // The result of the other lanes must not depend on their neighbors.
         self.b.switch_to_block(far);
         let mut y = self.evaluate(op, x);
         if self.is_vector(x) {
@@ -240,7 +243,7 @@ impl Lower<'_, '_> {
 
     /// Calls the IR's evaluation of an op for each lane.
     fn evaluate(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
-        // Evaluation looks at the operands it is given, not at their names.
+        // Evaluation reads the operands that it is passed, not their names.
         let data = InstData::FloatUnary {
             op,
             fmt: F32,
@@ -266,7 +269,8 @@ impl Lower<'_, '_> {
         const PI_LOW: f64 = core::f64::consts::PI - PI_HIGH as f64;
         let per_turn = self.float_like(F32, x, core::f64::consts::FRAC_1_PI);
         let big = self.float_like(F32, x, ROUND_TO_INT);
-        // cos(x) is sin(x - (k - 1/2) π) with the sign of k: precise near its zeros too, where tangents come from.
+        // cos(x) is sin(x - (k - 1/2) π) with the sign of k: precise near its zeros too, where
+        // tangents come from.
         let half = self.float_like(F32, x, 0.5);
         let sum = if cos {
             let sum = self.b.ins().fma(x, per_turn, half);

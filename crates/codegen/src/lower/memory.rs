@@ -1,12 +1,13 @@
 //! Loads.
 //!
-//! Lanes side by side are accessed as vectors when all of them run, or when the place of those that do not may be read as well; otherwise
-//! one call to a stub does the lanes that do. Lanes anywhere are accessed one by one (`gathers`), those that do not run at a place of our own.
+//! Contiguous lanes are accessed as vectors when all of them run, or when the places of those that
+//! do not may be read as well; otherwise one call to a stub loads for the lanes that run. Gathers
+//! access lanes one by one (`gathers`), those that do not run at memory of our own.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value};
-use ptxjit_vectorize::Fold;
+use ptxjit_vectorize::MayWrap;
 
 use super::address::{Address, Place};
 use super::packing::words;
@@ -22,8 +23,8 @@ pub(super) fn device() -> MemFlagsData {
     MemFlagsData::new()
 }
 
-/// Bytes of the vectors that hold two lanes each at this distance, if there are any.
-fn close_width(ty: Type, stride: i64) -> Option<i64> {
+/// Bytes of the vectors that hold two lanes each at this stride, if such vectors exist.
+fn small_stride_width(ty: Type, stride: i64) -> Option<i64> {
     let (size, step) = (i64::from(ty.bytes()), stride.abs());
     let span = 3 * step + size;
     let fits = |width: &i64| step + size <= *width && *width <= span;
@@ -44,26 +45,27 @@ impl Lower<'_, '_> {
         else {
             unreachable!("called for loads")
         };
-        if self.makes_tight(inst) {
-            return self.load_tight(inst);
+        if self.makes_subword(inst) {
+            return self.load_subword(inst);
         }
         let results = node.results.clone();
         let (word, words) = words(ty, usize::from(n));
-        let parts = if self.is_likely_dense(space, addr, i64::from(ty.bytes()) * i64::from(n)) {
-            self.load_likely(inst, (words, word), space, addr, offset)
-        } else {
-            let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
-            match place.address {
-                Address::Scalar(at) => return self.load_scalar(&results, ty, at, place.offset),
-                Address::Strided(at, stride) => {
-                    self.load_strided(words, word, at, stride, place.offset)
+        let parts =
+            if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes()) * i64::from(n)) {
+                self.load_speculated(inst, (words, word), space, addr, offset)
+            } else {
+                let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
+                match place.address {
+                    Address::Scalar(at) => return self.load_scalar(&results, ty, at, place.offset),
+                    Address::Strided(at, stride) => {
+                        self.load_strided(words, word, at, stride, place.offset)
+                    }
+                    Address::MayWrap(at, stride, may_wrap) => {
+                        self.load_may_wrap(words, word, at, stride, may_wrap, place.offset)
+                    }
+                    Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(words, word, place),
                 }
-                Address::Folded(at, stride, fold) => {
-                    self.load_folded(words, word, at, stride, fold, place.offset)
-                }
-                Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(words, word, place),
-            }
-        };
+            };
         let parts = self.unpacked(&parts, word, ty);
         let per = self.n_parts(ty);
         for (k, &result) in results.iter().enumerate() {
@@ -86,7 +88,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A uniform load can still have a varying result where lanes on different ways share it.
+    /// A uniform load can still have a varying result where diverged lanes share it.
     fn def_loaded(&mut self, result: Value, val: Val) {
         let val = match val {
             Val::Uniform(x) if !self.is_uniform(result) => {
@@ -132,14 +134,14 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Lanes at a constant distance, unless the address tells that an index wrapped.
-    fn load_folded(
+    /// Lanes at a constant stride, unless the address shows that an index wrapped.
+    fn load_may_wrap(
         &mut self,
         n: usize,
         ty: Type,
         at: cl::Value,
         stride: i64,
-        fold: Fold,
+        may_wrap: MayWrap,
         offset: i32,
     ) -> Vec<cl::Value> {
         let inside = self.is_inside(at);
@@ -148,13 +150,13 @@ impl Lower<'_, '_> {
             vec![vector_type(ty); n * self.n_parts(ty)],
             |lower| lower.load_strided(n, ty, at, stride, offset),
             |lower| {
-                let addrs = lower.unfold(at, stride, fold);
+                let addrs = lower.resolve_wrapped(at, stride, may_wrap);
                 lower.load_gathered(n, ty, addrs, offset)
             },
         )
     }
 
-    /// Runs `fast` if `full`, else `cold`; both give vectors of the given types.
+    /// Runs `fast` if `full`, else `cold`; both return vectors of the given types.
     pub(super) fn either(
         &mut self,
         full: cl::Value,
@@ -175,7 +177,7 @@ impl Lower<'_, '_> {
         self.b.set_cold_block(no);
         self.b.switch_to_block(yes);
         let values: Vec<cl::BlockArg> = self
-            .aside(fast)
+            .scoped(fast)
             .into_iter()
             .zip(&types)
             .map(|(x, &ty)| self.cast_vector(x, ty).into())
@@ -183,7 +185,7 @@ impl Lower<'_, '_> {
         self.b.ins().jump(join, &values);
         self.b.switch_to_block(no);
         let values: Vec<cl::BlockArg> = self
-            .aside(cold)
+            .scoped(cold)
             .into_iter()
             .zip(&types)
             .map(|(x, &ty)| self.cast_vector(x, ty).into())
@@ -193,7 +195,7 @@ impl Lower<'_, '_> {
         params
     }
 
-    /// The values, or what `cold` makes of them if `rare`.
+    /// The values, or the result of `cold` if `rare`.
     pub(super) fn unless(
         &mut self,
         rare: cl::Value,
@@ -212,7 +214,7 @@ impl Lower<'_, '_> {
         self.b.ins().brif(rare, no, &[], join, &args);
         self.b.set_cold_block(no);
         self.b.switch_to_block(no);
-        let values = self.aside(cold);
+        let values = self.scoped(cold);
         self.jump_with(join, &values);
         self.b.switch_to_block(join);
         params
@@ -227,20 +229,20 @@ impl Lower<'_, '_> {
         stride: i64,
         offset: i32,
     ) -> Vec<cl::Value> {
-        let dense = stride == i64::from(ty.bytes()) * n as i64;
+        let contiguous = stride == i64::from(ty.bytes()) * n as i64;
         match (ty, n) {
-            (Type::B32 | Type::B64, 1) if dense => (0..self.n_parts(ty))
+            (Type::B32 | Type::B64, 1) if contiguous => (0..self.n_parts(ty))
                 .map(|i| {
                     self.b
                         .ins()
                         .load(vector_type(ty), device(), at, offset + 16 * i as i32)
                 })
                 .collect(),
-            (Type::B16, 1) if dense => (0..self.quads)
+            (Type::B16, 1) if contiguous => (0..self.quads)
                 .map(|q| self.b.ins().uload16x4(device(), at, offset + 8 * q as i32))
                 .collect(),
-            (Type::B8, 1) if dense && self.quads == 1 => vec![self.load_bytes(at, offset)],
-            (Type::B8, 1) if dense => (0..self.quads as i32)
+            (Type::B8, 1) if contiguous && self.quads == 1 => vec![self.load_bytes(at, offset)],
+            (Type::B8, 1) if contiguous => (0..self.quads as i32)
                 .step_by(2)
                 .flat_map(|q| {
                     let halves = self.b.ins().uload8x8(device(), at, offset + 4 * q);
@@ -251,22 +253,28 @@ impl Lower<'_, '_> {
                     ins
                 })
                 .collect(),
-            (Type::B32, 4) if dense => self.load_rows4(at, offset),
-            (Type::B32 | Type::B64, 2) if dense => self.load_rows2(ty, at, offset),
-            (Type::B8 | Type::B16 | Type::B32, 1) if close_width(ty, stride).is_some() => {
-                self.load_close(ty, at, stride, offset)
+            (Type::B32, 4) if contiguous => self.load_rows4(at, offset),
+            (Type::B32 | Type::B64, 2) if contiguous => self.load_rows2(ty, at, offset),
+            (Type::B8 | Type::B16 | Type::B32, 1) if small_stride_width(ty, stride).is_some() => {
+                self.load_small_stride(ty, at, stride, offset)
             }
             _ => self.load_far(n, ty, at, stride, offset),
         }
     }
 
-    /// Lanes so close to each other that a vector has room for two: one from the first lane on and one up to the last hold a quad, and
-    /// nothing beyond it.
-    fn load_close(&mut self, ty: Type, at: cl::Value, stride: i64, offset: i32) -> Vec<cl::Value> {
+    /// A stride so small that a vector holds two lanes: one vector from the first lane on and one
+    /// up to the last hold a quad, and nothing behind it.
+    fn load_small_stride(
+        &mut self,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
         let (size, step) = (i64::from(ty.bytes()), stride.abs());
-        let width = close_width(ty, stride).unwrap_or_else(|| unreachable!("asked before"));
+        let width = small_stride_width(ty, stride).unwrap_or_else(|| unreachable!("asked before"));
         let rest = 3 * step + size - width;
-        // Where lane `k` of a quad lies in both vectors one after the other.
+        // Where lane `k` of a quad lies in the two vectors.
         let place = |k: usize| {
             let nth = if stride < 0 { 3 - k } else { k } as i64;
             (nth * step + if nth < 2 { 0 } else { 16 - rest }) as u8
@@ -294,7 +302,7 @@ impl Lower<'_, '_> {
         parts
     }
 
-    /// So many bytes, at the start of a vector.
+    /// This many bytes, at the start of a vector.
     fn load_vector(&mut self, bytes: i64, at: cl::Value, offset: i32) -> cl::Value {
         let (word, vector) = match bytes {
             4 => (types::I32, types::I32X4),
@@ -376,7 +384,7 @@ impl Lower<'_, '_> {
         columns.concat()
     }
 
-    /// Lanes at a constant distance: element by element.
+    /// Lanes at a constant stride: element by element.
     fn load_far(
         &mut self,
         n: usize,
@@ -404,7 +412,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Some lanes run. Side by side in one page the others' elements can be read with theirs; else a stub loads theirs.
+    /// Some lanes run. If the contiguous places lie in one page, all are read; else a stub loads
+    /// for the lanes that run.
     pub(super) fn load_some(
         &mut self,
         n: usize,
@@ -425,7 +434,7 @@ impl Lower<'_, '_> {
         )
     }
 
-    /// Whether what all lanes access lies in one page, which is mapped if one lane may access it.
+    /// Whether all lanes access one page, which is mapped if one lane may access it.
     pub(super) fn in_one_page(&mut self, at: cl::Value, stride: i64, offset: i32) -> cl::Value {
         let first = self.b.ins().iadd_imm_s(at, i64::from(offset));
         let last = self
@@ -456,7 +465,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// The running lanes' addresses lie in a buffer: a stub loads theirs.
+    /// The running lanes' addresses lie in a buffer: a stub loads them.
     pub(super) fn load_gathered(
         &mut self,
         n: usize,
@@ -474,7 +483,8 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// Elements one after the other; `call` has a stub load one, so many bytes from the first, to a buffer.
+    /// Elements one after the other; `call` has a stub load one, this many bytes from the first, to
+    /// a buffer.
     fn load_by_stub(
         &mut self,
         n: usize,

@@ -1,4 +1,4 @@
-//! Matrices in the registers of a whole warp: products by a function of ours, and tiles that are transposed.
+//! Matrices in the registers of a whole warp: products by a runtime function, and transposed tiles.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
@@ -9,39 +9,41 @@ use super::values::{Parts, Val, vector_type};
 use ptxjit_abi::mma::register_stride;
 use ptxjit_abi::object::Helper;
 
-/// Bytes of a place for a fragment that is kept: four registers.
+/// Bytes of a cached fragment: four registers.
 const PLACE: usize = 512;
-/// Bytes of the largest fragment that there is: eight registers of f64.
+/// Bytes of the largest fragment: eight registers of f64.
 const LARGEST: usize = 8 * register_stride(Type::B64);
-/// So many are kept.
+/// Cached fragments: a bound on the frame.
 const PLACES: usize = 64;
 
-/// Fragments in memory, where products read and write them: many products share one, and sums go from one product to the next.
+/// Fragments cached in memory, where products read and write them: many products share one, and
+/// sums go from one product to the next.
 #[derive(Default)]
 pub(super) struct Fragments {
-    /// Which places hold which values, in code that follows.
+    /// The values in each place, valid for the code that follows.
     known: FxHashMap<Vec<Value>, usize>,
     places: Vec<cl::StackSlot>,
-    /// The place that is taken next.
+    /// The place that is reused next.
     next: usize,
-    /// Places that were taken since code last turned aside.
+    /// Places that were reused since the last side path began.
     taken: FxHashSet<usize>,
-    /// Places for fragments of A, B and C, what is behind, and D that are not kept.
+    /// Places for fragments of A, B and C, metadata, and D that are not cached.
     passing: [Option<cl::StackSlot>; 5],
 }
 
 impl Fragments {
-    /// What follows may have been reached in other ways.
+    /// Drops the cache, since other predecessors may lead here.
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }
 
-    /// Before code on a side path: the places taken so far, for [`Fragments::come_back`].
-    pub(super) fn turn_aside(&mut self) -> FxHashSet<usize> {
+    /// Before code on a side path: the places reused so far, for [`Fragments::come_back`].
+    pub(super) fn enter_branch(&mut self) -> FxHashSet<usize> {
         std::mem::take(&mut self.taken)
     }
 
-    /// Behind it. What the side path put in memory may not be there, and what was in the places it took is lost.
+    /// Behind the side path: values that it cached may be absent, and the places that it reused are
+    /// lost.
     pub(super) fn come_back(&mut self, before: FxHashSet<usize>) {
         if !self.taken.is_empty() {
             self.known.retain(|_, place| !self.taken.contains(place));
@@ -107,10 +109,10 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A place for a fragment of one of the matrices, by its number in [`Fragments::passing`], and whether it is there already. `busy`
-    /// are the places that the product uses.
+    /// A place for a fragment of one of the matrices, by its number in [`Fragments::passing`], and
+    /// whether it holds the fragment already. `busy` are the places that the product uses.
     ///
-    /// Only code that runs for whole warps keeps fragments.
+    /// Only code for whole warps caches fragments.
     fn place_of(
         &mut self,
         matrix: usize,
@@ -154,7 +156,7 @@ impl Lower<'_, '_> {
     pub(super) fn transpose_tile(&mut self, tile: Value) -> Parts {
         const LOW: [u8; 16] = [0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23];
         let rows = self.parts(tile);
-        // Halves of two rows side by side, of four, of eight.
+        // Interleaves halves of two rows, then of four, then of eight.
         let pairs: Vec<[cl::Value; 2]> = rows
             .chunks(2)
             .map(|rows| {

@@ -1,70 +1,79 @@
 //! From a vectorization plan to CLIF.
 //!
-//! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number, for each state a loop over gangs, and
-//! the kernel's nodes in layout order. Each file holds one concern:
+//! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number,
+//! for each state a loop over gangs, and the kernel's nodes in layout order. Each file holds one
+//! concern:
 //!
-//! * `values`: scalars, affine values and vectors; `tight`: vectors of narrow lanes; `classes`: types and register classes
+//! * `values`: scalars, affine values and vectors; `subword`: vectors of narrow lanes; `classes`:
+//!   types and register classes
 //! * `invariants`: what is computed once per CTA or gang
-//! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`, `convert`: instructions without effects
+//! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`,
+//!   `convert`: instructions without effects
 //! * `runs`: in which order they are emitted
-//! * `outside`: what the code refers to by name; `faults`: how accesses fail
-//! * `memory`, `stores`, `likely`, `tight_rows`, `atomics`, `updates`, `stubs`: accesses; `gathers`: lane by lane
+//! * `externals`: external references; `faults`: how accesses fail
+//! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `packing`, `stubs`: accesses;
+//!   `address`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`, `privatize`
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
-//! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and resuming
-//! * `versions`: nodes for whole gangs; `solo`: for one lane; `by_lane`: for one lane after the other
-//! * `masks`: which lanes run; `control`: how they go from node to node; `lines`: branches on affine values
+//! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and
+//!   resuming
+//!   `stop_states`: where gangs have stopped; `shadow_frame`: saving some lanes
+//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane
+//!   after the other
+//! * `masks`, `mask_classes`: which lanes run; `control`: how they go from node to node;
+//!   `affine_predicates`: branches on affine values
 
 mod address;
-mod agreement;
-mod aside;
+mod affine_predicates;
 mod atomics;
-mod by_lane;
+mod cas_loops;
 mod classes;
-mod collected;
 mod control;
 mod convert;
 mod divide;
-mod exchanges;
+mod exact;
+mod externals;
 mod extremes;
 mod faults;
 mod fields;
 mod float;
-mod folds;
 mod gangs;
 mod gathers;
 mod halves;
 mod int;
 mod invariants;
+mod lane_loop;
 mod lanes;
-mod likely;
-mod lines;
 mod mask_classes;
 mod masks;
 mod math;
 mod memory;
 mod mma;
-mod narrow;
-mod outside;
 mod packing;
 mod patterns;
 mod phases;
 mod prefetch;
+mod privatize;
 mod pure;
 mod rounding;
 mod runs;
+mod shadow_frame;
 mod shuffles;
-mod solo;
+mod single_lane;
+mod small_floats;
 mod special;
+mod speculated;
 mod stack;
+mod stop_states;
 mod stores;
 mod stubs;
-mod tight;
-mod tight_rows;
+mod subword;
+mod subword_access;
 mod updates;
 mod values;
 mod versions;
 mod waits;
 mod warp;
+mod wrapped_index;
 
 use std::collections::BTreeMap;
 
@@ -74,7 +83,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot, Terminator};
 use ptxjit_passes::effort::{Effort, Spent};
-use ptxjit_vectorize::{InStep, Node, Plan, Solo, predecessors};
+use ptxjit_vectorize::{AffineInputs, Node, Plan, SingleLane, predecessors};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -85,13 +94,13 @@ pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
 
-use crate::gathered::Gathered;
 use crate::host;
+use crate::lane_inserts::LaneInserts;
 use crate::slots::Slots;
 use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{SlowForm, SymbolRef};
 
-/// What lowering needs beside the function and its plan.
+/// The inputs of lowering beside the function and its plan.
 pub(crate) struct Inputs<'a> {
     pub func: &'a Function,
     pub plan: &'a Plan,
@@ -100,7 +109,7 @@ pub(crate) struct Inputs<'a> {
     pub memcheck: bool,
     /// See [`crate::CompileOptions::foreign`].
     pub foreign: bool,
-    /// Vectors of some lanes can be stored.
+    /// The target has masked stores.
     pub has_masked_stores: bool,
     pub flush_denormals: bool,
     /// `ntid.y == ntid.z == 1`.
@@ -111,14 +120,14 @@ pub(crate) struct Inputs<'a> {
     pub whole_gangs: bool,
 }
 
-/// What lowering leaves for the finished kernel.
+/// Results of lowering beside the code.
 #[derive(Default)]
 pub(crate) struct Outputs {
     pub symbols: Vec<SymbolRef>,
     /// Instructions that the code evaluates by call.
     pub kept: Vec<InstData>,
     pub stubs: Vec<Stub>,
-    pub gathered: Vec<Gathered>,
+    pub lane_inserts: Vec<LaneInserts>,
     /// Instructions without a vector form.
     pub slow: BTreeMap<ir::SrcLoc, SlowForm>,
     pub frame: Frame,
@@ -147,36 +156,40 @@ struct Lower<'a, 'b> {
     /// Lanes of a gang, and quads of lanes.
     lanes: usize,
     quads: usize,
-    /// Quads of which one register holds a value in the end: code that takes some of a gang's at a time takes so many.
+    /// Quads that share a register in the end: code that handles a part of the gang at a time
+    /// handles this many.
     strip: usize,
-    /// Values at hand in the node being emitted.
+    /// Values available in the node being emitted.
     vals: FxHashMap<ir::Value, Val>,
-    /// Addresses made ready in the node being emitted.
+    /// Addresses resolved in the node being emitted.
     addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
-    /// Of accesses with a distance from lane to lane: whether the lanes lie side by side, and the first one's address, found out in the
-    /// node being emitted.
-    rows: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
-    /// Vectors made from scalars in the node being emitted.
+    /// Under `memcheck`: accesses that were looked up where the block is now.
+    looked_up: FxHashSet<(ir::Value, ir::Space, exact::Access)>,
+    /// Results of contiguity tests in the node being emitted: whether the lanes are contiguous, and
+    /// the first one's address.
+    contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
+    /// Vectors broadcast from scalars in the node being emitted.
     splats: FxHashMap<ir::Value, Parts>,
-    /// Reciprocals of uniform divisors, signed or not, made in the node being emitted.
+    /// Reciprocals of uniform divisors, signed or not, computed in the node being emitted.
     reciprocals: FxHashMap<(ir::Value, bool), cl::Value>,
     vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
     /// Values computed once per CTA.
     pinned: SecondaryMap<ir::Value, Option<Val>>,
-    /// Values computed at the head of each phase, and what makes them, in order.
+    /// Values computed at the head of each phase, and their instructions, in order.
     of_gang: SecondaryMap<ir::Value, bool>,
     gang_values: Vec<(ir::Value, Inst)>,
-    /// Predicates as bits that are made anew wherever they are used, and what makes them.
-    remade: SecondaryMap<ir::Value, Option<Inst>>,
+    /// Predicates as bits that are rematerialized where they are used, and their instructions.
+    rematerialized: SecondaryMap<ir::Value, Option<Inst>>,
     is_float: SecondaryMap<ir::Value, bool>,
-    /// Predicates that are kept as bits, and those at hand in the node being emitted.
+    /// Predicates that are held as bits, and those available in the node being emitted.
     in_bits: SecondaryMap<ir::Value, bool>,
     bits: FxHashMap<ir::Value, cl::Value>,
-    /// Narrow values that are made as vectors of just their width, and those at hand in the node being emitted.
-    is_tight: SecondaryMap<ir::Value, bool>,
-    tight: FxHashMap<ir::Value, Parts>,
+    /// Values held as packed vectors of their own width, and those available in the node being
+    /// emitted.
+    is_subword: SecondaryMap<ir::Value, bool>,
+    subword: FxHashMap<ir::Value, Parts>,
     is_used: SecondaryMap<ir::Value, bool>,
-    /// What one lane computes by itself.
+    /// Values that one lane computes at a time.
     of_one: SecondaryMap<ir::Value, bool>,
     slot_offsets: SecondaryMap<StackSlot, u32>,
     node_entry: Vec<cl::Block>,
@@ -184,35 +197,36 @@ struct Lower<'a, 'b> {
     arrive_class: Vec<MaskClass>,
     body_class: Vec<MaskClass>,
     mask_vars: Vec<SmallVec<[Variable; 8]>>,
-    /// Nodes whose lanes are kept as bits.
+    /// Nodes whose lanes are held as bits.
     counted: Vec<bool>,
-    /// The mask of the node being emitted, and what was computed from it.
+    /// The mask of the node being emitted, and values derived from it.
     mask: MaskClass,
     mask_bits: Option<cl::Value>,
     mask_full: Option<cl::Value>,
     mask_parts: Option<Parts>,
     /// The code being emitted runs only when all lanes do.
     certainly_full: bool,
-    /// The access being emitted is to memory that nobody else writes meanwhile: the CTA's own.
+    /// The access being emitted is to the CTA's own memory, which no other CTA writes.
     own_memory: bool,
     /// The code being emitted runs only when some lanes do not.
     certainly_partial: bool,
-    /// Few gangs come to the code being emitted.
-    seldom: bool,
-    /// What else holds: set in the version of a node for lanes in step.
-    in_step: Option<&'a InStep>,
-    /// The lane that runs by itself, in nodes for one.
-    alone: Option<solo::Alone>,
-    /// For each node, the region that it belongs to of which lanes run one after the other.
+    /// The code being emitted is cold.
+    cold: bool,
+    /// The guard that holds: set in the version of a node with affine inputs.
+    affine_inputs: Option<&'a AffineInputs>,
+    /// The lane that runs, in single-lane nodes.
+    active_lane: Option<single_lane::ActiveLane>,
+    /// For each node, the lane loop that it belongs to.
     region_of: Vec<Option<usize>>,
-    /// The one being emitted, and the lanes that have not run it yet.
-    turns: Option<by_lane::Turns<'a>>,
+    /// The lane loop being emitted, and the lanes that have not finished it.
+    lane_loop: Option<lane_loop::LaneLoopState<'a>>,
     lanes_left: Option<Variable>,
-    /// What its lanes have added to one place.
-    collected: Option<collected::Collected>,
-    /// Turns left before loops let others run.
+    /// The sum of its lanes' privatized atomics.
+    private_sum: Option<privatize::PrivateSum>,
+    /// Iterations left before loops let other threads run.
     budget: Option<Variable>,
-    /// The state in which the gang stopped as a whole, or `APART`; of no meaning where that is certain.
+    /// The state in which the gang stopped as a whole, or `DIVERGED`; undefined where that is
+    /// certain.
     stopped: Option<Variable>,
     /// Where the code being emitted goes when no lane is left.
     next_gang: cl::Block,
@@ -222,23 +236,23 @@ struct Lower<'a, 'b> {
     fields: FxHashMap<usize, cl::Value>,
     prologue: cl::Block,
     buffers: Vec<(Buffer, cl::StackSlot)>,
-    /// Where operands and results of operations of the device lie, as large as the largest needs.
+    /// Memory for operands and results of device operations, as large as the largest needs.
     device_area: Option<cl::StackSlot>,
     exits: faults::Exits,
-    /// Numbers from zero to one.
+    /// Values known to lie in [0, 1].
     saturated: FxHashSet<cl::Value>,
-    /// Where gangs of which only some lanes wait save their values first.
-    slots_aside: Option<cl::StackSlot>,
-    /// For warp operations.
+    /// The shadow frame: where gangs of which only some lanes wait save their values first.
+    shadow_frame: Option<cl::StackSlot>,
+    /// Operands and results of warp operations.
     warp_slot: Option<cl::StackSlot>,
     fragments: mma::Fragments,
     patterns: patterns::Patterns,
     predecessors: SecondaryMap<ir::Block, Vec<ir::Block>>,
-    /// The block at whose end code is that was emitted for all lanes of its node at once.
+    /// The block whose code, for all lanes of its node at once, has just been emitted.
     behind: Option<ir::Block>,
-    /// Whether the node that is emitted goes on where the one before has stopped: what was at hand there still is.
+    /// Whether the node being emitted continues the one before: cached values stay valid.
     continues: bool,
-    /// What the function refers to outside of itself, by namespace and number.
+    /// External references of the function, by namespace and number.
     imports: FxHashMap<(u32, u32), cl::FuncRef>,
 }
 
@@ -252,7 +266,7 @@ pub(crate) fn kernel(
     let mut lower = Lower::new(inputs, b);
     lower.run(effort)?;
     lower.b.seal_all_blocks();
-    crate::factors::order(lower.b.func);
+    crate::fma_operands::order(lower.b.func);
     lower.b.finalize(target);
     Ok(lower.out)
 }
@@ -290,21 +304,22 @@ impl<'a, 'b> Lower<'a, 'b> {
             strip: (host::lanes_of_vector() / 4).min(lanes.div_ceil(4)),
             vals: FxHashMap::default(),
             addresses: FxHashMap::default(),
-            rows: FxHashMap::default(),
+            looked_up: FxHashSet::default(),
+            contiguous_tests: FxHashMap::default(),
             splats: FxHashMap::default(),
             reciprocals: FxHashMap::default(),
             vars: SecondaryMap::new(),
             pinned: SecondaryMap::new(),
             of_gang: SecondaryMap::new(),
             gang_values: Vec::new(),
-            remade: SecondaryMap::new(),
+            rematerialized: SecondaryMap::new(),
             is_float: classes::float_values(inputs.func),
-            in_bits: lines::in_bits(inputs.func, inputs.plan),
+            in_bits: affine_predicates::in_bits(inputs.func, inputs.plan),
             bits: FxHashMap::default(),
-            is_tight: tight::values(inputs.func, inputs.plan),
-            tight: FxHashMap::default(),
+            is_subword: subword::values(inputs.func, inputs.plan),
+            subword: FxHashMap::default(),
             is_used: classes::used_values(inputs.func),
-            of_one: solo::values(inputs.func, inputs.plan),
+            of_one: single_lane::values(inputs.func, inputs.plan),
             slot_offsets: SecondaryMap::new(),
             arrive_class: Vec::new(),
             body_class: Vec::new(),
@@ -316,13 +331,13 @@ impl<'a, 'b> Lower<'a, 'b> {
             counted: Vec::new(),
             certainly_full: false,
             certainly_partial: false,
-            seldom: false,
+            cold: false,
             own_memory: false,
-            in_step: None,
-            alone: None,
-            region_of: by_lane::places(inputs.plan),
-            turns: None,
-            collected: None,
+            affine_inputs: None,
+            active_lane: None,
+            region_of: lane_loop::places(inputs.plan),
+            lane_loop: None,
+            private_sum: None,
             lanes_left: None,
             budget: None,
             stopped: None,
@@ -335,7 +350,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             device_area: None,
             exits: faults::Exits::default(),
             saturated: FxHashSet::default(),
-            slots_aside: None,
+            shadow_frame: None,
             warp_slot: None,
             fragments: mma::Fragments::default(),
             patterns: patterns::Patterns::default(),
@@ -375,7 +390,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         })
     }
 
-    /// Emits one node: its arrival, its wait if it has one, its instructions and its way out.
+    /// Emits one node: its arrival, its wait if it has one, its instructions and its terminator.
     fn emit_node(&mut self, pos: usize) {
         self.next_gang = self.way_out(self.phases.arriving(pos));
         self.continues = self.goes_on(pos);
@@ -387,24 +402,25 @@ impl<'a, 'b> Lower<'a, 'b> {
                 let skip = self.emit_wait(pos, block);
                 self.next_gang = self.way_out(self.phases.running(pos));
                 let insts = &self.func.blocks[block].insts[skip..];
-                if self.plan.seldom[block] {
+                if self.plan.cold[block] {
                     self.b.set_cold_block(self.node_entry[pos]);
                     self.b.set_cold_block(self.node_body[pos]);
                 }
-                if self.is_by_lane(pos) {
-                    self.begin_turn(pos);
+                if self.is_in_lane_loop(pos) {
+                    self.begin_lane(pos);
+                    self.looked_up.clear();
                     self.certainly_partial = true;
                     self.emit_body(pos, block, insts);
                     self.certainly_partial = false;
-                    self.alone = None;
-                } else if self.plan.solo[block] != Solo::No {
-                    self.begin_solo();
+                    self.active_lane = None;
+                } else if self.plan.single_lane[block] != SingleLane::No {
+                    self.begin_single_lane();
                     self.emit_body(pos, block, insts);
-                    self.alone = None;
-                } else if self.plan.seldom[block] {
-                    (self.certainly_partial, self.seldom) = (true, true);
+                    self.active_lane = None;
+                } else if self.plan.cold[block] {
+                    (self.certainly_partial, self.cold) = (true, true);
                     self.emit_body(pos, block, insts);
-                    (self.certainly_partial, self.seldom) = (false, false);
+                    (self.certainly_partial, self.cold) = (false, false);
                 } else if self.wants_two_versions(block, insts) {
                     self.emit_two_versions(pos, block, insts);
                 } else {
@@ -413,10 +429,10 @@ impl<'a, 'b> Lower<'a, 'b> {
                 }
             }
         }
-        self.end_turns(pos);
+        self.end_lane_loop(pos);
     }
 
-    /// Whether a node is only come to from the one that was just emitted, by all of its lanes.
+    /// Whether a node is only reached from the one that was just emitted, by all of its lanes.
     fn goes_on(&self, pos: usize) -> bool {
         let (Some(before), Node::Block(block)) = (self.behind, self.plan.order.nodes[pos]) else {
             return false;
@@ -425,8 +441,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         matches!(self.func.blocks[before].term, Terminator::Jump(ref call) if call.block == block)
             && self.predecessors[block].len() == 1
             && self.plan.wait_of[block].is_none()
-            && !self.is_by_lane(pos)
-            && self.plan.solo[block] == Solo::No
+            && !self.is_in_lane_loop(pos)
+            && self.plan.single_lane[block] == SingleLane::No
             && self.plan.pending_in[pos].is_empty()
             && self.arrive_class[pos] == class
             && self.body_class[pos - 1] == class
@@ -505,7 +521,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction, or what lanes run one after the other.
+    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction or one lane
+    /// loop.
     fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
         let found = self.buffers.iter().find(|(other, _)| *other == purpose);
         if let Some(&(_, slot)) = found {
@@ -519,23 +536,24 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 }
 
-/// What a stack slot is for. To ask for an operand can use the slots for what is done on the way, so these are not those that hold others.
+/// The purpose of a stack slot. Reading an operand can use slots for its own steps, so each purpose
+/// has its own.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Buffer {
     /// The lanes' addresses, to be tested.
     Addresses,
     /// Which lanes failed a test.
     Found,
-    /// A value of which one lane's part is wanted.
+    /// A value from which one lane is extracted.
     Picked,
-    /// What is loaded or stored, or where.
+    /// Data or addresses of an access.
     Data,
     /// More operands of the same instruction.
     Operand(usize),
-    /// What lanes find that run one after the other.
+    /// Inputs of a lane loop.
     Held(usize),
-    /// What they leave behind.
+    /// Results of a lane loop.
     Left(usize),
-    /// What they add to one place.
-    Collected,
+    /// The sum of privatized atomics.
+    PrivateSum,
 }

@@ -1,5 +1,5 @@
-//! Several narrow elements of a lane side by side, as `ld.v4.u8` moves them: they travel as words, and are taken apart and put together
-//! in registers.
+//! Packed elements: several narrow elements of a lane, as `ld.v4.u8` moves them, travel as words,
+//! and are unpacked and packed in registers.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
@@ -7,8 +7,8 @@ use ptxjit_ir::Type;
 use super::Lower;
 use super::values::Parts;
 
-/// The widest words that hold `n` elements of a type and nothing else, and how many. An access of several elements is aligned to all
-/// of them together.
+/// The widest words that hold `n` elements of a type and nothing else, and how many. An access of
+/// several elements is aligned to all of them together.
 pub(super) fn words(ty: Type, n: usize) -> (Type, usize) {
     let bytes = ty.bytes() as usize * n;
     match ty {
@@ -19,7 +19,7 @@ pub(super) fn words(ty: Type, n: usize) -> (Type, usize) {
 }
 
 impl Lower<'_, '_> {
-    /// Takes words apart: parts of element 0, then of element 1, and so on.
+    /// Unpacks words: parts of element 0, then of element 1, and so on.
     pub(super) fn unpacked(&mut self, parts: &[cl::Value], word: Type, ty: Type) -> Vec<cl::Value> {
         if word == ty {
             return parts.to_vec();
@@ -43,7 +43,7 @@ impl Lower<'_, '_> {
         out
     }
 
-    /// Puts elements together to so many words.
+    /// Packs elements into this many words.
     pub(super) fn packed(&mut self, elems: Vec<Parts>, ty: Type, words: usize) -> Vec<Parts> {
         if elems.len() == words {
             return elems;

@@ -1,11 +1,11 @@
-//! What is known of the lanes of whole warps when code is made: values that depend on nothing but the lane's number, and values
-//! that are the same, or rise evenly, within each quad.
+//! Values of whole warps that are known at compile time: values that depend on nothing but the
+//! lane's number, and values that are uniform or affine within each quad.
 //!
-//! Compilers take lane numbers apart to tell which lane reads whose values and which part of a tile: then no instruction need find
-//! that out.
+//! Compilers compute from the lane number which lane reads whose values and which part of a tile:
+//! no instruction needs to compute that at run time.
 
 use ptxjit_ir::{InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use rustc_hash::FxHashMap;
 
 use super::Lower;
@@ -14,7 +14,7 @@ use ptxjit_abi::warp_ops::WARP;
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
-/// What was found out, as many ask for the same values.
+/// Results so far, as many instructions ask for the same values.
 #[derive(Default)]
 pub(super) struct Patterns {
     lanes: FxHashMap<Value, Option<[u64; WARP]>>,
@@ -24,7 +24,7 @@ pub(super) struct Patterns {
 impl Lower<'_, '_> {
     /// The bits of a value in all lanes, if they are known.
     pub(super) fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
-        if self.lanes != WARP || self.alone.is_some() {
+        if self.lanes != WARP || self.active_lane.is_some() {
             return None;
         }
         self.lane_pattern(value, DEPTH)
@@ -52,7 +52,7 @@ impl Lower<'_, '_> {
         {
             return Some(std::array::from_fn(|lane| lane as u64));
         }
-        if let Some(pattern) = self.bits_of_line(data) {
+        if let Some(pattern) = self.bits_of_affine(data) {
             return Some(pattern);
         }
         match data {
@@ -76,32 +76,32 @@ impl Lower<'_, '_> {
         Some(out)
     }
 
-    /// `tid & 31` and the like: of a line that begins at a multiple of 32, the lower bits.
-    fn bits_of_line(&self, data: &InstData) -> Option<[u64; WARP]> {
+    /// `tid & 31` and the like: the low bits of an affine value whose base is a multiple of 32.
+    fn bits_of_affine(&self, data: &InstData) -> Option<[u64; WARP]> {
         let InstData::IntBinary {
             op: IntBinaryOp::And,
-            args: [line, mask],
+            args: [affine, mask],
             ..
         } = *data
         else {
             return None;
         };
         let mask = self.func.as_const(mask).filter(|&mask| mask < 32)?;
-        match self.plan.shapes[line] {
-            Shape::Affine {
+        match self.plan.variability[affine] {
+            Variability::Affine {
                 stride,
                 align: 5..,
-                fold: None,
+                may_wrap: None,
             } => Some(std::array::from_fn(|lane| {
                 stride.wrapping_mul(lane as i64) as u64 & mask
             })),
-            Shape::Affine { .. } | Shape::Uniform | Shape::Varying => None,
+            Variability::Affine { .. } | Variability::Uniform | Variability::Varying => None,
         }
     }
 
-    /// How far a `B32` moves from lane to lane within each quad, wrapping, if that is known.
+    /// The stride of a `B32` within each quad, wrapping, if it is known.
     pub(super) fn quad_step(&mut self, value: Value) -> Option<i32> {
-        if self.lanes != WARP || self.alone.is_some() || self.func.ty(value) != Type::B32 {
+        if self.lanes != WARP || self.active_lane.is_some() || self.func.ty(value) != Type::B32 {
             return None;
         }
         self.step_within_quads(value, DEPTH)
@@ -118,12 +118,14 @@ impl Lower<'_, '_> {
 
     fn find_step(&mut self, value: Value, depth: u32) -> Option<i32> {
         let depth = depth.checked_sub(1)?;
-        match self.plan.shapes[value] {
-            Shape::Uniform => return Some(0),
-            Shape::Affine {
-                stride, fold: None, ..
+        match self.plan.variability[value] {
+            Variability::Uniform => return Some(0),
+            Variability::Affine {
+                stride,
+                may_wrap: None,
+                ..
             } => return Some(stride as i32),
-            Shape::Affine { .. } | Shape::Varying => {}
+            Variability::Affine { .. } | Variability::Varying => {}
         }
         if let Some(pattern) = self.lane_pattern(value, depth) {
             let step = |lane: usize| (pattern[lane + 1] as u32).wrapping_sub(pattern[lane] as u32);

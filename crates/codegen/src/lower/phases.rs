@@ -1,8 +1,10 @@
-//! Phases: the loops over gangs, one for each resume point, and what they run.
+//! Phases: the loops over gangs, one for each resume point, and the nodes that they run.
 //!
-//! A phase enters all gangs at one resume point. Where all ways from there end at one wait, to which the lanes come together, nobody need ask
-//! where the gangs have stopped: the phase of that wait is next. The code of most nodes belongs to one phase, and gangs that stop in it go on to
-//! its next gang; what several phases run notes where the gang stopped, and asks which phase it is.
+//! A phase enters all gangs at one resume point. Where all paths from there end at one wait, which
+//! the lanes reach together, no code records where the gangs have stopped: the phase of that wait
+//! is next. The code of most nodes belongs to one phase, and gangs that stop in it go on to its
+//! next gang; code that several phases run records where the gang stopped, and tests which phase it
+//! is.
 
 use ptxjit_ir::Terminator;
 use ptxjit_vectorize::{Node, WaitKind};
@@ -11,44 +13,45 @@ use super::Lower;
 use super::mask_classes::{MaskClass, always_waits};
 use ptxjit_abi::LaneState;
 
-/// The phases that come to a place.
+/// The phases that reach a node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Comers {
+enum Predecessors {
     None,
     One(usize),
     Several,
 }
 
-impl Comers {
-    fn join(self, other: Comers) -> Comers {
+impl Predecessors {
+    fn join(self, other: Predecessors) -> Predecessors {
         match (self, other) {
-            (Comers::None, only) | (only, Comers::None) => only,
+            (Predecessors::None, only) | (only, Predecessors::None) => only,
             (a, b) if a == b => a,
-            _ => Comers::Several,
+            _ => Predecessors::Several,
         }
     }
 
     fn only(self) -> Option<usize> {
         match self {
-            Comers::One(phase) => Some(phase),
-            Comers::None | Comers::Several => None,
+            Predecessors::One(phase) => Some(phase),
+            Predecessors::None | Predecessors::Several => None,
         }
     }
 }
 
-/// What the phases run.
+/// The phases and what they reach.
 #[derive(Default, Debug)]
 pub(super) struct Phases {
-    arrive: Vec<Comers>,
-    body: Vec<Comers>,
-    /// For each phase, the state in which all gangs are after it, each as a whole, if that is certain.
+    arrive: Vec<Predecessors>,
+    body: Vec<Predecessors>,
+    /// For each phase, the state in which all gangs are after it, each as a whole, if that is
+    /// certain.
     next: Vec<Option<u16>>,
     /// For each phase, a state in which gangs can be after it.
-    likely_next: Vec<u16>,
+    expected_next: Vec<u16>,
 }
 
 impl Phases {
-    /// The only phase that comes to the start of a node.
+    /// The only phase that reaches the start of a node.
     pub(super) fn arriving(&self, pos: usize) -> Option<usize> {
         self.arrive[pos].only()
     }
@@ -63,8 +66,8 @@ impl Phases {
     }
 
     /// The state in which gangs probably are after a phase.
-    pub(super) fn likely_next(&self, phase: usize) -> u16 {
-        self.likely_next[phase]
+    pub(super) fn expected_next(&self, phase: usize) -> u16 {
+        self.expected_next[phase]
     }
 }
 
@@ -72,14 +75,14 @@ impl Lower<'_, '_> {
     pub(super) fn find_phases(&mut self) {
         let n = self.plan.order.nodes.len();
         let mut phases = Phases {
-            arrive: vec![Comers::None; n],
-            body: vec![Comers::None; n],
+            arrive: vec![Predecessors::None; n],
+            body: vec![Predecessors::None; n],
             next: Vec::new(),
-            likely_next: Vec::new(),
+            expected_next: Vec::new(),
         };
         for number in 0..self.plan.waits.len() {
             let pos = self.resumed_at(number);
-            phases.body[pos] = phases.body[pos].join(Comers::One(number));
+            phases.body[pos] = phases.body[pos].join(Predecessors::One(number));
         }
         loop {
             let before = (phases.arrive.clone(), phases.body.clone());
@@ -90,13 +93,13 @@ impl Lower<'_, '_> {
                 for target in self.successors(pos) {
                     phases.arrive[target] = phases.arrive[target].join(phases.body[pos]);
                 }
-                // Whoever leaves no lane behind looks after others.
-                for (pending, comers) in [
+                // A node that leaves no lane behind runs pending ones next.
+                for (pending, reached_from) in [
                     (&self.plan.pending_in[pos], phases.arrive[pos]),
                     (&self.plan.pending[pos], phases.body[pos]),
                 ] {
                     if let Some(&next) = pending.first() {
-                        phases.arrive[next] = phases.arrive[next].join(comers);
+                        phases.arrive[next] = phases.arrive[next].join(reached_from);
                     }
                 }
             }
@@ -107,7 +110,7 @@ impl Lower<'_, '_> {
         phases.next = (0..self.plan.waits.len())
             .map(|number| self.state_after(number))
             .collect();
-        phases.likely_next = (0..self.plan.waits.len())
+        phases.expected_next = (0..self.plan.waits.len())
             .map(|number| self.some_state_after(number))
             .collect();
         self.phases = phases;
@@ -179,7 +182,8 @@ impl Lower<'_, '_> {
         found
     }
 
-    /// A state in which lanes can stop that are resumed at a wait: that of another wait, as they mostly turn in loops, or of the end.
+    /// A state in which lanes that are resumed at a wait can stop: that of another wait, as most of
+    /// them are in loops, or of the end.
     fn some_state_after(&self, number: usize) -> u16 {
         let mut seen = vec![false; self.plan.order.nodes.len()];
         let mut work = vec![self.resumed_at(number)];
@@ -197,7 +201,7 @@ impl Lower<'_, '_> {
         LaneState::EXITED
     }
 
-    /// The wait that lanes come to at the start of a node.
+    /// The wait at the start of a node.
     fn wait_at(&self, pos: usize) -> Option<u32> {
         let Node::Block(block) = self.plan.order.nodes[pos] else {
             return None;

@@ -1,12 +1,12 @@
 //! Prefetches.
 //!
-//! Cranelift has no such instruction. A load of a byte whose result nobody uses stands for it, and after compilation is made one: the two
-//! are equally long on x86-64, and a trap code of its own tells where it is.
+//! Cranelift has no such instruction. An unused load of a byte stands for it, and is rewritten
+//! after compilation: the two are equally long on x86-64, and a trap code marks the load.
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, types};
 use ptxjit_ir::{Space, Value};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::address::{Address, small};
@@ -14,23 +14,25 @@ use super::address::{Address, small};
 /// Bytes of a cache line.
 const LINE: i64 = 64;
 
-/// No more lines per gang and hint.
+/// No more cache lines than this per gang and hint: hardware has few buffers for outstanding
+/// fetches.
 const MOST_LINES: i64 = 16;
 
 /// The mark of loads that become prefetches.
 const MARK: TrapCode = TrapCode::unwrap_user(1);
 
 impl Lower<'_, '_> {
-    /// Prefetches what the lanes will access, if they access it side by side. Their addresses were just resolved for an access.
+    /// Prefetches the contiguous bytes that the lanes will access. Their addresses were just
+    /// resolved for an access.
     pub(super) fn prefetch(&mut self, addr: Value, step: Value, offset: i32, size: u32) {
-        // Where lanes parted, a step that was hoped to be uniform may not be.
-        let is_uniform = self.shape(step) == Shape::Uniform;
+        // Where lanes diverged, a step that was assumed to be uniform may not be.
+        let is_uniform = self.variability(step) == Variability::Uniform;
         if !cfg!(target_arch = "x86_64") || self.memcheck || !is_uniform {
             return;
         }
         let (at, stride) = match self.addresses.get(&(addr, Space::Global)) {
             Some(&Address::Scalar(at)) => (at, 0),
-            Some(&(Address::Strided(at, stride) | Address::Folded(at, stride, _))) => (at, stride),
+            Some(&(Address::Strided(at, stride) | Address::MayWrap(at, stride, _))) => (at, stride),
             Some(Address::Lanes(_) | Address::Lanes32(..)) | None => return,
         };
         let (at, offset) = match self
@@ -49,14 +51,15 @@ impl Lower<'_, '_> {
         let n_lines = ((high - low + LINE - 1) / LINE).min(MOST_LINES);
         let flags = MemFlagsData::new().with_trap_code(Some(MARK));
         for line in 0..n_lines {
-            // From the end, where the next bytes are: few lines may begin where the lanes' bytes do.
+            // From the end, where the next bytes are: few lines may begin where the lanes' bytes
+            // do.
             let offset = i64::from(offset) + high - 1 - line * LINE;
             self.b.ins().uload8(types::I32, flags, at, offset as i32);
         }
     }
 }
 
-/// Makes prefetches of the loads that stand for them.
+/// Rewrites the loads that stand for prefetches.
 pub(crate) fn put_in(compiled: &CompiledCode, code: &mut [u8]) {
     for trap in compiled.buffer.traps() {
         if trap.code == MARK {
@@ -65,12 +68,12 @@ pub(crate) fn put_in(compiled: &CompiledCode, code: &mut [u8]) {
     }
 }
 
-/// Makes `movzx r32, byte ptr [m]` a `prefetcht0 [m]`.
+/// Rewrites `movzx r32, byte ptr [m]` to `prefetcht0 [m]`.
 fn rewrite(code: &mut [u8]) {
     let has_rex = code[0] & 0xf0 == 0x40;
     let (rex, op) = code.split_at_mut(usize::from(has_rex));
     assert_eq!(op[..2], [0x0f, 0xb6], "a load of a byte");
-    // The field for the register tells which prefetch.
+    // The register field selects the kind of prefetch.
     op[1] = 0x18;
     op[2] = op[2] & 0b1100_0111 | 1 << 3;
     if let [rex] = rex {
@@ -84,7 +87,8 @@ mod tests {
 
     #[test]
     fn loads_become_prefetches() {
-        // movzx eax, byte ptr [rdi]; movzx r11d, byte ptr [r8 + rcx + 0x40]; as an assembler writes them.
+        // movzx eax, byte ptr [rdi]; movzx r11d, byte ptr [r8 + rcx + 0x40]; as an assembler writes
+        // them.
         let mut plain = [0x0f, 0xb6, 0x07];
         rewrite(&mut plain);
         assert_eq!(plain, [0x0f, 0x18, 0x0f]);

@@ -1,9 +1,10 @@
-//! Emission of pure instructions: as one scalar where the result is uniform or affine, else quad by quad; where there is no
-//! vector form, lane by lane; where there is no inline form at all, by a call to the IR's own evaluation.
+//! Emission of pure instructions: as one scalar where the result is uniform or affine, else quad by
+//! quad; lane by lane where there is no vector form; by a call to the IR's own evaluation where
+//! there is no inline form at all.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Space, Type};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
 use super::Lower;
@@ -58,10 +59,10 @@ impl Lower<'_, '_> {
             Some(x) => x,
             None => self.scalar_op(&node.data, &args),
         };
-        let val = match self.shape(result) {
-            Shape::Uniform => Val::Uniform(x),
-            Shape::Affine { stride, .. } => Val::Affine(x, stride),
-            Shape::Varying => unreachable!("varying results are emitted by quads"),
+        let val = match self.variability(result) {
+            Variability::Uniform => Val::Uniform(x),
+            Variability::Affine { stride, .. } => Val::Affine(x, stride),
+            Variability::Varying => unreachable!("varying results are emitted by quads"),
         };
         self.def(result, val);
     }
@@ -88,7 +89,8 @@ impl Lower<'_, '_> {
         self.push_quad(result, quad, q);
     }
 
-    /// Quad `q` of float arithmetic. It stays a vector of floats: nobody will look at it as another one.
+    /// Quad `q` of float arithmetic. It stays a vector of floats: all of its uses are float
+    /// arithmetic.
     pub(super) fn float_quad(&mut self, inst: Inst, q: usize) {
         let result = self.func.insts[inst].results[0];
         let Some(quad) = self.vector_op(&self.func.insts[inst].data, q) else {
@@ -148,9 +150,9 @@ impl Lower<'_, '_> {
         let uniform: SmallVec<[Option<cl::Value>; 4]> = data
             .args()
             .iter()
-            .map(|&arg| match self.shape(arg) {
-                Shape::Uniform => Some(self.any_scalar(arg)),
-                Shape::Affine { .. } | Shape::Varying => None,
+            .map(|&arg| match self.variability(arg) {
+                Variability::Uniform => Some(self.any_scalar(arg)),
+                Variability::Affine { .. } | Variability::Varying => None,
             })
             .collect();
         let lanes: SmallVec<[cl::Value; 4]> = (0..4)
@@ -444,7 +446,7 @@ impl Lower<'_, '_> {
         q: usize,
     ) -> Quad {
         let (x, y) = (self.quad(a, q), self.quad(b, q));
-        if self.shape(cond) == Shape::Uniform {
+        if self.variability(cond) == Variability::Uniform {
             let cond = self.scalar(cond);
             return x
                 .into_iter()

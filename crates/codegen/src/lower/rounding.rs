@@ -1,8 +1,9 @@
 //! f32 results rounded toward zero, down or up: sums, products, quotients, roots and conversions.
 //!
-//! The host rounds to nearest only, so the exact result is held as the f64 nearest to it and the sign of the rest. Rounded to
-//! f32, that is at most one step off; comparing the two tells whether. Rounding down is rounding up of the negated operands,
-//! with the sign of a sum that is zero as well.
+//! The host rounds to nearest only, so the exact result is held as the nearest f64 and the sign of
+//! the rest. Rounded to f32, that is at most one step off; a comparison of the two tells whether.
+//! Rounding down is rounding up of the negated operands, with the sign of a sum that is zero as
+//! well.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -17,7 +18,7 @@ const F64: FloatFmt = FloatFmt::F64;
 /// The least normal f32, as bits.
 const LEAST: u64 = 0x0080_0000;
 
-/// What the nearest f64 leaves of an exact number.
+/// The difference between an exact number and the nearest f64.
 pub(super) enum Rest {
     Nothing,
     /// The difference itself.
@@ -69,19 +70,20 @@ impl Lower<'_, '_> {
     pub(super) fn directed_fma(&mut self, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
         let [x, y, z] = args.map(|arg| self.flush(F32, mode.ftz, arg));
         match self.constant_lanes(z) {
-            // Lanes that are off would make what is rare frequent.
+            // Inactive lanes would make the rare case frequent.
             Some(c) if self.certainly_partial && !self.is_never_rare(mode.round, x, y, c) => {
                 self.exact_fma(mode, [x, y, z])
             }
-            // So that neither `z` over two nor what an addition to it leaves, down to 2^-70 of it, gets near to the subnormal numbers: the host
-            // may flush them.
+            // So that neither `z` over two nor the rest of an addition to it, down to 2^-70 of it,
+            // gets near to the subnormal numbers: the host may flush them.
             Some(c) if (1e-15..1e30).contains(&c.abs()) => self.directed_fma_near(mode, x, y, c),
             _ => self.exact_fma(mode, [x, y, z]),
         }
     }
 
-    /// Whether `x * y + c` is never rare, as in `expf`: `x` lies between zero and one, so that the product is at most half of `c`, and where it
-    /// is so small that nothing is left of it, the nearest number is the one in the direction asked for.
+    /// Whether `x * y + c` never needs the rare case, as in `expf`: `x` lies between zero and one,
+    /// so that the product is at most half of `c`, and where it is so small that the sum is `c`,
+    /// the nearest number is the one in the wanted direction.
     fn is_never_rare(&self, round: Round, x: cl::Value, y: cl::Value, c: f32) -> bool {
         let down = matches!(round, Round::Rm | Round::Rz);
         let factor = self.constant_lanes(y);
@@ -99,7 +101,8 @@ impl Lower<'_, '_> {
         self.saturated.contains(&x)
     }
 
-    /// `x * y + c`. If `c` is the greater summand by far, the sum to nearest less `c` is exact, and a second fma tells on which side it lies.
+    /// `x * y + c`. If `c` is the greater summand by far, the sum to nearest less `c` is exact, and
+    /// a second fma tells on which side it lies.
     fn directed_fma_near(
         &mut self,
         mode: FloatMode,
@@ -372,7 +375,8 @@ impl Lower<'_, '_> {
     fn round_up_or_to_zero(&mut self, mode: FloatMode, exact: &Exact) -> cl::Value {
         let nearest = self.demote(&exact.near);
         let back = self.promote(nearest);
-        // NaN at infinities and NaNs, unless the number is finite and too large for f32: then it leads back to that.
+        // NaN at infinities and NaNs, unless the number is finite and too large for f32: then it
+        // leads back to that.
         let beyond = self.minus(exact, &back);
         let bits = self.as_int(F32, nearest);
         if mode.round == Round::Rz {
@@ -403,8 +407,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Flushes by what rounding up to 24 bits gives: the least normal number comes from all numbers above the one before it
-    /// that has as many bits.
+    /// Flushes by what rounding up to 24 bits gives: the least normal number comes from all numbers
+    /// above the one before it that has as many bits.
     fn flush_rounded_up(&mut self, exact: &Exact, rounded: cl::Value) -> cl::Value {
         const BEFORE: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 16_777_216.0);
         let before: Quad = exact
@@ -478,7 +482,8 @@ impl Lower<'_, '_> {
         self.pick(is_beyond, moved, bits)
     }
 
-    /// Integers of up to 32 bits, of which each is an f64 number, or of 64 bits; scalars as they are.
+    /// Integers of up to 32 bits, of which each is an f64 number, or of 64 bits; scalars as they
+    /// are.
     pub(super) fn exact_from_int(&mut self, from: NumFmt, x: &Quad) -> Exact {
         if from.ty() == Type::B64 {
             return self.exact_integer(from.is_signed_int(), x);

@@ -1,10 +1,11 @@
-//! The order in which a node's instructions are emitted: op by op, strip by strip, or a group of chains after the other.
+//! The order in which a node's instructions are emitted: op by op, strip by strip, or chain group
+//! by chain group.
 
 use std::ops::Range;
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Inst, InstData, MemSem, Space, Value};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -15,7 +16,7 @@ use super::values::{Parts, Val, int_type, vector_type};
 use crate::chains::{self, Schedule, Step};
 
 impl Lower<'_, '_> {
-    /// Instructions in order, but for stretches that nobody else can look into.
+    /// Emits instructions in order, except for runs that no other instruction can observe.
     pub(super) fn emit_insts(&mut self, block: ir::Block, insts: &[Inst]) {
         let mut rest = insts;
         while let Some(&first) = rest.first() {
@@ -27,7 +28,7 @@ impl Lower<'_, '_> {
                 continue;
             }
             let (stretch, others) = rest.split_at(n);
-            // Loads of some lanes ask which, and code that branches keeps nothing in order.
+            // Masked loads test the mask, and code with branches keeps no schedule.
             let schedule = match self.certainly_full {
                 true => self.by_chains(block, stretch),
                 false => None,
@@ -60,8 +61,8 @@ impl Lower<'_, '_> {
         insts.iter().take_while(|inst| is_inside(inst)).count()
     }
 
-    /// Loads from the CTA's own memory, which only its own threads write, or from memory that nobody writes: of lanes at one place, or side
-    /// by side, so that no code asks where they are.
+    /// Loads that can be repeated: from the CTA's own memory, which only its own threads write, or
+    /// from read-only memory, uniform or affine, so that no code tests where the lanes are.
     fn is_repeatable(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
         let InstData::Load {
@@ -73,18 +74,19 @@ impl Lower<'_, '_> {
         else {
             return false;
         };
-        self.shape(addr) != Shape::Varying && !self.is_pinned(node.results[0])
+        self.variability(addr) != Variability::Varying && !self.is_pinned(node.results[0])
     }
 
-    /// The steps of a stretch with more values alive than registers, if they are chains that do not depend on each other.
+    /// The schedule of a run with more values live than registers, if it consists of chains that do
+    /// not depend on each other.
     fn by_chains(&self, block: ir::Block, stretch: &[Inst]) -> Option<Schedule> {
         let is_long = stretch.len() >= chains::FEWEST_INSTS;
-        let is_tight = |&inst: &Inst| self.makes_tight(inst);
+        let is_subword = |&inst: &Inst| self.makes_subword(inst);
         if !is_long
             || self.lanes == 1
-            || self.memcheck
-            || self.alone.is_some()
-            || stretch.iter().any(is_tight)
+            || (self.memcheck && self.foreign)
+            || self.active_lane.is_some()
+            || stretch.iter().any(is_subword)
         {
             return None;
         }
@@ -105,23 +107,24 @@ impl Lower<'_, '_> {
         chains::by_chains(&chains::Run {
             func: self.func,
             insts: &insts,
-            // Predicates kept as bits are made of scalars.
-            shape: &|value| match self.in_bits[value] {
-                true => Shape::Uniform,
-                false => self.shape(value),
+            // Predicates held as bits are computed from scalars.
+            variability: &|value| match self.in_bits[value] {
+                true => Variability::Uniform,
+                false => self.variability(value),
             },
             is_kept: &|value| self.plan.escapes[value] || kept.contains(&value),
         })
     }
 
-    /// The quads in portions that are emitted together.
+    /// The quads in strips that are emitted together.
     fn strips(&self) -> Vec<Range<usize>> {
         let firsts = (0..self.quads).step_by(self.strip);
         firsts.map(|first| first..first + self.strip).collect()
     }
 
-    /// Groups of chains, strip by strip. What comes out of them goes through memory: there is no place for it in registers until the last
-    /// group has ended, and Cranelift would not merge loads into instructions on the way to a value with several uses.
+    /// Emits groups of chains, strip by strip. Their results go through memory: there is no
+    /// register for them until the last group has ended, and Cranelift would not merge loads into
+    /// instructions on the way to a value with several uses.
     fn emit_steps(&mut self, schedule: &Schedule) {
         let size = 32 * (schedule.results.len() * self.quads) as u32;
         let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
@@ -179,7 +182,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What a strip of lanes loads.
+    /// The loads of a strip of lanes.
     fn load_strip(&mut self, inst: Inst, strip: &Range<usize>, schedule: &Schedule) {
         let node = &self.func.insts[inst];
         let InstData::Load {
@@ -211,7 +214,7 @@ impl Lower<'_, '_> {
         (self.lanes, self.quads) = (lanes, quads);
         let n_parts = self.n_parts(ty);
         for (k, &result) in node.results.iter().enumerate() {
-            // The other strips' places are not looked at before their turn.
+            // The other strips' places are not read before they are emitted.
             let strip_parts: Parts = parts[k * per..(k + 1) * per]
                 .iter()
                 .map(|&part| self.cast_vector(part, vector_type(self.func.ty(result))))
@@ -222,8 +225,9 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// One element of a load of all lanes from one place, for one use as a vector. Cranelift makes one instruction of the load and the
-    /// splat if there is no other use of either, so it is not known as a scalar.
+    /// One element of a load of all lanes from one place, for one use as a vector. Cranelift merges
+    /// the load and the splat into one instruction if neither has another use, so the element is
+    /// not recorded as a scalar.
     fn load_element(&mut self, inst: Inst, k: usize) {
         let node = &self.func.insts[inst];
         let InstData::Load {
@@ -249,7 +253,7 @@ impl Lower<'_, '_> {
         self.splats.insert(result, parts);
     }
 
-    /// Loads where they are, and the runs of pure instructions between them.
+    /// Emits loads where they are, and the runs of pure instructions between them.
     fn emit_in_order(&mut self, stretch: &[Inst]) {
         for run in stretch.split_inclusive(|&inst| !Self::is_pure(&self.func.insts[inst].data)) {
             match run.split_last() {
@@ -263,8 +267,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The schedule of a run of pure instructions: op by op, or strip by strip where all quads together would not fit the
-    /// registers.
+    /// The schedule of a run of pure instructions: op by op, or strip by strip where all quads
+    /// together would not fit the registers.
     fn emit_run(&mut self, run: &[Inst]) {
         let wanted: Vec<Inst> = run
             .iter()
@@ -274,12 +278,12 @@ impl Lower<'_, '_> {
         let (last, wanted) = self.split_last_nans(wanted);
         let mut rest = &wanted[..];
         while let Some(&first) = rest.first() {
-            let is_tight = self.makes_tight(first);
-            let is_other = |&inst: &Inst| self.makes_tight(inst) != is_tight;
+            let is_subword = self.makes_subword(first);
+            let is_other = |&inst: &Inst| self.makes_subword(inst) != is_subword;
             let n = rest.iter().position(is_other).unwrap_or(rest.len());
             let (group, others) = rest.split_at(n);
-            match is_tight {
-                true => group.iter().for_each(|&inst| self.tight_op(inst)),
+            match is_subword {
+                true => group.iter().for_each(|&inst| self.subword_op(inst)),
                 false => self.emit_group(group),
             }
             rest = others;
@@ -313,7 +317,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Takes out of a run what makes NaNs canonical and is not used in the run: one test finds whether there are any in the gang.
+    /// Removes from a run the canonicalizations of NaNs that the run does not use: one test finds
+    /// whether any lane of the gang has a NaN.
     fn split_last_nans(&self, run: Vec<Inst>) -> (Vec<Inst>, Vec<Inst>) {
         if self.quads < 2 {
             return (Vec::new(), run);
@@ -322,7 +327,7 @@ impl Lower<'_, '_> {
             let node = &self.func.insts[inst];
             let result = node.results[0];
             Self::makes_nans_canonical(&node.data)
-                && self.shape(result) == Shape::Varying
+                && self.variability(result) == Variability::Varying
                 && !run
                     .iter()
                     .any(|&other| self.func.insts[other].data.args().contains(&result))
@@ -333,15 +338,15 @@ impl Lower<'_, '_> {
     fn emit_part(&mut self, inst: Inst, q: usize) {
         self.loc(self.func.insts[inst].loc);
         let result = self.func.insts[inst].results[0];
-        match self.shape(result) {
-            Shape::Varying if self.in_bits[result] => {
+        match self.variability(result) {
+            Variability::Varying if self.in_bits[result] => {
                 if q == 0 {
                     self.emit_bits(inst);
                 }
             }
-            Shape::Varying => self.pure_quad(inst, q),
-            Shape::Uniform | Shape::Affine { .. } if q == 0 => self.pure_scalar(inst),
-            Shape::Uniform | Shape::Affine { .. } => {}
+            Variability::Varying => self.pure_quad(inst, q),
+            Variability::Uniform | Variability::Affine { .. } if q == 0 => self.pure_scalar(inst),
+            Variability::Uniform | Variability::Affine { .. } => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Type, Value, WarpOp};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::values::{Parts, Val};
@@ -15,7 +15,7 @@ impl Lower<'_, '_> {
         let value = self.parts(a);
         let fixed_c = self.func.as_const(c);
         let known_b = self.known_lanes(b);
-        let shared_b = self.plan.shapes[b] == Shape::Uniform;
+        let shared_b = self.plan.variability[b] == Variability::Uniform;
         let [value, in_range] = match (known_b, fixed_c) {
             (Some(b), Some(c)) => self.shuffle_fixed(op, &value, &b, c as u32),
             (None, Some(c)) if shared_b && (op != WarpOp::ShflIdx || c & 0x1f1f == 0x1f) => {
@@ -51,7 +51,7 @@ impl Lower<'_, '_> {
         [shuffled, in_range]
     }
 
-    /// A vector of four lanes from anywhere.
+    /// A vector of any four lanes.
     fn pick_lanes(&mut self, value: &[cl::Value], lanes: [u32; 4]) -> cl::Value {
         let quad = |lane: u32| (lane / 4) as usize;
         let first = quad(lanes[0]);
@@ -85,7 +85,7 @@ impl Lower<'_, '_> {
         picked
     }
 
-    /// All lanes shuffle by the same amount `b`, below 32: the lanes are read anew from memory.
+    /// All lanes shuffle by the same amount `b`, below 32: the lanes are loaded again from memory.
     fn shuffle_shared(
         &mut self,
         op: WarpOp,
@@ -160,7 +160,7 @@ impl Lower<'_, '_> {
         [shuffled, in_range]
     }
 
-    /// The byte shuffle that exchanges words within a vector as `shfl.bfly` by `b` does.
+    /// The byte shuffle that permutes words within a vector as `shfl.bfly` by `b` does.
     fn butterfly_words(&mut self, b: cl::Value) -> cl::Value {
         let bytes: Vec<u8> = (0..16).collect();
         let own = self.vconst_bytes(types::I8X16, &bytes);
@@ -171,7 +171,7 @@ impl Lower<'_, '_> {
         self.b.ins().bxor(own, low)
     }
 
-    /// Each lane has its own amount.
+    /// Per-lane amounts.
     fn shuffle_each(
         &mut self,
         op: WarpOp,

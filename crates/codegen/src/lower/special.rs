@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{CTA_SHIFT, FuncId, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::values::{Parts, Val};
@@ -26,7 +26,7 @@ impl Lower<'_, '_> {
         self.b.ins().iconst(types::I32, x)
     }
 
-    /// The value of a special register, in the form of its shape.
+    /// The value of a special register, in the form that the plan gives it.
     pub(super) fn sreg(&mut self, sreg: SpecialReg) -> Val {
         use core::mem::offset_of;
         let dim = |base: usize, axis: usize| base + 4 * axis;
@@ -112,7 +112,11 @@ impl Lower<'_, '_> {
                 self.ctx32(offset_of!(CtaContext, envreg) + 4 * usize::from(n))
             }
             SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => {
-                self.ctx32(offset_of!(CtaContext, total_smem_size))
+                let size = self.ctx32(offset_of!(CtaContext, total_smem_size));
+                match self.shared.padding {
+                    0 => size,
+                    padding => self.b.ins().iadd_imm_s(size, -i64::from(padding)),
+                }
             }
             SpecialReg::DynamicSmemSize => self.ctx32(offset_of!(CtaContext, dynamic_smem_size)),
             SpecialReg::ReservedSmemOffsetBegin
@@ -150,7 +154,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// `%tid` of an axis: by table, or from the linear index where that is known to be the same.
+    /// `%tid` of an axis: from a table, or from the linear index where the two are known to be
+    /// equal.
     fn tid(&mut self, axis: usize) -> Val {
         let reg = [SpecialReg::TidX, SpecialReg::TidY, SpecialReg::TidZ][axis];
         let table = [
@@ -159,10 +164,10 @@ impl Lower<'_, '_> {
             core::mem::offset_of!(CtaContext, tid_z),
         ][axis];
         let thread = self.gang_thread();
-        let shape = self.sreg_shape(reg);
-        if self.one_dimensional && shape != Shape::Varying {
-            return match (axis, shape) {
-                (0, Shape::Affine { stride, .. }) => Val::Affine(thread, stride),
+        let variability = self.sreg_variability(reg);
+        if self.one_dimensional && variability != Variability::Varying {
+            return match (axis, variability) {
+                (0, Variability::Affine { stride, .. }) => Val::Affine(thread, stride),
                 (0, _) => Val::Uniform(thread),
                 _ => Val::Uniform(self.u32_const(0)),
             };
@@ -173,23 +178,25 @@ impl Lower<'_, '_> {
         let at = self.b.ins().iadd(table, at);
         let flags = MemFlagsData::trusted();
         let mut load = |ty, offset| self.b.ins().load(ty, flags, at, offset);
-        match shape {
-            Shape::Varying => {
+        match variability {
+            Variability::Varying => {
                 let parts = 0..self.quads as i32;
                 Val::Varying(parts.map(|q| load(types::I32X4, 16 * q)).collect())
             }
-            Shape::Affine { stride, .. } => Val::Affine(load(types::I32, 0), stride),
-            Shape::Uniform => Val::Uniform(load(types::I32, 0)),
+            Variability::Affine { stride, .. } => Val::Affine(load(types::I32, 0), stride),
+            Variability::Uniform => Val::Uniform(load(types::I32, 0)),
         }
     }
 
-    /// The shape that the plan gave to reads of a register.
-    fn sreg_shape(&self, want: SpecialReg) -> Shape {
+    /// The variability that the plan gave to reads of a register.
+    fn sreg_variability(&self, want: SpecialReg) -> Variability {
         self.func
             .insts
             .values()
             .find(|node| matches!(node.data, InstData::Sreg { sreg } if sreg == want))
-            .map_or(Shape::Varying, |node| self.plan.shapes[node.results[0]])
+            .map_or(Variability::Varying, |node| {
+                self.plan.variability[node.results[0]]
+            })
     }
 
     fn lane_id(&mut self) -> Val {
@@ -368,7 +375,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// An operation of the device: operands go to memory, results come from there.
+    /// A device operation: operands are stored to memory, results loaded from there.
     pub(super) fn device(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
         let InstData::Device { args, .. } = &node.data else {

@@ -120,7 +120,7 @@ impl Lower<'_, '_> {
         self.store_tops(&tops);
     }
 
-    /// A size, or one beyond all stacks if it is so large that sums with it could wrap.
+    /// A size, or one larger than all stacks if sums with it could wrap.
     fn no_wrap(&mut self, size: cl::Value) -> cl::Value {
         const BEYOND: u64 = 1 << 40;
         if self.lanes == 1 {

@@ -12,8 +12,8 @@ use super::values::{Parts, Val, int_type, lane_bytes};
 use super::{Buffer, Lower};
 use crate::masked;
 
-/// Whether so many words per lane, side by side, are whole vectors.
-fn has_rows(ty: Type, n_words: usize) -> bool {
+/// Whether this many interleaved words per lane fill vectors.
+fn can_interleave(ty: Type, n_words: usize) -> bool {
     matches!((ty, n_words), (Type::B32, 1 | 2 | 4) | (Type::B64, 1 | 2))
 }
 
@@ -36,28 +36,28 @@ impl Lower<'_, '_> {
             let parts = args.iter().map(|&arg| lower.parts(arg)).collect();
             lower.packed(parts, ty, words)
         };
-        if self.is_likely_dense(space, addr, i64::from(ty.bytes()) * args.len() as i64) {
+        if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes()) * args.len() as i64) {
             let parts = packed(self);
-            return self.store_likely(inst, &parts, word, space, addr, offset);
+            return self.store_speculated(inst, &parts, word, space, addr, offset);
         }
         let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
         match place.address {
             Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
             Address::Strided(at, stride)
-                if self.store_tight(args, ty, at, stride, place.offset) => {}
+                if self.store_subword(args, ty, at, stride, place.offset) => {}
             Address::Strided(at, stride) => {
                 let parts = packed(self);
                 self.own_memory = space == Space::Shared;
                 self.store_strided(&parts, word, at, stride, place.offset);
                 self.own_memory = false;
             }
-            Address::Folded(at, stride, fold) => {
+            Address::MayWrap(at, stride, may_wrap) => {
                 let inside = self.is_inside(at);
                 self.either(
                     inside,
                     Vec::new(),
                     |lower| {
-                        if !lower.store_tight(args, ty, at, stride, place.offset) {
+                        if !lower.store_subword(args, ty, at, stride, place.offset) {
                             let parts = packed(lower);
                             lower.store_strided(&parts, word, at, stride, place.offset);
                         }
@@ -65,8 +65,8 @@ impl Lower<'_, '_> {
                     },
                     |lower| {
                         let parts = packed(lower);
-                        let addrs = lower.unfold(at, stride, fold);
-                        lower.store_scattered(&parts, word, addrs, place.offset);
+                        let addrs = lower.resolve_wrapped(at, stride, may_wrap);
+                        lower.scatter(&parts, word, addrs, place.offset);
                         Vec::new()
                     },
                 );
@@ -163,12 +163,12 @@ impl Lower<'_, '_> {
         stride: i64,
         offset: i32,
     ) {
-        let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
-        if dense && has_rows(ty, parts.len()) {
+        let contiguous = stride == i64::from(ty.bytes()) * parts.len() as i64;
+        if contiguous && can_interleave(ty, parts.len()) {
             for i in 0..self.n_parts(ty) {
-                let rows = self.rows(ty, parts, i);
-                let offset = offset + (16 * i * rows.len()) as i32;
-                for (k, &row) in rows.iter().enumerate() {
+                let interleaved = self.interleaved(ty, parts, i);
+                let offset = offset + (16 * i * interleaved.len()) as i32;
+                for (k, &row) in interleaved.iter().enumerate() {
                     self.b
                         .ins()
                         .store(device(), row, at, offset + 16 * k as i32);
@@ -177,13 +177,15 @@ impl Lower<'_, '_> {
             return;
         }
         match (ty, parts) {
-            (Type::B8 | Type::B16, [parts]) if dense => self.store_narrow(parts, ty, at, offset),
+            (Type::B8 | Type::B16, [parts]) if contiguous => {
+                self.store_narrow(parts, ty, at, offset)
+            }
             _ => self.store_far(parts, ty, at, stride, offset),
         }
     }
 
-    /// What the lanes of a part store, one after the other.
-    fn rows(&mut self, ty: Type, parts: &[Parts], i: usize) -> SmallVec<[cl::Value; 4]> {
+    /// The interleaved words of the lanes of a part.
+    fn interleaved(&mut self, ty: Type, parts: &[Parts], i: usize) -> SmallVec<[cl::Value; 4]> {
         match parts {
             [a] => smallvec![a[i]],
             [a, b] => SmallVec::from_slice(&self.zip(ty, a[i], b[i])),
@@ -256,8 +258,8 @@ impl Lower<'_, '_> {
         stride: i64,
         offset: i32,
     ) {
-        let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
-        if !dense || !self.own_memory {
+        let contiguous = stride == i64::from(ty.bytes()) * parts.len() as i64;
+        if !contiguous || !self.own_memory {
             return self.store_theirs(parts, ty, at, stride, offset);
         }
         let near = self.in_one_page(at, stride, offset);
@@ -275,7 +277,7 @@ impl Lower<'_, '_> {
         );
     }
 
-    /// Nobody else writes here meanwhile: what the other lanes' places hold is written again.
+    /// No other CTA writes here: the elements of inactive lanes are read and written again.
     fn store_among(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
         let mask = self.mask_vectors();
         let old = self.load_whole(parts.len(), ty, at, stride, offset);
@@ -289,8 +291,8 @@ impl Lower<'_, '_> {
     }
 
     fn store_theirs(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
-        let dense = stride == i64::from(ty.bytes()) * parts.len() as i64;
-        if dense && has_rows(ty, parts.len()) && self.has_masked_stores {
+        let contiguous = stride == i64::from(ty.bytes()) * parts.len() as i64;
+        if contiguous && can_interleave(ty, parts.len()) && self.has_masked_stores {
             return self.store_masked(parts, ty, at, offset);
         }
         let bits = self.mask_as_bits();
@@ -312,7 +314,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The lanes that run store their vectors' lanes.
+    /// Masked stores of the running lanes.
     fn store_masked(&mut self, parts: &[Parts], ty: Type, at: cl::Value, offset: i32) {
         let mut masks = self.mask_vectors();
         if ty == Type::B64 {
@@ -320,15 +322,18 @@ impl Lower<'_, '_> {
         }
         let masks = vec![masks; parts.len()];
         for i in 0..self.n_parts(ty) {
-            let (rows, masks) = (self.rows(ty, parts, i), self.rows(ty, &masks, i));
-            let offset = offset + (16 * i * rows.len()) as i32;
-            for (k, (row, mask)) in rows.into_iter().zip(masks).enumerate() {
+            let (interleaved, masks) = (
+                self.interleaved(ty, parts, i),
+                self.interleaved(ty, &masks, i),
+            );
+            let offset = offset + (16 * i * interleaved.len()) as i32;
+            for (k, (row, mask)) in interleaved.into_iter().zip(masks).enumerate() {
                 masked::store(&mut self.b, (row, mask), ty, (at, offset + 16 * k as i32));
             }
         }
     }
 
-    fn store_scattered(&mut self, parts: &[Parts], ty: Type, addrs: cl::Value, offset: i32) {
+    fn scatter(&mut self, parts: &[Parts], ty: Type, addrs: cl::Value, offset: i32) {
         let bits = self.mask_as_bits();
         let stub = Transfer {
             store: true,

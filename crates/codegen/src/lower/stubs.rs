@@ -1,5 +1,6 @@
-//! Small compiled functions for what is rare in the midst of common code, as accesses of some lanes of a gang. They preserve all
-//! registers, so that the rare call costs the common path nothing: what lives across a call of the usual kind must be in memory.
+//! Stubs: small compiled functions for rare cases of common code, as accesses of some lanes of a
+//! gang. They preserve all registers, so that the rare call costs the common path nothing: values
+//! that live across an ordinary call must be in memory.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, types};
@@ -7,21 +8,33 @@ use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::FunctionBuilder;
 
 use super::Lower;
+use super::exact::byte_is_bad;
 use crate::object::{FUNCTIONS, HELPERS};
-use ptxjit_abi::CtaContext;
 use ptxjit_abi::object::Helper;
+use ptxjit_abi::{CtaContext, RuntimeFns};
 
 /// One of the stubs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Stub {
     /// Accesses memory.
     Transfer(Transfer),
-    /// Calls [`crate::helpers::unfold`].
-    Unfold,
+    /// Calls [`crate::helpers::resolve_wrapped`].
+    ResolveWrapped,
     /// Calls [`crate::helpers::bad_lanes`]; a last parameter tells where to write the lanes.
     BadLanes,
     /// Calls [`crate::helpers::merge_slots`].
     MergeSlots,
+    /// Looks accesses of `size` bytes up in the map of valid memory: `(buffer of addresses, lanes,
+    /// origin of the map, where to write 0 or else that one of the lanes is not allowed to)`.
+    Lookup {
+        /// Bytes per lane.
+        size: u32,
+        /// Not a load.
+        write: bool,
+    },
+    /// Calls [`RuntimeFns::check_access`]: `(context, buffer of addresses, lanes, size and what is
+    /// done to the memory, gang, location, where to write what it says)`.
+    AskExactly,
     /// Sets the state of some lanes: `(address of lane 0's, lanes, state)`.
     SetStates,
 }
@@ -38,11 +51,12 @@ pub(crate) struct Transfer {
 }
 
 impl Stub {
-    /// For accesses `(address of lane 0, stride, lanes, buffer)`, or `(buffer of addresses, offset, lanes, buffer)`.
+    /// For accesses `(address of lane 0, stride, lanes, buffer)`, or `(buffer of addresses, offset,
+    /// lanes, buffer)`.
     pub(crate) fn signature(self) -> cl::Signature {
         let params: &[cl::Type] = match self {
             Stub::Transfer(_) => &[types::I64, types::I64, types::I32, types::I64],
-            Stub::Unfold => &[
+            Stub::ResolveWrapped => &[
                 types::I64,
                 types::I64,
                 types::I64,
@@ -51,10 +65,21 @@ impl Stub {
                 types::I64,
             ],
             Stub::BadLanes => &[types::I64, types::I32, types::I64, types::I64, types::I64],
+            Stub::AskExactly => &[
+                types::I64,
+                types::I64,
+                types::I32,
+                types::I64,
+                types::I32,
+                types::I32,
+                types::I64,
+            ],
+            Stub::Lookup { .. } => &[types::I64, types::I32, types::I64, types::I64],
             Stub::MergeSlots => &[types::I64, types::I64, types::I32, types::I64, types::I64],
             Stub::SetStates => &[types::I64, types::I32, types::I32],
         };
-        // Stubs keep the first 128 bits of vector registers, and the others as long as the helpers behind them have no AVX.
+        // Stubs keep the first 128 bits of vector registers, and the others as long as the helpers
+        // behind them have no AVX.
         let has_avx = cfg!(target_feature = "avx");
         let convention = match has_avx {
             true => CallConv::triple_default(&target_lexicon::Triple::host()),
@@ -101,7 +126,7 @@ impl Lower<'_, '_> {
         self.call(Stub::Transfer(transfer), &[at, distance, bits, buf]);
     }
 
-    /// Calls a stub, which may be the first to ask for it.
+    /// Calls a stub, and creates it at its first call.
     pub(super) fn call(&mut self, stub: Stub, args: &[cl::Value]) {
         let number = match self.out.stubs.iter().position(|&other| other == stub) {
             Some(number) => number,
@@ -124,8 +149,8 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     let params = b.block_params(entry).to_vec();
     match stub {
         Stub::Transfer(transfer) => define_transfer(transfer, &mut b, &params),
-        Stub::Unfold => {
-            define_call(Helper::Unfold, &mut b, &params, None, target);
+        Stub::ResolveWrapped => {
+            define_call(Helper::ResolveWrapped, &mut b, &params, None, target);
         }
         Stub::BadLanes => {
             let (&found, args) = params.split_last().expect("it has five");
@@ -135,6 +160,8 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
         Stub::MergeSlots => {
             define_call(Helper::MergeSlots, &mut b, &params, None, target);
         }
+        Stub::AskExactly => define_question(&mut b, &params, target),
+        Stub::Lookup { size, write } => define_lookup(&mut b, &params, i64::from(size), write),
         Stub::SetStates => each_lane(&mut b, params[1], |b, lane| {
             let at = b.ins().ishl_imm_s(lane, 1);
             let at = b.ins().iadd(params[0], at);
@@ -144,6 +171,61 @@ pub(crate) fn define(stub: Stub, mut b: FunctionBuilder<'_>, target: TargetFront
     b.ins().return_(&[]);
     b.seal_all_blocks();
     b.finalize(target);
+}
+
+/// Asks the runtime about accesses.
+fn define_question(
+    b: &mut FunctionBuilder<'_>,
+    params: &[cl::Value],
+    target: TargetFrontendConfig,
+) {
+    let [cta, addrs, bits, what, gang, loc, found] =
+        <[cl::Value; 7]>::try_from(params).expect("as the signature says");
+    let own = MemFlagsData::trusted();
+    let offset = core::mem::offset_of!(CtaContext, fns) as i32;
+    let fns = b.ins().load(types::I64, own, cta, offset);
+    let offset = core::mem::offset_of!(RuntimeFns, check_access) as i32;
+    let callee = b.ins().load(types::I64, own, fns, offset);
+    let size = b.ins().ireduce(types::I32, what);
+    let write = b.ins().ushr_imm_u(what, 32);
+    let write = b.ins().ireduce(types::I32, write);
+    let args = [cta, addrs, bits, size, write, gang, loc];
+    let mut sig = cl::Signature::new(target.default_call_conv);
+    let types = args.map(|arg| AbiParam::new(b.func.dfg.value_type(arg)));
+    sig.params.extend(types);
+    sig.returns.push(AbiParam::new(types::I32));
+    let sig = b.import_signature(sig);
+    let call = b.ins().call_indirect(sig, callee, &args);
+    let status = b.inst_results(call)[0];
+    b.ins().store(own, status, found, 0);
+}
+
+fn define_lookup(b: &mut FunctionBuilder<'_>, params: &[cl::Value], size: i64, write: bool) {
+    let (addrs, bits, origin, found) = (params[0], params[1], params[2], params[3]);
+    let own = MemFlagsData::trusted();
+    let zero = b.ins().iconst(types::I32, 0);
+    b.ins().store(own, zero, found, 0);
+    each_lane(b, bits, |b, lane| {
+        let place = b.ins().ishl_imm_s(lane, 3);
+        let place = b.ins().iadd(addrs, place);
+        let at = b.ins().load(types::I64, own, place, 0);
+        let end = b.ins().iadd_imm_s(at, size - 1);
+        let mut bad = byte_is_bad(b, origin, end, write);
+        let is_power = (size as u64).is_power_of_two();
+        if size > 16 || !is_power {
+            let other = byte_is_bad(b, origin, at, write);
+            bad = b.ins().bor(bad, other);
+        }
+        let mut bad = b.ins().uextend(types::I32, bad);
+        if size > 1 && is_power {
+            let low = b.ins().ireduce(types::I32, at);
+            let low = b.ins().band_imm_s(low, size - 1);
+            bad = b.ins().bor(bad, low);
+        }
+        let before = b.ins().load(types::I32, own, found, 0);
+        let bad = b.ins().bor(before, bad);
+        b.ins().store(own, bad, found, 0);
+    });
 }
 
 /// A call of one of our functions, and what it returns.
@@ -196,19 +278,19 @@ fn define_transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Va
     });
 }
 
-/// Accesses words that lie side by side, as far as they belong to four lanes of which all run. Gives the other lanes.
+/// Accesses contiguous words of groups of four lanes that all run. Returns the other lanes.
 ///
-/// In registers of 64 bits: the upper halves of vector registers are not the stub's.
+/// In registers of 64 bits: the stub must preserve the upper halves of vector registers.
 fn transfer_quads(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Value]) -> cl::Value {
     let (at, stride, bits, buf) = (params[0], params[1], params[2], params[3]);
-    let [head, look, turn, next, done] = std::array::from_fn(|_| b.create_block());
+    let [head, look, iteration, next, done] = std::array::from_fn(|_| b.create_block());
     let lane = b.append_block_param(head, types::I64);
     let left = b.append_block_param(head, types::I32);
     let zero = b.ins().iconst(types::I64, 0);
-    let is_dense = b.ins().icmp_imm_s(IntCC::Equal, stride, 4);
+    let is_contiguous = b.ins().icmp_imm_s(IntCC::Equal, stride, 4);
     let rest = b.append_block_param(done, types::I32);
     b.ins().brif(
-        is_dense,
+        is_contiguous,
         head,
         &[zero.into(), bits.into()],
         done,
@@ -223,9 +305,9 @@ fn transfer_quads(stub: Transfer, b: &mut FunctionBuilder<'_>, params: &[cl::Val
     let quad = b.ins().ishl(quad, lane);
     let here = b.ins().band(left, quad);
     let all = b.ins().icmp(IntCC::Equal, here, quad);
-    b.ins().brif(all, turn, &[], next, &[left.into()]);
+    b.ins().brif(all, iteration, &[], next, &[left.into()]);
 
-    b.switch_to_block(turn);
+    b.switch_to_block(iteration);
     let others = b.ins().bxor(left, quad);
     let distance = b.ins().ishl_imm_s(lane, 2);
     let (address, place) = (b.ins().iadd(at, distance), b.ins().iadd(buf, distance));
@@ -254,12 +336,12 @@ fn each_lane(
     bits: cl::Value,
     body: impl FnOnce(&mut FunctionBuilder<'_>, cl::Value),
 ) {
-    let (head, turn, done) = (b.create_block(), b.create_block(), b.create_block());
+    let (head, iteration, done) = (b.create_block(), b.create_block(), b.create_block());
     let left = b.append_block_param(head, types::I32);
     b.ins().jump(head, &[bits.into()]);
     b.switch_to_block(head);
-    b.ins().brif(left, turn, &[], done, &[]);
-    b.switch_to_block(turn);
+    b.ins().brif(left, iteration, &[], done, &[]);
+    b.switch_to_block(iteration);
     let lane = b.ins().ctz(left);
     let lane = b.ins().uextend(types::I64, lane);
     body(b, lane);

@@ -1,11 +1,11 @@
-//! What atomic operations make of an element, and those of a whole gang on one element.
+//! How atomic operations update an element, and the operations of a whole gang on one element.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{
     AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Round, Space, Type,
 };
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::atomics::{Operands, Rmw, is_integer};
@@ -30,7 +30,8 @@ fn float_fmt(fmt: AtomicFmt) -> Option<(FloatFmt, bool)> {
     }
 }
 
-/// The op that puts operands together before they are put into the element, for ops that may be done in any order.
+/// The op that combines operands before the element is updated, for ops whose order does not
+/// matter.
 fn combining(rmw: Rmw) -> Option<IntBinaryOp> {
     if !is_integer(rmw.fmt) || rmw.fmt.ty() < Type::B32 {
         return None;
@@ -49,7 +50,7 @@ fn combining(rmw: Rmw) -> Option<IntBinaryOp> {
     }
 }
 
-/// The operand that changes nothing.
+/// The neutral operand.
 fn neutral(op: IntBinaryOp, ty: Type) -> u64 {
     match op {
         IntBinaryOp::And | IntBinaryOp::Umin => ty.mask(),
@@ -60,7 +61,8 @@ fn neutral(op: IntBinaryOp, ty: Type) -> u64 {
 }
 
 impl Lower<'_, '_> {
-    /// Whether [`Lower::update`] can do it. Where the hardware flushes subnormals, only additions that have to flush them can.
+    /// Whether [`Lower::update`] supports it. Where the hardware flushes subnormals, it supports
+    /// only additions that have to flush them.
     pub(super) fn has_update(&self, rmw: Rmw) -> bool {
         match (rmw.op, rmw.fmt) {
             (AtomicOp::Add, AtomicFmt::F32) if self.flush_denormals => rmw.space == Space::Global,
@@ -91,7 +93,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// What [`Lower::raw_update`] made, as memory is to have it.
+    /// The result of [`Lower::raw_update`] in the form that memory holds.
     fn as_seen(&mut self, rmw: Rmw, new: cl::Value) -> cl::Value {
         if (rmw.op, rmw.fmt) != (AtomicOp::Add, AtomicFmt::F32) {
             return new;
@@ -209,8 +211,8 @@ impl Lower<'_, '_> {
         self.b.ins().bor(low, high)
     }
 
-    /// The operations of all running lanes on one element, as if one after the other in ascending order; none if they must be
-    /// done so.
+    /// The operations of all running lanes on one element, as if one after the other in ascending
+    /// order; `None` if they must be.
     pub(super) fn atomic_at_one_place(
         &mut self,
         operands: &Operands<'_>,
@@ -236,11 +238,11 @@ impl Lower<'_, '_> {
         self.rmw(rmw, at, &[operand])
     }
 
-    /// The operands of all running lanes put together.
+    /// The combined operands of all running lanes.
     fn combined(&mut self, op: IntBinaryOp, operands: &Operands<'_>) -> cl::Value {
         let arg = operands.args[0];
         let ty = operands.rmw.fmt.ty();
-        if self.shape(arg) == Shape::Uniform {
+        if self.variability(arg) == Variability::Uniform {
             return self.repeated(op, ty, arg);
         }
         let mut parts = self.parts(arg);
@@ -295,7 +297,7 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// One operand that all running lanes have.
+    /// An operand that all running lanes have in common, combined.
     fn repeated(&mut self, op: IntBinaryOp, ty: Type, arg: ptxjit_ir::Value) -> cl::Value {
         let x = self.scalar(arg);
         let clif = int_type(ty);
@@ -324,7 +326,7 @@ impl Lower<'_, '_> {
     /// Additions of one number by all running lanes: each gets the sum before it.
     fn tickets(&mut self, operands: &Operands<'_>, at: cl::Value) -> Option<Parts> {
         let arg = operands.args[0];
-        if self.shape(arg) != Shape::Uniform {
+        if self.variability(arg) != Variability::Uniform {
             return None;
         }
         let all = self.repeated(IntBinaryOp::Add, Type::B32, arg);
@@ -363,14 +365,15 @@ impl Lower<'_, '_> {
         Some(olds)
     }
 
-    /// Updates one element by the operands of all running lanes in their order, reading and writing it once.
+    /// Updates one element by the operands of all running lanes in their order, reading and writing
+    /// it once.
     fn update_in_order(&mut self, operands: &Operands<'_>, at: cl::Value) -> Parts {
         let rmw = operands.rmw;
         let bits = self.unless_full().map(|_| self.mask_as_bits());
         let args: Vec<_> = (0..self.lanes)
             .map(|lane| self.lane_operands(operands, lane))
             .collect();
-        self.exchange(rmw, at, |lower, old| {
+        self.cas_loop(rmw, at, |lower, old| {
             let mut new = old;
             for (lane, args) in args.iter().enumerate() {
                 let next = lower.raw_update(rmw, at, new, args);

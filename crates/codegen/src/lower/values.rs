@@ -1,13 +1,15 @@
-//! How IR values are held while a gang function is emitted: scalars, affine bases, vectors of four or two lanes.
+//! How IR values are held while a gang function is emitted: scalars, affine bases, vectors of four
+//! or two lanes.
 //!
-//! The lanes of a gang come in *quads*. A varying value of up to 32 bits is one `i32x4` per quad, a 64-bit one two `i64x2`.
-//! Predicates are `i32x4` masks (0 or -1); narrow integers are zero-extended. Vectors are always kept as integers: a bit cast
-//! between vector types costs nothing. Scalars are kept in the register class that their definition suggests.
+//! The lanes of a gang come in *quads*. A varying value of up to 32 bits is one `i32x4` per quad, a
+//! 64-bit one two `i64x2`. Predicates are `i32x4` masks (0 or -1); narrow integers are
+//! zero-extended. Vectors are always held as integers: a bit cast between vector types costs
+//! nothing. Scalars are held in the register class that their definition suggests.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, InstData, Type};
-use ptxjit_vectorize::{Fold, Shape};
+use ptxjit_vectorize::{MayWrap, Variability};
 use smallvec::SmallVec;
 
 use super::{Buffer, Lower};
@@ -15,7 +17,7 @@ use super::{Buffer, Lower};
 /// Vectors of one value, in lane order.
 pub(super) type Parts = SmallVec<[cl::Value; 8]>;
 
-/// A value at hand.
+/// An available value.
 #[derive(Clone, Debug)]
 pub(super) enum Val {
     /// The same for all lanes.
@@ -59,7 +61,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The value in the form its shape says.
+    /// The value in the form that its variability says.
     pub(super) fn get(&mut self, value: ir::Value) -> Val {
         if let Some(own) = self.own(value) {
             return own;
@@ -88,10 +90,10 @@ impl Lower<'_, '_> {
         }
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
-        match self.plan.shapes[value] {
-            Shape::Uniform => Val::Uniform(parts[0]),
-            Shape::Affine { stride, .. } => Val::Affine(parts[0], stride),
-            Shape::Varying => Val::Varying(parts),
+        match self.plan.variability[value] {
+            Variability::Uniform => Val::Uniform(parts[0]),
+            Variability::Affine { stride, .. } => Val::Affine(parts[0], stride),
+            Variability::Varying => Val::Varying(parts),
         }
     }
 
@@ -101,10 +103,10 @@ impl Lower<'_, '_> {
         value: ir::Value,
     ) -> SmallVec<[cranelift_frontend::Variable; 8]> {
         if self.vars[value].is_empty() {
-            let n = match self.plan.shapes[value] {
-                Shape::Uniform | Shape::Affine { .. } => 1,
-                Shape::Varying if self.in_bits[value] => 1,
-                Shape::Varying => self.n_parts(self.func.ty(value)),
+            let n = match self.plan.variability[value] {
+                Variability::Uniform | Variability::Affine { .. } => 1,
+                Variability::Varying if self.in_bits[value] => 1,
+                Variability::Varying => self.n_parts(self.func.ty(value)),
             };
             let ty = self.variable_type(value);
             self.vars[value] = (0..n).map(|_| self.b.declare_var(ty)).collect();
@@ -114,10 +116,10 @@ impl Lower<'_, '_> {
 
     /// The type of an escaping value's variables.
     pub(super) fn variable_type(&self, value: ir::Value) -> cl::Type {
-        match self.plan.shapes[value] {
-            Shape::Uniform | Shape::Affine { .. } => self.scalar_type(value),
-            Shape::Varying if self.in_bits[value] => types::I32,
-            Shape::Varying => vector_type(self.func.ty(value)),
+        match self.plan.variability[value] {
+            Variability::Uniform | Variability::Affine { .. } => self.scalar_type(value),
+            Variability::Varying if self.in_bits[value] => types::I32,
+            Variability::Varying => vector_type(self.func.ty(value)),
         }
     }
 
@@ -150,22 +152,24 @@ impl Lower<'_, '_> {
         self.splats.remove(&value);
         self.vals.insert(value, val.clone());
         if self.plan.escapes[value] && !self.is_pinned(value) {
-            // Other nodes know it as a vector, in step or not.
-            let val = match self.plan.shapes[value] {
-                Shape::Varying => Val::Varying(self.for_gang(|lower| lower.parts(value))),
-                Shape::Uniform | Shape::Affine { .. } => val,
+            // Other nodes hold it as a vector, whether the guard passed or not.
+            let val = match self.plan.variability[value] {
+                Variability::Varying => Val::Varying(self.for_gang(|lower| lower.parts(value))),
+                Variability::Uniform | Variability::Affine { .. } => val,
             };
             self.define_variables(value, &val);
         }
     }
 
-    /// How a value is held in the code being emitted.
-    pub(super) fn shape(&self, value: ir::Value) -> Shape {
-        if self.alone.is_some() {
-            return Shape::Uniform;
+    /// The variability of a value in the code being emitted.
+    pub(super) fn variability(&self, value: ir::Value) -> Variability {
+        if self.active_lane.is_some() {
+            return Variability::Uniform;
         }
-        let better = self.in_step.and_then(|in_step| in_step.shapes.get(&value));
-        better.copied().unwrap_or(self.plan.shapes[value])
+        let better = self
+            .affine_inputs
+            .and_then(|affine_inputs| affine_inputs.variability.get(&value));
+        better.copied().unwrap_or(self.plan.variability[value])
     }
 
     /// Assigns an escaping value's variables.
@@ -243,9 +247,9 @@ impl Lower<'_, '_> {
                 let splat = self.splat(ty, x);
                 SmallVec::from_elem(splat, self.n_parts(ty))
             }
-            Val::Affine(base, stride) => match self.shape(value).fold() {
+            Val::Affine(base, stride) => match self.variability(value).may_wrap() {
                 None => self.affine_parts(ty, base, stride),
-                Some(fold) => self.unfolded_parts(base, stride, fold),
+                Some(may_wrap) => self.resolved_parts(base, stride, may_wrap),
             },
         };
         self.splats.insert(value, parts.clone());
@@ -280,9 +284,14 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// All lanes of an affine value that tells by itself whether its index wrapped.
-    pub(super) fn unfolded_parts(&mut self, base: cl::Value, stride: i64, fold: Fold) -> Parts {
-        let slack = fold.scale << (Fold::BITS - 4);
+    /// All lanes of an affine value whose bits show whether its index wrapped.
+    pub(super) fn resolved_parts(
+        &mut self,
+        base: cl::Value,
+        stride: i64,
+        may_wrap: MayWrap,
+    ) -> Parts {
+        let slack = may_wrap.scale << (MayWrap::BITS - 4);
         let near = self.b.ins().iadd_imm_s(base, slack);
         let plain = self
             .b
@@ -296,7 +305,7 @@ impl Lower<'_, '_> {
                 let slot = lower.buffer(Buffer::Addresses);
                 let buf = lower.b.ins().stack_addr(types::I64, slot, 0);
                 let zero = lower.b.ins().iconst(types::I64, 0);
-                lower.call_unfold(base, stride, fold, zero, buf);
+                lower.call_resolve_wrapped(base, stride, may_wrap, zero, buf);
                 lower.load_buffer(buf, Type::B64).to_vec()
             },
         );
@@ -332,12 +341,12 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Looks at a vector as another type.
+    /// Reinterprets a vector as another type.
     pub(super) fn cast_vector(&mut self, x: cl::Value, ty: cl::Type) -> cl::Value {
         if self.b.func.dfg.value_type(x) == ty {
             return x;
         }
-        // Back to the type that it was made of: chains of float operations on values that are kept as integers.
+        // Undoes an earlier cast: chains of float operations on values that are held as integers.
         if let cl::ValueDef::Result(inst, _) = self.b.func.dfg.value_def(x)
             && let cl::InstructionData::LoadNoOffset {
                 opcode: cl::Opcode::Bitcast,

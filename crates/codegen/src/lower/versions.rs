@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, FloatMode, FloatUnaryOp, Inst, InstData, Round};
-use ptxjit_vectorize::{InStep, Shape};
+use ptxjit_vectorize::{AffineInputs, Variability};
 use smallvec::SmallVec;
 
 use super::Lower;
@@ -12,7 +12,8 @@ use super::values::Val;
 /// Nodes with more instructions, times quads, than this are emitted only once.
 const MOST_TWICE: usize = 1000;
 
-/// Where there is more other work for each access, nobody notices that the access asks.
+/// With more other work per access than this, testing the mask at each access costs nothing
+/// noticeable.
 const MOST_WORK: usize = 32;
 
 /// About how many vector operations an instruction takes.
@@ -41,16 +42,16 @@ fn work(data: &InstData) -> usize {
 }
 
 impl Lower<'_, '_> {
-    /// Whether a node's code gets much shorter if it need not ask at each access which lanes run.
+    /// Whether a node's code gets much shorter if accesses need not test which lanes run.
     pub(super) fn wants_two_versions(&self, block: ir::Block, insts: &[Inst]) -> bool {
         let asks = |&inst: &Inst| match self.func.insts[inst].data {
             InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
-                match self.plan.shapes[addr] {
-                    // Lanes that do not run are sent elsewhere, one by one.
+                match self.plan.variability[addr] {
+                    // Inactive lanes are redirected one by one.
                     _ if space == ir::Space::Local => 4,
-                    Shape::Varying => 4,
-                    Shape::Affine { .. } => 1,
-                    Shape::Uniform => 0,
+                    Variability::Varying => 4,
+                    Variability::Affine { .. } => 1,
+                    Variability::Uniform => 0,
                 }
             }
             _ => 0,
@@ -61,9 +62,9 @@ impl Lower<'_, '_> {
             .map(|&inst| work(&self.func.insts[inst].data))
             .sum();
         let pays = work <= MOST_WORK * asked
-            || self.plan.in_step[block].is_some()
+            || self.plan.affine_inputs[block].is_some()
             || self.has_chains(block, insts);
-        if self.certainly_full && self.plan.in_step[block].is_none() {
+        if self.certainly_full && self.plan.affine_inputs[block].is_none() {
             return false;
         }
         self.lanes > 1 && asked > 0 && insts.len() * self.quads < MOST_TWICE && pays
@@ -77,15 +78,15 @@ impl Lower<'_, '_> {
             None => self.b.ins().jump(all, &[]),
         };
         self.b.switch_to_block(all);
-        let in_step = self.plan.in_step[block].as_ref();
-        self.aside(|lower| {
+        let affine_inputs = self.plan.affine_inputs[block].as_ref();
+        self.scoped(|lower| {
             lower.certainly_full = true;
-            if let Some(in_step) = in_step {
-                lower.unless_in_step(in_step, some);
+            if let Some(affine_inputs) = affine_inputs {
+                lower.unless_affine(affine_inputs, some);
             }
-            lower.in_step = in_step;
+            lower.affine_inputs = affine_inputs;
             lower.emit_body(pos, block, insts);
-            lower.in_step = None;
+            lower.affine_inputs = None;
             lower.certainly_full = false;
         });
         self.b.set_cold_block(some);
@@ -95,20 +96,21 @@ impl Lower<'_, '_> {
         self.certainly_partial = false;
     }
 
-    /// Goes to `otherwise` unless the inputs have the shapes hoped for, and holds them so from there on.
-    fn unless_in_step(&mut self, in_step: &InStep, otherwise: cl::Block) {
+    /// The guard: goes to `otherwise` unless the inputs are affine as speculated, and holds them so
+    /// from there on.
+    fn unless_affine(&mut self, affine_inputs: &AffineInputs, otherwise: cl::Block) {
         let mut all: Option<cl::Value> = None;
         let mut held = Vec::new();
-        for &(value, shape) in &in_step.inputs {
+        for &(value, variability) in &affine_inputs.inputs {
             let ty = self.func.ty(value);
             let parts = self.parts(value);
             let first = self.extract(ty, &parts, 0);
-            let (val, line) = match shape {
-                Shape::Affine { stride, .. } => (
+            let (val, affine) = match variability {
+                Variability::Affine { stride, .. } => (
                     Val::Affine(first, stride),
                     self.affine_parts(ty, first, stride),
                 ),
-                Shape::Uniform | Shape::Varying => {
+                Variability::Uniform | Variability::Varying => {
                     let splat = self.splat(ty, first);
                     (
                         Val::Uniform(first),
@@ -116,7 +118,7 @@ impl Lower<'_, '_> {
                     )
                 }
             };
-            for (&part, &want) in parts.iter().zip(&line) {
+            for (&part, &want) in parts.iter().zip(&affine) {
                 let equal = self.b.ins().icmp(IntCC::Equal, part, want);
                 let equal = self.cast_vector(equal, types::I32X4);
                 all = Some(match all {

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
-use ptxjit_vectorize::{Plan, Shape, WaitKind, Yield};
+use ptxjit_vectorize::{Plan, Variability, WaitKind, Yield};
 
 use super::gangs::BUDGET;
 use super::mask_classes::{MaskClass, has_fast_path};
@@ -26,7 +26,7 @@ pub(crate) struct Frame {
 pub(crate) struct WaitSlots {
     /// Values and their offsets.
     pub saves: Vec<(Value, u32)>,
-    /// Affine operands with every lane's own value, for the runtime: saved are only their bases.
+    /// Affine operands that the runtime reads lane by lane: saved values have only their bases.
     pub copies: Vec<(Value, u32)>,
     /// What the runtime reads.
     pub operands: Vec<Operand>,
@@ -37,7 +37,8 @@ pub(crate) struct WaitSlots {
 }
 
 impl Frame {
-    /// Lays out the slots. Values for which `is_invariant` holds are computed anew instead of saved.
+    /// Lays out the slots. Values for which `is_invariant` holds are computed again instead of
+    /// saved.
     pub(crate) fn new(func: &Function, plan: &Plan, is_invariant: &dyn Fn(Value) -> bool) -> Frame {
         let lanes = plan.gang;
         let needs: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = plan
@@ -46,7 +47,7 @@ impl Frame {
             .map(|wait| {
                 let results = match wait.kind {
                     WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
-                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn => {
+                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => {
                         Vec::new()
                     }
                 };
@@ -63,10 +64,10 @@ impl Frame {
                     .collect();
                 values.sort_unstable();
                 values.dedup();
-                // As the layout wants it.
+                // In the order of the layout.
                 values.sort_by_key(|&value| !is_shared(plan, value));
                 let is_affine = |value: &Value| {
-                    lanes > 1 && matches!(plan.shapes[*value], Shape::Affine { .. })
+                    lanes > 1 && matches!(plan.variability[*value], Variability::Affine { .. })
                 };
                 let mut copies: Vec<Value> = wait_operands(func, wait.kind)
                     .into_iter()
@@ -192,7 +193,8 @@ fn wait_operands(func: &Function, kind: WaitKind) -> Vec<Option<Value>> {
 }
 
 impl Lower<'_, '_> {
-    /// Emits the wait at a block's start and goes on to its body. Returns how many instructions are done.
+    /// Emits the wait at a block's start and goes on to its body. Returns how many instructions are
+    /// done.
     pub(super) fn emit_wait(&mut self, pos: usize, block: Block) -> usize {
         let mut done = 0;
         match self.plan.wait_of[block].map(|wait| (wait, self.plan.waits[wait as usize].kind)) {
@@ -206,7 +208,10 @@ impl Lower<'_, '_> {
                 self.go(&[], &pending);
                 done = 1;
             }
-            Some((_, WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::Turn))
+            Some((
+                _,
+                WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine,
+            ))
             | None => self.enter_body(pos),
         }
         self.b.switch_to_block(self.node_body[pos]);
@@ -214,10 +219,11 @@ impl Lower<'_, '_> {
         done
     }
 
-    /// The lanes of the current mask save what they need and leave.
+    /// The lanes of the current mask save their live values and leave.
     ///
-    /// A whole gang writes to its frame. If only some lanes wait, others may have left values there: the same code writes to a place of its own,
-    /// from which a stub copies what belongs to these lanes.
+    /// A whole gang writes to its frame. If only some lanes wait, others may have left values
+    /// there: the same code writes to the shadow frame, from which a stub copies the slots of these
+    /// lanes.
     pub(super) fn suspend(&mut self, wait: u32) {
         let frame = self.gang_frame();
         let Some(full) = self.unless_full() else {
@@ -230,9 +236,9 @@ impl Lower<'_, '_> {
             self.store_states(wait);
             return;
         }
-        let aside = self.slots_aside();
-        let at = self.b.ins().select(full, frame, aside);
-        self.aside(|lower| lower.save(wait, at));
+        let shadow = self.shadow_frame();
+        let at = self.b.ins().select(full, frame, shadow);
+        self.scoped(|lower| lower.save(wait, at));
         let (whole, some, join) = (
             self.b.create_block(),
             self.b.create_block(),
@@ -244,15 +250,15 @@ impl Lower<'_, '_> {
         self.stopped_at(wait);
         self.b.ins().jump(join, &[]);
         self.b.switch_to_block(some);
-        self.aside(|lower| {
-            lower.merge_slots(wait, aside);
+        self.scoped(|lower| {
+            lower.merge_slots(wait, shadow);
             lower.store_states(wait);
         });
         self.b.ins().jump(join, &[]);
         self.b.switch_to_block(join);
     }
 
-    /// Writes what the lanes need to the slots at `frame`; what they share, once.
+    /// Writes the lanes' live values to the slots at `frame`; uniform ones once.
     fn save(&mut self, wait: u32, frame: cl::Value) {
         let slots = &self.out.frame.waits[wait as usize];
         let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
@@ -279,7 +285,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Sets the state of the current lanes, if anybody will look at it.
+    /// Sets the state of the current lanes, if the runtime or a later phase reads it.
     pub(super) fn store_states(&mut self, state: u32) {
         if self.plan.waits.len() == 1 {
             return;
@@ -288,7 +294,7 @@ impl Lower<'_, '_> {
         self.store_shared_state(state);
     }
 
-    /// The current lanes have the state that a scalar says.
+    /// Sets the current lanes to one state, a scalar.
     fn store_shared_state(&mut self, state: cl::Value) {
         let Some(all) = self.unless_all_entered() else {
             self.stopped_at_scalar(state);
@@ -305,7 +311,7 @@ impl Lower<'_, '_> {
         self.stopped_at_scalar(state);
         self.b.ins().jump(join, &[]);
         self.b.switch_to_block(some);
-        self.aside(|lower| {
+        self.scoped(|lower| {
             // The state of lanes that have ended has this bit anyway.
             let partial = i64::from(LaneState::PARTIAL);
             let marked = lower.b.ins().bor_imm_s(state, partial);
@@ -357,7 +363,7 @@ impl Lower<'_, '_> {
 
     /// The current lanes go on at the states that `state` says.
     pub(super) fn store_dispatch(&mut self, state: Value) {
-        if self.plan.shapes[state] == Shape::Uniform {
+        if self.plan.variability[state] == Variability::Uniform {
             let x = self.scalar(state);
             self.store_shared_state(x);
             return;
@@ -372,13 +378,16 @@ impl Lower<'_, '_> {
         self.store_state_vectors(&narrow);
     }
 
-    /// At the end of a loop that may wait for others: when the budget of turns is spent, the lanes still in the loop wait. Where gangs take
-    /// turns as wholes, they do as long as all of their lanes are in the loop.
+    /// At the end of a loop that lets others run: when the budget of iterations is spent, the lanes
+    /// still in the loop wait. Gangs that are strip-mined as a whole do so as long as all of their
+    /// lanes are in the loop.
     pub(super) fn emit_yield(&mut self, pos: usize, header: Block) {
         let (cost, only_whole) =
             match self.plan.yields[header].expect("only loops that yield come here") {
                 Yield::Spin(cost) => (i64::from(cost), false),
-                Yield::Turns(turns) => (BUDGET / i64::from(turns), self.plan.turns_whole),
+                Yield::StripMine(strip_mine) => {
+                    (BUDGET / i64::from(strip_mine), self.plan.strip_mines_full)
+                }
             };
         let wait = self.plan.wait_of[header].expect("a loop that yields is a wait");
         self.loc(self.func.blocks[header].term_loc);
@@ -394,12 +403,12 @@ impl Lower<'_, '_> {
         self.b.ins().brif(spent, stop, &[], go_on, &[]);
         self.b.set_cold_block(stop);
         self.b.switch_to_block(stop);
-        // Of a whole gang no lane is elsewhere.
+        // No lane of a whole gang is elsewhere.
         let pending = match only_whole {
             true => Vec::new(),
             false => self.plan.pending[pos].clone(),
         };
-        self.aside(|lower| {
+        self.scoped(|lower| {
             let was_full = lower.certainly_full;
             if only_whole && let Some(full) = lower.unless_full() {
                 let whole = lower.b.create_block();
@@ -439,8 +448,8 @@ impl Lower<'_, '_> {
         let ty = self.func.ty(value);
         let flags = MemFlagsData::trusted();
         let frame = self.gang_frame();
-        let shape = self.plan.shapes[value];
-        if shape == Shape::Varying && self.lanes > 1 {
+        let variability = self.plan.variability[value];
+        if variability == Variability::Varying && self.lanes > 1 {
             let parts = (0..self.n_parts(ty)).map(|i| {
                 self.b
                     .ins()
@@ -467,9 +476,9 @@ impl Lower<'_, '_> {
             }
         };
         let x = self.cast_scalar(x, self.scalar_type(value));
-        match shape {
-            Shape::Affine { stride, .. } => Val::Affine(x, stride),
-            Shape::Uniform | Shape::Varying => Val::Uniform(x),
+        match variability {
+            Variability::Affine { stride, .. } => Val::Affine(x, stride),
+            Variability::Uniform | Variability::Varying => Val::Uniform(x),
         }
     }
 
@@ -494,7 +503,7 @@ pub(crate) fn resume_point(
     let (kind, loc) = match wait.kind {
         WaitKind::Entry | WaitKind::Ready => (ResumeKind::Ready, first_loc(func, wait.block)),
         WaitKind::Yield => (ResumeKind::Yield, func.blocks[wait.block].term_loc),
-        WaitKind::Turn => (ResumeKind::Turn, func.blocks[wait.block].term_loc),
+        WaitKind::StripMine => (ResumeKind::StripMine, func.blocks[wait.block].term_loc),
         WaitKind::Inst(inst) => {
             let node = &func.insts[inst];
             let kind = match node.data {
@@ -507,7 +516,8 @@ pub(crate) fn resume_point(
         }
     };
     let slots = &frame.waits[number];
-    let is_uniform = |value: Value| plan.gang > 1 && plan.shapes[value] != Shape::Varying;
+    let is_uniform =
+        |value: Value| plan.gang > 1 && plan.variability[value] != Variability::Varying;
     let live = |value: &Value| wait.live.contains(value);
     let uniforms = slots
         .saves
@@ -538,9 +548,9 @@ pub(crate) fn resume_point(
     }
 }
 
-/// Whether one scalar says a value for all lanes.
+/// Whether one scalar holds a value of all lanes.
 pub(super) fn is_shared(plan: &Plan, value: Value) -> bool {
-    plan.shapes[value] != Shape::Varying
+    plan.variability[value] != Variability::Varying
 }
 
 fn first_loc(func: &Function, block: Block) -> ir::SrcLoc {

@@ -1,17 +1,19 @@
-//! Warp operations of gangs that are whole warps: computed at once where all lanes that an operation waits for are there.
+//! Warp operations of gangs that are whole warps: computed at once where all lanes that an
+//! operation waits for are there.
 //!
 //! ```text
 //!   all 32 lanes run, and are the members --> in registers
 //!   the members that have not ended run   --> by a call
-//!   otherwise                             --> the lanes wait; the runtime lets them meet the others
+//!   otherwise                             --> the lanes wait, and the runtime resumes them
 //! ```
 //!
-//! Narrower gangs always wait: what other gangs of the warp did before the operation must have happened after it.
+//! Narrower gangs always wait: what other gangs of the warp did before the operation must have
+//! happened after it.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
-use ptxjit_vectorize::Shape;
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::values::{Parts, Val, vector_type};
@@ -29,7 +31,7 @@ fn lane_words(of: impl Fn(u32) -> u32) -> Vec<Vec<u8>> {
 }
 
 impl Lower<'_, '_> {
-    /// Does an operation for which nobody ever waits: all lanes that have not ended are here.
+    /// Emits an operation at which no lane ever waits: all lanes that have not ended are here.
     pub(super) fn warp_at_once(&mut self, inst: Inst) {
         let results = self.func.insts[inst].results.clone();
         let vals = match self.unless_full() {
@@ -53,7 +55,7 @@ impl Lower<'_, '_> {
             }
         };
         for (&result, val) in results.iter().zip(&vals) {
-            let val = self.as_shaped(result, val);
+            let val = self.held_as(result, val);
             self.def(result, val);
         }
     }
@@ -69,9 +71,9 @@ impl Lower<'_, '_> {
     /// The types of a result's scalar or vectors.
     fn types_of(&self, result: Value) -> Vec<cl::Type> {
         let ty = self.func.ty(result);
-        match self.plan.shapes[result] {
-            Shape::Varying => vec![vector_type(ty); self.n_parts(ty)],
-            Shape::Uniform | Shape::Affine { .. } => vec![self.scalar_type(result)],
+        match self.plan.variability[result] {
+            Variability::Varying => vec![vector_type(ty); self.n_parts(ty)],
+            Variability::Uniform | Variability::Affine { .. } => vec![self.scalar_type(result)],
         }
     }
 
@@ -79,7 +81,7 @@ impl Lower<'_, '_> {
     fn flat(&mut self, results: &[Value], vals: &[Val]) -> Vec<cl::Value> {
         let mut flat = Vec::new();
         for (&result, val) in results.iter().zip(vals) {
-            match self.as_shaped(result, val) {
+            match self.held_as(result, val) {
                 Val::Uniform(x) | Val::Affine(x, _) => flat.push(x),
                 Val::Varying(parts) => flat.extend(parts),
             }
@@ -92,37 +94,37 @@ impl Lower<'_, '_> {
         let mut take = |result: &Value| {
             let (own, behind) = rest.split_at(self.types_of(*result).len());
             rest = behind;
-            match self.plan.shapes[*result] {
-                Shape::Varying => Val::Varying(Parts::from_slice(own)),
-                Shape::Uniform | Shape::Affine { .. } => Val::Uniform(own[0]),
+            match self.plan.variability[*result] {
+                Variability::Varying => Val::Varying(Parts::from_slice(own)),
+                Variability::Uniform | Variability::Affine { .. } => Val::Uniform(own[0]),
             }
         };
         results.iter().map(&mut take).collect()
     }
 
-    /// Does an operation for the lanes that are here, if it need not wait for others, and goes on to the node's body. What is
-    /// emitted next is for when it must.
+    /// Emits an operation for the lanes that are here, if it need not wait for others, and goes on
+    /// to the node's body. The code behind is for when it must wait.
     pub(super) fn emit_fast_path(&mut self, pos: usize, inst: Inst) {
         let InstData::Warp { sync, ref args, .. } = self.func.insts[inst].data else {
             unreachable!("only warp operations have a fast path");
         };
         let members = args.last().copied().filter(|_| sync);
-        let (whole, apart) = (self.b.create_block(), self.b.create_block());
+        let (whole, divergent) = (self.b.create_block(), self.b.create_block());
         let all_here = self.whole_warp(members);
-        self.b.ins().brif(all_here, whole, &[], apart, &[]);
+        self.b.ins().brif(all_here, whole, &[], divergent, &[]);
         self.b.switch_to_block(whole);
-        self.aside(|lower| {
+        self.scoped(|lower| {
             let vals = lower.whole_warp_op(inst);
             lower.define_results(inst, &vals);
             lower.enter_body(pos);
         });
-        self.b.set_cold_block(apart);
-        self.b.switch_to_block(apart);
+        self.b.set_cold_block(divergent);
+        self.b.switch_to_block(divergent);
         let (complete, waits) = (self.b.create_block(), self.b.create_block());
         self.test_members(members, complete, waits);
         self.b.switch_to_block(complete);
         self.b.set_cold_block(complete);
-        self.aside(|lower| {
+        self.scoped(|lower| {
             let group = lower.mask_as_bits();
             let vals = lower.warp_by_call(inst, group);
             lower.define_results(inst, &vals);
@@ -142,7 +144,7 @@ impl Lower<'_, '_> {
         if self.func.as_const(members) == Some(0xffff_ffff) {
             return full;
         }
-        let named = if self.plan.shapes[members] == Shape::Uniform {
+        let named = if self.plan.variability[members] == Variability::Uniform {
             let members = self.scalar(members);
             self.b.ins().icmp_imm_s(IntCC::Equal, members, -1)
         } else {
@@ -158,12 +160,15 @@ impl Lower<'_, '_> {
         self.b.ins().band(full, named)
     }
 
-    /// Goes to `complete` if the lanes that run here are the members that have not ended, else to `waits`.
+    /// Goes to `complete` if the lanes that run here are the members that have not ended, else to
+    /// `waits`.
     fn test_members(&mut self, members: Option<Value>, complete: cl::Block, waits: cl::Block) {
         let here = self.mask_as_bits();
         let uniform = match members {
             None => self.b.ins().iconst(types::I32, 0xffff_ffff),
-            Some(members) if self.plan.shapes[members] == Shape::Uniform => self.scalar(members),
+            Some(members) if self.plan.variability[members] == Variability::Uniform => {
+                self.scalar(members)
+            }
             Some(members) => {
                 let want = self.b.ins().splat(types::I32X4, here);
                 let mask = self.mask_vectors();
@@ -181,13 +186,13 @@ impl Lower<'_, '_> {
                 return;
             }
         };
-        let apart = self.b.ins().bxor(uniform, here);
+        let divergent = self.b.ins().bxor(uniform, here);
         let some = self.b.create_block();
         self.b.set_cold_block(some);
-        self.b.ins().brif(apart, some, &[], complete, &[]);
+        self.b.ins().brif(divergent, some, &[], complete, &[]);
         self.b.switch_to_block(some);
         let ended = self.ended_lanes();
-        let missing = self.b.ins().band_not(apart, ended);
+        let missing = self.b.ins().band_not(divergent, ended);
         self.b.ins().brif(missing, waits, &[], complete, &[]);
     }
 
@@ -315,7 +320,7 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    /// The operation for the lanes of `group`, by a function of ours.
+    /// The operation for the lanes of `group`, by a runtime function.
     fn warp_by_call(&mut self, inst: Inst, group: cl::Value) -> Vec<Val> {
         let data = self.func.insts[inst].data.clone();
         let InstData::Warp { op, ref args, .. } = data else {
@@ -342,7 +347,7 @@ impl Lower<'_, '_> {
             .enumerate()
             .map(|(idx, &result)| {
                 let at = core::mem::offset_of!(WarpBuffer, results) + 8 * WARP * idx;
-                if self.plan.shapes[result] == Shape::Varying {
+                if self.plan.variability[result] == Variability::Varying {
                     let parts = (0..self.quads).map(|q| {
                         let at = (at + 16 * q) as i32;
                         self.b.ins().load(types::I32X4, flags, buffer, at)
@@ -365,15 +370,15 @@ impl Lower<'_, '_> {
     fn define_results(&mut self, inst: Inst, vals: &[Val]) {
         let results = self.func.insts[inst].results.clone();
         for (&result, val) in results.iter().zip(vals) {
-            let val = self.as_shaped(result, val);
+            let val = self.held_as(result, val);
             self.define_variables(result, &val);
         }
     }
 
-    /// A result in the form in which the plan wants it.
-    fn as_shaped(&mut self, result: Value, val: &Val) -> Val {
+    /// A result in the form that the plan gives it.
+    fn held_as(&mut self, result: Value, val: &Val) -> Val {
         match val {
-            Val::Uniform(x) if self.plan.shapes[result] == Shape::Varying => {
+            Val::Uniform(x) if self.plan.variability[result] == Variability::Varying => {
                 let ty = self.func.ty(result);
                 let splat = self.splat(ty, *x);
                 Val::Varying(Parts::from_elem(splat, self.n_parts(ty)))

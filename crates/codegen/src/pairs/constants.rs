@@ -1,8 +1,9 @@
-//! Constants as operands in memory.
+//! Constants as memory operands.
 //!
-//! Cranelift loads a constant vector into a register of its own, and if there are more of them than registers, saves it on the stack. Most
-//! instructions take one of their operands from memory instead, which costs nothing. So each use of a constant that could be such an
-//! operand gets one of its own, right before it, and when the function is compiled, [`crate::operands`] makes one instruction of the two.
+//! Cranelift loads a constant vector into a register of its own, and if there are more of them than
+//! registers, spills it. Most instructions take one of their operands from memory instead, at no
+//! cost. So each use of a constant that could be such an operand gets one of its own, right before
+//! it, and when the function is compiled, [`crate::operands`] folds the two into one instruction.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
@@ -10,8 +11,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntitySet;
 
-use super::alike::commutes;
 use super::is_vector;
+use super::isomorphic::commutes;
 
 /// Gives instructions that can take a constant from memory one of their own.
 pub(super) fn repeat_at_use(func: &mut Function) {
@@ -30,8 +31,8 @@ pub(super) fn repeat_at_use(func: &mut Function) {
     }
 }
 
-/// The vectors that selections choose from. With a comparison of the same two Cranelift makes one instruction of both, a minimum or
-/// maximum.
+/// The operands of selections. Cranelift selects a minimum or maximum for one with a comparison of
+/// the same two.
 fn chosen(func: &Function) -> EntitySet<Value> {
     let mut chosen = EntitySet::new();
     for block in func.layout.blocks() {
@@ -46,7 +47,8 @@ fn chosen(func: &Function) -> EntitySet<Value> {
     chosen
 }
 
-/// The operand that an instruction is to take from memory. Those of operations that commute change places for it.
+/// The operand that an instruction is to take from memory. Those of commutative operations are
+/// swapped for it.
 fn operand(
     func: &mut Function,
     chosen: &EntitySet<Value>,
@@ -56,7 +58,7 @@ fn operand(
     let opcode = data.opcode();
     let is_compared = matches!(data, InstructionData::FloatCompare { .. });
     let places: &[usize] = match data {
-        InstructionData::FloatCompare { cond, .. } if is_turned(cond) => &[0],
+        InstructionData::FloatCompare { cond, .. } if is_swapped(cond) => &[0],
         InstructionData::FloatCompare { .. } => &[1],
         InstructionData::IntCompare { cond, .. } => match cond {
             IntCC::Equal => &[1, 0],
@@ -117,7 +119,7 @@ fn repeated(func: &mut Function, before: Inst, constant: Constant, ty: Type) -> 
 }
 
 /// Whether Cranelift compares the other way round.
-fn is_turned(cond: FloatCC) -> bool {
+fn is_swapped(cond: FloatCC) -> bool {
     matches!(
         cond,
         FloatCC::GreaterThan
@@ -127,8 +129,8 @@ fn is_turned(cond: FloatCC) -> bool {
     )
 }
 
-/// A constant, which may have been cast once: what was cast more often is in a register for a reason. Zeros and ones are no loads, but
-/// made in registers.
+/// A constant, which may have been cast once: one that was cast more often is in a register for a
+/// reason. Zeros and ones are not loaded, but computed in registers.
 fn constant(func: &Function, value: Value) -> Option<Constant> {
     let maker = |value: Value| match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
         ValueDef::Result(inst, _) => Some(func.dfg.insts[inst]),

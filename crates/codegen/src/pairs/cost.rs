@@ -7,16 +7,16 @@ use smallvec::SmallVec;
 
 use super::{Edge, Operand, Pairs, is_vector};
 
-/// What an instruction is assumed to be run more often in a loop.
-const TURNS: u64 = 8;
+/// The assumed trip count of a loop.
+const ITERATIONS: u64 = 8;
 
-/// Loops within loops that make a difference.
+/// Loops nested deeper than this count no more.
 const MOST_LEVELS: usize = 5;
 
-/// An instruction outside of loops, where one in a cold block is 1.
+/// The weight of an instruction outside of loops, where one in a cold block has 1.
 const ONCE: u64 = 16;
 
-/// Rounds in which pairs are dropped.
+/// Rounds in which pairs are dropped: most functions are stable after two.
 const MOST_ROUNDS: usize = 12;
 
 struct Costs<'p, 'f> {
@@ -97,7 +97,7 @@ impl Costs<'_, '_> {
             return 1;
         }
         let level = self.loops.loop_level(block).level().min(MOST_LEVELS);
-        ONCE * TURNS.pow(level as u32)
+        ONCE * ITERATIONS.pow(level as u32)
     }
 
     fn at(&self, inst: Inst) -> u64 {
@@ -164,7 +164,8 @@ impl Costs<'_, '_> {
         }
     }
 
-    /// What it costs to put two values together for a use of so much weight: where they are made, if that is outside of the loop.
+    /// The cost of joining two values for a use of this weight: where they are defined, if that is
+    /// outside of the loop.
     fn joining(&self, weight: u64, x: Value, y: Value) -> u64 {
         match (self.home(x), self.home(y)) {
             (Some(a), Some(b)) if a == b => weight.min(self.weight(Some(a))),
@@ -172,7 +173,8 @@ impl Costs<'_, '_> {
         }
     }
 
-    /// The share that a user has in that: whoever else wants the same two takes what is made.
+    /// The share of that cost that falls to one user: other users of the same two values share the
+    /// result.
     fn share_of_joining(&self, weight: u64, x: Value, y: Value) -> u64 {
         let found = &self.pairs.found;
         let wants_both = |&&user: &&User| match user {
@@ -186,7 +188,7 @@ impl Costs<'_, '_> {
         self.joining(weight, x, y) / n_users.max(1) as u64
     }
 
-    /// The block that a value is made in.
+    /// The block that defines a value.
     fn home(&self, value: Value) -> Option<Block> {
         match self.pairs.func.dfg.value_def(value) {
             ValueDef::Result(inst, _) => self.pairs.func.layout.inst_block(inst),
@@ -208,7 +210,7 @@ impl Costs<'_, '_> {
         }
     }
 
-    /// What taking out the second half costs.
+    /// The cost of extracting the second half.
     fn taking_out(&self, x: Value, y: Value) -> u64 {
         let users = self.users[y]
             .iter()
@@ -220,7 +222,7 @@ impl Costs<'_, '_> {
             .unwrap_or(0)
     }
 
-    /// Whether something needs the second half of a pair by itself.
+    /// Whether a use needs the second half of a pair by itself.
     fn needs_second(&self, user: User, x: Value, y: Value) -> bool {
         let (found, dfg) = (&self.pairs.found, &self.pairs.func.dfg);
         match user {
@@ -263,7 +265,7 @@ impl Costs<'_, '_> {
         }
         if let Some((x, y)) = self.values(pair) {
             saved += self.taking_out(x, y);
-            // Whoever takes both must put them together.
+            // A user of both has to join them.
             let users = self.users[y]
                 .iter()
                 .filter(|&&user| !self.needs_second(user, x, y));

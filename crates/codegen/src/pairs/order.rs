@@ -1,20 +1,21 @@
-//! In which order the instructions of a block stand when pairs have become one.
+//! Orders the instructions of a block when pairs have been merged.
 
 use cranelift_codegen::ir::{Block, Inst, Opcode, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::Pairs;
 
-/// Attempts to order a block, each of which drops a pair.
+/// Attempts to order a block, each of which drops a pair: a bound on compile time.
 const MOST_ATTEMPTS: usize = 20;
 
-/// How far instructions are followed that have to come earlier.
+/// Dependences are followed this deep.
 const DEEPEST: usize = 200;
 
 /// The instructions of each block in their new order; the first of two stands for both.
 pub(super) type Order = Vec<(Block, Vec<Inst>)>;
 
-/// Orders the instructions of each block, and drops pairs that cannot be merged; true if there were any.
+/// Orders the instructions of each block, and drops pairs that cannot be merged; true if there were
+/// any.
 pub(super) fn order(pairs: &mut Pairs<'_>) -> (Order, bool) {
     let func = pairs.func;
     let mut has_dropped = false;
@@ -53,7 +54,8 @@ fn drop_pair(pairs: &mut Pairs<'_>, first: Inst) {
     found.drop_insts(first, second);
 }
 
-/// Orders the instructions of a block, or tells the first instruction of a pair that cannot be merged.
+/// Orders the instructions of a block, or tells the first instruction of a pair that cannot be
+/// merged.
 fn order_block(pairs: &Pairs<'_>, block: Block) -> Result<Vec<Inst>, Inst> {
     let insts: Vec<Inst> = pairs.func.layout.block_insts(block).collect();
     let mut n_effects: SecondaryMap<Inst, u32> = SecondaryMap::new();
@@ -89,7 +91,7 @@ fn order_block(pairs: &Pairs<'_>, block: Block) -> Result<Vec<Inst>, Inst> {
     Ok(ordering.order)
 }
 
-/// Whether no access between two that become one stands in the way.
+/// Whether no access between two accesses prevents merging them.
 fn can_meet(pairs: &Pairs<'_>, first: Inst, second: Inst) -> Result<(), Inst> {
     let func = pairs.func;
     let opcode = func.dfg.insts[first].opcode();
@@ -107,7 +109,7 @@ fn can_meet(pairs: &Pairs<'_>, first: Inst, second: Inst) -> Result<(), Inst> {
     Ok(())
 }
 
-/// Whether something must stay where it is among its like.
+/// Whether an instruction must keep its order among instructions with effects.
 pub(super) fn has_effect(opcode: Opcode) -> bool {
     opcode.can_store()
         || opcode.is_call()
@@ -118,7 +120,7 @@ pub(super) fn has_effect(opcode: Opcode) -> bool {
 struct Ordering<'p, 'f> {
     pairs: &'p Pairs<'f>,
     block: Block,
-    /// Position of the instruction whose turn it is.
+    /// Position of the instruction to be placed next.
     now: u32,
     /// Instructions with effects up to that one, and to each.
     n_effects_now: u32,
@@ -138,8 +140,8 @@ impl Ordering<'_, '_> {
         let (func, found) = (self.pairs.func, &self.pairs.found);
         let second = found.second_inst[inst];
         let opcode = func.dfg.insts[inst].opcode();
-        // Something that comes later is needed now: it may move if it only computes, or loads what nothing between may change. Loads of
-        // pairs were looked at.
+        // An instruction that stands later is needed now: it may move if it only computes, or loads
+        // memory that no instruction between may change. Loads of pairs were checked.
         let last = second.unwrap_or(inst);
         let moves = self.pairs.position[last] > self.now;
         let can_move = !has_effect(opcode)

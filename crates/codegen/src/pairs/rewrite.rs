@@ -13,7 +13,8 @@ use super::tests::Test;
 use super::{Found, Operand, Signs, WIDE, clearing, is_vector, test_of_both};
 use crate::masked::{MASKED, WIDE_MASKED};
 
-/// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256 bits, and how many tests.
+/// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256
+/// bits, and how many tests.
 pub(super) fn rewrite(
     func: &mut Function,
     loops: &LoopAnalysis,
@@ -45,8 +46,8 @@ pub(super) fn rewrite(
     (rewriting.n_wide, rewriting.n_tests)
 }
 
-/// Removes what nobody uses any more. Cranelift would not make code of it, but would count it among the users of its operands, and so not
-/// merge loads into the others.
+/// Removes dead code. Cranelift would not emit it, but would count its uses, and so not fold loads
+/// into the others.
 pub(super) fn remove_unused(func: &mut Function) {
     let mut n_uses: SecondaryMap<Value, u32> = SecondaryMap::new();
     let mut unused: Vec<Inst> = Vec::new();
@@ -84,7 +85,7 @@ pub(super) fn remove_unused(func: &mut Function) {
     }
 }
 
-/// A vector that is made of one or two others, in a block.
+/// A vector that is built from one or two others, in a block.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
 enum Made {
     Joined(Value, Value),
@@ -96,13 +97,13 @@ struct Rewriting<'f> {
     loops: &'f LoopAnalysis,
     signs: Signs,
     found: &'f Found,
-    /// The blocks that values are made in.
+    /// The blocks that define values.
     home: SecondaryMap<Value, Option<Block>>,
-    /// What was made, in which block, and whether at its end.
+    /// Vectors built so far, in which block, and whether at its end.
     made: FxHashMap<(Block, bool, Made), Value>,
     /// Addresses on the stack that are in registers.
     addresses: FxHashMap<(Block, Value), Value>,
-    /// What is made at the end of a block for later ones.
+    /// Vectors built at the end of a block for later ones.
     at_end: SecondaryMap<Block, Vec<Inst>>,
     n_wide: usize,
     n_tests: usize,
@@ -130,7 +131,8 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Has a test take both halves of a mask, which need not be folded then. False if this is no instruction that folds the halves of a pair.
+    /// Has a test take both halves of a mask, which need not be folded then. Returns false if this
+    /// instruction does not fold the halves of a pair.
     fn test_both(&mut self, fold: Inst) -> bool {
         let Some(mask) = self.found.tested_pair(fold) else {
             return false;
@@ -181,7 +183,7 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Makes an access one of 256 bits. False if it is none.
+    /// Widens an access to 256 bits. Returns false if the instruction is no access.
     fn mark(&mut self, inst: Inst) -> bool {
         let dfg = &mut self.func.dfg;
         if let InstructionData::Load { flags, .. } | InstructionData::Store { flags, .. } =
@@ -232,7 +234,7 @@ impl Rewriting<'_> {
         sum
     }
 
-    /// Clears the upper halves of all registers, which slow down what others compute.
+    /// Clears the upper halves of all registers, which would slow down 128-bit code elsewhere.
     fn clear(&mut self, block: Block) {
         let fence = self.func.dfg.make_inst(InstructionData::NullAry {
             opcode: Opcode::Fence,
@@ -241,7 +243,7 @@ impl Rewriting<'_> {
         self.func.set_srcloc(fence, clearing());
     }
 
-    /// What a branch passes.
+    /// Rewrites the arguments that a branch passes.
     fn passed(&mut self, block: Block, inst: Inst) {
         let dfg = &self.func.dfg;
         let n_calls = dfg.insts[inst]
@@ -305,7 +307,8 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Makes a vector in the block that needs it, or at the end of that where its operands are, if that is in fewer loops.
+    /// Builds a vector in the block that needs it, or at the end of the block that defines its
+    /// operands, if that is in fewer loops.
     fn make(&mut self, block: Block, home: Option<Block>, made: Made) -> Value {
         let level = |block: Block| self.loops.loop_level(block).level();
         let outside = home.filter(|&home| home != block && level(home) < level(block));
@@ -318,7 +321,7 @@ impl Rewriting<'_> {
             return value;
         }
         let mut alone = |value: Value| match self.found.first[value] {
-            // The end of the block is behind everything that it makes by itself.
+            // The end of the block is behind everything that the block computes itself.
             Some(first) if at_end => self.make_at(block, true, Made::Second(first)),
             _ => self.alone(block, value),
         };
@@ -327,16 +330,17 @@ impl Rewriting<'_> {
             Made::Second(x) => (x, x, self.signs.second),
         };
         let ty = self.func.dfg.value_type(first);
-        let is_alone = first == second;
+        let is_single_lane = first == second;
         let (first, head) = self.bytes(first);
-        let (second, tail) = if is_alone {
+        let (second, tail) = if is_single_lane {
             (first, None)
         } else {
             self.bytes(second)
         };
         let mask: Vec<u8> = (by..by + 16).collect();
         let imm = self.func.dfg.immediates.push(mask.into());
-        // The operand that bytes are taken of at the end is the one whose register comes first in the instruction.
+        // The operand that bytes are taken of at the end is the one whose register comes first in
+        // the instruction.
         let data = InstructionData::Shuffle {
             opcode: Opcode::Shuffle,
             args: [second, first],
@@ -384,14 +388,14 @@ impl Rewriting<'_> {
         (self.func.dfg.first_result(inst), inst)
     }
 
-    /// What a block makes for others; parameters that are second halves go.
+    /// Appends what a block builds for others; removes parameters that are second halves.
     fn finish(&mut self, block: Block) {
         let last = self
             .func
             .layout
             .last_inst(block)
             .expect("blocks have an end");
-        // A clearing of registers belongs to what it stands before.
+        // A clearing of registers stays right before the instruction that it stands before.
         for inst in std::mem::take(&mut self.at_end[block]) {
             self.func.layout.insert_inst(inst, last);
         }

@@ -1,7 +1,7 @@
 //! Tests whether any lane of a mask is set, or each.
 //!
-//! A mask of several vectors is folded into one, and that is tested. If the last two that are folded are the halves of a pair, the test takes
-//! both at once instead.
+//! A mask of several vectors is folded into one, and that is tested. If the last two that are
+//! folded are the halves of a pair, the test takes both at once instead.
 
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
@@ -11,7 +11,7 @@ use cranelift_entity::SecondaryMap;
 pub(super) struct Test {
     pub fold: Inst,
     pub test: Inst,
-    /// What it decides: the only user of the result, behind it in the same block.
+    /// The branch on it: the only user of the result, behind it in the same block.
     pub branch: Inst,
     pub halves: [Value; 2],
 }
@@ -41,7 +41,7 @@ pub(super) fn find(func: &Function) -> Vec<Test> {
     tests
 }
 
-/// The test that a branch asks for, if it is one of two vectors.
+/// The test that a branch depends on, if it is one of two vectors.
 fn test_of(func: &Function, branch: Inst) -> Option<Test> {
     let dfg = &func.dfg;
     let block = func.layout.inst_block(branch);
@@ -63,7 +63,7 @@ fn test_of(func: &Function, branch: Inst) -> Option<Test> {
         return None;
     };
     let halves = args.map(|arg| dfg.resolve_aliases(arg));
-    // An access belongs to a line of the PTX, which the branch could not tell.
+    // An access belongs to a line of the PTX, which the branch's location could not record.
     let is_loaded = |value: Value| match dfg.value_def(value) {
         ValueDef::Result(inst, _) => dfg.insts[inst].opcode().can_load(),
         _ => false,

@@ -127,9 +127,10 @@ impl Ctas<'_> {
             shared,
             is_live: vec![false; n],
         };
-        for _ in 0..n {
+        for rank in 0..n as u32 {
             let mut cta = grid.shared.take_cta();
-            cta.prepare(grid, self.worker, cluster.shared.as_deref())?;
+            let shared = cluster.shared.as_deref().map(|shared| (shared, rank));
+            cta.prepare(grid, self.worker, shared)?;
             cluster.ctas.push(cta);
         }
         Ok(cluster)

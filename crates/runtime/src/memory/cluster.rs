@@ -35,11 +35,6 @@ impl ClusterWindow {
         self.window.base()
     }
 
-    /// CTAs of the cluster.
-    pub(crate) fn n_ctas(&self) -> u32 {
-        self.n_ctas
-    }
-
     /// Makes the memory of all CTAs accessible.
     pub(crate) fn start(&self) -> io::Result<()> {
         for rank in (0..self.n_ctas).filter(|&rank| self.has_ended(rank)) {

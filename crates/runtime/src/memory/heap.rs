@@ -32,6 +32,12 @@ const SLAB_GAP: u64 = 64 << 10;
 const MIN_GAP: u64 = 1 << 20;
 const MAX_GAP: u64 = 256 << 20;
 
+/// Between blocks that are kept apart: more than any gang accesses side by side.
+const APART: u64 = 1 << 10;
+
+/// So many bytes of freed blocks of a class wait before the oldest is used again, where blocks are kept apart.
+const APART_QUARANTINE: u64 = 4 << 20;
+
 /// So many freed blocks of a class wait before the oldest is used again.
 const SMALL_QUARANTINE: usize = 64;
 
@@ -107,6 +113,8 @@ pub(crate) struct Heap {
     live_bytes: u64,
     /// `live_bytes` may not exceed this.
     limit: u64,
+    /// Bytes behind each new block that belong to none.
+    margin: u64,
 }
 
 impl Heap {
@@ -121,6 +129,32 @@ impl Heap {
             big_freed: VecDeque::new(),
             n_big: 0,
             live_bytes: 0,
+            margin: 0,
+        }
+    }
+
+    /// Keeps new blocks apart, and freed ones unused for long.
+    pub(crate) fn keep_apart(&mut self) {
+        self.margin = APART;
+        // What is left of slabs lies beside older blocks.
+        for class in &mut self.classes {
+            class.free.clear();
+            class.fresh = 0..0;
+        }
+    }
+
+    /// Start and size of all live blocks.
+    pub(crate) fn live_blocks(&self) -> impl Iterator<Item = (u64, u64)> {
+        let live = self.blocks.iter();
+        live.filter(|(_, block)| block.state == BlockState::Live)
+            .map(|(&start, block)| (start, block.size))
+    }
+
+    /// Freed blocks of a class that wait.
+    fn quarantine(&self, class: usize) -> usize {
+        match self.margin {
+            0 => SMALL_QUARANTINE,
+            _ => (APART_QUARANTINE / CLASSES[class]) as usize,
         }
     }
 
@@ -137,7 +171,7 @@ impl Heap {
         };
         let class = CLASSES
             .iter()
-            .position(|&class| class >= wanted && class & (align - 1) == 0);
+            .position(|&class| class >= wanted + self.margin && class & (align - 1) == 0);
         let placed = match class {
             Some(class) if CLASSES[class] <= limit => self.alloc_small(class),
             Some(_) | None => self.alloc_big(wanted, align),
@@ -158,7 +192,7 @@ impl Heap {
     fn alloc_small(&mut self, class: usize) -> Option<(u64, Place, Option<Pages>)> {
         let block = CLASSES[class];
         let mut pages = None;
-        if self.classes[class].free.len() <= SMALL_QUARANTINE
+        if self.classes[class].free.len() <= self.quarantine(class)
             && self.classes[class].fresh.is_empty()
         {
             let size = (self.classes[class].slab_size * 2).clamp(MIN_SLAB.max(block * 4), MAX_SLAB);

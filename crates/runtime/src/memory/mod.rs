@@ -18,6 +18,7 @@
 mod copy;
 mod foreign;
 mod heap;
+mod map;
 mod raw;
 mod reserve;
 mod virt;
@@ -25,10 +26,12 @@ mod cluster;
 mod windows;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use foreign::{read_host, write_host};
 pub(crate) use heap::BlockState;
+pub(crate) use map::READ_ONLY;
 pub(crate) use reserve::PAGE;
 pub(crate) use cluster::ClusterWindow;
 pub(crate) use windows::Window;
@@ -38,6 +41,7 @@ pub use virt::{Access, GRANULE, PhysicalMemory};
 
 use foreign::Foreign;
 use heap::Heap;
+use map::ValidMap;
 use reserve::{HUGE_PAGE, Reservation};
 use virt::Virtual;
 use windows::{WindowSpace, idle_page};
@@ -101,6 +105,8 @@ pub struct Arena {
     part_bits: u32,
     windows: Mutex<WindowSpace>,
     null_window: u64,
+    /// Made when a launch first wants it. Heaps change it under their lock.
+    map: OnceLock<ValidMap>,
     reservation: Reservation,
 }
 
@@ -141,6 +147,7 @@ impl Arena {
             part_bits,
             windows: Mutex::new(windows),
             null_window,
+            map: OnceLock::new(),
             reservation,
         }))
     }
@@ -193,7 +200,15 @@ impl Arena {
         let mut heaps = self.heaps_mut();
         let heap = &mut heaps[part as usize];
         let (addr, pages) = heap.alloc(size, align).ok_or_else(out_of_memory)?;
-        let Some(pages) = pages else { return Ok(addr) };
+        let mark = || {
+            if let Some(map) = self.map.get() {
+                map.mark(addr..addr + size, 0);
+            }
+        };
+        let Some(pages) = pages else {
+            mark();
+            return Ok(addr);
+        };
         if self.reservation.commit(pages.start, pages.len).is_err() {
             // Nothing of it was committed, so its pages need no attention.
             if let Ok(Some(freed)) = heap.free(addr) {
@@ -204,13 +219,23 @@ impl Arena {
         if pages.len >= 2 * HUGE_PAGE {
             self.reservation.prefer_huge_pages(pages.start, pages.len);
         }
+        mark();
         Ok(addr)
     }
 
     /// Frees what [`Arena::alloc`] returned. A kernel that still uses it faults or reads other data.
     pub fn free(&self, addr: u64) -> Result<(), MemoryError> {
         let part = self.part_of(addr);
-        let free = |part: u32| self.heaps_mut()[part as usize].free(addr).ok();
+        let free = |part: u32| {
+            let mut heaps = self.heaps_mut();
+            let heap = &mut heaps[part as usize];
+            let block = heap.live_block(addr);
+            let freed = heap.free(addr).ok();
+            if let (Some(map), Some((start, size)), Some(_)) = (self.map.get(), block, freed) {
+                map.clear(start..start + size);
+            }
+            freed
+        };
         let Some((part, freed)) = part.and_then(|part| Some((part, free(part)?))) else {
             let note = self.describe(addr);
             return Err(MemoryError::BadFree { addr, note });
@@ -222,6 +247,51 @@ impl Arena {
             self.heaps_mut()[part as usize].give_span(pages.start, pages.span);
         }
         Ok(())
+    }
+
+    /// The map of valid memory, with all that is allocated. From the first call on allocations lie far apart, so that two
+    /// neighbouring lanes of which one is inside of an allocation are not in two.
+    fn valid_map(&self) -> Result<&ValidMap, MemoryError> {
+        if let Some(map) = self.map.get() {
+            return Ok(map);
+        }
+        // Allocations wait until all that is live is marked.
+        let mut heaps = self.heaps_mut();
+        if self.map.get().is_none() {
+            let map = ValidMap::new(self.base(), self.bits())
+                .map_err(|err| MemoryError::Reserve(err.to_string()))?;
+            for heap in heaps.iter_mut() {
+                heap.keep_apart();
+                for (start, size) in heap.live_blocks() {
+                    map.mark(start..start + size, 0);
+                }
+            }
+            let _ = self.map.set(map);
+        }
+        Ok(self.map.get().expect("set above, or by another thread"))
+    }
+
+    /// Gets ready for launches that check every access exactly, and keeps allocations apart from now on.
+    pub fn prepare_checks(&self) -> Result<(), MemoryError> {
+        self.valid_map().map(|_| ())
+    }
+
+    /// What compiled code adds to an address divided by 16 for that of its byte in the map of valid memory.
+    pub(crate) fn map_origin(&self) -> Result<u64, MemoryError> {
+        Ok(self.valid_map()?.origin())
+    }
+
+    /// Marks exactly these parts of a window as valid, with `flags` of the map, and all the rest of it as not.
+    pub(crate) fn mark_window(
+        &self,
+        window: Range<u64>,
+        valid: impl Iterator<Item = Range<u64>>,
+        flags: u8,
+    ) {
+        if let Some(map) = self.map.get() {
+            map.clear(window);
+            valid.for_each(|bytes| map.mark(bytes, flags));
+        }
     }
 
     /// Bytes in live allocations of a part.

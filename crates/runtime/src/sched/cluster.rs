@@ -66,7 +66,7 @@ impl Runner<'_> {
             any_progress |= progress;
             match outcome {
                 Outcome::Done => cluster.end(rank)?,
-                Outcome::Spinning | Outcome::Turn => spins = true,
+                Outcome::Spinning | Outcome::StripMine => spins = true,
                 Outcome::AtCluster => {}
             }
             any_progress |= cluster.complete_barrier();

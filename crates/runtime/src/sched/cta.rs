@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ptxjit_abi::{CtaContext, LaneState};
-use ptxjit_ir::MAX_LOCAL_BYTES;
+use ptxjit_ir::{CTA_SHIFT, MAX_LOCAL_BYTES};
 
 use crate::buf::RawBuf;
 use crate::grid::Grid;
@@ -115,13 +115,13 @@ impl Cta {
         }
     }
 
-    /// Lays everything out for the CTAs of a launch. `grid` must stay where it is while the CTA is run, and so must `cluster`, where
-    /// the CTA's shared memory is if it is one of several in a cluster.
+    /// Lays everything out for the CTAs of a launch. `grid` must stay where it is while the CTA is run, and so must the window
+    /// in `cluster`, where the CTA's shared memory is if it is one of several; beside it stands its rank.
     pub(crate) fn prepare(
         &mut self,
         grid: &Grid,
         worker: u32,
-        cluster: Option<&ClusterWindow>,
+        cluster: Option<(&ClusterWindow, u32)>,
     ) -> std::io::Result<()> {
         let kernel = &*grid.kernel;
         self.n_threads = grid.n_threads();
@@ -134,7 +134,7 @@ impl Cta {
             .reserve(kernel.frame_size as usize * self.n_gangs as usize);
         self.masks.reserve(self.n_gangs as usize);
         self.gang_states.reserve(self.n_gangs as usize);
-        self.gang_states.slice_mut().fill(LaneState::APART);
+        self.gang_states.slice_mut().fill(LaneState::DIVERGED);
         self.masks_are_full = false;
         if self.shape != grid.block {
             self.set_shape(grid.block);
@@ -143,10 +143,16 @@ impl Cta {
             self.stack_top.reserve(self.n_threads as usize);
         }
         let shared_base = match cluster {
-            Some(cluster) => cluster.base(),
+            Some((cluster, _)) => cluster.base(),
             None => self.prepare_shared(&grid.arena, u64::from(grid.shared_bytes))?,
         };
         let (local_base, local_stride) = self.prepare_local(grid)?;
+        if grid.map_origin.is_some() {
+            let local_len = self.local.as_ref().map_or(0, Window::len);
+            let rank = cluster.map_or(0, |(_, rank)| rank);
+            let shared = shared_base + (u64::from(rank) << CTA_SHIFT);
+            mark_windows(grid, shared, (local_base, local_stride, local_len));
+        }
         let ctx = &mut *self.ctx;
         // A context used before may be of a launch with other clusters.
         (ctx.cluster_ctaid, ctx.cluster_ctarank) = ([0; 3], 0);
@@ -165,7 +171,7 @@ impl Cta {
             [0, 1, 2].map(|axis: usize| self.tid[axis].ptr().cast_const());
         ctx.junk = self.junk.ptr();
         ctx.smid = worker;
-        ctx.cluster = cluster.map_or(std::ptr::null(), |cluster| (&raw const *cluster).cast());
+        ctx.cluster = cluster.map_or(std::ptr::null(), |(cluster, _)| (&raw const *cluster).cast());
         Ok(())
     }
 
@@ -295,6 +301,30 @@ impl Cta {
         {
             self.local = None;
         }
+    }
+}
+
+/// Tells the map of valid memory which bytes of a CTA's windows are variables.
+fn mark_windows(grid: &Grid, shared: u64, (local, stride, local_len): (u64, u64, u64)) {
+    let layout = &grid.kernel.shared;
+    let arena = &grid.arena;
+    let end = shared + u64::from(grid.shared_bytes);
+    let dynamic = shared + u64::from(layout.static_size)..end;
+    let window = shared..shared + SHARED_CAPACITY;
+    let objects = layout.objects.iter().map(|&(offset, size)| {
+        let start = shared + u64::from(offset);
+        start..start + u64::from(size)
+    });
+    if layout.padding == 0 {
+        // Variables side by side need not begin at multiples of what the map tells about.
+        arena.mark_window(window, std::iter::once(shared..end), 0);
+    } else {
+        arena.mark_window(window, objects.chain([dynamic]), 0);
+    }
+    let len = stride * u64::from(grid.n_threads());
+    if len != 0 {
+        let window = local..local + local_len.max(len);
+        arena.mark_window(window, std::iter::once(local..local + len), 0);
     }
 }
 

@@ -191,7 +191,7 @@ impl Runner<'_> {
                 }
                 let point = &self.grid.kernel.resume_points[point_number(state)];
                 match point.kind {
-                    ResumeKind::Ready | ResumeKind::Turn => cta.lanes.ready[warp] |= group,
+                    ResumeKind::Ready | ResumeKind::StripMine => cta.lanes.ready[warp] |= group,
                     ResumeKind::Yield => cta.lanes.yielded[warp] |= group,
                     ResumeKind::Warp { .. } => {
                         self.check_members(cta, point, warp, group)?;
@@ -364,7 +364,7 @@ impl Runner<'_> {
                     ..
                 }
                 | ResumeKind::Ready
-                | ResumeKind::Turn
+                | ResumeKind::StripMine
                 | ResumeKind::Yield
                 | ResumeKind::Warp { .. } => continue,
             };
@@ -462,7 +462,7 @@ impl Runner<'_> {
             }
             ResumeKind::Warp { sync: false, .. }
             | ResumeKind::Ready
-            | ResumeKind::Turn
+            | ResumeKind::StripMine
             | ResumeKind::Yield
             | ResumeKind::Barrier { .. } => None,
         }

@@ -46,7 +46,7 @@ pub(crate) enum Outcome {
     /// All threads have ended.
     Done,
     /// It is another CTA's turn.
-    Turn,
+    StripMine,
     /// For a while all that could run only yielded.
     Spinning,
     /// No thread can run before the barrier of the cluster is complete.
@@ -98,8 +98,8 @@ impl Runner<'_> {
             match progress {
                 Progress::Done => return Ok((Outcome::Done, true)),
                 Progress::AtCluster => return Ok((Outcome::AtCluster, any_progress)),
-                Progress::Turn if self.grid.wave > 1 => return Ok((Outcome::Turn, true)),
-                Progress::Some | Progress::Turn => (idle_rounds, any_progress) = (0, true),
+                Progress::StripMine if self.grid.wave > 1 => return Ok((Outcome::StripMine, true)),
+                Progress::Some | Progress::StripMine => (idle_rounds, any_progress) = (0, true),
                 Progress::OnlyYields => {
                     idle_rounds += 1;
                     if idle_rounds >= patience {
@@ -182,7 +182,7 @@ enum Progress {
     /// Some lane got further.
     Some,
     /// All lanes have made their turns of a loop.
-    Turn,
+    StripMine,
     /// Every lane that ran has yielded.
     OnlyYields,
     /// No lane can run before the barrier of the cluster is complete.
@@ -221,7 +221,7 @@ pub(crate) enum Shortcut {
     /// They may all go on.
     Go,
     /// They may all go on; it is another CTA's turn.
-    Turn,
+    StripMine,
     /// They may all go on, and have yielded.
     Yield,
     /// A barrier of all threads; they may all go on.
@@ -251,7 +251,7 @@ impl GoOn {
         let table = |complete: bool| {
             let may = |(point, shortcut): (&ResumePoint, &Shortcut)| match shortcut {
                 Shortcut::Go => 1,
-                Shortcut::Turn => u8::from(!in_waves),
+                Shortcut::StripMine => u8::from(!in_waves),
                 Shortcut::Barrier => u8::from(point.results.is_empty()),
                 Shortcut::CountedBarrier => u8::from(complete && point.results.is_empty()),
                 Shortcut::None | Shortcut::Yield | Shortcut::Warp => 0,
@@ -278,7 +278,7 @@ pub(crate) fn shortcuts(points: &[ResumePoint], n_warps: u32) -> Vec<Shortcut> {
 fn shortcut(point: &ResumePoint, n_warps: u32) -> Shortcut {
     let op = match point.kind {
         ResumeKind::Ready => return Shortcut::Go,
-        ResumeKind::Turn => return Shortcut::Turn,
+        ResumeKind::StripMine => return Shortcut::StripMine,
         ResumeKind::Yield => return Shortcut::Yield,
         ResumeKind::Warp { .. } => return Shortcut::Warp,
         ResumeKind::Barrier { op, .. } if op.is_cluster() => {

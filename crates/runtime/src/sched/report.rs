@@ -191,7 +191,7 @@ const CLUSTER_WAIT: &str = "`barrier.cluster.wait`";
 fn waits_for(cta: &Cta, thread: u32, point: &ResumePoint) -> String {
     let read = |operand: Operand| cta.layout.read(cta.slots.slice(), thread, operand);
     match point.kind {
-        ResumeKind::Ready | ResumeKind::Turn | ResumeKind::Yield => {
+        ResumeKind::Ready | ResumeKind::StripMine | ResumeKind::Yield => {
             "a point that it may leave".into()
         }
         ResumeKind::Barrier { op, .. } if op.is_cluster() => CLUSTER_WAIT.into(),

@@ -240,6 +240,7 @@ impl Bench {
             shared_bytes: 0,
             cooperative: false,
             open_memory: false,
+            checks_accesses: false,
             threads: None,
             schedule: Schedule::Parallel,
             // A test that hangs shall fail.
@@ -719,7 +720,7 @@ impl Program for Turning {
 
 #[test]
 fn neighboring_ctas_take_turns() {
-    let points = || vec![entry(), point(ResumeKind::Turn, vec![])];
+    let points = || vec![entry(), point(ResumeKind::StripMine, vec![])];
     let bench = Bench::new(1, 19);
     let mut desc = bench.desc(kernel::<Turning>(points()), 6, 1024);
     desc.schedule = Schedule::Deterministic;

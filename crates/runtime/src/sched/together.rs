@@ -50,7 +50,7 @@ impl Runner<'_> {
         let (may_go, progress) = match self.grid.shortcuts[next as usize] {
             Shortcut::None => (false, Progress::Some),
             Shortcut::Go => (true, Progress::Some),
-            Shortcut::Turn => (true, Progress::Turn),
+            Shortcut::StripMine => (true, Progress::StripMine),
             Shortcut::Yield => (true, Progress::OnlyYields),
             Shortcut::Barrier => (true, Progress::Some),
             Shortcut::CountedBarrier => (cta.n_exited == 0, Progress::Some),
@@ -127,10 +127,10 @@ impl Runner<'_> {
         for gang in 0..cta.n_gangs {
             let mask = cta.masks.slice()[gang as usize];
             let state = cta.gang_states.slice()[gang as usize];
-            if mask == 0 || state == LaneState::APART || self.grid.never_waits() {
+            if mask == 0 || state == LaneState::DIVERGED || self.grid.never_waits() {
                 continue;
             }
-            cta.gang_states.slice_mut()[gang as usize] = LaneState::APART;
+            cta.gang_states.slice_mut()[gang as usize] = LaneState::DIVERGED;
             let first_thread = gang * gang_width;
             for lane in lanes(mask) {
                 cta.lane_states.slice_mut()[(first_thread + lane) as usize] = state;
@@ -164,7 +164,7 @@ fn common_state(cta: &Cta) -> Option<u16> {
         .filter(|&(&mask, _)| mask != 0)
         .map(|(_, &state)| state);
     let first = states.next()?;
-    (first != LaneState::APART && states.all(|state| state == first)).then_some(first)
+    (first != LaneState::DIVERGED && states.all(|state| state == first)).then_some(first)
 }
 
 /// The lanes of `mask`, counted from `first_thread`, whose uniforms equal those of the lowest lane.

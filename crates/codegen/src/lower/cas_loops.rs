@@ -1,0 +1,280 @@
+//! Atomic operations of a gang by compare-and-swap loops: those without a locked instruction, as
+//! sums of floats.
+//!
+//! A locked instruction takes longer than all code around it, so the gang should need few.
+//! Contiguous lanes that fit in 16 bytes share one compare-and-swap. Otherwise lanes follow each
+//! other, in ascending order, and neighbors with the same address share one, as in sums over sorted
+//! keys.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::{
+    AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Space, Type,
+};
+
+use super::address::{Address, Place};
+use super::atomics::{Operands, Rmw};
+use super::values::{Parts, int_type, lane_bytes, vector_type};
+use super::{Buffer, Lower};
+use crate::host;
+
+/// Bytes of one compare-and-swap.
+const ROW: i64 = 16;
+
+/// How an element is updated.
+#[derive(Copy, Clone)]
+enum Update {
+    Int(IntBinaryOp, Type),
+    Sum(FloatFmt),
+}
+
+impl Update {
+    fn of(rmw: Rmw) -> Option<Update> {
+        use AtomicFmt::{F32, F64, S32, S64, U32, U64};
+        Some(match (rmw.op, rmw.fmt) {
+            // Whether subnormals are flushed depends on the space.
+            (AtomicOp::Add, F32) if rmw.space == Space::Global => Update::Sum(FloatFmt::F32),
+            (AtomicOp::Add, F64) => Update::Sum(FloatFmt::F64),
+            (AtomicOp::Min, U32 | U64) => Update::Int(IntBinaryOp::Umin, rmw.fmt.ty()),
+            (AtomicOp::Max, U32 | U64) => Update::Int(IntBinaryOp::Umax, rmw.fmt.ty()),
+            (AtomicOp::Min, S32 | S64) => Update::Int(IntBinaryOp::Smin, rmw.fmt.ty()),
+            (AtomicOp::Max, S32 | S64) => Update::Int(IntBinaryOp::Smax, rmw.fmt.ty()),
+            _ => return None,
+        })
+    }
+}
+
+impl Lower<'_, '_> {
+    /// The operations of contiguous lanes, if the access is contiguous; returns the old values.
+    pub(super) fn atomic_side_by_side(
+        &mut self,
+        operands: &Operands<'_>,
+        place: &Place,
+    ) -> Option<Parts> {
+        let rmw = operands.rmw;
+        let ty = rmw.fmt.ty();
+        let (Address::Strided(at, stride) | Address::MayWrap(at, stride, _)) = place.address else {
+            return None;
+        };
+        let is_possible = !rmw.is_shared() && !self.certainly_partial && self.has_update(rmw);
+        if stride != i64::from(ty.bytes()) || !is_possible || !host::has_wide_cas() {
+            return None;
+        }
+        let update = Update::of(rmw)?;
+        let first = self.plus(at, i64::from(place.offset));
+        let rest = self.b.ins().band_imm_s(first, ROW - 1);
+        let mut fits = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
+        if matches!(place.address, Address::MayWrap(..)) {
+            let inside = self.is_inside(at);
+            fits = self.b.ins().band(fits, inside);
+        }
+        if let Some(full) = self.unless_full() {
+            fits = self.b.ins().band(fits, full);
+        }
+        let n_olds = if operands.result { self.n_parts(ty) } else { 0 };
+        let olds = self.either(
+            fits,
+            vec![vector_type(ty); n_olds],
+            |lower| lower.cas_contiguous(operands, update, at, place.offset),
+            |lower| lower.atomic_loop(operands, place).to_vec(),
+        );
+        Some(Parts::from_vec(olds))
+    }
+
+    /// All lanes run, contiguous from a multiple of 16 bytes on.
+    fn cas_contiguous(
+        &mut self,
+        operands: &Operands<'_>,
+        update: Update,
+        at: cl::Value,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        let ty = operands.rmw.fmt.ty();
+        let args = self.parts(operands.args[0]);
+        let olds = self.load_whole(1, ty, at, i64::from(ty.bytes()), offset);
+        let news: Parts = olds
+            .iter()
+            .zip(&args)
+            .map(|(&old, &arg)| self.updated(update, old, arg))
+            .collect();
+        let args = self.store_to_buffer(Buffer::Operand(0), &args);
+        let news = self.store_to_buffer(Buffer::Operand(1), &news);
+        let olds = self.store_to_buffer(Buffer::Operand(2), &olds);
+        let at = self.plus(at, i64::from(offset));
+
+        let (head, iteration, done) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let row = self.b.append_block_param(head, types::I64);
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.b.ins().jump(head, &[zero.into()]);
+        self.b.switch_to_block(head);
+        let size = i64::from(ty.bytes()) * self.lanes as i64;
+        let is_end = self.b.ins().icmp_imm_s(IntCC::Equal, row, size);
+        self.b.ins().brif(is_end, done, &[], iteration, &[]);
+        self.b.switch_to_block(iteration);
+        let (old, new) = (self.load_row(olds, row), self.load_row(news, row));
+        let place = self.b.ins().iadd(at, row);
+        let found = self
+            .b
+            .ins()
+            .atomic_cas(MemFlagsData::new(), place, old, new);
+        let same = self.b.ins().icmp(IntCC::Equal, found, old);
+        let (again, next) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(again);
+        self.b.ins().brif(same, next, &[], again, &[]);
+        self.b.switch_to_block(again);
+        for k in 0..ROW / i64::from(ty.bytes()) {
+            let shift = i64::from(ty.bytes()) * k;
+            let lane = self.plus(row, shift);
+            let [arg, out] = [args, olds].map(|buf| self.b.ins().iadd(buf, lane));
+            let (clif, flags) = (int_type(ty), MemFlagsData::trusted());
+            let arg = self.b.ins().load(clif, flags, arg, 0);
+            let place = self.plus(place, shift);
+            let old = self.scoped(|lower| lower.rmw(operands.rmw, place, &[arg]));
+            self.b.ins().store(flags, old, out, 0);
+        }
+        self.b.ins().jump(next, &[]);
+        self.b.switch_to_block(next);
+        let row = self.b.ins().iadd_imm_s(row, ROW);
+        self.b.ins().jump(head, &[row.into()]);
+        self.b.switch_to_block(done);
+        match operands.result {
+            true => self.load_buffer(olds, ty).to_vec(),
+            false => Vec::new(),
+        }
+    }
+
+    fn load_row(&mut self, buf: cl::Value, row: cl::Value) -> cl::Value {
+        let at = self.b.ins().iadd(buf, row);
+        let flags = MemFlagsData::trusted();
+        let low = self.b.ins().load(types::I64, flags, at, 0);
+        let high = self.b.ins().load(types::I64, flags, at, 8);
+        self.b.ins().iconcat(low, high)
+    }
+
+    /// The update of a vector of elements.
+    fn updated(&mut self, update: Update, old: cl::Value, arg: cl::Value) -> cl::Value {
+        match update {
+            Update::Int(op, ty) => self.combine(op, ty, old, arg),
+            Update::Sum(fmt) => {
+                let mode = FloatMode {
+                    ftz: fmt == FloatFmt::F32,
+                    ..FloatMode::RN
+                };
+                let sum = self.float_binary(FloatBinaryOp::Add, fmt, mode, old, arg);
+                let sum = sum.expect("rounded to nearest, sums have an inline form");
+                let seen = if fmt == FloatFmt::F32 {
+                    self.with_canonical_nans(fmt, sum)
+                } else {
+                    sum
+                };
+                self.cast_vector(seen, vector_type(fmt.ty()))
+            }
+        }
+    }
+
+    /// The running lanes' operations in their order. Neighbors with one address update the element
+    /// in a register, and then share one compare-and-swap. Old values go to `out`.
+    pub(super) fn cas_runs(
+        &mut self,
+        rmw: Rmw,
+        (addrs, offset): (cl::Value, i32),
+        args: &[cl::Value],
+        out: Option<cl::Value>,
+    ) {
+        let (ty, bytes) = (rmw.fmt.ty(), lane_bytes(rmw.fmt.ty()));
+        let clif = int_type(ty);
+        let bits = self.mask_as_bits();
+        let [head, first, run, iteration, more, commit, done] =
+            std::array::from_fn(|_| self.b.create_block());
+        let left = self.b.append_block_param(head, types::I32);
+        self.b.ins().jump(head, &[bits.into()]);
+        self.b.switch_to_block(head);
+        self.b.ins().brif(left, first, &[], done, &[]);
+
+        self.b.switch_to_block(first);
+        let place = self.lowest_lane(left, addrs);
+        let at = self.plus(place, i64::from(offset));
+        let found = self.b.ins().load(clif, MemFlagsData::new(), at, 0);
+        self.b.ins().jump(run, &[found.into()]);
+
+        // Retried from here if another thread has changed the element meanwhile.
+        let before = self.b.append_block_param(run, clif);
+        self.b.switch_to_block(run);
+        let iteration_left = self.b.append_block_param(iteration, types::I32);
+        let old = self.b.append_block_param(iteration, clif);
+        self.b.ins().jump(iteration, &[left.into(), before.into()]);
+        self.b.switch_to_block(iteration);
+        let lane = self.b.ins().ctz(iteration_left);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let args: Vec<cl::Value> = args
+            .iter()
+            .map(|&buf| self.load_lane(buf, lane, clif, bytes))
+            .collect();
+        let new = self.scoped(|lower| lower.update(rmw, at, old, &args));
+        if let Some(out) = out {
+            self.store_lane(out, lane, ty, old);
+        }
+        let less = self.b.ins().iadd_imm_s(iteration_left, -1);
+        let rest = self.b.ins().band(iteration_left, less);
+        self.b.ins().brif(rest, more, &[], commit, &[]);
+        self.b.switch_to_block(more);
+        let next = self.lowest_lane(rest, addrs);
+        let same = self.b.ins().icmp(IntCC::Equal, next, place);
+        self.b
+            .ins()
+            .brif(same, iteration, &[rest.into(), new.into()], commit, &[]);
+
+        self.b.switch_to_block(commit);
+        let found = self
+            .b
+            .ins()
+            .atomic_cas(MemFlagsData::new(), at, before, new);
+        let same = self.b.ins().icmp(IntCC::Equal, found, before);
+        self.b
+            .ins()
+            .brif(same, head, &[rest.into()], run, &[found.into()]);
+        self.b.switch_to_block(done);
+    }
+
+    /// The address of the first lane in `bits`, which is not empty.
+    fn lowest_lane(&mut self, bits: cl::Value, addrs: cl::Value) -> cl::Value {
+        let lane = self.b.ins().ctz(bits);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        self.load_lane(addrs, lane, types::I64, 8)
+    }
+
+    /// A sum of f32 with subnormals flushed and canonical NaNs, as atomics on global memory compute
+    /// it. Both are rare, and the test for them does not delay the sum.
+    pub(super) fn quick_sum(
+        &mut self,
+        old: cl::Value,
+        arg: cl::Value,
+        exact: impl FnOnce(&mut Self) -> cl::Value,
+    ) -> cl::Value {
+        let [x, y] = [old, arg].map(|x| self.as_float(FloatFmt::F32, x));
+        let sum = self.b.ins().fadd(x, y);
+        let sum = self.cast_scalar(sum, types::I32);
+        let rare = [old, arg, sum].map(|bits| self.is_special(bits));
+        let rare = rare
+            .into_iter()
+            .reduce(|x, y| self.b.ins().bor(x, y))
+            .expect("three");
+        self.unless(rare, &[sum], |lower| vec![exact(lower)])[0]
+    }
+
+    /// Whether the bits of an f32 are zero, subnormal or NaN.
+    fn is_special(&mut self, bits: cl::Value) -> cl::Value {
+        const LEAST_NORMAL: i64 = 0x0080_0000 << 1;
+        const INFINITY: i64 = 0x7f80_0000 << 1;
+        let bits = self.cast_scalar(bits, types::I32);
+        let magnitude = self.b.ins().ishl_imm_s(bits, 1);
+        let from = self.b.ins().iadd_imm_s(magnitude, -LEAST_NORMAL);
+        self.b
+            .ins()
+            .icmp_imm_u(IntCC::UnsignedGreaterThan, from, INFINITY - LEAST_NORMAL)
+    }
+}

@@ -1,0 +1,451 @@
+//! Packed sub-word vectors, whose lanes have no more than their type's width: sixteen bytes or
+//! eight half-words each.
+//!
+//! Mostly a narrow integer takes a lane of 32 bits, as everything else does. A value from narrow
+//! memory that is computed with and stored at that width stays packed as in memory, so that one
+//! operation does for sixteen lanes what would take four. Predicates between such values are masks
+//! of the same width. A value is packed where its node defines it; uses that need quads have it
+//! widened.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, Type, Value};
+use ptxjit_vectorize::{Plan, SingleLane, Variability};
+
+use super::Lower;
+use super::int::condition;
+use super::values::{Parts, Val, int_type};
+
+/// A vector with lanes of a narrow type.
+pub(super) fn subword_type(ty: Type) -> cl::Type {
+    match ty {
+        Type::B8 => types::I8X16,
+        Type::B16 => types::I16X8,
+        Type::B1 | Type::B32 | Type::B64 => unreachable!("lanes of words are never tight"),
+    }
+}
+
+/// The values that are packed.
+pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+    let wanted = wanted(func, plan);
+    let mut subword: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for (block, data) in func.blocks.iter() {
+        if plan.single_lane[block] != SingleLane::No {
+            continue;
+        }
+        // Other nodes hold a value as quads.
+        let mut here: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for &inst in &data.insts {
+            let [result] = func.insts[inst].results[..] else {
+                continue;
+            };
+            let is_subword = plan.variability[result] == Variability::Varying
+                && is_made_subword(func, plan, inst, &wanted, &here);
+            (here[result], subword[result]) = (is_subword, is_subword);
+        }
+    }
+    subword
+}
+
+/// Whether all lanes fill vectors.
+fn fills(plan: &Plan, ty: Type) -> bool {
+    match ty {
+        Type::B8 => plan.gang.is_multiple_of(16),
+        Type::B16 => plan.gang.is_multiple_of(8),
+        Type::B1 | Type::B32 | Type::B64 => false,
+    }
+}
+
+/// The values that have a use that prefers them packed.
+fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+    let mut wanted: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for data in func.blocks.values() {
+        for &inst in data.insts.iter().rev() {
+            match func.insts[inst].data {
+                InstData::Store { ty, ref args, .. } if fills(plan, ty) && args.len() == 1 => {
+                    wanted[args[0]] = true
+                }
+                InstData::Resize { from, to, arg, .. } if fills(plan, to) => {
+                    wanted[arg] |= from != Type::B32 && wanted[func.insts[inst].results[0]];
+                }
+                InstData::Compare { ty, args, .. } if fills(plan, ty) => {
+                    args.iter().for_each(|&arg| wanted[arg] = true)
+                }
+                ref data if is_subword_op(func, plan, data) => {
+                    data.args().into_iter().for_each(|arg| wanted[arg] = true)
+                }
+                _ => {}
+            }
+        }
+    }
+    wanted
+}
+
+/// Operations that exist for sub-word lanes.
+fn is_subword_op(func: &Function, plan: &Plan, data: &InstData) -> bool {
+    match *data {
+        InstData::IntUnary { op, ty, .. } => {
+            fills(plan, ty) && matches!(op, IntUnaryOp::Not | IntUnaryOp::Neg | IntUnaryOp::Abs)
+        }
+        InstData::IntBinary { op, ty, args } if fills(plan, ty) => match op {
+            IntBinaryOp::Add
+            | IntBinaryOp::Sub
+            | IntBinaryOp::And
+            | IntBinaryOp::Or
+            | IntBinaryOp::Xor => true,
+            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => true,
+            IntBinaryOp::Mul => ty == Type::B16,
+            IntBinaryOp::Shl => ty == Type::B16 && is_count(func, ty, args[1]),
+            IntBinaryOp::Ushr | IntBinaryOp::Sshr => is_count(func, ty, args[1]),
+            _ => false,
+        },
+        InstData::Select { ty, .. } => fills(plan, ty),
+        _ => false,
+    }
+}
+
+fn is_count(func: &Function, ty: Type, count: Value) -> bool {
+    func.as_const(count)
+        .is_some_and(|count| count < u64::from(ty.bits()))
+}
+
+fn is_made_subword(
+    func: &Function,
+    plan: &Plan,
+    inst: Inst,
+    wanted: &SecondaryMap<Value, bool>,
+    here: &SecondaryMap<Value, bool>,
+) -> bool {
+    let node = &func.insts[inst];
+    let is_wanted = wanted[node.results[0]];
+    match node.data {
+        InstData::Load { ty, space, .. } => {
+            fills(plan, ty) && is_wanted && !matches!(space, Space::Param | Space::Local)
+        }
+        InstData::Resize { to, from, arg, .. } if fills(plan, to) => match from {
+            Type::B8 | Type::B16 => here[arg],
+            Type::B1 | Type::B32 => is_wanted,
+            Type::B64 => false,
+        },
+        InstData::Compare { ty, args, .. } if fills(plan, ty) => args.iter().any(|&arg| here[arg]),
+        InstData::IntBinary {
+            op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
+            ty: Type::B1,
+            args,
+        } => args.iter().any(|&arg| here[arg]),
+        InstData::IntUnary {
+            op: IntUnaryOp::Not,
+            ty: Type::B1,
+            arg,
+        } => here[arg],
+        InstData::Select { args, .. } => {
+            is_subword_op(func, plan, &node.data)
+                && (is_wanted || args.iter().any(|&arg| here[arg]))
+        }
+        ref data => is_subword_op(func, plan, data) && data.args().iter().any(|&arg| here[arg]),
+    }
+}
+
+impl Lower<'_, '_> {
+    /// Whether an instruction's result is packed.
+    pub(super) fn makes_subword(&self, inst: Inst) -> bool {
+        let [result] = self.func.insts[inst].results[..] else {
+            return false;
+        };
+        self.is_subword[result] && self.variability(result) == Variability::Varying
+    }
+
+    /// A pure instruction, for the whole gang.
+    pub(super) fn subword_op(&mut self, inst: Inst) {
+        self.loc(self.func.insts[inst].loc);
+        let result = self.func.insts[inst].results[0];
+        let parts = match self.func.insts[inst].data {
+            InstData::Resize { op, from, to, arg } => self.subword_resize(op, from, to, arg),
+            InstData::Compare {
+                op,
+                ty,
+                args: [a, b],
+            } => self.subword_pairs(ty, a, b, |lower, x, y| {
+                lower.b.ins().icmp(condition(op), x, y)
+            }),
+            InstData::IntUnary {
+                op,
+                ty: Type::B1,
+                arg,
+            } if op == IntUnaryOp::Not => {
+                let bits = self.mask_width([arg, arg]);
+                let masks = self.subword_mask(arg, bits);
+                masks
+                    .into_iter()
+                    .map(|mask| self.b.ins().bnot(mask))
+                    .collect()
+            }
+            InstData::IntBinary {
+                op,
+                ty: Type::B1,
+                args,
+            } => {
+                let bits = self.mask_width(args);
+                let [x, y] = args.map(|arg| self.subword_mask(arg, bits));
+                x.into_iter()
+                    .zip(y)
+                    .map(|(x, y)| self.subword_binary(op, x, y))
+                    .collect()
+            }
+            InstData::IntUnary { op, ty, arg } => {
+                let parts = self.subword_parts(arg, ty);
+                let mut each = |x| match op {
+                    IntUnaryOp::Not => self.b.ins().bnot(x),
+                    IntUnaryOp::Neg => self.b.ins().ineg(x),
+                    _ => self.b.ins().iabs(x),
+                };
+                parts.into_iter().map(&mut each).collect()
+            }
+            InstData::IntBinary {
+                op: op @ (IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr),
+                ty,
+                args,
+            } => self.subword_shift(op, ty, args),
+            InstData::IntBinary {
+                op,
+                ty,
+                args: [a, b],
+            } => self.subword_pairs(ty, a, b, |lower, x, y| lower.subword_binary(op, x, y)),
+            InstData::Select {
+                ty,
+                cond,
+                args: [a, b],
+            } => {
+                let masks = self.subword_mask(cond, ty.bits());
+                let (x, y) = (self.subword_parts(a, ty), self.subword_parts(b, ty));
+                (0..masks.len())
+                    .map(|i| self.subword_blend(masks[i], x[i], y[i]))
+                    .collect()
+            }
+            ref other => unreachable!("{other:?} has no tight form"),
+        };
+        self.def_subword(result, parts);
+    }
+
+    fn subword_shift(&mut self, op: IntBinaryOp, ty: Type, [x, count]: [Value; 2]) -> Parts {
+        let count = self.func.as_const(count);
+        let count = count.expect("tight shifts have constant counts") as i64;
+        let parts = self.subword_parts(x, ty);
+        let mut each = |x| match op {
+            IntBinaryOp::Shl => self.b.ins().ishl_imm_s(x, count),
+            IntBinaryOp::Ushr => self.b.ins().ushr_imm_s(x, count),
+            _ => self.b.ins().sshr_imm_s(x, count),
+        };
+        parts.into_iter().map(&mut each).collect()
+    }
+
+    fn subword_pairs(
+        &mut self,
+        ty: Type,
+        a: Value,
+        b: Value,
+        op: impl Fn(&mut Self, cl::Value, cl::Value) -> cl::Value,
+    ) -> Parts {
+        let (x, y) = (self.subword_parts(a, ty), self.subword_parts(b, ty));
+        x.into_iter().zip(y).map(|(x, y)| op(self, x, y)).collect()
+    }
+
+    fn subword_binary(&mut self, op: IntBinaryOp, x: cl::Value, y: cl::Value) -> cl::Value {
+        match op {
+            IntBinaryOp::Add => self.b.ins().iadd(x, y),
+            IntBinaryOp::Sub => self.b.ins().isub(x, y),
+            IntBinaryOp::Mul => self.b.ins().imul(x, y),
+            IntBinaryOp::And => self.b.ins().band(x, y),
+            IntBinaryOp::Or => self.b.ins().bor(x, y),
+            IntBinaryOp::Xor => self.b.ins().bxor(x, y),
+            IntBinaryOp::Smin => self.b.ins().smin(x, y),
+            IntBinaryOp::Smax => self.b.ins().smax(x, y),
+            IntBinaryOp::Umin => self.b.ins().umin(x, y),
+            IntBinaryOp::Umax => self.b.ins().umax(x, y),
+            other => unreachable!("{other} has no tight form"),
+        }
+    }
+
+    fn subword_blend(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
+        let ty = self.b.func.dfg.value_type(x);
+        let [mask, x, y] = [mask, x, y].map(|part| self.cast_vector(part, types::I8X16));
+        let blend = self.b.ins().blendv(mask, x, y);
+        self.cast_vector(blend, ty)
+    }
+
+    fn subword_resize(&mut self, op: ResizeOp, from: Type, to: Type, arg: Value) -> Parts {
+        match (from, to) {
+            (Type::B1, _) => {
+                let masks = self.subword_mask(arg, to.bits());
+                if op == ResizeOp::Sext {
+                    return masks;
+                }
+                let one = self.subword_const(to, 1);
+                masks
+                    .into_iter()
+                    .map(|mask| self.b.ins().band(mask, one))
+                    .collect()
+            }
+            (Type::B8, Type::B16) => {
+                let bytes = self.subword_parts(arg, from);
+                let widen = |part| match op {
+                    ResizeOp::Sext => [
+                        self.b.ins().swiden_low(part),
+                        self.b.ins().swiden_high(part),
+                    ],
+                    ResizeOp::Uext | ResizeOp::Trunc => [
+                        self.b.ins().uwiden_low(part),
+                        self.b.ins().uwiden_high(part),
+                    ],
+                };
+                bytes.into_iter().flat_map(widen).collect()
+            }
+            (Type::B16, Type::B8) => {
+                let low = self.subword_const(Type::B16, 0xff);
+                let halves = self.subword_parts(arg, from);
+                let bytes: Parts = halves
+                    .into_iter()
+                    .map(|half| self.b.ins().band(half, low))
+                    .collect();
+                bytes
+                    .chunks(2)
+                    .map(|pair| self.b.ins().unarrow(pair[0], pair[1]))
+                    .collect()
+            }
+            _ => {
+                let quads = self.parts(arg);
+                let quads: Parts = quads
+                    .into_iter()
+                    .map(|quad| self.low_bits(quad, to))
+                    .collect();
+                self.packed_to(&quads, to)
+            }
+        }
+    }
+
+    /// The lane width of the masks of one of two predicates.
+    fn mask_width(&self, args: [Value; 2]) -> u32 {
+        let known = args.iter().find_map(|arg| self.subword.get(arg));
+        known.map_or(16, |parts| self.lane_width(parts))
+    }
+
+    fn lane_width(&self, parts: &Parts) -> u32 {
+        self.b.func.dfg.value_type(parts[0]).lane_bits()
+    }
+
+    /// A predicate's masks in lanes of this many bits.
+    fn subword_mask(&mut self, pred: Value, bits: u32) -> Parts {
+        let masks = match self.subword.get(&pred) {
+            Some(masks) => masks.clone(),
+            None => self
+                .mask_parts(pred)
+                .into_iter()
+                .map(|mask| self.cast_vector(mask, types::I32X4))
+                .collect(),
+        };
+        self.masks_of_width(masks, bits)
+    }
+
+    fn masks_of_width(&mut self, mut masks: Parts, bits: u32) -> Parts {
+        while self.lane_width(&masks) > bits {
+            masks = masks
+                .chunks(2)
+                .map(|pair| self.b.ins().snarrow(pair[0], pair[1]))
+                .collect();
+        }
+        while self.lane_width(&masks) < bits {
+            masks = masks
+                .into_iter()
+                .flat_map(|mask| {
+                    [
+                        self.b.ins().swiden_low(mask),
+                        self.b.ins().swiden_high(mask),
+                    ]
+                })
+                .collect();
+        }
+        masks
+    }
+
+    fn subword_const(&mut self, ty: Type, bits: u64) -> cl::Value {
+        let bytes = match ty {
+            Type::B8 => vec![bits as u8; 16],
+            _ => [bits as u16; 8]
+                .iter()
+                .flat_map(|half| half.to_le_bytes())
+                .collect(),
+        };
+        self.vconst_bytes(subword_type(ty), &bytes)
+    }
+
+    /// All lanes of a narrow value.
+    pub(super) fn subword_parts(&mut self, value: Value, ty: Type) -> Parts {
+        if let Some(parts) = self.subword.get(&value) {
+            return parts.clone();
+        }
+        let n = self.lanes * ty.bytes() as usize / 16;
+        let parts = match (self.func.as_const(value), self.get(value)) {
+            (Some(bits), _) => Parts::from_elem(self.subword_const(ty, bits), n),
+            (None, Val::Uniform(x)) => {
+                let x = self.cast_scalar(x, int_type(ty));
+                Parts::from_elem(self.b.ins().splat(subword_type(ty), x), n)
+            }
+            (None, Val::Affine(..) | Val::Varying(_)) => {
+                let quads: Parts = self
+                    .parts(value)
+                    .into_iter()
+                    .map(|quad| self.low_bits(quad, ty))
+                    .collect();
+                self.packed_to(&quads, ty)
+            }
+        };
+        self.subword.insert(value, parts.clone());
+        parts
+    }
+
+    /// Quads of zero-extended lanes as packed vectors.
+    pub(super) fn packed_to(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
+        let mut parts: Parts = quads
+            .iter()
+            .map(|&quad| self.cast_vector(quad, types::I32X4))
+            .collect();
+        while self.lane_width(&parts) > ty.bits() {
+            parts = parts
+                .chunks(2)
+                .map(|pair| self.b.ins().unarrow(pair[0], pair[1]))
+                .collect();
+        }
+        parts
+    }
+
+    /// A packed value as quads.
+    pub(super) fn loosened(&mut self, value: Value) -> Option<Parts> {
+        let mut parts = self.subword.get(&value)?.clone();
+        if self.func.ty(value) == Type::B1 {
+            return Some(self.masks_of_width(parts, 32));
+        }
+        while self.lane_width(&parts) < 32 {
+            parts = parts
+                .into_iter()
+                .flat_map(|part| {
+                    [
+                        self.b.ins().uwiden_low(part),
+                        self.b.ins().uwiden_high(part),
+                    ]
+                })
+                .collect();
+        }
+        Some(parts)
+    }
+
+    /// Records a packed result.
+    pub(super) fn def_subword(&mut self, value: Value, parts: Parts) {
+        self.vals.remove(&value);
+        self.splats.remove(&value);
+        self.subword.insert(value, parts);
+        if self.plan.escapes[value] {
+            let quads = self.parts(value);
+            self.define_variables(value, &Val::Varying(quads));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Contiguous accesses of bytes and half-words that stay packed in their vectors.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder};
+use ptxjit_ir::{Inst, InstData, Type, Value};
+
+use super::Lower;
+use super::address::{Address, Place};
+use super::memory::device;
+use super::subword::subword_type;
+use super::values::{Parts, int_type};
+
+impl Lower<'_, '_> {
+    /// A load of one narrow element for each lane.
+    pub(super) fn load_subword(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        let InstData::Load {
+            space,
+            ty,
+            addr,
+            offset,
+            ..
+        } = node.data
+        else {
+            unreachable!("called for loads")
+        };
+        let result = node.results[0];
+        let parts = if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes())) {
+            let types = self.subword_types(ty);
+            self.load_subword_speculated(inst, types)
+        } else {
+            let place = self.place(space, addr, offset, ty.bytes(), 0);
+            let at_offset = place.offset;
+            match place.address {
+                Address::Scalar(at) => {
+                    let x = self.b.ins().load(int_type(ty), device(), at, at_offset);
+                    let n = self.subword_types(ty).len();
+                    vec![self.b.ins().splat(subword_type(ty), x); n]
+                }
+                Address::Strided(at, stride) => {
+                    self.load_subword_strided(ty, at, stride, at_offset)
+                }
+                Address::MayWrap(at, stride, may_wrap) => {
+                    let inside = self.is_inside(at);
+                    let types = self.subword_types(ty);
+                    self.either(
+                        inside,
+                        types,
+                        |lower| lower.load_subword_strided(ty, at, stride, at_offset),
+                        |lower| {
+                            let addrs = lower.resolve_wrapped(at, stride, may_wrap);
+                            let quads = lower.load_gathered(1, ty, addrs, at_offset);
+                            lower.packed_to(&quads, ty).to_vec()
+                        },
+                    )
+                }
+                Address::Lanes(_) | Address::Lanes32(..) => {
+                    let quads = self.load_lanes(1, ty, place);
+                    self.packed_to(&quads, ty).to_vec()
+                }
+            }
+        };
+        self.def_subword(result, parts.into_iter().collect());
+    }
+
+    pub(super) fn subword_types(&self, ty: Type) -> Vec<cl::Type> {
+        vec![subword_type(ty); self.lanes * ty.bytes() as usize / 16]
+    }
+
+    fn load_subword_strided(
+        &mut self,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        if stride != i64::from(ty.bytes()) {
+            let quads = self.load_strided(1, ty, at, stride, offset);
+            return self.packed_to(&quads, ty).to_vec();
+        }
+        let some = |lower: &mut Self| {
+            let quads = lower.load_some(1, ty, at, stride, offset);
+            lower.packed_to(&quads, ty).to_vec()
+        };
+        match self.unless_full() {
+            None => self.load_subword_contiguous(ty, at, offset),
+            Some(_) if self.certainly_partial => some(self),
+            Some(full) => {
+                let types = self.subword_types(ty);
+                self.either(
+                    full,
+                    types,
+                    |lower| lower.load_subword_contiguous(ty, at, offset),
+                    some,
+                )
+            }
+        }
+    }
+
+    /// All lanes run and are contiguous.
+    pub(super) fn load_subword_contiguous(
+        &mut self,
+        ty: Type,
+        at: cl::Value,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        let types = self.subword_types(ty);
+        (0..types.len())
+            .map(|i| {
+                self.b
+                    .ins()
+                    .load(types[i], device(), at, offset + 16 * i as i32)
+            })
+            .collect()
+    }
+
+    /// One narrow element per lane, loaded one by one.
+    pub(super) fn load_subword_lanes(&mut self, ty: Type, place: &Place) -> Vec<cl::Value> {
+        let elems = self.load_each_lane(1, ty, place);
+        let quads: Parts = elems.into_iter().flatten().collect();
+        self.packed_to(&quads, ty).to_vec()
+    }
+
+    /// Stores a packed value contiguously if all lanes run, and returns whether it did.
+    pub(super) fn store_subword(
+        &mut self,
+        args: &[Value],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> bool {
+        let [arg] = *args else { return false };
+        let is_row = stride == i64::from(ty.bytes()) && self.subword.contains_key(&arg);
+        if !is_row || self.certainly_partial {
+            return false;
+        }
+        let whole = |lower: &mut Self| {
+            let parts = lower.subword_parts(arg, ty);
+            for (i, part) in parts.into_iter().enumerate() {
+                lower
+                    .b
+                    .ins()
+                    .store(device(), part, at, offset + 16 * i as i32);
+            }
+        };
+        let Some(full) = self.unless_full() else {
+            whole(self);
+            return true;
+        };
+        self.either(
+            full,
+            Vec::new(),
+            |lower| {
+                whole(lower);
+                Vec::new()
+            },
+            |lower| {
+                let quads = [lower.parts(arg)];
+                lower.store_some(&quads, ty, at, stride, offset);
+                Vec::new()
+            },
+        );
+        true
+    }
+}

@@ -1,0 +1,142 @@
+//! In which dimensions of the grid values differ between CTAs, according to data flow.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Function, InstData, SpecialReg, Value};
+
+use crate::analysis::order::{Node, Order};
+
+/// A bit per dimension of the grid.
+type Dims = u8;
+
+/// Which values depend on which component of `%ctaid`.
+pub(crate) struct Ctas {
+    dims: SecondaryMap<Value, Dims>,
+    /// The dimensions in which some access of global memory differs.
+    all: Dims,
+}
+
+impl Ctas {
+    pub(crate) fn new(func: &Function, order: &Order) -> Ctas {
+        let mut dims = SecondaryMap::new();
+        while pass(func, order, &mut dims) {}
+        let all = func.insts.values().filter_map(|node| match node.data {
+            InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
+                (!space.is_window()).then_some(dims[addr])
+            }
+            _ => None,
+        });
+        let all = all.fold(0, |all, dims| all | dims);
+        Ctas { dims, all }
+    }
+
+    /// Whether CTAs that differ in any dimension access different places with this address, so that
+    /// no CTA finds there what another has fetched.
+    pub(crate) fn each_has_its_own(&self, addr: Value) -> bool {
+        self.all != 0 && self.dims[addr] == self.all
+    }
+}
+
+/// Returns whether a value gained a dimension.
+fn pass(func: &Function, order: &Order, dims: &mut SecondaryMap<Value, Dims>) -> bool {
+    let mut changed = false;
+    for node in &order.nodes {
+        let Node::Block(block) = *node else {
+            continue;
+        };
+        let mut add = |dims: &mut SecondaryMap<Value, Dims>, value: Value, more: Dims| {
+            changed |= dims[value] | more != dims[value];
+            dims[value] |= more;
+        };
+        for &inst in &func.blocks[block].insts {
+            let node = &func.insts[inst];
+            let of_args = node.data.args().iter().fold(0, |all, &arg| all | dims[arg]);
+            for &result in &node.results {
+                add(dims, result, of_args | of_sreg(&node.data));
+            }
+        }
+        for call in func.blocks[block].term.targets() {
+            for (&arg, &param) in call.args.iter().zip(&func.blocks[call.block].params) {
+                add(dims, param, dims[arg]);
+            }
+        }
+    }
+    changed
+}
+
+fn of_sreg(inst: &InstData) -> Dims {
+    let dims = [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ];
+    let is = |dim: &SpecialReg| matches!(inst, InstData::Sreg { sreg } if sreg == dim);
+    dims.iter().position(is).map_or(0, |dim| 1 << dim)
+}
+
+#[cfg(test)]
+mod tests {
+    use ptxjit_ir::{CompareOp, InstData, Space, SpecialReg, Type, Value};
+
+    use super::Ctas;
+    use crate::analysis::order;
+    use ptxjit_testing::{Build, function};
+
+    const B32: Type = Type::B32;
+    const B64: Type = Type::B64;
+
+    fn sreg(b: &mut Build<'_>, sreg: SpecialReg) -> Value {
+        let word = b.b.ins(InstData::Sreg { sreg }, B32);
+        let op = ptxjit_ir::ResizeOp::Sext;
+        let data = InstData::Resize {
+            op,
+            from: B32,
+            to: B64,
+            arg: word,
+        };
+        b.b.ins(data, B64)
+    }
+
+    /// A loop that loads from `b`, at an address that moves with the loop, and from the addresses
+    /// that `others` builds. Returns which of the loads are private to each CTA.
+    fn own(others: impl FnOnce(&mut Build<'_>, Value) -> Vec<Value>) -> Vec<bool> {
+        let mut loads = Vec::new();
+        let func = function(&[B64], B64, |b, params| {
+            let column = sreg(b, SpecialReg::CtaidX);
+            let start = b.add(params[0], column);
+            loads.extend(others(b, column));
+            for &addr in &loads {
+                b.load(Space::Global, B32, addr, 0);
+            }
+            let (head, at) = b.block_of(B64);
+            let after = b.block();
+            b.jump(head, &[start]);
+            b.at(head);
+            b.load(Space::Global, B32, at, 0);
+            let next = b.add(at, params[0]);
+            let more = b.compare(CompareOp::Ult, next, params[0]);
+            b.brif(more, (head, &[next]), (after, &[]));
+            b.at(after);
+            b.ret(next);
+            loads.insert(0, at);
+        });
+        let ctas = Ctas::new(&func, &order::run(&func, &[]));
+        let is_own = |&addr: &Value| ctas.each_has_its_own(addr);
+        loads.iter().map(is_own).collect()
+    }
+
+    #[test]
+    fn what_moves_in_a_loop_starts_where_the_cta_says() {
+        assert_eq!(own(|_, _| Vec::new()), [true]);
+    }
+
+    #[test]
+    fn ctas_of_a_column_share_what_does_not_depend_on_the_row() {
+        let shared = own(|b, column| {
+            let row = sreg(b, SpecialReg::CtaidY);
+            vec![row, b.add(row, column)]
+        });
+        assert_eq!(shared, [false, false, true]);
+    }
+
+    #[test]
+    fn threads_do_not_matter() {
+        let tid = own(|b, _| vec![sreg(b, SpecialReg::TidX)]);
+        assert_eq!(tid, [true, false]);
+    }
+}

@@ -1,0 +1,57 @@
+//! Which values are live at the start of each block.
+//!
+//! How: for each value, a walk backwards from its uses to its definition; the cost is the sum of
+//! the live ranges.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, Value};
+
+/// Live-in sets, each sorted.
+pub(crate) struct Liveness {
+    /// Values live at the start of a block, its own parameters excluded.
+    pub live_in: SecondaryMap<Block, Vec<Value>>,
+}
+
+/// Computes liveness; `preds` as from `repair::predecessors`.
+pub(crate) fn run(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> Liveness {
+    let mut def_block: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
+    for (block, data) in func.blocks.iter() {
+        for &param in &data.params {
+            def_block[param] = Some(block);
+        }
+        for &inst in &data.insts {
+            for &result in &func.insts[inst].results {
+                def_block[result] = Some(block);
+            }
+        }
+    }
+    let mut uses: Vec<(Value, Block)> = Vec::new();
+    for (block, data) in func.blocks.iter() {
+        for &inst in &data.insts {
+            uses.extend(
+                func.insts[inst]
+                    .data
+                    .args()
+                    .iter()
+                    .map(|&value| (value, block)),
+            );
+        }
+        data.term.for_each_arg(|value| uses.push((value, block)));
+    }
+    uses.sort_unstable();
+    uses.dedup();
+    let mut live_in: SecondaryMap<Block, Vec<Value>> = SecondaryMap::new();
+    let mut work = Vec::new();
+    for (value, at) in uses {
+        work.push(at);
+        while let Some(block) = work.pop() {
+            // Values come in ascending order: if this one is in the set already, it is the last.
+            if def_block[value] == Some(block) || live_in[block].last() == Some(&value) {
+                continue;
+            }
+            live_in[block].push(value);
+            work.extend(preds[block].iter().copied());
+        }
+    }
+    Liveness { live_in }
+}

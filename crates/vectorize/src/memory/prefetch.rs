@@ -1,0 +1,304 @@
+//! Prefetches for the next CTA, for the next gang and for loops with barriers.
+//!
+//! Consecutive CTAs run on one thread of the host, and mostly work on consecutive bytes. Hardware
+//! prefetches these late, from the first miss on each page, and not at all if a CTA takes little
+//! from each of many pages. So an access outside of loops is followed by a hint for where the same
+//! gang will access in the next CTA. By the time that CTA runs the line is there.
+//!
+//! Hardware prefetches within the few pages that a program streams through. Between two barriers a
+//! CTA fetches a few bytes each from many pages, as of the rows of a tile, and in the next
+//! iteration of the loop the bytes beside them or far away. There, an access is followed by a hint
+//! for where the gang will access in its next iteration.
+//!
+//! In loops without barriers the next iteration comes too soon for that, and in strip-mined loops
+//! the distances are often powers of two: what many gangs prefetch competes for the same few cache
+//! sets. There, the hint names the place behind what the gang accesses, where the next gang will
+//! access: so few bytes of so many pages that hardware does not predict them. Places that several
+//! CTAs access are not worth hints: most of them are in some cache.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value};
+
+use crate::analysis::divergence::Divergence;
+use crate::analysis::evolution::{self, Loop, Step, Steps};
+use crate::analysis::grid::Ctas;
+use crate::analysis::order::{Node, Order};
+use crate::analysis::variability::Variability;
+use crate::memory::strip_mine::NEAR_LANES;
+
+/// Inserts prefetches; returns whether there are any.
+pub(crate) fn run(
+    func: &mut Function,
+    order: &Order,
+    entries: &[Block],
+    (waits, strip_mine): (
+        &SecondaryMap<Block, bool>,
+        &SecondaryMap<Block, Option<u32>>,
+    ),
+    divergence: &Divergence,
+) -> bool {
+    let mut found = Vec::new();
+    let mut near: Vec<Hint> = for_next_cta(func, order, divergence);
+    for node in &order.nodes {
+        let Node::LoopEnd(header) = *node else {
+            continue;
+        };
+        let Some(around) = Loop::new(order, header) else {
+            continue;
+        };
+        if strip_mine[header].is_some() {
+            near.extend(for_next_gang(func, order, &around, divergence));
+        }
+        if !around.members.iter().any(|&block| waits[block]) {
+            continue;
+        }
+        if let Some(before) = entered_from(func, order, entries, &around) {
+            let hints = hints(func, order, &around, divergence);
+            found.extend(hints.into_iter().map(|hint| (before, hint)));
+        }
+    }
+    let mut emitted: Vec<(Block, Step, Value)> = Vec::new();
+    for (before, hint) in &found {
+        let known = emitted
+            .iter()
+            .find(|(block, other, _)| block == before && *other == hint.step);
+        let value = match known {
+            Some(&(_, _, value)) => value,
+            None => {
+                let value = hint.step.emit(func, *before, Type::B64);
+                emitted.push((*before, hint.step.clone(), value));
+                value
+            }
+        };
+        hint.emit(func, value);
+    }
+    for hint in &near {
+        hint.emit_with_step(func);
+    }
+    !found.is_empty() || !near.is_empty()
+}
+
+/// A gang that accesses fewer bytes than this gets no hint: a hint costs as much as the access.
+const LEAST_BYTES: u32 = 32;
+
+fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<Hint> {
+    let mut hints: Vec<Hint> = Vec::new();
+    for node in &order.nodes {
+        let Node::Block(block) = *node else {
+            continue;
+        };
+        if order.innermost(block).is_some() {
+            continue;
+        }
+        for &inst in &func.blocks[block].insts {
+            let Some(access) = access(func, divergence, inst) else {
+                continue;
+            };
+            if access.size * divergence.gang < LEAST_BYTES {
+                continue;
+            }
+            if let Some(hint) = hints.iter_mut().find(|hint| hint.access.is_near(&access)) {
+                hint.access.include(&access);
+                continue;
+            }
+            let step = evolution::to_next_cta(func, access.addr);
+            hints.extend(Hint::new(divergence, (block, inst), access, step));
+        }
+    }
+    hints
+}
+
+fn for_next_gang(
+    func: &Function,
+    order: &Order,
+    around: &Loop,
+    divergence: &Divergence,
+) -> Vec<Hint> {
+    let ctas = Ctas::new(func, order);
+    let mut hints: Vec<Hint> = Vec::new();
+    for &block in &around.members {
+        for &inst in &func.blocks[block].insts {
+            let Some(access) = access(func, divergence, inst) else {
+                continue;
+            };
+            let is_near = |hint: &Hint| hint.access.is_near(&access);
+            if ctas.each_has_its_own(access.addr) && !hints.iter().any(is_near) {
+                let step = Step::Const(access.stride * i64::from(divergence.gang));
+                hints.extend(Hint::new(divergence, (block, inst), access, Some(step)));
+            }
+        }
+    }
+    hints
+}
+
+/// Bytes of a cache line.
+const LINE: u32 = 64;
+
+/// Bytes of global memory that the lanes of a gang access contiguously.
+#[derive(Copy, Clone)]
+struct Access {
+    addr: Value,
+    offset: i32,
+    /// Bytes of one lane.
+    size: u32,
+    /// Distance between lanes.
+    stride: i64,
+}
+
+impl Access {
+    /// Whether hints for both would mostly name the same lines.
+    fn is_near(&self, other: &Access) -> bool {
+        self.addr == other.addr && self.offset.abs_diff(other.offset) < LINE
+    }
+
+    fn include(&mut self, other: &Access) {
+        let offset = self.offset.min(other.offset);
+        let reach = |access: &Access| access.offset.abs_diff(offset) + access.size;
+        self.size = reach(self).max(reach(other));
+        self.offset = offset;
+    }
+}
+
+fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access> {
+    let (addr, space, offset, size) = match func.insts[inst].data {
+        InstData::Load {
+            addr,
+            space,
+            offset,
+            ty,
+            n,
+            ..
+        } => (addr, space, offset, ty.bytes() * u32::from(n)),
+        InstData::Store {
+            addr,
+            space,
+            offset,
+            ty,
+            ref args,
+            ..
+        } => (addr, space, offset, ty.bytes() * args.len() as u32),
+        _ => return None,
+    };
+    let Some(Variability::Affine { stride, .. }) = divergence.variability[addr] else {
+        return None;
+    };
+    let is_near = stride.unsigned_abs() <= NEAR_LANES;
+    (space == Space::Global && is_near && func.ty(addr) == Type::B64).then_some(Access {
+        addr,
+        offset,
+        size,
+        stride,
+    })
+}
+
+/// An access, and how far it moves in an iteration of its loop, or from one gang or CTA to the
+/// next.
+struct Hint {
+    block: Block,
+    inst: Inst,
+    access: Access,
+    step: Step,
+}
+
+impl Hint {
+    /// A hint for an access that moves by this step, if that leads elsewhere, and equally far for
+    /// all lanes.
+    fn new(
+        divergence: &Divergence,
+        (block, inst): (Block, Inst),
+        access: Access,
+        step: Option<Step>,
+    ) -> Option<Hint> {
+        let is_uniform = |value: Value| divergence.variability[value] == Some(Variability::Uniform);
+        let step = step.filter(|step| *step != Step::Const(0) && step.all(&is_uniform))?;
+        Some(Hint {
+            block,
+            inst,
+            access,
+            step,
+        })
+    }
+
+    /// Inserts the hint behind the access.
+    fn emit(&self, func: &mut Function, step: Value) {
+        let Access {
+            addr, offset, size, ..
+        } = self.access;
+        let data = InstData::Prefetch {
+            addr,
+            step,
+            offset,
+            size,
+        };
+        let loc = func.insts[self.inst].loc;
+        let hint = func.make_inst(data, &[], loc);
+        let insts = &mut func.blocks[self.block].insts;
+        let at = insts.iter().position(|&inst| inst == self.inst);
+        insts.insert(at.expect("it is there") + 1, hint);
+    }
+
+    /// Inserts the hint behind the access, and the computation of its step before it.
+    fn emit_with_step(&self, func: &mut Function) {
+        let n_insts = func.blocks[self.block].insts.len();
+        let step = self.step.emit(func, self.block, Type::B64);
+        let insts = &mut func.blocks[self.block].insts;
+        let added = insts.split_off(n_insts);
+        let at = insts.iter().position(|&inst| inst == self.inst);
+        let at = at.expect("it is there");
+        insts.splice(at..at, added);
+        self.emit(func, step);
+    }
+}
+
+fn hints(func: &Function, order: &Order, around: &Loop, divergence: &Divergence) -> Vec<Hint> {
+    let steps = Steps::new(func, around);
+    let mut hints = Vec::new();
+    for &block in &around.members {
+        if order.innermost(block) != Some(around.header) {
+            continue;
+        }
+        for &inst in &func.blocks[block].insts {
+            let Some(access) = access(func, divergence, inst) else {
+                continue;
+            };
+            let step = steps.of(access.addr);
+            hints.extend(Hint::new(divergence, (block, inst), access, step));
+        }
+    }
+    hints
+}
+
+/// The only block from which a loop is entered, if it enters at the header and leaves no other
+/// loop.
+fn entered_from(func: &Function, order: &Order, entries: &[Block], around: &Loop) -> Option<Block> {
+    if around.contains(func.entry) || entries.iter().any(|&entry| around.contains(entry)) {
+        return None;
+    }
+    let mut before = None;
+    for node in &order.nodes {
+        let Node::Block(block) = *node else {
+            continue;
+        };
+        if around.contains(block) {
+            continue;
+        }
+        let targets = func.blocks[block].term.targets();
+        let mut inside = targets.iter().filter(|call| around.contains(call.block));
+        if let Some(call) = inside.next() {
+            if call.block != around.header || before.is_some() || inside.next().is_some() {
+                return None;
+            }
+            before = Some(block);
+        }
+    }
+    let before = before?;
+    let at = order.block_pos[before]? as usize;
+    let header_at = order.block_pos[around.header]? as usize;
+    let leaves = order.nodes.iter().any(|node| match *node {
+        Node::LoopEnd(header) => order
+            .loop_range(header)
+            .is_some_and(|range| range.contains(&at) && !range.contains(&header_at)),
+        Node::Block(_) => false,
+    });
+    (!leaves).then_some(before)
+}

@@ -1,0 +1,5 @@
+//! Forms that the analyses rely on: loop-closed SSA, one latch per loop, sub-word arithmetic.
+
+pub(crate) mod latches;
+pub(crate) mod lcssa;
+pub(crate) mod subword;

@@ -1,0 +1,351 @@
+//! Narrows arithmetic on bytes and half-words to lanes of that width.
+//!
+//! Compilers compute with 32 bits, or 16, where programs work on bytes: a vector of words has four
+//! lanes, one of bytes sixteen. Where the ranges of values from narrow memory show that an
+//! operation's operands and result fit in 8 or 16 bits, it is done there, and the result is
+//! extended for uses that need more bits.
+//!
+//! ```text
+//! v2 = uext.b32.b8 v0; v3 = uext.b32.b8 v1         v7 = uext.b16.b8 v0; v8 = uext.b16.b8 v1
+//! v4 = iadd.b32 v2, v3; v5 = sge.b32 v4, 300   =>  v9 = iadd.b16 v7, v8; v5 = uge.b16 v9, 300
+//! ```
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Space, SrcLoc, Type, Value,
+};
+use rustc_hash::FxHashMap;
+
+use crate::analysis::order::{self, Node};
+use ptxjit_passes::transform::{dce, rewrite::Aliases};
+
+mod intervals;
+mod ops;
+
+use intervals::Span;
+use ops::Plan;
+
+/// Where a value's narrow form comes from, which decides whether using it pays.
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
+enum Source {
+    /// There is none.
+    #[default]
+    None,
+    /// Cheap to make: a constant, or a value that is narrow already.
+    Cheap,
+    /// From narrow memory: using the narrow form pays.
+    Memory,
+}
+
+/// What is known of a value.
+#[derive(Copy, Clone, Default)]
+struct Known {
+    range: Option<Span>,
+    source: Source,
+}
+
+/// Narrows the arithmetic of all blocks.
+pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) {
+    // Narrower gangs do not fill a vector of half-words.
+    if gang < 8
+        || !entries.is_empty()
+        || !func.insts.values().any(|node| is_narrow_load(&node.data))
+    {
+        return;
+    }
+    let order = order::run(func, entries);
+    let mut narrow = Narrow {
+        func,
+        least: if gang < 16 { 16 } else { 8 },
+        known: SecondaryMap::new(),
+        narrowed: SecondaryMap::new(),
+        made: FxHashMap::default(),
+        out: Vec::new(),
+        aliases: Aliases::new(),
+    };
+    for node in &order.nodes {
+        if let Node::Block(block) = *node {
+            narrow.block(block);
+        }
+    }
+    let mut aliases = narrow.aliases;
+    if !aliases.is_empty() {
+        aliases.apply(func);
+        dce::run(func);
+    }
+}
+
+fn is_narrow_load(data: &InstData) -> bool {
+    matches!(data, InstData::Load { ty: Type::B8 | Type::B16, n: 1, space, .. } if *space != Space::Param)
+}
+
+struct Narrow<'a> {
+    func: &'a mut Function,
+    /// The least width that vectors are filled with, in bits.
+    least: u32,
+    known: SecondaryMap<Value, Known>,
+    /// Values' narrow forms, and whether an extension has to keep their sign.
+    narrowed: SecondaryMap<Value, Option<(Value, bool)>>,
+    /// Operands narrowed in this block.
+    made: FxHashMap<(Value, u32), Value>,
+    /// This block's instructions.
+    out: Vec<Inst>,
+    aliases: Aliases,
+}
+
+impl Narrow<'_> {
+    fn block(&mut self, block: Block) {
+        self.made.clear();
+        for &param in &self.func.blocks[block].params.clone() {
+            self.know(param, None, Source::None);
+        }
+        for inst in std::mem::take(&mut self.func.blocks[block].insts) {
+            self.inst(inst);
+        }
+        self.func.blocks[block].insts = std::mem::take(&mut self.out);
+    }
+
+    /// A value that is narrow already has a range and costs nothing.
+    fn know(&mut self, value: Value, range: Option<Span>, source: Source) {
+        let ty = self.func.ty(value);
+        let is_narrow = matches!(ty, Type::B8 | Type::B16);
+        let own = is_narrow.then(|| Span::unsigned(ty));
+        let source = match source {
+            Source::None if is_narrow => Source::Cheap,
+            other => other,
+        };
+        self.known[value] = Known {
+            range: range.or(own),
+            source,
+        };
+    }
+
+    fn inst(&mut self, inst: Inst) {
+        let data = self.func.insts[inst].data.clone();
+        let loc = self.func.insts[inst].loc;
+        if let Some(plan) = self.plan(&data) {
+            return self.replace(inst, plan, loc);
+        }
+        self.out.push(inst);
+        let results = self.func.insts[inst].results.clone();
+        let [result] = results[..] else {
+            return results
+                .iter()
+                .for_each(|&result| self.know(result, None, Source::None));
+        };
+        let range = self.span(&data);
+        let source = match data {
+            InstData::Const { .. } => Source::Cheap,
+            InstData::Resize { arg, .. } => match (self.known[arg].source, self.func.ty(arg)) {
+                (Source::Memory, _) => Source::Memory,
+                (_, Type::B1) => Source::Cheap,
+                (source, _) => source,
+            },
+            _ if is_narrow_load(&data) => Source::Memory,
+            _ => Source::None,
+        };
+        self.know(result, range, source);
+        if let InstData::Resize {
+            op: ResizeOp::Trunc,
+            to: to @ (Type::B8 | Type::B16),
+            arg,
+            ..
+        } = data
+            && self.narrow_form(arg).is_some()
+        {
+            // Stands behind the extension that follows a narrow operation.
+            let short = self.at_width(arg, to.bits(), loc);
+            self.aliases.set(result, short);
+        }
+    }
+
+    /// The narrow form of a value that may be an extension of it.
+    fn narrow_form(&self, value: Value) -> Option<(Value, bool)> {
+        match (self.narrowed[value], self.func.def_inst(value)) {
+            (Some(form), _) => Some(form),
+            (None, Some(&InstData::Resize { arg, .. })) => self.narrow_form(arg),
+            (None, _) => None,
+        }
+    }
+
+    fn span(&self, data: &InstData) -> Option<Span> {
+        intervals::of(data, &|value| self.known[value].range)
+    }
+
+    fn replace(&mut self, inst: Inst, plan: Plan, loc: SrcLoc) {
+        let old = self.func.insts[inst].results[0];
+        let range = self.span(&self.func.insts[inst].data);
+        let mut data = plan.data;
+        // The condition of a selection and the count of a shift stay as they are.
+        let operands: Vec<Value> = match &data {
+            InstData::Select { args, .. } => args.to_vec(),
+            InstData::IntBinary {
+                op: IntBinaryOp::Ushr | IntBinaryOp::Sshr | IntBinaryOp::Shl,
+                args,
+                ..
+            } => vec![args[0]],
+            other => other.args().to_vec(),
+        };
+        let short: Vec<Value> = operands
+            .iter()
+            .map(|&arg| self.at_width(arg, plan.bits, loc))
+            .collect();
+        for arg in data.args_mut() {
+            if let Some(idx) = operands.iter().position(|operand| operand == arg) {
+                *arg = short[idx];
+            }
+        }
+        let ty = self.func.ty(old);
+        if ty == Type::B1 {
+            self.func.insts[inst].data = data;
+            self.out.push(inst);
+            return self.know(old, None, Source::Memory);
+        }
+        let short_ty = ops::type_of(plan.bits);
+        let new = self.push(data, short_ty, loc);
+        self.know(new, range, Source::Memory);
+        let full = if ty == short_ty {
+            new
+        } else {
+            self.extend(new, plan.is_signed, ty, loc)
+        };
+        self.know(full, range, Source::Memory);
+        self.narrowed[full] = Some((new, plan.is_signed));
+        self.narrowed[new] = Some((new, plan.is_signed));
+        self.aliases.set(old, full);
+        self.known[old] = self.known[full];
+        self.narrowed[old] = self.narrowed[full];
+    }
+
+    fn push(&mut self, data: InstData, ty: Type, loc: SrcLoc) -> Value {
+        let inst = self.func.make_inst(data, &[ty], loc);
+        self.out.push(inst);
+        self.func.insts[inst].results[0]
+    }
+
+    fn extend(&mut self, arg: Value, is_signed: bool, to: Type, loc: SrcLoc) -> Value {
+        let op = if is_signed {
+            ResizeOp::Sext
+        } else {
+            ResizeOp::Uext
+        };
+        let from = self.func.ty(arg);
+        self.push(InstData::Resize { op, from, to, arg }, to, loc)
+    }
+
+    /// The low bits of a value.
+    fn at_width(&mut self, value: Value, bits: u32, loc: SrcLoc) -> Value {
+        if let Some(&made) = self.made.get(&(value, bits)) {
+            return made;
+        }
+        let made = self.make_at_width(value, bits, loc);
+        self.made.insert((value, bits), made);
+        let known = self.known[value];
+        self.know(
+            made,
+            known.range.filter(|range| range.fits(bits)),
+            known.source,
+        );
+        made
+    }
+
+    fn make_at_width(&mut self, value: Value, bits: u32, loc: SrcLoc) -> Value {
+        let (from, to) = (self.func.ty(value), ops::type_of(bits));
+        if let Some(constant) = self.func.as_const(value) {
+            return self.push(
+                InstData::Const {
+                    ty: to,
+                    bits: constant & to.mask(),
+                },
+                to,
+                loc,
+            );
+        }
+        if from == to {
+            return self.aliases.resolve(value);
+        }
+        if let Some((short, is_signed)) = self.narrowed[value].filter(|&(short, _)| short != value)
+        {
+            return match self.func.ty(short).bits() < bits {
+                true => self.extend(short, is_signed, to, loc),
+                false => self.at_width(short, bits, loc),
+            };
+        }
+        match self.func.def_inst(value) {
+            Some(&InstData::Resize {
+                op: ResizeOp::Trunc,
+                arg,
+                ..
+            }) => self.at_width(arg, bits, loc),
+            Some(&InstData::Resize { from, arg, .. }) if from == to => self.aliases.resolve(arg),
+            Some(&InstData::Resize { from, arg, .. }) if from.bits() > bits => {
+                self.at_width(arg, bits, loc)
+            }
+            Some(&InstData::Resize { op, from, arg, .. }) => {
+                self.push(InstData::Resize { op, from, to, arg }, to, loc)
+            }
+            _ => self.push(
+                InstData::Resize {
+                    op: ResizeOp::Trunc,
+                    from,
+                    to,
+                    arg: value,
+                },
+                to,
+                loc,
+            ),
+        }
+    }
+
+    /// How an operation is done with fewer bits, if it can be and if that pays.
+    fn plan(&self, data: &InstData) -> Option<Plan> {
+        let operands: &[Value] = match data {
+            InstData::IntUnary {
+                ty: Type::B16 | Type::B32,
+                arg,
+                ..
+            } => std::slice::from_ref(arg),
+            InstData::IntBinary {
+                op: IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr,
+                ty: Type::B16 | Type::B32,
+                args,
+            } => {
+                self.func.as_const(args[1])?;
+                &args[..1]
+            }
+            InstData::IntBinary {
+                ty: Type::B16 | Type::B32,
+                args,
+                ..
+            }
+            | InstData::Compare {
+                ty: Type::B16 | Type::B32,
+                args,
+                ..
+            }
+            | InstData::Select {
+                ty: Type::B16 | Type::B32,
+                args,
+                ..
+            } => args,
+            _ => return None,
+        };
+        let sources = || operands.iter().map(|&arg| self.known[arg].source);
+        let condition = match *data {
+            InstData::Select { cond, .. } => self.known[cond].source,
+            _ => Source::None,
+        };
+        if sources().any(|source| source == Source::None)
+            || !sources()
+                .chain([condition])
+                .any(|source| source == Source::Memory)
+        {
+            return None;
+        }
+        let both = operands.iter().try_fold(None, |all: Option<Span>, &arg| {
+            let own = self.known[arg].range?;
+            Some(Some(all.map_or(own, |all| all.join(own))))
+        })??;
+        ops::narrowest(data, both, self.span(data), self.least)
+    }
+}

@@ -1,0 +1,132 @@
+//! Rematerializes addresses that are also used as numbers.
+//!
+//! An address that stems from an index that may wrap is a scalar while it serves as an address
+//! alone, see [`crate::MayWrap`]. Compilers turn `x > 0 ? p[i - 1] : p[i]` into an access at `p + 4
+//! * (i - (x > 0))`: one such use at the edge of a tile would make every access to `p[i]` a gather.
+//! So an instruction that computes with an address gets a copy of it that is computed again from
+//! the index.
+//!
+//! ```text
+//! block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]
+//! block1: v6 = iadd v3, v5; v7 = load [v6]
+//! =>
+//! block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]
+//! block1: v8 = iadd v1, (shl (sext v2), 2); v6 = iadd v8, v5; v7 = load [v6]
+//! ```
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Value, ValueDef};
+
+use crate::analysis::divergence::Divergence;
+use crate::analysis::flow::numbers_in;
+use crate::analysis::variability::Variability;
+
+/// Definitions are followed this deep from an address to its index.
+const DEPTH: u32 = 5;
+
+/// Returns whether the function changed.
+pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> bool {
+    let mut is_address: SecondaryMap<Value, bool> = SecondaryMap::new();
+    let mut uses: Vec<(Value, Block)> = Vec::new();
+    for (block, data) in func.blocks.iter() {
+        for &inst in &data.insts {
+            if let InstData::Load { addr, .. } | InstData::Store { addr, .. } =
+                func.insts[inst].data
+            {
+                is_address[addr] = true;
+            }
+            let may_have_wrapped = |value: &Value| may_have_wrapped(optimistic, *value);
+            let numbers = numbers(func, optimistic, inst)
+                .into_iter()
+                .filter(may_have_wrapped);
+            uses.extend(numbers.map(|value| (value, block)));
+        }
+    }
+    uses.retain(|&(value, _)| is_address[value]);
+    uses.sort_unstable();
+    uses.dedup();
+    let mut changed = false;
+    for (value, block) in uses {
+        changed |= rematerialize(func, optimistic, block, value);
+    }
+    changed
+}
+
+fn numbers(func: &Function, optimistic: &Divergence, inst: Inst) -> Vec<Value> {
+    let mut numbers = Vec::new();
+    numbers_in(func, optimistic, inst, &mut numbers);
+    numbers
+}
+
+/// Whether a value stems from an index that may have wrapped, and its bits do not show whether it
+/// has.
+fn may_have_wrapped(optimistic: &Divergence, value: Value) -> bool {
+    let may_wrap = optimistic.variability[value].and_then(Variability::may_wrap);
+    may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0)
+}
+
+/// Computes an address again for the instructions of a block that use it as a number.
+fn rematerialize(func: &mut Function, optimistic: &Divergence, block: Block, value: Value) -> bool {
+    let insts = func.blocks[block].insts.clone();
+    let computes = |inst: &Inst| numbers(func, optimistic, *inst).contains(&value);
+    let users: Vec<Inst> = insts.iter().copied().filter(&computes).collect();
+    let Some(at) = insts.iter().position(computes) else {
+        return false;
+    };
+    let mut made = Vec::new();
+    let Some(own) = copy(func, optimistic, value, DEPTH, &mut made) else {
+        return false;
+    };
+    func.blocks[block].insts.splice(at..at, made);
+    for user in users {
+        for arg in func.insts[user].data.args_mut() {
+            if *arg == value {
+                *arg = own;
+            }
+        }
+    }
+    true
+}
+
+/// Computes a value again from the narrow index that it stems from.
+fn copy(
+    func: &mut Function,
+    optimistic: &Divergence,
+    value: Value,
+    depth: u32,
+    made: &mut Vec<Inst>,
+) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    let ValueDef::Result(inst, _) = func.values[value].def else {
+        return None;
+    };
+    let mut data = func.insts[inst].data.clone();
+    match data {
+        InstData::Resize {
+            op: ResizeOp::Sext | ResizeOp::Uext,
+            ..
+        }
+        | InstData::IntBinary {
+            op: IntBinaryOp::SmulWide | IntBinaryOp::UmulWide,
+            ..
+        } => {}
+        InstData::IntBinary {
+            op: IntBinaryOp::Add | IntBinaryOp::Sub | IntBinaryOp::Mul | IntBinaryOp::Shl,
+            ..
+        } => {
+            for arg in data.args_mut() {
+                if optimistic.variability[*arg]
+                    .and_then(Variability::may_wrap)
+                    .is_some()
+                {
+                    *arg = copy(func, optimistic, *arg, depth, made)?;
+                }
+            }
+        }
+        _ => return None,
+    }
+    let (ty, loc) = (func.ty(value), func.insts[inst].loc);
+    let new = func.make_inst(data, &[ty], loc);
+    made.push(new);
+    Some(func.insts[new].results[0])
+}

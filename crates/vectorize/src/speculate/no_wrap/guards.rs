@@ -1,0 +1,344 @@
+//! Guards by which a gang finds out that none of its indices wraps or is clamped.
+
+use ptxjit_ir::{
+    Block, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, SrcLoc, Type, Value, ValueDef,
+};
+use rustc_hash::FxHashMap;
+
+use super::{DEPTH, Finder, Kind, Site};
+use crate::analysis::divergence::Divergence;
+use crate::analysis::variability::Variability;
+use crate::speculate::stable::Stable;
+
+/// The values of an affine index at the first and the last lane.
+struct AffineEnds {
+    /// First lane, last lane.
+    ends: [Value; 2],
+    /// The same, the lower one first.
+    in_order: [Value; 2],
+    /// The last minus the first.
+    span: i64,
+}
+
+/// What an index is in gangs that pass the guard.
+pub(super) enum Outcome {
+    /// This far from the affine index.
+    Away(Value),
+    Affine,
+    /// Uniform.
+    Same(Value),
+}
+
+/// Emits guards at the end of a block.
+pub(super) struct Test<'a> {
+    pub func: &'a mut Function,
+    pub divergence: &'a Divergence,
+    pub stable: &'a Stable,
+    pub block: Block,
+    /// What was split off the block.
+    pub rest: Block,
+    pub loc: SrcLoc,
+    /// Values computed for the first or the last lane.
+    pub ends: FxHashMap<(Value, bool), Value>,
+}
+
+impl Test<'_> {
+    fn put(&mut self, data: InstData, ty: Type) -> Value {
+        let inst = self.func.make_inst(data, &[ty], self.loc);
+        self.func.blocks[self.block].insts.push(inst);
+        self.func.insts[inst].results[0]
+    }
+
+    fn binary(&mut self, op: IntBinaryOp, ty: Type, args: [Value; 2]) -> Value {
+        self.put(InstData::IntBinary { op, ty, args }, ty)
+    }
+
+    fn compare(&mut self, op: CompareOp, ty: Type, args: [Value; 2]) -> Value {
+        self.put(InstData::Compare { op, ty, args }, Type::B1)
+    }
+
+    fn constant(&mut self, ty: Type, bits: i64) -> Value {
+        let bits = bits as u64 & ty.mask();
+        self.put(InstData::Const { ty, bits }, ty)
+    }
+
+    pub(super) fn both(&mut self, a: Value, b: Value) -> Value {
+        self.binary(IntBinaryOp::And, Type::B1, [a, b])
+    }
+
+    /// Whether an index does not wrap, and what it is then.
+    pub(super) fn site(&mut self, site: &Site, before: &[Site]) -> Option<(Value, Outcome)> {
+        let affine = self.affine(site.affine, before)?;
+        // A value that is uniform if no index of the block wraps may not be uniform if only the
+        // tested ones do not.
+        if !self.finder().is_even(site.bound, before, DEPTH) {
+            return None;
+        }
+        let (holds, outcome, ends) = match site.kind {
+            Kind::Modulo(op) => {
+                let bound = self.end(site.bound, false, DEPTH)?;
+                let ends = affine
+                    .ends
+                    .map(|end| self.binary(op, site.ty, [end, bound]));
+                let holds = self.modulo(op, site.ty, &affine, bound, ends)?;
+                let distance = self.binary(IntBinaryOp::Sub, site.ty, [ends[0], affine.ends[0]]);
+                (holds, Outcome::Away(distance), ends)
+            }
+            Kind::Quotient(op) => {
+                let bound = self.end(site.bound, false, DEPTH)?;
+                let ends = affine
+                    .ends
+                    .map(|end| self.binary(op, site.ty, [end, bound]));
+                let holds = self.quotient(op, site.ty, &affine, bound, ends)?;
+                (holds, Outcome::Same(ends[0]), ends)
+            }
+            Kind::Extreme(op) => {
+                let bound = self.end(site.bound, false, DEPTH)?;
+                let holds = self.extreme(op, site.ty, &affine, bound);
+                (holds, Outcome::Affine, affine.ends)
+            }
+            Kind::Chosen {
+                op,
+                compared,
+                bound,
+                unless,
+            } => {
+                let compared = self.affine(compared, before)?;
+                if !self.finder().is_even(bound, before, DEPTH) {
+                    return None;
+                }
+                let bound = self.end(bound, false, DEPTH)?;
+                let holds = self.chosen(op, &compared, bound, unless)?;
+                (holds, Outcome::Affine, affine.ends)
+            }
+        };
+        let result = self.func.insts[site.inst].results[0];
+        self.ends.insert((result, false), ends[0]);
+        self.ends.insert((result, true), ends[1]);
+        Some((holds, outcome))
+    }
+
+    /// The first and last lane of an index if none of those before wraps.
+    fn affine(&mut self, value: Value, before: &[Site]) -> Option<AffineEnds> {
+        let stride = self.finder().stride(value, before, DEPTH)?;
+        let first = self.end(value, false, DEPTH)?;
+        let last = self.end(value, true, DEPTH)?;
+        Some(AffineEnds {
+            ends: [first, last],
+            in_order: if stride > 0 {
+                [first, last]
+            } else {
+                [last, first]
+            },
+            span: stride * i64::from(self.divergence.gang - 1),
+        })
+    }
+
+    /// Whether the remainders or masks of both ends are as far from each other as the ends are, so
+    /// that no multiple lies between them.
+    fn modulo(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        affine: &AffineEnds,
+        bound: Value,
+        [low, high]: [Value; 2],
+    ) -> Option<Value> {
+        let span = self.constant(ty, affine.span);
+        let gone = self.binary(IntBinaryOp::Sub, ty, [high, low]);
+        let goes_on = self.compare(CompareOp::Eq, ty, [gone, span]);
+        let known = self.func.as_const(bound);
+        if op == IntBinaryOp::And {
+            if known.is_some() {
+                return Some(goes_on);
+            }
+            let one = self.constant(ty, 1);
+            let zero = self.constant(ty, 0);
+            let above = self.binary(IntBinaryOp::Add, ty, [bound, one]);
+            let common = self.binary(IntBinaryOp::And, ty, [bound, above]);
+            let is_mask = self.compare(CompareOp::Eq, ty, [common, zero]);
+            return Some(self.both(goes_on, is_mask));
+        }
+        let is_signed = op == IntBinaryOp::Srem;
+        let mut holds = self.rises(ty, affine, is_signed);
+        holds = self.both(holds, goes_on);
+        if is_signed {
+            let zero = self.constant(ty, 0);
+            let is_positive = self.compare(CompareOp::Sle, ty, [zero, affine.in_order[0]]);
+            holds = self.both(holds, is_positive);
+        }
+        match known {
+            Some(0) => None,
+            Some(_) => Some(holds),
+            None => {
+                let zero = self.constant(ty, 0);
+                let divides = self.compare(CompareOp::Ne, ty, [bound, zero]);
+                Some(self.both(holds, divides))
+            }
+        }
+    }
+
+    /// Whether both ends, and so all lanes between them, have the same quotient: it is monotonic in
+    /// the index.
+    fn quotient(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        affine: &AffineEnds,
+        bound: Value,
+        [first, last]: [Value; 2],
+    ) -> Option<Value> {
+        let is_signed = matches!(op, IntBinaryOp::Sdiv | IntBinaryOp::Sshr);
+        let rises = self.rises(ty, affine, is_signed);
+        let same = self.compare(CompareOp::Eq, ty, [first, last]);
+        let holds = self.both(rises, same);
+        let divides = matches!(op, IntBinaryOp::Udiv | IntBinaryOp::Sdiv);
+        match self.func.as_const(bound) {
+            Some(0) if divides => None,
+            None if divides => {
+                let zero = self.constant(ty, 0);
+                let is_defined = self.compare(CompareOp::Ne, ty, [bound, zero]);
+                Some(self.both(holds, is_defined))
+            }
+            _ => Some(holds),
+        }
+    }
+
+    /// Whether an affine value does not wrap between its ends.
+    fn rises(&mut self, ty: Type, affine: &AffineEnds, is_signed: bool) -> Value {
+        let op = match is_signed {
+            true => CompareOp::Sle,
+            false => CompareOp::Ule,
+        };
+        self.compare(op, ty, affine.in_order)
+    }
+
+    /// Whether both ends, and so all lanes between them, are on the same side of the border.
+    fn extreme(&mut self, op: IntBinaryOp, ty: Type, affine: &AffineEnds, bound: Value) -> Value {
+        let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
+        let [low, high] = affine.ends.map(|end| {
+            let kept = self.binary(op, ty, [end, bound]);
+            self.compare(CompareOp::Eq, ty, [kept, end])
+        });
+        let kept = self.both(low, high);
+        let rises = self.rises(ty, affine, is_signed);
+        self.both(kept, rises)
+    }
+
+    /// Whether a comparison holds for no lane, or for all of them.
+    fn chosen(
+        &mut self,
+        op: CompareOp,
+        affine: &AffineEnds,
+        bound: Value,
+        unless: bool,
+    ) -> Option<Value> {
+        let ty = self.func.ty(bound);
+        match op {
+            CompareOp::Eq if unless => Some(self.is_beside(ty, affine, bound)),
+            CompareOp::Ne if !unless => Some(self.is_beside(ty, affine, bound)),
+            // Lanes of an affine value are not all equal to one number.
+            CompareOp::Eq | CompareOp::Ne => None,
+            CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => {
+                let rises = self.rises(ty, affine, true);
+                let ends_equal = self.ends_equal(op, ty, affine, bound, unless);
+                Some(self.both(rises, ends_equal))
+            }
+            CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => {
+                let rises = self.rises(ty, affine, false);
+                let ends_equal = self.ends_equal(op, ty, affine, bound, unless);
+                Some(self.both(rises, ends_equal))
+            }
+        }
+    }
+
+    /// Whether a number does not lie between the ends of an affine value.
+    fn is_beside(&mut self, ty: Type, affine: &AffineEnds, bound: Value) -> Value {
+        let from_lowest = self.binary(IntBinaryOp::Sub, ty, [bound, affine.in_order[0]]);
+        let span = self.constant(ty, affine.span.abs());
+        self.compare(CompareOp::Ugt, ty, [from_lowest, span])
+    }
+
+    /// Whether the comparison has the wanted result at both ends.
+    fn ends_equal(
+        &mut self,
+        op: CompareOp,
+        ty: Type,
+        affine: &AffineEnds,
+        bound: Value,
+        unless: bool,
+    ) -> Value {
+        let [low, high] = affine.ends.map(|end| self.compare(op, ty, [end, bound]));
+        if !unless {
+            return self.both(low, high);
+        }
+        let arg = self.binary(IntBinaryOp::Or, Type::B1, [low, high]);
+        let neither = InstData::IntUnary {
+            op: IntUnaryOp::Not,
+            ty: Type::B1,
+            arg,
+        };
+        self.put(neither, Type::B1)
+    }
+
+    fn finder(&self) -> Finder<'_> {
+        Finder {
+            func: self.func,
+            divergence: self.divergence,
+            stable: self.stable,
+            block: self.block,
+        }
+    }
+
+    /// A value at the first or the last lane, computed where it is not known yet.
+    fn end(&mut self, value: Value, last: bool, depth: u32) -> Option<Value> {
+        let depth = depth.checked_sub(1)?;
+        if let Some(&end) = self.ends.get(&(value, last)) {
+            return Some(end);
+        }
+        let ty = self.func.ty(value);
+        let variability = self.divergence.variability[value].unwrap_or(Variability::Uniform);
+        let later = match self.func.values[value].def {
+            ValueDef::Result(inst, _) => self.func.blocks[self.rest]
+                .insts
+                .contains(&inst)
+                .then_some(inst),
+            ValueDef::Param(..) => None,
+        };
+        let end = match (later, variability) {
+            (None, Variability::Uniform) => value,
+            (None, Variability::Affine { may_wrap: None, .. })
+                if self.stable.is_stable_in(self.func, value, self.block) =>
+            {
+                self.put(
+                    InstData::EndLane {
+                        ty,
+                        last,
+                        arg: value,
+                    },
+                    ty,
+                )
+            }
+            (None, Variability::Affine { .. } | Variability::Varying) => return None,
+            (Some(inst), _) => {
+                let mut data = self.func.insts[inst].data.clone();
+                let is_simple = matches!(
+                    data,
+                    InstData::Const { .. }
+                        | InstData::IntBinary { .. }
+                        | InstData::IntUnary { .. }
+                        | InstData::Resize { .. }
+                );
+                if !is_simple {
+                    return None;
+                }
+                for arg in data.args_mut() {
+                    *arg = self.end(*arg, last, depth)?;
+                }
+                self.put(data, ty)
+            }
+        };
+        self.ends.insert((value, last), end);
+        Some(end)
+    }
+}
