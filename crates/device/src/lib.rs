@@ -104,7 +104,9 @@ impl dyn Thread + '_ {
         }
         let offset = addr.wrapping_sub(base);
         if self.rank_of(addr).is_none() {
-            return Err(Fault::refused(format!("{addr:#x} is no address in shared memory")));
+            return Err(Fault::refused(format!(
+                "{addr:#x} is no address in shared memory"
+            )));
         }
         Ok(base + (u64::from(rank) << CTA_SHIFT) + (offset & ((1 << CTA_SHIFT) - 1)))
     }
@@ -112,7 +114,9 @@ impl dyn Thread + '_ {
     /// The rank of the CTA in whose shared memory a generic address lies.
     pub fn rank_of(&self, addr: u64) -> Option<u32> {
         let rank = addr.wrapping_sub(self.shared_window()) >> CTA_SHIFT;
-        u32::try_from(rank).ok().filter(|&rank| rank < self.cluster_size())
+        u32::try_from(rank)
+            .ok()
+            .filter(|&rank| rank < self.cluster_size())
     }
 }
 
@@ -228,5 +232,9 @@ pub fn execute(
     match op {
         DeviceOp::Builtin(builtin) => builtin::call(*builtin, thread, args, results),
         DeviceOp::Tensor(op) => tensor::execute(*op, thread, args),
+        DeviceOp::BadBarrier => Err(Fault::refused(format!(
+            "the `mbarrier` at {:#x} was never initialized",
+            args[0]
+        ))),
     }
 }

@@ -108,7 +108,9 @@ impl Machine<'_, '_> {
             Place::Shared => {
                 let (rank, offset) = self.shared_place(addr)?;
                 let end = offset.checked_add(out.len()).ok_or(MemFault::Unmapped)?;
-                let memory = self.shared[rank].as_ref().and_then(|bytes| bytes.get(offset..end));
+                let memory = self.shared[rank]
+                    .as_ref()
+                    .and_then(|bytes| bytes.get(offset..end));
                 out.copy_from_slice(memory.ok_or(MemFault::Unmapped)?);
                 return Ok(());
             }

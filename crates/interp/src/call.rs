@@ -7,7 +7,6 @@ use crate::exec::{Step, values};
 use crate::fault::FaultKind;
 use crate::launch::Machine;
 use crate::memory::read_le;
-use crate::schedule::Env;
 use crate::thread::{Frame, Thread};
 
 impl<'p> Machine<'p, '_> {

@@ -1,6 +1,8 @@
 //! One step of one thread.
 
-use ptxjit_ir::{CTA_SHIFT, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval};
+use ptxjit_ir::{
+    CTA_SHIFT, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval,
+};
 use smallvec::SmallVec;
 
 use crate::access::Address;
@@ -125,7 +127,9 @@ impl<'p> Machine<'p, '_> {
                 }
             }
             InstData::Sreg { sreg } => self.sreg(env, thread, *sreg),
-            InstData::VarAddr { var, offset } => self.var_addr(env, *var).wrapping_add(*offset as u64),
+            InstData::VarAddr { var, offset } => {
+                self.var_addr(env, *var).wrapping_add(*offset as u64)
+            }
             InstData::FuncAddr { func } => (self.launch.symbols)(RelocTarget::Func(*func)),
             InstData::StackAddr { slot, offset } => {
                 thread.frame().slots[slot.as_u32() as usize].wrapping_add(*offset as u64)

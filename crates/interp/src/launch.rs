@@ -1,12 +1,14 @@
 //! The description of a launch, and the loop over its CTAs.
 
-use ptxjit_ir::{FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, SrcLoc};
+use ptxjit_ir::{
+    FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, SrcLoc,
+};
 
+use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
 use crate::memory::Memory;
 use crate::postdom::PostDominators;
-use crate::cluster::Cluster;
 
 /// A launch of a program's kernel.
 #[derive(Clone)]
@@ -227,7 +229,10 @@ fn check_cluster(launch: &Launch<'_>) -> Result<(), String> {
         ));
     }
     let size = shape.iter().try_fold(1u32, |size, &n| size.checked_mul(n));
-    let most = attrs.max_cluster_rank.unwrap_or(MAX_CLUSTER).min(MAX_CLUSTER);
+    let most = attrs
+        .max_cluster_rank
+        .unwrap_or(MAX_CLUSTER)
+        .min(MAX_CLUSTER);
     if !size.is_some_and(|size| (1..=most).contains(&size)) {
         return Err(format!("clusters of {shape:?} CTAs are too large"));
     }

@@ -132,7 +132,8 @@ impl<'p> Cta<'p> {
             let (now, goes) = match (op, self.at_cluster[idx]) {
                 (BarrierOp::ClusterArrive, AtCluster::No) => (AtCluster::Arrived, true),
                 (BarrierOp::ClusterArrive, _) => {
-                    let why = "arrives at the barrier of the cluster a second time without having waited";
+                    let why =
+                        "arrives at the barrier of the cluster a second time without having waited";
                     return Err(self.fault(idx, FaultKind::Host(why.to_owned())));
                 }
                 (_, AtCluster::No) => {

@@ -33,9 +33,7 @@ impl Machine<'_, '_> {
             SpecialReg::SmId => 0,
             SpecialReg::NsmId => 1,
             SpecialReg::GridId => return launch.grid_id,
-            SpecialReg::IsExplicitCluster => {
-                u32::from(launch.has_clusters())
-            }
+            SpecialReg::IsExplicitCluster => u32::from(launch.has_clusters()),
             SpecialReg::ClusterIdX => env.ctaid[0] / cluster[0],
             SpecialReg::ClusterIdY => env.ctaid[1] / cluster[1],
             SpecialReg::ClusterIdZ => env.ctaid[2] / cluster[2],

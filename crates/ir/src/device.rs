@@ -27,6 +27,8 @@ pub enum DeviceOp {
     Builtin(Builtin),
     /// On tensors and tensor maps.
     Tensor(TensorOp),
+    /// Stops the grid: an `mbarrier`, whose generic address is the operand, was never initialized.
+    BadBarrier,
 }
 
 impl DeviceOp {
@@ -35,6 +37,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
+            DeviceOp::BadBarrier => SmallVec::from_slice(&[Type::B64]),
         }
     }
 
@@ -42,14 +45,14 @@ impl DeviceOp {
     pub fn results(&self) -> TypeList {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
-            DeviceOp::Tensor(_) => SmallVec::new(),
+            DeviceOp::Tensor(_) | DeviceOp::BadBarrier => SmallVec::new(),
         }
     }
 
     /// What passes must respect.
     pub fn effect(&self) -> Effect {
         match self {
-            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) => Effect::Write,
+            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) | DeviceOp::BadBarrier => Effect::Write,
         }
     }
 
@@ -57,7 +60,7 @@ impl DeviceOp {
     /// of its meaning.
     pub fn returns(&self) -> bool {
         match self {
-            DeviceOp::Builtin(_) => false,
+            DeviceOp::Builtin(_) | DeviceOp::BadBarrier => false,
             DeviceOp::Tensor(_) => true,
         }
     }
@@ -68,6 +71,7 @@ impl fmt::Display for DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
+            DeviceOp::BadBarrier => f.write_str("bad_barrier"),
         }
     }
 }

@@ -50,8 +50,8 @@ pub use ops::{
     IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
 };
 pub use program::{
-    CTA_SHIFT, KernelAttrs, KernelParam, MAX_CLUSTER, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Program, Reloc, RelocTarget,
-    SharedLayout, Signature, Var, VarInit,
+    CTA_SHIFT, KernelAttrs, KernelParam, MAX_CLUSTER, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Program,
+    Reloc, RelocTarget, SharedLayout, Signature, Var, VarInit,
 };
 pub use types::{
     AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, Space, SpecialReg,

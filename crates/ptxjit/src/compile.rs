@@ -432,7 +432,7 @@ pub(crate) fn dump(
     block: Dim3,
 ) -> Result<String, Error> {
     let limit = Limit::start(options.timeout);
-    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, false, limit)?;
+    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, cluster, false, limit)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel, limit)?;
         let options_of = variant.compile_options(BaselineTier::None, limit);

@@ -136,8 +136,8 @@ impl Grid {
         let shared_bytes = launch.kernel.shared.static_size + launch.shared_bytes;
         let cluster = launch.cluster.or(launch.attrs.req_cluster);
         let waits = |shortcut: &Shortcut| *shortcut == Shortcut::ClusterWait;
-        let in_clusters = cluster.is_some_and(|cluster| cluster != [1; 3])
-            || shortcuts.iter().any(waits);
+        let in_clusters =
+            cluster.is_some_and(|cluster| cluster != [1; 3]) || shortcuts.iter().any(waits);
         let wave = match shortcuts.contains(&Shortcut::StripMine) && !in_clusters {
             true => wave(launch.block.iter().product(), shared_bytes),
             false => 1,

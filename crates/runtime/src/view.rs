@@ -43,7 +43,9 @@ impl<'v> View<'v> {
 
     /// Whether the bytes lie in one of the windows.
     pub(crate) fn in_window(&self, addr: u64, size: u64) -> bool {
-        let of_cluster = self.cluster.is_some_and(|cluster| cluster.contains(addr, size));
+        let of_cluster = self
+            .cluster
+            .is_some_and(|cluster| cluster.contains(addr, size));
         let is_in = |window: &Range<u64>| {
             addr >= window.start && addr <= window.end && window.end - addr >= size
         };
@@ -84,7 +86,9 @@ impl<'v> View<'v> {
     pub(crate) fn shared(&mut self, addr: u64, len: usize) -> Option<&mut [u8]> {
         let [shared, ..] = &self.windows;
         let end = addr.checked_add(len as u64)?;
-        let of_cluster = self.cluster.is_some_and(|cluster| cluster.contains(addr, len as u64));
+        let of_cluster = self
+            .cluster
+            .is_some_and(|cluster| cluster.contains(addr, len as u64));
         if !of_cluster && (addr < shared.start || end > shared.end) {
             return None;
         }

@@ -26,7 +26,13 @@ pub(super) fn run(mut runner: Runner<'_>, ctas: &mut Ctas<'_>) -> Result<(), Lau
             match ctas.start_cluster(idx, &mut idle, runner.rng.is_some()) {
                 Ok(cluster) => {
                     fresh = true;
-                    turn(&mut runner, ctas, cluster, PATIENCE, (&mut idle, &mut aside))?;
+                    turn(
+                        &mut runner,
+                        ctas,
+                        cluster,
+                        PATIENCE,
+                        (&mut idle, &mut aside),
+                    )?;
                 }
                 // See `run_ctas`.
                 Err(error) if aside.is_empty() || grid.cooperative => return Err(error),

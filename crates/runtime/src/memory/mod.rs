@@ -15,6 +15,7 @@
     reason = "copies reach device memory through addresses that were checked here"
 )]
 
+mod cluster;
 mod copy;
 mod foreign;
 mod heap;
@@ -22,18 +23,17 @@ mod map;
 mod raw;
 mod reserve;
 mod virt;
-mod cluster;
 mod windows;
 
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub(crate) use cluster::ClusterWindow;
 pub(crate) use foreign::{read_host, write_host};
 pub(crate) use heap::BlockState;
 pub(crate) use map::READ_ONLY;
 pub(crate) use reserve::PAGE;
-pub(crate) use cluster::ClusterWindow;
 pub(crate) use windows::Window;
 
 pub use copy::Pattern;

@@ -86,7 +86,8 @@ impl Runner<'_> {
             let twice = (at.arrived[warp] | at.passed[warp]) & lanes;
             at.arrived[warp] |= lanes;
             if twice != 0 {
-                let why = "arrives at the barrier of the cluster a second time without having waited";
+                let why =
+                    "arrives at the barrier of the cluster a second time without having waited";
                 return Err(self.misuse(cta, point, warp, twice, why));
             }
         }
@@ -188,7 +189,11 @@ impl Cluster {
     /// Threads of the cluster that have arrived at its barrier, and those that must.
     pub(super) fn progress(&self) -> (u32, u32) {
         let count = |masks: &WarpMasks| masks.iter().map(|lanes| lanes.count_ones()).sum::<u32>();
-        let live = self.ctas.iter().zip(&self.is_live).filter(|(_, live)| **live);
+        let live = self
+            .ctas
+            .iter()
+            .zip(&self.is_live)
+            .filter(|(_, live)| **live);
         live.fold((0, 0), |(arrived, all), (cta, _)| {
             let live = live_now(cta);
             (arrived + count(&cta.at_cluster.arrived), all + count(&live))

@@ -171,7 +171,9 @@ impl Cta {
             [0, 1, 2].map(|axis: usize| self.tid[axis].ptr().cast_const());
         ctx.junk = self.junk.ptr();
         ctx.smid = worker;
-        ctx.cluster = cluster.map_or(std::ptr::null(), |(cluster, _)| (&raw const *cluster).cast());
+        ctx.cluster = cluster.map_or(std::ptr::null(), |(cluster, _)| {
+            (&raw const *cluster).cast()
+        });
         Ok(())
     }
 

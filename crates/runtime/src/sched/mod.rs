@@ -198,10 +198,9 @@ fn point_number(state: u16) -> usize {
 fn barrier_operands(op: BarrierOp, point: &ResumePoint) -> (Operand, Operand, Option<Operand>) {
     let id = point.operands.first().copied().unwrap_or(Operand::Const(0));
     let (count, pred) = match op {
-        BarrierOp::Sync
-        | BarrierOp::Arrive
-        | BarrierOp::ClusterArrive
-        | BarrierOp::ClusterWait => (point.operands.get(1), None),
+        BarrierOp::Sync | BarrierOp::Arrive | BarrierOp::ClusterArrive | BarrierOp::ClusterWait => {
+            (point.operands.get(1), None)
+        }
         BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
             let pred = point.operands.last().copied();
             (
