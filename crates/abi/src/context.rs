@@ -76,6 +76,8 @@ pub struct CtaContext {
     pub user: *mut core::ffi::c_void,
     /// The runtime's own data about the cluster; null if it has one CTA.
     pub cluster: *const core::ffi::c_void,
+    /// The runtime's own data of this CTA: its tensor memory.
+    pub tensor_memory: *mut core::ffi::c_void,
     /// `%ntid`.
     pub ntid: [u32; 3],
     /// `%nctaid`.

@@ -11,12 +11,15 @@ mod builtin;
 pub mod printf;
 #[cfg(test)]
 mod printf_tests;
+pub mod tcgen05;
 pub mod tensor;
 
 use std::fmt;
 use std::ops::Range;
 
-use ptxjit_ir::{CTA_SHIFT, DeviceOp};
+use ptxjit_ir::{CTA_SHIFT, DeviceOp, SrcLoc};
+
+use tcgen05::TensorMemory;
 
 /// What an operation sees of the thread that executes it.
 pub trait Thread {
@@ -70,6 +73,21 @@ pub trait Thread {
     /// `%tid`.
     fn tid(&self) -> [u32; 3];
 
+    /// The thread's place in its CTA, counted along x, y, z.
+    fn number(&self) -> u32;
+
+    /// The instruction that is executed.
+    fn loc(&self) -> SrcLoc;
+
+    /// Whether the thread's CTA is the odd one of its pair.
+    fn is_odd(&self) -> bool;
+
+    /// Shared memory of a CTA.
+    fn shared(&self, cta: Member) -> Result<&[u8], Fault>;
+
+    /// Tensor memory of a CTA, if it has been used.
+    fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault>;
+
     /// `%ctaid`.
     fn ctaid(&self) -> [u32; 3];
 
@@ -118,6 +136,15 @@ impl dyn Thread + '_ {
             .ok()
             .filter(|&rank| rank < self.cluster_size())
     }
+}
+
+/// A CTA of a pair. PTX ISA, "CTA Pair".
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Member {
+    /// The thread's own.
+    Own,
+    /// The one whose rank in the cluster differs in the last bit.
+    Peer,
 }
 
 /// Rows of bytes at even distances, in memory and in a buffer.
@@ -206,6 +233,11 @@ impl Fault {
     pub fn refused(why: impl Into<String>) -> Fault {
         Fault::Refused { why: why.into() }
     }
+
+    /// A thread asks for its CTA's peer, and there is none.
+    pub fn no_peer() -> Fault {
+        Fault::refused("the CTA has no peer: a pair is of two neighbors in a cluster")
+    }
 }
 
 impl fmt::Display for Fault {
@@ -236,5 +268,6 @@ pub fn execute(
             "the `mbarrier` at {:#x} was never initialized",
             args[0]
         ))),
+        DeviceOp::TensorMemory(op) => tcgen05::execute(op, thread, args, results),
     }
 }

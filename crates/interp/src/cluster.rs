@@ -9,7 +9,7 @@ use crate::schedule::{AtCluster, Cta};
 /// A cluster in flight.
 pub(crate) struct Cluster<'p> {
     /// By rank.
-    ctas: Vec<Cta<'p>>,
+    pub(crate) ctas: Vec<Cta<'p>>,
     /// Shared memory by rank, none of CTAs that have ended; while the cluster has its turn, the machine has it.
     shared: Vec<Option<Vec<u8>>>,
 }

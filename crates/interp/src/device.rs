@@ -1,7 +1,8 @@
 //! Operations of the device: what `ptxjit-device` sees of a thread of the interpreter.
 
-use ptxjit_device::Fault;
-use ptxjit_ir::{DeviceOp, Space};
+use ptxjit_device::tcgen05::TensorMemory;
+use ptxjit_device::{Fault, Member};
+use ptxjit_ir::{DeviceOp, Space, SrcLoc};
 use smallvec::{SmallVec, smallvec};
 
 use crate::fault::FaultKind;
@@ -62,6 +63,36 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
 
     fn tid(&self) -> [u32; 3] {
         self.thread.tid
+    }
+
+    fn number(&self) -> u32 {
+        self.thread.linear
+    }
+
+    fn loc(&self) -> SrcLoc {
+        self.thread.loc
+    }
+
+    fn is_odd(&self) -> bool {
+        self.env.rank & 1 != 0
+    }
+
+    fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
+        let rank = match cta {
+            Member::Own => self.env.rank,
+            Member::Peer => self.env.rank ^ 1,
+        };
+        let memory = self.machine.shared.get(rank as usize);
+        memory
+            .and_then(|memory| memory.as_deref())
+            .ok_or_else(Fault::no_peer)
+    }
+
+    fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
+        match cta {
+            Member::Own => Ok(&mut self.env.tensor_memory),
+            Member::Peer => Err(Fault::no_peer()),
+        }
     }
 
     fn ctaid(&self) -> [u32; 3] {

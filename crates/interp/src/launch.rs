@@ -5,6 +5,7 @@ use ptxjit_ir::{
 };
 
 use crate::cluster::Cluster;
+use crate::schedule::Cta;
 use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
 use crate::memory::Memory;
@@ -142,6 +143,8 @@ pub fn launch(
         for cluster in &mut live {
             cluster.turn(&mut machine)?;
         }
+        let ended = live.iter().filter(|cluster| cluster.is_done());
+        ended.flat_map(|cluster| &cluster.ctas).try_for_each(Cta::check_end)?;
         live.retain(|cluster| !cluster.is_done());
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! A CTA: its threads take turns, then what they wait for is resolved.
 
+use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_ir::{Function, SrcLoc};
 
 use crate::barrier::Barrier;
@@ -15,6 +16,8 @@ pub(crate) struct Env {
     pub(crate) n_threads: u32,
     /// In the cluster.
     pub(crate) rank: u32,
+    /// Once it has been used.
+    pub(crate) tensor_memory: Option<Box<TensorMemory>>,
 }
 
 /// A CTA in flight.
@@ -62,6 +65,7 @@ impl<'p> Cta<'p> {
             ctaid,
             n_threads,
             rank,
+            tensor_memory: None,
         };
         let threads = (0..n_threads)
             .map(|i| Thread::new([i % x, i / x % y, i / x / y], i))
@@ -93,6 +97,19 @@ impl<'p> Cta<'p> {
     /// Whether all threads have ended.
     pub(crate) fn is_done(&self) -> bool {
         self.threads.iter().all(Thread::is_exited)
+    }
+
+    /// The CTA has ended: its tensor memory must have been given back.
+    pub(crate) fn check_end(&self) -> Result<(), Fault> {
+        let live = self.env.tensor_memory.as_ref().map(|memory| memory.live());
+        let Some([first, ..]) = live else {
+            return Ok(());
+        };
+        Err(Fault {
+            tid: Some(first.site.tid),
+            loc: first.site.loc,
+            ..self.cta_fault(FaultKind::Host(first.leaked()))
+        })
     }
 
     /// Every thread that can run does so for a while; then waits that have been met end.

@@ -5,6 +5,7 @@
 //! engines and the code generator treat all of them alike. What an operation does is written once, in the crate
 //! `ptxjit-device`, and called by the interpreter and by compiled code.
 
+mod tcgen05;
 mod tensor;
 
 use std::fmt;
@@ -15,6 +16,10 @@ use smallvec::SmallVec;
 use crate::ops::{Builtin, Effect};
 use crate::types::Type;
 
+pub use tcgen05::{
+    BlockScale, CopyShape, MmaKind, RegisterAccess, RegisterShape, TensorMemoryOp, TensorMma,
+    Unpack,
+};
 pub use tensor::{MapField, TensorMode, TensorOp};
 
 /// Types of operands or results, in order.
@@ -27,6 +32,8 @@ pub enum DeviceOp {
     Builtin(Builtin),
     /// On tensors and tensor maps.
     Tensor(TensorOp),
+    /// On tensor memory.
+    TensorMemory(TensorMemoryOp),
     /// Stops the grid: an `mbarrier`, whose generic address is the operand, was never initialized.
     BadBarrier,
 }
@@ -37,6 +44,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
+            DeviceOp::TensorMemory(op) => op.args(),
             DeviceOp::BadBarrier => SmallVec::from_slice(&[Type::B64]),
         }
     }
@@ -46,13 +54,17 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
             DeviceOp::Tensor(_) | DeviceOp::BadBarrier => SmallVec::new(),
+            DeviceOp::TensorMemory(op) => op.results(),
         }
     }
 
     /// What passes must respect.
     pub fn effect(&self) -> Effect {
         match self {
-            DeviceOp::Builtin(_) | DeviceOp::Tensor(_) | DeviceOp::BadBarrier => Effect::Write,
+            DeviceOp::Builtin(_)
+            | DeviceOp::Tensor(_)
+            | DeviceOp::TensorMemory(_)
+            | DeviceOp::BadBarrier => Effect::Write,
         }
     }
 
@@ -61,7 +73,7 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) | DeviceOp::BadBarrier => false,
-            DeviceOp::Tensor(_) => true,
+            DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) => true,
         }
     }
 }
@@ -71,6 +83,7 @@ impl fmt::Display for DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
+            DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
             DeviceOp::BadBarrier => f.write_str("bad_barrier"),
         }
     }

@@ -36,7 +36,10 @@ mod types;
 pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
-pub use device::{DeviceOp, MapField, TensorMode, TensorOp, TypeList};
+pub use device::{
+    BlockScale, CopyShape, DeviceOp, MapField, MmaKind, RegisterAccess, RegisterShape,
+    TensorMemoryOp, TensorMma, TensorMode, TensorOp, TypeList, Unpack,
+};
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{
     BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,

@@ -432,6 +432,7 @@ pub(crate) fn dump(
     block: Dim3,
 ) -> Result<String, Error> {
     let limit = Limit::start(options.timeout);
+    let cluster = Dim3(kernel.attrs.req_cluster.unwrap_or([1; 3]));
     let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, cluster, false, limit)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel, limit)?;

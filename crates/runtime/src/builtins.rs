@@ -8,7 +8,8 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
-use ptxjit_device::{Fault, Rows};
+use ptxjit_device::tcgen05::TensorMemory;
+use ptxjit_device::{Fault, Member, Rows};
 use ptxjit_ir::{DeviceOp, InstData, SrcLoc, Type, TypeList};
 use smallvec::SmallVec;
 
@@ -94,6 +95,7 @@ unsafe extern "C" fn device(
             call: &call,
             view: call.view(thread),
             thread,
+            loc: SrcLoc(loc),
         };
         // SAFETY: compiled code passes room for the operands and results of all lanes.
         let done = unsafe {
@@ -173,6 +175,7 @@ struct DeviceThread<'a> {
     call: &'a Call<'a>,
     view: View<'a>,
     thread: u32,
+    loc: SrcLoc,
 }
 
 impl ptxjit_device::Thread for DeviceThread<'_> {
@@ -248,6 +251,40 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
 
     fn tid(&self) -> [u32; 3] {
         tid_of(self.thread, self.call.ctx.ntid)
+    }
+
+    fn number(&self) -> u32 {
+        self.thread
+    }
+
+    fn loc(&self) -> SrcLoc {
+        self.loc
+    }
+
+    fn is_odd(&self) -> bool {
+        self.call.ctx.cluster_ctarank & 1 != 0
+    }
+
+    fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
+        match cta {
+            Member::Own => Ok(self.view.all_shared()),
+            Member::Peer => Err(Fault::no_peer()),
+        }
+    }
+
+    fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
+        if cta == Member::Peer {
+            return Err(Fault::no_peer());
+        }
+        // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer than this borrow of the only
+        // thread of the CTA that executes an operation now.
+        let memory = unsafe { crate::tensor::memory_of(self.call.ctx) };
+        memory.map_err(|(ctaid, allocation)| {
+            Fault::refused(format!(
+                "before this, in CTA {ctaid:?}: {}",
+                allocation.leaked()
+            ))
+        })
     }
 
     fn ctaid(&self) -> [u32; 3] {

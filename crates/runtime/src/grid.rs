@@ -25,9 +25,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ptxjit_abi::{CompiledKernel, CtaContext, RuntimeFns};
+use ptxjit_device::tcgen05::Allocation;
 
 use crate::code::Code;
-use crate::error::LaunchError;
+use crate::error::{LaunchError, Threads, Trap, TrapCause};
 use crate::fault;
 use crate::launch::{OutputFn, Schedule};
 use crate::memory::Arena;
@@ -289,6 +290,24 @@ impl Grid {
         self.lock().error.clone().unwrap_or_else(cancelled)
     }
 
+    /// A CTA has ended with tensor memory allocated.
+    pub(crate) fn leaked(&self, ctaid: [u32; 3], allocation: &Allocation) -> LaunchError {
+        let tid = allocation.site.tid;
+        LaunchError::Trap(Box::new(Trap {
+            cause: TrapCause::BadCall {
+                note: allocation.leaked(),
+            },
+            kernel: self.name.to_string(),
+            ctaid,
+            threads: Threads {
+                first: tid,
+                last: tid,
+                count: 1,
+            },
+            loc: Some(allocation.site.loc),
+        }))
+    }
+
     /// Hands on what the kernel prints, one call of `printf` at a time.
     pub(crate) fn print(&self, text: &[u8]) {
         match &self.output {
@@ -444,7 +463,7 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
             supply.skip(n);
             ctas.n_done += u64::from(n);
             match outcome {
-                Outcome::Done => ctas.done(cta),
+                Outcome::Done => ctas.done(cta)?,
                 Outcome::Spinning | Outcome::AtCluster => aside.push_back(cta),
                 Outcome::StripMine => wave.push(cta),
             }
@@ -474,7 +493,7 @@ fn run_wave(
     while !wave.is_empty() {
         for mut cta in std::mem::take(wave) {
             match runner.run(&mut cta, PATIENCE)?.0 {
-                Outcome::Done => ctas.done(cta),
+                Outcome::Done => ctas.done(cta)?,
                 Outcome::Spinning | Outcome::AtCluster => aside.push_back(cta),
                 Outcome::StripMine => wave.push(cta),
             }
@@ -503,7 +522,7 @@ fn take_turns(
         let (outcome, progress) = runner.run(&mut cta, 1)?;
         any_progress |= progress;
         match outcome {
-            Outcome::Done => ctas.done(cta),
+            Outcome::Done => ctas.done(cta)?,
             Outcome::Spinning | Outcome::StripMine | Outcome::AtCluster => aside.push_back(cta),
         }
         n_turns -= 1;
@@ -549,10 +568,14 @@ impl Ctas<'_> {
     }
 
     /// Takes a CTA whose threads have ended.
-    fn done(&mut self, cta: Box<Cta>) {
+    fn done(&mut self, mut cta: Box<Cta>) -> Result<(), LaunchError> {
+        if let Some((ctaid, allocation)) = cta.tensor.leak() {
+            return Err(self.grid.leaked(ctaid, &allocation));
+        }
         self.n_in_flight -= 1;
         self.n_done += 1;
         self.idle.push(cta);
+        Ok(())
     }
 }
 

@@ -22,6 +22,7 @@ mod module;
 mod runtime;
 mod sched;
 mod supply;
+mod tensor;
 mod view;
 mod watchdog;
 mod worker;

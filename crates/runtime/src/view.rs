@@ -97,6 +97,13 @@ impl<'v> View<'v> {
         Some(unsafe { crate::memory::committed(addr, len) })
     }
 
+    /// All bytes of the CTA's shared memory.
+    pub(crate) fn all_shared(&self) -> &[u8] {
+        let [shared, ..] = &self.windows;
+        // SAFETY: as for `shared`.
+        unsafe { crate::memory::committed(shared.start, (shared.end - shared.start) as usize) }
+    }
+
     /// Scatters rows of one allocation; false, with nothing written, if they are anything else.
     pub(crate) fn write_rows(&self, rows: Rows, bytes: &[u8]) -> bool {
         self.arena.contains(rows.addr) && self.arena.write_rows(rows, bytes).is_ok()

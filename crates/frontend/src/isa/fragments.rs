@@ -52,6 +52,17 @@ fn together(
     t.ins_multi(InstData::Warp { op, sync, ty, args }, results)
 }
 
+/// Waits until all lanes of the warp are here.
+pub(super) fn wait_for_warp(t: &mut Translator<'_>) {
+    let all = t.iconst(Type::B32, u32::MAX.into());
+    t.ins_void(InstData::Warp {
+        op: WarpOp::Sync,
+        sync: true,
+        ty: Type::B32,
+        args: [all].into_iter().collect(),
+    });
+}
+
 /// The value of a `B32` in lane `source`, of which the low five bits count.
 pub(super) fn from_lane(t: &mut Translator<'_>, value: Value, source: Value) -> Value {
     let clamp = t.iconst(Type::B32, 31);

@@ -318,6 +318,13 @@ impl Barrier {
         }
     }
 
+    /// One arrival.
+    pub(super) fn arrive_once(self, t: &mut Translator<'_>) -> Result<(), Diagnostic> {
+        let delta = t.iconst(Type::B64, u64::MAX);
+        self.change(t, delta)?;
+        Ok(())
+    }
+
     /// So many bytes, fewer or more, are to come.
     pub(super) fn change_bytes(
         self,

@@ -49,6 +49,7 @@ mod mma_product;
 mod names;
 mod operands;
 mod target;
+mod tcgen05_exec;
 mod tensor;
 mod wgmma_product;
 mod wmma_fragments;

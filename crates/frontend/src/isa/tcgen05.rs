@@ -1,14 +1,17 @@
 //! `tcgen05` without its products: tensor memory is allocated, loaded, stored, copied and shifted, and completion is signaled.
-//! PTX ISA, "TensorCore 5th Generation Family Instructions". Checked, not executable yet. Products are in [`super::tcgen05_mma`].
+//! PTX ISA, "TensorCore 5th Generation Family Instructions". Products are in [`super::tcgen05_mma`], what all of them do in
+//! [`super::tcgen05_exec`].
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{AddrBase, Entity, Inst, Translator};
 
-use super::desc::{A, ADDR, D, Elems, Gate, InstDesc, Opd, OpdKind, imm, since, unsupported};
+use super::desc::{A, ADDR, D, Elems, Gate, Handler, InstDesc, Opd, OpdKind, imm, inst, since};
+use super::misc::mark;
 use super::mma::{check_lists, check_no_sink};
 use super::modifiers::Mod;
 use super::operands::check_memory_in;
+use super::tcgen05_exec as exec;
 use super::types::PtxType as T;
 
 /// Architectures with tensor memory, families included.
@@ -25,15 +28,18 @@ const GROUP: &[&[Mod]] = &[CTA_GROUP];
 const COLUMNS: Opd = A.is(T::U32);
 const WORD: &[&[T]] = &[&[T::B32]];
 
-const fn tcgen05(required: &'static [Mod], operands: &'static [Opd]) -> InstDesc {
-    unsupported("tcgen05", operands).with(required).gates(GATES)
+const fn tcgen05(required: &'static [Mod], operands: &'static [Opd], handler: Handler) -> InstDesc {
+    inst("tcgen05", operands, handler)
+        .effect()
+        .with(required)
+        .gates(GATES)
 }
 
 /// One register of a fragment or more: [`check_fragment`] counts.
 const LOADED: Opd = D.is(T::B32).vec(Elems::Any);
 const STORED: Opd = A.is(T::B32).vec(Elems::Any);
 const SPLIT: Opd = imm(i64::MIN, i64::MAX);
-const NUMBER: &[Mod] = &[
+pub(super) const NUMBER: &[Mod] = &[
     Mod::X1,
     Mod::X2,
     Mod::X4,
@@ -60,7 +66,7 @@ const FLOAT: &[&[T]] = &[&[T::F32]];
 const INT: &[&[T]] = &[&[T::U32, T::S32]];
 
 const fn reduce(form: &'static [&'static [Mod]], operands: &'static [Opd]) -> InstDesc {
-    tcgen05(LOAD_REDUCE, operands)
+    tcgen05(LOAD_REDUCE, operands, exec::load)
         .choose(form)
         .gates(REDUCE)
         .check(check_fragment)
@@ -77,37 +83,46 @@ const MULTICAST: &[Mod] = &[Mod::Warpx20213, Mod::Warpx20123, Mod::Warpx4];
 const SOURCE_FORMAT: &[Mod] = &[Mod::B6x16P32, Mod::B4x16P64];
 
 pub const TABLE: &[InstDesc] = &[
-    tcgen05(&[Mod::Alloc, Mod::Sync, Mod::Aligned], &[ADDR, COLUMNS])
-        .choose(GROUP)
-        .optional(&[&[Mod::SharedCta]])
-        .types(WORD)
-        .check(check_alloc),
+    tcgen05(
+        &[Mod::Alloc, Mod::Sync, Mod::Aligned],
+        &[ADDR, COLUMNS],
+        exec::alloc,
+    )
+    .choose(GROUP)
+    .optional(&[&[Mod::SharedCta]])
+    .types(WORD)
+    .check(check_alloc),
     tcgen05(
         &[Mod::Dealloc, Mod::Sync, Mod::Aligned],
         &[COLUMNS, COLUMNS],
+        exec::dealloc,
     )
     .choose(GROUP)
     .types(WORD)
     .check(check_alloc),
-    tcgen05(&[Mod::RelinquishAllocPermit, Mod::Sync, Mod::Aligned], &[])
-        .choose(GROUP)
-        .check(check_group),
-    tcgen05(LOAD, &[LOADED, ADDR])
+    tcgen05(
+        &[Mod::RelinquishAllocPermit, Mod::Sync, Mod::Aligned],
+        &[],
+        exec::relinquish,
+    )
+    .choose(GROUP)
+    .check(check_group),
+    tcgen05(LOAD, &[LOADED, ADDR], exec::load)
         .choose(SHAPE)
         .optional(PACK)
         .types(WORD)
         .check(check_fragment),
-    tcgen05(LOAD, &[LOADED, ADDR, SPLIT])
+    tcgen05(LOAD, &[LOADED, ADDR, SPLIT], exec::load)
         .choose(HALVES)
         .optional(PACK)
         .types(WORD)
         .check(check_fragment),
-    tcgen05(STORE, &[ADDR, STORED])
+    tcgen05(STORE, &[ADDR, STORED], exec::store)
         .choose(SHAPE)
         .optional(UNPACK)
         .types(WORD)
         .check(check_fragment),
-    tcgen05(STORE, &[ADDR, SPLIT, STORED])
+    tcgen05(STORE, &[ADDR, SPLIT, STORED], exec::store)
         .choose(HALVES)
         .optional(UNPACK)
         .types(WORD)
@@ -120,21 +135,22 @@ pub const TABLE: &[InstDesc] = &[
         .types(FLOAT)
         .optional(FLOAT_OPTIONS),
     reduce(REDUCE_HALVES, &[D.vec(Elems::Any), D, ADDR, SPLIT]).types(INT),
-    tcgen05(&[Mod::WaitLd, Mod::Sync, Mod::Aligned], &[]),
-    tcgen05(&[Mod::WaitSt, Mod::Sync, Mod::Aligned], &[]),
-    tcgen05(&[Mod::FenceBeforeThreadSync], &[]),
-    tcgen05(&[Mod::FenceAfterThreadSync], &[]),
-    tcgen05(&[Mod::Cp], &[ADDR, A.is(T::U64)])
+    tcgen05(&[Mod::WaitLd, Mod::Sync, Mod::Aligned], &[], exec::wait),
+    tcgen05(&[Mod::WaitSt, Mod::Sync, Mod::Aligned], &[], exec::wait),
+    tcgen05(&[Mod::FenceBeforeThreadSync], &[], mark),
+    tcgen05(&[Mod::FenceAfterThreadSync], &[], mark),
+    tcgen05(&[Mod::Cp], &[ADDR, A.is(T::U64)], exec::copy)
         .choose(&[CTA_GROUP, COPY_SHAPE])
         .optional(&[MULTICAST, &[Mod::B8x16], SOURCE_FORMAT])
         .check(check_copy),
-    tcgen05(&[Mod::Shift, Mod::Down], &[ADDR])
+    tcgen05(&[Mod::Shift, Mod::Down], &[ADDR], exec::shift)
         .choose(GROUP)
         .gates(SHIFT)
         .check(check_shift),
     tcgen05(
         &[Mod::Commit, Mod::MbarrierArriveOne],
         &[ADDR, A.is(T::U16).when(Mod::MulticastCluster)],
+        exec::commit,
     )
     .choose(GROUP)
     .optional(&[&[Mod::SharedCluster], &[Mod::MulticastCluster]])

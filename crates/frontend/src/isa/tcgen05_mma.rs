@@ -1,15 +1,16 @@
 //! `tcgen05.mma`: products whose matrices are in shared and tensor memory. PTX ISA, "TensorCore 5th Generation Matrix Multiply
-//! and accumulate Operations". Checked, not executable yet.
+//! and accumulate Operations".
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, ADDR, ANY, Elems, Gate, InstDesc, Opd, OpdKind, since, unsupported};
+use super::desc::{A, ADDR, ANY, Elems, Gate, InstDesc, Opd, OpdKind, inst, since};
 use super::mma::check_lists;
 use super::modifiers::Mod;
 use super::operands::check_src_operand;
 use super::tcgen05::{ARCHS, CTA_GROUP, GATES, SPECIFIC, check_group, check_tensor_address};
+use super::tcgen05_exec::product;
 use super::types::PtxType as T;
 
 const I8: &[Gate] = &[since(8, 6, 100).only(&["100a", "101a", "110a"])];
@@ -70,7 +71,8 @@ const fn plain(
     operands: &'static [Opd],
     kinds: &'static [&'static [Mod]],
 ) -> InstDesc {
-    unsupported("tcgen05", operands)
+    inst("tcgen05", operands, product)
+        .effect()
         .with(required)
         .choose(kinds)
         .optional(&[COLLECTOR_A, &[Mod::Ashift]])
@@ -85,7 +87,8 @@ const fn scaled(
     kinds: &'static [&'static [Mod]],
     options: &'static [&'static [Mod]],
 ) -> InstDesc {
-    unsupported("tcgen05", operands)
+    inst("tcgen05", operands, product)
+        .effect()
         .with(required)
         .choose(kinds)
         .optional(options)
@@ -99,7 +102,8 @@ const fn weight(
     operands: &'static [Opd],
     kinds: &'static [&'static [Mod]],
 ) -> InstDesc {
-    unsupported("tcgen05", operands)
+    inst("tcgen05", operands, product)
+        .effect()
         .with(required)
         .choose(kinds)
         .optional(&[COLLECTOR_B])

@@ -1,9 +1,7 @@
 //! Tensor copies and tensor maps. PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor",
 //! "tensormap.replace" and "tensormap.cp_fenceproxy". Their rows are in [`super::bulk`].
 
-use ptxjit_ir::{
-    AtomicOp, DeviceOp, InstData, MapField, Space, TensorMode, TensorOp, Type, Value, WarpOp,
-};
+use ptxjit_ir::{AtomicOp, DeviceOp, InstData, MapField, Space, TensorMode, TensorOp, Type, Value};
 use smallvec::SmallVec;
 
 use crate::ast::{Operand, OperandKind};
@@ -12,6 +10,7 @@ use crate::translate::{Inst, Translator};
 
 use super::bulk::dimensions;
 use super::bulk_copy::{copy_in_steps, place};
+use super::fragments::wait_for_warp;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -169,16 +168,6 @@ pub(super) fn publish<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(),
     copy_in_steps(t, to, from, size, (Type::B64, 2));
     wait_for_warp(t);
     Ok(())
-}
-
-fn wait_for_warp(t: &mut Translator<'_>) {
-    let all = t.iconst(Type::B32, u32::MAX.into());
-    t.ins_void(InstData::Warp {
-        op: WarpOp::Sync,
-        sync: true,
-        ty: Type::B32,
-        args: [all].into_iter().collect(),
-    });
 }
 
 /// `[map, {coordinates}]`: the generic address of the map, and the coordinates.

@@ -65,7 +65,12 @@ impl Runner<'_> {
             let (outcome, progress) = self.run(&mut cluster.ctas[rank], PATIENCE)?;
             any_progress |= progress;
             match outcome {
-                Outcome::Done => cluster.end(rank)?,
+                Outcome::Done => {
+                    if let Some((ctaid, allocation)) = cluster.ctas[rank].tensor.leak() {
+                        return Err(self.grid.leaked(ctaid, &allocation));
+                    }
+                    cluster.end(rank)?;
+                }
                 Outcome::Spinning | Outcome::StripMine => spins = true,
                 Outcome::AtCluster => {}
             }

@@ -14,6 +14,7 @@ use crate::memory::{Arena, ClusterWindow, PAGE, Window};
 use crate::sched::barrier::{MAX_WARPS, WarpMasks};
 use crate::sched::lanes::Lanes;
 use crate::sched::slots::SlotLayout;
+use crate::tensor::TensorSlot;
 
 /// Threads are padded to a multiple of this many.
 const PAD: u32 = 32;
@@ -65,6 +66,7 @@ pub(crate) struct Cta {
     tid: [RawBuf<u32>; 3],
     stack_top: RawBuf<u32>,
     junk: RawBuf<u8>,
+    pub(crate) tensor: TensorSlot,
     /// Block shape that `tid` and the padding of `lane_states` are for.
     shape: [u32; 3],
     pub(super) layout: SlotLayout,
@@ -102,6 +104,7 @@ impl Cta {
             tid: [RawBuf::new(0), RawBuf::new(0), RawBuf::new(0)],
             stack_top: RawBuf::new(0),
             junk: RawBuf::new(128),
+            tensor: TensorSlot::new(),
             shape: [0; 3],
             layout: SlotLayout { frame: 0, gang: 1 },
             n_threads: 0,
@@ -225,6 +228,7 @@ impl Cta {
     /// Makes ready to run the CTA with this `%ctaid` from its beginning.
     pub(crate) fn start(&mut self, grid: &Grid, ctaid: [u32; 3], lane_wise: bool) {
         grid.fill_cta(&mut self.ctx, ctaid);
+        self.tensor.start(&mut self.ctx);
         (self.ctx.ctas_left, self.n_left) = (0, 0);
         if grid.kernel.uses_stack {
             self.stack_top.slice_mut()[..self.n_threads as usize].fill(grid.kernel.local_static);

@@ -1,0 +1,607 @@
+//! `tcgen05.mma`: D = A * B + D, with D in tensor memory, A there or in shared memory, and B in shared memory. PTX ISA, "TensorCore
+//! 5th Generation Matrix Multiply and accumulate Operations".
+//!
+//! Each element of D starts with its old value, or zero, goes along K, and is rounded to the nearest f32 at each step, as in the other
+//! products; factors of blocks are multiplied with the elements without rounding. Of integers the sum is exact and is wrapped or clamped
+//! once.
+
+use ptxjit_ir::{Convert, NumFmt, SumFmt, TensorMma, eval};
+
+use super::elements::{decode_cells, decode_unit, factor, per_unit};
+use super::matrix::{Descriptor, Major, Swizzle, unit_at};
+use super::shape::{Factors, Layout, Shape};
+use super::{Ctas, copy};
+use crate::Fault;
+
+/// Operands of [`ptxjit_ir::TensorMemoryOp::Mma`].
+pub(super) struct Operands {
+    d: Place,
+    /// An address, or the descriptor.
+    a: u64,
+    b: u64,
+    descriptor: u32,
+    adds_d: bool,
+    metadata: Place,
+    factors: [Place; 2],
+    lane_mask: Vec<u32>,
+    column_mask: u64,
+}
+
+/// An address in tensor memory.
+#[derive(Copy, Clone, Default)]
+struct Place {
+    lane: usize,
+    column: usize,
+}
+
+impl Place {
+    fn new(address: u64) -> Place {
+        Place {
+            lane: (address >> 16 & 0xffff) as usize,
+            column: (address & 0xffff) as usize,
+        }
+    }
+}
+
+impl Operands {
+    pub(super) fn new(op: &TensorMma, args: &[u64]) -> Operands {
+        let mut args = args.iter().copied();
+        let mut next = || args.next().unwrap_or(0);
+        let (d, a, b) = (Place::new(next()), next(), next());
+        let (descriptor, adds_d) = (next() as u32, next() & 1 == 1);
+        let mut place = |is_there: bool| match is_there {
+            true => Place::new(next()),
+            false => Place::default(),
+        };
+        let metadata = place(op.sparse);
+        let factors = [(); 2].map(|()| place(op.scale.is_some()));
+        let lane_mask = (0..op.mask_words()).map(|_| next() as u32).collect();
+        Operands {
+            d,
+            a,
+            b,
+            descriptor,
+            adds_d,
+            metadata,
+            factors,
+            lane_mask,
+            column_mask: if op.column_mask { next() } else { 0 },
+        }
+    }
+}
+
+/// A matrix by rows.
+struct Matrix {
+    columns: usize,
+    elements: Vec<f32>,
+}
+
+impl Matrix {
+    fn zero(rows: usize, columns: usize) -> Matrix {
+        Matrix {
+            columns,
+            elements: vec![0.0; rows * columns],
+        }
+    }
+
+    fn row(&self, row: usize) -> &[f32] {
+        &self.elements[row * self.columns..][..self.columns]
+    }
+
+    fn row_mut(&mut self, row: usize) -> &mut [f32] {
+        &mut self.elements[row * self.columns..][..self.columns]
+    }
+}
+
+/// A product under way.
+struct Product<'a> {
+    op: &'a TensorMma,
+    shape: Shape,
+    operands: &'a Operands,
+    /// The first lane of half of a quarter: 0 or 16.
+    half: usize,
+}
+
+/// Executes a product.
+pub(super) fn execute(
+    op: &TensorMma,
+    ctas: &mut Ctas<'_>,
+    operands: &Operands,
+) -> Result<(), Fault> {
+    let shape = Shape::decode(op, operands.descriptor)?;
+    let product = Product {
+        op,
+        half: half(shape.layout, operands.d)?,
+        shape,
+        operands,
+    };
+    product.check_memory(ctas)?;
+    let columns = ZeroColumns::decode(operands.column_mask, &shape)?;
+    let mut a = if op.a_in_tensor_memory {
+        product.a_of_tensor_memory(ctas)
+    } else {
+        product.a_of_shared_memory(ctas)?
+    };
+    if op.sparse {
+        a = product.spread(ctas, &a);
+    }
+    let mut b = product.b(ctas, columns.shift)?;
+    columns.clear(&mut b);
+    let mut d = product.old_d(ctas);
+    match shape.factors {
+        Some(factors) => product.add_scaled(ctas, factors, (&mut a, &mut b), &mut d),
+        None => add(&a, &b, &mut d),
+    }
+    product.store(ctas, &d);
+    if op.shifts_a {
+        product.shift_a(ctas);
+    }
+    Ok(())
+}
+
+/// Adds A * B to D.
+fn add(a: &Matrix, b: &Matrix, d: &mut Matrix) {
+    for (row, sums) in d.elements.chunks_exact_mut(d.columns).enumerate() {
+        for (k, &a) in a.row(row).iter().enumerate() {
+            for (sum, &b) in sums.iter_mut().zip(b.row(k)) {
+                *sum = a.mul_add(b, *sum);
+            }
+        }
+    }
+}
+
+/// The first lane that D takes in a quarter.
+fn half(layout: Layout, d: Place) -> Result<usize, Fault> {
+    let is_right = d.lane == 0 || d.lane == 16 && layout.is_half();
+    if is_right {
+        return Ok(d.lane);
+    }
+    let rule = if layout.is_half() { "0 or 16" } else { "0" };
+    Err(Fault::refused(format!(
+        "D of `tcgen05.mma` begins in lane {}: it must be {rule} for this shape",
+        d.lane
+    )))
+}
+
+impl Product<'_> {
+    /// Refuses columns that are not allocated, in any of the CTAs.
+    fn check_memory(&self, ctas: &Ctas<'_>) -> Result<(), Fault> {
+        let Shape { m, n, layout, .. } = self.shape;
+        let mut taken = vec![(self.operands.d, n / layout.parts(), "D")];
+        if self.op.a_in_tensor_memory {
+            let place = Place::new(self.operands.a);
+            let bits = self.shape.stored_k(self.op) * self.shape.a.bits();
+            taken.push((place, bits / 32, "A"));
+            self.check_lane(place, "A")?;
+        }
+        if self.op.sparse {
+            let place = self.operands.metadata;
+            let first = Place {
+                column: place.column + self.shape.selector,
+                ..place
+            };
+            let n = match self.shape.a.bits() {
+                16.. => 1,
+                _ => 2,
+            };
+            taken.push((first, n, "the metadata"));
+            self.check_lane(place, "the metadata")?;
+        }
+        if let Some(factors) = self.shape.factors {
+            let rows = if self.op.pair { m / 2 } else { m };
+            let [a, b] = self.operands.factors;
+            taken.push((a, factors.columns(rows, factors.a_id), "the factors of A"));
+            let columns = factors.columns(n / self.halves(false), factors.b_id);
+            taken.push((b, columns, "the factors of B"));
+        }
+        for memory in ctas.memories() {
+            for &(place, count, what) in &taken {
+                let what = format!("`tcgen05.mma`: {what}");
+                memory.check(place.column as u32, count as u32, &what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A and the metadata lie in the same lanes as D.
+    fn check_lane(&self, place: Place, what: &str) -> Result<(), Fault> {
+        if place.lane == self.half {
+            return Ok(());
+        }
+        Err(Fault::refused(format!(
+            "`tcgen05.mma`: {what} begins in lane {}, and D in lane {}",
+            place.lane, self.half
+        )))
+    }
+
+    /// The descriptor of a matrix in shared memory.
+    fn descriptor(&self, bits: u64, major: Major, what: &str) -> Result<Descriptor, Fault> {
+        let descriptor = Descriptor::decode(bits, self.op.wide_k, what)?;
+        let is_word = self.shape.a.bits() == 32;
+        let is_by_32 = descriptor.swizzle == Swizzle::Bytes128By32;
+        if major == Major::Mn && is_word != is_by_32 {
+            let rule = if is_word { "needs" } else { "cannot have" };
+            return Err(Fault::refused(format!(
+                "{what} is transposed and {rule} 128-byte swizzling by 32 bytes"
+            )));
+        }
+        if major == Major::Mn && descriptor.is_absolute() {
+            return Err(Fault::refused(format!(
+                "{what} is transposed and cannot lie in two pieces"
+            )));
+        }
+        Ok(descriptor)
+    }
+
+    /// A from tensor memory, without the zeros of a sparse one.
+    fn a_of_tensor_memory(&self, ctas: &Ctas<'_>) -> Matrix {
+        let place = Place::new(self.operands.a);
+        let mut a = Matrix::zero(self.shape.m, self.shape.stored_k(self.op));
+        for row in 0..self.shape.m {
+            let (cta, lane) = self.shape.layout.place(row, 0);
+            let cells = &ctas.memory(cta).lane(self.half + lane)[place.column..];
+            decode_cells(self.shape.a, cells, a.row_mut(row));
+        }
+        negate(&mut a, self.shape.negates_a);
+        a
+    }
+
+    /// A from shared memory: half of it from that of each CTA of a pair.
+    fn a_of_shared_memory(&self, ctas: &Ctas<'_>) -> Result<Matrix, Fault> {
+        const WHAT: &str = "A of `tcgen05.mma`";
+        let Shape {
+            m, a: fmt, a_major, ..
+        } = self.shape;
+        let descriptor = self.descriptor(self.operands.a, a_major, WHAT)?;
+        let mut a = Matrix::zero(m, self.shape.stored_k(self.op));
+        let n = per_unit(fmt);
+        let rows = m / ctas.count();
+        let mut elements = [0.0; 32];
+        for cta in 0..ctas.count() {
+            let shared = ctas.shared(cta);
+            match a_major {
+                Major::K => {
+                    for row in 0..rows {
+                        for (inner, out) in a.row_mut(cta * rows + row).chunks_mut(n).enumerate() {
+                            let at = descriptor.unit(Major::K, row, inner);
+                            decode_unit(fmt, unit_at(shared, at, WHAT)?, out);
+                        }
+                    }
+                }
+                Major::Mn => {
+                    for outer in 0..rows.div_ceil(n) {
+                        for k in 0..a.columns {
+                            let at = descriptor.unit(Major::Mn, outer, k);
+                            decode_unit(fmt, unit_at(shared, at, WHAT)?, &mut elements[..n]);
+                            let rows = n * outer..rows.min(n * outer + n);
+                            for (row, &element) in rows.zip(&elements) {
+                                let row = cta * (m / ctas.count()) + row;
+                                a.row_mut(row)[k] = element;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        negate(&mut a, self.shape.negates_a);
+        Ok(a)
+    }
+
+    /// B by its rows, from the column `shift` on: half of it from the shared memory of each CTA of a pair.
+    fn b(&self, ctas: &Ctas<'_>, shift: usize) -> Result<Matrix, Fault> {
+        const WHAT: &str = "B of `tcgen05.mma`";
+        let Shape {
+            n: columns,
+            k,
+            b: fmt,
+            b_major,
+            ..
+        } = self.shape;
+        let descriptor = self.descriptor(self.operands.b, b_major, WHAT)?;
+        let mut b = Matrix::zero(k, columns);
+        let n = per_unit(fmt);
+        let of_cta = columns / ctas.count();
+        let mut elements = [0.0; 32];
+        for cta in 0..ctas.count() {
+            let shared = ctas.shared(cta);
+            let mut unit = |outer, inner| {
+                let at = descriptor.unit(b_major, outer, inner);
+                decode_unit(fmt, unit_at(shared, at, WHAT)?, &mut elements[..n]);
+                Ok::<_, Fault>(elements)
+            };
+            for column in 0..of_cta {
+                let (stored, to) = (column + shift, cta * of_cta + column);
+                if b_major == Major::K {
+                    for inner in 0..k.div_ceil(n) {
+                        let elements = unit(stored, inner)?;
+                        for (k, &element) in (n * inner..k.min(n * inner + n)).zip(&elements) {
+                            b.elements[k * columns + to] = element;
+                        }
+                    }
+                } else if column == 0 || stored % n == 0 {
+                    let count = (n - stored % n).min(of_cta - column);
+                    for k in 0..k {
+                        let elements = unit(stored / n, k)?;
+                        let out = &mut b.elements[k * columns + to..][..count];
+                        out.copy_from_slice(&elements[stored % n..][..count]);
+                    }
+                }
+            }
+        }
+        negate(&mut b, self.shape.negates_b);
+        Ok(b)
+    }
+
+    /// A sparse A with its zeros. PTX ISA, "Sparse Matrices".
+    fn spread(&self, ctas: &Ctas<'_>, stored: &Matrix) -> Matrix {
+        let (kept, whole) = match self.shape.a.bits() {
+            32 => (1, 2),
+            4 => (4, 8),
+            _ => (2, 4),
+        };
+        let mut a = Matrix::zero(self.shape.m, self.shape.k);
+        for row in 0..self.shape.m {
+            for chunk in 0..self.shape.k / whole {
+                let code = self.metadata(ctas, row, chunk);
+                for i in 0..kept {
+                    // Two bits name one of four: elements, pairs of them, or halves of one.
+                    let within = match kept {
+                        1 => (code & 3) as usize / 2,
+                        2 => (code >> (2 * i) & 3) as usize,
+                        _ => (code >> (i / 2 * 2) & 3) as usize * 2 + i % 2,
+                    };
+                    a.row_mut(row)[chunk * whole + within] = stored.row(row)[chunk * kept + i];
+                }
+            }
+        }
+        a
+    }
+
+    /// The four bits of metadata of a chunk of a row of A. PTX ISA, "Sparsity selector".
+    fn metadata(&self, ctas: &Ctas<'_>, row: usize, chunk: usize) -> u32 {
+        let first = self.operands.metadata.column;
+        let (cta, lane) = self.shape.layout.place(row, 0);
+        let lane = self.half + lane;
+        if self.shape.a.bits() >= 16 {
+            // Sixteen rows share sixteen lanes: one for eight rows and half of the chunks each.
+            let lane = lane / 16 * 16 + row % 8 + chunk / 4 * 8;
+            let word = ctas.memory(cta).lane(lane)[first + self.shape.selector];
+            word >> (16 * (row / 8 % 2) + 4 * (chunk % 4)) & 0xf
+        } else {
+            let word = ctas.memory(cta).lane(lane)[first + chunk / 8];
+            word >> (4 * (chunk % 8)) & 0xf
+        }
+    }
+
+    /// What the sums start with.
+    fn old_d(&self, ctas: &Ctas<'_>) -> Matrix {
+        let mut d = Matrix::zero(self.shape.m, self.shape.n);
+        if !self.operands.adds_d || self.shape.d == SumFmt::S32 {
+            return d;
+        }
+        let to_single = Convert::new(NumFmt::F16, NumFmt::F32);
+        let scale = f32::from_bits((127 - u32::from(self.op.d_scale)) << 23);
+        self.each_part(|row, columns, (cta, lane)| {
+            let cells = &ctas.memory(cta).lane(lane)[self.operands.d.column..];
+            for (sum, &cell) in d.row_mut(row)[columns].iter_mut().zip(cells) {
+                let bits = match self.shape.d {
+                    SumFmt::F16 => eval::convert(&to_single, u64::from(cell & 0xffff)) as u32,
+                    _ => cell,
+                };
+                *sum = f32::from_bits(bits) * scale;
+            }
+        });
+        d
+    }
+
+    /// Calls `f` with each row of D, a range of its columns, and the CTA and the lane that hold these.
+    fn each_part(&self, mut f: impl FnMut(usize, std::ops::Range<usize>, (usize, usize))) {
+        let parts = self.shape.layout.parts();
+        let columns = self.shape.n / parts;
+        for row in 0..self.shape.m {
+            for part in 0..parts {
+                let (cta, lane) = self.shape.layout.place(row, part);
+                f(
+                    row,
+                    part * columns..(part + 1) * columns,
+                    (cta, self.half + lane),
+                );
+            }
+        }
+    }
+
+    /// Puts D in its cells.
+    fn store(&self, ctas: &mut Ctas<'_>, d: &Matrix) {
+        let to_half = Convert::new(NumFmt::F32, NumFmt::F16);
+        self.each_part(|row, columns, (cta, lane)| {
+            let number = cta * super::LANES + lane;
+            let mask = self.operands.lane_mask.get(number / 32).copied();
+            if mask.unwrap_or(0) >> (number % 32) & 1 == 1 {
+                return;
+            }
+            let cells = &mut ctas.memory_mut(cta).lane_mut(lane)[self.operands.d.column..];
+            for (cell, &sum) in cells.iter_mut().zip(&d.row(row)[columns]) {
+                let bits = if sum.is_nan() {
+                    0x7fff_ffff
+                } else {
+                    sum.to_bits()
+                };
+                *cell = match self.shape.d {
+                    SumFmt::F16 => eval::convert(&to_half, bits.into()) as u32,
+                    SumFmt::S32 => self.integer(*cell, sum),
+                    SumFmt::F32 | SumFmt::F64 => bits,
+                };
+            }
+        });
+    }
+
+    /// The sum of an integer and products, which are a whole number that f32 has exactly: at most 64 products of 16 bits.
+    fn integer(&self, old: u32, products: f32) -> u32 {
+        let old = if self.operands.adds_d { old as i32 } else { 0 };
+        let products = products as i32;
+        if self.shape.saturates {
+            old.saturating_add(products) as u32
+        } else {
+            old.wrapping_add(products) as u32
+        }
+    }
+
+    /// Adds the products of elements and factors to D.
+    fn add_scaled(
+        &self,
+        ctas: &Ctas<'_>,
+        factors: Factors,
+        (a, b): (&mut Matrix, &mut Matrix),
+        d: &mut Matrix,
+    ) {
+        let k = self.shape.k;
+        let of_a: Vec<f64> = self.factors(ctas, factors, true);
+        let of_b: Vec<f64> = self.factors(ctas, factors, false);
+        let block = |k_idx: usize| k_idx * factors.blocks / k;
+        let scaled_a = |row: usize, k_idx: usize| {
+            f64::from(a.row(row)[k_idx]) * of_a[row * factors.blocks + block(k_idx)]
+        };
+        let scaled_b = |k_idx: usize, column: usize| {
+            f64::from(b.row(k_idx)[column]) * of_b[column * factors.blocks + block(k_idx)]
+        };
+        let wide_a: Vec<f64> = (0..self.shape.m * k)
+            .map(|n| scaled_a(n / k, n % k))
+            .collect();
+        let columns = self.shape.n;
+        let wide_b: Vec<f64> = (0..k * columns)
+            .map(|n| scaled_b(n / columns, n % columns))
+            .collect();
+        let is_exact = |&x: &f64| x.is_nan() || f64::from(x as f32) == x;
+        if wide_a.iter().chain(&wide_b).all(is_exact) {
+            let narrow = |wide: Vec<f64>, matrix: &mut Matrix| {
+                matrix.elements = wide.into_iter().map(|x| x as f32).collect();
+            };
+            narrow(wide_a, a);
+            narrow(wide_b, b);
+            return add(a, b, d);
+        }
+        // The sum of f64 is rounded twice, which makes no difference: a product has 16 bits, so what the first rounding cuts off is
+        // too far from the middle between two f32.
+        for (row, sums) in d.elements.chunks_exact_mut(columns).enumerate() {
+            for (k_idx, a) in wide_a[row * k..][..k].iter().enumerate() {
+                for (sum, b) in sums.iter_mut().zip(&wide_b[k_idx * columns..]) {
+                    *sum = (f64::from(*sum) + a * b) as f32;
+                }
+            }
+        }
+    }
+
+    /// Groups of lanes that hold the factors of A, or of B, each of a part: in one layout the second half of the columns is worked on
+    /// where the upper lanes are.
+    fn halves(&self, of_a: bool) -> usize {
+        if !of_a && self.shape.layout == Layout::B {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// The factors of all rows of A, or of all columns of B. PTX ISA, "Scale Factor A ID", "Scale Factor B ID".
+    fn factors(&self, ctas: &Ctas<'_>, factors: Factors, of_a: bool) -> Vec<f64> {
+        let (count, place, id) = match of_a {
+            true => (self.shape.m, self.operands.factors[0], factors.a_id),
+            false => (self.shape.n, self.operands.factors[1], factors.b_id),
+        };
+        let rows = if of_a { count / ctas.count() } else { count };
+        let halves = self.halves(of_a);
+        let step = Factors::group(rows) / halves;
+        let mut out = Vec::with_capacity(count * factors.blocks);
+        for n in 0..count {
+            let (cta, within) = (n / rows, n % rows);
+            let (half, within) = (within / (rows / halves), within % (rows / halves));
+            let cells = ctas.memory(cta).lane(within % 32 + 64 * half);
+            for block in 0..factors.blocks {
+                let byte = id + block;
+                let cell = cells[place.column + within / 32 + step * (byte / 4)];
+                out.push(factor(factors.fmt, (cell >> (8 * (byte % 4))) as u8));
+            }
+        }
+        out
+    }
+
+    /// `.ashift`: the product has taken A as it was; then its rows move.
+    fn shift_a(&self, ctas: &mut Ctas<'_>) {
+        let place = Place::new(self.operands.a);
+        let columns = self.shape.stored_k(self.op) * self.shape.a.bits() / 32;
+        for cta in 0..ctas.count() {
+            let memory = ctas.memory_mut(cta);
+            copy::shift_cells(memory, 0..super::LANES, place.column, columns);
+        }
+    }
+}
+
+impl Factors {
+    /// Columns from one group of four factors of so many rows to the next.
+    fn group(rows: usize) -> usize {
+        4 * rows.div_ceil(128)
+    }
+
+    /// Columns that the factors of so many rows take.
+    fn columns(self, rows: usize, id: usize) -> usize {
+        let groups = (id + self.blocks - 1) / 4;
+        rows.div_ceil(32) + Factors::group(rows) * groups
+    }
+}
+
+fn negate(matrix: &mut Matrix, negates: bool) {
+    if negates {
+        matrix.elements.iter_mut().for_each(|x| *x = -*x);
+    }
+}
+
+/// Columns of B that count as zero. PTX ISA, "Zero-Column Mask Descriptor".
+struct ZeroColumns {
+    zeros: Vec<bool>,
+    /// The first column of B that is used.
+    shift: usize,
+}
+
+impl ZeroColumns {
+    fn decode(bits: u64, shape: &Shape) -> Result<ZeroColumns, Fault> {
+        let field = |from: usize, n: u32| (bits >> from) as usize & ((1 << n) - 1);
+        let refuse = |why: String| {
+            Fault::refused(format!(
+                "the zero-column mask descriptor {bits:#018x}: {why}"
+            ))
+        };
+        if field(36, 3) != 0 || field(62, 2) != 0 {
+            return Err(refuse("reserved bits must be zero".into()));
+        }
+        let (shift, limit) = (field(56, 6), if shape.m == 32 { 16 } else { 32 });
+        if shift > limit {
+            return Err(refuse(format!(
+                "columns cannot be shifted by more than {limit}"
+            )));
+        }
+        let mut zeros = Vec::new();
+        let parts = 128 / shape.m.clamp(32, 128);
+        // A mask of its own for each part of the columns: runs of zeros and of ones by turns, without what comes before the start.
+        for part in (0..parts).filter(|_| field(39, 1) == 1) {
+            let (start, mut is_zero) = (field(8 * part, 8), field(32 + part, 1) == 1);
+            let mut run = Vec::new();
+            while run.len() < start + shape.n / parts {
+                let span = if is_zero { field(40, 8) } else { field(48, 8) };
+                run.extend(std::iter::repeat_n(is_zero, span + 1));
+                is_zero = !is_zero;
+            }
+            zeros.extend_from_slice(&run[start..][..shape.n / parts]);
+        }
+        Ok(ZeroColumns { zeros, shift })
+    }
+
+    fn clear(&self, b: &mut Matrix) {
+        if self.zeros.is_empty() {
+            return;
+        }
+        for row in b.elements.chunks_exact_mut(b.columns) {
+            for (element, &is_zero) in row.iter_mut().zip(&self.zeros) {
+                *element = if is_zero { 0.0 } else { *element };
+            }
+        }
+    }
+}
