@@ -5,11 +5,11 @@ use ptxjit_ir::{
 };
 
 use crate::cluster::Cluster;
-use crate::schedule::Cta;
 use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
 use crate::memory::Memory;
 use crate::postdom::PostDominators;
+use crate::schedule::Cta;
 
 /// A launch of a program's kernel.
 #[derive(Clone)]
@@ -144,7 +144,9 @@ pub fn launch(
             cluster.turn(&mut machine)?;
         }
         let ended = live.iter().filter(|cluster| cluster.is_done());
-        ended.flat_map(|cluster| &cluster.ctas).try_for_each(Cta::check_end)?;
+        ended
+            .flat_map(|cluster| &cluster.ctas)
+            .try_for_each(Cta::check_end)?;
         live.retain(|cluster| !cluster.is_done());
     }
     Ok(())
