@@ -8,13 +8,13 @@
     reason = "compiled code passes addresses of its own instructions and buffers; vector instructions are chosen when running"
 )]
 
-use ptxjit_ir::{
-    Convert, FragmentLayout, InstData, MatrixFmt, Mma, NumFmt, ProductOp, SumFmt, Type, WarpOp,
-    eval,
-};
+use ptxjit_ir::{FragmentLayout, InstData, MatrixFmt, Mma, ProductOp, SumFmt, Type, WarpOp, eval};
 
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
+#[cfg(target_arch = "x86_64")]
+use steps::Avx2;
+use steps::{Plain, Steps, transpose};
 
 /// A register of each lane, or half of one of 64 bits: there, the words of one lane lie side by side in two of these.
 pub type Words = [u32; WARP];
@@ -204,6 +204,8 @@ impl<T: Copy + Default, const K: usize> Factors<T, K> {
         fragments: &Fragments<'_>,
         decode_a: impl Fn([u32; 4]) -> [T; N],
         decode_b: impl Fn([u32; 4]) -> [T; N],
+        transpose: impl Fn(&[[T; N]; COLUMNS], &mut [[T; COLUMNS]]),
+        order: &[usize; COLUMNS],
     ) -> Self {
         let mut factors = Factors {
             a: [[T::default(); K]; ROWS],
@@ -217,15 +219,20 @@ impl<T: Copy + Default, const K: usize> Factors<T, K> {
             }
         }
         for (n, register) in fragments.b.iter().enumerate() {
-            for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
-                for (k, element) in decode_b(*words).into_iter().enumerate() {
-                    factors.b[n * N + k][g] = element;
-                }
+            let mut columns = [[T::default(); N]; COLUMNS];
+            for (words, &place) in register.as_chunks::<4>().0.iter().zip(order) {
+                columns[place] = decode_b(*words);
             }
+            transpose(&columns, &mut factors.b[n * N..][..N]);
         }
         factors
     }
 }
+
+/// Where the columns of B, C and D stand in vectors: one by one,
+const IN_ORDER: [usize; COLUMNS] = [0, 1, 2, 3, 4, 5, 6, 7];
+/// or the even ones before the odd ones, as two registers of f32 hold them.
+const EVEN_FIRST: [usize; COLUMNS] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// Products of floats, for processors with and without the vector instructions that serve here.
 fn floats(mma: &Mma, fragments: &mut Fragments<'_>) {
@@ -246,129 +253,46 @@ fn floats_by_vectors(mma: &Mma, fragments: &mut Fragments<'_>) {
     float_product(mma, fragments, &Avx2);
 }
 
-/// The steps for which there are special instructions.
-trait Steps {
-    /// The values of eight f16.
-    fn from_halves(&self, words: [u32; 4]) -> [f32; 8];
-    /// A row rounded to f16.
-    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS];
-    /// Adds to `sums` the product of eight rows of A, from `first` on, and B, along `k` of K.
-    fn add_rows<const K: usize>(
-        &self,
-        factors: &Factors<f32, K>,
-        first: usize,
-        k: usize,
-        sums: &mut [[f32; COLUMNS]; 8],
-    );
-}
-
-struct Plain;
-
-impl Steps for Plain {
-    fn from_halves(&self, words: [u32; 4]) -> [f32; 8] {
-        std::array::from_fn(|n| {
-            let half = words[n / 2] >> (n % 2 * 16) & 0xffff;
-            f32::from_bits(eval::matrix_element(MatrixFmt::F16, half.into()) as u32)
-        })
-    }
-
-    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS] {
-        let to_half = Convert::new(NumFmt::F32, NumFmt::F16);
-        row.map(|x| eval::convert(&to_half, x.to_bits().into()) as u16)
-    }
-
-    fn add_rows<const K: usize>(
-        &self,
-        factors: &Factors<f32, K>,
-        first: usize,
-        k: usize,
-        sums: &mut [[f32; COLUMNS]; 8],
-    ) {
-        for (row, sums) in factors.a[first..].iter().zip(sums) {
-            for (&a, b) in row[..k].iter().zip(&factors.b) {
-                for (sum, &b) in sums.iter_mut().zip(b) {
-                    *sum = a.mul_add(b, *sum);
-                }
-            }
-        }
-    }
-}
-
-/// AVX2, FMA and F16C. Whoever has one has found out that the processor has these.
-#[cfg(target_arch = "x86_64")]
-struct Avx2;
-
-#[cfg(target_arch = "x86_64")]
-impl Steps for Avx2 {
-    #[inline(always)]
-    fn from_halves(&self, words: [u32; 4]) -> [f32; 8] {
-        use core::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
-        let mut out = [0.0; 8];
-        // SAFETY: the processor has the instructions; both arrays have the size of what is loaded and stored.
-        unsafe {
-            let packed = _mm_loadu_si128(words.as_ptr().cast());
-            _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(packed));
-        }
-        out
-    }
-
-    #[inline(always)]
-    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS] {
-        use core::arch::x86_64::{
-            _MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps,
-        };
-        let mut out = [0; COLUMNS];
-        // SAFETY: as above.
-        unsafe {
-            let row = _mm256_loadu_ps(row.as_ptr());
-            let packed = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(row);
-            _mm_storeu_si128(out.as_mut_ptr().cast(), packed);
-        }
-        out
-    }
-
-    #[inline(always)]
-    fn add_rows<const K: usize>(
-        &self,
-        factors: &Factors<f32, K>,
-        first: usize,
-        k: usize,
-        sums: &mut [[f32; COLUMNS]; 8],
-    ) {
-        use core::arch::x86_64::{
-            _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps,
-        };
-        // SAFETY: as above.
-        unsafe {
-            let mut vectors = sums.map(|row| _mm256_loadu_ps(row.as_ptr()));
-            for (k, b) in factors.b[..k].iter().enumerate() {
-                let b = _mm256_loadu_ps(b.as_ptr());
-                for (row, sums) in vectors.iter_mut().enumerate() {
-                    let a = _mm256_set1_ps(factors.a[first + row][k]);
-                    *sums = _mm256_fmadd_ps(a, b, *sums);
-                }
-            }
-            for (row, vector) in sums.iter_mut().zip(vectors) {
-                _mm256_storeu_ps(row.as_mut_ptr(), vector);
-            }
-        }
-    }
-}
-
 #[inline(always)]
 fn float_product(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
+    let order = if (mma.c, mma.d) == (SumFmt::F32, SumFmt::F32) {
+        &EVEN_FIRST
+    } else {
+        &IN_ORDER
+    };
     match mma.a {
         MatrixFmt::F16 => {
             let halves = |words| steps.from_halves(words);
-            let factors = Factors::<f32, 16>::unpack(mma, fragments, halves, halves);
+            let factors = Factors::<f32, 16>::unpack(
+                mma,
+                fragments,
+                halves,
+                halves,
+                |columns, rows| steps.transpose(columns, rows),
+                order,
+            );
             add_floats(mma, fragments, &factors, steps);
         }
         MatrixFmt::Bf16 => {
-            let factors = Factors::<f32, 16>::unpack(mma, fragments, from_bf16, from_bf16);
+            let factors = Factors::<f32, 16>::unpack(
+                mma,
+                fragments,
+                from_bf16,
+                from_bf16,
+                |columns, rows| steps.transpose(columns, rows),
+                order,
+            );
             add_floats(mma, fragments, &factors, steps);
         }
         MatrixFmt::Tf32 => {
-            let factors = Factors::<f32, 8>::unpack(mma, fragments, from_tf32, from_tf32);
+            let factors = Factors::<f32, 8>::unpack(
+                mma,
+                fragments,
+                from_tf32,
+                from_tf32,
+                |columns, rows| steps.transpose(columns, rows),
+                order,
+            );
             add_floats(mma, fragments, &factors, steps);
         }
         _ => {
@@ -378,6 +302,8 @@ fn float_product(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
                 fragments,
                 |words| bytes(words).map(|byte| a[usize::from(byte)]),
                 |words| bytes(words).map(|byte| b[usize::from(byte)]),
+                |columns, rows| steps.transpose(columns, rows),
+                order,
             );
             add_floats(mma, fragments, &factors, steps);
         }
@@ -392,6 +318,9 @@ fn add_floats<const K: usize>(
     factors: &Factors<f32, K>,
     steps: &impl Steps,
 ) {
+    if (mma.c, mma.d) == (SumFmt::F32, SumFmt::F32) {
+        return add_singles(mma, fragments, factors, steps);
+    }
     let c = fragments.c;
     for below in 0..mma.m / 8 {
         let mut sums = [[0.0; COLUMNS]; 8];
@@ -423,6 +352,37 @@ fn add_floats<const K: usize>(
             for (t, pair) in halves.as_chunks::<2>().0.iter().enumerate() {
                 fragments.d[below][4 * g + t] = pair[0] | pair[1] << 16;
             }
+        }
+    }
+}
+
+/// The same where C and D are of f32: two registers hold the even and the odd columns of eight rows, four words of each row.
+#[inline(always)]
+fn add_singles<const K: usize>(
+    mma: &Mma,
+    fragments: &mut Fragments<'_>,
+    factors: &Factors<f32, K>,
+    steps: &impl Steps,
+) {
+    let c = fragments.c.as_chunks::<2>().0;
+    let d = fragments.d.as_chunks_mut::<2>().0;
+    for (below, (c, d)) in c.iter().zip(d).take(mma.m / 8).enumerate() {
+        let mut sums = [[0.0; COLUMNS]; 8];
+        for (g, sums) in sums.iter_mut().enumerate() {
+            for n in 0..4 {
+                sums[n] = f32::from_bits(c[0][4 * g + n]);
+                sums[n + 4] = f32::from_bits(c[1][4 * g + n]);
+            }
+        }
+        steps.add_rows(factors, 8 * below, mma.k, &mut sums);
+        for (g, sums) in sums.iter().enumerate() {
+            let bits = sums.map(|sum| match sum.is_nan() {
+                true => 0x7fff_ffff,
+                false => sum.to_bits(),
+            });
+            let (even, odd) = bits.split_at(4);
+            d[0][4 * g..][..4].copy_from_slice(even);
+            d[1][4 * g..][..4].copy_from_slice(odd);
         }
     }
 }
@@ -493,9 +453,23 @@ fn integer_product(mma: &Mma, fragments: &mut Fragments<'_>) {
         }
     };
     let factors: Factors<i32, 64> = if mma.a.bits() == 8 {
-        Factors::unpack::<16>(mma, fragments, byte(mma.a), byte(mma.b))
+        Factors::unpack::<16>(
+            mma,
+            fragments,
+            byte(mma.a),
+            byte(mma.b),
+            transpose,
+            &IN_ORDER,
+        )
     } else {
-        Factors::unpack::<32>(mma, fragments, nibble(mma.a), nibble(mma.b))
+        Factors::unpack::<32>(
+            mma,
+            fragments,
+            nibble(mma.a),
+            nibble(mma.b),
+            transpose,
+            &IN_ORDER,
+        )
     };
     let c = fragments.c;
     for below in 0..mma.m / 8 {
@@ -521,5 +495,6 @@ fn integer_product(mma: &Mma, fragments: &mut Fragments<'_>) {
     }
 }
 
+mod steps;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::sanitize::{ChecksArg, FailOn, ReportArg};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -196,6 +197,18 @@ pub struct RunArgs {
     /// case.json, and links that lead out of it are refused.
     #[arg(long, requires = "case")]
     pub allow_outside: bool,
+    /// Report findings of sanitizers as text, json or sarif, perhaps to a file: sarif=FILE. May be given several times.
+    #[arg(long, value_name = "FORMAT[=FILE]")]
+    pub report: Vec<ReportArg>,
+    /// Leave out findings that this file lists.
+    #[arg(long, value_name = "FILE")]
+    pub suppress: Option<PathBuf>,
+    /// Write what would silence the findings.
+    #[arg(long, value_name = "FILE")]
+    pub suppress_out: Option<PathBuf>,
+    /// Run under so many schedules, from equal buffers, and gather the findings.
+    #[arg(long, value_name = "N", requires = "sanitize", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub explore: Option<u32>,
     #[command(flatten)]
     pub exec: ExecArgs,
     #[command(flatten)]
@@ -217,9 +230,18 @@ pub struct ExecArgs {
     /// Stop a launch that takes longer, to compile or to run.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
-    /// Check every access: exact bounds, alignment, freed memory.
+    /// Check every access: exact bounds, alignment, freed memory; the same as --sanitize mem.
     #[arg(long)]
     pub memcheck: bool,
+    /// Look for bugs: a list of mem, race, init, sync and leak, or all. Checks of more than memory interpret the kernel, which is slow.
+    #[arg(long, value_name = "CHECKS")]
+    pub sanitize: Option<ChecksArg>,
+    /// From which severity of findings on the command fails.
+    #[arg(long, value_name = "SEVERITY", default_value = "error")]
+    pub sanitize_fail: FailOn,
+    /// Keep so many findings.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub sanitize_limit: usize,
     /// Interpret instead of compiling; slow, for comparison.
     #[arg(long)]
     pub interp: bool,

@@ -15,6 +15,7 @@ use crate::contents::Contents;
 use crate::dtype::{DType, Number};
 use crate::fill;
 use crate::paths::{CaseDir, Outside, file_name, shown};
+use crate::sanitize::Expected;
 use crate::tensor_map::MapDecl;
 
 /// A `case.json`.
@@ -26,6 +27,9 @@ pub struct CaseFile {
     /// Builds of one source, all with the same result.
     pub ptx: Vec<PtxFile>,
     pub cases: Vec<Case>,
+    /// What sanitizers must find.
+    #[serde(default)]
+    pub expect: Option<Expected>,
     /// The folder that file names refer to.
     #[serde(skip)]
     pub dir: CaseDir,
@@ -73,6 +77,8 @@ pub struct BufferDecl {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Init {
     Zeros,
+    /// Left as it is.
+    Uninit,
     Fill {
         value: Value,
     },
@@ -293,7 +299,8 @@ impl BufferDecl {
 impl Init {
     fn contents(&self, dtype: DType, count: usize, dir: &CaseDir) -> Result<Contents> {
         let bytes = match self {
-            Init::Zeros => return fill::zeros(dtype, count),
+            // Whoever wants contents all the same gets zeros.
+            Init::Zeros | Init::Uninit => return fill::zeros(dtype, count),
             // The maps are written when their buffers have addresses.
             Init::TensorMaps { names } => {
                 let (size, needed) = (dtype.size() * count, ptxjit::TensorMap::SIZE * names.len());

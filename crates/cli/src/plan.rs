@@ -93,7 +93,10 @@ impl Plan {
             ..Plan::default()
         };
         for decl in &case.buffers {
-            let contents = Some(decl.contents(&file.dir)?);
+            let contents = match decl.init {
+                Init::Uninit => None,
+                _ => Some(decl.contents(&file.dir)?),
+            };
             let (name, dtype, count) = (decl.name.clone(), decl.dtype, decl.count);
             plan.buffers.push(PlanBuffer {
                 name,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use ptxjit::{Cache, CodeOrigin, Device, Prepared};
+use ptxjit::{Cache, CodeOrigin, Device, Options, Prepared};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -17,8 +17,10 @@ use crate::paths::{Outside, shown};
 use crate::picture;
 use crate::plan::Plan;
 use crate::replace::{Links, replace};
+use crate::sanitize::ReportFormat;
 use crate::session::{self, Failure, Output, Session};
 use crate::term;
+use crate::{judge, sanitize, suppress};
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     let code = match planned(args) {
@@ -95,6 +97,8 @@ fn check_pictures(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> Re
 struct Times {
     launches: Vec<Duration>,
     failure: Option<Failure>,
+    /// What sanitizers have found, as JSON.
+    found: Option<Value>,
 }
 
 fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
@@ -108,7 +112,15 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
         Ok(session) => session,
         Err(failure) => return report(args, &failure),
     };
-    let times = repeat(args, &mut session, &output);
+    let mut times = repeat(args, &mut session, &output);
+    let found = match found(args, plan, &session, &times, &options) {
+        Ok(found) => found,
+        Err(err) => {
+            term::err(&format!("error: {err:#}"));
+            return 2;
+        }
+    };
+    times.found = found.document;
     let code = match deliver(args, plan, pointers, &session, &output, &times) {
         Ok(()) => 0,
         Err(err) => {
@@ -116,7 +128,92 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
             1
         }
     };
-    times.failure.as_ref().map_or(code, Failure::exit_code)
+    let code = times.failure.as_ref().map_or(code, Failure::exit_code);
+    if found.fails { code.max(1) } else { code }
+}
+
+/// What sanitizers have found.
+struct Found {
+    document: Option<Value>,
+    fails: bool,
+}
+
+/// Gathers and reports what sanitizers have found.
+fn found(
+    args: &RunArgs,
+    plan: &Plan,
+    session: &Session<'_>,
+    times: &Times,
+    options: &Options,
+) -> Result<Found> {
+    if !options.sanitize.any() {
+        return Ok(Found {
+            document: None,
+            fails: false,
+        });
+    }
+    let suppressions = args
+        .suppress
+        .as_deref()
+        .map_or_else(|| Ok(Vec::new()), suppress::read)?;
+    let mut findings = match args.explore {
+        Some(n) => judge::explore(plan, options, n).map_err(|failure| anyhow!(failure.text))?,
+        None => session.findings(times.failure.is_none()),
+    };
+    let mut is_used = vec![false; suppressions.len()];
+    let before = findings.len();
+    findings.retain(|finding| {
+        let hit = suppressions.iter().position(|it| it.matches(finding));
+        hit.map(|idx| is_used[idx] = true);
+        hit.is_none()
+    });
+    let suppressed = before - findings.len();
+    let fails = findings
+        .iter()
+        .any(|finding| args.exec.sanitize_fail.fails(finding));
+    let is_cut = findings.len() > args.exec.sanitize_limit;
+    findings.truncate(args.exec.sanitize_limit);
+    if let Some(path) = &args.suppress_out {
+        let lines: String = findings
+            .iter()
+            .map(|it| suppress::line_for(it) + "\n")
+            .collect();
+        write_text(path, &lines)?;
+    }
+    let document = sanitize::document(options.sanitize, &findings, suppressed, is_cut);
+    let text = || {
+        let mut text = sanitize::text(&findings);
+        let unused = suppressions
+            .iter()
+            .zip(&is_used)
+            .filter(|(_, is_used)| !**is_used);
+        unused.for_each(|(it, _)| text += &format!("unused suppression: {}\n", it.text));
+        text
+    };
+    for report in &args.report {
+        let contents = match report.format {
+            ReportFormat::Text => text(),
+            ReportFormat::Json => format!("{document:#}\n"),
+            ReportFormat::Sarif => format!("{:#}\n", sanitize::sarif(&findings)),
+        };
+        match &report.file {
+            Some(path) => write_text(path, &contents)?,
+            None => term::err(&contents),
+        }
+    }
+    if args.report.is_empty() && !args.json {
+        term::err(text().trim_end());
+    }
+    Ok(Found {
+        document: Some(document),
+        fails,
+    })
+}
+
+fn write_text(path: &Path, text: &str) -> Result<()> {
+    replace(path, Links::Follow, |file| {
+        Ok(file.write_all(text.as_bytes())?)
+    })
 }
 
 fn device(args: &RunArgs) -> Result<Device, ptxjit::Error> {
@@ -131,6 +228,7 @@ fn repeat(args: &RunArgs, session: &mut Session<'_>, output: &Output) -> Times {
     let mut times = Times {
         launches: Vec::new(),
         failure: None,
+        found: None,
     };
     for repetition in 0..args.repeat {
         let result = once(args, session, output, repetition);
@@ -326,6 +424,9 @@ fn document(
     });
     if !printed.is_empty() {
         document["stdout"] = json!(String::from_utf8_lossy(printed));
+    }
+    if let Some(found) = &times.found {
+        document["sanitize"] = found.clone();
     }
     if let Some(failure) = &times.failure {
         document["error"] = error_value(failure);

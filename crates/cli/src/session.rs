@@ -7,6 +7,8 @@ use ptxjit::{
     Buffer, Device, Engine, Error, LaunchStats, Module, Options, Prepared, Schedule, TensorMap,
 };
 
+use ptxjit::sanitize::Finding;
+
 use crate::args::{ExecArgs, ScheduleArg};
 use crate::contents;
 use crate::input;
@@ -95,6 +97,10 @@ pub fn options(exec: &ExecArgs) -> Options {
     options.threads = exec.threads.map(|n| n as usize);
     options.timeout = exec.timeout;
     options.memcheck = exec.memcheck;
+    if let Some(checks) = exec.sanitize {
+        options.sanitize = checks.0;
+        options.memcheck |= checks.0.mem;
+    }
     options.eager = exec.eager;
     if exec.interp {
         options.engine = Engine::Interp;
@@ -165,6 +171,9 @@ impl<'a> Session<'a> {
         set_globals(plan, &modules)?;
         if options.memcheck {
             device.prepare_checks()?;
+        }
+        if options.sanitize.init {
+            device.track_contents();
         }
         let buffers = plan
             .buffers
@@ -275,6 +284,32 @@ impl<'a> Session<'a> {
     /// Runs launch number `idx`.
     pub fn launch(&self, idx: usize) -> Result<LaunchStats, Failure> {
         Ok(self.launches[idx].run()?)
+    }
+
+    /// What sanitizers have found in all launches, and at the end of them.
+    pub fn findings(&self, all_ended_well: bool) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = Vec::new();
+        let leaks =
+            self.launches
+                .iter()
+                .flat_map(|launch| match all_ended_well && launch.wants_leaks() {
+                    true => launch.leaks(),
+                    false => Vec::new(),
+                });
+        let found = self
+            .launches
+            .iter()
+            .flat_map(|launch| launch.report().findings());
+        for finding in found.chain(leaks) {
+            match findings
+                .iter_mut()
+                .find(|other| other.key() == finding.key())
+            {
+                Some(other) => other.count += finding.count,
+                None => findings.push(finding),
+            }
+        }
+        findings
     }
 
     pub fn n_launches(&self) -> usize {

@@ -6,8 +6,9 @@
 use ptxjit_ir::{AtomicFmt, AtomicOp, CTA_SHIFT, Space, Type, Value, eval};
 
 use crate::fault::FaultKind;
-use crate::launch::Machine;
+use crate::launch::{Launch, Machine};
 use crate::memory::{MemFault, read_le, update_slice};
+use crate::observe::Region;
 use crate::schedule::Env;
 use crate::thread::Thread;
 
@@ -40,6 +41,23 @@ impl Address {
             space: Space::Generic,
             base: addr,
             offset: 0,
+        }
+    }
+}
+
+impl Launch<'_> {
+    /// What lies at a generic address.
+    pub(crate) fn region(&self, addr: u64) -> Region {
+        match place(addr) {
+            // What several CTAs access is not watched.
+            Place::Shared if self.cluster_shape() != [1; 3] => Region::ReadOnly,
+            Place::Shared => Region::Shared(addr.wrapping_sub(SHARED_BASE)),
+            Place::Local => Region::Local(addr.wrapping_sub(LOCAL_BASE)),
+            Place::Param => Region::ReadOnly,
+            Place::Memory if addr.wrapping_sub(self.const_base) < self.const_size => {
+                Region::ReadOnly
+            }
+            Place::Memory => Region::Device,
         }
     }
 }
@@ -77,7 +95,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn generic(&self, addr: Address) -> u64 {
+    pub(crate) fn generic(&self, addr: Address) -> u64 {
         self.window_base(addr.space)
             .wrapping_add(addr.base)
             .wrapping_add(addr.offset as u64)
@@ -103,6 +121,7 @@ impl Machine<'_, '_> {
         addr: u64,
         out: &mut [u8],
     ) -> Result<(), MemFault> {
+        self.check_object(thread, addr, out.len() as u64)?;
         let window: &[u8] = match place(addr) {
             Place::Memory => return self.memory.load(addr, out),
             Place::Shared => {
@@ -196,6 +215,7 @@ impl Machine<'_, '_> {
         generic: u64,
         len: usize,
     ) -> Result<Option<&'t mut [u8]>, MemFault> {
+        self.check_object(thread, generic, len as u64)?;
         let window: &mut Vec<u8> = match place(generic) {
             Place::Memory => return Ok(None),
             Place::Param => {
@@ -244,6 +264,53 @@ impl Machine<'_, '_> {
     /// `%cluster_ctarank`.
     pub(crate) fn cluster_rank(&self, env: &Env) -> u32 {
         env.rank
+    }
+
+    /// Where bounds are exact: the access must lie in one variable of the window.
+    fn check_object(&self, thread: &Thread<'_>, addr: u64, len: u64) -> Result<(), MemFault> {
+        if !self.checks().mem {
+            return Ok(());
+        }
+        let (name, offset, objects): (_, u64, Vec<(u64, u64)>) = match place(addr) {
+            Place::Memory | Place::Param => return Ok(()),
+            Place::Local => (
+                "local",
+                addr.wrapping_sub(LOCAL_BASE),
+                thread.objects.clone(),
+            ),
+            Place::Shared => {
+                if self.layout.padding == 0 {
+                    return Ok(());
+                }
+                let start = u64::from(self.layout.static_size);
+                let dynamic = (start, start + u64::from(self.launch.dynamic_shared));
+                let sized = self.layout.objects.iter();
+                let sized = sized.map(|&(at, size)| (at.into(), u64::from(at) + u64::from(size)));
+                let objects = sized.chain([dynamic]).collect();
+                (
+                    "shared",
+                    addr.wrapping_sub(SHARED_BASE) & ((1 << CTA_SHIFT) - 1),
+                    objects,
+                )
+            }
+        };
+        let is_inside =
+            |&(start, end): &(u64, u64)| offset >= start && offset.saturating_add(len) <= end;
+        if objects.iter().any(is_inside) {
+            return Ok(());
+        }
+        let below = objects.iter().rev().find(|&&(start, _)| offset >= start);
+        Err(MemFault::Forbidden(match below {
+            Some(&(start, end)) => format!(
+                "{len} bytes at byte {} of a {name} variable that has {} bytes",
+                offset - start,
+                end - start
+            ),
+            None => format!(
+                "{len} bytes at offset {} of {name} memory, where no variable is",
+                offset as i64
+            ),
+        }))
     }
 
     /// The generic address, if it is a multiple of the size of the access.

@@ -111,6 +111,12 @@ impl Barrier {
         )
     }
 
+    /// Whether a thread has arrived and its warp is not complete.
+    pub fn is_pending(&self, thread: u32) -> bool {
+        let pending = self.pending.get((thread / 32) as usize);
+        pending.is_some_and(|pending| pending >> (thread % 32) & 1 != 0)
+    }
+
     /// Threads that have arrived, as warps count.
     pub fn arrived(&self) -> u64 {
         self.counted.iter().map(|&n| u64::from(n) * WARP).sum()

@@ -8,6 +8,10 @@ use crate::fault::FaultKind;
 use crate::launch::Machine;
 use crate::memory::read_le;
 use crate::thread::{Frame, Thread};
+use crate::watch::shadow::Shadow;
+
+/// Bytes between variables in local memory, where bounds are exact.
+const LOCAL_GAP: u64 = 16;
 
 impl<'p> Machine<'p, '_> {
     /// A frame for `id` with its stack slots in local memory.
@@ -24,9 +28,16 @@ impl<'p> Machine<'p, '_> {
         if thread.frames.len() >= self.launch.limits.call_depth {
             return Err(FaultKind::StackOverflow);
         }
+        let caller = thread.frame();
+        let shadows: Vec<_> = args.iter().map(|&arg| caller.shadow(arg)).collect();
         let args = values(thread, args);
-        let frame = Frame::new((id, func), &args, results, thread.stack_top);
+        let mut frame = Frame::new((id, func), &args, results, thread.stack_top);
+        frame.called_at = thread.loc;
         self.push(thread, frame)?;
+        let callee = thread.frame();
+        for (&param, &shadow) in callee.func.params().iter().zip(&shadows) {
+            callee.set_shadow(param, shadow);
+        }
         Ok(Step::Next)
     }
 
@@ -37,6 +48,9 @@ impl<'p> Machine<'p, '_> {
         mut frame: Frame<'p>,
     ) -> Result<(), FaultKind> {
         let func = frame.func;
+        if self.watches_values() {
+            frame.shadows = vec![Shadow::NONE; func.values.len()];
+        }
         for slot in func.slots.values() {
             frame
                 .slots
@@ -84,13 +98,21 @@ impl<'p> Machine<'p, '_> {
     /// Leaves the top frame; the kernel's own return ends the thread.
     pub(crate) fn ret(&mut self, thread: &mut Thread<'p>, returned: &[Value]) -> Step<'p> {
         let bits = values(thread, returned);
+        let callee = thread.frame();
+        let shadows: Vec<_> = returned.iter().map(|&value| callee.shadow(value)).collect();
         let Some(frame) = thread.frames.pop() else {
             return Step::Exit;
         };
         thread.stack_top = frame.stack_base;
+        thread
+            .objects
+            .retain(|&(start, _)| start < frame.stack_base);
         match thread.frames.last_mut() {
             Some(caller) => {
                 caller.set_all(frame.results, &bits);
+                for (&result, &shadow) in frame.results.iter().zip(&shadows) {
+                    caller.set_shadow(result, shadow);
+                }
                 Step::Next
             }
             None => Step::Exit,
@@ -112,6 +134,12 @@ impl<'p> Machine<'p, '_> {
             (Some(start), Some(end)) if end <= self.launch.limits.local_bytes => {
                 // A new activation's memory is fresh in the sense that nobody may count on it, but not cleared.
                 thread.stack_top = end;
+                if self.checks().mem {
+                    thread.objects.push((start, end));
+                    // Something lies between two variables.
+                    thread.stack_top = end + LOCAL_GAP;
+                }
+                self.forget_local(thread, start, end);
                 Ok(start)
             }
             _ => Err(FaultKind::StackOverflow),

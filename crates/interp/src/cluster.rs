@@ -28,7 +28,10 @@ impl<'p> Cluster<'p> {
         let mut cta = |rank: u32| {
             let within = ctaid(shape, rank.into());
             let at = std::array::from_fn(|axis| first[axis] + within[axis]);
-            Cta::new(machine, kernel, at, rank)
+            let [x, y, _] = launch.grid;
+            let [i, j, k]: [u32; 3] = at;
+            let number = i.wrapping_add(x.wrapping_mul(j.wrapping_add(y.wrapping_mul(k))));
+            Cta::new(machine, kernel, (number, at), rank)
         };
         Ok(Cluster {
             ctas: (0..n).map(&mut cta).collect::<Result<_, _>>()?,
@@ -38,6 +41,11 @@ impl<'p> Cluster<'p> {
 
     pub(crate) fn is_done(&self) -> bool {
         self.ctas.iter().all(Cta::is_done)
+    }
+
+    /// Whether no thread has seen anything new since `progress`.
+    pub(crate) fn is_stuck(&self, progress: u64) -> bool {
+        self.ctas.iter().all(|cta| cta.is_stuck(progress))
     }
 
     /// Each CTA has its turn.

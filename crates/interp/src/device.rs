@@ -2,7 +2,7 @@
 
 use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_device::{Fault, Member};
-use ptxjit_ir::{DeviceOp, Space, SrcLoc};
+use ptxjit_ir::{Builtin, DeviceOp, Space, SrcLoc};
 use smallvec::{SmallVec, smallvec};
 
 use crate::fault::FaultKind;
@@ -26,7 +26,11 @@ impl<'p> Machine<'p, '_> {
             env,
             thread,
         };
-        ptxjit_device::execute(op, &mut view, args, &mut results).map_err(fault_kind)?;
+        let is_free = matches!(op, DeviceOp::Builtin(Builtin::Free));
+        ptxjit_device::execute(op, &mut view, args, &mut results).map_err(|fault| match fault {
+            Fault::Refused { why } if is_free => FaultKind::BadFree { addr: args[0], why },
+            other => fault_kind(other),
+        })?;
         Ok(results)
     }
 }
@@ -116,11 +120,23 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
     }
 
     fn malloc(&mut self, size: u64) -> u64 {
-        self.machine.host.malloc(size)
+        let addr = self.machine.host.malloc(size);
+        let who = self.machine.who(self.env, self.thread);
+        if let (Some(watch), true) = (self.machine.watch.as_mut(), addr != 0) {
+            watch.allocated(who, addr, size);
+        }
+        addr
     }
 
     fn free(&mut self, addr: u64) -> Result<(), String> {
-        self.machine.host.free(addr)
+        let size = self.machine.memory.allocation(addr);
+        let size = size.and_then(|(start, size)| (start == addr).then_some(size));
+        self.machine.host.free(addr)?;
+        let who = self.machine.who(self.env, self.thread);
+        if let Some(watch) = self.machine.watch.as_mut() {
+            watch.freed(who, addr, size);
+        }
+        Ok(())
     }
 }
 

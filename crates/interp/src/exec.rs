@@ -1,7 +1,7 @@
 //! One step of one thread.
 
 use ptxjit_ir::{
-    CTA_SHIFT, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval,
+    CTA_SHIFT, DeviceOp, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval,
 };
 use smallvec::SmallVec;
 
@@ -10,6 +10,7 @@ use crate::fault::FaultKind;
 use crate::launch::Machine;
 use crate::schedule::Env;
 use crate::thread::{Thread, Wait, WaitKind, WarpWait};
+use crate::watch::shadow::Shadow;
 
 /// What a step came to.
 pub(crate) enum Step<'p> {
@@ -38,6 +39,9 @@ impl<'p> Machine<'p, '_> {
             }
             None => {
                 thread.loc = block.term_loc;
+                if self.watches_values() {
+                    self.watch_terminator(env, thread, &block.term);
+                }
                 self.terminator(thread, &block.term)
             }
         }
@@ -86,10 +90,16 @@ impl<'p> Machine<'p, '_> {
         let results = &node.results;
         let bits = match &node.data {
             InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
-                self.memory_inst(thread, node)?;
+                match self.watch.is_some() {
+                    true => self.watched_memory(env, thread, node)?,
+                    false => self.memory_inst(thread, node)?,
+                }
                 return Ok(Step::Next);
             }
             InstData::Barrier { .. } | InstData::Warp { .. } => {
+                if self.watches_values() {
+                    self.watch_wait(env, thread, node);
+                }
                 return Ok(Step::Wait(wait(thread, node)));
             }
             InstData::Call { func, args } => return self.call(thread, *func, args, results),
@@ -104,17 +114,32 @@ impl<'p> Machine<'p, '_> {
             }
             InstData::Device { op, args } => {
                 let args = values(thread, args);
+                if let DeviceOp::Mark(mark) = op {
+                    thread.frame().set_all(results, &[0]);
+                    self.mark(env, thread, (*mark, &args), node);
+                    return Ok(Step::Next);
+                }
+                self.progress += 1;
                 let bits = self.device(env, thread, op, &args)?;
                 thread.frame().set_all(results, &bits);
                 return Ok(Step::Next);
             }
             InstData::Nanosleep { .. } => return Ok(Step::Yield),
             // One host thread runs everything in program order.
-            InstData::Fence { .. } | InstData::Prefetch { .. } | InstData::Nop => {
+            InstData::Fence { sem, scope } => {
+                let who = self.who(env, thread);
+                if let Some(watch) = self.watch.as_mut() {
+                    watch.fence(&who, *sem, *scope);
+                }
+                return Ok(Step::Next);
+            }
+            InstData::Prefetch { .. } | InstData::Nop => {
                 return Ok(Step::Next);
             }
             InstData::StackRestore { arg } => {
                 thread.stack_top = thread.frame().get(*arg);
+                let top = thread.stack_top;
+                thread.objects.retain(|&(start, _)| start < top);
                 return Ok(Step::Next);
             }
             InstData::StackSave => thread.stack_top,
@@ -161,7 +186,25 @@ impl<'p> Machine<'p, '_> {
             | InstData::FloatCompare { .. }
             | InstData::Convert { .. }
             | InstData::ConvertRs { .. }
-            | InstData::Select { .. } => pure(thread, &node.data),
+            | InstData::Select { .. } => {
+                let args = values(thread, &node.data.args());
+                let bits = eval::inst(&node.data, &args)
+                    .unwrap_or_else(|| unreachable!("it depends on its operands alone"));
+                let frame = thread.frame();
+                if frame.shadows.is_empty() {
+                    bits
+                } else {
+                    let shadows: SmallVec<[Shadow; 4]> = node
+                        .data
+                        .args()
+                        .iter()
+                        .map(|&arg| frame.shadow(arg))
+                        .collect();
+                    frame.set_all(results, &[bits]);
+                    self.define(thread, node, &args, &shadows);
+                    return Ok(Step::Next);
+                }
+            }
         };
         thread.frame().set_all(results, &[bits]);
         Ok(Step::Next)
@@ -174,7 +217,7 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
-    fn memory_inst(
+    pub(crate) fn memory_inst(
         &mut self,
         thread: &mut Thread<'p>,
         node: &'p InstNode,
@@ -227,13 +270,6 @@ impl<'p> Machine<'p, '_> {
     }
 }
 
-/// The value of an instruction that depends on its operands alone.
-fn pure(thread: &mut Thread<'_>, data: &InstData) -> u64 {
-    let args = values(thread, &data.args());
-    eval::inst(data, &args)
-        .unwrap_or_else(|| unreachable!("{data:?} depends on its operands alone"))
-}
-
 /// Bits of values of the thread's top frame.
 pub(crate) fn values(thread: &mut Thread<'_>, args: &[Value]) -> SmallVec<[u64; 4]> {
     let frame = thread.frame();
@@ -248,7 +284,7 @@ fn wait<'p>(thread: &mut Thread<'p>, node: &'p InstNode) -> Wait<'p> {
             id,
             count,
             pred,
-            ..
+            aligned,
         } => {
             let frame = thread.frame();
             let count = count.map_or(0, |count| frame.get(count));
@@ -259,6 +295,7 @@ fn wait<'p>(thread: &mut Thread<'p>, node: &'p InstNode) -> Wait<'p> {
                 count,
                 pred,
                 registered: false,
+                aligned: *aligned,
             }
         }
         InstData::Warp { op, sync, ty, args } => {

@@ -19,6 +19,8 @@ pub struct Fault {
     pub function: String,
     /// At which statement.
     pub loc: SrcLoc,
+    /// The calls that led there, the innermost first.
+    pub calls: Vec<SrcLoc>,
 }
 
 /// What happened.
@@ -55,6 +57,17 @@ pub enum FaultKind {
     Assert(String),
     /// The host refused a request of the kernel, with its reason.
     Host(String),
+    /// A barrier used with counts, or by a number, that it cannot have.
+    BadBarrier(String),
+    /// A member mask that does not fit the lanes.
+    BadMask(String),
+    /// What is given to `free` is no live allocation.
+    BadFree {
+        /// The address.
+        addr: u64,
+        /// What is there.
+        why: String,
+    },
     /// No thread of the CTA can go on.
     Deadlock(Vec<WaitGroup>),
     /// The host asked to stop.
@@ -70,14 +83,21 @@ pub struct WaitGroup {
     pub threads: Vec<u32>,
     /// The statement where the first of them waits.
     pub loc: SrcLoc,
+    /// The calls that led there, the innermost first.
+    pub calls: Vec<SrcLoc>,
+    /// The first of them.
+    pub tid: [u32; 3],
 }
 
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FaultKind::Launch(why) | FaultKind::Assert(why) | FaultKind::Host(why) => {
-                f.write_str(why)
-            }
+            FaultKind::Launch(why)
+            | FaultKind::Assert(why)
+            | FaultKind::Host(why)
+            | FaultKind::BadBarrier(why)
+            | FaultKind::BadMask(why)
+            | FaultKind::BadFree { why, .. } => f.write_str(why),
             FaultKind::BadAddress { addr, size, why } => {
                 write!(f, "access to {size} bytes at {addr:#x}: {why}")
             }

@@ -1,15 +1,19 @@
 //! The description of a launch, and the loop over its CTAs.
 
 use ptxjit_ir::{
-    FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, SrcLoc,
+    FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, Space,
+    SrcLoc,
 };
 
+use crate::choose::{Rng, Schedule};
 use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
 use crate::memory::Memory;
 use crate::postdom::PostDominators;
 use crate::schedule::Cta;
+use crate::watch::finding::Finding;
+use crate::watch::{Allocated, Checks, Names, Watch};
 
 /// A launch of a program's kernel.
 #[derive(Clone)]
@@ -41,6 +45,10 @@ pub struct Launch<'a> {
     pub envreg: [u32; 32],
     /// Bounds.
     pub limits: Limits,
+    /// What to look for. The program should have marks ([`ptxjit_ir::MarkOp`]) then.
+    pub checks: Checks,
+    /// In what order threads make progress.
+    pub schedule: Schedule,
 }
 
 /// Bounds of what a thread may use, and of how long it runs at a stretch.
@@ -92,6 +100,8 @@ impl<'a> Launch<'a> {
             grid_id: 1,
             envreg: [0; 32],
             limits: Limits::default(),
+            checks: Checks::default(),
+            schedule: Schedule::default(),
         }
     }
 }
@@ -109,47 +119,136 @@ impl Launch<'_> {
     }
 }
 
+/// What came of a launch that was watched.
+pub struct Watched {
+    /// How it ended.
+    pub result: Result<(), Fault>,
+    /// What the checks found, but for what ended it.
+    pub findings: Vec<Finding>,
+    /// Memory that it allocated and did not free.
+    pub allocated: Vec<Allocated>,
+}
+
 /// Runs a launch to its end.
 pub fn launch(
     launch: &Launch<'_>,
     memory: &mut dyn Memory,
     host: &mut dyn Host,
 ) -> Result<(), Fault> {
-    let kernel = check(launch)?;
+    watched(launch, memory, host).result
+}
+
+/// Runs a launch to its end and looks for what [`Launch::checks`] says.
+pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host) -> Watched {
+    let failed = |fault| Watched {
+        result: Err(fault),
+        findings: Vec::new(),
+        allocated: Vec::new(),
+    };
+    let kernel = match check(launch) {
+        Ok(kernel) => kernel,
+        Err(fault) => return failed(fault),
+    };
+    let layout = match launch.checks.mem {
+        true => SharedLayout::apart(launch.program),
+        false => SharedLayout::new(launch.program),
+    };
+    let watch = launch.checks.any().then(|| {
+        let names = names(launch, &layout);
+        let shape = (launch.grid, launch.block, launch.cluster);
+        Box::new(Watch::new(launch.checks, shape, names))
+    });
     let mut machine = Machine {
         launch,
-        layout: SharedLayout::new(launch.program),
+        layout,
         post_dominators: PostDominators::default(),
         memory,
         host,
         shared: Vec::new(),
         next: 0,
         steps: 0,
+        watch,
+        progress: 0,
+        rng: Rng::new(launch.schedule.seed()),
     };
+    let result = run(&mut machine, kernel);
+    let (findings, allocated) = machine
+        .watch
+        .map_or_else(Default::default, |watch| watch.finish());
+    Watched {
+        result,
+        findings,
+        allocated,
+    }
+}
+
+fn run<'p>(machine: &mut Machine<'p, '_>, kernel: &'p Function) -> Result<(), Fault> {
+    let launch = machine.launch;
     let mut live: Vec<Cluster<'_>> = Vec::new();
     let total = machine.n_clusters();
     let mut started_at = 0;
     while machine.next < total || !live.is_empty() {
-        let impatient = machine.steps - started_at > launch.limits.patience;
-        if machine.next < total && (live.is_empty() || launch.cooperative || impatient) {
+        let is_stuck = !live.is_empty()
+            && live
+                .iter()
+                .all(|cluster| cluster.is_stuck(machine.progress));
+        let impatient = is_stuck || machine.steps - started_at > launch.limits.patience;
+        let has_room = live.len() < launch.schedule.live_ctas();
+        if machine.next < total && (has_room || launch.cooperative || impatient) {
             let first = machine.take_cluster();
-            live.push(Cluster::new(&mut machine, kernel, first)?);
+            live.push(Cluster::new(machine, kernel, first)?);
             started_at = machine.steps;
+            machine.progress += 1;
             // A cooperative launch starts all before any runs.
             if launch.cooperative && machine.next < total {
                 continue;
             }
+        } else if is_stuck {
+            return Err(live[0].ctas[0].no_progress());
         }
-        for cluster in &mut live {
-            cluster.turn(&mut machine)?;
+        let order = machine.order_of(live.len());
+        for idx in order {
+            live[idx].turn(machine)?;
         }
         let ended = live.iter().filter(|cluster| cluster.is_done());
-        ended
-            .flat_map(|cluster| &cluster.ctas)
-            .try_for_each(Cta::check_end)?;
-        live.retain(|cluster| !cluster.is_done());
+        let mut ctas = ended.flat_map(|cluster| &cluster.ctas);
+        ctas.try_for_each(Cta::check_end)?;
+        live.retain(|cluster| {
+            let is_done = cluster.is_done();
+            if let (true, Some(watch)) = (is_done, &mut machine.watch) {
+                let ctas = cluster.ctas.iter();
+                ctas.for_each(|cta| watch.end_cta(cta.env.cta));
+            }
+            !is_done
+        });
     }
     Ok(())
+}
+
+/// Names of what the program and its parameters name.
+fn names(launch: &Launch<'_>, layout: &SharedLayout) -> Names {
+    let program = launch.program;
+    let mut names = Names::default();
+    for (&id, var) in &program.vars {
+        if let Some(&offset) = layout.offsets.get(&id) {
+            let size = match var.dynamic_shared {
+                true => launch.dynamic_shared.into(),
+                false => var.size,
+            };
+            names.shared.push((offset.into(), size, var.name.clone()));
+        } else if var.space == Space::Global && !var.is_extern {
+            let addr = (launch.symbols)(RelocTarget::Var(id));
+            names.globals.push((addr, var.size, var.name.clone()));
+        }
+    }
+    for param in program.params.iter().filter(|param| param.size == 8) {
+        let start = param.offset as usize;
+        if let Some(bytes) = launch.params.get(start..start + 8) {
+            let value = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+            names.params.push((value, param.name.clone()));
+        }
+    }
+    names
 }
 
 /// What all CTAs of a launch share.
@@ -165,6 +264,10 @@ pub(crate) struct Machine<'p, 'm> {
     pub(crate) next: u64,
     /// Instructions executed so far.
     pub(crate) steps: u64,
+    pub(crate) watch: Option<Box<Watch>>,
+    /// Grows whenever something has happened that a waiting thread may wait for.
+    pub(crate) progress: u64,
+    pub(crate) rng: Rng,
 }
 
 impl<'p> Machine<'p, '_> {
@@ -186,6 +289,45 @@ impl<'p> Machine<'p, '_> {
         std::array::from_fn(|axis| clusterid[axis] * shape[axis])
     }
 
+    pub(crate) fn checks(&self) -> Checks {
+        self.launch.checks
+    }
+
+    /// Whether shadows of values are kept.
+    pub(crate) fn watches_values(&self) -> bool {
+        self.checks().init
+    }
+
+    /// The order in which so many take their turns now.
+    pub(crate) fn order_of(&mut self, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        match self.launch.schedule {
+            Schedule::Deterministic | Schedule::RoundRobin => {}
+            Schedule::Adversarial => order.reverse(),
+            Schedule::Random(_) | Schedule::Pct { .. } => {
+                for at in (1..n).rev() {
+                    order.swap(at, self.rng.below(at + 1));
+                }
+            }
+        }
+        order
+    }
+
+    /// Instructions of a thread before the next one's turn.
+    pub(crate) fn quantum(&mut self) -> u32 {
+        const FEW: [u32; 8] = [1, 1, 2, 3, 7, 20, 60, 300];
+        match self.launch.schedule {
+            Schedule::Deterministic | Schedule::Adversarial => self.launch.limits.quantum.max(1),
+            Schedule::RoundRobin => 1,
+            Schedule::Random(_) => FEW[self.rng.below(FEW.len())],
+            // Long runs, with few points where a thread falls behind.
+            Schedule::Pct { depth, .. } => match self.rng.below(64 / depth.clamp(1, 16) as usize) {
+                0 => FEW[self.rng.below(FEW.len())],
+                _ => self.launch.limits.quantum.max(1),
+            },
+        }
+    }
+
     pub(crate) fn function(&self, id: FuncId) -> Option<&'p Function> {
         self.launch.program.functions.get(&id)
     }
@@ -198,6 +340,7 @@ fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
         tid: None,
         function: String::new(),
         loc: SrcLoc::default(),
+        calls: Vec::new(),
     };
     let threads = launch
         .block

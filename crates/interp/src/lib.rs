@@ -19,6 +19,7 @@
 mod access;
 pub mod barrier;
 mod call;
+mod choose;
 mod cluster;
 mod device;
 mod exec;
@@ -27,6 +28,7 @@ mod host;
 mod launch;
 mod lockstep;
 mod memory;
+mod observe;
 mod postdom;
 mod rendezvous;
 mod schedule;
@@ -35,8 +37,14 @@ mod sreg;
 mod tests;
 mod thread;
 pub mod warp;
+mod watch;
 
+pub use choose::Schedule;
 pub use fault::{Fault, FaultKind, WaitGroup};
 pub use host::{Host, SilentHost};
-pub use launch::{Launch, Limits, launch};
+pub use launch::{Launch, Limits, Watched, launch, watched};
 pub use memory::{MemFault, Memory, VecMemory};
+pub use watch::finding::{
+    Access, AccessOp, Finding, FindingKind, Hazard, Object, Reason, Severity, Site,
+};
+pub use watch::{Allocated, Checks};

@@ -4,7 +4,7 @@
 //! A stack says which lanes run: the top entry's lanes run until each is at the entry's reconvergence block, has returned from
 //! the entry's function, or has ended. A divergent branch pushes an entry for each target; a call pushes one for each callee.
 
-use ptxjit_ir::{Block, FuncId};
+use ptxjit_ir::{Block, FuncId, InstData};
 
 use crate::exec::Step;
 use crate::fault::Fault;
@@ -78,7 +78,7 @@ impl<'p> Cta<'p> {
 
     fn run_warp(&mut self, machine: &mut Machine<'p, '_>, warp: &mut Warp) -> Result<(), Fault> {
         let end = self.threads.len().min(warp.first + LANES);
-        for _ in 0..machine.launch.limits.quantum.max(1) {
+        for _ in 0..machine.quantum() {
             if (warp.first..end).any(|idx| self.threads[idx].wait().is_some()) {
                 return Ok(());
             }
@@ -114,6 +114,7 @@ impl<'p> Cta<'p> {
         active: &[usize],
     ) -> Result<bool, Fault> {
         let mut yields = false;
+        let is_memory = machine.watch.is_some() && self.is_at_memory(active[0]);
         for &idx in active {
             match machine.step(&mut self.env, &mut self.threads[idx]) {
                 Ok(Step::Next) => {}
@@ -123,8 +124,26 @@ impl<'p> Cta<'p> {
                 Err(kind) => return Err(self.fault(idx, kind)),
             }
         }
+        // Lanes in lockstep see what all did before, but not what they do by one instruction.
+        if let (true, Some(watch)) = (is_memory, &mut machine.watch) {
+            let lanes: Vec<u32> = active.iter().map(|&idx| idx as u32).collect();
+            watch.meet(self.env.cta, &lanes);
+        }
         self.warp_operation(active);
         Ok(yields)
+    }
+
+    /// Whether a lane's next instruction accesses memory.
+    fn is_at_memory(&self, idx: usize) -> bool {
+        let Some(frame) = self.threads[idx].frames.last() else {
+            return false;
+        };
+        let next = frame.func.blocks[frame.block].insts.get(frame.next);
+        let data = next.map(|&inst| &frame.func.insts[inst].data);
+        matches!(
+            data,
+            Some(InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. })
+        )
     }
 
     /// A warp operation is over as soon as the lanes that run have executed it.

@@ -38,6 +38,20 @@ pub trait Memory {
         size: u32,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, MemFault>;
+
+    /// Start and size of the allocation that holds an address.
+    fn allocation(&mut self, _addr: u64) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Which bytes from `addr` on were never written: [`Memory::set_states`] tells what states there are. All were, unless somebody
+    /// keeps account of it.
+    fn states(&mut self, _addr: u64, states: &mut [u8]) {
+        states.fill(0);
+    }
+
+    /// Bytes from `addr` on are written (0), were never (1), or are written with what was computed from such (2).
+    fn set_states(&mut self, _addr: u64, _states: &[u8]) {}
 }
 
 /// Allocations in vectors, with exact bounds.

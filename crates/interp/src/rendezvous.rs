@@ -7,23 +7,30 @@
 
 use std::collections::BTreeMap;
 
-use ptxjit_ir::BarrierOp;
+use ptxjit_ir::{BarrierOp, WarpOp};
 
 use crate::barrier::Arrival;
+use crate::choose::Schedule;
 use crate::fault::{Fault, FaultKind, WaitGroup};
+use crate::launch::Machine;
 use crate::schedule::{AtCluster, Cta};
 use crate::thread::{State, Thread, Wait, WaitKind, WarpWait};
 use crate::warp::{self, LANES, Operands};
+use crate::watch::finding::{AccessOp, Finding, FindingKind, Severity};
+use crate::watch::shadow::Shadow;
 
 /// Turns that lanes at an operation without a member mask wait for others that run on.
 const PATIENCE: u32 = 64;
 
 impl<'p> Cta<'p> {
     /// Ends all waits that have been met. It is a deadlock if then no thread can run.
-    pub(crate) fn resolve(&mut self) -> Result<bool, Fault> {
-        let mut woke = self.resolve_barriers()? | self.resolve_cluster()?;
+    pub(crate) fn resolve(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
+        let mut woke = self.resolve_barriers(machine)? | self.resolve_cluster()?;
         for first in (0..self.threads.len()).step_by(LANES) {
-            woke |= self.resolve_warp(first)?;
+            woke |= self.resolve_warp(machine, first)?;
+        }
+        if woke {
+            machine.progress += 1;
         }
         if woke || self.is_done() || self.threads.iter().any(Thread::is_ready) {
             return Ok(true);
@@ -31,7 +38,51 @@ impl<'p> Cta<'p> {
         if self.threads.iter().any(waits_for_cluster) {
             return Ok(false);
         }
-        Err(self.cta_fault(FaultKind::Deadlock(self.wait_groups())))
+        if machine.checks().sync
+            && let Some(fault) = self.mask_conflict()
+        {
+            return Err(fault);
+        }
+        Err(self.no_progress())
+    }
+
+    /// All threads wait, or turn in loops that wait.
+    pub(crate) fn no_progress(&self) -> Fault {
+        self.cta_fault(FaultKind::Deadlock(self.wait_groups()))
+    }
+
+    /// A lane that waits for lanes of which one waits elsewhere.
+    fn mask_conflict(&self) -> Option<Fault> {
+        for (idx, _) in self.threads.iter().enumerate() {
+            let Some(WarpWait {
+                op,
+                mask: Some(mask),
+                ..
+            }) = self.warp_wait(idx)
+            else {
+                continue;
+            };
+            let first = idx / LANES * LANES;
+            let elsewhere = (0..LANES)
+                .filter(|lane| mask >> lane & 1 != 0)
+                .find(|lane| {
+                    let other = self.threads.get(first + lane);
+                    other.is_some_and(|other| {
+                        other.wait().is_some()
+                            && self
+                                .warp_wait(first + lane)
+                                .map(|wait| (wait.op, wait.mask))
+                                != Some((*op, Some(*mask)))
+                    })
+                });
+            if let Some(lane) = elsewhere {
+                let why = format!(
+                    "`{op}` with member mask {mask:#010x} waits for lane {lane}, which waits for something else"
+                );
+                return Some(self.fault(idx, FaultKind::BadMask(why)));
+            }
+        }
+        None
     }
 
     /// For each warp the lanes that a barrier must wait for. In lockstep a warp arrives as a whole, whoever executes it.
@@ -62,7 +113,7 @@ impl<'p> Cta<'p> {
     }
 
     /// Registers arrivals in thread order and wakes the threads of barriers that are complete.
-    fn resolve_barriers(&mut self) -> Result<bool, Fault> {
+    fn resolve_barriers(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
         let live = self.live_masks();
         let mut woke = false;
         for idx in 0..self.threads.len() {
@@ -74,6 +125,7 @@ impl<'p> Cta<'p> {
                         count,
                         pred,
                         registered: false,
+                        ..
                     },
                 ..
             }) = self.threads[idx].wait()
@@ -87,11 +139,14 @@ impl<'p> Cta<'p> {
                 .ok()
                 .and_then(|id| self.barriers.get_mut(id))
             else {
-                return Err(self.fault(idx, FaultKind::Host(format!("there is no barrier {id}"))));
+                return Err(self.fault(
+                    idx,
+                    FaultKind::BadBarrier(format!("there is no barrier {id}")),
+                ));
             };
             if let Some(why) = barrier.conflict(count, self.env.n_threads) {
                 let why = format!("barrier {id}: {why}");
-                return Err(self.fault(idx, FaultKind::Host(why)));
+                return Err(self.fault(idx, FaultKind::BadBarrier(why)));
             }
             if !barrier.arrive(Arrival {
                 thread: idx as u32,
@@ -102,6 +157,9 @@ impl<'p> Cta<'p> {
                 continue;
             }
             let completed = barrier.update(&live);
+            if let Some(watch) = &mut machine.watch {
+                watch.barrier_arrive(self.env.cta, idx as u32, id as usize);
+            }
             if op == BarrierOp::Arrive {
                 self.threads[idx].resume(&[]);
                 woke = true;
@@ -112,12 +170,12 @@ impl<'p> Cta<'p> {
             {
                 *registered = true;
             }
-            woke |= self.wake(completed);
+            woke |= self.wake(machine, id as usize, completed);
         }
         // Threads that ended may have completed a barrier.
         for idx in 0..self.barriers.len() {
             let completed = self.barriers[idx].update(&live);
-            woke |= self.wake(completed);
+            woke |= self.wake(machine, idx, completed);
         }
         Ok(woke)
     }
@@ -152,16 +210,66 @@ impl<'p> Cta<'p> {
         Ok(woke)
     }
 
-    fn wake(&mut self, completed: Option<Vec<(u32, u64)>>) -> bool {
-        let completed = completed.unwrap_or_default();
+    fn wake(
+        &mut self,
+        machine: &mut Machine<'p, '_>,
+        id: usize,
+        completed: Option<Vec<(u32, u64)>>,
+    ) -> bool {
+        let Some(completed) = completed else {
+            return false;
+        };
+        if machine.checks().sync {
+            self.look_for_divergence(machine, &completed);
+        }
+        if let Some(watch) = &mut machine.watch {
+            let barrier = &self.barriers[id];
+            watch.barrier_complete(self.env.cta, id, &completed, &|thread| {
+                barrier.is_pending(thread)
+            });
+        }
         for &(thread, result) in &completed {
             self.threads[thread as usize].resume(&[result]);
         }
         !completed.is_empty()
     }
 
+    /// Lanes of one warp that have met at a barrier of the aligned kind at different instructions.
+    fn look_for_divergence(&mut self, machine: &mut Machine<'p, '_>, completed: &[(u32, u64)]) {
+        let aligned = |thread: &Thread<'p>| {
+            matches!(
+                thread.wait(),
+                Some(Wait {
+                    kind: WaitKind::Barrier { aligned: true, .. },
+                    ..
+                })
+            )
+        };
+        let mut firsts: BTreeMap<u32, usize> = BTreeMap::new();
+        for &(thread, _) in completed {
+            let idx = thread as usize;
+            let first = *firsts.entry(thread / LANES as u32).or_insert(idx);
+            let (here, there) = (&self.threads[idx], &self.threads[first]);
+            if here.loc == there.loc || !(aligned(here) || aligned(there)) {
+                continue;
+            }
+            let [here, there] = [here, there].map(|thread| machine.who(&self.env, thread));
+            if let Some(watch) = &mut machine.watch {
+                let text =
+                    "lanes of one warp wait at different instructions for an `.aligned` barrier";
+                let accesses = [here, there].map(|who| watch.access_of(&who, AccessOp::Barrier));
+                watch.add(Finding::new(
+                    FindingKind::BarrierDivergence,
+                    Severity::Error,
+                    format!("{}: {text}", watch.by(&here)),
+                    accesses.to_vec(),
+                ));
+            }
+        }
+    }
+
     /// Warp operations of the warp whose lane 0 is thread `first`.
-    fn resolve_warp(&mut self, first: usize) -> Result<bool, Fault> {
+    fn resolve_warp(&mut self, machine: &mut Machine<'p, '_>, first: usize) -> Result<bool, Fault> {
         let end = self.threads.len().min(first + LANES);
         let mut woke = false;
         for lane in 0..end - first {
@@ -176,12 +284,12 @@ impl<'p> Cta<'p> {
                         "`{}` with member mask {mask:#010x} by lane {lane}, which the mask does not name",
                         wait.op
                     );
-                    return Err(self.fault(first + lane, FaultKind::Host(why)));
+                    return Err(self.fault(first + lane, FaultKind::BadMask(why)));
                 }
-                woke |= self.meet(first, &wait);
+                woke |= self.meet(machine, first, &wait);
             }
         }
-        Ok(woke | self.resolve_converged(first, end))
+        Ok(woke | self.resolve_converged(machine, first, end))
     }
 
     fn warp_wait(&self, idx: usize) -> Option<&WarpWait> {
@@ -192,7 +300,7 @@ impl<'p> Cta<'p> {
     }
 
     /// Performs the operation that a lane waits for if all members that have not ended wait for it too.
-    fn meet(&mut self, first: usize, wanted: &WarpWait) -> bool {
+    fn meet(&mut self, machine: &mut Machine<'p, '_>, first: usize, wanted: &WarpWait) -> bool {
         let members = wanted.mask.unwrap_or(0);
         let mut operands: Operands = [const { None }; LANES];
         for member in (0..LANES).filter(|member| members >> member & 1 != 0) {
@@ -212,20 +320,117 @@ impl<'p> Cta<'p> {
                 Some(_) | None => return false,
             }
         }
-        self.perform(first, wanted, &operands);
+        self.perform(machine, first, wanted, &operands);
         true
     }
 
-    fn perform(&mut self, first: usize, wait: &WarpWait, operands: &Operands) {
+    fn perform(
+        &mut self,
+        machine: &mut Machine<'p, '_>,
+        first: usize,
+        wait: &WarpWait,
+        operands: &Operands,
+    ) {
         let results = warp::evaluate(wait.op, wait.ty, operands);
+        let lanes: Vec<usize> = (0..LANES)
+            .filter(|&lane| operands[lane].is_some())
+            .collect();
+        if let (Some(watch), WarpOp::Sync) = (&mut machine.watch, wait.op) {
+            let threads: Vec<u32> = lanes.iter().map(|lane| (first + lane) as u32).collect();
+            watch.meet(self.env.cta, &threads);
+        }
+        let shadows = match machine.watches_values() {
+            true => self.warp_shadows(machine, first, wait, operands),
+            false => Vec::new(),
+        };
+        for &lane in &lanes {
+            let thread = &mut self.threads[first + lane];
+            let of = thread.wait().map_or(&[][..], |wait| wait.results);
+            thread.resume(&results[lane]);
+            if let Some(shadows) = shadows.get(lane) {
+                for (&result, &shadow) in of.iter().zip(shadows) {
+                    thread.frame().set_shadow(result, shadow);
+                }
+            }
+        }
+    }
+
+    /// Shadows of the results of each lane.
+    fn warp_shadows(
+        &mut self,
+        machine: &mut Machine<'p, '_>,
+        first: usize,
+        wait: &WarpWait,
+        operands: &Operands,
+    ) -> Vec<Vec<Shadow>> {
+        let none = || vec![Vec::new(); LANES];
+        let shadow_of = |cta: &Self, lane: usize, arg: usize| {
+            let thread = cta.threads.get(first + lane);
+            let shadow = thread.and_then(|thread| thread.waiting_shadows.get(arg));
+            shadow.copied().unwrap_or(Shadow::NONE)
+        };
+        let mut shadows = none();
         for lane in (0..LANES).filter(|&lane| operands[lane].is_some()) {
-            self.threads[first + lane].resume(&results[lane]);
+            let args = operands[lane].as_ref().expect("it takes part");
+            shadows[lane] = match wait.op {
+                WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => {
+                    let (source, _) = warp::shuffle_source(wait.op, lane as u32, args[1], args[2]);
+                    match operands.get(source as usize) {
+                        Some(Some(_)) => vec![shadow_of(self, source as usize, 0)],
+                        _ => vec![self.absent_source(machine, first + lane)],
+                    }
+                }
+                WarpOp::Mma(_) | WarpOp::Transpose => {
+                    let all = (0..LANES)
+                        .flat_map(|lane| (0..wait.op.n_args()).map(move |arg| (lane, arg)));
+                    let bad = all
+                        .map(|(lane, arg)| shadow_of(self, lane, arg))
+                        .find(|shadow| !shadow.is_clean());
+                    let bad = bad.map(|bad| Shadow {
+                        bits: u64::MAX,
+                        computed: true,
+                        ..bad
+                    });
+                    vec![bad.unwrap_or(Shadow::NONE); wait.op.n_results()]
+                }
+                _ => Vec::new(),
+            };
+        }
+        shadows
+    }
+
+    /// A shuffle from a lane that takes no part in it.
+    fn absent_source(&mut self, machine: &mut Machine<'p, '_>, idx: usize) -> Shadow {
+        let who = machine.who(&self.env, &self.threads[idx]);
+        let checks = machine.checks();
+        let Some(watch) = &mut machine.watch else {
+            return Shadow::NONE;
+        };
+        if !checks.init {
+            if checks.sync {
+                let text = "takes a value from a lane that takes no part in the shuffle".to_owned();
+                let (kind, severity) = (FindingKind::ShflSource, Severity::Error);
+                machine.misuse(who, kind, severity, (AccessOp::Warp, text));
+            }
+            return Shadow::NONE;
+        }
+        let place = (ptxjit_ir::Space::Generic, None, None);
+        let origin = watch.origin(who, AccessOp::Warp, FindingKind::ShflSource, place);
+        Shadow {
+            bits: u64::MAX,
+            origin,
+            computed: false,
         }
     }
 
     /// Operations without a member mask: one group of lanes at the same instruction, the innermost and then the first in the
     /// program.
-    fn resolve_converged(&mut self, first: usize, end: usize) -> bool {
+    fn resolve_converged(
+        &mut self,
+        machine: &mut Machine<'p, '_>,
+        first: usize,
+        end: usize,
+    ) -> bool {
         let is_converged_wait =
             |idx: &usize| self.warp_wait(*idx).is_some_and(|wait| wait.mask.is_none());
         let waiting: Vec<usize> = (first..end).filter(is_converged_wait).collect();
@@ -236,7 +441,11 @@ impl<'p> Cta<'p> {
         }
         self.patience[warp] += 1;
         let can_run = (first..end).any(|idx| self.threads[idx].is_ready());
-        if can_run && self.patience[warp] < PATIENCE {
+        let patience = match machine.launch.schedule {
+            Schedule::Deterministic => PATIENCE,
+            _ => 1 + machine.rng.below(8) as u32,
+        };
+        if can_run && self.patience[warp] < patience {
             return false;
         }
         self.patience[warp] = 0;
@@ -259,7 +468,7 @@ impl<'p> Cta<'p> {
         for idx in group {
             operands[idx - first] = self.warp_wait(idx).map(|wait| wait.args.clone());
         }
-        self.perform(first, &wait, &operands);
+        self.perform(machine, first, &wait, &operands);
         true
     }
 
@@ -268,6 +477,20 @@ impl<'p> Cta<'p> {
         let live = self.live_masks();
         let mut groups: BTreeMap<String, WaitGroup> = BTreeMap::new();
         for (idx, thread) in self.threads.iter().enumerate() {
+            if thread.is_ready() {
+                let what = "a loop that waits for memory to change".to_owned();
+                // Loops at different places are different groups.
+                let key = format!("{what} {}", thread.loc.0);
+                let group = groups.entry(key).or_insert(WaitGroup {
+                    what,
+                    threads: Vec::new(),
+                    loc: thread.loc,
+                    calls: thread.calls(),
+                    tid: thread.tid,
+                });
+                group.threads.push(idx as u32);
+                continue;
+            }
             let Some(wait) = thread.wait() else { continue };
             let what = match &wait.kind {
                 WaitKind::Barrier { op, .. } if op.is_cluster() => {
@@ -299,6 +522,8 @@ impl<'p> Cta<'p> {
                 what,
                 threads: Vec::new(),
                 loc: thread.loc,
+                calls: thread.calls(),
+                tid: thread.tid,
             });
             group.threads.push(idx as u32);
         }

@@ -12,6 +12,8 @@ use crate::thread::{Frame, State, Thread};
 
 /// What the threads of a CTA share.
 pub(crate) struct Env {
+    /// Linear number of the CTA in the grid.
+    pub(crate) cta: u32,
     pub(crate) ctaid: [u32; 3],
     pub(crate) n_threads: u32,
     /// In the cluster.
@@ -54,21 +56,26 @@ impl<'p> Cta<'p> {
     pub(crate) fn new(
         machine: &mut Machine<'p, '_>,
         kernel: &'p Function,
-        ctaid: [u32; 3],
+        (cta, ctaid): (u32, [u32; 3]),
         rank: u32,
     ) -> Result<Cta<'p>, Fault> {
         let launch = machine.launch;
         let [x, y, _] = launch.block;
         let n_threads = launch.block.iter().product::<u32>();
         let n_warps = n_threads.div_ceil(WARP);
+        let n_shared = machine.layout.static_size as usize + launch.dynamic_shared as usize;
+        if let Some(watch) = &mut machine.watch {
+            watch.start_cta(cta, n_threads, n_shared);
+        }
         let env = Env {
+            cta,
             ctaid,
             n_threads,
             rank,
             tensor_memory: None,
         };
         let threads = (0..n_threads)
-            .map(|i| Thread::new([i % x, i / x % y, i / x / y], i))
+            .map(|i| Thread::new(cta, [i % x, i / x % y, i / x / y], i))
             .collect();
         let lockstep = if launch.program.lockstep {
             (0..n_warps)
@@ -117,13 +124,13 @@ impl<'p> Cta<'p> {
     /// False if no thread can run before the barrier of the cluster is complete.
     pub(crate) fn turn(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
         if self.lockstep.is_empty() {
-            for idx in 0..self.threads.len() {
+            for idx in machine.order_of(self.threads.len()) {
                 self.run(machine, idx)?;
             }
         } else {
             self.run_warps(machine)?;
         }
-        self.resolve()
+        self.resolve(machine)
     }
 
     /// Runs a thread until it waits, ends, yields or has used up its quantum.
@@ -132,7 +139,9 @@ impl<'p> Cta<'p> {
         if !thread.is_ready() {
             return Ok(());
         }
-        for _ in 0..machine.launch.limits.quantum.max(1) {
+        let mut left = machine.quantum();
+        while left > 0 || machine.is_quiet(&self.env, thread) {
+            left = left.saturating_sub(1);
             machine.steps += 1;
             match machine.step(&mut self.env, thread) {
                 Ok(Step::Next) => {}
@@ -143,15 +152,24 @@ impl<'p> Cta<'p> {
                 }
                 Ok(Step::Exit) => {
                     thread.exit();
+                    machine.progress += 1;
                     break;
                 }
                 Err(kind) => return Err(self.fault(idx, kind)),
             }
+            machine.look_for_spinning(thread);
             if machine.steps.is_multiple_of(POLL_INTERVAL) && machine.host.cancelled() {
                 return Err(self.fault(idx, FaultKind::Cancelled));
             }
         }
         Ok(())
+    }
+
+    /// Whether all threads wait, or turn in loops without anything having changed.
+    pub(crate) fn is_stuck(&self, progress: u64) -> bool {
+        self.threads
+            .iter()
+            .all(|thread| !thread.is_ready() || thread.spin.since == Some(progress))
     }
 
     /// Polls for cancellation on behalf of a warp in lockstep.
@@ -182,6 +200,7 @@ impl<'p> Cta<'p> {
             tid: Some(thread.tid),
             function,
             loc: thread.loc,
+            calls: thread.calls(),
         }
     }
 
@@ -193,6 +212,7 @@ impl<'p> Cta<'p> {
             tid: None,
             function: String::new(),
             loc: SrcLoc::default(),
+            calls: Vec::new(),
         }
     }
 }

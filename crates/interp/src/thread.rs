@@ -4,9 +4,12 @@ use ptxjit_ir::{BarrierOp, Block, BlockCall, FuncId, Function, SrcLoc, Type, Val
 use smallvec::SmallVec;
 
 use crate::warp::Args;
+use crate::watch::shadow::Shadow;
 
 /// One thread of a CTA.
 pub(crate) struct Thread<'p> {
+    /// Linear number of its CTA in the grid.
+    pub(crate) cta: u32,
     /// `%tid`.
     pub(crate) tid: [u32; 3],
     /// Number in the CTA.
@@ -20,6 +23,22 @@ pub(crate) struct Thread<'p> {
     pub(crate) stack_top: u64,
     /// The statement last executed.
     pub(crate) loc: SrcLoc,
+    /// Shadows of the operands of the warp operation that it waits for.
+    pub(crate) waiting_shadows: SmallVec<[Shadow; 4]>,
+    /// Start and end of the variables on its stack, where bounds are exact.
+    pub(crate) objects: Vec<(u64, u64)>,
+    pub(crate) spin: Spin,
+}
+
+/// Whether a thread turns in a loop without anything to come of it.
+#[derive(Clone, Default)]
+pub(crate) struct Spin {
+    /// Where it was, a hash of its registers, and how far the launch had come.
+    pub(crate) seen: Option<(Position, u64, u64)>,
+    /// It came there again when the launch had come this far, and nothing had changed.
+    pub(crate) since: Option<u64>,
+    /// Instructions of the thread.
+    pub(crate) steps: u64,
 }
 
 /// What a thread can do.
@@ -45,6 +64,7 @@ pub(crate) enum WaitKind {
         count: u64,
         pred: bool,
         registered: bool,
+        aligned: bool,
     },
     Warp(WarpWait),
 }
@@ -73,6 +93,10 @@ pub(crate) struct Frame<'p> {
     pub(crate) slots: Vec<u64>,
     /// Free local memory is given back to here on return.
     pub(crate) stack_base: u64,
+    /// The statement that called.
+    pub(crate) called_at: SrcLoc,
+    /// Shadows of the values, if they are watched.
+    pub(crate) shadows: Vec<Shadow>,
 }
 
 /// A place in a program, ordered by call depth first.
@@ -101,6 +125,8 @@ impl<'p> Frame<'p> {
             results,
             slots: Vec::new(),
             stack_base,
+            called_at: SrcLoc::default(),
+            shadows: Vec::new(),
         };
         for (&param, &arg) in func.params().iter().zip(args) {
             frame.set(param, arg);
@@ -116,6 +142,31 @@ impl<'p> Frame<'p> {
     /// Defines a value; bits above its width are dropped.
     pub(crate) fn set(&mut self, value: Value, bits: u64) {
         self.values[value.as_u32() as usize] = bits & self.func.ty(value).mask();
+        if let Some(shadow) = self.shadows.get_mut(value.as_u32() as usize) {
+            *shadow = Shadow::NONE;
+        }
+    }
+
+    /// Shadow of a value.
+    pub(crate) fn shadow(&self, value: Value) -> Shadow {
+        let shadow = self.shadows.get(value.as_u32() as usize);
+        shadow.copied().unwrap_or(Shadow::NONE)
+    }
+
+    /// Says which bits of a value that was just defined were never written.
+    pub(crate) fn set_shadow(&mut self, value: Value, shadow: Shadow) {
+        let bits = shadow.bits & self.func.ty(value).mask();
+        if let Some(slot) = self.shadows.get_mut(value.as_u32() as usize) {
+            *slot = match bits {
+                0 => Shadow::NONE,
+                bits => Shadow { bits, ..shadow },
+            };
+        }
+    }
+
+    /// Hash of the values.
+    pub(crate) fn hash(&self, hasher: &mut impl std::hash::Hasher) {
+        std::hash::Hash::hash(&self.values, hasher);
     }
 
     /// Defines the results of an instruction.
@@ -128,10 +179,18 @@ impl<'p> Frame<'p> {
     /// Goes to the head of a block. Arguments are read before any parameter is written: they may be parameters themselves.
     pub(crate) fn branch(&mut self, call: &BlockCall) {
         let args: SmallVec<[u64; 8]> = call.args.iter().map(|&arg| self.get(arg)).collect();
+        let shadows: SmallVec<[Shadow; 8]> = match self.shadows.is_empty() {
+            true => SmallVec::new(),
+            false => call.args.iter().map(|&arg| self.shadow(arg)).collect(),
+        };
         self.block = call.block;
         self.next = 0;
         let func = self.func;
-        self.set_all(&func.blocks[call.block].params, &args);
+        let params = &func.blocks[call.block].params;
+        self.set_all(params, &args);
+        for (&param, &shadow) in params.iter().zip(&shadows) {
+            self.set_shadow(param, shadow);
+        }
     }
 
     /// A window address: 32-bit ones are sign-extended.
@@ -146,9 +205,10 @@ impl<'p> Frame<'p> {
 }
 
 impl<'p> Thread<'p> {
-    pub(crate) fn new(tid: [u32; 3], linear: u32) -> Thread<'p> {
+    pub(crate) fn new(cta: u32, tid: [u32; 3], linear: u32) -> Thread<'p> {
         let loc = SrcLoc::default();
         Thread {
+            cta,
             tid,
             linear,
             state: State::Ready,
@@ -156,7 +216,16 @@ impl<'p> Thread<'p> {
             local: Vec::new(),
             stack_top: 0,
             loc,
+            waiting_shadows: SmallVec::new(),
+            objects: Vec::new(),
+            spin: Spin::default(),
         }
+    }
+
+    /// The statements that called, the innermost first.
+    pub(crate) fn calls(&self) -> Vec<SrcLoc> {
+        let callees = self.frames.iter().skip(1).rev();
+        callees.map(|frame| frame.called_at).collect()
     }
 
     pub(crate) fn is_exited(&self) -> bool {

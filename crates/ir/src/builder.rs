@@ -10,6 +10,9 @@ use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap, entity_impl};
 
 use rustc_hash::FxBuildHasher;
 
+use smallvec::SmallVec;
+
+use crate::device::{DeviceOp, MarkOp};
 use crate::entities::{Block, Inst, StackSlot, Value};
 use crate::function::{Function, StackSlotData};
 use crate::inst::{BlockCall, InstData, Terminator};
@@ -80,6 +83,8 @@ pub struct FunctionBuilder<'f> {
     /// Steps that finding variables' values has taken.
     work: u64,
     max_work: u64,
+    /// Variables that are read before they are written get a mark instead of a plain zero.
+    marks: bool,
 }
 
 impl<'f> FunctionBuilder<'f> {
@@ -106,7 +111,13 @@ impl<'f> FunctionBuilder<'f> {
             loc: SrcLoc::default(),
             work: 0,
             max_work: u64::MAX,
+            marks: false,
         }
+    }
+
+    /// Marks what variables have that are read before they are written ([`MarkOp::Undefined`]).
+    pub fn mark_undefined(&mut self) {
+        self.marks = true;
     }
 
     /// Declares a variable.
@@ -342,7 +353,13 @@ impl<'f> FunctionBuilder<'f> {
 
     /// Puts a zero at the front of a block.
     fn make_zero(&mut self, block: Block, ty: Type) -> Value {
-        let zero = InstData::Const { ty, bits: 0 };
+        let zero = match self.marks {
+            true => InstData::Device {
+                op: DeviceOp::Mark(MarkOp::Undefined(ty)),
+                args: SmallVec::new(),
+            },
+            false => InstData::Const { ty, bits: 0 },
+        };
         let inst = self.func.make_inst(zero, &[ty], self.loc);
         self.func.blocks[block].insts.insert(0, inst);
         let value = self.func.insts[inst].results[0];

@@ -5,6 +5,7 @@
 //! engines and the code generator treat all of them alike. What an operation does is written once, in the crate
 //! `ptxjit-device`, and called by the interpreter and by compiled code.
 
+mod mark;
 mod tcgen05;
 mod tensor;
 
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 use crate::ops::{Builtin, Effect};
 use crate::types::Type;
 
+pub use mark::MarkOp;
 pub use tcgen05::{
     BlockScale, CopyShape, MmaKind, RegisterAccess, RegisterShape, TensorMemoryOp, TensorMma,
     Unpack,
@@ -32,6 +34,8 @@ pub enum DeviceOp {
     Builtin(Builtin),
     /// On tensors and tensor maps.
     Tensor(TensorOp),
+    /// Nothing but a mark for those who watch.
+    Mark(MarkOp),
     /// On tensor memory.
     TensorMemory(TensorMemoryOp),
     /// Stops the grid: an `mbarrier`, whose generic address is the operand, was never initialized.
@@ -44,6 +48,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
+            DeviceOp::Mark(op) => op.args(),
             DeviceOp::TensorMemory(op) => op.args(),
             DeviceOp::BadBarrier => SmallVec::from_slice(&[Type::B64]),
         }
@@ -54,6 +59,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
             DeviceOp::Tensor(_) | DeviceOp::BadBarrier => SmallVec::new(),
+            DeviceOp::Mark(op) => op.results(),
             DeviceOp::TensorMemory(op) => op.results(),
         }
     }
@@ -64,6 +70,7 @@ impl DeviceOp {
             DeviceOp::Builtin(_)
             | DeviceOp::Tensor(_)
             | DeviceOp::TensorMemory(_)
+            | DeviceOp::Mark(_)
             | DeviceOp::BadBarrier => Effect::Write,
         }
     }
@@ -73,7 +80,7 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) | DeviceOp::BadBarrier => false,
-            DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) => true,
+            DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) | DeviceOp::Mark(_) => true,
         }
     }
 }
@@ -83,6 +90,7 @@ impl fmt::Display for DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
+            DeviceOp::Mark(op) => write!(f, "mark.{op}"),
             DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
             DeviceOp::BadBarrier => f.write_str("bad_barrier"),
         }

@@ -37,7 +37,7 @@ pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
 pub use device::{
-    BlockScale, CopyShape, DeviceOp, MapField, MmaKind, RegisterAccess, RegisterShape,
+    BlockScale, CopyShape, DeviceOp, MapField, MarkOp, MmaKind, RegisterAccess, RegisterShape,
     TensorMemoryOp, TensorMma, TensorMode, TensorOp, TypeList, Unpack,
 };
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};

@@ -300,7 +300,7 @@ pub enum MemSem {
 }
 
 /// Who takes part in an ordering.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are PTX's own")]
 pub enum Scope {
     Cta,

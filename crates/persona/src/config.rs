@@ -211,12 +211,15 @@ impl Config {
             Some(list) => visible::select(&list, &all_devices),
         };
         let version = reader.parsed("PTXJIT_DRIVER_VERSION", value::cuda_version);
+        let checks_memory = reader
+            .parsed("PTXJIT_SANITIZE", sanitize)
+            .unwrap_or_default();
         let config = Self {
             all_devices,
             devices,
             driver_version: version.unwrap_or(13_000),
             timeout: reader.parsed("PTXJIT_TIMEOUT", value::seconds).flatten(),
-            memcheck: reader.flag("PTXJIT_MEMCHECK"),
+            memcheck: reader.flag("PTXJIT_MEMCHECK") | checks_memory,
             schedule: reader
                 .parsed("PTXJIT_SCHEDULE", schedule)
                 .unwrap_or_default(),
@@ -259,6 +262,14 @@ impl Config {
             .rev()
             .find(|(cuda, _)| *cuda <= self.driver_version)
             .map_or(BRANCHES[0].1, |(_, text)| *text)
+    }
+}
+
+/// Of the sanitizers the driver has one; of the others it says so, as a program that is not checked must not seem clean.
+fn sanitize(text: &str) -> Result<bool, String> {
+    match text {
+        "mem" => Ok(true),
+        _ => Err("asks for more than `mem`, which is all that can be checked here".to_owned()),
     }
 }
 

@@ -96,6 +96,12 @@ impl Device {
         self.arena.prepare_checks().map_err(memory)
     }
 
+    /// Keeps account of which memory is written, for [`Options::sanitize`](crate::Options::sanitize) to find uses of what never was. What
+    /// was allocated before counts as written.
+    pub fn track_contents(&self) {
+        self.arena.track_contents();
+    }
+
     /// Bytes that device `malloc` may hand out in all: `cudaLimitMallocHeapSize`. It may be set at any time, for this device's handles
     /// together.
     pub fn set_heap_limit(&self, bytes: u64) {

@@ -22,9 +22,34 @@ pub struct LaunchFailure {
     message: String,
     ctaid: Option<[u32; 3]>,
     tid: Option<[u32; 3]>,
-    /// Where it happened, each place with a remark.
-    places: Vec<(SrcLoc, String)>,
+    /// The address that was accessed or freed.
+    pub(crate) address: Option<u64>,
+    /// Where it happened.
+    pub(crate) places: Vec<Place>,
     module: Arc<translate::Module>,
+}
+
+/// A place that a failure is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) loc: SrcLoc,
+    pub(crate) remark: String,
+    /// The calls that led there, the innermost first.
+    pub(crate) calls: Vec<SrcLoc>,
+    pub(crate) tid: Option<[u32; 3]>,
+    pub(crate) threads: u32,
+}
+
+impl Place {
+    fn new(loc: SrcLoc, remark: String) -> Place {
+        Place {
+            loc,
+            remark,
+            calls: Vec::new(),
+            tid: None,
+            threads: 1,
+        }
+    }
 }
 
 /// What kind of failure it was.
@@ -45,6 +70,8 @@ pub enum FailureKind {
     BadCall,
     /// A barrier that does not exist, or one used against its rules.
     BadBarrier,
+    /// A member mask that does not fit the lanes.
+    BadMask,
     /// A call of a runtime function that makes no sense, such as `free` of what is no allocation.
     BadRuntimeCall,
     /// The code needs more of the host's stack than there is.
@@ -103,6 +130,7 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
         message: escape_lines(&err.to_string()).into_owned(),
         ctaid: None,
         tid: None,
+        address: None,
         places: Vec::new(),
         module: module.clone(),
     };
@@ -113,7 +141,7 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
             failure.ctaid = Some(deadlock.ctaid);
             let groups = deadlock.groups.iter();
             failure.places = groups
-                .map(|group| (group.loc, format!("{} wait here", group.threads)))
+                .map(|group| Place::new(group.loc, format!("{} wait here", group.threads)))
                 .collect();
         }
         LaunchError::Trap(trap) => {
@@ -132,7 +160,13 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
             failure.kernel.clone_from(&trap.kernel);
             failure.ctaid = Some(trap.ctaid);
             failure.tid = Some(trap.threads.first);
-            failure.places = trap.loc.iter().map(|&loc| (loc, String::new())).collect();
+            failure.address = match trap.cause {
+                TrapCause::BadAddress { addr, .. } => addr,
+                TrapCause::Misaligned { addr, .. } => Some(addr),
+                _ => None,
+            };
+            let places = trap.loc.iter();
+            failure.places = places.map(|&loc| Place::new(loc, String::new())).collect();
         }
         LaunchError::Timeout { kernel, .. } => {
             failure.kind = FailureKind::Timeout;
@@ -146,7 +180,7 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
         _ => {}
     }
     // Code that belongs to no statement has a place outside the text.
-    failure.places.retain(|(loc, _)| loc.0 != u32::MAX);
+    failure.places.retain(|place| place.loc.0 != u32::MAX);
     failure
 }
 
@@ -159,20 +193,27 @@ fn of_interp(fault: &Fault, kernel: &str, module: &Arc<translate::Module>) -> La
         InterpFault::BadCallTarget(_) => FailureKind::BadCall,
         InterpFault::Assert(_) => FailureKind::Assert,
         InterpFault::Deadlock(_) => FailureKind::Deadlock,
+        InterpFault::BadBarrier(_) => FailureKind::BadBarrier,
+        InterpFault::BadMask(_) => FailureKind::BadMask,
+        InterpFault::BadFree { .. } => FailureKind::BadRuntimeCall,
         InterpFault::Cancelled => FailureKind::Timeout,
         _ => FailureKind::Other,
     };
     let places = match &fault.kind {
         InterpFault::Deadlock(groups) => groups
             .iter()
-            .map(|group| {
-                (
-                    group.loc,
-                    format!("{} threads wait here", group.threads.len()),
-                )
+            .map(|group| Place {
+                loc: group.loc,
+                remark: format!("{} threads wait here", group.threads.len()),
+                calls: group.calls.clone(),
+                tid: Some(group.tid),
+                threads: group.threads.len() as u32,
             })
             .collect(),
-        _ => vec![(fault.loc, String::new())],
+        _ => vec![Place {
+            calls: fault.calls.clone(),
+            ..Place::new(fault.loc, String::new())
+        }],
     };
     let what = match &fault.kind {
         InterpFault::Misaligned { .. } => format!("misaligned access: {}", fault.kind),
@@ -190,6 +231,12 @@ fn of_interp(fault: &Fault, kernel: &str, module: &Arc<translate::Module>) -> La
         message: escape_lines(&message).into_owned(),
         ctaid: Some(fault.ctaid),
         tid: fault.tid,
+        address: match &fault.kind {
+            InterpFault::BadAddress { addr, .. }
+            | InterpFault::Misaligned { addr, .. }
+            | InterpFault::BadFree { addr, .. } => Some(*addr),
+            _ => None,
+        },
         places,
         module: module.clone(),
     }
@@ -215,6 +262,7 @@ impl LaunchFailure {
             FailureKind::Resources => "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
             FailureKind::Trap
             | FailureKind::BadBarrier
+            | FailureKind::BadMask
             | FailureKind::BadRuntimeCall
             | FailureKind::Cancelled
             | FailureKind::Other => "CUDA_ERROR_LAUNCH_FAILED",
@@ -244,27 +292,27 @@ impl LaunchFailure {
     /// The PTX file, by the name that it was loaded with.
     pub fn file(&self) -> &str {
         let source = self.module.source();
-        let loc = self.places.first().map_or(0, |(loc, _)| loc.0);
+        let loc = self.places.first().map_or(0, |place| place.loc.0);
         source.file_name(source.file_at(loc))
     }
 
     /// Line and column in the PTX, counted from 1.
     pub fn position(&self) -> Option<(u32, u32)> {
-        let position = self.module.position(self.places.first()?.0);
+        let position = self.module.position(self.places.first()?.loc);
         Some((position.line, position.column))
     }
 
     /// File, line and column in the program that the PTX was compiled from, where its `.loc` directives tell it.
     pub fn source_position(&self) -> Option<(String, u32, u32)> {
-        let line = self.module.source_line(self.places.first()?.0)?;
+        let line = self.module.source_line(self.places.first()?.loc)?;
         Some((line.file, line.line, line.column))
     }
 
     /// The failure with the lines of PTX that it is about.
     pub fn render(&self, color: bool) -> String {
         let mut diagnostic = diag::Diagnostic::error(&self.message);
-        for (loc, text) in &self.places {
-            diagnostic = diagnostic.label(self.statement(*loc), text);
+        for Place { loc, remark, .. } in &self.places {
+            diagnostic = diagnostic.label(self.statement(*loc), remark);
             if let Some(line) = self.module.source_line(*loc) {
                 let column = if line.column == 0 {
                     String::new()

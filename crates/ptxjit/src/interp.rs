@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ptxjit_abi::SymbolRef;
-use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory};
+use ptxjit_interp::{Allocated, Finding, Host, Launch, Limits, MemFault, Memory, Watched};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
 use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern};
 
@@ -28,7 +28,20 @@ pub(crate) struct Request<'a> {
 /// Bytes of the workspace of grid-wide synchronisation, whose first word is its size.
 const WORKSPACE_BYTES: u64 = 256;
 
-pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<(), Cause> {
+/// What came of a launch: how it ended, and what its checks found.
+type Outcome = (Result<(), Cause>, Vec<Finding>, Vec<Allocated>);
+
+pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Outcome {
+    match watched(kernel, program, request) {
+        Ok(watched) => {
+            let result = (watched.result).map_err(|fault| Cause::Interp(Box::new(fault)));
+            (result, watched.findings, watched.allocated)
+        }
+        Err(cause) => (Err(cause), Vec::new(), Vec::new()),
+    }
+}
+
+fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<Watched, Cause> {
     let module = &kernel.module;
     let symbols = |target: RelocTarget| symbol(module, target).unwrap_or(0);
     // Asked once before the launch, so that what cannot be placed is an error and not a null pointer.
@@ -67,17 +80,23 @@ pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> 
         cooperative: request.cooperative,
         envreg,
         limits: Limits::default(),
+        checks: request.options.sanitize,
+        schedule: request.options.watched,
         ..Launch::new(program, request.grid, request.block, request.params)
     };
-    let mut memory = Global { arena, constants };
+    let workspace_at = workspace.as_ref().map(|block| block.addr);
+    let mut memory = Global {
+        arena,
+        constants,
+        workspace: workspace_at,
+    };
     let mut host = LibraryHost {
         arena,
         part: module.device.runtime.part(),
         options: request.options,
         start: Instant::now(),
     };
-    ptxjit_interp::launch(&launch, &mut memory, &mut host)
-        .map_err(|fault| Cause::Interp(Box::new(fault)))
+    Ok(ptxjit_interp::watched(&launch, &mut memory, &mut host))
 }
 
 /// What a name of the module stands for.
@@ -149,6 +168,8 @@ impl Drop for Block<'_> {
 struct Global<'a> {
     arena: &'a Arc<Arena>,
     constants: Constants,
+    /// Written by the device itself.
+    workspace: Option<u64>,
 }
 
 fn refused(err: MemoryError) -> MemFault {
@@ -192,6 +213,21 @@ impl Memory for Global<'_> {
             .write(addr, &new[..size as usize])
             .map_err(refused)?;
         Ok(old)
+    }
+
+    fn allocation(&mut self, addr: u64) -> Option<(u64, u64)> {
+        self.arena.range_of(addr)
+    }
+
+    fn states(&mut self, addr: u64, states: &mut [u8]) {
+        match self.workspace {
+            Some(start) if addr.wrapping_sub(start) < WORKSPACE_BYTES => states.fill(0),
+            _ => self.arena.states(addr, states),
+        }
+    }
+
+    fn set_states(&mut self, addr: u64, states: &[u8]) {
+        self.arena.set_states(addr, states);
     }
 }
 

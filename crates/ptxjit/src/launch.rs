@@ -12,6 +12,7 @@ use crate::buffer::Block;
 use crate::compile::{Got, Limit, Variant, Variants};
 use crate::failure::Cause;
 use crate::options::OutputFn;
+use crate::sanitize::{Checks, Context, Finding, Report, WatchedSchedule};
 use crate::{
     Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Kernel, Options, Schedule, interp,
 };
@@ -41,6 +42,7 @@ pub struct Launch {
     block_of_params: Option<Vec<u8>>,
     keeps: Vec<Arc<Block>>,
     options: Options,
+    report: Report,
 }
 
 impl Launch {
@@ -57,6 +59,7 @@ impl Launch {
             block_of_params: None,
             keeps: Vec::new(),
             options: Options::default(),
+            report: Report::default(),
         }
     }
 
@@ -158,6 +161,17 @@ impl Launch {
         self
     }
 
+    /// What to look for, see [`Options::sanitize`].
+    pub fn sanitize(mut self, checks: Checks) -> Launch {
+        self.options.sanitize = checks;
+        self
+    }
+
+    /// Where the findings of this launch come to; they are there when it has been run. A launch that had to stop for one is an error, too.
+    pub fn report(&self) -> Report {
+        self.report.clone()
+    }
+
     /// Order of progress.
     pub fn schedule(mut self, schedule: Schedule) -> Launch {
         self.options.schedule = schedule;
@@ -188,7 +202,7 @@ impl Launch {
     }
 
     /// Does everything but run: checks the arguments and compiles.
-    pub fn prepare(self) -> Result<Prepared, Error> {
+    pub fn prepare(mut self) -> Result<Prepared, Error> {
         if let Some(gang) = self
             .options
             .gang
@@ -201,7 +215,10 @@ impl Launch {
         let params = self.param_bytes()?;
         let start = Instant::now();
         let limit = Limit::start(self.options.timeout);
-        let code = match self.options.engine {
+        if self.options.sanitize.mem {
+            self.options.memcheck = true;
+        }
+        let code = match self.actual_engine() {
             Engine::Jit => {
                 let variant = self.variant(limit)?;
                 let got = self.kernel.variant(&variant, self.baseline(), limit)?;
@@ -212,6 +229,9 @@ impl Launch {
                 let text = "the interpreter reaches device memory only, and this launch more";
                 return Err(Error::usage(text));
             }
+            Engine::Interp if self.options.sanitize.any() => {
+                Code::Interp(self.kernel.inner.marked_program()?)
+            }
             Engine::Interp => Code::Interp(self.kernel.inner.program()?),
         };
         Ok(Prepared {
@@ -220,6 +240,16 @@ impl Launch {
             code,
             compile_time: start.elapsed(),
         })
+    }
+
+    /// What executes: checks of more than memory watch the interpreter.
+    fn actual_engine(&self) -> Engine {
+        let checks = self.options.sanitize;
+        let watches = checks.race || checks.init || checks.sync || checks.leak;
+        match watches || self.options.watched != WatchedSchedule::Deterministic {
+            true => Engine::Interp,
+            false => self.options.engine,
+        }
     }
 
     /// The form of the code for this launch.
@@ -450,15 +480,28 @@ impl Prepared {
             }
             Code::Jit(variant, got, desc) => {
                 Variants::improve(kernel, variant, &got.code);
+                module.device.arena.all_written();
                 let launched = module.device.runtime.launch(desc);
                 launched.map_err(Cause::from).map(|stats| stats.time)
             }
             Code::Interp(program) => {
                 let start = Instant::now();
-                interp::run(&self.launch.kernel, program, &self.request()).map(|()| start.elapsed())
+                let (result, findings, allocated) =
+                    interp::run(&self.launch.kernel, program, &self.request());
+                let findings = findings
+                    .into_iter()
+                    .map(|finding| self.context().finding(finding));
+                self.launch.report.extend(findings);
+                module.note_allocated(allocated, &self.context());
+                result.map(|()| start.elapsed())
             }
         };
-        let time = result.map_err(|cause| cause.into_error(&kernel.name, &module.front))?;
+        let result = result.map_err(|cause| cause.into_error(&kernel.name, &module.front));
+        if let (Err(Error::Launch(failure)), true) = (&result, self.launch.options.sanitize.any()) {
+            let finding = self.context().of_failure(failure);
+            self.launch.report.extend(finding);
+        }
+        let time = result?;
         Ok(LaunchStats {
             gang: self.gang(),
             compile_time: self.compile_time,
@@ -523,6 +566,31 @@ impl Prepared {
             desc.params.copy_from_slice(bytes);
         }
         Ok(())
+    }
+
+    /// Where the findings of the launch come to.
+    pub fn report(&self) -> Report {
+        self.launch.report.clone()
+    }
+
+    /// Whether [`Checks::leak`] is on.
+    pub fn wants_leaks(&self) -> bool {
+        self.launch.options.sanitize.leak
+    }
+
+    /// See [`Kernel::leaks`].
+    pub fn leaks(&self) -> Vec<Finding> {
+        self.launch.kernel.leaks()
+    }
+
+    fn context(&self) -> Context<'_> {
+        let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
+        Context {
+            kernel: &kernel.name,
+            module: &module.front,
+            arena: &module.device.arena,
+            schedule: self.launch.options.watched,
+        }
     }
 
     fn request(&self) -> interp::Request<'_> {

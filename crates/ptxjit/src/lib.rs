@@ -67,6 +67,7 @@ mod names;
 mod once;
 mod options;
 mod raw;
+pub mod sanitize;
 mod tensor_map;
 mod virt;
 

@@ -10,6 +10,7 @@ use ptxjit_codegen::BaselineTier;
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate::{self, Refused};
 use ptxjit_frontend::{ast, diag};
+use ptxjit_interp::Allocated;
 use ptxjit_ir::{KernelAttrs, KernelParam, Program, SharedLayout, Space};
 use ptxjit_runtime::{LaunchError, ModuleMemory};
 
@@ -18,6 +19,7 @@ use crate::compile::{self, Got, Limit, Stored, Variant, Variants};
 use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::global::{Global, Vars};
+use crate::sanitize::{Context, Finding};
 use crate::{Device, Diagnostics, Dim3, Error, Launch, Options, names};
 
 /// A PTX module on a device, or several that are linked: its kernels, and its variables in device memory.
@@ -34,6 +36,16 @@ pub(crate) struct ModuleInner {
     pub(crate) device: Device,
     pub(crate) memory: Arc<ModuleMemory>,
     shared: Arc<Shared>,
+    /// Blocks that watched launches have left, by address.
+    left: Mutex<Vec<(u64, Finding)>>,
+}
+
+impl ModuleInner {
+    /// Remembers blocks that a launch has allocated and not freed.
+    pub(crate) fn note_allocated(&self, blocks: Vec<Allocated>, context: &Context<'_>) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.extend(blocks.iter().map(|block| (block.addr, context.leak(block))));
+    }
 }
 
 /// What modules with the same text have in common: see [`Module::on`].
@@ -57,6 +69,8 @@ pub(crate) struct KernelInner {
     front: Arc<translate::Module>,
     /// As translated.
     program: OnceLock<Arc<Program>>,
+    /// The same with marks, for sanitizers.
+    marked: OnceLock<Arc<Program>>,
 }
 
 impl KernelInner {
@@ -74,6 +88,20 @@ impl KernelInner {
             message,
         })?;
         Ok(self.program.get_or_init(|| Arc::new(program)).clone())
+    }
+
+    /// The kernel as translated, with marks for sanitizers.
+    pub(crate) fn marked_program(&self) -> Result<Arc<Program>, Error> {
+        if let Some(program) = self.marked.get() {
+            return Ok(program.clone());
+        }
+        // What is wrong with it is told by the plain one.
+        self.program()?;
+        let program = self.front.program_with_marks(&self.name).map_err(|list| {
+            let text = Text::Module(self.front.clone());
+            Error::from_diagnostics(Diagnostics::new(list, &text))
+        })?;
+        Ok(self.marked.get_or_init(|| Arc::new(program)).clone())
     }
 
     /// Bytes of the parameter block.
@@ -157,6 +185,7 @@ impl Module {
             device: device.clone(),
             memory: Arc::new(memory),
             shared,
+            left: Mutex::default(),
         };
         Module {
             inner: Arc::new(inner),
@@ -241,6 +270,7 @@ impl Module {
             stored: self.stored(name),
             front: front.clone(),
             program: OnceLock::new(),
+            marked: OnceLock::new(),
         });
         kernel.check()?;
         let inner = self
@@ -470,6 +500,19 @@ impl Kernel {
     /// The `.target` of its module; see [`Module::target`].
     pub fn target(&self) -> Target {
         Target::of(&self.module.front)
+    }
+
+    /// Blocks of `malloc` that launches with sanitizers have left, of all kernels of the module.
+    pub fn leaks(&self) -> Vec<Finding> {
+        let left = self
+            .module
+            .left
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let arena = &self.module.device.arena;
+        let is_live = |addr: u64| arena.range_of(addr).is_some_and(|(start, _)| start == addr);
+        let live = left.iter().filter(|&&(addr, _)| is_live(addr));
+        live.map(|(_, finding)| finding.clone()).collect()
     }
 
     /// A launch of this kernel, to be described further.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ptxjit_interp::{Checks, Schedule as WatchedSchedule};
 use ptxjit_runtime::CancelToken;
 
 /// Sizes of a grid, a cluster or a block: x, y and z.
@@ -84,6 +85,10 @@ pub struct Options {
     pub cancel: Option<CancelToken>,
     /// Check each access for exact bounds, alignment and freed memory.
     pub memcheck: bool,
+    /// What to look for while the kernel runs. Anything but [`Checks::mem`] runs it in the interpreter; see [`Launch::report`](crate::Launch::report).
+    pub sanitize: Checks,
+    /// In what order the threads of a launch that is looked at make progress.
+    pub watched: WatchedSchedule,
     /// Order of progress.
     pub schedule: Schedule,
     /// What executes.

@@ -17,9 +17,20 @@ pub(super) const fn per_unit(fmt: MatrixFmt) -> usize {
     }
 }
 
+/// The elements of units of shared memory.
+pub(super) fn decode_units(fmt: MatrixFmt, bytes: &[u8], out: &mut [f32]) {
+    if fmt == MatrixFmt::F16 {
+        return ptxjit_tile::from_halves(bytes, out, |half| half_value(fmt, half));
+    }
+    let units = bytes.as_chunks::<UNIT>().0;
+    for (unit, out) in units.iter().zip(out.chunks_exact_mut(per_unit(fmt))) {
+        decode_unit(fmt, unit, out);
+    }
+}
+
 /// The elements of a unit of shared memory. Those of 4 or 6 bits lie one after the other, with padding behind them, unless the kind
 /// packs them.
-pub(super) fn decode_unit(fmt: MatrixFmt, unit: &[u8; UNIT], out: &mut [f32]) {
+fn decode_unit(fmt: MatrixFmt, unit: &[u8; UNIT], out: &mut [f32]) {
     match fmt {
         MatrixFmt::F16 | MatrixFmt::Bf16 => {
             let halves = unit.as_chunks::<2>().0;

@@ -7,9 +7,11 @@
 
 use ptxjit_ir::{Convert, NumFmt, SumFmt, TensorMma, eval};
 
-use super::elements::{decode_cells, decode_unit, factor, per_unit};
-use super::matrix::{Descriptor, Major, Swizzle, unit_at};
+use super::columns::ZeroColumns;
+use super::elements::{decode_cells, factor};
+use super::matrix::{Descriptor, Major, Swizzle};
 use super::shape::{Factors, Layout, Shape};
+use super::stored::{Matrix, Stored};
 use super::{Ctas, copy};
 use crate::Fault;
 
@@ -70,29 +72,6 @@ impl Operands {
     }
 }
 
-/// A matrix by rows.
-struct Matrix {
-    columns: usize,
-    elements: Vec<f32>,
-}
-
-impl Matrix {
-    fn zero(rows: usize, columns: usize) -> Matrix {
-        Matrix {
-            columns,
-            elements: vec![0.0; rows * columns],
-        }
-    }
-
-    fn row(&self, row: usize) -> &[f32] {
-        &self.elements[row * self.columns..][..self.columns]
-    }
-
-    fn row_mut(&mut self, row: usize) -> &mut [f32] {
-        &mut self.elements[row * self.columns..][..self.columns]
-    }
-}
-
 /// A product under way.
 struct Product<'a> {
     op: &'a TensorMma,
@@ -141,13 +120,9 @@ pub(super) fn execute(
 
 /// Adds A * B to D.
 fn add(a: &Matrix, b: &Matrix, d: &mut Matrix) {
-    for (row, sums) in d.elements.chunks_exact_mut(d.columns).enumerate() {
-        for (k, &a) in a.row(row).iter().enumerate() {
-            for (sum, &b) in sums.iter_mut().zip(b.row(k)) {
-                *sum = a.mul_add(b, *sum);
-            }
-        }
-    }
+    let rows = d.elements.len() / d.columns;
+    let sizes = [rows, d.columns, a.columns];
+    ptxjit_tile::multiply_add(&a.elements, &b.elements, &mut d.elements, sizes);
 }
 
 /// The first lane that D takes in a quarter.
@@ -250,37 +225,27 @@ impl Product<'_> {
     fn a_of_shared_memory(&self, ctas: &Ctas<'_>) -> Result<Matrix, Fault> {
         const WHAT: &str = "A of `tcgen05.mma`";
         let Shape {
-            m, a: fmt, a_major, ..
+            m,
+            a: fmt,
+            a_major: major,
+            ..
         } = self.shape;
-        let descriptor = self.descriptor(self.operands.a, a_major, WHAT)?;
-        let mut a = Matrix::zero(m, self.shape.stored_k(self.op));
-        let n = per_unit(fmt);
+        let descriptor = self.descriptor(self.operands.a, major, WHAT)?;
+        let stored = Stored {
+            descriptor,
+            fmt,
+            major,
+            what: WHAT,
+        };
+        let k = self.shape.stored_k(self.op);
+        let mut a = Matrix::zero(m, k);
         let rows = m / ctas.count();
-        let mut elements = [0.0; 32];
         for cta in 0..ctas.count() {
-            let shared = ctas.shared(cta);
-            match a_major {
-                Major::K => {
-                    for row in 0..rows {
-                        for (inner, out) in a.row_mut(cta * rows + row).chunks_mut(n).enumerate() {
-                            let at = descriptor.unit(Major::K, row, inner);
-                            decode_unit(fmt, unit_at(shared, at, WHAT)?, out);
-                        }
-                    }
-                }
-                Major::Mn => {
-                    for outer in 0..rows.div_ceil(n) {
-                        for k in 0..a.columns {
-                            let at = descriptor.unit(Major::Mn, outer, k);
-                            decode_unit(fmt, unit_at(shared, at, WHAT)?, &mut elements[..n]);
-                            let rows = n * outer..rows.min(n * outer + n);
-                            for (row, &element) in rows.zip(&elements) {
-                                let row = cta * (m / ctas.count()) + row;
-                                a.row_mut(row)[k] = element;
-                            }
-                        }
-                    }
-                }
+            let part = stored.read(ctas.shared(cta), 0..rows, k)?;
+            let to = &mut a.elements[cta * rows * k..][..rows * k];
+            match major {
+                Major::K => to.copy_from_slice(&part.elements),
+                Major::Mn => part.transpose(to, k),
             }
         }
         negate(&mut a, self.shape.negates_a);
@@ -291,39 +256,29 @@ impl Product<'_> {
     fn b(&self, ctas: &Ctas<'_>, shift: usize) -> Result<Matrix, Fault> {
         const WHAT: &str = "B of `tcgen05.mma`";
         let Shape {
-            n: columns,
+            n,
             k,
             b: fmt,
-            b_major,
+            b_major: major,
             ..
         } = self.shape;
-        let descriptor = self.descriptor(self.operands.b, b_major, WHAT)?;
-        let mut b = Matrix::zero(k, columns);
-        let n = per_unit(fmt);
-        let of_cta = columns / ctas.count();
-        let mut elements = [0.0; 32];
+        let descriptor = self.descriptor(self.operands.b, major, WHAT)?;
+        let stored = Stored {
+            descriptor,
+            fmt,
+            major,
+            what: WHAT,
+        };
+        let mut b = Matrix::zero(k, n);
+        let columns = n / ctas.count();
         for cta in 0..ctas.count() {
-            let shared = ctas.shared(cta);
-            let mut unit = |outer, inner| {
-                let at = descriptor.unit(b_major, outer, inner);
-                decode_unit(fmt, unit_at(shared, at, WHAT)?, &mut elements[..n]);
-                Ok::<_, Fault>(elements)
-            };
-            for column in 0..of_cta {
-                let (stored, to) = (column + shift, cta * of_cta + column);
-                if b_major == Major::K {
-                    for inner in 0..k.div_ceil(n) {
-                        let elements = unit(stored, inner)?;
-                        for (k, &element) in (n * inner..k.min(n * inner + n)).zip(&elements) {
-                            b.elements[k * columns + to] = element;
-                        }
-                    }
-                } else if column == 0 || stored % n == 0 {
-                    let count = (n - stored % n).min(of_cta - column);
-                    for k in 0..k {
-                        let elements = unit(stored / n, k)?;
-                        let out = &mut b.elements[k * columns + to..][..count];
-                        out.copy_from_slice(&elements[stored % n..][..count]);
+            let part = stored.read(ctas.shared(cta), shift..shift + columns, k)?;
+            match major {
+                Major::K => part.transpose(&mut b.elements[cta * columns..], n),
+                Major::Mn => {
+                    for k_idx in 0..k {
+                        let to = &mut b.row_mut(k_idx)[cta * columns..][..columns];
+                        to.copy_from_slice(part.row(k_idx));
                     }
                 }
             }
@@ -551,57 +506,5 @@ impl Factors {
 fn negate(matrix: &mut Matrix, negates: bool) {
     if negates {
         matrix.elements.iter_mut().for_each(|x| *x = -*x);
-    }
-}
-
-/// Columns of B that count as zero. PTX ISA, "Zero-Column Mask Descriptor".
-struct ZeroColumns {
-    zeros: Vec<bool>,
-    /// The first column of B that is used.
-    shift: usize,
-}
-
-impl ZeroColumns {
-    fn decode(bits: u64, shape: &Shape) -> Result<ZeroColumns, Fault> {
-        let field = |from: usize, n: u32| (bits >> from) as usize & ((1 << n) - 1);
-        let refuse = |why: String| {
-            Fault::refused(format!(
-                "the zero-column mask descriptor {bits:#018x}: {why}"
-            ))
-        };
-        if field(36, 3) != 0 || field(62, 2) != 0 {
-            return Err(refuse("reserved bits must be zero".into()));
-        }
-        let (shift, limit) = (field(56, 6), if shape.m == 32 { 16 } else { 32 });
-        if shift > limit {
-            return Err(refuse(format!(
-                "columns cannot be shifted by more than {limit}"
-            )));
-        }
-        let mut zeros = Vec::new();
-        let parts = 128 / shape.m.clamp(32, 128);
-        // A mask of its own for each part of the columns: runs of zeros and of ones by turns, without what comes before the start.
-        for part in (0..parts).filter(|_| field(39, 1) == 1) {
-            let (start, mut is_zero) = (field(8 * part, 8), field(32 + part, 1) == 1);
-            let mut run = Vec::new();
-            while run.len() < start + shape.n / parts {
-                let span = if is_zero { field(40, 8) } else { field(48, 8) };
-                run.extend(std::iter::repeat_n(is_zero, span + 1));
-                is_zero = !is_zero;
-            }
-            zeros.extend_from_slice(&run[start..][..shape.n / parts]);
-        }
-        Ok(ZeroColumns { zeros, shift })
-    }
-
-    fn clear(&self, b: &mut Matrix) {
-        if self.zeros.is_empty() {
-            return;
-        }
-        for row in b.elements.chunks_exact_mut(b.columns) {
-            for (element, &is_zero) in row.iter_mut().zip(&self.zeros) {
-                *element = if is_zero { 0.0 } else { *element };
-            }
-        }
     }
 }

@@ -5,9 +5,10 @@
 //!
 //! * [`memory`] has the cells and what is allocated of them, [`registers`] loads and stores them, [`copy`] fills them from shared
 //!   memory and moves them.
-//! * [`mma`] multiplies; [`shape`] reads instruction descriptors, [`matrix`] descriptors of matrices in shared memory, [`elements`]
-//!   what the matrices consist of.
+//! * [`mma`] multiplies; [`shape`] reads instruction descriptors, [`matrix`] descriptors of matrices in shared memory, [`stored`] these
+//!   matrices, [`elements`] what they consist of, [`columns`] masks of columns.
 
+mod columns;
 mod copy;
 mod elements;
 mod matrix;
@@ -15,6 +16,7 @@ mod memory;
 mod mma;
 mod registers;
 mod shape;
+mod stored;
 
 use ptxjit_ir::TensorMemoryOp;
 

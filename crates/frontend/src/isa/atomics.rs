@@ -2,7 +2,7 @@
 //!
 //! Vector forms are atomic per element only, so they become one atomic operation for each.
 
-use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, MemSem, Scope, Space, Type, Value};
+use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, MarkOp, MemSem, Scope, Space, Type, Value};
 use smallvec::SmallVec;
 
 use crate::diag::Diagnostic;
@@ -256,6 +256,9 @@ pub(super) fn atomic<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), 
     for (n, &source) in sources.iter().enumerate() {
         let args = std::iter::once(source).chain(second).collect();
         let offset = offset.wrapping_add(n as i32 * size);
+        if inst.desc.opcode == "red" {
+            t.mark(MarkOp::Reduction, &[]);
+        }
         results.push(t.ins(
             InstData::Atomic {
                 op,

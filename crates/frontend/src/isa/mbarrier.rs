@@ -13,8 +13,8 @@
 //! Whoever brings both counts to zero adds what begins the next phase. Meanwhile the phase counts as incomplete.
 
 use ptxjit_ir::{
-    AtomicFmt, AtomicOp, CompareOp, DeviceOp, InstData, IntBinaryOp, IntUnaryOp, MemSem, Scope,
-    Space, Type, Value,
+    AtomicFmt, AtomicOp, CompareOp, DeviceOp, InstData, IntBinaryOp, IntUnaryOp, MarkOp, MemSem,
+    Scope, Space, Type, Value,
 };
 use smallvec::smallvec;
 
@@ -85,7 +85,7 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[OWN])
         .gates(OLD)
         .check(check_init),
-    mbarrier(&[ADDR], mark)
+    mbarrier(&[ADDR], inval)
         .with(&[Mod::Inval])
         .optional(&[OWN])
         .gates(OLD),
@@ -338,7 +338,28 @@ impl Barrier {
         } else {
             bytes
         };
-        self.change(t, delta)
+        t.mark(MarkOp::BarrierBegin, &[]);
+        let old = self.change(t, delta)?;
+        self.mark_arrival(t, comes);
+        Ok(old)
+    }
+
+    /// Its address as marks have it.
+    fn marked(self, t: &mut Translator<'_>) -> Value {
+        match t.wants_marks() {
+            true => t.zext_or_trunc(self.addr, Type::B64),
+            false => self.addr,
+        }
+    }
+
+    fn mark_arrival(self, t: &mut Translator<'_>, releases: bool) {
+        let addr = self.marked(t);
+        let op = MarkOp::BarrierArrive {
+            space: self.space,
+            offset: self.offset,
+            releases,
+        };
+        t.mark(op, &[addr]);
     }
 }
 
@@ -390,11 +411,21 @@ fn arrive<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
         let bytes = in_field(t, bytes, BYTES);
         delta = t.binary(IntBinaryOp::Add, delta, bytes);
     }
+    t.mark(MarkOp::BarrierBegin, &[]);
     let old = barrier.change(t, delta)?;
+    barrier.mark_arrival(t, !inst.has(Mod::Relaxed));
     if inst.has(Mod::SharedCluster) {
         return barrier.check_initialized(t, old);
     }
     t.dst(inst, 0, old)
+}
+
+fn inval<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 0)?;
+    let addr = barrier.marked(t);
+    let (space, offset) = (barrier.space, barrier.offset);
+    t.mark(MarkOp::BarrierInval { space, offset }, &[addr]);
+    mark(t, inst)
 }
 
 /// `test_wait` and `try_wait`: whether the phase of a state, or of a parity, is complete. Nobody is suspended: a thread that asks again
@@ -412,6 +443,7 @@ fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
         addr: barrier.addr,
         offset: barrier.offset,
     };
+    t.mark(MarkOp::BarrierBegin, &[]);
     let now = t.ins(data, Type::B64);
     let phase = t.iconst(Type::B32, PHASE.into());
     let asked = if inst.has(Mod::Parity) {
@@ -423,6 +455,13 @@ fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let differs = t.binary(IntBinaryOp::Ushr, differs, phase);
     let zero = t.iconst(Type::B64, 0);
     let is_complete = t.compare(CompareOp::Ne, differs, zero);
+    let addr = barrier.marked(t);
+    let op = MarkOp::BarrierTest {
+        space: barrier.space,
+        offset: barrier.offset,
+        acquires: !inst.has(Mod::Relaxed),
+    };
+    t.mark(op, &[addr, is_complete]);
     t.dst(inst, 0, is_complete)
 }
 
@@ -436,11 +475,16 @@ fn pending_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
 
 /// Copies have been done by now. Without `.noinc` the arrival is one more than the phase takes: nothing changes.
 fn arrive_when_copied<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 0)?;
+    let addr = barrier.marked(t);
+    let (space, offset) = (barrier.space, barrier.offset);
+    t.mark(MarkOp::BarrierCopies { space, offset }, &[addr]);
     if !inst.has(Mod::Noinc) {
         return mark(t, inst);
     }
-    let barrier = barrier(t, inst, 0)?;
     let delta = t.iconst(Type::B64, u64::MAX);
+    t.mark(MarkOp::BarrierBegin, &[]);
     barrier.change(t, delta)?;
+    barrier.mark_arrival(t, true);
     Ok(())
 }

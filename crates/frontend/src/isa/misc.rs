@@ -3,7 +3,7 @@
 //!
 //! Asynchronous copies are done at once, which is one of the schedules the memory model allows; so waiting for them is nothing.
 
-use ptxjit_ir::{CompareOp, InstData, IntUnaryOp, Space, Type, Value};
+use ptxjit_ir::{CompareOp, InstData, IntUnaryOp, MarkOp, Space, Type, Value};
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
@@ -67,15 +67,15 @@ pub const TABLE: &[InstDesc] = &[
     .gates(CP_GATES)
     .check(check_cp_async)
     .effect(),
-    inst("cp", &[], mark)
+    inst("cp", &[], groups)
         .with(&[Mod::Async, Mod::CommitGroup])
         .gates(&[since(7, 0, 80)])
         .effect(),
-    inst("cp", &[imm(0, i64::MAX)], mark)
+    inst("cp", &[imm(0, i64::MAX)], groups)
         .with(&[Mod::Async, Mod::WaitGroup])
         .gates(&[since(7, 0, 80)])
         .effect(),
-    inst("cp", &[], mark)
+    inst("cp", &[], groups)
         .with(&[Mod::Async, Mod::WaitAll])
         .gates(&[since(7, 0, 80)])
         .effect(),
@@ -92,6 +92,19 @@ fn trap<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
 pub(super) fn mark<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
     t.ins_void(InstData::Nop);
     Ok(())
+}
+
+/// Groups of copies, which have been done by now.
+fn groups<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let op = if inst.has(Mod::CommitGroup) {
+        MarkOp::CommitGroup
+    } else if inst.has(Mod::WaitAll) {
+        MarkOp::WaitAll
+    } else {
+        MarkOp::WaitGroup(u32::try_from(t.src_const(inst, 0)?).unwrap_or(u32::MAX))
+    };
+    t.mark(op, &[]);
+    mark(t, inst)
 }
 
 fn nanosleep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -151,6 +164,13 @@ fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
 
 /// Copies from global to shared memory; bytes beyond the source size are zero, and nothing is read there.
 fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    t.mark(MarkOp::AsyncBegin, &[]);
+    copy_now(t, inst)?;
+    t.mark(MarkOp::AsyncEnd, &[]);
+    Ok(())
+}
+
+fn copy_now<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let size = t.src_const(inst, 2)? as u32;
     let src_size = match source_size(inst) {
         None => None,

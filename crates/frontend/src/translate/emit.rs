@@ -1,8 +1,9 @@
 //! Short ways for instruction handlers to emit IR.
 
 use ptxjit_ir::{
-    CompareOp, Convert, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, InstData,
-    IntBinaryOp, IntTernaryOp, IntUnaryOp, MemSem, ResizeOp, Scope, Space, Type, Value,
+    CompareOp, Convert, DeviceOp, FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp,
+    InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, MarkOp, MemSem, ResizeOp, Scope, Space, Type,
+    Value,
 };
 use smallvec::SmallVec;
 
@@ -23,6 +24,21 @@ impl Translator<'_> {
     /// Emits an instruction without results.
     pub fn ins_void(&mut self, data: InstData) {
         self.builder.inst(data, &[]);
+    }
+
+    /// Whether the program is to have marks.
+    pub fn wants_marks(&self) -> bool {
+        self.tables.marks
+    }
+
+    /// Emits a mark, if the program is to have any.
+    pub fn mark(&mut self, op: MarkOp, args: &[Value]) {
+        if self.tables.marks {
+            self.ins_void(InstData::Device {
+                op: DeviceOp::Mark(op),
+                args: SmallVec::from_slice(args),
+            });
+        }
     }
 
     /// A constant.

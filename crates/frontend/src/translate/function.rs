@@ -42,6 +42,9 @@ pub(super) fn translate(
     let (labels, diagnostics) = Labels::gather(&module.source, &body.stmts);
     let mut builder = FunctionBuilder::new(&mut func);
     builder.limit_work(limits::merge_steps(body.span));
+    if tables.marks {
+        builder.mark_undefined();
+    }
     let mut t = Translator {
         module,
         unit: module.unit_of(ast.span),

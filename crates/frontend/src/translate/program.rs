@@ -23,6 +23,8 @@ pub(crate) struct Tables {
     /// The signatures of indirect calls, each once.
     sigs: PrimaryMap<SigId, Signature>,
     ids: FxHashMap<Signature, SigId>,
+    /// The program gets marks.
+    pub(crate) marks: bool,
     /// Shared by all functions of a module.
     pub(crate) near: Arc<Near>,
 }
@@ -54,10 +56,17 @@ struct Build<'m> {
 }
 
 /// Translates a kernel and everything it reaches.
-pub(super) fn build(module: &Module, kernel: &Kernel) -> Result<Program, Vec<Diagnostic>> {
+pub(super) fn build(
+    module: &Module,
+    kernel: &Kernel,
+    marks: bool,
+) -> Result<Program, Vec<Diagnostic>> {
     let mut build = Build {
         module,
-        tables: Tables::default(),
+        tables: Tables {
+            marks,
+            ..Tables::default()
+        },
         functions: BTreeMap::new(),
         queue: Vec::new(),
         seen: BTreeSet::new(),

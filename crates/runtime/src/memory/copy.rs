@@ -54,6 +54,7 @@ impl Arena {
     /// Copies to the device; the bytes must lie in one live allocation.
     pub fn write(&self, addr: u64, bytes: &[u8]) -> Result<(), MemoryError> {
         let len = bytes.len() as u64;
+        self.contents.written(addr, len);
         self.in_steps(addr, len, Access::ReadWrite, |at, start, end| {
             // SAFETY: the range lies in a live block or in mapped memory, which stays as it is while the locks are held.
             unsafe { raw::write(at, &bytes[start as usize..end as usize]) };
@@ -114,6 +115,7 @@ impl Arena {
     pub fn fill(&self, addr: u64, pattern: Pattern, count: u64) -> Result<(), MemoryError> {
         let word = pattern.word();
         let len = count.saturating_mul(pattern.size());
+        self.contents.written(addr, len);
         self.in_steps(addr, len, Access::ReadWrite, |at, start, end| {
             // SAFETY: as in `write`. A step is a multiple of every pattern.
             unsafe { raw::fill(at, word, end - start) };
@@ -125,6 +127,7 @@ impl Arena {
         if len == 0 {
             return Ok(());
         }
+        self.contents.written(to, len);
         // What is still to be read must not be overwritten.
         let backwards = to > from && to - from < len;
         let mut done = 0;

@@ -16,6 +16,7 @@
 )]
 
 mod cluster;
+mod contents;
 mod copy;
 mod foreign;
 mod heap;
@@ -39,6 +40,7 @@ pub(crate) use windows::Window;
 pub use copy::Pattern;
 pub use virt::{Access, GRANULE, PhysicalMemory};
 
+use contents::Contents;
 use foreign::Foreign;
 use heap::Heap;
 use map::ValidMap;
@@ -107,6 +109,7 @@ pub struct Arena {
     null_window: u64,
     /// Made when a launch first wants it. Heaps change it under their lock.
     map: OnceLock<ValidMap>,
+    contents: Contents,
     reservation: Reservation,
 }
 
@@ -148,6 +151,7 @@ impl Arena {
             windows: Mutex::new(windows),
             null_window,
             map: OnceLock::new(),
+            contents: Contents::default(),
             reservation,
         }))
     }
@@ -200,6 +204,7 @@ impl Arena {
         let mut heaps = self.heaps_mut();
         let heap = &mut heaps[part as usize];
         let (addr, pages) = heap.alloc(size, align).ok_or_else(out_of_memory)?;
+        self.contents.allocated(addr, size);
         let mark = || {
             if let Some(map) = self.map.get() {
                 map.mark(addr..addr + size, 0);
@@ -234,6 +239,7 @@ impl Arena {
             if let (Some(map), Some((start, size)), Some(_)) = (self.map.get(), block, freed) {
                 map.clear(start..start + size);
             }
+            self.contents.freed(addr);
             freed
         };
         let Some((part, freed)) = part.and_then(|part| Some((part, free(part)?))) else {
@@ -274,6 +280,32 @@ impl Arena {
     /// Gets ready for launches that check every access exactly, and keeps allocations apart from now on.
     pub fn prepare_checks(&self) -> Result<(), MemoryError> {
         self.valid_map().map(|_| ())
+    }
+
+    /// Keeps account of which bytes of allocations are written, from now on. Kernels are taken to write everything, unless
+    /// [`Arena::set_states`] tells of it.
+    pub fn track_contents(&self) {
+        self.contents.track();
+    }
+
+    /// A kernel has run that did not tell what it wrote.
+    pub fn all_written(&self) {
+        self.contents.all_written();
+    }
+
+    /// For each byte from `addr` on 0 if it is written, 1 if it never was, or what [`Arena::set_states`] said of it.
+    pub fn states(&self, addr: u64, states: &mut [u8]) {
+        self.contents.states(addr, states);
+    }
+
+    /// Says what bytes from `addr` on are.
+    pub fn set_states(&self, addr: u64, states: &[u8]) {
+        self.contents.set_states(addr, states);
+    }
+
+    /// Whether an address lies in an allocation that was freed.
+    pub fn is_freed(&self, addr: u64) -> bool {
+        self.check_heap(addr, 1, false) == HeapCheck::Freed
     }
 
     /// What compiled code adds to an address divided by 16 for that of its byte in the map of valid memory.

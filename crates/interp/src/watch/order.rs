@@ -1,0 +1,344 @@
+//! What orders accesses of different threads: barriers, and values in memory through which threads synchronize.
+//!
+//! PTX ISA, "Memory Consistency Model", sections "Release and Acquire Patterns" and "Synchronizes-With": a release pattern on a location
+//! synchronizes with an acquire pattern that observes it, also through a chain of read-modify-writes, if the scopes of both include
+//! each other. For each location that is accessed strongly the pasts are kept that its value carries: those released at device scope,
+//! and for each CTA those that its own threads released for it. `fence.sc` counts as `fence.acq_rel`: the order among such fences
+//! is a matter of luck.
+
+use std::collections::BTreeMap;
+
+use ptxjit_ir::{MemSem, Scope};
+use rustc_hash::FxHashMap;
+
+use super::clock::{Agent, Clock, Epoch};
+use super::history::Clusters;
+
+/// Which memory an address is of: that of the device, or a CTA's shared memory.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Place {
+    Device,
+    Shared(u32),
+}
+
+/// What a thread knows and hands on.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Past {
+    pub(crate) clock: Clock,
+    epoch: Epoch,
+    /// What its latest fence lets strong writes carry: within the CTA, and beyond.
+    fenced: [Clock; 2],
+    /// What strong reads have seen, for a fence to take over: from its own CTA, and from anywhere.
+    seen: [Clock; 2],
+    copies: Copies,
+}
+
+/// A thread's asynchronous copies, by their numbers.
+#[derive(Clone, Default, Debug)]
+struct Copies {
+    issued: Epoch,
+    /// The last copy of each group.
+    groups: Vec<Epoch>,
+}
+
+impl Past {
+    /// The epoch of accesses now.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch + 1
+    }
+
+    /// All that happened before now, to hand on. What the thread does next is not part of it.
+    fn hand_on(&mut self, agent: Agent) -> Clock {
+        self.epoch += 1;
+        self.clock.set(agent, self.epoch);
+        self.clock.clone()
+    }
+
+    /// The number of the next copy.
+    pub(crate) fn issue(&mut self) -> Epoch {
+        self.copies.issued += 1;
+        self.copies.issued
+    }
+
+    pub(crate) fn commit_group(&mut self) {
+        let last = self.copies.issued;
+        self.copies.groups.push(last);
+    }
+
+    /// Knows the copies of all groups but so many last ones.
+    pub(crate) fn wait_group(&mut self, agent: Agent, n: usize) {
+        let groups = &self.copies.groups;
+        if let Some(idx) = groups.len().checked_sub(n + 1) {
+            let last = groups[idx];
+            self.clock.set(agent.copier(), last);
+        }
+    }
+
+    pub(crate) fn wait_all(&mut self, agent: Agent) {
+        let last = self.copies.issued;
+        self.clock.set(agent.copier(), last);
+    }
+}
+
+/// A strong access to a location.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StrongAccess {
+    pub(crate) place: Place,
+    pub(crate) addr: u64,
+    pub(crate) size: u32,
+    pub(crate) scope: Scope,
+    pub(crate) sem: MemSem,
+}
+
+/// What the value of a location carries.
+#[derive(Default)]
+struct Location {
+    /// The last strong write: by whom, scope and size.
+    last: Option<(Agent, Scope, u32)>,
+    device: Clock,
+    by_cta: BTreeMap<u32, Clock>,
+}
+
+/// An mbarrier: the pasts of arrivals in this phase, and of the phase before.
+#[derive(Default)]
+struct Mbarrier {
+    parity: bool,
+    arriving: Clock,
+    complete: Clock,
+}
+
+/// The synchronization of a launch.
+pub(crate) struct Order {
+    clusters: Clusters,
+    locations: BTreeMap<(Place, u64), Location>,
+    mbarriers: FxHashMap<(u32, u64), Mbarrier>,
+    /// Arrivals at barriers of CTAs: threads, their pasts and their epochs.
+    arrivals: FxHashMap<(u32, usize), Vec<(u32, Clock, Epoch)>>,
+}
+
+fn acquires(sem: MemSem) -> bool {
+    matches!(sem, MemSem::Acquire | MemSem::AcqRel | MemSem::Sc)
+}
+
+fn releases(sem: MemSem) -> bool {
+    matches!(sem, MemSem::Release | MemSem::AcqRel | MemSem::Sc)
+}
+
+impl Order {
+    pub(crate) fn new(clusters: Clusters) -> Order {
+        Order {
+            clusters,
+            locations: BTreeMap::new(),
+            mbarriers: FxHashMap::default(),
+            arrivals: FxHashMap::default(),
+        }
+    }
+
+    pub(crate) fn clusters(&self) -> &Clusters {
+        &self.clusters
+    }
+
+    /// Whether a scope reaches beyond the CTA. One of clusters counts as the device's where clusters have several CTAs.
+    fn is_wide(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::Cta => false,
+            Scope::Cluster => self.clusters.cluster != [1; 3],
+            Scope::Gpu | Scope::Sys => true,
+        }
+    }
+
+    fn is_strong_with(
+        &self,
+        last: (Agent, Scope, u32),
+        agent: Agent,
+        access: &StrongAccess,
+    ) -> bool {
+        let (other, scope, size) = last;
+        let includes = |scope, from, to| self.clusters.includes(scope, from, to);
+        size == access.size
+            && includes(scope, other.cta, agent.cta)
+            && includes(access.scope, agent.cta, other.cta)
+    }
+
+    /// A strong read whose value the program gets.
+    pub(crate) fn strong_read(&mut self, agent: Agent, past: &mut Past, access: &StrongAccess) {
+        let Some(location) = self.locations.get(&(access.place, access.addr)) else {
+            return;
+        };
+        if !location
+            .last
+            .is_some_and(|last| self.is_strong_with(last, agent, access))
+        {
+            return;
+        }
+        let near = location.by_cta.get(&agent.cta).cloned().unwrap_or_default();
+        let mut all = near.clone();
+        if self.is_wide(access.scope) {
+            all.join(&location.device);
+        }
+        if acquires(access.sem) {
+            past.clock.join(&all);
+        }
+        past.seen[0].join(&near);
+        past.seen[1].join(&all);
+    }
+
+    /// A strong write; `is_update` if it is that of a read-modify-write.
+    pub(crate) fn strong_write(
+        &mut self,
+        agent: Agent,
+        past: &mut Past,
+        access: &StrongAccess,
+        is_update: bool,
+    ) {
+        let [mut near, mut far] = past.fenced.clone();
+        if releases(access.sem) {
+            near = past.hand_on(agent);
+            if self.is_wide(access.scope) {
+                far = near.clone();
+            }
+        }
+        if !self.is_wide(access.scope) {
+            far = Clock::default();
+        }
+        let key = (access.place, access.addr);
+        let carries = near.is_empty() && far.is_empty();
+        if carries && !self.locations.contains_key(&key) {
+            return;
+        }
+        let last = self.locations.get(&key).and_then(|location| location.last);
+        let is_own = last.is_some_and(|(other, ..)| other == agent) && !is_update;
+        let goes_on =
+            is_update && last.is_some_and(|last| self.is_strong_with(last, agent, access));
+        let location = self.locations.entry(key).or_default();
+        if !is_own && !goes_on {
+            *location = Location::default();
+        }
+        location.last = Some((agent, access.scope, access.size));
+        location.device.join(&far);
+        if !near.is_empty() {
+            location.by_cta.entry(agent.cta).or_default().join(&near);
+        }
+    }
+
+    /// A weak write: what was carried there is gone.
+    pub(crate) fn weak_write(&mut self, place: Place, addr: u64, size: u32) {
+        let end = addr + u64::from(size);
+        if !self.locations.is_empty() {
+            let first = addr.saturating_sub(15);
+            let hit: Vec<_> = (self.locations.range((place, first)..(place, end)))
+                .map(|(&key, _)| key)
+                .filter(|&(_, at)| at + 16 > addr)
+                .collect();
+            for key in hit {
+                self.locations.remove(&key);
+            }
+        }
+        if let Place::Shared(cta) = place
+            && !self.mbarriers.is_empty()
+        {
+            self.mbarriers
+                .retain(|&(of, at), _| of != cta || at >= end || at + 8 <= addr);
+        }
+    }
+
+    pub(crate) fn fence(&mut self, agent: Agent, past: &mut Past, sem: MemSem, scope: Scope) {
+        let is_wide = self.is_wide(scope);
+        if acquires(sem) {
+            let seen = past.seen[usize::from(is_wide)].clone();
+            past.clock.join(&seen);
+        }
+        if releases(sem) {
+            let clock = past.hand_on(agent);
+            if is_wide {
+                past.fenced[1] = clock.clone();
+            }
+            past.fenced[0] = clock;
+        }
+    }
+
+    /// An arrival at an mbarrier, which has this parity behind it.
+    pub(crate) fn mbarrier_arrive(
+        &mut self,
+        (agent, past): (Agent, &mut Past),
+        addr: u64,
+        releases: bool,
+        parity: bool,
+    ) {
+        let mbarrier = self.mbarriers.entry((agent.cta, addr)).or_default();
+        if releases {
+            let clock = past.hand_on(agent);
+            mbarrier.arriving.join(&clock);
+        }
+        if mbarrier.parity != parity {
+            mbarrier.parity = parity;
+            mbarrier.complete = std::mem::take(&mut mbarrier.arriving);
+        }
+    }
+
+    /// The thread's copies arrive at an mbarrier, too.
+    pub(crate) fn mbarrier_copies(&mut self, agent: Agent, past: &mut Past, addr: u64) {
+        let mut clock = past.hand_on(agent);
+        clock.set(agent.copier(), past.copies.issued);
+        let mbarrier = self.mbarriers.entry((agent.cta, addr)).or_default();
+        mbarrier.arriving.join(&clock);
+    }
+
+    /// A phase was found complete by a thread that acquires.
+    pub(crate) fn mbarrier_complete(&mut self, agent: Agent, past: &mut Past, addr: u64) {
+        if let Some(mbarrier) = self.mbarriers.get(&(agent.cta, addr)) {
+            past.clock.join(&mbarrier.complete);
+        }
+    }
+
+    /// A thread has come to a barrier of its CTA.
+    pub(crate) fn barrier_arrive(&mut self, agent: Agent, past: &mut Past, id: usize) {
+        past.epoch += 1;
+        // What each knows of itself is put in on completion: now it would be a copy for each thread.
+        let arrivals = self.arrivals.entry((agent.cta, id)).or_default();
+        arrivals.push((agent.thread_idx(), past.clock.clone(), past.epoch));
+    }
+
+    /// The pasts of all that have arrived at a barrier, but for those that `belongs_to_next` use of it.
+    pub(crate) fn barrier_complete(
+        &mut self,
+        cta: u32,
+        id: usize,
+        belongs_to_next: &dyn Fn(u32) -> bool,
+    ) -> Clock {
+        let arrivals = self.arrivals.entry((cta, id)).or_default();
+        let mut clock = Clock::default();
+        let mut later = Vec::new();
+        for (thread, past, epoch) in arrivals.drain(..) {
+            if belongs_to_next(thread) {
+                later.push((thread, past, epoch));
+            } else {
+                clock.join(&past);
+                clock.set(Agent::thread(cta, thread), epoch);
+            }
+        }
+        *arrivals = later;
+        clock
+    }
+
+    /// The lanes of a warp know what all of them know.
+    pub(crate) fn meet(&mut self, cta: u32, lanes: &mut [(u32, &mut Past)]) {
+        let mut clock = Clock::default();
+        for (thread, past) in lanes.iter_mut() {
+            past.epoch += 1;
+            clock.join(&past.clock);
+            clock.set(Agent::thread(cta, *thread), past.epoch);
+        }
+        for (_, past) in lanes.iter_mut() {
+            past.clock = clock.clone();
+        }
+    }
+
+    /// A CTA has ended.
+    pub(crate) fn end_cta(&mut self, cta: u32) {
+        self.mbarriers.retain(|&(of, _), _| of != cta);
+        self.arrivals.retain(|&(of, _), _| of != cta);
+        let shared = Place::Shared(cta);
+        self.locations.retain(|&(place, _), _| place != shared);
+    }
+}

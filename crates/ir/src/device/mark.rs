@@ -1,0 +1,117 @@
+//! Marks: what a program says that the rest of the IR does not, for those who watch how it runs.
+//!
+//! Programs that are to be compiled have none of them; the frontend puts them in when it is asked to. They change no result, so an
+//! engine that watches nothing passes over them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Space, Type};
+
+use super::TypeList;
+
+/// A mark. Addresses are as the instruction gives them: an offset in the window of the space, or a generic address, in 64 bits.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum MarkOp {
+    /// The value of a register that was never written; its bits are zero.
+    Undefined(Type),
+    /// Of the next load only these bytes are used, a bit for each.
+    UsedBytes(u64),
+    /// The next atomic operation gives no result: it orders nothing before what follows.
+    Reduction,
+    /// Accesses up to [`MarkOp::AsyncEnd`] are those of a copy that runs beside the thread.
+    AsyncBegin,
+    /// See [`MarkOp::AsyncBegin`].
+    AsyncEnd,
+    /// The copies since the last group are a group.
+    CommitGroup,
+    /// Waits for all groups but so many last ones.
+    WaitGroup(u32),
+    /// Waits for all copies.
+    WaitAll,
+    /// What follows up to a mark about an mbarrier is how that operation is done.
+    BarrierBegin,
+    /// An arrival at the mbarrier, or bytes that have come; operand: its address.
+    BarrierArrive {
+        /// State space of the address.
+        space: Space,
+        /// Added to the address.
+        offset: i32,
+        /// What the thread did before is ordered before what threads do that wait for the phase.
+        releases: bool,
+    },
+    /// All copies of the thread so far arrive at the mbarrier when they are done; operand: its address.
+    BarrierCopies {
+        /// State space of the address.
+        space: Space,
+        /// Added to the address.
+        offset: i32,
+    },
+    /// A look whether a phase of the mbarrier is complete; operands: its address, and the answer.
+    BarrierTest {
+        /// State space of the address.
+        space: Space,
+        /// Added to the address.
+        offset: i32,
+        /// If it is complete, what was done before its arrivals is ordered before what the thread does next.
+        acquires: bool,
+    },
+    /// The memory of the mbarrier can be used for something else; operand: its address.
+    BarrierInval {
+        /// State space of the address.
+        space: Space,
+        /// Added to the address.
+        offset: i32,
+    },
+}
+
+impl MarkOp {
+    /// Types of the operands.
+    pub(super) fn args(self) -> TypeList {
+        let types: &[Type] = match self {
+            MarkOp::Undefined(_)
+            | MarkOp::UsedBytes(_)
+            | MarkOp::Reduction
+            | MarkOp::AsyncBegin
+            | MarkOp::AsyncEnd
+            | MarkOp::CommitGroup
+            | MarkOp::WaitGroup(_)
+            | MarkOp::WaitAll
+            | MarkOp::BarrierBegin => &[],
+            MarkOp::BarrierArrive { .. }
+            | MarkOp::BarrierCopies { .. }
+            | MarkOp::BarrierInval { .. } => &[Type::B64],
+            MarkOp::BarrierTest { .. } => &[Type::B64, Type::B1],
+        };
+        TypeList::from_slice(types)
+    }
+
+    /// Types of the results.
+    pub(super) fn results(self) -> TypeList {
+        match self {
+            MarkOp::Undefined(ty) => TypeList::from_slice(&[ty]),
+            _ => TypeList::new(),
+        }
+    }
+}
+
+impl fmt::Display for MarkOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MarkOp::Undefined(_) => f.write_str("undefined"),
+            MarkOp::UsedBytes(mask) => write!(f, "used_bytes {mask:#x}"),
+            MarkOp::Reduction => f.write_str("reduction"),
+            MarkOp::AsyncBegin => f.write_str("async.begin"),
+            MarkOp::AsyncEnd => f.write_str("async.end"),
+            MarkOp::CommitGroup => f.write_str("commit_group"),
+            MarkOp::WaitGroup(n) => write!(f, "wait_group {n}"),
+            MarkOp::WaitAll => f.write_str("wait_all"),
+            MarkOp::BarrierBegin => f.write_str("mbarrier.begin"),
+            MarkOp::BarrierArrive { .. } => f.write_str("mbarrier.arrive"),
+            MarkOp::BarrierCopies { .. } => f.write_str("mbarrier.copies"),
+            MarkOp::BarrierTest { .. } => f.write_str("mbarrier.test"),
+            MarkOp::BarrierInval { .. } => f.write_str("mbarrier.inval"),
+        }
+    }
+}
