@@ -155,7 +155,7 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
     };
     let watch = launch.checks.any().then(|| {
         let names = names(launch, &layout);
-        let shape = (launch.grid, launch.block, launch.cluster);
+        let shape = (launch.grid, launch.block, launch.cluster_shape());
         Box::new(Watch::new(launch.checks, shape, names))
     });
     let mut machine = Machine {
