@@ -10,6 +10,7 @@ mod modules;
 mod placement;
 mod raw;
 mod surface;
+mod textures;
 mod threads;
 mod virtual_memory;
 

@@ -10,6 +10,7 @@ use crate::dtype::{self, DType, Number};
 use crate::fill;
 use crate::paths::shown;
 use crate::tensor_map::MapSource;
+use crate::texture::{ObjectKind, SamplerDecl, Source, TextureDecl};
 
 /// An argument as given, files not yet read.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,10 @@ pub enum CliArg {
     },
     /// A tensor map, by value.
     TensorMap(MapSource),
+    /// The handle of a texture or surface.
+    Texture(ObjectKind, Source<TextureDecl>),
+    /// The handle of a sampler.
+    Sampler(Source<SamplerDecl>),
     /// The pointer of an earlier argument once more.
     Same(usize),
 }
@@ -51,6 +56,12 @@ impl FromStr for CliArg {
         if ty == "tensormap" {
             return Ok(CliArg::TensorMap(MapSource::parse(value)?));
         }
+        match ty {
+            "tex" => return Ok(CliArg::Texture(ObjectKind::Texture, Source::parse(value)?)),
+            "surf" => return Ok(CliArg::Texture(ObjectKind::Surface, Source::parse(value)?)),
+            "sampler" => return Ok(CliArg::Sampler(Source::parse(value)?)),
+            _ => {}
+        }
         if ty == "same" {
             return Ok(CliArg::Same(value.parse().with_context(|| {
                 format!("`{value}` is not an argument's index")
@@ -67,6 +78,24 @@ impl FromStr for CliArg {
         }
         Ok(CliArg::Value(dtype::parse_scalar(ty, value)?))
     }
+}
+
+impl CliArg {
+    /// Whether the argument is memory or an object that is passed otherwise than by pointer.
+    pub fn is_no_pointer(&self) -> bool {
+        matches!(
+            self,
+            CliArg::TensorMap(_) | CliArg::Texture(..) | CliArg::Sampler(_)
+        )
+    }
+}
+
+/// `SYMBOL=KIND={…}`
+pub fn parse_binding(text: &str) -> Result<(String, CliArg)> {
+    let (symbol, object) = text
+        .split_once('=')
+        .ok_or_else(|| anyhow!("`{text}` is not of the form SYMBOL=OBJECT"))?;
+    Ok((symbol.to_owned(), object.parse()?))
 }
 
 fn buffer(ty: &str, count: Option<usize>, init: &str) -> Result<CliArg> {

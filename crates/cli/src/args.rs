@@ -153,9 +153,18 @@ pub struct RunArgs {
     /// uninit, arange, arange:START:STEP, fill:VALUE, random:SEED:LO:HI, @FILE.npy or @FILE.bin; TYPE=@FILE takes the length
     /// from the file; same=I passes argument I's pointer again; tensormap={…} or tensormap=@FILE.json passes a tensor map by value,
     /// with the fields of a case file's, and in place of `buffer` either `arg`, the index of the argument whose buffer it
-    /// describes, or `data`, a buffer of its own written like an argument.
+    /// describes, or `data`, a buffer of its own written like an argument; tex={…}, surf={…} and sampler={…} pass the handle of a texture, surface or
+    /// sampler in the same way, whose data may also be a file (`npy`).
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     pub args: Vec<CliArg>,
+    /// Bind a texture, surface or sampler, written as for --arg, to a module variable.
+    #[arg(
+        long,
+        value_name = "SYMBOL=OBJECT",
+        allow_hyphen_values = true,
+        value_parser = crate::arg::parse_binding
+    )]
+    pub bind: Vec<(String, CliArg)>,
     /// Print argument I's buffer after the launch, the first N elements of it if given.
     #[arg(long, value_name = "I[:N]")]
     pub print: Vec<PrintSpec>,

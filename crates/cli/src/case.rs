@@ -17,6 +17,7 @@ use crate::fill;
 use crate::paths::{CaseDir, Outside, file_name, shown};
 use crate::sanitize::Expected;
 use crate::tensor_map::MapDecl;
+use crate::texture::{BindingDecl, SamplerDecl, TextureDecl};
 
 /// A `case.json`.
 #[derive(Debug, Deserialize)]
@@ -52,8 +53,12 @@ pub struct Case {
     pub buffers: Vec<BufferDecl>,
     #[serde(default)]
     pub globals: Vec<Global>,
+    #[serde(default, deserialize_with = "ordered_textures")]
+    pub textures: Vec<(String, TextureDecl)>,
     #[serde(default)]
-    pub textures: HashMap<String, Value>,
+    pub samplers: HashMap<String, SamplerDecl>,
+    #[serde(default)]
+    pub bindings: Vec<BindingDecl>,
     #[serde(default)]
     pub tensormaps: HashMap<String, MapDecl>,
     pub launches: Vec<LaunchDecl>,
@@ -150,6 +155,9 @@ pub enum ArgDecl {
     Surface {
         name: String,
     },
+    Sampler {
+        name: String,
+    },
     TensorMap(Map<String, Value>),
     U8 {
         value: Value,
@@ -198,6 +206,9 @@ pub struct Patch {
     pub buffer: Option<String>,
     #[serde(default)]
     pub byte_offset: i64,
+    pub texture: Option<String>,
+    pub surface: Option<String>,
+    pub sampler: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -255,19 +266,8 @@ impl Case {
         for buffer in &self.buffers {
             file_name("buffer", &buffer.name)?;
         }
-        for name in self.textures.keys() {
+        for (name, _) in &self.textures {
             file_name("texture or surface", name)?;
-        }
-        Ok(())
-    }
-
-    /// Checks the files of textures and surfaces, which are not read yet.
-    pub fn check_textures(&self, dir: &CaseDir) -> Result<()> {
-        for (name, texture) in &self.textures {
-            if let Some(Value::String(npy)) = texture.get("npy") {
-                dir.find(npy)
-                    .with_context(|| format!("texture or surface `{}`", escape(name)))?;
-            }
         }
         Ok(())
     }
@@ -353,9 +353,10 @@ impl ArgDecl {
             ArgDecl::F32 { value } => (DType::F32, value),
             ArgDecl::F64 { value } => (DType::F64, value),
             ArgDecl::Buffer { .. } | ArgDecl::Bytes { .. } => return None,
-            ArgDecl::Texture { .. } | ArgDecl::Surface { .. } | ArgDecl::TensorMap(_) => {
+            ArgDecl::Texture { .. } | ArgDecl::Surface { .. } | ArgDecl::Sampler { .. } => {
                 return None;
             }
+            ArgDecl::TensorMap(_) => return None,
         })
     }
 }
@@ -405,6 +406,19 @@ fn ordered_buffers<'de, D: Deserializer<'de>>(
         })
     };
     map.into_iter().map(buffer).collect()
+}
+
+fn ordered_textures<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(String, TextureDecl)>, D::Error> {
+    let map = Map::deserialize(deserializer)?;
+    let texture = |(name, value): (String, Value)| {
+        let decl = serde_json::from_value(value).map_err(|err| {
+            serde::de::Error::custom(format!("texture `{}`: {err}", escape(&name)))
+        })?;
+        Ok((name, decl))
+    };
+    map.into_iter().map(texture).collect()
 }
 
 /// One to three dimensions; the rest is 1.

@@ -216,7 +216,7 @@ fn expectations(
     let mut problems = Vec::new();
     for expect in case.expect.iter().flatten() {
         let want = Array::read(&dir.find(&expect.npy)?).context("expectation")?;
-        let idx = case.buffer(&expect.buffer)?;
+        let idx = plan.buffer_named(case, &expect.buffer)?;
         let tolerance = Tolerance {
             rtol: expect.rtol,
             atol: expect.atol,

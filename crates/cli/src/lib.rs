@@ -34,6 +34,7 @@ mod npy_header;
 pub mod paths;
 pub mod picture;
 pub mod plan;
+mod plan_texture;
 mod ptxas;
 pub mod replace;
 mod run;
@@ -44,6 +45,7 @@ pub mod suppress;
 pub mod tensor_map;
 mod term;
 mod test;
+pub mod texture;
 
 pub use isa::markdown as isa_table;
 

@@ -13,6 +13,7 @@ use crate::dtype::{self, DType};
 use crate::npy::Array;
 use crate::paths::CaseDir;
 use crate::tensor_map::{self, MapArg, MapDecl, MapSource, PlanMap};
+use crate::texture::{ObjectKind, PlanBinding, PlanObject, PlanSampler, PlanTexture};
 
 /// Modules, buffers and the launches that use them.
 #[derive(Debug, Default)]
@@ -24,6 +25,11 @@ pub struct Plan {
     pub buffers: Vec<PlanBuffer>,
     pub globals: Vec<PlanGlobal>,
     pub tensor_maps: Vec<PlanMap>,
+    pub textures: Vec<PlanTexture>,
+    pub samplers: Vec<PlanSampler>,
+    pub bindings: Vec<PlanBinding>,
+    /// Buffers that are results, by the names of their files.
+    pub outputs: Vec<(String, usize)>,
     pub launches: Vec<PlanLaunch>,
 }
 
@@ -74,8 +80,8 @@ pub enum PlanArg {
         bytes: Vec<u8>,
         patches: Vec<PlanPatch>,
     },
-    /// Something that cannot be passed yet.
-    Unsupported(&'static str),
+    /// The handle of a texture, surface or sampler.
+    Object(PlanObject),
 }
 
 /// What overwrites bytes from an offset on, which has been checked: a pointer or a tensor map.
@@ -106,7 +112,11 @@ impl Plan {
                 tensor_maps: Vec::new(),
             });
         }
+        for (idx, buffer) in plan.buffers.iter().enumerate() {
+            plan.outputs.push((buffer.name.clone(), idx));
+        }
         plan.add_maps(case)?;
+        plan.add_textures(file, case)?;
         for global in &case.globals {
             let array = Array::read(&file.dir.find(&global.npy)?)?.into_dtype(global.dtype)?;
             plan.globals.push(PlanGlobal {
@@ -114,7 +124,6 @@ impl Plan {
                 bytes: array.bytes,
             });
         }
-        case.check_textures(&file.dir)?;
         for decl in &case.launches {
             let launch = plan.case_launch(&file.dir, case, decl);
             let launch =
@@ -173,11 +182,20 @@ impl Plan {
             let (arg, buffer) = match arg {
                 CliArg::Value(bytes) => (PlanArg::Bytes(bytes.clone()), None),
                 CliArg::Buffer { dtype, count, init } => {
-                    pointer(plan.cli_buffer(idx, *dtype, *count, init)?)
+                    pointer(plan.cli_buffer(&format!("argument {idx}"), *dtype, *count, init)?)
                 }
                 CliArg::TensorMap(source) => plan.cli_map(idx, source)?,
+                CliArg::Texture(kind, source) => {
+                    let what = format!("argument {idx}");
+                    let (object, buffer) = plan.cli_texture(&what, *kind, source)?;
+                    (PlanArg::Object(object), buffer)
+                }
+                CliArg::Sampler(source) => {
+                    let object = plan.cli_sampler(&format!("argument {idx}"), source)?;
+                    (PlanArg::Object(object), None)
+                }
                 CliArg::Same(of) => match pointers.get(*of) {
-                    Some(_) if matches!(run.args[*of], CliArg::TensorMap(_)) => bail!(
+                    Some(_) if run.args[*of].is_no_pointer() => bail!(
                         "argument {idx} is to be the same as argument {of}, which is no pointer"
                     ),
                     Some(Some(buffer)) => pointer(*buffer),
@@ -192,7 +210,11 @@ impl Plan {
             args.push(arg);
             pointers.push(buffer);
         }
+        for (symbol, object) in &run.bind {
+            plan.cli_binding(symbol, object)?;
+        }
         plan.resolve_maps(&pointers)?;
+        plan.resolve_textures(&pointers)?;
         plan.launches.push(PlanLaunch {
             file: 0,
             kernel: run.kernel.clone(),
@@ -222,14 +244,13 @@ impl Plan {
                 offset: *byte_offset,
             }),
             ArgDecl::Bytes { hex, patch } => self.patched(case, dtype::parse_hex(hex)?, patch),
-            ArgDecl::Texture { name } | ArgDecl::Surface { name } => {
-                ensure!(
-                    case.textures.contains_key(name),
-                    "the case has no texture or surface `{}`",
-                    escape(name)
-                );
-                Ok(PlanArg::Unsupported("a texture or surface argument"))
+            ArgDecl::Texture { name } => {
+                Plan::object_arg(self.texture_index(name, ObjectKind::Texture))
             }
+            ArgDecl::Surface { name } => {
+                Plan::object_arg(self.texture_index(name, ObjectKind::Surface))
+            }
+            ArgDecl::Sampler { name } => Plan::object_arg(self.sampler_index(name)),
             ArgDecl::TensorMap(fields) => match MapArg::parse(fields)? {
                 MapArg::Named(name) => Ok(PlanArg::TensorMap(self.map_index(&name)?)),
                 MapArg::Fields(decl) => self
@@ -283,14 +304,7 @@ impl Plan {
             return Ok(PlanArg::Bytes(bytes));
         }
         let patches = patch.iter().map(|patch| {
-            let (value, size) = match (&patch.tensormap, &patch.buffer) {
-                (Some(name), None) => (PlanArg::TensorMap(self.map_index(name)?), TensorMap::SIZE),
-                (None, Some(name)) => {
-                    let (buffer, offset) = (case.buffer(name)?, patch.byte_offset);
-                    (PlanArg::Pointer { buffer, offset }, size_of::<u64>())
-                }
-                _ => bail!("a patch has either a `tensormap` or a `buffer`"),
-            };
+            let (value, size) = self.patch_value(case, patch)?;
             let end = patch.offset.checked_add(size);
             ensure!(
                 end.is_some_and(|end| end <= bytes.len()),
@@ -307,6 +321,35 @@ impl Plan {
         Ok(PlanArg::Patched { bytes, patches })
     }
 
+    /// What a patch puts in its place, and the size of that.
+    fn patch_value(&self, case: &Case, patch: &Patch) -> Result<(PlanArg, usize)> {
+        let names = [
+            &patch.tensormap,
+            &patch.buffer,
+            &patch.texture,
+            &patch.surface,
+            &patch.sampler,
+        ];
+        let mut given = names
+            .iter()
+            .enumerate()
+            .filter_map(|(n, name)| Some((n, name.as_ref()?)));
+        let (Some((n, name)), None) = (given.next(), given.next()) else {
+            bail!("a patch has one of `tensormap`, `buffer`, `texture`, `surface` and `sampler`");
+        };
+        let value = match n {
+            0 => return Ok((PlanArg::TensorMap(self.map_index(name)?), TensorMap::SIZE)),
+            1 => PlanArg::Pointer {
+                buffer: case.buffer(name)?,
+                offset: patch.byte_offset,
+            },
+            2 => PlanArg::Object(self.texture_index(name, ObjectKind::Texture)?),
+            3 => PlanArg::Object(self.texture_index(name, ObjectKind::Surface)?),
+            _ => PlanArg::Object(self.sampler_index(name)?),
+        };
+        Ok((value, size_of::<u64>()))
+    }
+
     /// Argument number `idx` of the command line; the buffer is that of the map's own data.
     fn cli_map(&mut self, idx: usize, source: &MapSource) -> Result<(PlanArg, Option<usize>)> {
         let context = || format!("argument {idx}");
@@ -316,7 +359,7 @@ impl Plan {
             None => None,
             Some(data) => match data.parse().with_context(context)? {
                 CliArg::Buffer { dtype, count, init } => {
-                    Some(self.cli_buffer(idx, dtype, count, &init)?)
+                    Some(self.cli_buffer(&format!("argument {idx}"), dtype, count, &init)?)
                 }
                 _ => bail!("argument {idx}: the `data` of a tensor map is a buffer"),
             },
@@ -329,17 +372,17 @@ impl Plan {
         Ok((PlanArg::TensorMap(self.tensor_maps.len() - 1), own))
     }
 
-    fn cli_buffer(
+    pub(crate) fn cli_buffer(
         &mut self,
-        idx: usize,
+        what: &str,
         dtype: DType,
         count: Option<usize>,
         init: &arg::BufferInit,
     ) -> Result<usize> {
         let read = arg::contents(dtype, count, init);
-        let (contents, count) = read.with_context(|| format!("argument {idx}"))?;
+        let (contents, count) = read.with_context(|| what.to_owned())?;
         self.buffers.push(PlanBuffer {
-            name: idx.to_string(),
+            name: what.to_owned(),
             dtype,
             count,
             contents,

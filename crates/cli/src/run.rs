@@ -62,7 +62,7 @@ fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
     let mut plan = Plan::from_case(&file, case, &files)?;
     plan.linked = linked.to_vec();
     anyhow::ensure!(!plan.files.is_empty(), "{} names no PTX file", shown(path));
-    let pointers: Vec<_> = (0..plan.buffers.len()).map(Some).collect();
+    let pointers: Vec<_> = (0..case.buffers.len()).map(Some).collect();
     check_indices(args, &pointers)?;
     check_pictures(args, &plan, &pointers)?;
     Ok((plan, pointers))
@@ -313,9 +313,9 @@ fn deliver(
 
 fn write_all(dir: &Path, plan: &Plan, printed: &[u8], session: &Session<'_>) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", shown(dir)))?;
-    for (idx, buffer) in plan.buffers.iter().enumerate() {
-        let path = dir.join(format!("{}.npy", buffer.name));
-        write(&path, Links::Replace, plan, idx, session)?;
+    for (name, idx) in &plan.outputs {
+        let path = dir.join(format!("{name}.npy"));
+        write(&path, Links::Replace, plan, *idx, session)?;
     }
     replace(&dir.join("stdout"), Links::Replace, |file| {
         Ok(file.write_all(printed)?)

@@ -14,6 +14,7 @@ use crate::contents;
 use crate::input;
 use crate::plan::{Plan, PlanArg, PlanLaunch, PlanPatch};
 use crate::term;
+use crate::texture::Objects;
 
 /// Why a plan could not be carried out, by whose fault it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,14 +42,6 @@ impl Failure {
             kind: FailureKind::Wrong,
             text: text.into(),
             cuda_name: "CUDA_ERROR_INVALID_VALUE",
-        }
-    }
-
-    fn unsupported(text: impl Into<String>) -> Failure {
-        Failure {
-            kind: FailureKind::Unsupported,
-            text: text.into(),
-            cuda_name: "CUDA_ERROR_NOT_SUPPORTED",
         }
     }
 
@@ -133,6 +126,7 @@ pub struct Session<'a> {
     plan: &'a Plan,
     buffers: Vec<Buffer<u8>>,
     tensor_maps: Vec<TensorMap>,
+    objects: Objects,
     launches: Vec<Prepared>,
     /// Kernel names in the order of the launches.
     pub kernels: Vec<String>,
@@ -185,8 +179,11 @@ impl<'a> Session<'a> {
             .iter()
             .map(|map| map.encode(buffers[map.buffer].address()))
             .collect::<anyhow::Result<_>>()?;
+        let objects = Objects::new(device, &plan.textures, &plan.samplers, &buffers)?;
+        bind(plan, &modules, &objects)?;
         let mut session = Session {
             plan,
+            objects,
             buffers,
             tensor_maps,
             launches: Vec::new(),
@@ -205,6 +202,10 @@ impl<'a> Session<'a> {
         let requests = requests.collect::<Result<Vec<_>, Failure>>()?;
         let start = Instant::now();
         session.launches = prepare(requests)?;
+        session
+            .launches
+            .iter()
+            .try_for_each(Prepared::check_bindings)?;
         session.compile += start.elapsed();
         Ok(session)
     }
@@ -240,11 +241,7 @@ impl<'a> Session<'a> {
                 PlanArg::Patched { bytes, patches } => {
                     request.arg_bytes(self.patched(bytes.clone(), patches))
                 }
-                PlanArg::Unsupported(what) => {
-                    return Err(Failure::unsupported(format!(
-                        "error: {what} is not supported yet"
-                    )));
-                }
+                PlanArg::Object(object) => request.arg(&self.objects.get(*object)),
             };
         }
         Ok(request)
@@ -262,7 +259,8 @@ impl<'a> Session<'a> {
                     let address = self.buffers[*buffer].address();
                     put(&address.wrapping_add_signed(*offset).to_le_bytes());
                 }
-                PlanArg::Bytes(_) | PlanArg::Patched { .. } | PlanArg::Unsupported(_) => {}
+                PlanArg::Object(object) => put(&self.objects.get(*object).handle().to_le_bytes()),
+                PlanArg::Bytes(_) | PlanArg::Patched { .. } => {}
             }
         }
         bytes
@@ -371,6 +369,26 @@ fn prepare(requests: Vec<ptxjit::Launch>) -> Result<Vec<Prepared>, Failure> {
         prepared.collect::<Result<Vec<Vec<Prepared>>, Failure>>()
     })?;
     Ok(prepared.into_iter().flatten().collect())
+}
+
+/// Binds objects to the module variables that are meant.
+fn bind(plan: &Plan, modules: &[Module], objects: &Objects) -> Result<(), Failure> {
+    for binding in &plan.bindings {
+        let mut found = modules
+            .iter()
+            .filter_map(|module| module.global(&binding.symbol))
+            .peekable();
+        if found.peek().is_none() {
+            return Err(Failure::wrong(format!(
+                "error: no module has a variable `{}`",
+                ptxjit::escape(&binding.symbol)
+            )));
+        }
+        for variable in found {
+            variable.bind(objects.get(binding.object))?;
+        }
+    }
+    Ok(())
 }
 
 fn set_globals(plan: &Plan, modules: &[Module]) -> Result<(), Failure> {

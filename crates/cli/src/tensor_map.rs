@@ -209,11 +209,11 @@ fn needed<'a, T>(field: &str, value: &'a Option<T>) -> Result<&'a T> {
         .ok_or_else(|| anyhow!("`{field}` is missing"))
 }
 
-fn numbers<T: TryFrom<i64>>(field: &str, values: &[i64]) -> Result<Vec<T>> {
+pub(crate) fn numbers<T: TryFrom<i64>>(field: &str, values: &[i64]) -> Result<Vec<T>> {
     values.iter().map(|&value| number(field, value)).collect()
 }
 
-fn number<T: TryFrom<i64>>(field: &str, value: i64) -> Result<T> {
+pub(crate) fn number<T: TryFrom<i64>>(field: &str, value: i64) -> Result<T> {
     T::try_from(value).map_err(|_| anyhow!("`{field}` is {value}, which is out of range"))
 }
 

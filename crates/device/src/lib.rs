@@ -13,9 +13,11 @@ pub mod printf;
 mod printf_tests;
 pub mod tcgen05;
 pub mod tensor;
+pub mod texture;
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ptxjit_ir::{CTA_SHIFT, DeviceOp, SrcLoc};
 
@@ -69,6 +71,9 @@ pub trait Thread {
         size: u32,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault>;
+
+    /// The texture, sampler or surface that a handle stands for.
+    fn object(&mut self, handle: u64) -> Option<Arc<texture::Object>>;
 
     /// `%tid`.
     fn tid(&self) -> [u32; 3];
@@ -268,6 +273,7 @@ pub fn execute(
             "the `mbarrier` at {:#x} was never initialized",
             args[0]
         ))),
+        DeviceOp::Texture(op) => texture::execute(*op, thread, args, results),
         // Results are zero already.
         DeviceOp::Mark(_) => Ok(()),
         DeviceOp::TensorMemory(op) => tcgen05::execute(op, thread, args, results),

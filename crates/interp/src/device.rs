@@ -1,6 +1,9 @@
 //! Operations of the device: what `ptxjit-device` sees of a thread of the interpreter.
 
+use std::sync::Arc;
+
 use ptxjit_device::tcgen05::TensorMemory;
+use ptxjit_device::texture::Object;
 use ptxjit_device::{Fault, Member};
 use ptxjit_ir::{Builtin, DeviceOp, Space, SrcLoc};
 use smallvec::{SmallVec, smallvec};
@@ -63,6 +66,10 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
         }
         let old = (self.machine).update_at(self.thread, addr, size, update);
         old.map_err(|why| bad_address(addr, size as usize, &why))
+    }
+
+    fn object(&mut self, handle: u64) -> Option<Arc<Object>> {
+        self.machine.host.object(handle)
     }
 
     fn tid(&self) -> [u32; 3] {

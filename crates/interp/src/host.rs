@@ -1,5 +1,9 @@
 //! What a kernel asks of its host beside memory: output, heap, clocks, and whether to go on.
 
+use std::sync::Arc;
+
+use ptxjit_device::texture::Object;
+
 /// The host of a launch.
 pub trait Host {
     /// Text printed by the kernel.
@@ -10,6 +14,11 @@ pub trait Host {
 
     /// Gives heap memory back; the error says what is wrong with the pointer (never null).
     fn free(&mut self, ptr: u64) -> Result<(), String>;
+
+    /// The texture, sampler or surface that a handle stands for.
+    fn object(&mut self, _handle: u64) -> Option<Arc<Object>> {
+        None
+    }
 
     /// `%clock64`. Never decreases.
     fn clock(&mut self) -> u64;

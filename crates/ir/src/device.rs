@@ -8,6 +8,7 @@
 mod mark;
 mod tcgen05;
 mod tensor;
+mod texture;
 
 use std::fmt;
 
@@ -23,6 +24,9 @@ pub use tcgen05::{
     Unpack,
 };
 pub use tensor::{MapField, TensorMode, TensorOp};
+pub use texture::{
+    Color, Fetch, Geometry, ImageQuery, Lod, OpaqueKind, Outside, SurfaceAccess, TextureOp, Unbound,
+};
 
 /// Types of operands or results, in order.
 pub type TypeList = SmallVec<[Type; 8]>;
@@ -34,6 +38,8 @@ pub enum DeviceOp {
     Builtin(Builtin),
     /// On tensors and tensor maps.
     Tensor(TensorOp),
+    /// On textures, samplers and surfaces.
+    Texture(TextureOp),
     /// Nothing but a mark for those who watch.
     Mark(MarkOp),
     /// On tensor memory.
@@ -48,6 +54,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.args()),
             DeviceOp::Tensor(op) => op.args(),
+            DeviceOp::Texture(op) => op.args(),
             DeviceOp::Mark(op) => op.args(),
             DeviceOp::TensorMemory(op) => op.args(),
             DeviceOp::BadBarrier => SmallVec::from_slice(&[Type::B64]),
@@ -59,6 +66,7 @@ impl DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
             DeviceOp::Tensor(_) | DeviceOp::BadBarrier => SmallVec::new(),
+            DeviceOp::Texture(op) => op.results(),
             DeviceOp::Mark(op) => op.results(),
             DeviceOp::TensorMemory(op) => op.results(),
         }
@@ -72,6 +80,7 @@ impl DeviceOp {
             | DeviceOp::TensorMemory(_)
             | DeviceOp::Mark(_)
             | DeviceOp::BadBarrier => Effect::Write,
+            DeviceOp::Texture(op) => op.effect(),
         }
     }
 
@@ -80,7 +89,10 @@ impl DeviceOp {
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) | DeviceOp::BadBarrier => false,
-            DeviceOp::Tensor(_) | DeviceOp::TensorMemory(_) | DeviceOp::Mark(_) => true,
+            DeviceOp::Tensor(_)
+            | DeviceOp::TensorMemory(_)
+            | DeviceOp::Texture(_)
+            | DeviceOp::Mark(_) => true,
         }
     }
 }
@@ -90,6 +102,7 @@ impl fmt::Display for DeviceOp {
         match self {
             DeviceOp::Builtin(builtin) => write!(f, "call {builtin}"),
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
+            DeviceOp::Texture(op) => write!(f, "texture.{op}"),
             DeviceOp::Mark(op) => write!(f, "mark.{op}"),
             DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
             DeviceOp::BadBarrier => f.write_str("bad_barrier"),

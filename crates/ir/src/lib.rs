@@ -37,8 +37,9 @@ pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
 pub use device::{
-    BlockScale, CopyShape, DeviceOp, MapField, MarkOp, MmaKind, RegisterAccess, RegisterShape,
-    TensorMemoryOp, TensorMma, TensorMode, TensorOp, TypeList, Unpack,
+    BlockScale, Color, CopyShape, DeviceOp, Fetch, Geometry, ImageQuery, Lod, MapField, MarkOp,
+    MmaKind, OpaqueKind, Outside, RegisterAccess, RegisterShape, SurfaceAccess, TensorMemoryOp,
+    TensorMma, TensorMode, TensorOp, TextureOp, TypeList, Unbound, Unpack,
 };
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{

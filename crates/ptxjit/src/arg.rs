@@ -1,15 +1,13 @@
 //! Kernel arguments.
 
-use std::sync::Arc;
-
-use crate::buffer::Block;
+use crate::texture::Keep;
 use crate::{Buffer, Element};
 
 /// One kernel argument: its bytes, and the memory it points to.
 #[derive(Clone, Debug)]
 pub struct Arg {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) keeps: Option<Arc<Block>>,
+    pub(crate) keeps: Option<Keep>,
 }
 
 impl Arg {
@@ -38,7 +36,7 @@ impl<T: Element> From<&Buffer<T>> for Arg {
     fn from(buffer: &Buffer<T>) -> Arg {
         Arg {
             bytes: buffer.address().to_le_bytes().to_vec(),
-            keeps: Some(buffer.block()),
+            keeps: Some(buffer.keep()),
         }
     }
 }

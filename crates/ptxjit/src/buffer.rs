@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ptxjit_runtime::{Arena, Pattern};
 
 use crate::device::{Device, memory};
+use crate::texture::Keep;
 use crate::{Element, Error};
 
 /// An array in device memory. Cheap to clone; all clones are the same memory, which is freed with the last one.
@@ -132,7 +133,7 @@ impl<T: Element> Buffer<T> {
         }
     }
 
-    pub(crate) fn block(&self) -> Arc<Block> {
+    pub(crate) fn keep(&self) -> Keep {
         self.block.clone()
     }
 }

@@ -1,14 +1,21 @@
 //! Variables of modules.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use ptxjit_abi::SymbolRef;
 use ptxjit_frontend::translate;
-use ptxjit_ir::{Space, Var, VarId, VarInit};
+use ptxjit_ir::{OpaqueKind, Space, Unbound, Var, VarId, VarInit};
 use ptxjit_runtime::VarSource;
 
 use crate::diagnostic::Text;
 use crate::failure::Cause;
-use crate::{Diagnostics, Element, Error, Module};
+use crate::module::ModuleInner;
+use crate::texture::Keep;
+use crate::{Binding, Diagnostics, Element, Error, Module};
+
+/// What is bound to opaque variables, which the module keeps alive.
+pub(crate) type Bound = Mutex<HashMap<VarId, Keep>>;
 
 /// A variable of a module, in device memory.
 #[derive(Clone, Debug)]
@@ -66,6 +73,48 @@ impl Global {
             .start)
     }
 
+    /// Whether it is a `.texref`, `.samplerref` or `.surfref`.
+    pub fn is_opaque(&self) -> bool {
+        self.kind().is_some()
+    }
+
+    fn kind(&self) -> Option<OpaqueKind> {
+        self.module.inner.front.opaque_kind(self.id)
+    }
+
+    /// Binds a texture, sampler or surface to an opaque variable, in place of what was bound before. The module keeps it alive.
+    pub fn bind(&self, object: impl Into<Binding>) -> Result<(), Error> {
+        let (kind, handle, keep) = object.into().parts();
+        if self.kind() != Some(kind) {
+            return Err(Error::usage(format!(
+                "`{}` is no variable for a {}",
+                self.name,
+                kind.name()
+            )));
+        }
+        self.write(&[handle])?;
+        let bound = &self.module.inner.bound;
+        let mut bound = bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.insert(self.id, keep);
+        Ok(())
+    }
+
+    /// A texture or surface variable that a kernel uses must have been bound; samplers have an initializer.
+    pub(crate) fn check_bound(&self) -> Result<(), Error> {
+        let Some(kind) = self.kind().filter(|&kind| kind != OpaqueKind::Sampler) else {
+            return Ok(());
+        };
+        let is_unbound = Unbound::from_bits(self.read::<u64>(1)?[0]).is_some();
+        match is_unbound {
+            false => Ok(()),
+            true => Err(Error::usage(format!(
+                "no {} is bound to the variable `{}`, which the kernel needs",
+                kind.name(),
+                self.name
+            ))),
+        }
+    }
+
     /// Overwrites the first elements.
     pub fn write<T: Element>(&self, values: &[T]) -> Result<(), Error> {
         self.checked(
@@ -95,6 +144,23 @@ impl Global {
     fn checked<R>(&self, result: Result<R, ptxjit_runtime::LaunchError>) -> Result<R, Error> {
         result.map_err(|err| Cause::from(err).into_error("", &self.module.inner.front))
     }
+}
+
+/// The variables among symbols of compiled code.
+pub(crate) fn vars_of(symbols: &[SymbolRef]) -> impl Iterator<Item = VarId> {
+    symbols.iter().filter_map(|symbol| match *symbol {
+        SymbolRef::Var(var) => Some(var),
+        SymbolRef::Func(_) => None,
+    })
+}
+
+/// Those of a module's variables that have an opaque type.
+pub(crate) fn opaque(module: &Arc<ModuleInner>, vars: impl Iterator<Item = VarId>) -> Vec<Global> {
+    let opaque = vars.filter(|&var| module.front.opaque_kind(var).is_some());
+    let inner = module.clone();
+    let module = Module { inner };
+    let global = |var| Global::new(&module, var, module.inner.front.var(var)?);
+    opaque.filter_map(global).collect()
 }
 
 /// The frontend's variables, as the runtime asks for them.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ptxjit_abi::SymbolRef;
+use ptxjit_device::texture::{Object, Registry};
 use ptxjit_interp::{Allocated, Finding, Host, Launch, Limits, MemFault, Memory, Watched};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
 use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern};
@@ -93,6 +94,7 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
     let mut host = LibraryHost {
         arena,
         part: module.device.runtime.part(),
+        textures: module.device.runtime.textures(),
         options: request.options,
         start: Instant::now(),
     };
@@ -234,6 +236,7 @@ impl Memory for Global<'_> {
 struct LibraryHost<'a> {
     arena: &'a Arc<Arena>,
     part: u32,
+    textures: &'a Registry,
     options: &'a Options,
     start: Instant,
 }
@@ -253,6 +256,10 @@ impl Host for LibraryHost<'_> {
 
     fn free(&mut self, ptr: u64) -> Result<(), String> {
         self.arena.free(ptr).map_err(|err| err.to_string())
+    }
+
+    fn object(&mut self, handle: u64) -> Option<Arc<Object>> {
+        self.textures.get(handle)
     }
 
     fn clock(&mut self) -> u64 {

@@ -1,4 +1,4 @@
-//! Describing launches and carrying them out.
+//! Describing launches and carrying them out. This file is long because a launch has many settings, each of them a method.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +8,15 @@ use ptxjit_codegen::BaselineTier;
 use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 
-use crate::buffer::Block;
 use crate::compile::{Got, Limit, Variant, Variants};
 use crate::failure::Cause;
+use crate::global::{self, vars_of};
 use crate::options::OutputFn;
 use crate::sanitize::{Checks, Context, Finding, Report, WatchedSchedule};
+use crate::texture::Keep;
 use crate::{
-    Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Kernel, Options, Schedule, interp,
+    Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Global, Kernel, Options, Schedule,
+    interp,
 };
 
 /// A launch of no more threads than this is often over before code made with care would be ready.
@@ -40,7 +42,7 @@ pub struct Launch {
     args: Vec<Arg>,
     /// All parameters at once, instead of `args`.
     block_of_params: Option<Vec<u8>>,
-    keeps: Vec<Arc<Block>>,
+    keeps: Vec<Keep>,
     options: Options,
     report: Report,
 }
@@ -121,7 +123,7 @@ impl Launch {
 
     /// Says that the kernel reaches `buffer` through a pointer that is not a buffer argument, which keeps it alive.
     pub fn uses<T: Element>(mut self, buffer: &Buffer<T>) -> Launch {
-        self.keeps.push(buffer.block());
+        self.keeps.push(buffer.keep());
         self
     }
 
@@ -234,7 +236,13 @@ impl Launch {
             }
             Engine::Interp => Code::Interp(self.kernel.inner.program()?),
         };
+        let module = &self.kernel.module;
+        let opaque = match &code {
+            Code::Jit(_, got, _) => global::opaque(module, vars_of(&got.code.symbols)),
+            Code::Interp(program) => global::opaque(module, program.vars.keys().copied()),
+        };
         Ok(Prepared {
+            opaque,
             launch: self,
             params,
             code,
@@ -393,6 +401,8 @@ pub struct Prepared {
     params: Vec<u8>,
     code: Code,
     compile_time: Duration,
+    /// Variables that must be bound to a texture or surface.
+    opaque: Vec<Global>,
 }
 
 #[derive(Clone)]
@@ -468,8 +478,14 @@ impl Prepared {
         self.compile_time
     }
 
+    /// Checks that a texture or surface is bound to each variable for one that the kernel needs, as [`Prepared::run`] does.
+    pub fn check_bindings(&self) -> Result<(), Error> {
+        self.opaque.iter().try_for_each(Global::check_bound)
+    }
+
     /// Runs the launch to its end.
     pub fn run(&self) -> Result<LaunchStats, Error> {
+        self.check_bindings()?;
         let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
         let result = match &self.code {
             // Memory of the host was registered after the code was chosen.

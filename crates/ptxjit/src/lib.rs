@@ -57,6 +57,7 @@ mod error;
 mod failure;
 mod global;
 mod host;
+mod image;
 mod improve;
 mod interp;
 pub mod isa;
@@ -69,6 +70,7 @@ mod options;
 mod raw;
 pub mod sanitize;
 mod tensor_map;
+mod texture;
 mod virt;
 
 pub use arg::Arg;
@@ -87,7 +89,9 @@ pub use linker::{Linker, link};
 pub use module::{Kernel, KernelUsage, Module, Param, Target};
 pub use ptxjit_runtime::{Access, CancelToken, Pattern, ShapeRule};
 
+pub use image::{ChannelType, Image, ImageBuilder, Shape};
 pub use tensor_map::{ElementType, TensorMap, TensorMapBuilder};
+pub use texture::{Binding, Sampler, SamplerBuilder, Surface, Texture, TextureBuilder};
 
 pub use options::{Dim3, Engine, Options, OutputFn, Schedule};
 pub use ptxjit_frontend::escape::{escape, escape_lines};

@@ -1,4 +1,4 @@
-//! Modules and their kernels.
+//! Modules and their kernels. This file is long because all that a module tells stands together.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,6 +35,8 @@ pub(crate) struct ModuleInner {
     pub(crate) front: Arc<translate::Module>,
     pub(crate) device: Device,
     pub(crate) memory: Arc<ModuleMemory>,
+    /// What is bound to opaque variables.
+    pub(crate) bound: crate::global::Bound,
     shared: Arc<Shared>,
     /// Blocks that watched launches have left, by address.
     left: Mutex<Vec<(u64, Finding)>>,
@@ -184,6 +186,7 @@ impl Module {
             front,
             device: device.clone(),
             memory: Arc::new(memory),
+            bound: Mutex::default(),
             shared,
             left: Mutex::default(),
         };

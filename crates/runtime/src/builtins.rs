@@ -5,12 +5,14 @@
 
 #![expect(unsafe_code, reason = "called by compiled code with raw pointers")]
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
 use ptxjit_device::tcgen05::TensorMemory;
+use ptxjit_device::texture::{Bound, Object};
 use ptxjit_device::{Fault, Member, Rows};
-use ptxjit_ir::{DeviceOp, InstData, SrcLoc, Type, TypeList};
+use ptxjit_ir::{DeviceOp, Fetch, InstData, SrcLoc, TextureOp, Type, TypeList};
 use smallvec::SmallVec;
 
 use crate::error::{LaunchError, Threads, Trap, TrapCause};
@@ -18,6 +20,7 @@ use crate::fault::CallbackGuard;
 use crate::fp::{FpControl, FpGuard};
 use crate::grid::Grid;
 use crate::memory::HeapCheck;
+use crate::sampling::{self, Area};
 use crate::sched::cta::tid_of;
 use crate::view::View;
 
@@ -88,6 +91,21 @@ unsafe extern "C" fn device(
         call.grid.fail(LaunchError::System(what));
         return mask & mask.wrapping_neg();
     };
+    let mask = match op {
+        // SAFETY: compiled code passes room for the operands and results of all lanes.
+        DeviceOp::Texture(TextureOp::Fetch(fetch)) => {
+            match unsafe { fetch_together(&call, fetch, (first_thread, mask, loc), Area(values)) } {
+                Ok(0) => return 0,
+                Ok(rest) => rest,
+                Err((lane, fault)) => {
+                    call.grid
+                        .fail(call.trap(trap_cause(fault), first_thread + lane, loc));
+                    return 1 << lane;
+                }
+            }
+        }
+        _ => mask,
+    };
     let mut values = Values::new(op, values);
     for lane in ptxjit_abi::warp_ops::lanes(mask) {
         let thread = first_thread + lane;
@@ -110,6 +128,47 @@ unsafe extern "C" fn device(
         }
     }
     0
+}
+
+/// Reads a texture for lanes that name the same objects together. The result has the lanes for which that cannot be done.
+///
+/// # Safety
+///
+/// The area holds the operands and has room for the results.
+unsafe fn fetch_together(
+    call: &Call<'_>,
+    fetch: &Fetch,
+    (first_thread, mask, loc): (u32, u32, u32),
+    area: Area,
+) -> Result<u32, (u32, Fault)> {
+    let n_handles = 1 + usize::from(fetch.sampler);
+    let handles = |lane: u32| -> [u64; 2] {
+        // SAFETY: the caller's promise.
+        std::array::from_fn(|n| match n < n_handles {
+            true => unsafe { area.handle(n, lane) },
+            false => 0,
+        })
+    };
+    let (mut todo, mut rest) = (mask, 0);
+    while todo != 0 {
+        let lane = todo.trailing_zeros();
+        let named = handles(lane);
+        let same = ptxjit_abi::warp_ops::lanes(todo).filter(|&lane| handles(lane) == named);
+        let group = same.fold(0, |group, lane| group | 1 << lane);
+        todo &= !group;
+        let thread = first_thread + lane;
+        let mut view = DeviceThread {
+            call,
+            view: call.view(thread),
+            thread,
+            loc: SrcLoc(loc),
+        };
+        let bound = Bound::of(fetch, &mut view, &named).map_err(|fault| (lane, fault))?;
+        // SAFETY: the caller's promise.
+        let done = unsafe { sampling::fetch(&call.grid.arena, fetch, &bound, group, area) };
+        rest |= if done { 0 } else { group };
+    }
+    Ok(rest)
 }
 
 /// Operands and results of an operation of the device, as compiled code lays them out: see `RuntimeFns::device`.
@@ -247,6 +306,10 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
         }
         let old = self.view.update(addr, size, update);
         old.ok_or_else(|| self.bad_address(addr, u64::from(size)))
+    }
+
+    fn object(&mut self, handle: u64) -> Option<Arc<Object>> {
+        self.call.grid.shared.textures.recent(handle)
     }
 
     fn tid(&self) -> [u32; 3] {

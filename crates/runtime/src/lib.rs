@@ -20,6 +20,7 @@ mod launch;
 pub mod memory;
 mod module;
 mod runtime;
+mod sampling;
 mod sched;
 mod supply;
 mod tensor;

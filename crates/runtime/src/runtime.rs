@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use ptxjit_device::texture::Registry;
 use ptxjit_ir::MAX_LOCAL_BYTES;
 
 use crate::error::LaunchError;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     /// Workers beside the launching thread, started for the first launch that has work for them.
     pool: OnceLock<rayon::ThreadPool>,
     pub(crate) n_workers: u32,
+    /// Textures, samplers and surfaces.
+    pub(crate) textures: Registry,
     /// Bytes that device `malloc` has handed out, and may.
     pub(crate) device_heap: DeviceHeap,
     /// Bytes of dynamic stack that a thread of a kernel has.
@@ -84,6 +87,11 @@ impl Runtime {
     /// What [`Runtime::set_stack_bytes`] allows: all the local memory that a thread can have.
     pub const MAX_STACK_BYTES: u64 = MAX_LOCAL_BYTES;
 
+    /// Textures, samplers and surfaces that kernels of this device can use.
+    pub fn textures(&self) -> &Registry {
+        &self.shared.textures
+    }
+
     /// Lets device `malloc` of later calls hand out so many bytes in all.
     pub fn set_heap_limit(&self, bytes: u64) {
         self.shared
@@ -117,6 +125,7 @@ impl Runtime {
             arena,
             part,
             pool: OnceLock::new(),
+            textures: Registry::default(),
             n_workers: n_workers as u32,
             device_heap: DeviceHeap {
                 used: AtomicU64::new(0),

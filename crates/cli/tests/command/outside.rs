@@ -123,7 +123,7 @@ fn case(buffer: &str, data: &str, ptx: &str, texture: Option<&str>) -> Value {
         "buffers": {buffer: {"dtype": "u8", "count": 16, "init": {"kind": "file", "npy": data}}},
         "launches": [{"kernel": "k", "grid": [1], "block": [1], "args": []}]});
     if let Some(npy) = texture {
-        case["textures"] = json!({"t": {"object": "texture", "npy": npy}});
+        case["textures"] = json!({"t": {"object": "texture", "dims": [16], "channels": 1, "dtype": "u8", "npy": npy}});
     }
     json!({"name": "x", "ptx": [{"file": ptx}], "cases": [case]})
 }

@@ -72,6 +72,13 @@ pub(crate) struct Mipmap {
     levels: Vec<Arc<Array>>,
 }
 
+impl Mipmap {
+    /// Addresses of its levels.
+    pub(crate) fn bases(&self) -> Vec<u64> {
+        self.levels.iter().map(|level| level.base()).collect()
+    }
+}
+
 impl Object for Array {
     fn handle(&self) -> u64 {
         self.handle
@@ -102,6 +109,11 @@ impl Array {
             memory,
             is_level,
         })
+    }
+
+    /// What it was made from.
+    pub(crate) fn desc(&self) -> &CUDA_ARRAY3D_DESCRIPTOR_v2 {
+        &self.desc
     }
 
     /// Address of the first element.

@@ -12,6 +12,7 @@ pub mod copy;
 pub mod fill;
 pub mod pointer;
 pub mod pool;
+mod sampled;
 pub mod shape;
 pub mod tensor_map;
 pub mod texture;

@@ -1,9 +1,10 @@
-//! Texture and surface objects: what programs describe, check and ask for again. Kernels cannot
-//! read them yet.
+//! Texture and surface objects: what programs describe, check, ask for again and give to kernels,
+//! which know them by the same handles.
 
 use std::sync::Arc;
 
 use crate::context;
+use crate::device::Device;
 use crate::error::Result;
 use crate::handle::{Kind, Object, Slab};
 use crate::types::{
@@ -15,6 +16,7 @@ use crate::types::{
 
 use super::array;
 use super::check_device_range;
+use super::sampled;
 
 pub(crate) static TEXTURES: Slab<Texture> = Slab::new(Kind::Texture);
 pub(crate) static SURFACES: Slab<Surface> = Slab::new(Kind::Surface);
@@ -35,6 +37,7 @@ const FLAGS: u32 = CU_TRSF_READ_AS_INTEGER
 pub(crate) struct Texture {
     handle: u64,
     context: u64,
+    device: &'static Device,
     resource: CUDA_RESOURCE_DESC,
     texture: CUDA_TEXTURE_DESC,
     view: Option<CUDA_RESOURCE_VIEW_DESC>,
@@ -44,6 +47,7 @@ pub(crate) struct Texture {
 pub(crate) struct Surface {
     handle: u64,
     context: u64,
+    device: &'static Device,
     resource: CUDA_RESOURCE_DESC,
 }
 
@@ -134,12 +138,12 @@ fn get(handle: CUtexObject) -> Result<Arc<Texture>> {
 pub(crate) fn remove_all(context: u64) {
     for texture in TEXTURES.all() {
         if texture.context == context {
-            TEXTURES.remove(texture.handle);
+            let _ = destroy(texture.handle);
         }
     }
     for surface in SURFACES.all() {
         if surface.context == context {
-            SURFACES.remove(surface.handle);
+            let _ = destroy_surface(surface.handle);
         }
     }
 }
@@ -152,7 +156,8 @@ pub fn create(
     texture: &CUDA_TEXTURE_DESC,
     view: Option<CUDA_RESOURCE_VIEW_DESC>,
 ) -> Result<CUtexObject> {
-    let context = context::current()?.raw().0;
+    let current = context::current()?;
+    let (context, device) = (current.raw().0, current.device);
     check_resource(resource)?;
     check_texture(texture)?;
     if let Some(view) = &view {
@@ -161,19 +166,26 @@ pub fn create(
     let made = TEXTURES.insert(|handle| Texture {
         handle,
         context,
+        device,
         resource: *resource,
         texture: *texture,
         view,
     })?;
-    Ok(made.handle)
+    let handle = made.handle;
+    match sampled::register_texture(device, handle, resource, texture, view.as_ref()) {
+        Ok(()) => Ok(handle),
+        Err(code) => {
+            TEXTURES.remove(handle);
+            Err(code)
+        }
+    }
 }
 
 /// `cuTexObjectDestroy`.
 pub fn destroy(handle: CUtexObject) -> Result<()> {
-    TEXTURES
-        .remove(handle)
-        .map(|_| ())
-        .ok_or(CUresult::INVALID_HANDLE)
+    let texture = TEXTURES.remove(handle).ok_or(CUresult::INVALID_HANDLE)?;
+    sampled::forget(texture.device, handle);
+    Ok(())
 }
 
 /// `cuTexObjectGetResourceDesc`.
@@ -193,7 +205,8 @@ pub fn view(handle: CUtexObject) -> Result<CUDA_RESOURCE_VIEW_DESC> {
 
 /// `cuSurfObjectCreate`: of an array that was made for surfaces.
 pub fn create_surface(resource: &CUDA_RESOURCE_DESC) -> Result<CUsurfObject> {
-    let context = context::current()?.raw().0;
+    let current = context::current()?;
+    let (context, device) = (current.raw().0, current.device);
     if resource.resType != CUresourcetype::ARRAY || resource.flags != 0 {
         return Err(CUresult::INVALID_VALUE);
     }
@@ -203,17 +216,24 @@ pub fn create_surface(resource: &CUDA_RESOURCE_DESC) -> Result<CUsurfObject> {
     let made = SURFACES.insert(|handle| Surface {
         handle,
         context,
+        device,
         resource: *resource,
     })?;
-    Ok(made.handle)
+    let handle = made.handle;
+    match sampled::register_surface(device, handle, resource) {
+        Ok(()) => Ok(handle),
+        Err(code) => {
+            SURFACES.remove(handle);
+            Err(code)
+        }
+    }
 }
 
 /// `cuSurfObjectDestroy`.
 pub fn destroy_surface(handle: CUsurfObject) -> Result<()> {
-    SURFACES
-        .remove(handle)
-        .map(|_| ())
-        .ok_or(CUresult::INVALID_HANDLE)
+    let surface = SURFACES.remove(handle).ok_or(CUresult::INVALID_HANDLE)?;
+    sampled::forget(surface.device, handle);
+    Ok(())
 }
 
 /// `cuSurfObjectGetResourceDesc`.

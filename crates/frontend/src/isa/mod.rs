@@ -39,6 +39,7 @@ pub mod sync;
 pub mod tcgen05;
 pub mod tcgen05_mma;
 pub mod texture;
+mod texture_access;
 pub mod wgmma;
 pub mod wmma;
 

@@ -1,13 +1,15 @@
-//! Textures and surfaces. PTX ISA, "Texture Instructions" and "Surface Instructions". Checked, not executable yet.
+//! Textures and surfaces: rows and checks. PTX ISA, "Texture Instructions" and "Surface Instructions". What they become is in
+//! [`super::texture_access`].
 
 use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
 use crate::translate::{Entity, Inst, PlaceBase, Translator};
 
-use super::desc::{A, ANY, D, DP, Elems, Gate, InstDesc, Opd, since, unsupported};
+use super::desc::{A, ANY, D, DP, Elems, Gate, InstDesc, Opd, inst, since};
 use super::modifiers::Mod;
 use super::operands::check_src_operand;
 use super::target::require;
+use super::texture_access as access;
 use super::types::PtxType as T;
 
 const GEOMETRY: &[Mod] = &[
@@ -48,7 +50,8 @@ const fn tex(
     types: &'static [&'static [T]],
     choices: &'static [&'static [Mod]],
 ) -> InstDesc {
-    unsupported("tex", operands)
+    inst("tex", operands, access::fetch)
+        .effect()
         .types(types)
         .choose(choices)
         .gates(TEX)
@@ -98,7 +101,8 @@ pub const TABLE: &[InstDesc] = &[
         PACKED,
         &[&[Mod::Grad], GEOMETRY, V2],
     ),
-    unsupported("tld4", &[D4, ANY, ANY.opt(), ANY.opt()])
+    inst("tld4", &[D4, ANY, ANY.opt(), ANY.opt()], access::fetch)
+        .effect()
         .types(&[&[T::U32, T::S32, T::F32], &[T::F32]])
         .choose(&[
             &[Mod::R, Mod::G, Mod::B, Mod::A],
@@ -110,7 +114,8 @@ pub const TABLE: &[InstDesc] = &[
             since(4, 3, 30).mods(&[Mod::A2d, Mod::Cube, Mod::Acube]),
         ])
         .check(check_tex),
-    unsupported("txq", &[D, ANY])
+    inst("txq", &[D, ANY], access::query)
+        .effect()
         .types(&[&[T::B32]])
         .choose(&[&[
             Mod::Width,
@@ -130,41 +135,59 @@ pub const TABLE: &[InstDesc] = &[
             since(4, 1, 0).mods(&[Mod::ArraySize, Mod::NumMipmapLevels, Mod::NumSamples]),
         ])
         .check(check_query),
-    unsupported("txq", &[D, ANY])
+    inst("txq", &[D, ANY], access::query)
+        .effect()
         .types(&[&[T::B32]])
         .choose(&[ADDRESS_MODES])
         .gates(&[since(1, 5, 0)])
         .check(check_query),
-    unsupported("txq", &[D, ANY, A.is(T::U32)])
+    inst("txq", &[D, ANY, A.is(T::U32)], access::query)
+        .effect()
         .with(&[Mod::Level])
         .types(&[&[T::B32]])
         .choose(&[&[Mod::Width, Mod::Height, Mod::Depth]])
         .gates(&[since(4, 3, 30)])
         .check(check_query),
-    unsupported("istypep", &[DP, A.is(T::U64)])
+    inst("istypep", &[DP, A.is(T::U64)], access::is_type)
+        .effect()
         .types(&[&[T::Texref, T::Samplerref, T::Surfref]])
         .gates(&[since(4, 0, 30)]),
-    unsupported("suld", &[D.or_wider().vec(Elems::Lenient), ANY])
-        .with(&[Mod::B])
-        .types(&[SURFACE_TYPES])
-        .choose(&[SURFACE_GEOMETRY, CLAMP])
-        .optional(&[LOAD_CACHE, &[Mod::V2, Mod::V4]])
-        .gates(SURFACE)
-        .check(check_surface),
-    unsupported("sust", &[ANY, A.or_wider().vec(Elems::Lenient)])
-        .with(&[Mod::B])
-        .types(&[SURFACE_TYPES])
-        .choose(&[SURFACE_GEOMETRY, CLAMP])
-        .optional(&[STORE_CACHE, &[Mod::V2, Mod::V4]])
-        .gates(SURFACE)
-        .check(check_surface),
-    unsupported("sust", &[ANY, A.or_wider().vec(Elems::Lenient)])
-        .with(&[Mod::P])
-        .types(&[&[T::B32]])
-        .choose(&[&[Mod::N1d, Mod::N2d, Mod::N3d], CLAMP])
-        .optional(&[&[Mod::V2, Mod::V4]])
-        .gates(&[since(2, 0, 20)])
-        .check(check_surface),
+    inst(
+        "suld",
+        &[D.or_wider().vec(Elems::Lenient), ANY],
+        access::load,
+    )
+    .effect()
+    .with(&[Mod::B])
+    .types(&[SURFACE_TYPES])
+    .choose(&[SURFACE_GEOMETRY, CLAMP])
+    .optional(&[LOAD_CACHE, &[Mod::V2, Mod::V4]])
+    .gates(SURFACE)
+    .check(check_surface),
+    inst(
+        "sust",
+        &[ANY, A.or_wider().vec(Elems::Lenient)],
+        access::store,
+    )
+    .effect()
+    .with(&[Mod::B])
+    .types(&[SURFACE_TYPES])
+    .choose(&[SURFACE_GEOMETRY, CLAMP])
+    .optional(&[STORE_CACHE, &[Mod::V2, Mod::V4]])
+    .gates(SURFACE)
+    .check(check_surface),
+    inst(
+        "sust",
+        &[ANY, A.or_wider().vec(Elems::Lenient)],
+        access::store,
+    )
+    .effect()
+    .with(&[Mod::P])
+    .types(&[&[T::B32]])
+    .choose(&[&[Mod::N1d, Mod::N2d, Mod::N3d], CLAMP])
+    .optional(&[&[Mod::V2, Mod::V4]])
+    .gates(&[since(2, 0, 20)])
+    .check(check_surface),
     sured(
         &[&[T::U32, T::S32, T::U64]],
         &[&[Mod::Add], REDUCE_GEOMETRY, CLAMP],
@@ -194,7 +217,8 @@ pub const TABLE: &[InstDesc] = &[
         &[&[Mod::Min, Mod::Max], REDUCE_GEOMETRY, CLAMP],
     )
     .with(&[Mod::P]),
-    unsupported("suq", &[D, ANY])
+    inst("suq", &[D, ANY], access::surface_query)
+        .effect()
         .types(&[&[T::B32]])
         .choose(&[&[
             Mod::Width,
@@ -219,7 +243,8 @@ const REDUCE_GEOMETRY: &[Mod] = &[Mod::N1d, Mod::N2d, Mod::N3d];
 const fn sured(types: &'static [&'static [T]], choices: &'static [&'static [Mod]]) -> InstDesc {
     const GATES: &[Gate] = &[since(2, 0, 20), since(8, 1, 50).types(&[T::S64, T::B64])];
     const OPERANDS: &[Opd] = &[ANY, A.or_wider()];
-    unsupported("sured", OPERANDS)
+    inst("sured", OPERANDS, access::reduce)
+        .effect()
         .types(types)
         .choose(choices)
         .gates(GATES)

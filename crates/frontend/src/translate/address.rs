@@ -244,6 +244,13 @@ impl<'m> Translator<'m> {
     /// The address of an entity plus an offset, `B64`.
     pub fn entity_address(&mut self, entity: Entity, offset: i64) -> Value {
         match entity {
+            // The parameter holds the handle, which stands for an address.
+            Entity::Place(place)
+                if place.opaque.is_some() && matches!(place.base, PlaceBase::KernelParam(_)) =>
+            {
+                let at = self.place_address(place, 0);
+                self.load(Space::Param, Type::B64, 1, at)[0]
+            }
             Entity::Place(place) => {
                 let (base, rest) = self.place_address(place, offset);
                 self.add_offset(base, i64::from(rest))

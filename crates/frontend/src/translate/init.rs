@@ -1,6 +1,6 @@
 //! The initial contents of variables.
 
-use ptxjit_ir::{Reloc, RelocTarget, VarInit};
+use ptxjit_ir::{OpaqueKind, Reloc, RelocTarget, Unbound, VarInit};
 
 use crate::ast::{self, Dim, Initializer, InitializerKind};
 use crate::diag::Diagnostic;
@@ -14,8 +14,13 @@ use super::module::{Global, Module, Unit};
 
 /// Computes the contents of a variable that has an initializer; of others, nothing.
 pub(super) fn var_init(module: &Module, var: &ast::Variable) -> Result<VarInit, Vec<Diagnostic>> {
+    let unbound = opaque_kind(var.ty).map(Unbound::new);
     if !var.has_init() {
-        return Ok(VarInit::default());
+        let mut init = VarInit::default();
+        if let Some(unbound) = unbound {
+            init.bytes = unbound_bytes(unbound, var);
+        }
+        return Ok(init);
     }
     let initializer = parse::initializer(&module.source, var.init)?;
     let mut filler = Filler {
@@ -53,6 +58,24 @@ pub(super) fn size_of_unsized(module: &Module, var: &ast::Variable) -> u64 {
     count
         .saturating_mul(inner)
         .saturating_mul(u64::from(Layout::of_var(var).elem))
+}
+
+/// The kind of an opaque type.
+pub(super) fn opaque_kind(ty: ast::Type) -> Option<OpaqueKind> {
+    match ty {
+        ast::Type::Texref => Some(OpaqueKind::Texture),
+        ast::Type::Samplerref => Some(OpaqueKind::Sampler),
+        ast::Type::Surfref => Some(OpaqueKind::Surface),
+        _ => None,
+    }
+}
+
+/// The contents of a variable, or of all elements of an array.
+fn unbound_bytes(unbound: Unbound, var: &ast::Variable) -> Vec<u8> {
+    let layout = Layout::of_var(var);
+    let n = layout.size / u64::from(layout.elem.max(1));
+    let n = usize::try_from(n).unwrap_or(1).clamp(1, 1 << 16);
+    unbound.to_bits().to_le_bytes().repeat(n)
 }
 
 fn dim_size(dim: &Dim) -> Option<u64> {
@@ -102,10 +125,13 @@ impl Filler<'_> {
     fn fill(&mut self, init: &Initializer) -> Result<(), Diagnostic> {
         if self.var.ty.is_opaque() {
             return match &init.kind {
-                // Texture, sampler and surface objects get their state from the host.
-                InitializerKind::Fields(fields) => self.check_fields(fields),
-                InitializerKind::List(items) if items.is_empty() => Ok(()),
-                InitializerKind::Integers(items) if items.is_empty() => Ok(()),
+                InitializerKind::Fields(fields) => {
+                    self.check_fields(fields)?;
+                    self.init.bytes = unbound_bytes(self.sampling(fields)?, self.var);
+                    Ok(())
+                }
+                InitializerKind::List(items) if items.is_empty() => self.fill_fields(),
+                InitializerKind::Integers(items) if items.is_empty() => self.fill_fields(),
                 _ => Err(error(
                     init.span,
                     format!(
@@ -121,6 +147,42 @@ impl Filler<'_> {
             shape.push(Some(u64::from(self.var.vector)));
         }
         self.level(init, &shape, n_dims, 0)
+    }
+
+    /// Empty braces are no fields.
+    fn fill_fields(&mut self) -> Result<(), Diagnostic> {
+        if let Some(unbound) = opaque_kind(self.var.ty).map(Unbound::new) {
+            self.init.bytes = unbound_bytes(unbound, self.var);
+        }
+        Ok(())
+    }
+
+    /// The sampling fields; what images are, the host says when it binds one.
+    fn sampling(&self, fields: &[ast::Field]) -> Result<Unbound, Diagnostic> {
+        let kind = opaque_kind(self.var.ty).unwrap_or(OpaqueKind::Texture);
+        let mut unbound = Unbound::new(kind);
+        for field in fields {
+            let value = match &field.value {
+                ast::FieldValue::Name(word) => match word.text(&self.module.source) {
+                    "wrap" | "nearest" => 0,
+                    "mirror" | "linear" => 1,
+                    "clamp_ogl" => 2,
+                    "clamp_to_edge" => 3,
+                    _ => 4,
+                },
+                ast::FieldValue::Constant(expr) => constexpr::evaluate(expr)?.as_int().unwrap_or(0),
+            };
+            match field.name.text(&self.module.source) {
+                "addr_mode_0" => unbound.modes[0] = value.clamp(0, 4) as u8,
+                "addr_mode_1" => unbound.modes[1] = value.clamp(0, 4) as u8,
+                "addr_mode_2" => unbound.modes[2] = value.clamp(0, 4) as u8,
+                "filter_mode" => unbound.linear = value == 1,
+                "normalized_coords" => unbound.normalized = Some(value != 0),
+                "force_unnormalized_coords" => unbound.force_unnormalized = value != 0,
+                _ => {}
+            }
+        }
+        Ok(unbound)
     }
 
     /// The fields of an opaque type, and the words that can stand for their values.

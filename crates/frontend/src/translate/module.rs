@@ -364,6 +364,12 @@ impl Module {
         }
     }
 
+    /// The kind of a `.texref`, `.samplerref` or `.surfref`.
+    pub fn opaque_kind(&self, id: VarId) -> Option<ptxjit_ir::OpaqueKind> {
+        let var = self.vars.get(self.resolve_var(id).index())?;
+        init::opaque_kind(self.var_ast(var.decl)?.ty)
+    }
+
     /// Whether a variable has the attribute `.managed`: host and device access it alike.
     pub fn is_managed(&self, id: VarId) -> bool {
         let ast = self

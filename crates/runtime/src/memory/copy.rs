@@ -162,6 +162,24 @@ impl Arena {
         Ok(old)
     }
 
+    /// Calls `work` while each of the ranges (address and size) lies in one live allocation and none of them is freed; none if
+    /// they do not.
+    pub(crate) fn while_alive<T>(
+        &self,
+        ranges: &[(u64, u64)],
+        work: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let heaps = self.heaps();
+        let mut virt = None;
+        for &(addr, size) in ranges {
+            let found = self
+                .check_ranges(&heaps, &[(addr, size, Access::Read)])
+                .ok()?;
+            virt = virt.or(found);
+        }
+        Some(work())
+    }
+
     /// Calls `step(address, start, end)` for pieces of the range, each while its allocation is alive.
     fn in_steps(
         &self,
