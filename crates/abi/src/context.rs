@@ -39,8 +39,8 @@ pub struct CtaContext {
     pub arena_base: u64,
     /// log2 of the arena's size.
     pub arena_bits: u64,
-    /// Generic address of offset 0 of this CTA's `.shared` window. At least 2 GB on both sides of a window are unmapped or its own,
-    /// but for the 64 bytes below offset 0.
+    /// Generic address of offset 0 of the `.shared` window: that of this CTA, or of its cluster if it has several
+    /// ([`ptxjit_ir::CTA_SHIFT`]). At least 2 GB on both sides of a window are unmapped or its own, but for the 64 bytes below offset 0.
     pub shared_base: u64,
     /// Generic address of offset 0 of the module's `.const` window.
     pub const_base: u64,
@@ -74,6 +74,8 @@ pub struct CtaContext {
     pub fns: *const RuntimeFns,
     /// The runtime's own data.
     pub user: *mut core::ffi::c_void,
+    /// The runtime's own data about the cluster; null if it has one CTA.
+    pub cluster: *const core::ffi::c_void,
     /// The runtime's own data of this CTA: its tensor memory.
     pub tensor_memory: *mut core::ffi::c_void,
     /// `%ntid`.

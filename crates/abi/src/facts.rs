@@ -19,11 +19,13 @@ pub struct Facts {
     pub small_grid: bool,
     /// No component of `%nctaid` exceeds 65,536.
     pub small_ctaid: bool,
+    /// Not taken for granted, but provided for: clusters have several CTAs, whose shared memories lie in one window.
+    pub clusters: bool,
 }
 
 impl Facts {
     /// What holds for a launch of this shape with gangs of `gang` lanes.
-    pub fn of(grid: [u32; 3], block: [u32; 3], gang: u32) -> Facts {
+    pub fn of(grid: [u32; 3], block: [u32; 3], cluster: [u32; 3], gang: u32) -> Facts {
         let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
         Facts {
             one_dimensional: block[1] == 1 && block[2] == 1,
@@ -31,6 +33,7 @@ impl Facts {
             whole_gangs: threads.is_multiple_of(u64::from(gang)),
             small_grid: u64::from(grid[0]) * u64::from(block[0]) <= MOST_THREADS,
             small_ctaid: grid.iter().all(|&n| n <= 1 << 16),
+            clusters: cluster != [1; 3],
         }
     }
 }

@@ -143,6 +143,9 @@ pub struct RunArgs {
     /// A cooperative launch: all blocks of the grid run at once and may wait for each other.
     #[arg(long)]
     pub cooperative: bool,
+    /// The launch may overlap with the one before it.
+    #[arg(long)]
+    pub programmatic: bool,
     /// A kernel argument, in order.
     ///
     /// TYPE=VALUE for a scalar (u8 … u64, s8 … s64, f16, bf16, f32, f64, b8 … b128; hexadecimal gives the bits of a float type,

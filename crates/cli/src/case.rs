@@ -128,6 +128,8 @@ pub struct LaunchDecl {
     pub cluster: Option<[u32; 3]>,
     #[serde(default)]
     pub cooperative: bool,
+    #[serde(default)]
+    pub programmatic: bool,
     /// The CUDA error name that the launch must end with.
     pub expect_error: Option<String>,
     /// The file that holds this kernel, where a case needs several.

@@ -61,6 +61,7 @@ pub struct PlanLaunch {
     pub cluster: Option<[u32; 3]>,
     pub shared: u32,
     pub cooperative: bool,
+    pub programmatic: bool,
     pub args: Vec<PlanArg>,
     pub expect_error: Option<String>,
 }
@@ -148,6 +149,7 @@ impl Plan {
             cluster: decl.cluster,
             shared: decl.shared_bytes,
             cooperative: decl.cooperative,
+            programmatic: decl.programmatic,
             args: decl
                 .args
                 .iter()
@@ -221,6 +223,7 @@ impl Plan {
             cluster: run.cluster.map(|dims| dims.0),
             shared: run.shared,
             cooperative: run.cooperative,
+            programmatic: run.programmatic,
             args,
             expect_error: None,
         });

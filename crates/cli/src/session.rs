@@ -219,7 +219,9 @@ impl<'a> Session<'a> {
             .grid(launch.grid)
             .block(launch.block)
             .shared(launch.shared);
-        let mut request = request.cooperative(launch.cooperative);
+        let mut request = request
+            .cooperative(launch.cooperative)
+            .programmatic(launch.programmatic);
         if let Some(cluster) = launch.cluster {
             request = request.cluster(cluster);
         }

@@ -195,6 +195,9 @@ fn object_of(
         true => ir::SharedLayout::apart(program),
         false => ir::SharedLayout::new(program),
     };
+    if options.facts.clusters {
+        slots::in_cluster(&mut func.function, &shared);
+    }
     if func.entries.is_empty() {
         slots::fix(&mut func.function, &shared);
     }
@@ -226,6 +229,7 @@ fn object_of(
         has_masked_stores: false,
         flush_denormals: crate::denormals::all_flush(&func.function),
         one_dimensional: options.facts.one_dimensional,
+        clusters: options.facts.clusters,
         whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &func.entries),
     };
     let vectorize = start.elapsed();

@@ -95,7 +95,7 @@ fn planned(
     until: Option<Instant>,
 ) -> Result<(Function, Plan), Spent> {
     let mut merged = calls::merge(program);
-    let facts = ptxjit_abi::Facts::of([1, 1, 1], block.map(|n| n.max(1)), gang);
+    let facts = ptxjit_abi::Facts::of([1; 3], block.map(|n| n.max(1)), [1; 3], gang);
     let facts = PlanFacts {
         one_dimensional: facts.one_dimensional,
         whole_rows: facts.whole_rows,

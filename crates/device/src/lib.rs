@@ -19,7 +19,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ptxjit_ir::{DeviceOp, SrcLoc};
+use ptxjit_ir::{CTA_SHIFT, DeviceOp, SrcLoc};
 
 use tcgen05::TensorMemory;
 
@@ -96,6 +96,16 @@ pub trait Thread {
     /// `%ctaid`.
     fn ctaid(&self) -> [u32; 3];
 
+    /// `%cluster_ctarank`.
+    fn cluster_rank(&self) -> u32;
+
+    /// `%cluster_nctarank`.
+    fn cluster_size(&self) -> u32;
+
+    /// Generic address of offset 0 of the window of the cluster's shared memory, in which that of the CTA with rank r begins
+    /// at `r << CTA_SHIFT`.
+    fn shared_window(&self) -> u64;
+
     /// Text that the kernel prints.
     fn print(&mut self, text: &[u8]);
 
@@ -104,6 +114,33 @@ pub trait Thread {
 
     /// Gives memory of the device heap back; the error says what is wrong with the pointer, which is never null.
     fn free(&mut self, addr: u64) -> Result<(), String>;
+}
+
+impl dyn Thread + '_ {
+    /// The place in the shared memory of another CTA of the cluster that corresponds to a generic address in that of any.
+    pub fn in_cta(&self, addr: u64, rank: u32) -> Result<u64, Fault> {
+        let (base, n) = (self.shared_window(), self.cluster_size());
+        if rank >= n {
+            return Err(Fault::refused(format!(
+                "the cluster has {n} CTAs, and none with rank {rank}"
+            )));
+        }
+        let offset = addr.wrapping_sub(base);
+        if self.rank_of(addr).is_none() {
+            return Err(Fault::refused(format!(
+                "{addr:#x} is no address in shared memory"
+            )));
+        }
+        Ok(base + (u64::from(rank) << CTA_SHIFT) + (offset & ((1 << CTA_SHIFT) - 1)))
+    }
+
+    /// The rank of the CTA in whose shared memory a generic address lies.
+    pub fn rank_of(&self, addr: u64) -> Option<u32> {
+        let rank = addr.wrapping_sub(self.shared_window()) >> CTA_SHIFT;
+        u32::try_from(rank)
+            .ok()
+            .filter(|&rank| rank < self.cluster_size())
+    }
 }
 
 /// A CTA of a pair. PTX ISA, "CTA Pair".
@@ -232,6 +269,10 @@ pub fn execute(
     match op {
         DeviceOp::Builtin(builtin) => builtin::call(*builtin, thread, args, results),
         DeviceOp::Tensor(op) => tensor::execute(*op, thread, args),
+        DeviceOp::BadBarrier => Err(Fault::refused(format!(
+            "the `mbarrier` at {:#x} was never initialized",
+            args[0]
+        ))),
         DeviceOp::Texture(op) => texture::execute(*op, thread, args, results),
         // Results are zero already.
         DeviceOp::Mark(_) => Ok(()),

@@ -3,7 +3,7 @@
 //! Generic addresses of the windows: shared, local and parameter memory lie at fixed places from 2^60 on, the same for all
 //! CTAs and threads; constants lie where the launch says, in global memory. An address in no window is global.
 
-use ptxjit_ir::{AtomicFmt, AtomicOp, Space, Type, Value, eval};
+use ptxjit_ir::{AtomicFmt, AtomicOp, CTA_SHIFT, Space, Type, Value, eval};
 
 use crate::fault::FaultKind;
 use crate::launch::{Launch, Machine};
@@ -49,6 +49,8 @@ impl Launch<'_> {
     /// What lies at a generic address.
     pub(crate) fn region(&self, addr: u64) -> Region {
         match place(addr) {
+            // What several CTAs access is not watched.
+            Place::Shared if self.cluster_shape() != [1; 3] => Region::ReadOnly,
             Place::Shared => Region::Shared(addr.wrapping_sub(SHARED_BASE)),
             Place::Local => Region::Local(addr.wrapping_sub(LOCAL_BASE)),
             Place::Param => Region::ReadOnly,
@@ -73,7 +75,7 @@ impl Machine<'_, '_> {
     }
 
     /// `isspacep`.
-    pub(crate) fn is_space(&self, space: Space, addr: u64) -> bool {
+    pub(crate) fn is_space(&self, env: &Env, space: Space, addr: u64) -> bool {
         let inside = |base: u64, size: u64| addr.wrapping_sub(base) < size;
         let is_const = inside(self.launch.const_base, self.launch.const_size);
         match space {
@@ -81,6 +83,10 @@ impl Machine<'_, '_> {
             // Kernel parameters lie in the global window.
             Space::Global => {
                 place(addr) == Place::Param || (place(addr) == Place::Memory && !is_const)
+            }
+            Space::Shared if self.shared.len() > 1 => {
+                let rank = addr.wrapping_sub(SHARED_BASE) >> CTA_SHIFT;
+                rank == u64::from(env.rank)
             }
             Space::Shared | Space::SharedCluster => place(addr) == Place::Shared,
             Space::Local => place(addr) == Place::Local,
@@ -98,21 +104,19 @@ impl Machine<'_, '_> {
     /// Reads memory.
     pub(crate) fn read(
         &mut self,
-        env: &Env,
         thread: &Thread<'_>,
         addr: Address,
         out: &mut [u8],
     ) -> Result<(), FaultKind> {
         let size = out.len() as u32;
         let addr = self.aligned(addr, size)?;
-        let read = self.read_at(env, thread, addr, out);
+        let read = self.read_at(thread, addr, out);
         read.map_err(|why| FaultKind::BadAddress { addr, size, why })
     }
 
     /// Reads memory at a generic address, aligned or not.
     pub(crate) fn read_at(
         &mut self,
-        env: &Env,
         thread: &Thread<'_>,
         addr: u64,
         out: &mut [u8],
@@ -120,7 +124,15 @@ impl Machine<'_, '_> {
         self.check_object(thread, addr, out.len() as u64)?;
         let window: &[u8] = match place(addr) {
             Place::Memory => return self.memory.load(addr, out),
-            Place::Shared => &env.shared,
+            Place::Shared => {
+                let (rank, offset) = self.shared_place(addr)?;
+                let end = offset.checked_add(out.len()).ok_or(MemFault::Unmapped)?;
+                let memory = self.shared[rank]
+                    .as_ref()
+                    .and_then(|bytes| bytes.get(offset..end));
+                out.copy_from_slice(memory.ok_or(MemFault::Unmapped)?);
+                return Ok(());
+            }
             Place::Param => self.launch.params,
             // Local memory that was never written reads as zero.
             Place::Local => {
@@ -142,26 +154,24 @@ impl Machine<'_, '_> {
     /// Writes memory.
     pub(crate) fn write(
         &mut self,
-        env: &mut Env,
         thread: &mut Thread<'_>,
         addr: Address,
         bytes: &[u8],
     ) -> Result<(), FaultKind> {
         let size = bytes.len() as u32;
         let addr = self.aligned(addr, size)?;
-        let written = self.write_at(env, thread, addr, bytes);
+        let written = self.write_at(thread, addr, bytes);
         written.map_err(|why| FaultKind::BadAddress { addr, size, why })
     }
 
     /// Writes memory at a generic address, aligned or not.
     pub(crate) fn write_at(
         &mut self,
-        env: &mut Env,
         thread: &mut Thread<'_>,
         addr: u64,
         bytes: &[u8],
     ) -> Result<(), MemFault> {
-        match self.own_slice(env, thread, addr, bytes.len())? {
+        match self.own_slice(thread, addr, bytes.len())? {
             Some(slice) => slice.copy_from_slice(bytes),
             None => self.memory.store(addr, bytes)?,
         }
@@ -171,7 +181,6 @@ impl Machine<'_, '_> {
     /// Read-modify-write of one element; returns the old value.
     pub(crate) fn atomic(
         &mut self,
-        env: &mut Env,
         thread: &mut Thread<'_>,
         (op, fmt): (AtomicOp, AtomicFmt),
         addr: Address,
@@ -181,20 +190,19 @@ impl Machine<'_, '_> {
         let addr = self.aligned(addr, size)?;
         // Only `.global` additions of f32 flush subnormals.
         let mut update = |old| eval::atomic(op, fmt, old, args, place(addr) == Place::Memory);
-        let old = self.update_at(env, thread, addr, size, &mut update);
+        let old = self.update_at(thread, addr, size, &mut update);
         old.map_err(|why| FaultKind::BadAddress { addr, size, why })
     }
 
     /// Read-modify-write of the element of `size` bytes at a generic address.
     pub(crate) fn update_at(
         &mut self,
-        env: &mut Env,
         thread: &mut Thread<'_>,
         addr: u64,
         size: u32,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, MemFault> {
-        match self.own_slice(env, thread, addr, size as usize)? {
+        match self.own_slice(thread, addr, size as usize)? {
             Some(slice) => Ok(update_slice(slice, update)),
             None => self.memory.update(addr, size, update),
         }
@@ -202,8 +210,7 @@ impl Machine<'_, '_> {
 
     /// Writable memory of the interpreter's own; none if the address is global.
     fn own_slice<'t>(
-        &self,
-        env: &'t mut Env,
+        &'t mut self,
         thread: &'t mut Thread<'_>,
         generic: u64,
         len: usize,
@@ -216,7 +223,13 @@ impl Machine<'_, '_> {
                     "kernel parameters are read-only".to_owned(),
                 ));
             }
-            Place::Shared => &mut env.shared,
+            Place::Shared => {
+                let (rank, offset) = self.shared_place(generic)?;
+                let end = offset.checked_add(len).ok_or(MemFault::Unmapped)?;
+                let memory = self.shared[rank].as_mut();
+                let slice = memory.and_then(|bytes| bytes.get_mut(offset..end));
+                return slice.map(Some).ok_or(MemFault::Unmapped);
+            }
             Place::Local => {
                 let limit = self.launch.limits.local_bytes as usize;
                 let range =
@@ -232,6 +245,25 @@ impl Machine<'_, '_> {
         let range =
             window_range(generic, base_of(generic), len, window.len()).ok_or(MemFault::Unmapped)?;
         window.get_mut(range).map(Some).ok_or(MemFault::Unmapped)
+    }
+
+    /// The rank of the CTA in whose shared memory a generic address lies, and the offset there.
+    fn shared_place(&self, generic: u64) -> Result<(usize, usize), MemFault> {
+        let offset = generic.checked_sub(SHARED_BASE).ok_or(MemFault::Unmapped)?;
+        let rank = (offset >> CTA_SHIFT) as usize;
+        let what = match self.shared.get(rank) {
+            Some(Some(_)) => return Ok((rank, (offset & ((1 << CTA_SHIFT) - 1)) as usize)),
+            Some(None) => "which has exited".to_owned(),
+            None => format!("of which the cluster has {}", self.shared.len()),
+        };
+        Err(MemFault::Forbidden(format!(
+            "shared memory of the CTA with rank {rank}, {what}"
+        )))
+    }
+
+    /// `%cluster_ctarank`.
+    pub(crate) fn cluster_rank(&self, env: &Env) -> u32 {
+        env.rank
     }
 
     /// Where bounds are exact: the access must lie in one variable of the window.
@@ -255,7 +287,11 @@ impl Machine<'_, '_> {
                 let sized = self.layout.objects.iter();
                 let sized = sized.map(|&(at, size)| (at.into(), u64::from(at) + u64::from(size)));
                 let objects = sized.chain([dynamic]).collect();
-                ("shared", addr.wrapping_sub(SHARED_BASE), objects)
+                (
+                    "shared",
+                    addr.wrapping_sub(SHARED_BASE) & ((1 << CTA_SHIFT) - 1),
+                    objects,
+                )
             }
         };
         let is_inside =
@@ -296,7 +332,6 @@ impl Machine<'_, '_> {
     /// `Load`: `results` side by side. The whole access must be aligned.
     pub(crate) fn load(
         &mut self,
-        env: &Env,
         thread: &mut Thread<'_>,
         addr: Address,
         ty: Type,
@@ -307,7 +342,7 @@ impl Machine<'_, '_> {
         let bytes = bytes
             .get_mut(..size * results.len())
             .ok_or_else(|| too_wide(results.len()))?;
-        self.read(env, thread, addr, bytes)?;
+        self.read(thread, addr, bytes)?;
         for (&result, element) in results.iter().zip(bytes.chunks_exact(size)) {
             thread.frame().set(result, read_le(element));
         }
@@ -317,7 +352,6 @@ impl Machine<'_, '_> {
     /// `Store` of elements side by side.
     pub(crate) fn store(
         &mut self,
-        env: &mut Env,
         thread: &mut Thread<'_>,
         addr: Address,
         ty: Type,
@@ -331,7 +365,7 @@ impl Machine<'_, '_> {
         for (element, slot) in elements.iter().zip(bytes.chunks_exact_mut(size)) {
             slot.copy_from_slice(&element.to_le_bytes()[..size]);
         }
-        self.write(env, thread, addr, bytes)
+        self.write(thread, addr, bytes)
     }
 }
 

@@ -68,7 +68,7 @@ impl Barrier {
         self.pending[warp] |= 1 << lane;
         self.count = arrival.count;
         match arrival.op {
-            BarrierOp::Arrive => {}
+            BarrierOp::Arrive | BarrierOp::ClusterArrive | BarrierOp::ClusterWait => {}
             BarrierOp::Sync => self.waiters.push((arrival.thread, arrival.op)),
             BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
                 self.waiters.push((arrival.thread, arrival.op));
@@ -151,7 +151,10 @@ impl Barrier {
 
     fn result(&self, op: BarrierOp) -> u64 {
         match op {
-            BarrierOp::Sync | BarrierOp::Arrive => 0,
+            BarrierOp::Sync
+            | BarrierOp::Arrive
+            | BarrierOp::ClusterArrive
+            | BarrierOp::ClusterWait => 0,
             BarrierOp::RedPopc => self.n_true,
             BarrierOp::RedAnd => u64::from(self.n_true == self.n_preds),
             BarrierOp::RedOr => u64::from(self.n_true != 0),

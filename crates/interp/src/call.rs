@@ -7,7 +7,6 @@ use crate::exec::{Step, values};
 use crate::fault::FaultKind;
 use crate::launch::Machine;
 use crate::memory::read_le;
-use crate::schedule::Env;
 use crate::thread::{Frame, Thread};
 use crate::watch::shadow::Shadow;
 
@@ -65,7 +64,6 @@ impl<'p> Machine<'p, '_> {
     /// it takes, and of the call's signature.
     pub(crate) fn callee(
         &mut self,
-        env: &Env,
         thread: &mut Thread<'p>,
         (sig, callee): (SigId, Value),
         targets: Option<&[FuncId]>,
@@ -73,7 +71,7 @@ impl<'p> Machine<'p, '_> {
         let pointer = thread.frame().get(callee);
         let bad = FaultKind::BadCallTarget(pointer);
         let mut word = [0; 8];
-        self.read(env, thread, Address::generic(pointer), &mut word)
+        self.read(thread, Address::generic(pointer), &mut word)
             .map_err(|_| bad.clone())?;
         let number = read_le(&word)
             .checked_sub(1)

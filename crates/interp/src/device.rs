@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_device::texture::Object;
 use ptxjit_device::{Fault, Member};
-use ptxjit_ir::{Builtin, DeviceOp, SrcLoc};
+use ptxjit_ir::{Builtin, DeviceOp, Space, SrcLoc};
 use smallvec::{SmallVec, smallvec};
 
 use crate::fault::FaultKind;
@@ -46,12 +46,12 @@ struct View<'a, 'p, 'm> {
 
 impl ptxjit_device::Thread for View<'_, '_, '_> {
     fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let read = self.machine.read_at(self.env, self.thread, addr, bytes);
+        let read = self.machine.read_at(self.thread, addr, bytes);
         read.map_err(|why| bad_address(addr, bytes.len(), &why))
     }
 
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let written = self.machine.write_at(self.env, self.thread, addr, bytes);
+        let written = self.machine.write_at(self.thread, addr, bytes);
         written.map_err(|why| bad_address(addr, bytes.len(), &why))?;
         self.machine
             .written(self.env, self.thread, addr, bytes.len());
@@ -67,7 +67,7 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
         if !addr.is_multiple_of(u64::from(size)) {
             return Err(Fault::Misaligned { addr, size });
         }
-        let old = (self.machine).update_at(self.env, self.thread, addr, size, update);
+        let old = (self.machine).update_at(self.thread, addr, size, update);
         old.map_err(|why| bad_address(addr, size as usize, &why))
     }
 
@@ -88,14 +88,18 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
     }
 
     fn is_odd(&self) -> bool {
-        false
+        self.env.rank & 1 != 0
     }
 
     fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
-        match cta {
-            Member::Own => Ok(&self.env.shared),
-            Member::Peer => Err(Fault::no_peer()),
-        }
+        let rank = match cta {
+            Member::Own => self.env.rank,
+            Member::Peer => self.env.rank ^ 1,
+        };
+        let memory = self.machine.shared.get(rank as usize);
+        memory
+            .and_then(|memory| memory.as_deref())
+            .ok_or_else(Fault::no_peer)
     }
 
     fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
@@ -107,6 +111,18 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
 
     fn ctaid(&self) -> [u32; 3] {
         self.env.ctaid
+    }
+
+    fn cluster_rank(&self) -> u32 {
+        self.machine.cluster_rank(self.env)
+    }
+
+    fn cluster_size(&self) -> u32 {
+        self.machine.launch.cluster_shape().iter().product()
+    }
+
+    fn shared_window(&self) -> u64 {
+        self.machine.window_base(Space::SharedCluster)
     }
 
     fn print(&mut self, text: &[u8]) {

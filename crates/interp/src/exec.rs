@@ -1,7 +1,7 @@
 //! One step of one thread.
 
 use ptxjit_ir::{
-    DeviceOp, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval,
+    CTA_SHIFT, DeviceOp, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval,
 };
 use smallvec::SmallVec;
 
@@ -92,7 +92,7 @@ impl<'p> Machine<'p, '_> {
             InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
                 match self.watch.is_some() {
                     true => self.watched_memory(env, thread, node)?,
-                    false => self.memory_inst(env, thread, node)?,
+                    false => self.memory_inst(thread, node)?,
                 }
                 return Ok(Step::Next);
             }
@@ -109,7 +109,7 @@ impl<'p> Machine<'p, '_> {
                 args,
                 targets,
             } => {
-                let id = self.callee(env, thread, (*sig, *callee), targets.as_deref())?;
+                let id = self.callee(thread, (*sig, *callee), targets.as_deref())?;
                 return self.call(thread, id, args, results);
             }
             InstData::Device { op, args } => {
@@ -152,7 +152,9 @@ impl<'p> Machine<'p, '_> {
                 }
             }
             InstData::Sreg { sreg } => self.sreg(env, thread, *sreg),
-            InstData::VarAddr { var, offset } => self.var_addr(*var).wrapping_add(*offset as u64),
+            InstData::VarAddr { var, offset } => {
+                self.var_addr(env, *var).wrapping_add(*offset as u64)
+            }
             InstData::FuncAddr { func } => (self.launch.symbols)(RelocTarget::Func(*func)),
             InstData::StackAddr { slot, offset } => {
                 thread.frame().slots[slot.as_u32() as usize].wrapping_add(*offset as u64)
@@ -166,7 +168,7 @@ impl<'p> Machine<'p, '_> {
                 .get(*arg)
                 .wrapping_sub(self.window_base(*space)),
             InstData::IsSpace { space, arg } => {
-                self.is_space(*space, thread.frame().get(*arg)).into()
+                self.is_space(env, *space, thread.frame().get(*arg)).into()
             }
             InstData::EndLane { arg, .. } => thread.frame().get(*arg),
             InstData::StateOf { block } => block.as_u32().into(),
@@ -213,16 +215,15 @@ impl<'p> Machine<'p, '_> {
         Ok(Step::Next)
     }
 
-    fn var_addr(&self, var: VarId) -> u64 {
+    fn var_addr(&self, env: &Env, var: VarId) -> u64 {
         match self.layout.offsets.get(&var) {
-            Some(&offset) => offset.into(),
+            Some(&offset) => u64::from(offset) + (u64::from(env.rank) << CTA_SHIFT),
             None => (self.launch.symbols)(RelocTarget::Var(var)),
         }
     }
 
     pub(crate) fn memory_inst(
         &mut self,
-        env: &mut Env,
         thread: &mut Thread<'p>,
         node: &'p InstNode,
     ) -> Result<(), FaultKind> {
@@ -240,7 +241,7 @@ impl<'p> Machine<'p, '_> {
                 ..
             } => {
                 let addr = address(thread, *space, *addr, *offset);
-                self.load(env, thread, addr, *ty, &node.results)
+                self.load(thread, addr, *ty, &node.results)
             }
             InstData::Store {
                 space,
@@ -252,7 +253,7 @@ impl<'p> Machine<'p, '_> {
             } => {
                 let addr = address(thread, *space, *addr, *offset);
                 let elements = values(thread, args);
-                self.store(env, thread, addr, *ty, &elements)
+                self.store(thread, addr, *ty, &elements)
             }
             InstData::Atomic {
                 op,
@@ -265,7 +266,7 @@ impl<'p> Machine<'p, '_> {
             } => {
                 let addr = address(thread, *space, *addr, *offset);
                 let args = values(thread, args);
-                let old = self.atomic(env, thread, (*op, *fmt), addr, &args)?;
+                let old = self.atomic(thread, (*op, *fmt), addr, &args)?;
                 thread.frame().set_all(&node.results, &[old]);
                 Ok(())
             }

@@ -1,10 +1,12 @@
 //! The description of a launch, and the loop over its CTAs.
 
 use ptxjit_ir::{
-    FuncId, Function, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, Space, SrcLoc,
+    FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, Space,
+    SrcLoc,
 };
 
 use crate::choose::{Rng, Schedule};
+use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
 use crate::memory::Memory;
@@ -22,8 +24,8 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a CTA in each dimension.
     pub block: [u32; 3],
-    /// CTAs of a cluster in each dimension; they only show in special registers.
-    pub cluster: [u32; 3],
+    /// CTAs of a cluster in each dimension, if the launch names them; the kernel may require some.
+    pub cluster: Option<[u32; 3]>,
     /// The parameter block.
     pub params: &'a [u8],
     /// Bytes of dynamic shared memory.
@@ -88,7 +90,7 @@ impl<'a> Launch<'a> {
             program,
             grid,
             block,
-            cluster: [1; 3],
+            cluster: None,
             params,
             dynamic_shared: 0,
             symbols: &|_| 0,
@@ -101,6 +103,19 @@ impl<'a> Launch<'a> {
             checks: Checks::default(),
             schedule: Schedule::default(),
         }
+    }
+}
+
+impl Launch<'_> {
+    /// CTAs of a cluster in each dimension.
+    pub(crate) fn cluster_shape(&self) -> [u32; 3] {
+        let required = self.program.attrs.req_cluster;
+        self.cluster.or(required).unwrap_or([1; 3])
+    }
+
+    /// `%is_explicit_cluster`.
+    pub(crate) fn has_clusters(&self) -> bool {
+        self.cluster.is_some() || self.program.attrs.req_cluster.is_some()
     }
 }
 
@@ -140,7 +155,7 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
     };
     let watch = launch.checks.any().then(|| {
         let names = names(launch, &layout);
-        let shape = (launch.grid, launch.block, launch.cluster);
+        let shape = (launch.grid, launch.block, launch.cluster_shape());
         Box::new(Watch::new(launch.checks, shape, names))
     });
     let mut machine = Machine {
@@ -149,6 +164,8 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         post_dominators: PostDominators::default(),
         memory,
         host,
+        shared: Vec::new(),
+        next: 0,
         steps: 0,
         watch,
         progress: 0,
@@ -167,40 +184,40 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
 
 fn run<'p>(machine: &mut Machine<'p, '_>, kernel: &'p Function) -> Result<(), Fault> {
     let launch = machine.launch;
-    let mut live: Vec<Cta<'_>> = Vec::new();
-    let mut next = 0u64;
-    let total = launch.grid.iter().map(|&n| u64::from(n)).product::<u64>();
+    let mut live: Vec<Cluster<'_>> = Vec::new();
+    let total = machine.n_clusters();
     let mut started_at = 0;
-    while next < total || !live.is_empty() {
-        let is_stuck = !live.is_empty() && live.iter().all(|cta| cta.is_stuck(machine.progress));
+    while machine.next < total || !live.is_empty() {
+        let is_stuck = !live.is_empty()
+            && live
+                .iter()
+                .all(|cluster| cluster.is_stuck(machine.progress));
         let impatient = is_stuck || machine.steps - started_at > launch.limits.patience;
         let has_room = live.len() < launch.schedule.live_ctas();
-        if next < total && (has_room || launch.cooperative || impatient) {
-            live.push(Cta::new(
-                machine,
-                kernel,
-                (next as u32, ctaid(launch.grid, next)),
-            )?);
-            next += 1;
+        if machine.next < total && (has_room || launch.cooperative || impatient) {
+            let first = machine.take_cluster();
+            live.push(Cluster::new(machine, kernel, first)?);
             started_at = machine.steps;
             machine.progress += 1;
             // A cooperative launch starts all before any runs.
-            if launch.cooperative && next < total {
+            if launch.cooperative && machine.next < total {
                 continue;
             }
         } else if is_stuck {
-            return Err(live[0].no_progress());
+            return Err(live[0].ctas[0].no_progress());
         }
         let order = machine.order_of(live.len());
         for idx in order {
             live[idx].turn(machine)?;
         }
-        let ended = |cta: &&Cta<'_>| cta.is_done();
-        live.iter().filter(ended).try_for_each(Cta::check_end)?;
-        live.retain(|cta| {
-            let is_done = cta.is_done();
+        let ended = live.iter().filter(|cluster| cluster.is_done());
+        let mut ctas = ended.flat_map(|cluster| &cluster.ctas);
+        ctas.try_for_each(Cta::check_end)?;
+        live.retain(|cluster| {
+            let is_done = cluster.is_done();
             if let (true, Some(watch)) = (is_done, &mut machine.watch) {
-                watch.end_cta(cta.env.cta);
+                let ctas = cluster.ctas.iter();
+                ctas.for_each(|cta| watch.end_cta(cta.env.cta));
             }
             !is_done
         });
@@ -241,6 +258,10 @@ pub(crate) struct Machine<'p, 'm> {
     pub(crate) post_dominators: PostDominators,
     pub(crate) memory: &'m mut dyn Memory,
     pub(crate) host: &'m mut dyn Host,
+    /// Shared memory of the CTAs of the cluster whose turn it is, by rank; none of those that have ended.
+    pub(crate) shared: Vec<Option<Vec<u8>>>,
+    /// The first cluster that has not been started.
+    pub(crate) next: u64,
     /// Instructions executed so far.
     pub(crate) steps: u64,
     pub(crate) watch: Option<Box<Watch>>,
@@ -250,6 +271,24 @@ pub(crate) struct Machine<'p, 'm> {
 }
 
 impl<'p> Machine<'p, '_> {
+    fn clusters(&self) -> [u32; 3] {
+        let shape = self.launch.cluster_shape();
+        std::array::from_fn(|axis| self.launch.grid[axis] / shape[axis])
+    }
+
+    /// Clusters of the grid.
+    pub(crate) fn n_clusters(&self) -> u64 {
+        self.clusters().iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// Takes the first cluster that has not been started: `%ctaid` of its first CTA.
+    pub(crate) fn take_cluster(&mut self) -> [u32; 3] {
+        let clusterid = ctaid(self.clusters(), self.next);
+        self.next += 1;
+        let shape = self.launch.cluster_shape();
+        std::array::from_fn(|axis| clusterid[axis] * shape[axis])
+    }
+
     pub(crate) fn checks(&self) -> Checks {
         self.launch.checks
     }
@@ -307,8 +346,8 @@ fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
         .block
         .iter()
         .try_fold(1u32, |acc, &n| acc.checked_mul(n));
-    if launch.grid.contains(&0) || launch.cluster.contains(&0) || !matches!(threads, Some(1..=1024))
-    {
+    check_cluster(launch).map_err(refuse)?;
+    if launch.grid.contains(&0) || !matches!(threads, Some(1..=1024)) {
         return Err(refuse(format!(
             "no launch of {:?} CTAs of {:?} threads",
             launch.grid, launch.block
@@ -326,7 +365,32 @@ fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
     kernel.ok_or_else(|| refuse("the program has no kernel".to_owned()))
 }
 
-fn ctaid(grid: [u32; 3], linear: u64) -> [u32; 3] {
+/// What CUDA asks of clusters.
+fn check_cluster(launch: &Launch<'_>) -> Result<(), String> {
+    let (shape, attrs) = (launch.cluster_shape(), &launch.program.attrs);
+    if attrs.explicit_cluster && !launch.has_clusters() {
+        return Err("`.explicitcluster` requires a launch with clusters".to_owned());
+    }
+    if attrs.req_cluster.is_some_and(|required| required != shape) {
+        return Err(format!(
+            "clusters of {shape:?} CTAs are not what `.reqnctapercluster` requires"
+        ));
+    }
+    let size = shape.iter().try_fold(1u32, |size, &n| size.checked_mul(n));
+    let most = attrs
+        .max_cluster_rank
+        .unwrap_or(MAX_CLUSTER)
+        .min(MAX_CLUSTER);
+    if !size.is_some_and(|size| (1..=most).contains(&size)) {
+        return Err(format!("clusters of {shape:?} CTAs are too large"));
+    }
+    match (0..3).all(|axis| launch.grid[axis].is_multiple_of(shape[axis])) {
+        true => Ok(()),
+        false => Err("the grid is no multiple of the cluster".to_owned()),
+    }
+}
+
+pub(crate) fn ctaid(grid: [u32; 3], linear: u64) -> [u32; 3] {
     let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
     [
         (linear % x) as u32,

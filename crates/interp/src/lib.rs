@@ -20,6 +20,7 @@ mod access;
 pub mod barrier;
 mod call;
 mod choose;
+mod cluster;
 mod device;
 mod exec;
 mod fault;

@@ -209,17 +209,14 @@ impl<'p> Machine<'p, '_> {
         let mut before = [0; MOST];
         let len = (size as usize).min(MOST);
         let is_write = op != AccessOp::Load;
-        let readable = is_write
-            && self
-                .read_at(env, thread, generic, &mut before[..len])
-                .is_ok();
+        let readable = is_write && self.read_at(thread, generic, &mut before[..len]).is_ok();
         let mut states = [byte::WRITTEN; MOST];
         self.states(env, thread, generic, &mut states[..len]);
-        self.memory_inst(env, thread, node)?;
+        self.memory_inst(thread, node)?;
         let mut keeps = false;
         if readable {
             let mut after = [0; MOST];
-            let _ = self.read_at(env, thread, generic, &mut after[..len]);
+            let _ = self.read_at(thread, generic, &mut after[..len]);
             keeps = before[..len] == after[..len];
             if !keeps {
                 self.progress += 1;
@@ -424,9 +421,9 @@ impl<'p> Machine<'p, '_> {
         node: &InstNode,
     ) {
         let who = self.who(env, thread);
-        let word = |machine: &mut Self, env: &Env, thread: &Thread<'p>, addr: u64| {
+        let word = |machine: &mut Self, thread: &Thread<'p>, addr: u64| {
             let mut bytes = [0; 8];
-            let read = machine.read_at(env, thread, addr, &mut bytes);
+            let read = machine.read_at(thread, addr, &mut bytes);
             read.map_or(0, |()| read_le(&bytes))
         };
         let place = |machine: &Self, space: Space, offset: i32, addr: u64| {
@@ -471,7 +468,7 @@ impl<'p> Machine<'p, '_> {
             } => {
                 watch.set_quiet(&who, false);
                 let at = place(self, space, offset, args[0]);
-                let now = word(self, env, thread, at);
+                let now = word(self, thread, at);
                 self.mbarrier_access(who, at, AccessOp::Atomic);
                 let left = now & ((1 << 20) - 1);
                 if let (Region::Shared(at), Some(watch)) =

@@ -13,7 +13,7 @@ use crate::barrier::Arrival;
 use crate::choose::Schedule;
 use crate::fault::{Fault, FaultKind, WaitGroup};
 use crate::launch::Machine;
-use crate::schedule::Cta;
+use crate::schedule::{AtCluster, Cta};
 use crate::thread::{State, Thread, Wait, WaitKind, WarpWait};
 use crate::warp::{self, LANES, Operands};
 use crate::watch::finding::{AccessOp, Finding, FindingKind, Severity};
@@ -24,8 +24,8 @@ const PATIENCE: u32 = 64;
 
 impl<'p> Cta<'p> {
     /// Ends all waits that have been met. It is a deadlock if then no thread can run.
-    pub(crate) fn resolve(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
-        let mut woke = self.resolve_barriers(machine)?;
+    pub(crate) fn resolve(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
+        let mut woke = self.resolve_barriers(machine)? | self.resolve_cluster()?;
         for first in (0..self.threads.len()).step_by(LANES) {
             woke |= self.resolve_warp(machine, first)?;
         }
@@ -33,7 +33,10 @@ impl<'p> Cta<'p> {
             machine.progress += 1;
         }
         if woke || self.is_done() || self.threads.iter().any(Thread::is_ready) {
-            return Ok(());
+            return Ok(true);
+        }
+        if self.threads.iter().any(waits_for_cluster) {
+            return Ok(false);
         }
         if machine.checks().sync
             && let Some(fault) = self.mask_conflict()
@@ -93,9 +96,9 @@ impl<'p> Cta<'p> {
             matches!(
                 thread.wait(),
                 Some(Wait {
-                    kind: WaitKind::Barrier { .. },
+                    kind: WaitKind::Barrier { op, .. },
                     ..
-                })
+                }) if !op.is_cluster()
             )
         };
         let of_warp = |lanes: &[Thread<'p>]| {
@@ -129,6 +132,9 @@ impl<'p> Cta<'p> {
             else {
                 continue;
             };
+            if op.is_cluster() {
+                continue;
+            }
             let Some(barrier) = usize::try_from(id)
                 .ok()
                 .and_then(|id| self.barriers.get_mut(id))
@@ -170,6 +176,36 @@ impl<'p> Cta<'p> {
         for idx in 0..self.barriers.len() {
             let completed = self.barriers[idx].update(&live);
             woke |= self.wake(machine, idx, completed);
+        }
+        Ok(woke)
+    }
+
+    /// Arrivals at the barrier of the cluster, and waits for a phase that is complete.
+    pub(crate) fn resolve_cluster(&mut self) -> Result<bool, Fault> {
+        let mut woke = false;
+        for idx in 0..self.threads.len() {
+            let Some(op) = cluster_op(&self.threads[idx]) else {
+                continue;
+            };
+            let (now, goes) = match (op, self.at_cluster[idx]) {
+                (BarrierOp::ClusterArrive, AtCluster::No) => (AtCluster::Arrived, true),
+                (BarrierOp::ClusterArrive, _) => {
+                    let why =
+                        "arrives at the barrier of the cluster a second time without having waited";
+                    return Err(self.fault(idx, FaultKind::Host(why.to_owned())));
+                }
+                (_, AtCluster::No) => {
+                    let why = "waits for the barrier of the cluster without having arrived";
+                    return Err(self.fault(idx, FaultKind::Host(why.to_owned())));
+                }
+                (_, AtCluster::Arrived) => (AtCluster::Arrived, false),
+                (_, AtCluster::Passed) => (AtCluster::No, true),
+            };
+            self.at_cluster[idx] = now;
+            if goes {
+                self.threads[idx].resume(&[]);
+                woke = true;
+            }
         }
         Ok(woke)
     }
@@ -437,7 +473,7 @@ impl<'p> Cta<'p> {
     }
 
     /// What every waiting thread waits for, grouped.
-    fn wait_groups(&self) -> Vec<WaitGroup> {
+    pub(crate) fn wait_groups(&self) -> Vec<WaitGroup> {
         let live = self.live_masks();
         let mut groups: BTreeMap<String, WaitGroup> = BTreeMap::new();
         for (idx, thread) in self.threads.iter().enumerate() {
@@ -457,6 +493,9 @@ impl<'p> Cta<'p> {
             }
             let Some(wait) = thread.wait() else { continue };
             let what = match &wait.kind {
+                WaitKind::Barrier { op, .. } if op.is_cluster() => {
+                    "`barrier.cluster.wait`".to_owned()
+                }
                 WaitKind::Barrier { id, .. } => {
                     let barrier = &self.barriers[*id as usize];
                     format!(
@@ -490,4 +529,16 @@ impl<'p> Cta<'p> {
         }
         groups.into_values().collect()
     }
+}
+
+/// What a thread executes, if that is about the barrier of the cluster.
+fn cluster_op(thread: &Thread<'_>) -> Option<BarrierOp> {
+    match thread.wait()?.kind {
+        WaitKind::Barrier { op, .. } if op.is_cluster() => Some(op),
+        WaitKind::Barrier { .. } | WaitKind::Warp(_) => None,
+    }
+}
+
+fn waits_for_cluster(thread: &Thread<'_>) -> bool {
+    cluster_op(thread).is_some()
 }

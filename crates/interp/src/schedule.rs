@@ -16,7 +16,8 @@ pub(crate) struct Env {
     pub(crate) cta: u32,
     pub(crate) ctaid: [u32; 3],
     pub(crate) n_threads: u32,
-    pub(crate) shared: Vec<u8>,
+    /// In the cluster.
+    pub(crate) rank: u32,
     /// Once it has been used.
     pub(crate) tensor_memory: Option<Box<TensorMemory>>,
 }
@@ -30,6 +31,19 @@ pub(crate) struct Cta<'p> {
     pub(crate) lockstep: Vec<Warp>,
     /// For each warp: turns since one of its lanes began to wait without a member mask.
     pub(crate) patience: Vec<u32>,
+    /// For each thread: how far it is with the barrier of the cluster.
+    pub(crate) at_cluster: Vec<AtCluster>,
+}
+
+/// How far a thread is with the barrier of the cluster.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum AtCluster {
+    /// It has not arrived since it last waited.
+    No,
+    /// It has arrived in this phase.
+    Arrived,
+    /// The phase in which it arrived is complete.
+    Passed,
 }
 
 const N_BARRIERS: usize = 16;
@@ -43,20 +57,21 @@ impl<'p> Cta<'p> {
         machine: &mut Machine<'p, '_>,
         kernel: &'p Function,
         (cta, ctaid): (u32, [u32; 3]),
+        rank: u32,
     ) -> Result<Cta<'p>, Fault> {
         let launch = machine.launch;
         let [x, y, _] = launch.block;
         let n_threads = launch.block.iter().product::<u32>();
         let n_warps = n_threads.div_ceil(WARP);
-        let shared = vec![0; machine.layout.static_size as usize + launch.dynamic_shared as usize];
+        let n_shared = machine.layout.static_size as usize + launch.dynamic_shared as usize;
         if let Some(watch) = &mut machine.watch {
-            watch.start_cta(cta, n_threads, shared.len());
+            watch.start_cta(cta, n_threads, n_shared);
         }
         let env = Env {
             cta,
             ctaid,
             n_threads,
-            shared,
+            rank,
             tensor_memory: None,
         };
         let threads = (0..n_threads)
@@ -76,6 +91,7 @@ impl<'p> Cta<'p> {
             barriers,
             lockstep,
             patience: vec![0; n_warps as usize],
+            at_cluster: vec![AtCluster::No; n_threads as usize],
         };
         for idx in 0..cta.threads.len() {
             let frame = Frame::new((launch.program.entry, kernel), &[], &[], 0);
@@ -85,6 +101,7 @@ impl<'p> Cta<'p> {
         Ok(cta)
     }
 
+    /// Whether all threads have ended.
     pub(crate) fn is_done(&self) -> bool {
         self.threads.iter().all(Thread::is_exited)
     }
@@ -103,7 +120,9 @@ impl<'p> Cta<'p> {
     }
 
     /// Every thread that can run does so for a while; then waits that have been met end.
-    pub(crate) fn turn(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
+    ///
+    /// False if no thread can run before the barrier of the cluster is complete.
+    pub(crate) fn turn(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
         if self.lockstep.is_empty() {
             for idx in machine.order_of(self.threads.len()) {
                 self.run(machine, idx)?;

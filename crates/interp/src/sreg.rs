@@ -12,6 +12,7 @@ impl Machine<'_, '_> {
     /// A special register as `thread` reads it.
     pub(crate) fn sreg(&mut self, env: &Env, thread: &Thread<'_>, sreg: SpecialReg) -> u64 {
         let launch = self.launch;
+        let cluster = launch.cluster_shape();
         let lane = thread.linear % WARP;
         let value: u32 = match sreg {
             SpecialReg::TidX => thread.tid[0],
@@ -32,26 +33,21 @@ impl Machine<'_, '_> {
             SpecialReg::SmId => 0,
             SpecialReg::NsmId => 1,
             SpecialReg::GridId => return launch.grid_id,
-            SpecialReg::IsExplicitCluster => {
-                u32::from(launch.cluster != [1; 3] || launch.program.attrs.explicit_cluster)
-            }
-            SpecialReg::ClusterIdX => env.ctaid[0] / launch.cluster[0],
-            SpecialReg::ClusterIdY => env.ctaid[1] / launch.cluster[1],
-            SpecialReg::ClusterIdZ => env.ctaid[2] / launch.cluster[2],
-            SpecialReg::NclusterIdX => launch.grid[0].div_ceil(launch.cluster[0]),
-            SpecialReg::NclusterIdY => launch.grid[1].div_ceil(launch.cluster[1]),
-            SpecialReg::NclusterIdZ => launch.grid[2].div_ceil(launch.cluster[2]),
+            SpecialReg::IsExplicitCluster => u32::from(launch.has_clusters()),
+            SpecialReg::ClusterIdX => env.ctaid[0] / cluster[0],
+            SpecialReg::ClusterIdY => env.ctaid[1] / cluster[1],
+            SpecialReg::ClusterIdZ => env.ctaid[2] / cluster[2],
+            SpecialReg::NclusterIdX => launch.grid[0].div_ceil(cluster[0]),
+            SpecialReg::NclusterIdY => launch.grid[1].div_ceil(cluster[1]),
+            SpecialReg::NclusterIdZ => launch.grid[2].div_ceil(cluster[2]),
             SpecialReg::ClusterCtaIdX => self.cluster_ctaid(env)[0],
             SpecialReg::ClusterCtaIdY => self.cluster_ctaid(env)[1],
             SpecialReg::ClusterCtaIdZ => self.cluster_ctaid(env)[2],
-            SpecialReg::ClusterNctaIdX => launch.cluster[0],
-            SpecialReg::ClusterNctaIdY => launch.cluster[1],
-            SpecialReg::ClusterNctaIdZ => launch.cluster[2],
-            SpecialReg::ClusterCtaRank => {
-                let [x, y, z] = self.cluster_ctaid(env);
-                x + launch.cluster[0] * (y + launch.cluster[1] * z)
-            }
-            SpecialReg::ClusterNctaRank => launch.cluster.iter().product(),
+            SpecialReg::ClusterNctaIdX => cluster[0],
+            SpecialReg::ClusterNctaIdY => cluster[1],
+            SpecialReg::ClusterNctaIdZ => cluster[2],
+            SpecialReg::ClusterCtaRank => env.rank,
+            SpecialReg::ClusterNctaRank => cluster.iter().product(),
             SpecialReg::LanemaskEq => 1 << lane,
             SpecialReg::LanemaskLt => (1 << lane) - 1,
             SpecialReg::LanemaskLe => u32::MAX >> (31 - lane),
@@ -65,7 +61,7 @@ impl Machine<'_, '_> {
             SpecialReg::GlobalTimerHi => (self.host.global_timer() >> 32) as u32,
             SpecialReg::Envreg(idx) => launch.envreg.get(usize::from(idx)).copied().unwrap_or(0),
             SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => {
-                (env.shared.len() as u32).next_multiple_of(128)
+                (self.layout.static_size + launch.dynamic_shared).next_multiple_of(128)
             }
             SpecialReg::DynamicSmemSize => launch.dynamic_shared,
             SpecialReg::Pm(_)
@@ -79,6 +75,6 @@ impl Machine<'_, '_> {
     }
 
     fn cluster_ctaid(&self, env: &Env) -> [u32; 3] {
-        std::array::from_fn(|dim| env.ctaid[dim] % self.launch.cluster[dim])
+        std::array::from_fn(|dim| env.ctaid[dim] % self.launch.cluster_shape()[dim])
     }
 }

@@ -44,6 +44,8 @@ pub enum DeviceOp {
     Mark(MarkOp),
     /// On tensor memory.
     TensorMemory(TensorMemoryOp),
+    /// Stops the grid: an `mbarrier`, whose generic address is the operand, was never initialized.
+    BadBarrier,
 }
 
 impl DeviceOp {
@@ -55,6 +57,7 @@ impl DeviceOp {
             DeviceOp::Texture(op) => op.args(),
             DeviceOp::Mark(op) => op.args(),
             DeviceOp::TensorMemory(op) => op.args(),
+            DeviceOp::BadBarrier => SmallVec::from_slice(&[Type::B64]),
         }
     }
 
@@ -62,7 +65,7 @@ impl DeviceOp {
     pub fn results(&self) -> TypeList {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
-            DeviceOp::Tensor(_) => SmallVec::new(),
+            DeviceOp::Tensor(_) | DeviceOp::BadBarrier => SmallVec::new(),
             DeviceOp::Texture(op) => op.results(),
             DeviceOp::Mark(op) => op.results(),
             DeviceOp::TensorMemory(op) => op.results(),
@@ -75,7 +78,8 @@ impl DeviceOp {
             DeviceOp::Builtin(_)
             | DeviceOp::Tensor(_)
             | DeviceOp::TensorMemory(_)
-            | DeviceOp::Mark(_) => Effect::Write,
+            | DeviceOp::Mark(_)
+            | DeviceOp::BadBarrier => Effect::Write,
             DeviceOp::Texture(op) => op.effect(),
         }
     }
@@ -84,7 +88,7 @@ impl DeviceOp {
     /// of its meaning.
     pub fn returns(&self) -> bool {
         match self {
-            DeviceOp::Builtin(_) => false,
+            DeviceOp::Builtin(_) | DeviceOp::BadBarrier => false,
             DeviceOp::Tensor(_)
             | DeviceOp::TensorMemory(_)
             | DeviceOp::Texture(_)
@@ -101,6 +105,7 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Texture(op) => write!(f, "texture.{op}"),
             DeviceOp::Mark(op) => write!(f, "mark.{op}"),
             DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
+            DeviceOp::BadBarrier => f.write_str("bad_barrier"),
         }
     }
 }

@@ -54,8 +54,8 @@ pub use ops::{
     IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
 };
 pub use program::{
-    KernelAttrs, KernelParam, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Program, Reloc, RelocTarget,
-    SharedLayout, Signature, Var, VarInit,
+    CTA_SHIFT, KernelAttrs, KernelParam, MAX_CLUSTER, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Program,
+    Reloc, RelocTarget, SharedLayout, Signature, Var, VarInit,
 };
 pub use types::{
     AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, Space, SpecialReg,

@@ -299,7 +299,7 @@ ops! {
         Xor = "xor";
     }
 
-    /// CTA barriers.
+    /// Barriers of a CTA, and the one of a cluster, whose operand is always 0.
     pub enum BarrierOp {
         /// `barrier.sync`: arrive and wait.
         Sync = "sync";
@@ -311,6 +311,10 @@ ops! {
         RedAnd = "red.and";
         /// `barrier.red.or`: result `B1`.
         RedOr = "red.or";
+        /// `barrier.cluster.arrive`: arrive only.
+        ClusterArrive = "cluster.arrive";
+        /// `barrier.cluster.wait`: wait for the phase in which the thread has arrived.
+        ClusterWait = "cluster.wait";
     }
 
     /// Device runtime functions that PTX calls by name.
@@ -323,6 +327,13 @@ ops! {
         Free = "free";
         /// `__assertfail(message, file, b32 line, function, b64 charsize)`: does not return.
         AssertFail = "__assertfail";
+    }
+}
+
+impl BarrierOp {
+    /// Whether it is about the barrier of the cluster.
+    pub const fn is_cluster(self) -> bool {
+        matches!(self, BarrierOp::ClusterArrive | BarrierOp::ClusterWait)
     }
 }
 

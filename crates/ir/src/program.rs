@@ -65,6 +65,10 @@ pub struct KernelAttrs {
     pub req_cluster: Option<[u32; 3]>,
     /// `.explicitcluster`.
     pub explicit_cluster: bool,
+    /// `.maxclusterrank`: CTAs that a cluster may have.
+    pub max_cluster_rank: Option<u32>,
+    /// `.blocksareclusters`: the grid of a launch counts clusters.
+    pub blocks_are_clusters: bool,
 }
 
 /// A module-scope variable.
@@ -142,6 +146,14 @@ const MAX_SHARED_PADDING: u32 = 8 << 10;
 
 /// Static and dynamic shared memory that a CTA may have.
 pub const MAX_SHARED_BYTES: u64 = 227 << 10;
+
+/// CTAs that a cluster may have.
+pub const MAX_CLUSTER: u32 = 16;
+
+/// The shared memories of a cluster's CTAs lie in one window: that of the CTA with rank r begins at offset `r << CTA_SHIFT`, and
+/// the CTA's own variables have addresses there. Programs rely on the number: those that pair CTAs clear bit 24 of an address
+/// to name the even one.
+pub const CTA_SHIFT: u32 = 24;
 
 impl Program {
     /// What is wrong with the memory that a CTA and its threads need, whatever the launch: every engine has the same limits.

@@ -42,6 +42,7 @@ impl Variant {
         options: &Options,
         grid: Dim3,
         block: Dim3,
+        cluster: Dim3,
         is_tiny: bool,
         limit: Limit,
     ) -> Result<Variant, Error> {
@@ -51,7 +52,7 @@ impl Variant {
         };
         Ok(Variant {
             gang,
-            facts: Facts::of(grid.0, block.0, gang),
+            facts: Facts::of(grid.0, block.0, cluster.0, gang),
             memcheck: options.memcheck,
             goes_on: false,
             foreign: false,
@@ -431,7 +432,8 @@ pub(crate) fn dump(
     block: Dim3,
 ) -> Result<String, Error> {
     let limit = Limit::start(options.timeout);
-    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, false, limit)?;
+    let cluster = Dim3(kernel.attrs.req_cluster.unwrap_or([1; 3]));
+    let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, cluster, false, limit)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel, limit)?;
         let options_of = variant.compile_options(BaselineTier::None, limit);

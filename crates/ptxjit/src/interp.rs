@@ -20,7 +20,7 @@ pub(crate) struct Request<'a> {
     pub(crate) params: &'a [u8],
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
-    pub(crate) cluster: [u32; 3],
+    pub(crate) cluster: Option<[u32; 3]>,
     pub(crate) shared: u32,
     pub(crate) cooperative: bool,
     pub(crate) options: &'a Options,

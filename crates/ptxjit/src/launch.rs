@@ -95,6 +95,12 @@ impl Launch {
         self
     }
 
+    /// The launch may start when the one before it has executed `griddepcontrol.launch_dependents` in all its blocks. Launches
+    /// run one after the other here, which is one of the orders that this allows: nothing changes.
+    pub fn programmatic(self, _programmatic: bool) -> Launch {
+        self
+    }
+
     /// The next argument: a number, or a buffer that is passed by pointer.
     pub fn arg(mut self, arg: impl Into<Arg>) -> Launch {
         let arg = arg.into();
@@ -258,11 +264,30 @@ impl Launch {
     fn variant(&self, limit: Limit) -> Result<Variant, Error> {
         let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
         let kernel = &self.kernel.inner;
-        let (grid, block) = (self.grid, self.block);
-        let mut variant = Variant::new(kernel, &self.options, grid, block, is_tiny, limit)?;
+        let (grid, block, cluster) = (self.n_blocks(), self.block, self.cluster_shape());
+        let options = &self.options;
+        let mut variant = Variant::new(kernel, options, grid, block, cluster, is_tiny, limit)?;
         // Addresses outside of the arena are in no map.
         variant.foreign = self.wants_foreign() || (variant.memcheck && self.open_memory);
         Ok(variant)
+    }
+
+    /// The shape of clusters, which the kernel may require.
+    fn cluster_shape(&self) -> Dim3 {
+        let required = self.kernel.inner.attrs.req_cluster.map(Dim3);
+        self.cluster.or(required).unwrap_or(Dim3([1; 3]))
+    }
+
+    /// Blocks of the grid. With `.blocksareclusters` the launch counts clusters.
+    fn n_blocks(&self) -> Dim3 {
+        let Dim3(grid) = self.grid;
+        if !self.kernel.inner.attrs.blocks_are_clusters {
+            return self.grid;
+        }
+        let Dim3(cluster) = self.cluster_shape();
+        Dim3(std::array::from_fn(|axis| {
+            grid[axis].saturating_mul(cluster[axis])
+        }))
     }
 
     /// Whether the code must look for registered memory of the host.
@@ -330,7 +355,7 @@ impl Launch {
             param_bytes: kernel.param_bytes() as u32,
             params,
             module: self.kernel.module.memory.clone(),
-            grid: self.grid.0,
+            grid: self.n_blocks().0,
             block: self.block.0,
             cluster: self.cluster.map(|cluster| cluster.0),
             shared_bytes: self.shared,
@@ -535,7 +560,7 @@ impl Prepared {
             *variant = wanted;
             self.compile_time = start.elapsed();
         }
-        (desc.grid, desc.block) = (launch.grid.0, launch.block.0);
+        (desc.grid, desc.block) = (launch.n_blocks().0, launch.block.0);
         Ok(())
     }
 
@@ -588,9 +613,9 @@ impl Prepared {
         let launch = &self.launch;
         interp::Request {
             params: &self.params,
-            grid: launch.grid.0,
+            grid: launch.n_blocks().0,
             block: launch.block.0,
-            cluster: launch.cluster.map_or([1; 3], |cluster| cluster.0),
+            cluster: launch.cluster.map(|cluster| cluster.0),
             shared: launch.shared,
             cooperative: launch.cooperative,
             options: &launch.options,

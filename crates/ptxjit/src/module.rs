@@ -532,6 +532,7 @@ impl Kernel {
             &options,
             Dim3([1; 3]),
             block.into(),
+            Dim3([1; 3]),
             false,
             Limit::NONE,
         )?;

@@ -325,7 +325,7 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
     }
 
     fn is_odd(&self) -> bool {
-        false
+        self.call.ctx.cluster_ctarank & 1 != 0
     }
 
     fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
@@ -352,6 +352,18 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
 
     fn ctaid(&self) -> [u32; 3] {
         self.call.ctx.ctaid
+    }
+
+    fn cluster_rank(&self) -> u32 {
+        self.call.ctx.cluster_ctarank
+    }
+
+    fn cluster_size(&self) -> u32 {
+        self.call.grid.cluster_size()
+    }
+
+    fn shared_window(&self) -> u64 {
+        self.call.ctx.shared_base
     }
 
     fn print(&mut self, text: &[u8]) {

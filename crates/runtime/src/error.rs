@@ -79,6 +79,11 @@ pub enum TrapCause {
         /// What is wrong.
         why: String,
     },
+    /// The barrier of the cluster, used against its rules.
+    ClusterBarrier {
+        /// What is wrong.
+        why: String,
+    },
     /// A warp operation executed by a lane that its member mask does not name.
     NoMember {
         /// The operation.
@@ -133,6 +138,7 @@ impl fmt::Display for TrapCause {
                 write!(f, "barrier {id} does not exist: ids are 0 to 15")
             }
             TrapCause::BadBarrierCount { id, why } => write!(f, "barrier {id}: {why}"),
+            TrapCause::ClusterBarrier { why } => f.write_str(why),
             TrapCause::NoMember { op, mask, lane } => write!(
                 f,
                 "`{op}` with member mask {mask:#010x} by lane {lane}, which the mask does not name"

@@ -15,6 +15,8 @@
 //!
 //! `stop` is only a hint to look at the recorded error, which a mutex guards; so its accesses need no ordering.
 
+mod clusters;
+
 use std::collections::VecDeque;
 use std::io::Write;
 use std::ops::Range;
@@ -67,6 +69,8 @@ pub(crate) struct Grid {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) cluster: Option<[u32; 3]>,
+    /// CTAs are started and run by clusters: these have several, or wait as such.
+    pub(crate) in_clusters: bool,
     /// Static and dynamic shared memory of a CTA.
     pub(crate) shared_bytes: u32,
     pub(crate) dynamic_shared: u32,
@@ -131,7 +135,11 @@ impl Grid {
         shortcuts: Vec<Shortcut>,
     ) -> Grid {
         let shared_bytes = launch.kernel.shared.static_size + launch.shared_bytes;
-        let wave = match shortcuts.contains(&Shortcut::StripMine) {
+        let cluster = launch.cluster.or(launch.attrs.req_cluster);
+        let waits = |shortcut: &Shortcut| *shortcut == Shortcut::ClusterWait;
+        let in_clusters =
+            cluster.is_some_and(|cluster| cluster != [1; 3]) || shortcuts.iter().any(waits);
+        let wave = match shortcuts.contains(&Shortcut::StripMine) && !in_clusters {
             true => wave(launch.block.iter().product(), shared_bytes),
             false => 1,
         };
@@ -142,7 +150,8 @@ impl Grid {
             arena: shared.arena.clone(),
             grid: launch.grid,
             block: launch.block,
-            cluster: launch.cluster.or(launch.attrs.req_cluster),
+            cluster,
+            in_clusters,
             shared_bytes,
             dynamic_shared: launch.shared_bytes,
             params,
@@ -179,6 +188,19 @@ impl Grid {
     /// CTAs of the grid.
     pub(crate) fn n_ctas(&self) -> u64 {
         self.grid.iter().map(|&extent| u64::from(extent)).product()
+    }
+
+    /// CTAs of a cluster.
+    pub(crate) fn cluster_size(&self) -> u32 {
+        self.cluster.map_or(1, |cluster| cluster.iter().product())
+    }
+
+    /// What workers take: CTAs, or clusters of them.
+    pub(crate) fn n_units(&self) -> u64 {
+        match self.in_clusters {
+            true => self.n_ctas() / u64::from(self.cluster_size()),
+            false => self.n_ctas(),
+        }
     }
 
     /// Whether lanes only ever end, and their states are not written.
@@ -402,6 +424,9 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
         worker: means,
         rng,
     };
+    if grid.in_clusters {
+        return clusters::run(runner, &mut ctas);
+    }
     let mut supply = Supply::new(grid);
     let mut aside: VecDeque<Box<Cta>> = VecDeque::new();
     let mut wave: Vec<Box<Cta>> = Vec::new();
@@ -439,7 +464,7 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
             ctas.n_done += u64::from(n);
             match outcome {
                 Outcome::Done => ctas.done(cta)?,
-                Outcome::Spinning => aside.push_back(cta),
+                Outcome::Spinning | Outcome::AtCluster => aside.push_back(cta),
                 Outcome::StripMine => wave.push(cta),
             }
         }
@@ -469,7 +494,7 @@ fn run_wave(
         for mut cta in std::mem::take(wave) {
             match runner.run(&mut cta, PATIENCE)?.0 {
                 Outcome::Done => ctas.done(cta)?,
-                Outcome::Spinning => aside.push_back(cta),
+                Outcome::Spinning | Outcome::AtCluster => aside.push_back(cta),
                 Outcome::StripMine => wave.push(cta),
             }
         }
@@ -498,7 +523,7 @@ fn take_turns(
         any_progress |= progress;
         match outcome {
             Outcome::Done => ctas.done(cta)?,
-            Outcome::Spinning | Outcome::StripMine => aside.push_back(cta),
+            Outcome::Spinning | Outcome::StripMine | Outcome::AtCluster => aside.push_back(cta),
         }
         n_turns -= 1;
     }
@@ -533,7 +558,7 @@ impl Ctas<'_> {
             }
             None => {
                 let mut cta = self.grid.shared.take_cta();
-                cta.prepare(self.grid, self.worker)?;
+                cta.prepare(self.grid, self.worker, None)?;
                 cta
             }
         };

@@ -23,7 +23,7 @@ const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 
 /// CTAs that a cluster may have.
-const MAX_CLUSTER: u64 = 16;
+const MAX_CLUSTER: u64 = ptxjit_ir::MAX_CLUSTER as u64;
 
 /// Bytes of the workspace of grid-wide synchronisation: its size, then the barrier's word, both `u32`.
 const WORKSPACE_BYTES: u64 = 256;
@@ -307,10 +307,13 @@ fn check_sizes(desc: &LaunchDesc) -> Result<(), Broken> {
 }
 
 fn check_cluster(desc: &LaunchDesc) -> Result<(), Broken> {
-    let Some(cluster) = desc.cluster.or(desc.attrs.req_cluster) else {
-        return Ok(());
-    };
     let broken = |message: String| Err((ShapeRule::Cluster, message));
+    let Some(cluster) = desc.cluster.or(desc.attrs.req_cluster) else {
+        return match desc.attrs.explicit_cluster {
+            true => broken("`.explicitcluster` requires a launch with clusters".into()),
+            false => Ok(()),
+        };
+    };
     if let (Some(given), Some(required)) = (desc.cluster, desc.attrs.req_cluster)
         && given != required
     {
@@ -323,6 +326,11 @@ fn check_cluster(desc: &LaunchDesc) -> Result<(), Broken> {
     if size == 0 || size > MAX_CLUSTER {
         return broken(format!(
             "a cluster of {size} CTAs is not within 1 and {MAX_CLUSTER}"
+        ));
+    }
+    if let Some(limit) = desc.attrs.max_cluster_rank.filter(|&n| size > n.into()) {
+        return broken(format!(
+            "a cluster of {size} CTAs is too large: `.maxclusterrank` allows {limit}"
         ));
     }
     if (0..3).any(|axis| !desc.grid[axis].is_multiple_of(cluster[axis])) {

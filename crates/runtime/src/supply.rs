@@ -24,7 +24,7 @@ pub(crate) struct Supply<'a> {
 
 impl Supply<'_> {
     pub(crate) fn new(grid: &Grid) -> Supply<'_> {
-        let total = grid.n_ctas();
+        let total = grid.n_units();
         Supply {
             grid,
             chunk: 0..0,

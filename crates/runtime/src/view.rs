@@ -9,23 +9,26 @@ use std::ops::Range;
 
 use ptxjit_abi::CtaContext;
 use ptxjit_device::Rows;
+use ptxjit_ir::CTA_SHIFT;
 
 use crate::grid::Grid;
-use crate::memory::Arena;
+use crate::memory::{Arena, ClusterWindow};
 
 /// See the module.
 pub(crate) struct View<'a> {
     arena: &'a Arena,
     windows: [Range<u64>; 4],
+    /// Shared memory of the cluster, if it has several CTAs.
+    cluster: Option<&'a ClusterWindow>,
     open_memory: bool,
 }
 
 impl<'v> View<'v> {
     /// What `thread` of a CTA sees.
-    pub(crate) fn new(grid: &'v Grid, ctx: &CtaContext, thread: u32) -> View<'v> {
+    pub(crate) fn new(grid: &'v Grid, ctx: &'v CtaContext, thread: u32) -> View<'v> {
         let local = ctx.local_base + u64::from(thread) * ctx.local_stride;
         let windows = [
-            ctx.shared_base..ctx.shared_base + u64::from(ctx.total_smem_size),
+            own_shared(ctx),
             local..local + ctx.local_stride,
             grid.consts.clone(),
             grid.params.clone(),
@@ -33,15 +36,20 @@ impl<'v> View<'v> {
         View {
             arena: &grid.arena,
             windows,
+            cluster: cluster_of(ctx),
             open_memory: grid.open_memory,
         }
     }
 
     /// Whether the bytes lie in one of the windows.
     pub(crate) fn in_window(&self, addr: u64, size: u64) -> bool {
-        self.windows
-            .iter()
-            .any(|window| addr >= window.start && addr <= window.end && window.end - addr >= size)
+        let of_cluster = self
+            .cluster
+            .is_some_and(|cluster| cluster.contains(addr, size));
+        let is_in = |window: &Range<u64>| {
+            addr >= window.start && addr <= window.end && window.end - addr >= size
+        };
+        of_cluster || self.windows.iter().any(is_in)
     }
 
     /// Whether an address lies in a window that kernels only read: constants and parameters.
@@ -78,10 +86,13 @@ impl<'v> View<'v> {
     pub(crate) fn shared(&mut self, addr: u64, len: usize) -> Option<&mut [u8]> {
         let [shared, ..] = &self.windows;
         let end = addr.checked_add(len as u64)?;
-        if addr < shared.start || end > shared.end {
+        let of_cluster = self
+            .cluster
+            .is_some_and(|cluster| cluster.contains(addr, len as u64));
+        if !of_cluster && (addr < shared.start || end > shared.end) {
             return None;
         }
-        // SAFETY: windows in use are committed. A CTA's own is not touched while one of its threads is in a callback, and
+        // SAFETY: windows in use are committed. Those of a cluster are not touched while one of its threads is in a callback, and
         // the slice lives no longer than the view, which is the callback's.
         Some(unsafe { crate::memory::committed(addr, len) })
     }
@@ -142,8 +153,24 @@ impl<'v> View<'v> {
     }
 }
 
+/// The shared memory of the cluster's CTAs, if there are several.
+pub(crate) fn cluster_of(ctx: &CtaContext) -> Option<&ClusterWindow> {
+    // SAFETY: `Cta::prepare` sets it, to null or to the window of the cluster, which stays while its CTAs are run.
+    unsafe { ctx.cluster.cast::<ClusterWindow>().as_ref() }
+}
+
+/// Generic addresses of the CTA's own shared memory.
+fn own_shared(ctx: &CtaContext) -> Range<u64> {
+    // In a cluster of one CTA the rank is 0.
+    let base = ctx.shared_base + (u64::from(ctx.cluster_ctarank) << CTA_SHIFT);
+    base..base + u64::from(ctx.total_smem_size)
+}
+
 /// Says in words what lies at an address that a thread of this CTA should not have accessed.
 pub(crate) fn describe(grid: &Grid, ctx: &CtaContext, addr: u64) -> String {
+    if let Some(text) = cluster_of(ctx).and_then(|cluster| cluster.describe(addr)) {
+        return text;
+    }
     let local_len = ctx.local_stride * u64::from(ctx.n_threads);
     let windows = [
         ("shared", ctx.shared_base, u64::from(ctx.total_smem_size)),

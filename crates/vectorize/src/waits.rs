@@ -70,7 +70,9 @@ pub(crate) fn can_wait(data: &InstData, gang: u32) -> bool {
             | BarrierOp::Arrive
             | BarrierOp::RedPopc
             | BarrierOp::RedAnd
-            | BarrierOp::RedOr => true,
+            | BarrierOp::RedOr
+            | BarrierOp::ClusterArrive
+            | BarrierOp::ClusterWait => true,
         },
         // Programs expect the whole warp to be active where it has not diverged: gangs narrower
         // than a warp wait for the rest of it.

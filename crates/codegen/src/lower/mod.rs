@@ -114,6 +114,8 @@ pub(crate) struct Inputs<'a> {
     pub flush_denormals: bool,
     /// `ntid.y == ntid.z == 1`.
     pub one_dimensional: bool,
+    /// See [`ptxjit_abi::Facts::clusters`].
+    pub clusters: bool,
     /// Gangs are only entered with all of their lanes.
     pub whole_gangs: bool,
 }
@@ -143,6 +145,7 @@ struct Lower<'a, 'b> {
     has_masked_stores: bool,
     flush_denormals: bool,
     one_dimensional: bool,
+    clusters: bool,
     whole_gangs: bool,
     b: FunctionBuilder<'b>,
     out: Outputs,
@@ -286,6 +289,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             has_masked_stores: inputs.has_masked_stores,
             flush_denormals: inputs.flush_denormals,
             one_dimensional: inputs.one_dimensional,
+            clusters: inputs.clusters,
             whole_gangs: inputs.whole_gangs,
             node_entry: (0..n_nodes).map(|_| b.create_block()).collect(),
             node_body: (0..n_nodes).map(|_| b.create_block()).collect(),

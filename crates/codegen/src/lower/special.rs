@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{FuncId, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
+use ptxjit_ir::{CTA_SHIFT, FuncId, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
@@ -358,6 +358,13 @@ impl Lower<'_, '_> {
         let small = self.b.ins().iconst(types::I64, 64 << 10);
         let bank = self.b.ins().iconst(types::I64, 1 << 20);
         match space {
+            Space::Shared if self.clusters => {
+                let rank = self.ctx32(core::mem::offset_of!(CtaContext, cluster_ctarank));
+                let rank = self.b.ins().uextend(types::I64, rank);
+                let part = self.b.ins().ishl_imm_s(rank, i64::from(CTA_SHIFT));
+                let size = self.b.ins().iconst(types::I64, 1 << CTA_SHIFT);
+                vec![(self.b.ins().iadd(shared, part), size)]
+            }
             Space::Shared | Space::SharedCluster => vec![(shared, window)],
             Space::Const => vec![(const_base, bank)],
             Space::Param => vec![(params, small)],

@@ -64,7 +64,7 @@ pub(super) fn load(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resul
             rank,
             mode,
             multicast,
-            ..
+            pair,
         },
         &[map, to, barrier, ref rest @ ..],
     ) = (op, args)
@@ -80,14 +80,15 @@ pub(super) fn load(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resul
         bring(thread, &map, &walk, to)?;
         return complete(thread, barrier, bytes);
     };
-    // Clusters have one CTA each.
-    if ranks & !1 != 0 {
-        return Err(Fault::refused(format!(
-            "the mask {ranks:#x} names a CTA that the cluster does not have"
-        )));
-    }
-    if ranks != 0 {
-        bring(thread, &map, &walk, to)?;
+    for rank in (0..16).filter(|rank| ranks >> rank & 1 != 0) {
+        let there = thread.in_cta(to, rank)?;
+        bring(thread, &map, &walk, there)?;
+        let signalled = match pair {
+            // The barrier is in the CTA of the pair that the instruction names.
+            true => rank & !1 | thread.rank_of(barrier).unwrap_or(0) & 1,
+            false => rank,
+        };
+        let barrier = thread.in_cta(barrier, signalled)?;
         complete(thread, barrier, bytes)?;
     }
     Ok(())

@@ -1,13 +1,13 @@
 //! Addresses: conversion between spaces, tests of a space, and memory on the stack. PTX ISA, "Data Movement and Conversion
 //! Instructions: cvta, isspacep, mapa, getctarank" and "Stack Manipulation Instructions".
 
-use ptxjit_ir::{InstData, Space, Type, Value};
+use ptxjit_ir::{CTA_SHIFT, InstData, IntBinaryOp, MAX_CLUSTER, Space, Type, Value};
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Addr, AddrBase, Entity, Inst, PlaceBase, Translator};
 
-use super::desc::{A, ANY, D, DP, Gate, InstDesc, imm, inst, since, unsupported};
+use super::desc::{A, ANY, D, DP, Gate, InstDesc, imm, inst, since};
 use super::memory::{SPACE, space_of};
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -58,11 +58,11 @@ pub const TABLE: &[InstDesc] = &[
         .types(&[SIZES])
         .gates(&[since(7, 3, 52)])
         .effect(),
-    unsupported("mapa", &[D, A.address(), A.is(T::U32)])
+    inst("mapa", &[D, A.address(), A.is(T::U32)], mapa)
         .types(&[SIZES])
         .optional(&[&[Mod::SharedCluster]])
         .gates(&[since(7, 8, 90)]),
-    unsupported("getctarank", &[D.is(T::U32), A.address()])
+    inst("getctarank", &[D.is(T::U32), A.address()], getctarank)
         .types(&[SIZES])
         .optional(&[&[Mod::SharedCluster]])
         .gates(&[since(7, 8, 90)]),
@@ -199,6 +199,65 @@ fn cvta_to<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic
         space => t.ins(InstData::FromGeneric { space, arg }, Type::B64),
     };
     write_address(t, inst, result)
+}
+
+/// The address of operand `n` in the window of the cluster.
+fn cluster_address<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+    n: usize,
+) -> Result<Value, Diagnostic> {
+    needs_wide_address_unless_shared(t, inst)?;
+    let arg = t.src(inst, n)?;
+    let arg = t.zext_or_trunc(arg, Type::B64);
+    Ok(match inst.has(Mod::SharedCluster) {
+        true => arg,
+        false => t.ins(
+            InstData::FromGeneric {
+                space: Space::SharedCluster,
+                arg,
+            },
+            Type::B64,
+        ),
+    })
+}
+
+fn needs_wide_address_unless_shared<'m>(
+    t: &mut Translator<'m>,
+    inst: &Inst<'m>,
+) -> Result<(), Diagnostic> {
+    match inst.has(Mod::SharedCluster) {
+        true => Ok(()),
+        false => needs_wide_address(t, inst),
+    }
+}
+
+/// The same place in the shared memory of another CTA. A rank that no cluster has leads to where no memory is.
+fn mapa<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let addr = cluster_address(t, inst, 1)?;
+    let rank = t.src(inst, 2)?;
+    let most = t.iconst(Type::B32, MAX_CLUSTER.into());
+    let rank = t.binary(IntBinaryOp::Umin, rank, most);
+    let rank = t.zext_or_trunc(rank, Type::B64);
+    let shift = t.iconst(Type::B32, CTA_SHIFT.into());
+    let place = t.iconst(Type::B64, (1 << CTA_SHIFT) - 1);
+    let place = t.binary(IntBinaryOp::And, addr, place);
+    let rank = t.binary(IntBinaryOp::Shl, rank, shift);
+    let mapped = t.binary(IntBinaryOp::Add, place, rank);
+    let mapped = match inst.has(Mod::SharedCluster) {
+        true => mapped,
+        false => t.to_generic(Space::SharedCluster, mapped),
+    };
+    write_address(t, inst, mapped)
+}
+
+/// The CTA in whose shared memory an address lies.
+fn getctarank<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let addr = cluster_address(t, inst, 1)?;
+    let shift = t.iconst(Type::B32, CTA_SHIFT.into());
+    let rank = t.binary(IntBinaryOp::Ushr, addr, shift);
+    let rank = t.zext_or_trunc(rank, Type::B32);
+    t.dst(inst, 0, rank)
 }
 
 fn write_address<'m>(

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
+use super::cluster;
 use super::desc::{A, ADDR, D, Elems, Gate, InstDesc, Opd, inst, since, unsupported};
 use super::memory::{POLICY, scope_of, space_of};
 use super::modifiers::Mod;
@@ -176,7 +177,8 @@ pub const TABLE: &[InstDesc] = &[
     red_async(&[&[T::U32, T::S32]], MIN_MAX),
     red_async(&[&[T::B32]], LOGIC),
     red_async(&[&[T::U32, T::S32, T::U64]], ADD),
-    unsupported("red", &[ADDR, A])
+    inst("red", &[ADDR, A], atomic)
+        .effect()
         .types(&[&[T::U32, T::S32, T::U64, T::S64]])
         .with(&[Mod::Async, Mod::Release, Mod::Add])
         .choose(&[&[Mod::Gpu, Mod::Sys]])
@@ -186,7 +188,8 @@ pub const TABLE: &[InstDesc] = &[
 
 const fn red_async(types: &'static [&'static [T]], ops: &'static [&'static [Mod]]) -> InstDesc {
     const OPERANDS: &[Opd] = &[ADDR, A, ADDR.opt()];
-    unsupported("red", OPERANDS)
+    inst("red", OPERANDS, cluster::reduce_async)
+        .effect()
         .types(types)
         .with(&[
             Mod::Async,
@@ -226,7 +229,7 @@ fn check<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
     Ok(())
 }
 
-fn atomic<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+pub(super) fn atomic<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (at, first) = positions(inst);
     let Some(operand) = inst.operand(at) else {
         return Ok(());
@@ -277,7 +280,7 @@ fn atomic<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
     }
 }
 
-fn op_of(inst: &Inst<'_>) -> AtomicOp {
+pub(super) fn op_of(inst: &Inst<'_>) -> AtomicOp {
     const OPS: &[(Mod, AtomicOp)] = &[
         (Mod::Exch, AtomicOp::Exch),
         (Mod::Cas, AtomicOp::Cas),
@@ -295,7 +298,7 @@ fn op_of(inst: &Inst<'_>) -> AtomicOp {
         .map_or(AtomicOp::Exch, |&(_, op)| op)
 }
 
-fn format_of(ty: T) -> AtomicFmt {
+pub(super) fn format_of(ty: T) -> AtomicFmt {
     match ty {
         T::B16 => AtomicFmt::B16,
         T::U32 => AtomicFmt::U32,

@@ -5,8 +5,9 @@ use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::bulk_copy::copy;
-use super::desc::{A, ADDR, ANY, D, DP, Elems, Gate, InstDesc, Opd, imm, inst, since, unsupported};
+use super::bulk_copy::{self, copy};
+use super::cluster;
+use super::desc::{A, ADDR, ANY, D, DP, Elems, Gate, InstDesc, Opd, imm, inst, since};
 use super::memory::POLICY;
 use super::misc::mark;
 use super::modifiers::Mod;
@@ -67,7 +68,8 @@ const fn bulk(operands: &'static [Opd]) -> InstDesc {
 }
 
 const fn reduce(operands: &'static [Opd], required: &'static [Mod]) -> InstDesc {
-    unsupported("cp", operands)
+    inst("cp", operands, bulk_copy::reduce)
+        .effect()
         .with(required)
         .gates(BULK)
         .check(check_size)
@@ -320,7 +322,8 @@ pub const TABLE: &[InstDesc] = &[
         ])
         .choose(&[&[Mod::Cta, Mod::Cluster, Mod::Gpu, Mod::Sys]])
         .gates(&[since(8, 3, 90)]),
-    unsupported("clusterlaunchcontrol", &[ADDR, ADDR])
+    inst("clusterlaunchcontrol", &[ADDR, ADDR], cluster::try_cancel)
+        .effect()
         .with(&[Mod::TryCancel, Mod::Async, Mod::MbarrierCompleteTxBytes])
         .types(&[&[T::B128]])
         .optional(&[&[Mod::SharedCta], &[Mod::MulticastClusterAll]])
@@ -330,15 +333,23 @@ pub const TABLE: &[InstDesc] = &[
                 "100a", "100f", "101a", "101f", "103a", "103f", "110a", "110f", "120a", "120f",
             ]),
         ]),
-    unsupported("clusterlaunchcontrol", &[DP, A.nth(1)])
-        .with(&[Mod::QueryCancel, Mod::IsCanceled])
-        .types(&[&[T::Pred], &[T::B128]])
-        .gates(&[since(8, 6, 100)]),
-    unsupported("clusterlaunchcontrol", &[D.vec(Elems::Of(4)), A.nth(1)])
-        .with(&[Mod::QueryCancel, Mod::GetFirstCtaid, Mod::V4])
-        .types(&[&[T::B32], &[T::B128]])
-        .gates(&[since(8, 6, 100)]),
-    unsupported("clusterlaunchcontrol", &[D, A.nth(1)])
+    inst(
+        "clusterlaunchcontrol",
+        &[DP, A.nth(1)],
+        cluster::is_canceled,
+    )
+    .with(&[Mod::QueryCancel, Mod::IsCanceled])
+    .types(&[&[T::Pred], &[T::B128]])
+    .gates(&[since(8, 6, 100)]),
+    inst(
+        "clusterlaunchcontrol",
+        &[D.vec(Elems::Of(4)), A.nth(1)],
+        cluster::first_ctaid,
+    )
+    .with(&[Mod::QueryCancel, Mod::GetFirstCtaid, Mod::V4])
+    .types(&[&[T::B32], &[T::B128]])
+    .gates(&[since(8, 6, 100)]),
+    inst("clusterlaunchcontrol", &[D, A.nth(1)], cluster::first_ctaid)
         .with(&[Mod::QueryCancel])
         .choose(&[&[
             Mod::GetFirstCtaidX,

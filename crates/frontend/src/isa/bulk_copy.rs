@@ -1,34 +1,106 @@
 //! How bulk copies are done: word by word, by the thread that asks for them, when it does so. Then nobody need wait for their groups.
 
-use ptxjit_ir::{CompareOp, IntBinaryOp, Space, Type, Value};
+use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, MemSem, Scope, Space, Type, Value};
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
+use super::atomics::{format_of, op_of};
+use super::cluster::{each_cta, in_cta};
 use super::mbarrier::barrier;
 use super::modifiers::Mod;
+use super::types::PtxType as T;
 
 /// `cp.async.bulk` but for tensors and reductions.
 pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    if inst.has(Mod::MulticastCluster) || inst.has(Mod::CpMask) {
-        return super::not_executable(t, inst);
+    let (to, from) = places(t, inst)?;
+    let size = t.src(inst, 2)?;
+    if inst.has(Mod::CpMask) {
+        let mask = t.src_as(inst, inst.n_operands() - 1, T::B16)?;
+        let mask = t.zext_or_trunc(mask, Type::B32);
+        return copy_some_bytes(t, to, from, size, mask);
     }
+    // Sizes and addresses are multiples of 16 bytes.
+    let unit = (Type::B32, 4);
+    if !inst.has(Mod::MbarrierCompleteTxBytes) {
+        copy_in_steps(t, to, from, size, unit);
+        return Ok(());
+    }
+    let barrier = barrier(t, inst, 3)?;
+    if !inst.has(Mod::MulticastCluster) {
+        copy_in_steps(t, to, from, size, unit);
+        return barrier.change_bytes(t, size, true).map(|_| ());
+    }
+    let mask = t.src_as(inst, 4, T::B16)?;
+    let mask = t.zext_or_trunc(mask, Type::B32);
+    each_cta(t, mask, |t, part| {
+        let to = (to.0, in_cta(t, to.1, part), to.2);
+        copy_in_steps(t, to, from, size, unit);
+        let barrier = barrier.in_cta(t, part);
+        barrier.change_bytes(t, size, true).map(|_| ())
+    })
+}
+
+/// `cp.reduce.async.bulk`, element by element.
+pub(super) fn reduce<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let (to, from) = places(t, inst)?;
+    let size = t.src(inst, 2)?;
+    let (op, fmt) = (op_of(inst), format_of(inst.ty(0)));
+    each_step(t, size, fmt.ty().bytes(), |t, at| {
+        let [to, from] = [to, from].map(|place| moved(t, place, at));
+        let element = t.load(from.0, fmt.ty(), 1, (from.1, from.2));
+        let data = InstData::Atomic {
+            op,
+            fmt,
+            space: to.0,
+            sem: MemSem::Relaxed,
+            scope: Scope::Gpu,
+            addr: to.1,
+            offset: to.2,
+            args: element.into_iter().collect(),
+        };
+        t.ins(data, fmt.ty());
+        Ok(())
+    })?;
+    if inst.has(Mod::MbarrierCompleteTxBytes) {
+        let barrier = barrier(t, inst, 3)?;
+        barrier.change_bytes(t, size, true)?;
+    }
+    Ok(())
+}
+
+/// Destination and source.
+fn places<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(Place, Place), Diagnostic> {
     let announces = inst.has(Mod::MbarrierCompleteTxBytes);
     let [to, from] = match (announces, inst.has(Mod::Global)) {
         (true, true) => [Space::Shared, Space::Global],
         (true, false) => [Space::Shared, Space::Shared],
         (false, _) => [Space::Global, Space::Shared],
     };
-    let to = place(t, inst, 0, to)?;
-    let from = place(t, inst, 1, from)?;
-    let size = t.src(inst, 2)?;
-    // Sizes and addresses are multiples of 16 bytes.
-    copy_in_steps(t, to, from, size, (Type::B32, 4));
-    if announces {
-        let barrier = barrier(t, inst, 3)?;
-        barrier.change_bytes(t, size, true)?;
-    }
-    Ok(())
+    Ok((place(t, inst, 0, to)?, place(t, inst, 1, from)?))
+}
+
+/// Copies those bytes of each sixteen whose bits are set.
+fn copy_some_bytes(
+    t: &mut Translator<'_>,
+    to: Place,
+    from: Place,
+    size: Value,
+    mask: Value,
+) -> Result<(), Diagnostic> {
+    each_step(t, size, 1, |t, at| {
+        let [low, one] = [15, 1].map(|n| t.iconst(Type::B32, n));
+        let bit = t.binary(IntBinaryOp::And, at, low);
+        let bit = t.binary(IntBinaryOp::Ushr, mask, bit);
+        let bit = t.binary(IntBinaryOp::And, bit, one);
+        let is_set = t.compare(CompareOp::Eq, bit, one);
+        t.guarded(is_set, |t| {
+            let [to, from] = [to, from].map(|place| moved(t, place, at));
+            let byte = t.load(from.0, Type::B8, 1, (from.1, from.2));
+            t.store(to.0, Type::B8, (to.1, to.2), &byte);
+            Ok(())
+        })
+    })
 }
 
 /// An address in a state space: a register and what is added to it.
@@ -54,6 +126,12 @@ pub(super) fn place<'m>(
     Ok((space, addr, offset))
 }
 
+/// A place so many bytes further on.
+fn moved(t: &mut Translator<'_>, (space, addr, offset): Place, at: Value) -> Place {
+    let at = t.zext_or_trunc(at, t.value_ty(addr));
+    (space, t.binary(IntBinaryOp::Add, addr, at), offset)
+}
+
 /// Copies `size` bytes, some elements of a type at a time.
 pub(super) fn copy_in_steps(
     t: &mut Translator<'_>,
@@ -62,28 +140,40 @@ pub(super) fn copy_in_steps(
     size: Value,
     (ty, n): (Type, usize),
 ) {
+    let copied = each_step(t, size, ty.bytes() * n as u32, |t, at| {
+        let [to, from] = [to, from].map(|place| moved(t, place, at));
+        let elements = t.load(from.0, ty, n, (from.1, from.2));
+        t.store(to.0, ty, (to.1, to.2), &elements);
+        Ok(())
+    });
+    debug_assert!(copied.is_ok(), "loads and stores are always possible");
+}
+
+/// Calls `body` for the offsets below `size` that are multiples of `step`, in a loop.
+pub(super) fn each_step(
+    t: &mut Translator<'_>,
+    size: Value,
+    step: u32,
+    body: impl FnOnce(&mut Translator<'_>, Value) -> Result<(), Diagnostic>,
+) -> Result<(), Diagnostic> {
     let var = t.builder.declare(Type::B32);
     let first = t.iconst(Type::B32, 0);
     t.builder.def_var(var, first);
-    let [head, body, done] = [(); 3].map(|()| t.builder.new_block());
+    let [head, inside, done] = [(); 3].map(|()| t.builder.new_block());
     t.builder.jump(head);
     t.builder.switch_to(head);
     let at = t.builder.use_var(var);
     let is_left = t.compare(CompareOp::Ult, at, size);
-    t.builder.brif(is_left, body, done);
-    t.builder.seal(body);
-    t.builder.switch_to(body);
-    let [to, from] = [to, from].map(|(space, addr, offset)| {
-        let at = t.zext_or_trunc(at, t.value_ty(addr));
-        (space, t.binary(IntBinaryOp::Add, addr, at), offset)
-    });
-    let elements = t.load(from.0, ty, n, (from.1, from.2));
-    t.store(to.0, ty, (to.1, to.2), &elements);
-    let step = t.iconst(Type::B32, u64::from(ty.bytes()) * n as u64);
+    t.builder.brif(is_left, inside, done);
+    t.builder.seal(inside);
+    t.builder.switch_to(inside);
+    let result = body(t, at);
+    let step = t.iconst(Type::B32, step.into());
     let next = t.binary(IntBinaryOp::Add, at, step);
     t.builder.def_var(var, next);
     t.builder.jump(head);
     t.builder.seal(head);
     t.builder.seal(done);
     t.builder.switch_to(done);
+    result
 }

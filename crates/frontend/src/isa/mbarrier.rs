@@ -1,5 +1,5 @@
 //! `mbarrier`. PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". Barriers of other CTAs of a
-//! cluster are checked, not executable yet.
+//! cluster lie in the window of shared memory like the CTA's own.
 //!
 //! A barrier is one word, whose fields change by additions alone:
 //!
@@ -13,8 +13,8 @@
 //! Whoever brings both counts to zero adds what begins the next phase. Meanwhile the phase counts as incomplete.
 
 use ptxjit_ir::{
-    AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, IntUnaryOp, MarkOp, MemSem, Scope,
-    Space, Type, Value,
+    AtomicFmt, AtomicOp, CompareOp, DeviceOp, InstData, IntBinaryOp, IntUnaryOp, MarkOp, MemSem,
+    Scope, Space, Type, Value,
 };
 use smallvec::smallvec;
 
@@ -22,7 +22,7 @@ use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, ADDR, ANY, D, DP, Gate, Handler, InstDesc, Opd, inst, since, unsupported};
+use super::desc::{A, ADDR, ANY, D, DP, Gate, Handler, InstDesc, Opd, inst, since};
 use super::memory::space_of;
 use super::misc::mark;
 use super::modifiers::Mod;
@@ -62,8 +62,9 @@ const fn mbarrier(operands: &'static [Opd], handler: Handler) -> InstDesc {
 
 /// On the barrier of another CTA.
 const fn remote(operands: &'static [Opd]) -> InstDesc {
-    unsupported("mbarrier", operands)
+    inst("mbarrier", operands, arrive)
         .types(TYPE)
+        .effect()
         .with(&[Mod::SharedCluster])
         .choose(ARRIVE)
         .optional(&[ARRIVE_SEM, SCOPE])
@@ -270,6 +271,53 @@ impl Barrier {
         Ok(old)
     }
 
+    /// A barrier that was initialized takes arrivals; `was` is what it was.
+    fn check_initialized(self, t: &mut Translator<'_>, was: Value) -> Result<(), Diagnostic> {
+        let [up, down] = [1, ARRIVALS + 1].map(|n| t.iconst(Type::B32, n.into()));
+        let arrivals = t.binary(IntBinaryOp::Shl, was, up);
+        let arrivals = t.binary(IntBinaryOp::Ushr, arrivals, down);
+        let zero = t.iconst(Type::B64, 0);
+        let is_none = t.compare(CompareOp::Eq, arrivals, zero);
+        t.guarded(is_none, |t| {
+            let addr = t.zext_or_trunc(self.addr, Type::B64);
+            let offset = t.iconst(Type::B64, self.offset as u64);
+            let addr = t.binary(IntBinaryOp::Add, addr, offset);
+            let addr = t.to_generic(self.space, addr);
+            t.ins_void(InstData::Device {
+                op: DeviceOp::BadBarrier,
+                args: smallvec![addr],
+            });
+            Ok(())
+        })
+    }
+
+    /// The barrier by its place in the window of shared memory.
+    pub(super) fn in_window(self, t: &mut Translator<'_>) -> Barrier {
+        let space = Space::Shared;
+        match self.space {
+            Space::Generic => Barrier {
+                addr: t.ins(
+                    InstData::FromGeneric {
+                        space,
+                        arg: self.addr,
+                    },
+                    Type::B64,
+                ),
+                space,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// The same barrier of another CTA, whose memory begins at `part` of the window.
+    pub(super) fn in_cta(self, t: &mut Translator<'_>, part: Value) -> Barrier {
+        Barrier {
+            addr: super::cluster::in_cta(t, self.addr, part),
+            ..self
+        }
+    }
+
     /// One arrival.
     pub(super) fn arrive_once(self, t: &mut Translator<'_>) -> Result<(), Diagnostic> {
         let delta = t.iconst(Type::B64, u64::MAX);
@@ -366,6 +414,9 @@ fn arrive<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
     t.mark(MarkOp::BarrierBegin, &[]);
     let old = barrier.change(t, delta)?;
     barrier.mark_arrival(t, !inst.has(Mod::Relaxed));
+    if inst.has(Mod::SharedCluster) {
+        return barrier.check_initialized(t, old);
+    }
     t.dst(inst, 0, old)
 }
 

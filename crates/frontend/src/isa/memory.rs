@@ -11,6 +11,7 @@ use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Addr, AddrBase, Entity, Inst, PlaceBase, Translator, pieces};
 
+use super::cluster;
 use super::desc::{A, ADDR, ANY, D, Elems, Gate, InstDesc, Opd, imm, inst, since, unsupported};
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -204,28 +205,34 @@ pub const TABLE: &[InstDesc] = &[
         .gates(GATES)
         .check(check_st)
         .effect(),
-    unsupported("st", &[ADDR, A.vec(Elems::ByModifier), ADDR.opt()])
-        .with(&[Mod::Async])
-        .types(&[&[
-            T::B32,
-            T::B64,
-            T::U32,
-            T::U64,
-            T::S32,
-            T::S64,
-            T::F32,
-            T::F64,
-        ]])
-        .choose(&[&[Mod::MbarrierCompleteTxBytes]])
-        .optional(&[
-            &[Mod::Weak],
-            &[Mod::Cluster],
-            &[Mod::SharedCluster],
-            &[Mod::V2, Mod::V4],
-        ])
-        .gates(&[since(8, 1, 90)])
-        .check(|_, inst| check_vector(inst)),
-    unsupported("st", &[ADDR, A])
+    inst(
+        "st",
+        &[ADDR, A.vec(Elems::ByModifier), ADDR.opt()],
+        cluster::store_async,
+    )
+    .effect()
+    .with(&[Mod::Async])
+    .types(&[&[
+        T::B32,
+        T::B64,
+        T::U32,
+        T::U64,
+        T::S32,
+        T::S64,
+        T::F32,
+        T::F64,
+    ]])
+    .choose(&[&[Mod::MbarrierCompleteTxBytes]])
+    .optional(&[
+        &[Mod::Weak],
+        &[Mod::Cluster],
+        &[Mod::SharedCluster],
+        &[Mod::V2, Mod::V4],
+    ])
+    .gates(&[since(8, 1, 90)])
+    .check(|_, inst| check_vector(inst)),
+    inst("st", &[ADDR, A], st)
+        .effect()
         .with(&[Mod::Async, Mod::Release])
         .choose(&[&[Mod::Gpu, Mod::Sys]])
         .types(&[&[
@@ -626,7 +633,7 @@ fn note_lockstep(t: &mut Translator<'_>, sem: MemSem, space: Space) {
 }
 
 /// Loads a scalar or vector; narrow values are extended into wider registers.
-fn ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+pub(super) fn ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let Some(operand) = inst.operand(1) else {
         return Ok(());
     };
@@ -652,7 +659,7 @@ fn ld<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
 }
 
 /// Stores a scalar or vector; elements `_` are left out.
-fn st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+pub(super) fn st<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let Some(operand) = inst.operand(0) else {
         return Ok(());
     };

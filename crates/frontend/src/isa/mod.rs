@@ -10,6 +10,7 @@ pub mod sregs;
 pub mod types;
 
 pub mod carry;
+mod cluster;
 mod common;
 pub mod compare;
 pub mod convert;

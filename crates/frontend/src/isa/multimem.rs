@@ -1,9 +1,9 @@
-//! `multimem`. PTX ISA, "Data Movement and Conversion Instructions: multimem". Checked, not executable yet.
+//! `multimem`. PTX ISA, "Data Movement and Conversion Instructions: multimem". An address has one replica: the memory itself.
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, ADDR, D, Elems, Gate, InstDesc, Opd, since, unsupported};
+use super::desc::{A, ADDR, D, Elems, Gate, InstDesc, Opd, inst, since};
 use super::modifiers::Mod;
 use super::operands::vector_length;
 use super::types::PtxType as T;
@@ -69,7 +69,8 @@ const fn row(
     options: &'static [&'static [Mod]],
     required: &'static [Mod],
 ) -> InstDesc {
-    unsupported("multimem", operands)
+    inst("multimem", operands, access)
+        .effect()
         .with(required)
         .optional(options)
         .gates(GATES)
@@ -113,6 +114,17 @@ pub const TABLE: &[InstDesc] = &[
     row(&[ADDR, AV], RED_FLOAT, RED).choose(ADD).types(HALVES),
     row(&[ADDR, AV], RED_FLOAT, RED).choose(ADD).types(FLOATS),
 ];
+
+/// With one replica, what its values are reduced to is the value.
+fn access<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if inst.has(Mod::LdReduce) {
+        super::memory::ld(t, inst)
+    } else if inst.has(Mod::St) {
+        super::memory::st(t, inst)
+    } else {
+        super::atomics::atomic(t, inst)
+    }
+}
 
 /// Vectors have 32, 64 or 128 bits, accumulation precision goes with addition, a scope with an ordering.
 fn check<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {

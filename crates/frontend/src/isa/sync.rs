@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::desc::{A, ADDR, D, DP, Gate, InstDesc, Opd, PRED, imm, inst, since, unsupported};
+use super::desc::{A, ADDR, D, DP, Gate, InstDesc, Opd, PRED, imm, inst, since};
 use super::memory::scope_of;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -88,17 +88,19 @@ pub const TABLE: &[InstDesc] = &[
         .lead(&[Mod::Warp])
         .gates(&[since(6, 0, 30)])
         .effect(),
-    unsupported("barrier", &[])
+    inst("barrier", &[], cluster_barrier)
         .with(&[Mod::Cluster, Mod::Arrive])
         .lead(&[Mod::Cluster])
+        .effect()
         .optional(&[&[Mod::Release, Mod::Relaxed], ALIGNED])
         .gates(&[
             since(7, 8, 90),
             since(8, 0, 90).mods(&[Mod::Release, Mod::Relaxed]),
         ]),
-    unsupported("barrier", &[])
+    inst("barrier", &[], cluster_barrier)
         .with(&[Mod::Cluster, Mod::Wait])
         .lead(&[Mod::Cluster])
+        .effect()
         .optional(&[&[Mod::Acquire], ALIGNED])
         .gates(&[since(7, 8, 90), since(8, 0, 90).mods(&[Mod::Acquire])]),
     // Fences.
@@ -312,6 +314,25 @@ fn barrier<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic
         aligned: is_aligned(inst),
         id,
         count,
+        pred: None,
+    });
+    Ok(())
+}
+
+/// The barrier of the cluster. Its threads run on one thread of the host, so that they see each other's accesses in order,
+/// whatever `.relaxed` allows.
+fn cluster_barrier<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let op = if inst.has(Mod::Arrive) {
+        BarrierOp::ClusterArrive
+    } else {
+        BarrierOp::ClusterWait
+    };
+    let id = t.iconst(Type::B32, 0);
+    t.ins_void(InstData::Barrier {
+        op,
+        aligned: is_aligned(inst),
+        id,
+        count: None,
         pred: None,
     });
     Ok(())

@@ -226,11 +226,11 @@ pub(crate) fn kernel_attrs(func: &ast::Function) -> KernelAttrs {
             FunctionDirectiveKind::Reqntid(ntid) => attrs.req_ntid = Some(*ntid),
             FunctionDirectiveKind::Reqnctapercluster(shape) => attrs.req_cluster = Some(*shape),
             FunctionDirectiveKind::Explicitcluster => attrs.explicit_cluster = true,
+            FunctionDirectiveKind::Maxclusterrank(n) => attrs.max_cluster_rank = Some(*n),
+            FunctionDirectiveKind::Blocksareclusters => attrs.blocks_are_clusters = true,
             FunctionDirectiveKind::Maxnreg(_)
             | FunctionDirectiveKind::Minnctapersm(_)
             | FunctionDirectiveKind::Maxnctapersm(_)
-            | FunctionDirectiveKind::Maxclusterrank(_)
-            | FunctionDirectiveKind::Blocksareclusters
             | FunctionDirectiveKind::Noreturn
             | FunctionDirectiveKind::AbiPreserve(_)
             | FunctionDirectiveKind::AbiPreserveControl(_)

@@ -15,6 +15,7 @@
     reason = "copies reach device memory through addresses that were checked here"
 )]
 
+mod cluster;
 mod contents;
 mod copy;
 mod foreign;
@@ -29,6 +30,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub(crate) use cluster::ClusterWindow;
 pub(crate) use foreign::{read_host, write_host};
 pub(crate) use heap::BlockState;
 pub(crate) use map::READ_ONLY;

@@ -120,6 +120,17 @@ impl Window {
         Ok(())
     }
 
+    /// Makes some bytes (whole pages) accessible or not, keeping the contents.
+    pub(crate) fn set_part(&self, offset: u64, len: u64, is_accessible: bool) -> io::Result<()> {
+        assert!(offset + len <= self.capacity, "parts lie in the window");
+        let (reservation, addr) = (&self.arena.reservation, self.base + offset);
+        match (len, is_accessible) {
+            (0, _) => Ok(()),
+            (_, true) => reservation.commit(addr, len),
+            (_, false) => reservation.protect(addr, len),
+        }
+    }
+
     /// Address of offset 0, a multiple of the page size.
     pub(crate) fn base(&self) -> u64 {
         self.base

@@ -56,6 +56,9 @@ impl Barrier {
             BarrierOp::Sync | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
                 self.waiting[warp] |= lanes
             }
+            BarrierOp::ClusterArrive | BarrierOp::ClusterWait => {
+                unreachable!("the cluster's barrier is none of the CTA's")
+            }
         }
     }
 

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use ptxjit_abi::{CtaContext, LaneState};
-use ptxjit_ir::MAX_LOCAL_BYTES;
+use ptxjit_ir::{CTA_SHIFT, MAX_LOCAL_BYTES};
 
 use crate::buf::RawBuf;
 use crate::grid::Grid;
-use crate::memory::{Arena, PAGE, Window};
+use crate::memory::{Arena, ClusterWindow, PAGE, Window};
+use crate::sched::barrier::{MAX_WARPS, WarpMasks};
 use crate::sched::lanes::Lanes;
 use crate::sched::slots::SlotLayout;
 use crate::tensor::TensorSlot;
@@ -29,8 +30,26 @@ const LOCAL_KEPT: u64 = 1 << 30;
 pub(crate) enum Phase {
     /// All live lanes stand at this state, and `masks` holds them.
     Together(u32),
+    /// All live lanes wait for the barrier of the cluster at this state, and `masks` holds them.
+    AtCluster(u32),
     /// As [`Lanes`] says.
     LaneWise,
+}
+
+/// Lanes at the barrier of the cluster.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct ClusterArrivals {
+    /// They have arrived in this phase.
+    pub(super) arrived: WarpMasks,
+    /// The phase in which they arrived is complete, and they have not waited for it yet.
+    pub(super) passed: WarpMasks,
+}
+
+impl ClusterArrivals {
+    const NONE: ClusterArrivals = ClusterArrivals {
+        arrived: [0; MAX_WARPS],
+        passed: [0; MAX_WARPS],
+    };
 }
 
 /// See the module.
@@ -59,6 +78,7 @@ pub(crate) struct Cta {
     pub(super) n_exited: u32,
     pub(super) phase: Phase,
     pub(super) lanes: Box<Lanes>,
+    pub(super) at_cluster: ClusterArrivals,
     /// CTAs that compiled code might have started by itself and did not.
     n_left: u32,
 }
@@ -93,12 +113,19 @@ impl Cta {
             n_exited: 0,
             phase: Phase::Together(0),
             lanes: Box::default(),
+            at_cluster: ClusterArrivals::NONE,
             n_left: 0,
         }
     }
 
-    /// Lays everything out for the CTAs of a launch. `grid` must stay where it is while the CTA is run.
-    pub(crate) fn prepare(&mut self, grid: &Grid, worker: u32) -> std::io::Result<()> {
+    /// Lays everything out for the CTAs of a launch. `grid` must stay where it is while the CTA is run, and so must the window
+    /// in `cluster`, where the CTA's shared memory is if it is one of several; beside it stands its rank.
+    pub(crate) fn prepare(
+        &mut self,
+        grid: &Grid,
+        worker: u32,
+        cluster: Option<(&ClusterWindow, u32)>,
+    ) -> std::io::Result<()> {
         let kernel = &*grid.kernel;
         self.n_threads = grid.n_threads();
         self.n_gangs = self.n_threads.div_ceil(kernel.gang);
@@ -118,11 +145,16 @@ impl Cta {
         if kernel.uses_stack {
             self.stack_top.reserve(self.n_threads as usize);
         }
-        let shared_base = self.prepare_shared(&grid.arena, u64::from(grid.shared_bytes))?;
+        let shared_base = match cluster {
+            Some((cluster, _)) => cluster.base(),
+            None => self.prepare_shared(&grid.arena, u64::from(grid.shared_bytes))?,
+        };
         let (local_base, local_stride) = self.prepare_local(grid)?;
         if grid.map_origin.is_some() {
             let local_len = self.local.as_ref().map_or(0, Window::len);
-            mark_windows(grid, shared_base, (local_base, local_stride, local_len));
+            let rank = cluster.map_or(0, |(_, rank)| rank);
+            let shared = shared_base + (u64::from(rank) << CTA_SHIFT);
+            mark_windows(grid, shared, (local_base, local_stride, local_len));
         }
         let ctx = &mut *self.ctx;
         // A context used before may be of a launch with other clusters.
@@ -142,6 +174,9 @@ impl Cta {
             [0, 1, 2].map(|axis: usize| self.tid[axis].ptr().cast_const());
         ctx.junk = self.junk.ptr();
         ctx.smid = worker;
+        ctx.cluster = cluster.map_or(std::ptr::null(), |(cluster, _)| {
+            (&raw const *cluster).cast()
+        });
         Ok(())
     }
 
@@ -199,6 +234,9 @@ impl Cta {
             self.stack_top.slice_mut()[..self.n_threads as usize].fill(grid.kernel.local_static);
         }
         self.n_exited = 0;
+        if grid.in_clusters {
+            self.at_cluster = ClusterArrivals::NONE;
+        }
         if lane_wise {
             self.lane_states.slice_mut()[..self.n_threads as usize].fill(LaneState::ENTRY);
             self.lanes.start(self.n_threads);

@@ -88,6 +88,9 @@ impl Runner<'_> {
         {
             return Ok(Progress::Some);
         }
+        if Lanes::any(&cta.lanes.at_cluster) {
+            return Ok(Progress::AtCluster);
+        }
         Err(report::deadlock(self.grid, cta))
     }
 
@@ -194,6 +197,17 @@ impl Runner<'_> {
                         self.check_members(cta, point, warp, group)?;
                         cta.lanes.in_warp_op[warp] |= group;
                     }
+                    ResumeKind::Barrier {
+                        op: BarrierOp::ClusterArrive,
+                        ..
+                    } => {
+                        self.arrive_at_cluster(cta, point, Some((warp, group)))?;
+                        cta.lanes.ready[warp] |= group;
+                    }
+                    ResumeKind::Barrier {
+                        op: BarrierOp::ClusterWait,
+                        ..
+                    } => self.lanes_at_cluster(cta, point, warp, group)?,
                     ResumeKind::Barrier { op, .. } => self.arrive(cta, op, point, warp, group)?,
                 }
                 progress |= point.kind != ResumeKind::Yield;
@@ -342,7 +356,11 @@ impl Runner<'_> {
                     ..
                 } => u64::from(popc != 0),
                 ResumeKind::Barrier {
-                    op: BarrierOp::Sync | BarrierOp::Arrive,
+                    op:
+                        BarrierOp::Sync
+                        | BarrierOp::Arrive
+                        | BarrierOp::ClusterArrive
+                        | BarrierOp::ClusterWait,
                     ..
                 }
                 | ResumeKind::Ready
@@ -569,7 +587,7 @@ fn set_masks(cta: &mut Cta, set: &WarpMasks) -> (u32, u32) {
 }
 
 /// The lanes in the gangs' masks.
-fn live_lanes(cta: &Cta) -> WarpMasks {
+pub(super) fn live_lanes(cta: &Cta) -> WarpMasks {
     let mut set = [0; MAX_WARPS];
     for gang in 0..cta.n_gangs {
         let (warp, shift, _) = gang_lanes(cta, gang);

@@ -3,7 +3,7 @@
 use crate::sched::barrier::{Barrier, MAX_WARPS, N_BARRIERS, WarpMasks};
 use crate::sched::cta::low_bits;
 
-/// See the module. A lane is in exactly one of `ready`, `yielded`, `in_warp_op`, or waiting at a barrier, or has ended.
+/// See the module. A lane is in exactly one of `ready`, `yielded`, `in_warp_op`, `at_cluster`, or waiting at a barrier, or has ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes {
     /// Lanes that have not ended.
@@ -14,6 +14,8 @@ pub(crate) struct Lanes {
     pub(crate) yielded: WarpMasks,
     /// Lanes that wait for a warp operation.
     pub(crate) in_warp_op: WarpMasks,
+    /// Lanes that wait for the barrier of the cluster.
+    pub(crate) at_cluster: WarpMasks,
     /// Barriers.
     pub(crate) barriers: [Barrier; N_BARRIERS],
     /// Barriers that are not idle.
@@ -36,8 +38,8 @@ impl Lanes {
         for (warp, live) in self.live.iter_mut().enumerate().take(self.n_warps) {
             *live = low_bits(n_threads - warp as u32 * 32);
         }
-        (self.ready, self.yielded, self.in_warp_op) =
-            ([0; MAX_WARPS], [0; MAX_WARPS], [0; MAX_WARPS]);
+        (self.ready, self.yielded) = ([0; MAX_WARPS], [0; MAX_WARPS]);
+        (self.in_warp_op, self.at_cluster) = ([0; MAX_WARPS], [0; MAX_WARPS]);
         for id in 0..N_BARRIERS {
             if self.active_barriers >> id & 1 != 0 {
                 self.barriers[id] = Barrier::default();

@@ -18,6 +18,7 @@
 //!   the doing of a CTA that has not started. If no lane can run at all, that is a deadlock, reported as such.
 
 pub(crate) mod barrier;
+pub(crate) mod cluster;
 pub(crate) mod cta;
 pub(crate) mod lanes;
 pub(crate) mod report;
@@ -48,6 +49,8 @@ pub(crate) enum Outcome {
     StripMine,
     /// For a while all that could run only yielded.
     Spinning,
+    /// No thread can run before the barrier of the cluster is complete.
+    AtCluster,
 }
 
 /// A source of arbitrary but reproducible choices (SplitMix64).
@@ -89,10 +92,12 @@ impl Runner<'_> {
         loop {
             let progress = match cta.phase {
                 Phase::Together(state) => self.step_together(cta, state)?,
+                Phase::AtCluster(_) => Progress::AtCluster,
                 Phase::LaneWise => self.round(cta)?,
             };
             match progress {
                 Progress::Done => return Ok((Outcome::Done, true)),
+                Progress::AtCluster => return Ok((Outcome::AtCluster, any_progress)),
                 Progress::StripMine if self.grid.wave > 1 => return Ok((Outcome::StripMine, true)),
                 Progress::Some | Progress::StripMine => (idle_rounds, any_progress) = (0, true),
                 Progress::OnlyYields => {
@@ -180,6 +185,8 @@ enum Progress {
     StripMine,
     /// Every lane that ran has yielded.
     OnlyYields,
+    /// No lane can run before the barrier of the cluster is complete.
+    AtCluster,
 }
 
 /// The number of the resume point in a lane's state; not for lanes that have ended.
@@ -191,7 +198,9 @@ fn point_number(state: u16) -> usize {
 fn barrier_operands(op: BarrierOp, point: &ResumePoint) -> (Operand, Operand, Option<Operand>) {
     let id = point.operands.first().copied().unwrap_or(Operand::Const(0));
     let (count, pred) = match op {
-        BarrierOp::Sync | BarrierOp::Arrive => (point.operands.get(1), None),
+        BarrierOp::Sync | BarrierOp::Arrive | BarrierOp::ClusterArrive | BarrierOp::ClusterWait => {
+            (point.operands.get(1), None)
+        }
         BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
             let pred = point.operands.last().copied();
             (
@@ -218,6 +227,10 @@ pub(crate) enum Shortcut {
     Barrier,
     /// A barrier whose count is that of the whole CTA: as long as no thread has ended they may all go on.
     CountedBarrier,
+    /// Arrival at the barrier of the cluster.
+    ClusterArrive,
+    /// Wait for the barrier of the cluster.
+    ClusterWait,
     /// A warp operation; each warp's lanes may go on if they are all that the operation waits for.
     Warp,
 }
@@ -241,6 +254,7 @@ impl GoOn {
                 Shortcut::Barrier => u8::from(point.results.is_empty()),
                 Shortcut::CountedBarrier => u8::from(complete && point.results.is_empty()),
                 Shortcut::None | Shortcut::Yield | Shortcut::Warp => 0,
+                Shortcut::ClusterArrive | Shortcut::ClusterWait => 0,
             };
             points.iter().zip(shortcuts).map(may).collect()
         };
@@ -266,6 +280,12 @@ fn shortcut(point: &ResumePoint, n_warps: u32) -> Shortcut {
         ResumeKind::StripMine => return Shortcut::StripMine,
         ResumeKind::Yield => return Shortcut::Yield,
         ResumeKind::Warp { .. } => return Shortcut::Warp,
+        ResumeKind::Barrier { op, .. } if op.is_cluster() => {
+            return match op == BarrierOp::ClusterArrive {
+                true => Shortcut::ClusterArrive,
+                false => Shortcut::ClusterWait,
+            };
+        }
         ResumeKind::Barrier {
             op: BarrierOp::Arrive,
             ..

@@ -4,8 +4,9 @@ use ptxjit_abi::{FaultKind, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::{BarrierOp, SrcLoc};
 
 use super::barrier::{N_BARRIERS, WarpMasks};
-use super::cta::Cta;
-use super::lane_wise::threads;
+use super::cluster::Cluster;
+use super::cta::{Cta, Phase};
+use super::lane_wise::{live_lanes, threads};
 use super::{barrier_operands, point_number};
 use crate::error::{Deadlock, LaunchError, Threads, Trap, TrapCause, WaitingGroup};
 use crate::fault::{Signal, SignalKind};
@@ -161,12 +162,39 @@ pub(crate) fn deadlock(grid: &Grid, cta: &Cta) -> LaunchError {
     }))
 }
 
+/// No thread of a cluster can run, and some wait for its barrier.
+pub(crate) fn cluster_deadlock(grid: &Grid, cluster: &mut Cluster) -> LaunchError {
+    let (arrived, all) = cluster.progress();
+    let live = cluster.is_live.iter().position(|&is_live| is_live);
+    let cta = &mut cluster.ctas[live.unwrap_or(0)];
+    if let Phase::AtCluster(state) = cta.phase {
+        let live = live_lanes(cta);
+        for thread in threads(&live) {
+            cta.lane_states.slice_mut()[thread as usize] = state as u16;
+        }
+        cta.lanes.live = live;
+    }
+    let mut error = deadlock(grid, cta);
+    if let LaunchError::Deadlock(deadlock) = &mut error {
+        for group in &mut deadlock.groups {
+            if group.what.starts_with(CLUSTER_WAIT) {
+                let progress = format!(" ({arrived} of {all} threads of the cluster have arrived)");
+                group.what.push_str(&progress);
+            }
+        }
+    }
+    error
+}
+
+const CLUSTER_WAIT: &str = "`barrier.cluster.wait`";
+
 fn waits_for(cta: &Cta, thread: u32, point: &ResumePoint) -> String {
     let read = |operand: Operand| cta.layout.read(cta.slots.slice(), thread, operand);
     match point.kind {
         ResumeKind::Ready | ResumeKind::StripMine | ResumeKind::Yield => {
             "a point that it may leave".into()
         }
+        ResumeKind::Barrier { op, .. } if op.is_cluster() => CLUSTER_WAIT.into(),
         ResumeKind::Barrier { op, aligned } => {
             let id = read(barrier_operands(op, point).0) as usize % N_BARRIERS;
             let name = barrier_name(op, aligned);

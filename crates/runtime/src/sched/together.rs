@@ -54,6 +54,17 @@ impl Runner<'_> {
             Shortcut::Yield => (true, Progress::OnlyYields),
             Shortcut::Barrier => (true, Progress::Some),
             Shortcut::CountedBarrier => (cta.n_exited == 0, Progress::Some),
+            Shortcut::ClusterArrive => {
+                self.arrive_at_cluster(cta, point, None)?;
+                (true, Progress::Some)
+            }
+            Shortcut::ClusterWait => {
+                if !self.wait_for_cluster(cta, point)? {
+                    cta.phase = Phase::AtCluster(next);
+                    return Ok(Progress::Some);
+                }
+                (true, Progress::Some)
+            }
             Shortcut::Warp => (self.warps_together(cta, next), Progress::Some),
         };
         if may_go {

@@ -1,0 +1,99 @@
+//! A cluster: its CTAs take turns, and wait for each other at its barrier.
+
+use ptxjit_ir::Function;
+
+use crate::fault::{Fault, FaultKind};
+use crate::launch::{Machine, ctaid};
+use crate::schedule::{AtCluster, Cta};
+
+/// A cluster in flight.
+pub(crate) struct Cluster<'p> {
+    /// By rank.
+    pub(crate) ctas: Vec<Cta<'p>>,
+    /// Shared memory by rank, none of CTAs that have ended; while the cluster has its turn, the machine has it.
+    shared: Vec<Option<Vec<u8>>>,
+}
+
+impl<'p> Cluster<'p> {
+    /// A cluster whose first CTA has this `%ctaid`; its threads are about to start.
+    pub(crate) fn new(
+        machine: &mut Machine<'p, '_>,
+        kernel: &'p Function,
+        first: [u32; 3],
+    ) -> Result<Cluster<'p>, Fault> {
+        let launch = machine.launch;
+        let shape = launch.cluster_shape();
+        let bytes = machine.layout.static_size as usize + launch.dynamic_shared as usize;
+        let n = shape.iter().product::<u32>();
+        let mut cta = |rank: u32| {
+            let within = ctaid(shape, rank.into());
+            let at = std::array::from_fn(|axis| first[axis] + within[axis]);
+            let [x, y, _] = launch.grid;
+            let [i, j, k]: [u32; 3] = at;
+            let number = i.wrapping_add(x.wrapping_mul(j.wrapping_add(y.wrapping_mul(k))));
+            Cta::new(machine, kernel, (number, at), rank)
+        };
+        Ok(Cluster {
+            ctas: (0..n).map(&mut cta).collect::<Result<_, _>>()?,
+            shared: vec![Some(vec![0; bytes]); n as usize],
+        })
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.ctas.iter().all(Cta::is_done)
+    }
+
+    /// Whether no thread has seen anything new since `progress`.
+    pub(crate) fn is_stuck(&self, progress: u64) -> bool {
+        self.ctas.iter().all(|cta| cta.is_stuck(progress))
+    }
+
+    /// Each CTA has its turn.
+    pub(crate) fn turn(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
+        std::mem::swap(&mut self.shared, &mut machine.shared);
+        let can_run = self.turns(machine);
+        std::mem::swap(&mut self.shared, &mut machine.shared);
+        if can_run? | self.complete_barrier() || self.is_done() {
+            return Ok(());
+        }
+        let waits = |cta: &&Cta<'p>| !cta.is_done();
+        let Some(cta) = self.ctas.iter().find(waits) else {
+            return Ok(());
+        };
+        Err(cta.cta_fault(FaultKind::Deadlock(cta.wait_groups())))
+    }
+
+    /// Whether any thread can run.
+    fn turns(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
+        let mut can_run = false;
+        for rank in 0..self.ctas.len() {
+            let cta = &mut self.ctas[rank];
+            if cta.is_done() {
+                continue;
+            }
+            can_run |= cta.turn(machine)?;
+            if cta.is_done() && self.ctas.len() > 1 {
+                machine.shared[rank] = None;
+            }
+        }
+        Ok(can_run)
+    }
+
+    /// Begins the next phase of the barrier if all threads that have not ended have arrived. Whether they have.
+    fn complete_barrier(&mut self) -> bool {
+        let mut any = false;
+        for cta in &self.ctas {
+            for (thread, at) in cta.threads.iter().zip(&cta.at_cluster) {
+                let has_arrived = *at == AtCluster::Arrived;
+                if !has_arrived && !thread.is_exited() {
+                    return false;
+                }
+                any |= has_arrived;
+            }
+        }
+        let all = self.ctas.iter_mut().flat_map(|cta| &mut cta.at_cluster);
+        all.filter(|at| **at == AtCluster::Arrived)
+            .for_each(|at| *at = AtCluster::Passed);
+        any
+    }
+}
