@@ -1,16 +1,20 @@
-//! `test snapshot after=STAGE`: what `ptxjit dump` prints for each kernel stands in the file, after the kernel.
+//! `test snapshot after=STAGE gang=N passes=-NAME,…`: what `ptxjit dump` prints for each kernel
+//! stands in the file, after the kernel.
 //!
 //! Snapshot lines start with `//| `. Kernels without such lines are not compared, but a file needs at least one.
 
 use anyhow::{Context, Result, bail, ensure};
 use ptxjit::{Device, Module, Options};
 
-use crate::file::TestFile;
+use crate::file::{Snapshot, TestFile};
 use crate::signature::Signatures;
 
 const PREFIX: &str = "//|";
 
-pub(crate) fn check(file: &TestFile, after: &str) -> Result<()> {
+pub(crate) fn check(file: &TestFile, snapshot: &Snapshot) -> Result<()> {
+    let mut options = Options::default();
+    options.gang = snapshot.gang;
+    options.passes = snapshot.passes.clone();
     let name = file.path.display().to_string();
     let signatures = Signatures::parse(&name, &file.text)?;
     let module = Module::from_source(&Device::new()?, &name, file.text.clone())?;
@@ -29,7 +33,7 @@ pub(crate) fn check(file: &TestFile, after: &str) -> Result<()> {
     for (end, kernel) in kernels.iter().rev() {
         let got = module
             .kernel(kernel)?
-            .dump(after, [256, 1, 1], &Options::default())?;
+            .dump(&snapshot.after, [256, 1, 1], &options)?;
         let got: String = got
             .lines()
             .map(|line| format!("{PREFIX} {line}").trim_end().to_owned() + "\n")

@@ -12,6 +12,7 @@ use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
 use ptxjit_passes::effort::{Effort, Spent};
+use ptxjit_vectorize::heuristics::Switches;
 use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
 
 use crate::gang;
@@ -70,6 +71,8 @@ pub struct CompileOptions {
     /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped,
     /// which was not too complex: so this is not either, and has the same width.
     pub goes_on: bool,
+    /// Heuristics of the vectorizer that may act.
+    pub switches: Switches,
     /// When to give up.
     pub until: Option<Instant>,
 }
@@ -79,11 +82,11 @@ pub struct CompileOptions {
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum BaselineTier {
     /// Never.
-    None,
+    Never,
     /// If it is long.
-    Some,
+    LongCode,
     /// Unless it is short: few threads will run it first.
-    Much,
+    UnlessShort,
 }
 
 /// Why a program could not be compiled.
@@ -204,6 +207,7 @@ fn object_of(
         small_grid: options.facts.small_grid,
         small_ctaid: options.facts.small_ctaid,
         keeps_accesses: options.memcheck,
+        switches: options.switches,
     };
     let mut plan = vectorize::run(&mut func.function, &func.entries, gang, facts, &effort)?;
     if gang > 1 && !options.goes_on {
@@ -350,9 +354,9 @@ impl Compiler {
         }
         effort.check_time()?;
         let quick = match options.baseline {
-            BaselineTier::None => false,
-            BaselineTier::Some => self.stats.clif_insts > MOST_AT_ONCE,
-            BaselineTier::Much => self.stats.clif_insts > MOST_FOR_FEW,
+            BaselineTier::Never => false,
+            BaselineTier::LongCode => self.stats.clif_insts > MOST_AT_ONCE,
+            BaselineTier::UnlessShort => self.stats.clif_insts > MOST_FOR_FEW,
         };
         if let Some(texts) = &mut self.listings {
             texts.insert("clif", self.context.func.display().to_string());
@@ -400,7 +404,12 @@ impl Compiler {
                 None => Vec::new(),
             },
             slow: out.slow.into_iter().collect(),
-            listings: self.listings.unwrap_or_default(),
+            listings: self.listings.map_or_else(Default::default, |mut listings| {
+                let (func, plan) = (inputs.func, inputs.plan);
+                listings.insert("vectorize", vectorize::print::plan(func, plan));
+                listings.insert("heuristics", vectorize::print::summary(func, plan));
+                listings
+            }),
             stats: self.stats,
         }))
     }

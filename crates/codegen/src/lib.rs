@@ -32,6 +32,8 @@ mod slots;
 mod weigh;
 mod ymm;
 
+pub use ptxjit_vectorize::heuristics::Switches;
+
 pub use compile::{
     BaselineTier, CompileError, CompileOptions, compile, compile_listing, compile_object,
 };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ptxjit_abi::object::Object;
 use ptxjit_abi::{CompiledKernel, Facts};
-use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions};
+use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions, Switches};
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
@@ -66,6 +66,7 @@ impl Variant {
             foreign: self.foreign,
             baseline,
             goes_on: self.goes_on,
+            switches: Switches::default(),
             until: limit.until,
         }
     }
@@ -305,7 +306,7 @@ impl Variants {
         });
         let made = made.and_then(|made| made.map_err(Failed::Refused));
         let (code, origin) = made.map_err(|why| limit.error(kernel, why))?;
-        if baseline == BaselineTier::None && code.is_quick() {
+        if baseline == BaselineTier::Never && code.is_quick() {
             improve::now(kernel, variant, &code, limit).map_err(|why| limit.error(kernel, why))?;
         }
         Ok(Got {
@@ -419,7 +420,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub fn dump_stages() -> Vec<&'static str> {
     let mut stages = vec!["ast", "ir"];
     stages.extend(pipeline::pass_names());
-    stages.extend(["opt", "gang", "clif", "asm"]);
+    stages.extend(["opt", "gang", "vectorize", "heuristics", "clif", "asm"]);
     stages
 }
 
@@ -434,7 +435,8 @@ pub(crate) fn dump(
     let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, false, limit)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel, limit)?;
-        let options_of = variant.compile_options(BaselineTier::None, limit);
+        let mut options_of = variant.compile_options(BaselineTier::Never, limit);
+        options_of.switches = Switches::parse(&options.passes).map_err(Error::usage)?;
         let compiled = ptxjit_codegen::compile_listing(&optimized, &options_of)
             .map_err(|err| limit.error(kernel, err.into()))?;
         match stage {
@@ -457,7 +459,7 @@ pub(crate) fn dump(
         "ast" => Ok(syntax_tree(front, kernel)),
         "ir" => Ok(print::program(&*kernel.program()?)),
         "opt" => Ok(print::program(&*kernel.variants.optimized(kernel, limit)?)),
-        "gang" | "clif" | "asm" => listing(stage),
+        "gang" | "vectorize" | "heuristics" | "clif" | "asm" => listing(stage),
         pass if pipeline::pass_names().contains(&pass) => after_pass(kernel, pass),
         _ => Err(Error::usage(format!(
             "there is no stage `{stage}`; choose one of {}",

@@ -490,7 +490,7 @@ impl Kernel {
             Limit::NONE,
         )?;
         Ok(self
-            .variant(&variant, BaselineTier::None, Limit::NONE)?
+            .variant(&variant, BaselineTier::Never, Limit::NONE)?
             .code
             .gang)
     }
