@@ -31,6 +31,7 @@ pub(crate) fn check(file: &TestFile, snapshot: &Snapshot) -> Result<()> {
     }
     kernels.sort();
     for (end, kernel) in kernels.iter().rev() {
+        check_heuristic(file, &module, kernel, &options)?;
         let got = module
             .kernel(kernel)?
             .dump(&snapshot.after, [256, 1, 1], &options)?;
@@ -60,6 +61,48 @@ pub(crate) fn check(file: &TestFile, snapshot: &Snapshot) -> Result<()> {
     if bless && text != file.text {
         std::fs::write(&file.path, text).with_context(|| format!("cannot write {name}"))?;
     }
+    Ok(())
+}
+
+/// In a file `passes/NAME.ptx`, where NAME is a heuristic: it must act in kernels named `acts…`, but not
+/// when it is switched off, and must not act in kernels named `idle…`.
+fn check_heuristic(
+    file: &TestFile,
+    module: &Module,
+    kernel: &str,
+    options: &Options,
+) -> Result<()> {
+    let is_of_passes = file
+        .path
+        .parent()
+        .is_some_and(|folder| folder.ends_with("passes"));
+    let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name.replace('_', "-");
+    if !is_of_passes {
+        return Ok(());
+    }
+    let acts = |passes: String| -> Result<bool> {
+        let mut options = options.clone();
+        options.passes = passes;
+        let text = module
+            .kernel(kernel)?
+            .dump("heuristics", [256, 1, 1], &options)?;
+        let acted = text.lines().find_map(|line| line.strip_prefix("acted: "));
+        let acted = acted.context("the summary tells what acted")?;
+        Ok(acted
+            .split(", ")
+            .any(|item| item.split(' ').next() == Some(&name)))
+    };
+    let is_on = acts(String::new())?;
+    ensure!(
+        is_on == kernel.starts_with("acts") && is_on != kernel.starts_with("idle"),
+        "`{name}` {} in `{kernel}`",
+        if is_on { "acts" } else { "does not act" }
+    );
+    ensure!(
+        !acts(format!("-{name}"))?,
+        "`{name}` acts in `{kernel}` although it is switched off"
+    );
     Ok(())
 }
 

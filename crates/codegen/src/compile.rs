@@ -16,7 +16,7 @@ use ptxjit_vectorize::heuristics::Switches;
 use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
 
 use crate::gang;
-use crate::host;
+use crate::host::{self, Target};
 use crate::lane_inserts::{self, LaneInserts};
 use crate::link;
 use crate::lower::{self, Inputs};
@@ -71,6 +71,8 @@ pub struct CompileOptions {
     /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped,
     /// which was not too complex: so this is not either, and has the same width.
     pub goes_on: bool,
+    /// What the code is for.
+    pub target: Target,
     /// Heuristics of the vectorizer that may act.
     pub switches: Switches,
     /// When to give up.
@@ -228,12 +230,13 @@ fn object_of(
         memcheck: options.memcheck,
         foreign: options.foreign,
         has_masked_stores: false,
+        target: options.target,
         flush_denormals: crate::denormals::all_flush(&func.function),
         one_dimensional: options.facts.one_dimensional,
         whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &func.entries),
     };
     let vectorize = start.elapsed();
-    for is_wide in [gang > 4 && host::vector_bits() == 256, false] {
+    for is_wide in [gang > 4 && options.target.vector_bits == 256, false] {
         let mut compiler = Compiler::new(is_wide, listings);
         compiler.stats.vectorize = vectorize;
         inputs.has_masked_stores = is_wide;
@@ -295,7 +298,7 @@ fn stay_whole(plan: &Plan, entries: &[ir::Block]) -> bool {
 fn checked_gang(program: &Program, options: &CompileOptions) -> Result<u32, CompileError> {
     let gang = match options.gang {
         Some(gang) => gang,
-        None => gang::choose(program, [0, 1, 1], options.until)?.gang,
+        None => gang::choose(program, [0, 1, 1], options.target, options.until)?.gang,
     };
     match gang {
         1 | 4 | 8 | 16 | 32 if program.lockstep && gang != 32 => {

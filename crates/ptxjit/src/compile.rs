@@ -4,12 +4,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::object::Object;
 use ptxjit_abi::{CompiledKernel, Facts};
-use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions, Switches};
+use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions, Switches, Target};
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
@@ -66,10 +66,21 @@ impl Variant {
             foreign: self.foreign,
             baseline,
             goes_on: self.goes_on,
+            target: target(),
             switches: Switches::default(),
             until: limit.until,
         }
     }
+}
+
+/// What code is compiled for: the host, with vectors of 128 bits if `$PTXJIT_VECTOR_BITS` says so.
+/// The same for the life of the process, as code of the two must not meet in one cache.
+fn target() -> Target {
+    static TARGET: OnceLock<Target> = OnceLock::new();
+    *TARGET.get_or_init(|| {
+        let is_held_down = std::env::var("PTXJIT_VECTOR_BITS").is_ok_and(|bits| bits == "128");
+        Target::host(if is_held_down { 128 } else { 256 })
+    })
 }
 
 /// How long a launch may take to compile.
@@ -203,7 +214,7 @@ impl Stored {
     }
 
     fn code_key(&self, variant: &Variant) -> Option<Key> {
-        let target = ptxjit_codegen::target().ok()?;
+        let target = ptxjit_codegen::describe(target()).ok()?;
         let variant = format!("{variant:?}");
         let parts = [
             self.base.bytes(),
@@ -267,7 +278,7 @@ impl Variants {
             },
             _ => {
                 let optimized = self.optimized(kernel, limit)?;
-                let made = ptxjit_codegen::choose_gang(&optimized, block.0, limit.until)
+                let made = ptxjit_codegen::choose_gang(&optimized, block.0, target(), limit.until)
                     .map_err(|err| limit.error(kernel, err.into()))?;
                 let choice = Choice {
                     gang: made.gang,
@@ -444,7 +455,7 @@ pub(crate) fn dump(
                 let why = match options.gang {
                     Some(_) => vec!["as asked for".to_owned()],
                     None => {
-                        ptxjit_codegen::choose_gang(&optimized, block.0, None)
+                        ptxjit_codegen::choose_gang(&optimized, block.0, target(), None)
                             .map_err(|err| limit.error(kernel, err.into()))?
                             .reasons
                     }
