@@ -192,6 +192,182 @@ fn crates_keep_their_boundaries() {
     assert_none(&problems);
 }
 
+/// Other libraries that crates of the engine may use, see the reasons in their manifests.
+const LIBRARIES: &[&str] = &[
+    "annotate-snippets",
+    "arc-swap",
+    "bytemuck",
+    "cpp_demangle",
+    "cranelift-entity",
+    "libc",
+    "parking_lot",
+    "rustc-demangle",
+    "rustc-hash",
+    "serde",
+    "serde_json",
+    "sha2",
+    "smallvec",
+    "thiserror",
+    "wasmtime-internal-jit-icache-coherence",
+];
+
+#[test]
+fn the_engine_uses_known_libraries() {
+    let mut problems = Vec::new();
+    for (package, _) in MAY_USE {
+        let manifest = root().join("crates").join(package).join("Cargo.toml");
+        for (section, name) in dependencies(&read(&manifest)) {
+            let is_known = name.is_empty()
+                || name.starts_with("ptxjit")
+                || LIBRARIES.contains(&name.as_str())
+                || OWNERS.iter().any(|(krate, _)| *krate == name)
+                || section == "[dev-dependencies]";
+            if !is_known {
+                problems.push(format!("`{package}` uses {name}, which is not listed here"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// A rule of ARCHITECTURE.md: in these folders no code names this, save in these files.
+struct Absence {
+    folders: &'static [&'static str],
+    words: &'static [&'static str],
+    but_in: &'static [&'static str],
+}
+
+const ABSENCES: &[Absence] = &[
+    // The instruction tables name no CLIF type, the vectorizer nothing of Cranelift but entity maps.
+    Absence {
+        folders: &[
+            "frontend",
+            "ir",
+            "passes",
+            "vectorize",
+            "abi",
+            "runtime",
+            "device",
+            "interp",
+        ],
+        words: &["cranelift_codegen", "cranelift_frontend", "cranelift_jit"],
+        but_in: &[],
+    },
+    // Compiling depends on nothing but its inputs.
+    Absence {
+        folders: &["ir", "passes", "vectorize", "codegen"],
+        words: &[
+            "std::env",
+            "env!(",
+            "SystemTime",
+            "HashMap::new",
+            "available_parallelism",
+        ],
+        but_in: &["ir/src/eval/tests/vectors.rs"],
+    },
+    // The scalar compiler knows no gang width.
+    Absence {
+        folders: &["ir", "frontend", "passes"],
+        words: &["gang_width", "gang: u32"],
+        but_in: &[],
+    },
+    // Machine code is read in few places.
+    Absence {
+        folders: &["codegen"],
+        words: &["iced_x86"],
+        but_in: &[
+            "codegen/src/ymm.rs",
+            "codegen/src/masked.rs",
+            "codegen/src/operands.rs",
+        ],
+    },
+    // Device accesses may fault, and may be misaligned; shuffles read memory of our own.
+    Absence {
+        folders: &["codegen"],
+        words: &["with_notrap(", "with_aligned(", "MemFlags::trusted"],
+        but_in: &["codegen/src/lower/shuffles.rs"],
+    },
+    // The oracle shares nothing with compiled code.
+    Absence {
+        folders: &["interp", "device"],
+        words: &["ptxjit_codegen", "ptxjit_vectorize", "ptxjit_abi"],
+        but_in: &[],
+    },
+];
+
+#[test]
+fn what_architecture_rules_out_is_absent() {
+    let mut problems = Vec::new();
+    for absence in ABSENCES {
+        for folder in absence.folders {
+            for path in files_below(&root().join("crates").join(folder).join("src"), ".rs") {
+                let name = path.display().to_string();
+                if absence.but_in.iter().any(|file| name.ends_with(file)) {
+                    continue;
+                }
+                for (idx, line) in read(&path).lines().enumerate() {
+                    let code = line.split("//").next().unwrap_or(line);
+                    for word in absence.words.iter().filter(|word| code.contains(**word)) {
+                        problems.push(format!("{name}:{}: {word}", idx + 1));
+                    }
+                }
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn crates_without_unsafe_forbid_it() {
+    let safe = [
+        "ir",
+        "frontend",
+        "passes",
+        "vectorize",
+        "interp",
+        "device",
+        "cli",
+        "image",
+        "persona",
+    ];
+    let missing = safe.iter().filter(|name| {
+        let lib = root().join("crates").join(name).join("src/lib.rs");
+        !read(&lib).contains("#![forbid(unsafe_code)]")
+    });
+    assert_none(
+        &missing
+            .map(|name| format!("`{name}` does not forbid unsafe code"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn the_grammar_names_no_instruction() {
+    let grammar = read(&root().join("grammar/ptx.pest"));
+    let mut problems = Vec::new();
+    for path in files_below(&root().join("crates/frontend/src/isa"), ".rs") {
+        let text = read(&path);
+        for row in text.split("inst(\"").skip(1) {
+            let name = row.split('"').next().unwrap_or("");
+            if grammar.contains(&format!("\"{name}\"")) {
+                problems.push(format!("the grammar names `{name}`"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn architecture_fits_its_page() {
+    let words = read(&root().join("ARCHITECTURE.md"))
+        .split_whitespace()
+        .count();
+    assert!(
+        words <= 1500,
+        "ARCHITECTURE.md has {words} words, more than 1,500"
+    );
+}
+
 #[test]
 fn links_in_documents_lead_somewhere() {
     let root = root();

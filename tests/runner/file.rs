@@ -4,7 +4,7 @@
 //! // test interp
 //! // test run gang=1,4,16
 //! // test check
-//! // test snapshot after=STAGE
+//! // test snapshot after=STAGE gang=16 passes=-NAME,…      (gang and passes may be left out)
 //! // run: f(1, 0f3F800000) == 3            one call; results in parentheses if there are several
 //! // run: f(0.5) == 0.25 ulp 2             or `rel 1e-6`, `abs 1e-6`, and `as bf16` to say what the bits mean
 //! // launch: k<<<2, 64>>>(in = s32[1, 2], out = s32[2]) => out = s32[3, 4]
@@ -39,7 +39,37 @@ pub(crate) enum Command {
     Interp,
     Run { gangs: Vec<u32> },
     Check,
-    Snapshot { after: String },
+    Snapshot(Snapshot),
+}
+
+/// `snapshot after=STAGE gang=N passes=-NAME,…`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub(crate) after: String,
+    pub(crate) gang: Option<u32>,
+    pub(crate) passes: String,
+}
+
+impl Snapshot {
+    fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Result<Snapshot> {
+        let mut snapshot = Snapshot {
+            after: String::new(),
+            gang: None,
+            passes: String::new(),
+        };
+        for word in words {
+            match word.split_once('=') {
+                Some(("after", stage)) => snapshot.after = stage.to_owned(),
+                Some(("gang", gang)) => {
+                    snapshot.gang = Some(gang.parse().context("a gang width is a number")?);
+                }
+                Some(("passes", passes)) => snapshot.passes = passes.to_owned(),
+                _ => bail!("expected `after=…`, `gang=…` or `passes=…`, not `{word}`"),
+            }
+        }
+        ensure!(!snapshot.after.is_empty(), "a snapshot is of a stage");
+        Ok(snapshot)
+    }
 }
 
 /// `// run: func(args) == want`
@@ -190,6 +220,9 @@ impl std::str::FromStr for Command {
     fn from_str(text: &str) -> Result<Command> {
         let mut words = text.split_whitespace();
         let command = words.next().unwrap_or("");
+        if command == "snapshot" {
+            return Ok(Command::Snapshot(Snapshot::parse(words)?));
+        }
         let option = words.next();
         ensure!(words.next().is_none(), "too many words");
         match (command, option.and_then(|option| option.split_once('='))) {
@@ -203,9 +236,6 @@ impl std::str::FromStr for Command {
                         .context("gang widths are numbers")?,
                 })
             }
-            ("snapshot", Some(("after", stage))) => Ok(Command::Snapshot {
-                after: stage.to_owned(),
-            }),
             _ => bail!("expected `interp`, `run gang=…`, `check` or `snapshot after=…`"),
         }
     }

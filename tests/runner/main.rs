@@ -75,10 +75,10 @@ fn trials_of(tests: &Path, path: &Path) -> Vec<Trial> {
                 }
             }
             Command::Check => trials.push(trial(&name, "check", &file, diag::check)),
-            Command::Snapshot { after } => {
-                let label = format!("snapshot after={after}");
+            Command::Snapshot(of) => {
+                let label = format!("snapshot after={}", of.after);
                 trials.push(trial(&name, &label, &file, move |file| {
-                    snapshot::check(file, &after)
+                    snapshot::check(file, &of)
                 }));
             }
         }

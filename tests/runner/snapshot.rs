@@ -1,16 +1,20 @@
-//! `test snapshot after=STAGE`: what `ptxjit dump` prints for each kernel stands in the file, after the kernel.
+//! `test snapshot after=STAGE gang=N passes=-NAME,…`: what `ptxjit dump` prints for each kernel
+//! stands in the file, after the kernel.
 //!
 //! Snapshot lines start with `//| `. Kernels without such lines are not compared, but a file needs at least one.
 
 use anyhow::{Context, Result, bail, ensure};
 use ptxjit::{Device, Module, Options};
 
-use crate::file::TestFile;
+use crate::file::{Snapshot, TestFile};
 use crate::signature::Signatures;
 
 const PREFIX: &str = "//|";
 
-pub(crate) fn check(file: &TestFile, after: &str) -> Result<()> {
+pub(crate) fn check(file: &TestFile, snapshot: &Snapshot) -> Result<()> {
+    let mut options = Options::default();
+    options.gang = snapshot.gang;
+    options.passes = snapshot.passes.clone();
     let name = file.path.display().to_string();
     let signatures = Signatures::parse(&name, &file.text)?;
     let module = Module::from_source(&Device::new()?, &name, file.text.clone())?;
@@ -27,9 +31,10 @@ pub(crate) fn check(file: &TestFile, after: &str) -> Result<()> {
     }
     kernels.sort();
     for (end, kernel) in kernels.iter().rev() {
+        check_heuristic(file, &module, kernel, &options)?;
         let got = module
             .kernel(kernel)?
-            .dump(after, [256, 1, 1], &Options::default())?;
+            .dump(&snapshot.after, [256, 1, 1], &options)?;
         let got: String = got
             .lines()
             .map(|line| format!("{PREFIX} {line}").trim_end().to_owned() + "\n")
@@ -56,6 +61,48 @@ pub(crate) fn check(file: &TestFile, after: &str) -> Result<()> {
     if bless && text != file.text {
         std::fs::write(&file.path, text).with_context(|| format!("cannot write {name}"))?;
     }
+    Ok(())
+}
+
+/// In a file `passes/NAME.ptx`, where NAME is a heuristic: it must act in kernels named `acts…`, but not
+/// when it is switched off, and must not act in kernels named `idle…`.
+fn check_heuristic(
+    file: &TestFile,
+    module: &Module,
+    kernel: &str,
+    options: &Options,
+) -> Result<()> {
+    let is_of_passes = file
+        .path
+        .parent()
+        .is_some_and(|folder| folder.ends_with("passes"));
+    let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name.replace('_', "-");
+    if !is_of_passes {
+        return Ok(());
+    }
+    let acts = |passes: String| -> Result<bool> {
+        let mut options = options.clone();
+        options.passes = passes;
+        let text = module
+            .kernel(kernel)?
+            .dump("heuristics", [256, 1, 1], &options)?;
+        let acted = text.lines().find_map(|line| line.strip_prefix("acted: "));
+        let acted = acted.context("the summary tells what acted")?;
+        Ok(acted
+            .split(", ")
+            .any(|item| item.split(' ').next() == Some(&name)))
+    };
+    let is_on = acts(String::new())?;
+    ensure!(
+        is_on == kernel.starts_with("acts") && is_on != kernel.starts_with("idle"),
+        "`{name}` {} in `{kernel}`",
+        if is_on { "acts" } else { "does not act" }
+    );
+    ensure!(
+        !acts(format!("-{name}"))?,
+        "`{name}` acts in `{kernel}` although it is switched off"
+    );
     Ok(())
 }
 

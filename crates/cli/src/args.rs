@@ -337,7 +337,10 @@ pub struct DumpArgs {
     /// Gang width; chosen if left out.
     #[arg(long, value_name = "N", value_parser = gang)]
     pub gang: Option<u32>,
-    /// ast, ir, the name of a pass, gang, clif or asm; `help` lists them.
+    /// Heuristics of the vectorizer to switch off.
+    #[arg(long, hide = true, value_name = "-NAME,…", allow_hyphen_values = true)]
+    pub passes: Option<String>,
+    /// ast, ir, the name of a pass, gang, vectorize, clif or asm; `help` lists them.
     #[arg(long, value_name = "STAGE", default_value = "ir")]
     pub after: String,
     #[command(flatten)]

@@ -34,5 +34,6 @@ fn text(args: &DumpArgs) -> Result<String, Failure> {
     };
     let mut options = ptxjit::Options::default();
     options.gang = args.gang;
+    options.passes = args.passes.clone().unwrap_or_default();
     Ok(kernel.dump(&args.after, args.block.0, &options)?)
 }

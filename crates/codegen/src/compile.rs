@@ -12,10 +12,11 @@ use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
 use ptxjit_passes::effort::{Effort, Spent};
+use ptxjit_vectorize::heuristics::Switches;
 use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
 
 use crate::gang;
-use crate::host;
+use crate::host::{self, Target};
 use crate::lane_inserts::{self, LaneInserts};
 use crate::link;
 use crate::lower::{self, Inputs};
@@ -70,6 +71,10 @@ pub struct CompileOptions {
     /// The code goes on where code [for whole gangs](CompiledKernel::whole_gangs) has stopped,
     /// which was not too complex: so this is not either, and has the same width.
     pub goes_on: bool,
+    /// What the code is for.
+    pub target: Target,
+    /// Heuristics of the vectorizer that may act.
+    pub switches: Switches,
     /// When to give up.
     pub until: Option<Instant>,
 }
@@ -79,11 +84,11 @@ pub struct CompileOptions {
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum BaselineTier {
     /// Never.
-    None,
+    Never,
     /// If it is long.
-    Some,
+    LongCode,
     /// Unless it is short: few threads will run it first.
-    Much,
+    UnlessShort,
 }
 
 /// Why a program could not be compiled.
@@ -207,6 +212,7 @@ fn object_of(
         small_grid: options.facts.small_grid,
         small_ctaid: options.facts.small_ctaid,
         keeps_accesses: options.memcheck,
+        switches: options.switches,
     };
     let mut plan = vectorize::run(&mut func.function, &func.entries, gang, facts, &effort)?;
     if gang > 1 && !options.goes_on {
@@ -227,13 +233,14 @@ fn object_of(
         memcheck: options.memcheck,
         foreign: options.foreign,
         has_masked_stores: false,
+        target: options.target,
         flush_denormals: crate::denormals::all_flush(&func.function),
         one_dimensional: options.facts.one_dimensional,
         clusters: options.facts.clusters,
         whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &func.entries),
     };
     let vectorize = start.elapsed();
-    for is_wide in [gang > 4 && host::vector_bits() == 256, false] {
+    for is_wide in [gang > 4 && options.target.vector_bits == 256, false] {
         let mut compiler = Compiler::new(is_wide, listings);
         compiler.stats.vectorize = vectorize;
         inputs.has_masked_stores = is_wide;
@@ -295,7 +302,7 @@ fn stay_whole(plan: &Plan, entries: &[ir::Block]) -> bool {
 fn checked_gang(program: &Program, options: &CompileOptions) -> Result<u32, CompileError> {
     let gang = match options.gang {
         Some(gang) => gang,
-        None => gang::choose(program, [0, 1, 1], options.until)?.gang,
+        None => gang::choose(program, [0, 1, 1], options.target, options.until)?.gang,
     };
     match gang {
         1 | 4 | 8 | 16 | 32 if program.lockstep && gang != 32 => {
@@ -354,9 +361,9 @@ impl Compiler {
         }
         effort.check_time()?;
         let quick = match options.baseline {
-            BaselineTier::None => false,
-            BaselineTier::Some => self.stats.clif_insts > MOST_AT_ONCE,
-            BaselineTier::Much => self.stats.clif_insts > MOST_FOR_FEW,
+            BaselineTier::Never => false,
+            BaselineTier::LongCode => self.stats.clif_insts > MOST_AT_ONCE,
+            BaselineTier::UnlessShort => self.stats.clif_insts > MOST_FOR_FEW,
         };
         if let Some(texts) = &mut self.listings {
             texts.insert("clif", self.context.func.display().to_string());
@@ -404,7 +411,12 @@ impl Compiler {
                 None => Vec::new(),
             },
             slow: out.slow.into_iter().collect(),
-            listings: self.listings.unwrap_or_default(),
+            listings: self.listings.map_or_else(Default::default, |mut listings| {
+                let (func, plan) = (inputs.func, inputs.plan);
+                listings.insert("vectorize", vectorize::print::plan(func, plan));
+                listings.insert("heuristics", vectorize::print::summary(func, plan));
+                listings
+            }),
             stats: self.stats,
         }))
     }

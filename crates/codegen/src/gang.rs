@@ -10,7 +10,7 @@ use ptxjit_ir::{FloatFmt, Function, InstData, Program, WarpOp};
 use ptxjit_passes::effort::Spent;
 
 use crate::compile::CompileError;
-use crate::host;
+use crate::host::Target;
 use crate::weigh::{self, Weights};
 
 /// Threads of a warp.
@@ -57,9 +57,10 @@ pub struct GangChoice {
 pub fn choose(
     program: &Program,
     block: [u32; 3],
+    target: Target,
     until: Option<Instant>,
 ) -> Result<GangChoice, CompileError> {
-    match by_rules(program, block, until) {
+    match by_rules(program, block, target, until) {
         Ok(choice) => Ok(choice),
         Err(Spent::Work) => Ok(GangChoice {
             gang: 1,
@@ -73,6 +74,7 @@ pub fn choose(
 fn by_rules(
     program: &Program,
     block: [u32; 3],
+    target: Target,
     until: Option<Instant>,
 ) -> Result<GangChoice, Spent> {
     let traits = Traits::of(program);
@@ -101,8 +103,8 @@ fn by_rules(
         }
     }
     // Two vectors per value.
-    let few = 2 * host::lanes_of_vector() as u32;
-    let (mut most, reason) = traits.widest();
+    let few = 2 * target.lanes_of_vector() as u32;
+    let (mut most, reason) = traits.widest(target);
     let mut reasons = vec![reason];
     let mut is_strip_mined = false;
     if traits.insts < VERY_LONG {
@@ -131,8 +133,8 @@ fn by_rules(
             reasons = vec![format!("at most 32: {why}")];
         }
         while !weights.is_strip_mined
-            && most as usize > host::lanes_of_vector()
-            && weights.live_words * most as usize / host::lanes_of_vector() > loop_vectors()
+            && most as usize > target.lanes_of_vector()
+            && weights.live_words * most as usize / target.lanes_of_vector() > loop_vectors(target)
         {
             most /= 2;
             let words = weights.live_words;
@@ -179,8 +181,8 @@ fn within_rows(most: u32, row: u32, reasons: &mut Vec<String>) -> u32 {
     }
 }
 
-fn loop_vectors() -> usize {
-    match host::vector_bits() {
+fn loop_vectors(target: Target) -> usize {
+    match target.vector_bits {
         256 => LOOP_WIDE_VECTORS,
         _ => LOOP_VECTORS,
     }
@@ -259,10 +261,10 @@ impl Traits {
     }
 
     /// The most lanes whose values are likely to stay in registers.
-    fn widest(&self) -> (u32, String) {
+    fn widest(&self, target: Target) -> (u32, String) {
         let insts = self.insts;
         if insts >= VERY_LONG {
-            let most = host::lanes_of_vector() as u32;
+            let most = target.lanes_of_vector() as u32;
             (
                 most,
                 format!("at most {most}: the kernel has {insts} instructions"),

@@ -50,18 +50,32 @@ fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Bits of a vector: 256 where the processor has AVX2 and FMA, unless `$PTXJIT_VECTOR_BITS` says
-/// 128.
-pub(crate) fn vector_bits() -> u32 {
-    static BITS: OnceLock<u32> = OnceLock::new();
-    *BITS.get_or_init(|| {
-        let is_held_down = std::env::var("PTXJIT_VECTOR_BITS").is_ok_and(|bits| bits == "128");
-        if has_256_bits() && !is_held_down {
-            256
-        } else {
-            128
+/// What code is compiled for, beside the instruction set: part of the options, so that the compiler
+/// itself asks neither the processor nor the environment.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Target {
+    /// Bits of a vector: 128 or 256. With 256 there are fused multiply-adds and masked stores.
+    pub vector_bits: u32,
+    /// Whether 16-byte compare-and-swap exists.
+    pub wide_cas: bool,
+}
+
+impl Target {
+    /// The host, with vectors of at most `most_bits` bits.
+    pub fn host(most_bits: u32) -> Target {
+        Target {
+            vector_bits: match has_256_bits() && most_bits >= 256 {
+                true => 256,
+                false => 128,
+            },
+            wide_cas: has_wide_cas(),
         }
-    })
+    }
+
+    /// Lanes of 32 bits that a register holds.
+    pub(crate) fn lanes_of_vector(self) -> usize {
+        self.vector_bits as usize / 32
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -74,31 +88,25 @@ fn has_256_bits() -> bool {
     false
 }
 
-/// Whether 16-byte compare-and-swap exists.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn has_wide_cas() -> bool {
+fn has_wide_cas() -> bool {
     is_x86_feature_detected!("cmpxchg16b")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn has_wide_cas() -> bool {
+fn has_wide_cas() -> bool {
     false
-}
-
-/// Lanes of 32 bits that a register holds.
-pub(crate) fn lanes_of_vector() -> usize {
-    vector_bits() as usize / 32
 }
 
 /// Everything that code depends on beside the program: the code generator's version, the
 /// processor's features. Stored code may be used where this text is the same.
-pub fn target() -> Result<String, CompileError> {
+pub fn describe(target: Target) -> Result<String, CompileError> {
     let isa = isa(false)?;
     let mut text = format!(
         "cranelift {}, {}, vectors of {} bits",
         cranelift_codegen::VERSION,
         isa.triple(),
-        vector_bits()
+        target.vector_bits
     );
     for flag in isa.isa_flags() {
         write!(text, ", {flag}").expect("writing to a string");

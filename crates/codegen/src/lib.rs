@@ -32,9 +32,11 @@ mod slots;
 mod weigh;
 mod ymm;
 
+pub use ptxjit_vectorize::heuristics::Switches;
+
 pub use compile::{
     BaselineTier, CompileError, CompileOptions, compile, compile_listing, compile_object,
 };
 pub use gang::{GangChoice, choose as choose_gang};
-pub use host::target;
+pub use host::{Target, describe};
 pub use link::place;

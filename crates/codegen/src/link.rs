@@ -37,7 +37,7 @@ unsafe impl Sync for Code {}
 ///
 /// # Safety
 ///
-/// The object is what [`crate::compile_object`] made for a host with the same [`crate::target`], in
+/// The object is what [`crate::compile_object`] made for a host with the same [`crate::describe`], in
 /// this process or in another one of the same build.
 pub unsafe fn place(mut object: Object) -> Result<CompiledKernel, CompileError> {
     let start = Instant::now();

@@ -5,6 +5,7 @@ use std::time::Instant;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Program, Space, Type, Value};
 use ptxjit_passes::effort::Spent;
+use ptxjit_vectorize::heuristics::Switches;
 use ptxjit_vectorize::{self as vectorize, Node, Plan, PlanFacts, SingleLane, Variability, Yield};
 
 use crate::calls;
@@ -102,6 +103,7 @@ fn planned(
         small_grid: true,
         small_ctaid: true,
         keeps_accesses: false,
+        switches: Switches::default(),
     };
     let effort = compile::effort(gang, false, until);
     let plan = vectorize::run(&mut merged.function, &merged.entries, gang, facts, &effort)?;

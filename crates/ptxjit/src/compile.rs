@@ -4,12 +4,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::object::Object;
 use ptxjit_abi::{CompiledKernel, Facts};
-use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions};
+use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions, Switches, Target};
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
@@ -67,9 +67,21 @@ impl Variant {
             foreign: self.foreign,
             baseline,
             goes_on: self.goes_on,
+            target: target(),
+            switches: Switches::default(),
             until: limit.until,
         }
     }
+}
+
+/// What code is compiled for: the host, with vectors of 128 bits if `$PTXJIT_VECTOR_BITS` says so.
+/// The same for the life of the process, as code of the two must not meet in one cache.
+fn target() -> Target {
+    static TARGET: OnceLock<Target> = OnceLock::new();
+    *TARGET.get_or_init(|| {
+        let is_held_down = std::env::var("PTXJIT_VECTOR_BITS").is_ok_and(|bits| bits == "128");
+        Target::host(if is_held_down { 128 } else { 256 })
+    })
 }
 
 /// How long a launch may take to compile.
@@ -203,7 +215,7 @@ impl Stored {
     }
 
     fn code_key(&self, variant: &Variant) -> Option<Key> {
-        let target = ptxjit_codegen::target().ok()?;
+        let target = ptxjit_codegen::describe(target()).ok()?;
         let variant = format!("{variant:?}");
         let parts = [
             self.base.bytes(),
@@ -267,7 +279,7 @@ impl Variants {
             },
             _ => {
                 let optimized = self.optimized(kernel, limit)?;
-                let made = ptxjit_codegen::choose_gang(&optimized, block.0, limit.until)
+                let made = ptxjit_codegen::choose_gang(&optimized, block.0, target(), limit.until)
                     .map_err(|err| limit.error(kernel, err.into()))?;
                 let choice = Choice {
                     gang: made.gang,
@@ -306,7 +318,7 @@ impl Variants {
         });
         let made = made.and_then(|made| made.map_err(Failed::Refused));
         let (code, origin) = made.map_err(|why| limit.error(kernel, why))?;
-        if baseline == BaselineTier::None && code.is_quick() {
+        if baseline == BaselineTier::Never && code.is_quick() {
             improve::now(kernel, variant, &code, limit).map_err(|why| limit.error(kernel, why))?;
         }
         Ok(Got {
@@ -420,7 +432,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub fn dump_stages() -> Vec<&'static str> {
     let mut stages = vec!["ast", "ir"];
     stages.extend(pipeline::pass_names());
-    stages.extend(["opt", "gang", "clif", "asm"]);
+    stages.extend(["opt", "gang", "vectorize", "heuristics", "clif", "asm"]);
     stages
 }
 
@@ -436,7 +448,8 @@ pub(crate) fn dump(
     let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, cluster, false, limit)?;
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel, limit)?;
-        let options_of = variant.compile_options(BaselineTier::None, limit);
+        let mut options_of = variant.compile_options(BaselineTier::Never, limit);
+        options_of.switches = Switches::parse(&options.passes).map_err(Error::usage)?;
         let compiled = ptxjit_codegen::compile_listing(&optimized, &options_of)
             .map_err(|err| limit.error(kernel, err.into()))?;
         match stage {
@@ -444,7 +457,7 @@ pub(crate) fn dump(
                 let why = match options.gang {
                     Some(_) => vec!["as asked for".to_owned()],
                     None => {
-                        ptxjit_codegen::choose_gang(&optimized, block.0, None)
+                        ptxjit_codegen::choose_gang(&optimized, block.0, target(), None)
                             .map_err(|err| limit.error(kernel, err.into()))?
                             .reasons
                     }
@@ -459,7 +472,7 @@ pub(crate) fn dump(
         "ast" => Ok(syntax_tree(front, kernel)),
         "ir" => Ok(print::program(&*kernel.program()?)),
         "opt" => Ok(print::program(&*kernel.variants.optimized(kernel, limit)?)),
-        "gang" | "clif" | "asm" => listing(stage),
+        "gang" | "vectorize" | "heuristics" | "clif" | "asm" => listing(stage),
         pass if pipeline::pass_names().contains(&pass) => after_pass(kernel, pass),
         _ => Err(Error::usage(format!(
             "there is no stage `{stage}`; choose one of {}",

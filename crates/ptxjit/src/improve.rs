@@ -125,7 +125,7 @@ pub(crate) fn now(
     }
     let object = kernel
         .variants
-        .object(kernel, variant, BaselineTier::None, limit)?;
+        .object(kernel, variant, BaselineTier::Never, limit)?;
     if let Some(stored) = &kernel.stored {
         stored.put_code(variant, &object);
     }

@@ -304,11 +304,11 @@ impl Launch {
     /// How much the compiler should hurry.
     fn baseline(&self) -> BaselineTier {
         if self.options.eager {
-            BaselineTier::None
+            BaselineTier::Never
         } else if self.n_threads() <= FEW_THREADS {
-            BaselineTier::Much
+            BaselineTier::UnlessShort
         } else {
-            BaselineTier::Some
+            BaselineTier::LongCode
         }
     }
 

@@ -537,7 +537,7 @@ impl Kernel {
             Limit::NONE,
         )?;
         Ok(self
-            .variant(&variant, BaselineTier::None, Limit::NONE)?
+            .variant(&variant, BaselineTier::Never, Limit::NONE)?
             .code
             .gang)
     }

@@ -96,6 +96,9 @@ pub struct Options {
     /// Finish compiling before the launch. Otherwise the launch of a large kernel starts with code that was made in a hurry and
     /// is improved beside it.
     pub eager: bool,
+    /// For `dump`: heuristics of the vectorizer to switch off, as `-NAME,-NAME`.
+    #[doc(hidden)]
+    pub passes: String,
     /// Takes the output of device `printf`; standard output if none.
     pub output: Option<Arc<OutputFn>>,
 }

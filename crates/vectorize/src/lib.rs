@@ -18,8 +18,10 @@
 #![forbid(unsafe_code)]
 
 mod analysis;
+pub mod heuristics;
 mod memory;
 mod prepare;
+pub mod print;
 mod rematerialize;
 mod scalarize;
 mod speculate;
@@ -29,6 +31,8 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value, WarpOp};
 
 use ptxjit_passes::effort::{Effort, Spent};
+
+use heuristics::{Acted, Heuristic, Switches};
 
 use analysis::{divergence, flow, liveness, order, progress, range, reconvergence};
 use memory::{merge_stores, prefetch, strip_mine};
@@ -59,6 +63,8 @@ pub struct PlanFacts {
     pub small_ctaid: bool,
     /// The plan keeps each access as the program has it, because a checker looks at it.
     pub keeps_accesses: bool,
+    /// Which heuristics may act.
+    pub switches: Switches,
 }
 
 /// The plan for one function and gang width.
@@ -107,6 +113,8 @@ pub struct Plan {
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
     /// The speculated stride of varying addresses of loads and stores.
     pub speculated: SecondaryMap<Value, Option<i64>>,
+    /// How often each heuristic acted.
+    pub acted: Acted,
 }
 
 impl Plan {
@@ -174,13 +182,21 @@ fn run_once(
     // The following passes order the blocks several times more, each in about the same time: an
     // order that exceeds the effort is found here.
     order::within(func, entries, effort)?;
-    let (cold, wait_of) = prepare(func, entries, gang, facts, assume_affine);
+    let mut acted = Acted::default();
+    let (cold, wait_of) = prepare(func, entries, gang, facts, assume_affine, &mut acted);
     let mut order = order::within(func, entries, effort)?;
     if gang > 1 {
         lcssa::run(func, &order, effort)?;
     }
     let mut optimistic = divergence::Divergence::new(gang, facts);
-    let yields = add_hints(func, entries, &order, (&cold, &wait_of), &mut optimistic);
+    let yields = add_hints(
+        func,
+        entries,
+        &order,
+        (&cold, &wait_of),
+        &mut optimistic,
+        &mut acted,
+    );
     let mut preds = predecessors(func);
     let can_stop = |func: &Function, block: Block| {
         let is_entry = block == func.entry || entries.contains(&block);
@@ -201,7 +217,14 @@ fn run_once(
             solve(&given, preds, optimistic, &|block| can_stop(func, block))
         };
     let mut flow = solve(func, &order, &preds, &optimistic, &[])?;
-    let mut affine_inputs = affine_inputs::run(func, &order, &flow, &optimistic, &cold);
+    let affine_inputs_of = |func: &Function, order: &Order, flow: &_, optimistic: &_| match facts
+        .switches
+        .is_on(Heuristic::AffineInputs)
+    {
+        true => affine_inputs::run(func, order, flow, optimistic, &cold),
+        false => SecondaryMap::new(),
+    };
+    let mut affine_inputs = affine_inputs_of(func, &order, &flow, &optimistic);
     let mut lane_loops = Vec::new();
     let mut chosen = lane_loops::Choice {
         func,
@@ -213,14 +236,14 @@ fn run_once(
         can_stop: &|block| can_stop(func, block),
     }
     .run();
-    if !chosen.is_empty() {
+    if facts.switches.is_on(Heuristic::LaneLoops) && !chosen.is_empty() {
         lane_loops::add_roots(func, &order, &mut chosen);
         order = order::within(func, entries, effort)?;
         preds = predecessors(func);
         optimistic.propagate(func, &order);
         lane_loops = lane_loops::regions(func, &order, &preds, &chosen);
         flow = solve(func, &order, &preds, &optimistic, &lane_loops)?;
-        affine_inputs = affine_inputs::run(func, &order, &flow, &optimistic, &cold);
+        affine_inputs = affine_inputs_of(func, &order, &flow, &optimistic);
     }
     let strip_mines_full = gang == WARP && has_warp_ops(func);
     let is_strip_mined =
@@ -252,8 +275,12 @@ fn run_once(
         yields,
         strip_mines_full,
         speculated: SecondaryMap::new(),
+        acted,
     };
-    plan.speculated = strides::run(func, &plan);
+    if facts.switches.is_on(Heuristic::Strides) {
+        plan.speculated = strides::run(func, &plan);
+    }
+    count_decisions(func, &mut plan);
     waits::number(
         func,
         &mut plan,
@@ -262,6 +289,22 @@ fn run_once(
         &liveness::run(func, &preds),
     );
     Ok(plan)
+}
+
+/// Counts what the analyses behind the changes of the function have decided.
+fn count_decisions(func: &Function, plan: &mut Plan) {
+    let blocks = || func.blocks.keys();
+    let roots = blocks().filter(|&block| plan.single_lane[block] == SingleLane::Root);
+    let n_single = roots.count() - plan.lane_loops.len();
+    let n_inputs = blocks().filter(|&block| plan.affine_inputs[block].is_some());
+    let n_inputs = n_inputs.count();
+    let n_strides = func.values.keys();
+    let n_strides = n_strides.filter(|&value| plan.speculated[value].is_some());
+    let n_strides = n_strides.count();
+    plan.acted.set(Heuristic::SingleLane, n_single);
+    plan.acted.set(Heuristic::LaneLoops, plan.lane_loops.len());
+    plan.acted.set(Heuristic::AffineInputs, n_inputs);
+    plan.acted.set(Heuristic::Strides, n_strides);
 }
 
 /// Whether there are operations for which the lanes of a warp wait for each other.
@@ -281,11 +324,22 @@ fn prepare(
     gang: u32,
     facts: PlanFacts,
     assume_affine: bool,
+    acted: &mut Acted,
 ) -> (SecondaryMap<Block, bool>, SecondaryMap<Block, bool>) {
+    let is_on = |heuristic| facts.switches.is_on(heuristic);
     drop_unreachable(func, entries);
-    subword::run(func, entries, gang);
-    no_wrap::run(func, entries, gang, facts, assume_affine);
-    let cold = trip_counts::run(func, entries, gang, facts);
+    if is_on(Heuristic::Subword) {
+        acted.set(Heuristic::Subword, subword::run(func, entries, gang));
+    }
+    if is_on(Heuristic::NoWrap) {
+        let n_versions = no_wrap::run(func, entries, gang, facts, assume_affine);
+        acted.set(Heuristic::NoWrap, n_versions);
+    }
+    let (cold, n_versions) = match is_on(Heuristic::TripCounts) {
+        true => trip_counts::run(func, entries, gang, facts),
+        false => (SecondaryMap::new(), 0),
+    };
+    acted.set(Heuristic::TripCounts, n_versions);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);
     if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
@@ -302,23 +356,48 @@ fn add_hints(
     order: &Order,
     (cold, wait_of): (&SecondaryMap<Block, bool>, &SecondaryMap<Block, bool>),
     optimistic: &mut divergence::Divergence,
+    acted: &mut Acted,
 ) -> SecondaryMap<Block, Option<Yield>> {
+    let switches = optimistic.facts.switches;
     optimistic.propagate(func, order);
-    if across_waits::run(func, wait_of, optimistic) {
-        optimistic.propagate(func, order);
+    if switches.is_on(Heuristic::AcrossWaits) {
+        let n_values = across_waits::run(func, wait_of, optimistic);
+        acted.set(Heuristic::AcrossWaits, n_values);
+        if n_values > 0 {
+            optimistic.propagate(func, order);
+        }
     }
-    if addresses::run(func, optimistic) {
-        optimistic.propagate(func, order);
+    if switches.is_on(Heuristic::Addresses) {
+        let n_addresses = addresses::run(func, optimistic);
+        acted.set(Heuristic::Addresses, n_addresses);
+        if n_addresses > 0 {
+            optimistic.propagate(func, order);
+        }
     }
-    if optimistic.gang > 1 && !optimistic.facts.keeps_accesses {
-        merge_stores::run(func, optimistic);
+    let may_merge = optimistic.gang > 1 && !optimistic.facts.keeps_accesses;
+    if may_merge && switches.is_on(Heuristic::MergeStores) {
+        let n_groups = merge_stores::run(func, optimistic);
+        acted.set(Heuristic::MergeStores, n_groups);
     }
     let spins = progress::run(func, order);
-    let strip_mine = strip_mine::run(func, order, wait_of, optimistic);
-    if prefetch::run(func, order, entries, (wait_of, &strip_mine), optimistic) {
-        optimistic.propagate(func, order);
+    let strip_mine = match switches.is_on(Heuristic::StripMine) {
+        true => strip_mine::run(func, order, wait_of, optimistic),
+        false => SecondaryMap::new(),
+    };
+    if switches.is_on(Heuristic::Prefetch) {
+        let n_hints = prefetch::run(func, order, entries, (wait_of, &strip_mine), optimistic);
+        acted.set(Heuristic::Prefetch, n_hints);
+        if n_hints > 0 {
+            optimistic.propagate(func, order);
+        }
     }
-    yields(func, &spins, &strip_mine, cold)
+    let yields = yields(func, &spins, &strip_mine, cold);
+    let strip_mined = |block: &Block| matches!(yields[*block], Some(Yield::StripMine(_)));
+    acted.set(
+        Heuristic::StripMine,
+        func.blocks.keys().filter(strip_mined).count(),
+    );
+    yields
 }
 
 /// When loops let others run, by their headers.
@@ -352,7 +431,10 @@ fn solve(
         func, order, gang, ..
     } = given;
     let find_single_lane = |variability: &dyn Fn(Value) -> Variability| {
-        let mut single_lane = single_lane::run(func, order, gang, preds, variability, can_stop);
+        let mut single_lane = match given.facts.switches.is_on(Heuristic::SingleLane) {
+            true => single_lane::run(func, order, gang, preds, variability, can_stop),
+            false => SecondaryMap::new(),
+        };
         for region in given.lane_loops {
             for block in region.blocks(order) {
                 single_lane[block] = if block == region.root {

@@ -16,7 +16,6 @@ use super::address::{Address, Place};
 use super::atomics::{Operands, Rmw};
 use super::values::{Parts, int_type, lane_bytes, vector_type};
 use super::{Buffer, Lower};
-use crate::host;
 
 /// Bytes of one compare-and-swap.
 const ROW: i64 = 16;
@@ -57,7 +56,7 @@ impl Lower<'_, '_> {
             return None;
         };
         let is_possible = !rmw.is_shared() && !self.certainly_partial && self.has_update(rmw);
-        if stride != i64::from(ty.bytes()) || !is_possible || !host::has_wide_cas() {
+        if stride != i64::from(ty.bytes()) || !is_possible || !self.target.wide_cas {
             return None;
         }
         let update = Update::of(rmw)?;

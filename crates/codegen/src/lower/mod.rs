@@ -94,7 +94,7 @@ pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 pub(crate) use waits::{Frame, resume_point};
 
-use crate::host;
+use crate::host::Target;
 use crate::lane_inserts::LaneInserts;
 use crate::slots::Slots;
 use ptxjit_abi::warp_ops::WARP;
@@ -111,6 +111,7 @@ pub(crate) struct Inputs<'a> {
     pub foreign: bool,
     /// The target has masked stores.
     pub has_masked_stores: bool,
+    pub target: Target,
     pub flush_denormals: bool,
     /// `ntid.y == ntid.z == 1`.
     pub one_dimensional: bool,
@@ -143,6 +144,7 @@ struct Lower<'a, 'b> {
     memcheck: bool,
     foreign: bool,
     has_masked_stores: bool,
+    target: Target,
     flush_denormals: bool,
     one_dimensional: bool,
     clusters: bool,
@@ -287,6 +289,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             memcheck: inputs.memcheck,
             foreign: inputs.foreign,
             has_masked_stores: inputs.has_masked_stores,
+            target: inputs.target,
             flush_denormals: inputs.flush_denormals,
             one_dimensional: inputs.one_dimensional,
             clusters: inputs.clusters,
@@ -301,7 +304,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             loops: None,
             lanes,
             quads: lanes.div_ceil(4),
-            strip: (host::lanes_of_vector() / 4).min(lanes.div_ceil(4)),
+            strip: (inputs.target.lanes_of_vector() / 4).min(lanes.div_ceil(4)),
             vals: FxHashMap::default(),
             addresses: FxHashMap::default(),
             looked_up: FxHashSet::default(),

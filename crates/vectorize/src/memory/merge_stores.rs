@@ -12,18 +12,23 @@ use crate::analysis::variability::Variability;
 /// The last of such stores may be this many instructions behind the first.
 const MOST_BETWEEN: usize = 64;
 
-/// Merges the stores of each group.
-pub(crate) fn run(func: &mut Function, optimistic: &Divergence) {
+/// Merges the stores of each group; returns the number of groups.
+pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
+    let mut n_groups = 0;
     let blocks: Vec<Block> = func.blocks.keys().collect();
     for block in blocks {
         let mut at = 0;
         while at < func.blocks[block].insts.len() {
             match store_group(func, optimistic, block, at) {
-                Some(store_group) => merge(func, block, &store_group),
+                Some(store_group) => {
+                    merge(func, block, &store_group);
+                    n_groups += 1;
+                }
                 None => at += 1,
             }
         }
     }
+    n_groups
 }
 
 /// Bytes that an access touches: their distance from a root value, and how many they are.

@@ -26,7 +26,7 @@ use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::Variability;
 use crate::memory::strip_mine::NEAR_LANES;
 
-/// Inserts prefetches; returns whether there are any.
+/// Inserts prefetches; returns how many.
 pub(crate) fn run(
     func: &mut Function,
     order: &Order,
@@ -36,7 +36,7 @@ pub(crate) fn run(
         &SecondaryMap<Block, Option<u32>>,
     ),
     divergence: &Divergence,
-) -> bool {
+) -> usize {
     let mut found = Vec::new();
     let mut near: Vec<Hint> = for_next_cta(func, order, divergence);
     for node in &order.nodes {
@@ -75,7 +75,7 @@ pub(crate) fn run(
     for hint in &near {
         hint.emit_with_step(func);
     }
-    !found.is_empty() || !near.is_empty()
+    found.len() + near.len()
 }
 
 /// A gang that accesses fewer bytes than this gets no hint: a hint costs as much as the access.

@@ -44,14 +44,14 @@ struct Known {
     source: Source,
 }
 
-/// Narrows the arithmetic of all blocks.
-pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) {
+/// Narrows the arithmetic of all blocks; returns how many results were narrowed.
+pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) -> usize {
     // Narrower gangs do not fill a vector of half-words.
     if gang < 8
         || !entries.is_empty()
         || !func.insts.values().any(|node| is_narrow_load(&node.data))
     {
-        return;
+        return 0;
     }
     let order = order::run(func, entries);
     let mut narrow = Narrow {
@@ -62,17 +62,20 @@ pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) {
         made: FxHashMap::default(),
         out: Vec::new(),
         aliases: Aliases::new(),
+        n_narrowed: 0,
     };
     for node in &order.nodes {
         if let Node::Block(block) = *node {
             narrow.block(block);
         }
     }
+    let n_narrowed = narrow.n_narrowed;
     let mut aliases = narrow.aliases;
     if !aliases.is_empty() {
         aliases.apply(func);
         dce::run(func);
     }
+    n_narrowed
 }
 
 fn is_narrow_load(data: &InstData) -> bool {
@@ -91,6 +94,7 @@ struct Narrow<'a> {
     /// This block's instructions.
     out: Vec<Inst>,
     aliases: Aliases,
+    n_narrowed: usize,
 }
 
 impl Narrow<'_> {
@@ -213,6 +217,7 @@ impl Narrow<'_> {
         self.narrowed[full] = Some((new, plan.is_signed));
         self.narrowed[new] = Some((new, plan.is_signed));
         self.aliases.set(old, full);
+        self.n_narrowed += 1;
         self.known[old] = self.known[full];
         self.narrowed[old] = self.narrowed[full];
     }

@@ -29,15 +29,15 @@ const MOST_OPS: u32 = 6;
 /// The cost of saving and restoring a value, in operations.
 const COST_OF_WAIT: u32 = 2;
 
-/// Returns whether the function changed.
+/// Returns how many values are computed again.
 pub(crate) fn run(
     func: &mut Function,
     waits: &SecondaryMap<Block, bool>,
     optimistic: &Divergence,
-) -> bool {
+) -> usize {
     let stops: Vec<Block> = func.blocks.keys().filter(|&block| waits[block]).collect();
     if optimistic.gang == 1 || stops.is_empty() {
-        return false;
+        return 0;
     }
     let live = liveness::run(func, &predecessors(func));
     let mut waits_across: SecondaryMap<Value, u32> = SecondaryMap::new();
@@ -51,7 +51,7 @@ pub(crate) fn run(
         }
     }
     let is_live = |value: Value, block: Block| live.live_in[block].binary_search(&value).is_ok();
-    let mut changed = false;
+    let mut n_values = 0;
     for value in candidates {
         let is_varying = optimistic.variability[value] == Some(Variability::Varying);
         let cost = ops(func, optimistic, value, DEPTH).filter(|&ops| ops <= MOST_OPS && is_varying);
@@ -76,9 +76,9 @@ pub(crate) fn run(
         for block in users {
             rematerialize(func, waits, optimistic, block, value);
         }
-        changed = true;
+        n_values += 1;
     }
-    changed
+    n_values
 }
 
 /// How many varying operations compute a value from thread numbers, parameters and constants;

@@ -24,8 +24,8 @@ use crate::analysis::variability::Variability;
 /// Definitions are followed this deep from an address to its index.
 const DEPTH: u32 = 5;
 
-/// Returns whether the function changed.
-pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> bool {
+/// Returns how many addresses are computed again.
+pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
     let mut is_address: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut uses: Vec<(Value, Block)> = Vec::new();
     for (block, data) in func.blocks.iter() {
@@ -45,11 +45,11 @@ pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> bool {
     uses.retain(|&(value, _)| is_address[value]);
     uses.sort_unstable();
     uses.dedup();
-    let mut changed = false;
+    let mut n_addresses = 0;
     for (value, block) in uses {
-        changed |= rematerialize(func, optimistic, block, value);
+        n_addresses += usize::from(rematerialize(func, optimistic, block, value));
     }
-    changed
+    n_addresses
 }
 
 fn numbers(func: &Function, optimistic: &Divergence, inst: Inst) -> Vec<Value> {

@@ -73,16 +73,16 @@ struct Site {
     bound: Value,
 }
 
-/// Versions the code behind such instructions.
+/// Versions the code behind such instructions; returns how many versions were made.
 pub(crate) fn run(
     func: &mut Function,
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
     assume_affine: bool,
-) {
+) -> usize {
     if gang == 1 || !entries.is_empty() {
-        return;
+        return 0;
     }
     let mut done: SecondaryMap<Block, bool> = SecondaryMap::new();
     let mut n_copied = 0;
@@ -139,6 +139,7 @@ pub(crate) fn run(
             leads = find_leads(func);
         }
     }
+    n_copied
 }
 
 /// Whether an instruction can wrap or clamp an index.

@@ -50,16 +50,17 @@ struct Quotient {
 }
 
 /// Versions the code that depends on quotients; returns the cold blocks, which only gangs with
-/// different quotients run.
+/// different quotients run, and how many versions were made.
 pub(crate) fn run(
     func: &mut Function,
     entries: &[Block],
     gang: u32,
     facts: PlanFacts,
-) -> SecondaryMap<Block, bool> {
+) -> (SecondaryMap<Block, bool>, usize) {
     let mut cold = SecondaryMap::new();
+    let mut n_copied = 0;
     if gang == 1 || !entries.is_empty() {
-        return cold;
+        return (cold, 0);
     }
     let order = order::run(func, entries);
     let mut divergence = Divergence::new(gang, facts);
@@ -83,13 +84,14 @@ pub(crate) fn run(
             && clone::can_copy(func, block, at, &region)
         {
             let old = copy(func, (block, at), &region, quotient);
+            n_copied += 1;
             for block in old {
                 cold[block] = true;
                 copied[block] = true;
             }
         }
     }
-    cold
+    (cold, n_copied)
 }
 
 /// The quotient that must be uniform for the block's branch to be.

@@ -1,0 +1,137 @@
+//! The heuristics of the vectorizer: each can be switched off, and the plan counts how often each
+//! acted.
+//!
+//! Results do not depend on them. `ptxjit dump --after vectorize` prints the counts, and snapshot
+//! tests in `tests/passes/` have, for each heuristic, a kernel in which it must act and one in which
+//! it must not.
+
+use std::fmt;
+
+/// A heuristic.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Heuristic {
+    /// `prepare::subword`: arithmetic with fewer bits.
+    Subword,
+    /// `speculate::no_wrap`: versions for gangs in which no index wraps.
+    NoWrap,
+    /// `speculate::trip_counts`: versions for gangs with one trip count.
+    TripCounts,
+    /// `rematerialize::across_waits`: values computed again behind waits.
+    AcrossWaits,
+    /// `rematerialize::addresses`: addresses computed again where they are numbers.
+    Addresses,
+    /// `memory::merge_stores`: stores of neighboring words in one.
+    MergeStores,
+    /// `memory::strip_mine`: loops in which gangs are interleaved.
+    StripMine,
+    /// `memory::prefetch`: prefetches.
+    Prefetch,
+    /// `scalarize::single_lane`: regions that one lane runs.
+    SingleLane,
+    /// `scalarize::lane_loops`: regions that a lane loop runs.
+    LaneLoops,
+    /// `speculate::affine_inputs`: versions of blocks for affine inputs.
+    AffineInputs,
+    /// `speculate::strides`: addresses with a speculated stride.
+    Strides,
+}
+
+impl Heuristic {
+    /// All heuristics, in the order in which they act.
+    pub const ALL: [Heuristic; 12] = [
+        Heuristic::Subword,
+        Heuristic::NoWrap,
+        Heuristic::TripCounts,
+        Heuristic::AcrossWaits,
+        Heuristic::Addresses,
+        Heuristic::MergeStores,
+        Heuristic::StripMine,
+        Heuristic::Prefetch,
+        Heuristic::SingleLane,
+        Heuristic::LaneLoops,
+        Heuristic::AffineInputs,
+        Heuristic::Strides,
+    ];
+
+    /// The name that `--passes` and the dump use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Heuristic::Subword => "subword",
+            Heuristic::NoWrap => "no-wrap",
+            Heuristic::TripCounts => "trip-counts",
+            Heuristic::AcrossWaits => "across-waits",
+            Heuristic::Addresses => "addresses",
+            Heuristic::MergeStores => "merge-stores",
+            Heuristic::StripMine => "strip-mine",
+            Heuristic::Prefetch => "prefetch",
+            Heuristic::SingleLane => "single-lane",
+            Heuristic::LaneLoops => "lane-loops",
+            Heuristic::AffineInputs => "affine-inputs",
+            Heuristic::Strides => "strides",
+        }
+    }
+}
+
+/// Which heuristics may act; by default all of them.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Switches {
+    /// A bit for each heuristic that is off, by its position in [`Heuristic::ALL`].
+    off: u16,
+}
+
+impl Switches {
+    /// Parses `-NAME,-NAME,…`, the heuristics to switch off. The error names what is unknown.
+    pub fn parse(text: &str) -> Result<Switches, String> {
+        let mut switches = Switches::default();
+        for item in text.split(',').filter(|item| !item.is_empty()) {
+            let name = item.strip_prefix('-');
+            let found = Heuristic::ALL
+                .into_iter()
+                .find(|heuristic| name == Some(heuristic.name()));
+            let Some(heuristic) = found else {
+                let known = Heuristic::ALL.map(|heuristic| format!("-{}", heuristic.name()));
+                return Err(format!(
+                    "`{item}` is none of the passes that can be switched off: {}",
+                    known.join(", ")
+                ));
+            };
+            switches.off |= 1 << heuristic as u16;
+        }
+        Ok(switches)
+    }
+
+    /// Whether a heuristic may act.
+    pub fn is_on(self, heuristic: Heuristic) -> bool {
+        self.off & 1 << heuristic as u16 == 0
+    }
+}
+
+/// How often each heuristic acted on a function.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Acted([usize; Heuristic::ALL.len()]);
+
+impl Acted {
+    /// How often a heuristic acted.
+    pub fn count(&self, heuristic: Heuristic) -> usize {
+        self.0[heuristic as usize]
+    }
+
+    pub(crate) fn set(&mut self, heuristic: Heuristic, count: usize) {
+        self.0[heuristic as usize] = count;
+    }
+}
+
+/// `NAME COUNT, NAME COUNT, …` of the heuristics that acted, or `none`.
+impl fmt::Display for Acted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let acted: Vec<String> = Heuristic::ALL
+            .into_iter()
+            .filter(|&heuristic| self.count(heuristic) > 0)
+            .map(|heuristic| format!("{} {}", heuristic.name(), self.count(heuristic)))
+            .collect();
+        match acted.is_empty() {
+            true => f.write_str("none"),
+            false => f.write_str(&acted.join(", ")),
+        }
+    }
+}

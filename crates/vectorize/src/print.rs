@@ -1,0 +1,185 @@
+//! The plan as text, for `ptxjit dump --after vectorize` and for snapshot tests.
+
+use std::fmt::Write;
+
+use ptxjit_ir::{Block, Function, InstData, Value, print};
+
+use crate::{Because, Node, Plan, SingleLane, Variability, WaitKind, Yield};
+
+/// The whole plan: the nodes in layout order with all decisions about them, and their instructions
+/// with the variability of the results.
+pub fn plan(func: &Function, plan: &Plan) -> String {
+    let mut out = summary(func, plan);
+    for (pos, node) in plan.order.nodes.iter().enumerate() {
+        match *node {
+            Node::LoopEnd(header) => {
+                let _ = write!(out, "\n{pos}: end of the loop of {header}");
+                lanes(&mut out, plan, pos);
+                if let Some(when) = plan.yields[header] {
+                    let _ = match when {
+                        Yield::Spin(cost) => write!(out, ", yields (cost {cost})"),
+                        Yield::StripMine(n) => write!(out, ", strip-mined by {n}"),
+                    };
+                }
+                out.push('\n');
+            }
+            Node::Block(block) => self::block(&mut out, func, plan, (pos, block)),
+        }
+    }
+    out
+}
+
+/// Gang width, which heuristics acted, and totals.
+pub fn summary(func: &Function, plan: &Plan) -> String {
+    let blocks: Vec<Block> = plan
+        .order
+        .nodes
+        .iter()
+        .filter_map(|node| match *node {
+            Node::Block(block) => Some(block),
+            Node::LoopEnd(_) => None,
+        })
+        .collect();
+    let (mut uniform, mut affine, mut varying) = (0, 0, 0);
+    for &block in &blocks {
+        let data = &func.blocks[block];
+        let results = data
+            .insts
+            .iter()
+            .flat_map(|&inst| &func.insts[inst].results);
+        for &value in data.params.iter().chain(results) {
+            match plan.variability[value] {
+                Variability::Uniform => uniform += 1,
+                Variability::Affine { .. } => affine += 1,
+                Variability::Varying => varying += 1,
+            }
+        }
+    }
+    let divergent = blocks
+        .iter()
+        .filter(|&&block| plan.divergent[block])
+        .count();
+    let cold = blocks.iter().filter(|&&block| plan.cold[block]).count();
+    format!(
+        "gang {}\nacted: {}\n{} nodes, {divergent} divergent branches, {} waits, {cold} cold blocks\n\
+         {uniform} uniform, {affine} affine, {varying} varying values\n",
+        plan.gang,
+        plan.acted,
+        plan.order.nodes.len(),
+        plan.waits.len() - 1,
+    )
+}
+
+fn block(out: &mut String, func: &Function, plan: &Plan, (pos, block): (usize, Block)) {
+    let data = &func.blocks[block];
+    let _ = write!(out, "\n{pos}: {block}");
+    lanes(out, plan, pos);
+    if plan.cold[block] {
+        out.push_str(", cold");
+    }
+    let in_loop = plan
+        .lane_loops
+        .iter()
+        .any(|region| region.range.contains(&pos));
+    match plan.single_lane[block] {
+        SingleLane::No => {}
+        _ if in_loop => out.push_str(", in a lane loop"),
+        SingleLane::Root | SingleLane::Inner => out.push_str(", a single lane"),
+    }
+    out.push('\n');
+    if let Some(number) = plan.wait_of[block] {
+        let wait = &plan.waits[number as usize];
+        let why = match wait.kind {
+            WaitKind::Entry => "entry",
+            WaitKind::Ready => "continuation",
+            WaitKind::Inst(_) => "instruction",
+            WaitKind::Yield => "yield",
+            WaitKind::StripMine => "strip-mined",
+        };
+        let live: Vec<String> = wait.live.iter().map(Value::to_string).collect();
+        let _ = writeln!(
+            out,
+            "  resume point {number} ({why}) saves [{}]",
+            live.join(", ")
+        );
+    }
+    if let Some(inputs) = &plan.affine_inputs[block] {
+        for (value, variability) in &inputs.inputs {
+            let _ = writeln!(out, "  version if {value} is {}", held(*variability));
+        }
+    }
+    for &param in &data.params {
+        let _ = writeln!(out, "  {param}: {}", of_value(plan, param));
+    }
+    for &inst in &data.insts {
+        let node = &func.insts[inst];
+        let text = print::inst(func, inst);
+        let _ = write!(out, "  {}", text.trim());
+        let results: Vec<String> = node
+            .results
+            .iter()
+            .map(|&result| of_value(plan, result))
+            .collect();
+        if !results.is_empty() {
+            let _ = write!(out, "  ; {}", results.join("; "));
+        }
+        if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data
+            && let Some(stride) = plan.speculated[addr]
+        {
+            let _ = write!(out, "  ; speculated stride {stride}");
+        }
+        out.push('\n');
+    }
+    let divergent = match plan.divergent[block] {
+        true => "  ; divergent",
+        false => "",
+    };
+    let _ = writeln!(out, "  {}{divergent}", print::terminator(&data.term).trim());
+}
+
+/// Where the lanes of a node come from, and where others may be pending.
+fn lanes(out: &mut String, plan: &Plan, pos: usize) {
+    if let Some(from) = plan.reconvergence.straight[pos] {
+        let _ = write!(out, ", lanes of {from}");
+    } else if let Some(from) = plan.reconvergence.over_strip_mined[pos] {
+        let _ = write!(out, ", lanes of {from} if all run");
+    }
+    if plan.maybe_empty[pos] {
+        out.push_str(", may have none");
+    }
+    if !plan.pending[pos].is_empty() {
+        let pending: Vec<String> = plan.pending[pos].iter().map(usize::to_string).collect();
+        let _ = write!(out, ", pending at {}", pending.join(" "));
+    }
+}
+
+fn of_value(plan: &Plan, value: Value) -> String {
+    let because = match plan.because[value] {
+        Because::NotVarying => String::new(),
+        Because::Source => " by itself".to_owned(),
+        Because::Operand(operand) => format!(" because of {operand}"),
+        Because::Merge(block) => format!(" because diverged lanes meet at {block}"),
+        Because::MayWrap => " because its index may wrap".to_owned(),
+    };
+    let bounds = match plan.bounds[value] {
+        Some((lo, hi)) => format!(" in {lo}..={hi}"),
+        None => String::new(),
+    };
+    match plan.variability[value] {
+        Variability::Varying => format!("varying{because}"),
+        other @ (Variability::Uniform | Variability::Affine { .. }) => held(other) + &bounds,
+    }
+}
+
+fn held(variability: Variability) -> String {
+    match variability {
+        Variability::Uniform => "uniform".to_owned(),
+        Variability::Affine {
+            stride, may_wrap, ..
+        } => match may_wrap {
+            Some(_) => format!("affine {stride}, may wrap"),
+            None => format!("affine {stride}"),
+        },
+        Variability::Varying => "varying".to_owned(),
+    }
+}
