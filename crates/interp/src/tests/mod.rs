@@ -189,7 +189,10 @@ impl Code<'_> {
         let id = self.word(id);
         let count = count.map(|count| self.word(count));
         let ty = match op {
-            BarrierOp::Sync | BarrierOp::Arrive => None,
+            BarrierOp::Sync
+            | BarrierOp::Arrive
+            | BarrierOp::ClusterArrive
+            | BarrierOp::ClusterWait => None,
             BarrierOp::RedPopc => Some(Type::B32),
             BarrierOp::RedAnd | BarrierOp::RedOr => Some(Type::B1),
         };
