@@ -42,6 +42,9 @@ impl Descriptor {
             let field = field(t, word, from, 14);
             scaled(t, field, 16, 0)
         });
+        // The field has no room for more than the place in the CTA's own shared memory.
+        let part = own_part(t);
+        let start = t.binary(IntBinaryOp::Add, start, part);
         let base = field(t, high, 17, 3);
         let mode = field(t, high, 30, 2);
         let zero = t.iconst(Type::B32, 0);
@@ -106,6 +109,14 @@ impl Descriptor {
         let bits = t.binary(IntBinaryOp::Shl, bits, four);
         t.binary(IntBinaryOp::Xor, at, bits)
     }
+}
+
+/// Where the CTA's own shared memory begins in the window of its cluster.
+fn own_part(t: &mut Translator<'_>) -> Value {
+    let sreg = ptxjit_ir::SpecialReg::ClusterCtaRank;
+    let rank = t.ins(InstData::Sreg { sreg }, Type::B32);
+    let shift = t.iconst(Type::B32, ptxjit_ir::CTA_SHIFT.into());
+    t.binary(IntBinaryOp::Shl, rank, shift)
 }
 
 /// So many bits of a word.
