@@ -316,7 +316,8 @@ fn old_warp_code_wants_lockstep() {
 #[test]
 fn unsupported_is_told_only_when_wanted() {
     let text = format!(
-        "{} .visible .entry other() {{ barrier.cluster.arrive; ret; }}",
+        "{} .visible .entry other() {{ \
+         .reg .b64 at; .reg .b128 old, new; atom.global.exch.b128 old, [at], new; ret; }}",
         kernel("")
     );
     let module = module("sm_90", &text);
@@ -324,11 +325,11 @@ fn unsupported_is_told_only_when_wanted() {
     assert!(module.program("k").is_ok());
     let found = module
         .program("other")
-        .expect_err("clusters are not supported");
+        .expect_err("atomic operations on 128 bits are not supported");
     assert_eq!(found[0].kind, Kind::Unsupported);
     assert_eq!(
         found[0].message,
-        "`barrier.cluster.arrive` is not supported yet"
+        "`atom.global.exch.b128` is not supported yet"
     );
 }
 

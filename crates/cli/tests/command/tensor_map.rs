@@ -196,7 +196,7 @@ fn maps_of_cases_are_checked_before_anything_runs() {
             &map,
             128,
             &patched(0, r#""byte_offset": 8"#),
-            "either a `tensormap` or a `buffer`",
+            "a patch has one of `tensormap`, `buffer`",
         ),
         (
             &map,

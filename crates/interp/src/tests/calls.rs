@@ -321,7 +321,11 @@ fn heap() {
     });
     let mut host = Recorder::default();
     let fault = run_with(&program, 1, 1, &[0], &mut host, |_| {}).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Host("no such block".to_owned()));
+    let kind = FaultKind::BadFree {
+        addr: 0x99,
+        why: "no such block".to_owned(),
+    };
+    assert_eq!(fault.kind, kind);
     assert_eq!(host.log, ["malloc 48", "free 0x1234", "free 0x99"]);
 }
 

@@ -249,7 +249,7 @@ fn there_are_sixteen_barriers() {
     });
     assert!(matches!(
         run(&program, 1, 1, &[0]).unwrap_err().kind,
-        FaultKind::Host(_)
+        FaultKind::BadBarrier(_)
     ));
 }
 
