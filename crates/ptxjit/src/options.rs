@@ -85,7 +85,8 @@ pub struct Options {
     pub cancel: Option<CancelToken>,
     /// Check each access for exact bounds, alignment and freed memory.
     pub memcheck: bool,
-    /// What to look for while the kernel runs. Anything but [`Checks::mem`] runs it in the interpreter; see [`Launch::report`](crate::Launch::report).
+    /// What to look for while the kernel runs. Anything but [`Checks::mem`] runs it in the
+    /// interpreter; see [`Launch::report`](crate::Launch::report).
     pub sanitize: Checks,
     /// In what order the threads of a launch that is looked at make progress.
     pub watched: WatchedSchedule,

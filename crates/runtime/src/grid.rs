@@ -25,10 +25,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ptxjit_abi::{CompiledKernel, CtaContext, RuntimeFns};
-use ptxjit_device::tcgen05::Allocation;
 
 use crate::code::Code;
-use crate::error::{LaunchError, Threads, Trap, TrapCause};
+use crate::error::LaunchError;
 use crate::fault;
 use crate::launch::{OutputFn, Schedule};
 use crate::memory::Arena;
@@ -288,24 +287,6 @@ impl Grid {
             kernel: self.name.to_string(),
         };
         self.lock().error.clone().unwrap_or_else(cancelled)
-    }
-
-    /// A CTA has ended with tensor memory allocated.
-    pub(crate) fn leaked(&self, ctaid: [u32; 3], allocation: &Allocation) -> LaunchError {
-        let tid = allocation.site.tid;
-        LaunchError::Trap(Box::new(Trap {
-            cause: TrapCause::BadCall {
-                note: allocation.leaked(),
-            },
-            kernel: self.name.to_string(),
-            ctaid,
-            threads: Threads {
-                first: tid,
-                last: tid,
-                count: 1,
-            },
-            loc: Some(allocation.site.loc),
-        }))
     }
 
     /// Hands on what the kernel prints, one call of `printf` at a time.

@@ -12,6 +12,29 @@ use std::cell::UnsafeCell;
 use ptxjit_abi::CtaContext;
 use ptxjit_device::tcgen05::{Allocation, TensorMemory};
 
+use crate::error::{LaunchError, Threads, Trap, TrapCause};
+use crate::grid::Grid;
+
+impl Grid {
+    /// A CTA has ended with tensor memory allocated.
+    pub(crate) fn leaked(&self, ctaid: [u32; 3], allocation: &Allocation) -> LaunchError {
+        let tid = allocation.site.tid;
+        LaunchError::Trap(Box::new(Trap {
+            cause: TrapCause::BadCall {
+                note: allocation.leaked(),
+            },
+            kernel: self.name.to_string(),
+            ctaid,
+            threads: Threads {
+                first: tid,
+                last: tid,
+                count: 1,
+            },
+            loc: Some(allocation.site.loc),
+        }))
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct TensorSlot(Box<UnsafeCell<Slot>>);

@@ -202,7 +202,9 @@ pub enum TensorMemoryOp {
         /// In both CTAs of a pair.
         pair: bool,
     },
-    /// Address of D, address or descriptor of A, descriptor of B, instruction descriptor, whether D is added, address of the metadata, addresses of the factors of A and B, words that name lanes, mask of columns.
+    /// Address of D, address or descriptor of A, descriptor of B, instruction descriptor, whether D
+    /// is added, address of the metadata, addresses of the factors of A and B, words that name
+    /// lanes, mask of columns.
     Mma(TensorMma),
 }
 
