@@ -78,8 +78,9 @@ fn look(seed: u64, limit: usize) {
 
 /// What is wrong with checking the module of a seed. The shell sets the limits of time and memory.
 fn problem(seed: u64, limit: usize) -> Result<Option<String>> {
-    let command =
-        format!("ulimit -t {SECONDS} -v {MEMORY}; exec \"$0\" --one {seed} --limit {limit}");
+    let command = format!(
+        "ulimit -t {SECONDS} && ulimit -v {MEMORY} && exec \"$0\" --one {seed} --limit {limit}"
+    );
     let this = std::env::current_exe()?;
     let output = Command::new("sh")
         .args(["-c", &command])

@@ -102,6 +102,11 @@ fn frames() {
     accepted(&local(u64::from(u32::MAX)));
     let message = "`x` takes 4294967296 bytes: at most 4294967295 bytes in `.local`";
     refused(&local(1 << 32), message);
+    // With the padding that the alignment asks for it is too large as well.
+    let padded = ".entry k() { .local .align 128 .b64 x[536870911]; ret; }";
+    refused(padded, message);
+    let padded = ".entry k() { .param .align 128 .b64 x[536870911]; ret; }";
+    refused(padded, &message.replace("local", "param"));
     let many = format!(
         ".entry k() {{ {} ret; }}",
         ".local .b8 x<3000>[0];".replace("[0]", "")

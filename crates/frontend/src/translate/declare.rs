@@ -133,8 +133,13 @@ impl<'m> Translator<'m> {
         }
         let count = u64::from(var.range.unwrap_or(1));
         let size = layout.stride().saturating_mul(count);
+        // The size itself was checked, but not with the padding up to a multiple of the alignment.
+        let name = var.name.text(&self.module.source);
+        if let Some(diagnostic) = limits::check_size(name, var.space, size, var.span) {
+            return Err(diagnostic);
+        }
         let Ok(size) = u32::try_from(size) else {
-            unreachable!("sizes were checked");
+            unreachable!("the limit of a state space on the stack has 32 bits");
         };
         let slot = self.builder.stack_slot(size, layout.align);
         self.declare_members(var, layout, base(slot))

@@ -60,7 +60,8 @@ pub(super) fn check_param(source: &Source, param: &ast::Param) -> Option<Diagnos
     check_size(name, param.space, Layout::of_param(param).size, param.span)
 }
 
-fn check_size(name: &str, space: Space, size: u64, span: Span) -> Option<Diagnostic> {
+/// A variable of a name and size that its state space cannot hold.
+pub(super) fn check_size(name: &str, space: Space, size: u64, span: Span) -> Option<Diagnostic> {
     let (space, limit) = match space {
         Space::Reg | Space::Sreg => return None,
         Space::Const => (".const", CONST),
