@@ -1,5 +1,5 @@
 //! What the vectorizer decides about the kernels of `bench/`: `passes/bench.txt` has the summary of
-//! each plan. A change of a plan has to be meant; `PTXJIT_BLESS=1` writes the file anew, and the
+//! each plan. A change of a plan has to be meant; `PTXJIT_BLESS=1` rewrites the file, and the
 //! commit says why.
 
 use std::fmt::Write;

@@ -299,7 +299,7 @@ impl BufferDecl {
 impl Init {
     fn contents(&self, dtype: DType, count: usize, dir: &CaseDir) -> Result<Contents> {
         let bytes = match self {
-            // Whoever wants contents all the same gets zeros.
+            // A program that reads the contents all the same gets zeros.
             Init::Zeros | Init::Uninit => return fill::zeros(dtype, count),
             // The maps are written when their buffers have addresses.
             Init::TensorMaps { names } => {

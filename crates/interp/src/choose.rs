@@ -3,7 +3,7 @@
 /// A way to choose who goes on next, and how far.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Schedule {
-    /// Threads in order, each as far as it gets; CTAs one after the other.
+    /// Threads in order, each as far as it gets; CTAs in sequence.
     #[default]
     Deterministic,
     /// One instruction of each thread in turn, some CTAs at a time.

@@ -96,7 +96,7 @@ impl Launch {
     }
 
     /// The launch may start when the one before it has executed `griddepcontrol.launch_dependents` in all its blocks. Launches
-    /// run one after the other here, which is one of the orders that this allows: nothing changes.
+    /// run in sequence here, which is one of the orders that this allows: nothing changes.
     pub fn programmatic(self, _programmatic: bool) -> Launch {
         self
     }

@@ -329,7 +329,7 @@ impl Context<'_> {
         Some(self.finding(finding))
     }
 
-    /// A block that nobody freed.
+    /// A block that was never freed.
     pub(crate) fn leak(&self, block: &Allocated) -> Finding {
         let size = block.size;
         let message = format!("{size} bytes from `malloc` are never freed");

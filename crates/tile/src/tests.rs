@@ -1,4 +1,4 @@
-//! Against sums made one after the other.
+//! Against sums computed in sequence.
 
 use super::*;
 

@@ -161,7 +161,7 @@ impl Lower<'_, '_> {
                 };
                 if self.in_bits[pred] && uses[pred] == 1 && data.insts.contains(&inst) {
                     self.rematerialized[pred] = Some(inst);
-                    // Logic on predicates uses them in its turn.
+                    // Logic on predicates uses them as well.
                     let args = self.func.insts[inst].data.args();
                     work.extend(args.iter().filter(|&&arg| self.func.ty(arg) == Type::B1));
                 }

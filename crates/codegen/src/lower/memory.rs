@@ -483,7 +483,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// Elements one after the other; `call` has a stub load one, this many bytes from the first, to
+    /// Elements in sequence; `call` has a stub load one, this many bytes from the first, to
     /// a buffer.
     fn load_by_stub(
         &mut self,

@@ -9,7 +9,7 @@ use super::Lower;
 use super::gangs::Loops;
 use ptxjit_abi::{CtaContext, LaneState};
 
-/// This many phases are compared one after the other; more are looked up in a table.
+/// This many phases are compared in sequence; more are looked up in a table.
 const MOST_COMPARED: usize = 5;
 
 /// State of kernels with several phases.

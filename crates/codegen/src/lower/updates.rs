@@ -211,7 +211,7 @@ impl Lower<'_, '_> {
         self.b.ins().bor(low, high)
     }
 
-    /// The operations of all running lanes on one element, as if one after the other in ascending
+    /// The operations of all running lanes on one element, as if in sequence, in ascending
     /// order; `None` if they must be.
     pub(super) fn atomic_at_one_place(
         &mut self,

@@ -160,7 +160,7 @@ pub enum Reason {
     Order,
     /// Both are strong, but their scopes do not include each other's threads.
     Scope,
-    /// A copy that nobody has waited for.
+    /// A copy that no thread has waited for.
     Async,
     /// A read by `ld.global.nc` of memory that the launch writes.
     Proxy,

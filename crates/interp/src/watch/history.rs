@@ -147,7 +147,7 @@ impl History {
         }
     }
 
-    /// Memory whose history begins anew.
+    /// Memory whose history starts again.
     pub(crate) fn forget(&mut self, addr: u64, size: u64) {
         let words = addr / WORD..(addr + size).div_ceil(WORD);
         if words.end - words.start > self.cells.len() as u64 {
