@@ -201,7 +201,7 @@ fn what_is_not_mapped_is_still_a_fault() {
     let launch = unsafe { add.launch().arg(0u64).arg(0u32).arg(0u32).open_memory(true) };
     assert!(matches!(
         launch.engine(Engine::Interp).run(),
-        Err(Error::Usage(_))
+        Err(Error::Usage { .. })
     ));
 }
 

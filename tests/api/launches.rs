@@ -117,7 +117,7 @@ fn arguments_must_fit() {
     let add = kernel(&device, ADD);
     let data = device.alloc_from(&[0u32; 4]).unwrap();
     let usage = |result: Result<ptxjit::LaunchStats, Error>| match result {
-        Err(Error::Usage(text)) => text,
+        Err(Error::Usage { message: text, .. }) => text,
         Err(err @ Error::Shape { .. }) => err.to_string(),
         other => panic!("{other:?}"),
     };

@@ -351,7 +351,10 @@ fn address_sizes_must_agree_and_the_target_is_the_highest() {
         ("c.ptx", header(75, 64)),
     ];
     assert_eq!(link(&device, modules).unwrap().target().number, 80);
-    assert!(matches!(Linker::new().link(&device), Err(Error::Usage(_))));
+    assert!(matches!(
+        Linker::new().link(&device),
+        Err(Error::Usage { .. })
+    ));
 }
 
 #[test]

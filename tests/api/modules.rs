@@ -35,7 +35,7 @@ fn kernels_by_name() {
         matches!(&missing, Error::NotFound(text) if text.contains("`other`")),
         "{missing}"
     );
-    assert!(matches!(module.only_kernel(), Err(Error::Usage(_))));
+    assert!(matches!(module.only_kernel(), Err(Error::Usage { .. })));
     let params: Vec<(String, usize)> = module
         .kernel("_Z5scalePfi")
         .unwrap()

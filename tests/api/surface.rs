@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ptxjit::{
     CancelToken, Device, Dim3, Error, ErrorKind, FailureKind, Launch, LaunchStats, Module,
-    ShapeRule,
+    ShapeRule, Shortage, UsageRule,
 };
 
 use crate::{ADD, kernel, ptx};
@@ -129,7 +129,8 @@ fn errors_have_kinds() {
         ShapeRule::Cooperative,
     );
     shape(two.launch().param_block([0]), ShapeRule::Params);
-    assert_eq!(kind(two.launch().arg(1u32).run()), ErrorKind::Usage);
+    let arguments = ErrorKind::Usage(UsageRule::Arguments);
+    assert_eq!(kind(two.launch().arg(1u32).run()), arguments);
     let unresolved = load(
         ".extern .global .u32 elsewhere;
         .visible .entry k()
@@ -143,7 +144,16 @@ fn errors_have_kinds() {
     let err = unresolved.unwrap().kernel("k").unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Invalid);
     assert!(err.to_string().contains("`elsewhere`"), "{err}");
-    assert_eq!(kind(device.alloc_raw(1 << 60, 256)), ErrorKind::OutOfMemory);
+    let shortage = ErrorKind::OutOfMemory(Shortage::Device);
+    assert_eq!(kind(device.alloc_raw(1 << 60, 256)), shortage);
+    assert_eq!(
+        kind(device.alloc_raw(1, 3)),
+        ErrorKind::Usage(UsageRule::Options)
+    );
+    let several =
+        Module::from_source(&device, "none.ptx", ".version 7.0\n.target sm_80\n").unwrap();
+    let choice = ErrorKind::Usage(UsageRule::Choice);
+    assert_eq!(several.only_kernel().unwrap_err().kind(), choice);
     assert_eq!(kind(device.free_raw(12)), ErrorKind::Address);
     let barrier = kernel(
         &device,
@@ -222,7 +232,7 @@ fn parameter_blocks_arrive() {
     assert_eq!(kind(add.launch().param_block(&block[..15]).run()), params);
     assert_eq!(
         kind(add.launch().arg(1u32).param_block(block).run()),
-        ErrorKind::Usage
+        ErrorKind::Usage(UsageRule::Arguments)
     );
 }
 

@@ -220,7 +220,7 @@ fn variables_without_an_object_are_named() {
             .gang(gang)
             .run()
             .unwrap_err();
-        assert!(matches!(err, Error::Usage(_)), "{err}");
+        assert!(matches!(err, Error::Usage { .. }), "{err}");
         assert!(
             err.to_string()
                 .contains("no texture is bound to the variable `bound`")
@@ -241,7 +241,7 @@ fn builders_name_the_field_that_does_not_fit() {
     #[track_caller]
     fn names<T: std::fmt::Debug>(result: Result<T, Error>, field: &str) {
         let err = result.unwrap_err();
-        assert!(matches!(err, Error::Usage(_)), "{err}");
+        assert!(matches!(err, Error::Usage { .. }), "{err}");
         assert!(err.to_string().contains(field), "{err}");
     }
     names(

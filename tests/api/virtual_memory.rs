@@ -1,6 +1,6 @@
 //! Reserved addresses, physical memory, and mappings of one to the other.
 
-use ptxjit::{Access, Device, Error, ErrorKind, FailureKind, PhysicalMemory};
+use ptxjit::{Access, Device, Error, ErrorKind, FailureKind, PhysicalMemory, Shortage};
 
 use crate::{ADD, kernel};
 
@@ -102,7 +102,7 @@ fn misuse_is_refused() {
     let memory = PhysicalMemory::new(&device, 2 * GRANULE).unwrap();
     assert_eq!(device.used_bytes(), 2 * GRANULE);
     let err = PhysicalMemory::new(&device, 16 * MIB).unwrap_err();
-    assert_eq!(err.kind(), ErrorKind::OutOfMemory);
+    assert_eq!(err.kind(), ErrorKind::OutOfMemory(Shortage::Device));
     assert!(refused(PhysicalMemory::new(&device, GRANULE + 1).map(drop)));
     assert!(refused(device.vm_reserve(5, 0).map(drop)));
     assert!(refused(device.vm_reserve(GRANULE, 3).map(drop)));

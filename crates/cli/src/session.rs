@@ -57,7 +57,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(err: Error) -> Failure {
         let kind = match &err {
-            Error::Launch(_) | Error::OutOfMemory(_) => FailureKind::Failed,
+            Error::Launch(_) | Error::OutOfMemory { .. } => FailureKind::Failed,
             Error::Unsupported(_) => FailureKind::Unsupported,
             _ => FailureKind::Wrong,
         };

@@ -93,7 +93,6 @@ pub enum BaselineTier {
 
 /// Why a program could not be compiled.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum CompileError {
     /// The gang width is none of 1, 4, 8, 16, 32.
     #[error("a gang has 1, 4, 8, 16 or 32 lanes, not {0}")]

@@ -64,12 +64,12 @@ pub(crate) fn code_of(err: &Error) -> CUresult {
     match err.kind() {
         ErrorKind::Read => CUresult::FILE_NOT_FOUND,
         ErrorKind::Invalid => CUresult::INVALID_PTX,
-        ErrorKind::Unsupported | ErrorKind::Compile => CUresult::NOT_SUPPORTED,
+        ErrorKind::Unsupported | ErrorKind::Compile(_) => CUresult::NOT_SUPPORTED,
         ErrorKind::NotFound | ErrorKind::Unresolved => CUresult::NOT_FOUND,
         ErrorKind::Shape(ShapeRule::Cooperative) => CUresult::COOPERATIVE_LAUNCH_TOO_LARGE,
         ErrorKind::Shape(ShapeRule::Cluster) => CUresult::INVALID_CLUSTER_SIZE,
-        ErrorKind::Shape(_) | ErrorKind::Usage | ErrorKind::Address => CUresult::INVALID_VALUE,
-        ErrorKind::OutOfMemory => CUresult::OUT_OF_MEMORY,
+        ErrorKind::Shape(_) | ErrorKind::Usage(_) | ErrorKind::Address => CUresult::INVALID_VALUE,
+        ErrorKind::OutOfMemory(_) => CUresult::OUT_OF_MEMORY,
         ErrorKind::Launch(kind) => code_of_failure(kind),
         _ => CUresult::UNKNOWN,
     }

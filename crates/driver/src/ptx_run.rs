@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ptxjit::{Error, Kernel, Module};
+use ptxjit::{Error, Kernel, Module, Shortage, UsageRule};
 
 use crate::error::Result;
 use crate::types::{CUresult, HostPtr};
@@ -75,7 +75,10 @@ fn kernel(text: &[u8]) -> std::result::Result<Kernel, Error> {
         return Ok(kernel);
     }
     let engine = device::engine_without_devices();
-    let engine = engine.map_err(|code| Error::OutOfMemory(format!("{code:?}")))?;
+    let engine = engine.map_err(|code| Error::OutOfMemory {
+        shortage: Shortage::Addresses,
+        message: format!("{code:?}"),
+    })?;
     let module = Module::from_source(engine, "<ptx>", String::from_utf8_lossy(text))?;
     let names = module.kernel_names();
     let first = names.first().map_or("", String::as_str);
@@ -94,9 +97,12 @@ fn parameters(kernel: &Kernel, call: &Call) -> std::result::Result<Vec<u8>, Erro
     let given = usize::try_from(call.n_args).unwrap_or(0).min(MAX_ARGUMENTS);
     if wanted > given {
         let name = kernel.name();
-        return Err(Error::Usage(format!(
-            "kernel `{name}` has {wanted} parameters, but {given} arguments are given"
-        )));
+        let message =
+            format!("kernel `{name}` has {wanted} parameters, but {given} arguments are given");
+        return Err(Error::Usage {
+            rule: UsageRule::Arguments,
+            message,
+        });
     }
     let mut block = vec![0; kernel.param_bytes()];
     for (idx, param) in kernel.param_layout().enumerate() {

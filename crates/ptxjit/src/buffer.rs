@@ -8,7 +8,7 @@ use ptxjit_runtime::{Arena, Pattern};
 
 use crate::device::{Device, memory};
 use crate::texture::Keep;
-use crate::{Element, Error};
+use crate::{Element, Error, Shortage, UsageRule};
 
 /// An array in device memory. Cheap to clone; all clones are the same memory, which is freed with the last one.
 ///
@@ -39,7 +39,11 @@ impl<T: Element> Buffer<T> {
             .checked_mul(T::SIZE)
             .and_then(|size| u64::try_from(size).ok());
         let size = size.ok_or_else(|| {
-            Error::OutOfMemory(format!("{count} elements of {} bytes asked for", T::SIZE))
+            let message = format!("{count} elements of {} bytes asked for", T::SIZE);
+            Error::OutOfMemory {
+                shortage: Shortage::Device,
+                message,
+            }
         })?;
         // An empty buffer still has an address of its own.
         let address = device
@@ -129,7 +133,7 @@ impl<T: Element> Buffer<T> {
         if fits {
             Ok(())
         } else {
-            Err(Error::Usage(text()))
+            Err(Error::usage(UsageRule::Range, text()))
         }
     }
 

@@ -21,7 +21,7 @@ use crate::cache::{self, Cache, Key};
 use crate::improve::{self, Job};
 use crate::module::KernelInner;
 use crate::once::{Once, TimedOut};
-use crate::{Dim3, Error, Options};
+use crate::{CompileObstacle, Dim3, Error, Options, UsageRule};
 
 /// What distinguishes one compiled form of a kernel from another.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -110,8 +110,9 @@ impl Limit {
     fn error(self, kernel: &KernelInner, why: Failed) -> Error {
         match why {
             Failed::Time => kernel.timed_out(self.limit.unwrap_or_default()),
-            Failed::Refused(message) => Error::Compile {
+            Failed::Refused { obstacle, message } => Error::Compile {
                 kernel: kernel.name.clone(),
+                obstacle,
                 message,
             },
             Failed::Earlier(error) => error,
@@ -124,7 +125,10 @@ pub(crate) enum Failed {
     /// The time limit passed; another launch may have more.
     Time,
     /// For good.
-    Refused(String),
+    Refused {
+        obstacle: CompileObstacle,
+        message: String,
+    },
     /// The kernel could not be translated.
     Earlier(Error),
 }
@@ -133,7 +137,7 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failed::Time => f.write_str("the time limit passed"),
-            Failed::Refused(why) => f.write_str(why),
+            Failed::Refused { message, .. } => f.write_str(message),
             Failed::Earlier(error) => error.fmt(f),
         }
     }
@@ -156,8 +160,21 @@ impl From<CompileError> for Failed {
     fn from(err: CompileError) -> Failed {
         match err {
             CompileError::Time => Failed::Time,
-            other => Failed::Refused(other.to_string()),
+            other => Failed::Refused {
+                obstacle: obstacle(&other),
+                message: other.to_string(),
+            },
         }
+    }
+}
+
+fn obstacle(error: &CompileError) -> CompileObstacle {
+    match error {
+        CompileError::BadGang(_) | CompileError::NeedsLockstep(_) => CompileObstacle::Gang,
+        CompileError::Host(_) => CompileObstacle::Host,
+        CompileError::TooComplex(_) | CompileError::Time => CompileObstacle::Limit,
+        CompileError::Place(_) => CompileObstacle::Memory,
+        CompileError::Internal(_) => CompileObstacle::Internal,
     }
 }
 
@@ -262,7 +279,7 @@ pub(crate) struct Variants {
 }
 
 /// Where a form will be, or why there will never be one.
-type Slot = Once<Result<(Arc<CompiledKernel>, CodeOrigin), String>>;
+type Slot = Once<Result<(Arc<CompiledKernel>, CodeOrigin), (CompileObstacle, String)>>;
 
 impl Variants {
     /// The gang width for blocks of this shape.
@@ -312,11 +329,12 @@ impl Variants {
         let made = slot.get(limit.until, || {
             is_new = true;
             match self.make(kernel, variant, baseline, limit) {
-                Err(Failed::Refused(why)) => Ok(Err(why)),
+                Err(Failed::Refused { obstacle, message }) => Ok(Err((obstacle, message))),
                 made => made.map(Ok),
             }
         });
-        let made = made.and_then(|made| made.map_err(Failed::Refused));
+        let refused = |(obstacle, message)| Failed::Refused { obstacle, message };
+        let made = made.and_then(|made| made.map_err(refused));
         let (code, origin) = made.map_err(|why| limit.error(kernel, why))?;
         if baseline == BaselineTier::Never && code.is_quick() {
             improve::now(kernel, variant, &code, limit).map_err(|why| limit.error(kernel, why))?;
@@ -449,7 +467,8 @@ pub(crate) fn dump(
     let listing = |stage: &str| {
         let optimized = kernel.variants.optimized(kernel, limit)?;
         let mut options_of = variant.compile_options(BaselineTier::Never, limit);
-        options_of.switches = Switches::parse(&options.passes).map_err(Error::usage)?;
+        options_of.switches = Switches::parse(&options.passes)
+            .map_err(|why| Error::usage(UsageRule::Options, why))?;
         let compiled = ptxjit_codegen::compile_listing(&optimized, &options_of)
             .map_err(|err| limit.error(kernel, err.into()))?;
         match stage {
@@ -474,10 +493,13 @@ pub(crate) fn dump(
         "opt" => Ok(print::program(&*kernel.variants.optimized(kernel, limit)?)),
         "gang" | "vectorize" | "heuristics" | "clif" | "asm" => listing(stage),
         pass if pipeline::pass_names().contains(&pass) => after_pass(kernel, pass),
-        _ => Err(Error::usage(format!(
-            "there is no stage `{stage}`; choose one of {}",
-            dump_stages().join(", ")
-        ))),
+        _ => Err(Error::usage(
+            UsageRule::Options,
+            format!(
+                "there is no stage `{stage}`; choose one of {}",
+                dump_stages().join(", ")
+            ),
+        )),
     }
 }
 

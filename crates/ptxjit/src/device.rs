@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ptxjit_runtime::{Arena, MAX_PARTS, MemoryError, Runtime};
 
-use crate::{Buffer, Cache, Element, Error};
+use crate::{Buffer, Cache, Element, Error, Shortage, UsageRule};
 
 /// Memory and the modules loaded into it. Cheap to clone; all clones are the same device.
 ///
@@ -40,9 +40,10 @@ impl Device {
     /// uses at most `threads` threads of the host, one per core if none is given.
     pub fn siblings(count: usize, threads: Option<usize>) -> Result<Vec<Device>, Error> {
         if count == 0 || count > MAX_PARTS as usize {
-            return Err(Error::usage(format!(
-                "{count} devices are not within 1 and {MAX_PARTS}"
-            )));
+            return Err(Error::usage(
+                UsageRule::Options,
+                format!("{count} devices are not within 1 and {MAX_PARTS}"),
+            ));
         }
         let arena = Arena::with_parts(count as u32).map_err(memory)?;
         let device = |part| Device {
@@ -153,8 +154,14 @@ impl fmt::Debug for Device {
 /// A refused request for memory, as the user sees it.
 pub(crate) fn memory(err: MemoryError) -> Error {
     match err {
-        MemoryError::OutOfMemory { size } => Error::OutOfMemory(format!("{size} bytes asked for")),
-        MemoryError::Reserve(_) => Error::OutOfMemory(err.to_string()),
+        MemoryError::OutOfMemory { size } => Error::OutOfMemory {
+            shortage: Shortage::Device,
+            message: format!("{size} bytes asked for"),
+        },
+        MemoryError::Reserve(_) => Error::OutOfMemory {
+            shortage: Shortage::Addresses,
+            message: err.to_string(),
+        },
         _ => Error::Address(err.to_string()),
     }
 }

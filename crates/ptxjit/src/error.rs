@@ -17,8 +17,8 @@ pub enum ErrorKind {
     Invalid,
     /// [`Error::Unsupported`].
     Unsupported,
-    /// [`Error::Compile`].
-    Compile,
+    /// [`Error::Compile`], and what stands against it.
+    Compile(CompileObstacle),
     /// [`Error::NotFound`].
     NotFound,
     /// [`Error::Unresolved`].
@@ -27,12 +27,60 @@ pub enum ErrorKind {
     Shape(ShapeRule),
     /// [`Error::Address`].
     Address,
-    /// [`Error::OutOfMemory`].
-    OutOfMemory,
-    /// [`Error::Usage`].
-    Usage,
+    /// [`Error::OutOfMemory`], and what ran out.
+    OutOfMemory(Shortage),
+    /// [`Error::Usage`], and the rule that is broken.
+    Usage(UsageRule),
     /// [`Error::Launch`], and how it failed.
     Launch(FailureKind),
+}
+
+/// The rule that the host's request breaks, see [`Error::Usage`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum UsageRule {
+    /// Arguments fit the kernel's parameters in number and size.
+    Arguments,
+    /// An option has one of its values, and options go together.
+    Options,
+    /// A name, or its absence, chooses one kernel of the module.
+    Choice,
+    /// A linker is given modules.
+    Modules,
+    /// A range lies inside of its buffer or variable.
+    Range,
+    /// The fields of an image, texture, surface, sampler or tensor map are within their limits.
+    Description,
+    /// An opaque variable is bound to an object of its kind before a kernel uses it.
+    Binding,
+    /// The kernel's variables have places and values that a launch can give them.
+    Variables,
+}
+
+/// What keeps a kernel from being compiled, see [`Error::Compile`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum CompileObstacle {
+    /// The gang width asked for does not run this kernel.
+    Gang,
+    /// The host's processor is not supported.
+    Host,
+    /// The kernel is larger or more complex than what is compiled.
+    Limit,
+    /// The system has no memory for the code.
+    Memory,
+    /// A bug of ptxjit.
+    Internal,
+}
+
+/// What ran out, see [`Error::OutOfMemory`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Shortage {
+    /// The memory of the device, or of the part of the host that stands for it.
+    Device,
+    /// Addresses that the process may reserve (`ulimit -v`).
+    Addresses,
 }
 
 /// Why something could not be done.
@@ -64,6 +112,8 @@ pub enum Error {
     Compile {
         /// The kernel.
         kernel: String,
+        /// What stands against it.
+        obstacle: CompileObstacle,
         /// Why.
         message: String,
     },
@@ -87,22 +137,33 @@ pub enum Error {
         message: String,
     },
     /// The host asked for something else that is impossible, such as arguments that do not fit.
-    #[error("error: {}", escape_lines(_0))]
-    Usage(String),
+    #[error("error: {}", escape_lines(message))]
+    Usage {
+        /// The rule.
+        rule: UsageRule,
+        /// The rule and the value that breaks it, in words.
+        message: String,
+    },
     /// An address that is no allocation of the device, or a range that is not inside one.
     #[error("error: {}", escape_lines(_0))]
     Address(String),
-    /// The device has not enough memory.
-    #[error("error: out of device memory: {}", escape_lines(_0))]
-    OutOfMemory(String),
+    /// There is not enough memory for a request.
+    #[error("error: out of device memory: {}", escape_lines(message))]
+    OutOfMemory {
+        /// What ran out.
+        shortage: Shortage,
+        /// The request in words.
+        message: String,
+    },
     /// The kernel was launched and failed.
     #[error("{0}")]
     Launch(Box<LaunchFailure>),
 }
 
 impl Error {
-    pub(crate) fn usage(message: impl Into<String>) -> Error {
-        Error::Usage(message.into())
+    pub(crate) fn usage(rule: UsageRule, message: impl Into<String>) -> Error {
+        let message = message.into();
+        Error::Usage { rule, message }
     }
 
     pub(crate) fn from_diagnostics(list: Diagnostics) -> Error {
@@ -119,13 +180,13 @@ impl Error {
             Error::Read { .. } => ErrorKind::Read,
             Error::Invalid(_) => ErrorKind::Invalid,
             Error::Unsupported(_) => ErrorKind::Unsupported,
-            Error::Compile { .. } => ErrorKind::Compile,
+            Error::Compile { obstacle, .. } => ErrorKind::Compile(*obstacle),
             Error::NotFound(_) => ErrorKind::NotFound,
             Error::Unresolved { .. } => ErrorKind::Unresolved,
             Error::Shape { rule, .. } => ErrorKind::Shape(*rule),
-            Error::Usage(_) => ErrorKind::Usage,
+            Error::Usage { rule, .. } => ErrorKind::Usage(*rule),
             Error::Address(_) => ErrorKind::Address,
-            Error::OutOfMemory(_) => ErrorKind::OutOfMemory,
+            Error::OutOfMemory { shortage, .. } => ErrorKind::OutOfMemory(*shortage),
             Error::Launch(failure) => ErrorKind::Launch(failure.kind()),
         }
     }
@@ -145,8 +206,10 @@ impl Error {
                 rule: ShapeRule::Cluster,
                 ..
             } => "CUDA_ERROR_INVALID_CLUSTER_SIZE",
-            Error::Shape { .. } | Error::Usage(_) | Error::Address(_) => "CUDA_ERROR_INVALID_VALUE",
-            Error::OutOfMemory(_) => "CUDA_ERROR_OUT_OF_MEMORY",
+            Error::Shape { .. } | Error::Usage { .. } | Error::Address(_) => {
+                "CUDA_ERROR_INVALID_VALUE"
+            }
+            Error::OutOfMemory { .. } => "CUDA_ERROR_OUT_OF_MEMORY",
             Error::Launch(failure) => failure.cuda_name(),
         }
     }

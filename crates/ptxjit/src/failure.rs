@@ -10,9 +10,9 @@ use ptxjit_interp::{Fault, FaultKind as InterpFault};
 use ptxjit_ir::SrcLoc;
 use ptxjit_runtime::{LaunchError, MemoryError, TrapCause};
 
-use crate::Error;
 use crate::device::memory;
 use crate::diagnostic::Text;
+use crate::{Error, UsageRule};
 
 /// Why and where a launch failed.
 #[derive(Clone)]
@@ -110,13 +110,13 @@ impl Cause {
     /// The error for the user. What never ran is no failed launch.
     pub(crate) fn into_error(self, kernel: &str, module: &Arc<translate::Module>) -> Error {
         match self {
-            Cause::Runtime(LaunchError::Invalid(text)) => Error::Usage(text),
+            Cause::Runtime(LaunchError::Invalid(text)) => Error::usage(UsageRule::Variables, text),
             Cause::Runtime(LaunchError::Shape { rule, message }) => Error::Shape { rule, message },
             Cause::Runtime(LaunchError::UnresolvedSymbol(name)) => Error::Unresolved { name },
             Cause::Runtime(LaunchError::Memory(err)) => memory(err),
             Cause::Runtime(err) => Error::Launch(Box::new(of_runtime(&err, module))),
             Cause::Interp(fault) => match fault.kind {
-                InterpFault::Launch(text) => Error::Usage(text),
+                InterpFault::Launch(text) => Error::usage(UsageRule::Variables, text),
                 _ => Error::Launch(Box::new(of_interp(&fault, kernel, module))),
             },
         }

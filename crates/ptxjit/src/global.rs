@@ -12,7 +12,7 @@ use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::module::ModuleInner;
 use crate::texture::Keep;
-use crate::{Binding, Diagnostics, Element, Error, Module};
+use crate::{Binding, Diagnostics, Element, Error, Module, UsageRule};
 
 /// What is bound to opaque variables, which the module keeps alive.
 pub(crate) type Bound = Mutex<HashMap<VarId, Keep>>;
@@ -86,11 +86,10 @@ impl Global {
     pub fn bind(&self, object: impl Into<Binding>) -> Result<(), Error> {
         let (kind, handle, keep) = object.into().parts();
         if self.kind() != Some(kind) {
-            return Err(Error::usage(format!(
-                "`{}` is no variable for a {}",
-                self.name,
-                kind.name()
-            )));
+            return Err(Error::usage(
+                UsageRule::Binding,
+                format!("`{}` is no variable for a {}", self.name, kind.name()),
+            ));
         }
         self.write(&[handle])?;
         let bound = &self.module.inner.bound;
@@ -107,11 +106,14 @@ impl Global {
         let is_unbound = Unbound::from_bits(self.read::<u64>(1)?[0]).is_some();
         match is_unbound {
             false => Ok(()),
-            true => Err(Error::usage(format!(
-                "no {} is bound to the variable `{}`, which the kernel needs",
-                kind.name(),
-                self.name
-            ))),
+            true => Err(Error::usage(
+                UsageRule::Binding,
+                format!(
+                    "no {} is bound to the variable `{}`, which the kernel needs",
+                    kind.name(),
+                    self.name
+                ),
+            )),
         }
     }
 
@@ -131,9 +133,10 @@ impl Global {
             .checked_mul(T::SIZE)
             .is_none_or(|size| size as u64 > self.size)
         {
-            return Err(Error::usage(format!(
-                "{count} elements are more than the variable has"
-            )));
+            return Err(Error::usage(
+                UsageRule::Range,
+                format!("{count} elements are more than the variable has"),
+            ));
         }
         let mut values = bytemuck::zeroed_vec(count);
         let bytes = bytemuck::cast_slice_mut(&mut values);

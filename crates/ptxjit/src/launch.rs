@@ -16,7 +16,7 @@ use crate::sanitize::{Checks, Context, Finding, Report, WatchedSchedule};
 use crate::texture::Keep;
 use crate::{
     Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Global, Kernel, Options, Schedule,
-    interp,
+    UsageRule, interp,
 };
 
 /// A launch of no more threads than this is often over before code made with care would be ready.
@@ -210,9 +210,10 @@ impl Launch {
             .gang
             .filter(|gang| ![1, 4, 8, 16, 32].contains(gang))
         {
-            return Err(Error::usage(format!(
-                "a gang has 1, 4, 8, 16 or 32 lanes, not {gang}"
-            )));
+            return Err(Error::usage(
+                UsageRule::Options,
+                format!("a gang has 1, 4, 8, 16 or 32 lanes, not {gang}"),
+            ));
         }
         let params = self.param_bytes()?;
         let start = Instant::now();
@@ -229,7 +230,7 @@ impl Launch {
             }
             Engine::Interp if self.open_memory => {
                 let text = "the interpreter reaches device memory only, and this launch more";
-                return Err(Error::usage(text));
+                return Err(Error::usage(UsageRule::Options, text));
             }
             Engine::Interp if self.options.sanitize.any() => {
                 Code::Interp(self.kernel.inner.marked_program()?)
@@ -320,18 +321,22 @@ impl Launch {
         let params = &self.kernel.inner.params;
         if params.len() != self.args.len() {
             let (name, wanted, given) = (self.kernel.name(), params.len(), self.args.len());
-            return Err(Error::usage(format!(
-                "kernel `{name}` has {wanted} parameters, but {given} arguments are given"
-            )));
+            return Err(Error::usage(
+                UsageRule::Arguments,
+                format!("kernel `{name}` has {wanted} parameters, but {given} arguments are given"),
+            ));
         }
         let mut block = vec![0; self.kernel.param_bytes()];
         for (idx, (param, arg)) in params.iter().zip(&self.args).enumerate() {
             let (wanted, given) = (param.size as usize, arg.bytes.len());
             if wanted != given {
                 let name = &param.name;
-                return Err(Error::usage(format!(
-                    "argument {idx} has {given} bytes, but parameter `{name}` has {wanted}"
-                )));
+                return Err(Error::usage(
+                    UsageRule::Arguments,
+                    format!(
+                        "argument {idx} has {given} bytes, but parameter `{name}` has {wanted}"
+                    ),
+                ));
             }
             block[param.offset as usize..][..wanted].copy_from_slice(&arg.bytes);
         }
@@ -384,9 +389,10 @@ impl Launch {
     fn whole_block(&self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         if !self.args.is_empty() {
             let name = self.kernel.name();
-            return Err(Error::usage(format!(
-                "kernel `{name}` is given both a parameter block and single arguments"
-            )));
+            return Err(Error::usage(
+                UsageRule::Arguments,
+                format!("kernel `{name}` is given both a parameter block and single arguments"),
+            ));
         }
         self.check_block(bytes)?;
         Ok(bytes.to_vec())

@@ -81,7 +81,7 @@ pub use compile::{CodeOrigin, dump_stages};
 pub use device::Device;
 pub use diagnostic::{Diagnostic, Diagnostics, ERROR_LIMIT, Severity};
 pub use element::Element;
-pub use error::{Error, ErrorKind};
+pub use error::{CompileObstacle, Error, ErrorKind, Shortage, UsageRule};
 pub use failure::{FailureKind, LaunchFailure};
 pub use global::Global;
 pub use launch::{CompileStages, Launch, LaunchStats, Prepared};

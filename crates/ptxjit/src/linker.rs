@@ -3,7 +3,7 @@
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 
-use crate::{Device, Diagnostics, Error, Module, check};
+use crate::{Device, Diagnostics, Error, Module, UsageRule, check};
 
 /// PTX modules that are to become one.
 ///
@@ -65,7 +65,10 @@ impl Linker {
 
     fn front(self) -> Result<Result<translate::Module, Box<translate::Refused>>, Error> {
         if self.sources.is_empty() {
-            return Err(Error::usage("there is no module to link"));
+            return Err(Error::usage(
+                UsageRule::Modules,
+                "there is no module to link",
+            ));
         }
         Ok(translate::Module::link(Source::join(self.sources)))
     }

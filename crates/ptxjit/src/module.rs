@@ -20,7 +20,7 @@ use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::global::{Global, Vars};
 use crate::sanitize::{Context, Finding};
-use crate::{Device, Diagnostics, Dim3, Error, Launch, Options, names};
+use crate::{CompileObstacle, Device, Diagnostics, Dim3, Error, Launch, Options, UsageRule, names};
 
 /// A PTX module on a device, or several that are linked: its kernels, and its variables in device memory.
 ///
@@ -87,6 +87,7 @@ impl KernelInner {
         })?;
         program.check_sizes().map_err(|message| Error::Compile {
             kernel: self.name.clone(),
+            obstacle: CompileObstacle::Limit,
             message,
         })?;
         Ok(self.program.get_or_init(|| Arc::new(program)).clone())
@@ -227,10 +228,10 @@ impl Module {
             [found] => self.kernel_named(found),
             several => {
                 let several: Vec<String> = several.iter().map(|&name| name.to_owned()).collect();
-                Err(Error::usage(format!(
-                    "`{name}` could be any of {}",
-                    list(&several)
-                )))
+                Err(Error::usage(
+                    UsageRule::Choice,
+                    format!("`{name}` could be any of {}", list(&several)),
+                ))
             }
         }
     }
@@ -245,11 +246,14 @@ impl Module {
         let names = self.kernel_names();
         match names.as_slice() {
             [name] => self.kernel_named(name),
-            [] => Err(Error::usage("the module has no kernel")),
-            _ => Err(Error::usage(format!(
-                "the module has several kernels, choose one of {}",
-                list(&names)
-            ))),
+            [] => Err(Error::usage(UsageRule::Choice, "the module has no kernel")),
+            _ => Err(Error::usage(
+                UsageRule::Choice,
+                format!(
+                    "the module has several kernels, choose one of {}",
+                    list(&names)
+                ),
+            )),
         }
     }
 

@@ -4,7 +4,7 @@
 //! checked: the bytes must lie in one allocation, of this device or of a sibling.
 
 use crate::device::memory;
-use crate::{Device, Error, Pattern};
+use crate::{Device, Error, Pattern, UsageRule};
 
 impl Device {
     /// Allocates `size` bytes, aligned to `align` (a power of two) and to 256 bytes; the contents are unspecified. An allocation
@@ -27,9 +27,10 @@ impl Device {
         /// Far more than anything needs; the allocator's sums do not overflow.
         const MAX_ALIGN: u64 = 1 << 32;
         if !align.is_power_of_two() || align > MAX_ALIGN {
-            return Err(Error::usage(format!(
-                "an alignment of {align} is no power of two up to {MAX_ALIGN}"
-            )));
+            return Err(Error::usage(
+                UsageRule::Options,
+                format!("an alignment of {align} is no power of two up to {MAX_ALIGN}"),
+            ));
         }
         self.arena.alloc(self.part(), size, align).map_err(memory)
     }

@@ -7,7 +7,7 @@ use ptxjit_device::tensor::{
 
 pub use ptxjit_device::tensor::ElementType;
 
-use crate::{Arg, Error};
+use crate::{Arg, Error, UsageRule};
 
 /// A tensor map: 128 opaque bytes that a kernel takes by value, as a `.param .align 64 .b8 [128]`,
 /// or finds in memory.
@@ -110,7 +110,7 @@ impl TensorMap {
     /// The same map of a tensor elsewhere.
     pub fn at(&self, address: u64) -> Result<TensorMap, Error> {
         let mut fields = Fields::decode(&self.bytes)
-            .ok_or_else(|| Error::Usage("these bytes are no tensor map".to_owned()))?;
+            .ok_or_else(|| Error::usage(UsageRule::Description, "these bytes are no tensor map"))?;
         fields.address = address;
         encode(&fields)
     }
@@ -207,7 +207,10 @@ impl TensorMapBuilder {
     /// The map; the error names the field that breaks a rule.
     pub fn encode(&self) -> Result<TensorMap, Error> {
         match &self.bad {
-            Some(bad) => Err(Error::Usage(format!("a tensor map's {bad}"))),
+            Some(bad) => Err(Error::usage(
+                UsageRule::Description,
+                format!("a tensor map's {bad}"),
+            )),
             None => encode(&self.fields),
         }
     }
@@ -248,6 +251,9 @@ fn encode(fields: &Fields) -> Result<TensorMap, Error> {
         Ok(()) => Ok(TensorMap {
             bytes: fields.encode(),
         }),
-        Err(bad) => Err(Error::Usage(format!("a tensor map's {bad}"))),
+        Err(bad) => Err(Error::usage(
+            UsageRule::Description,
+            format!("a tensor map's {bad}"),
+        )),
     }
 }

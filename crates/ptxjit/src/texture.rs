@@ -9,13 +9,13 @@ use ptxjit_device::texture::{
     Texture as TextureFields,
 };
 
-use crate::{Arg, Device, Error, Image};
+use crate::{Arg, Device, Error, Image, UsageRule};
 
 /// What a launch or a binding keeps alive.
 pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
 
 pub(crate) fn wrong(why: String) -> Error {
-    Error::Usage(why)
+    Error::usage(UsageRule::Description, why)
 }
 
 /// A handle that means something as long as this lives.
