@@ -342,6 +342,22 @@ fn crates_without_unsafe_forbid_it() {
     );
 }
 
+/// In these crates a `match` over instructions, ops or types decides for all of them; a function that recognizes some says so.
+#[test]
+fn matches_are_exhaustive() {
+    let missing = ["ir", "passes", "vectorize", "codegen"]
+        .iter()
+        .filter(|name| {
+            let lib = root().join("crates").join(name).join("src/lib.rs");
+            !read(&lib).contains("#![deny(clippy::wildcard_enum_match_arm)]")
+        });
+    assert_none(
+        &missing
+            .map(|name| format!("`{name}` does not deny wildcards over enums"))
+            .collect::<Vec<_>>(),
+    );
+}
+
 #[test]
 fn the_grammar_names_no_instruction() {
     let grammar = read(&root().join("grammar/ptx.pest"));

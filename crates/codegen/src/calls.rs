@@ -71,6 +71,7 @@ pub(crate) fn merge(program: &Program) -> Merged {
 }
 
 /// Functions that calls can reach, the kernel excluded.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others call nothing")]
 fn reachable(program: &Program) -> Vec<FuncId> {
     let mut seen: Vec<FuncId> = Vec::new();
     let mut work = vec![program.entry];
@@ -168,18 +169,17 @@ impl Ctx<'_> {
                     .iter()
                     .map(|&result| source.ty(result))
                     .collect();
-                let data = match node.data {
-                    InstData::StackAddr { slot, offset } => {
-                        let at = i64::from(copy.slot_offsets[slot]) + i64::from(offset);
-                        let mut emit = self.emit(block_of(block), node.loc);
-                        let at = emit.constant(Type::B64, at as u64);
-                        InstData::IntBinary {
-                            op: IntBinaryOp::Add,
-                            ty: Type::B64,
-                            args: [copy.frame, at],
-                        }
+                let data = if let InstData::StackAddr { slot, offset } = node.data {
+                    let at = i64::from(copy.slot_offsets[slot]) + i64::from(offset);
+                    let mut emit = self.emit(block_of(block), node.loc);
+                    let at = emit.constant(Type::B64, at as u64);
+                    InstData::IntBinary {
+                        op: IntBinaryOp::Add,
+                        ty: Type::B64,
+                        args: [copy.frame, at],
                     }
-                    ref other => other.clone(),
+                } else {
+                    node.data.clone()
                 };
                 let new = self.func.make_inst(data, &types, node.loc);
                 self.func.blocks[block_of(block)].insts.push(new);
@@ -210,17 +210,16 @@ impl Ctx<'_> {
 
     /// A return leaves the results for the caller and goes on at the caller's state.
     fn finish_block(&mut self, block: Block, term: Terminator, loc: SrcLoc, copy: &Copy) {
-        let term = match term {
-            Terminator::Ret(results) => {
-                let mut emit = self.emit(block, loc);
-                let state = emit.load(copy.frame, -8, Type::B32);
-                for (idx, &result) in results.iter().enumerate() {
-                    emit.store(copy.frame, 8 * (idx as i64 - copy.n_words - 1), result);
-                }
-                emit.inst(InstData::StackRestore { arg: copy.frame }, &[]);
-                Terminator::Dispatch(state)
+        let term = if let Terminator::Ret(results) = term {
+            let mut emit = self.emit(block, loc);
+            let state = emit.load(copy.frame, -8, Type::B32);
+            for (idx, &result) in results.iter().enumerate() {
+                emit.store(copy.frame, 8 * (idx as i64 - copy.n_words - 1), result);
             }
-            other => other,
+            emit.inst(InstData::StackRestore { arg: copy.frame }, &[]);
+            Terminator::Dispatch(state)
+        } else {
+            term
         };
         self.func.blocks[block].term = term;
         self.func.blocks[block].term_loc = loc;
@@ -283,6 +282,7 @@ impl Ctx<'_> {
     }
 
     /// Words for arguments and results.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass calls")]
     fn n_words(&self, call: Inst) -> i64 {
         let (n_args, n_rets) = match &self.func.insts[call].data {
             InstData::Call { func, .. } => {
@@ -335,14 +335,14 @@ impl Ctx<'_> {
     }
 
     /// Before the call: room is made, then everything is stored.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass calls")]
     fn lower_call(&mut self, site: &Site, saved: &[Value], n_words: i64) {
         let loc = self.func.insts[site.call].loc;
         let data = self.func.insts[site.call].data.clone();
         let n_saved = padded(saved.len(), n_words);
         let mut block = site.block;
-        self.func.blocks[block]
-            .insts
-            .retain(|&inst| inst != site.call);
+        let insts = &mut self.func.blocks[block].insts;
+        insts.retain(|&inst| inst != site.call);
         let state = match &data {
             InstData::Call { func, .. } => {
                 let entry = self.entries[func];

@@ -143,6 +143,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Instructions that take their operands as vectors of floats, whatever they are.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others work lane by lane")]
     fn is_float_arithmetic(&self, at: usize) -> bool {
         let (fmt, mode) = match *self.data(at) {
             InstData::Fma { fmt, mode, .. } => (fmt, mode),
@@ -187,8 +188,8 @@ impl<'a> Graph<'a> {
         let is_scalar = self.looked_at();
         let mut numbers: FxHashMap<usize, usize> = FxHashMap::default();
         self.roles = (0..n)
-            .map(|at| match *self.data(at) {
-                InstData::Load { addr, .. } => {
+            .map(|at| {
+                if let InstData::Load { addr, .. } = *self.data(at) {
                     let results = self.made(at);
                     match (self.run.variability)(addr) {
                         _ if results.iter().any(|&x| (self.run.is_kept)(x)) => Role::Kept,
@@ -198,13 +199,13 @@ impl<'a> Graph<'a> {
                         Variability::Uniform => Role::Shared,
                         Variability::Affine { .. } | Variability::Varying => Role::Lanes,
                     }
-                }
-                _ if is_chained(at) => {
+                } else if is_chained(at) {
                     let next = numbers.len();
                     let first = root(&mut parents, at);
                     Role::Chain(*numbers.entry(first).or_insert(next))
+                } else {
+                    Role::Scalar
                 }
-                _ => Role::Scalar,
             })
             .collect();
         self.chains = vec![Elements::new(); numbers.len()];
@@ -325,9 +326,12 @@ impl<'a> Graph<'a> {
 
     fn in_order(&self) -> Vec<Step> {
         (0..self.roles.len())
-            .map(|at| match self.data(at) {
-                InstData::Load { .. } => Step::Load(self.run.insts[at]),
-                _ => Step::Pure(self.run.insts[at]),
+            .map(|at| {
+                if let InstData::Load { .. } = self.data(at) {
+                    Step::Load(self.run.insts[at])
+                } else {
+                    Step::Pure(self.run.insts[at])
+                }
             })
             .collect()
     }

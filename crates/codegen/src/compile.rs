@@ -528,6 +528,7 @@ struct Regalloc;
 struct Running(Instant);
 
 impl Profiler for Regalloc {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
     fn start_pass(&self, pass: Pass) -> Box<dyn std::any::Any> {
         match pass {
             Pass::regalloc => Box::new(Running(Instant::now())),
@@ -547,6 +548,7 @@ pub(crate) fn internal(error: impl std::fmt::Debug) -> CompileError {
     CompileError::Internal(format!("{error:?}"))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
 fn refused(error: CodegenError, context: &Context) -> CompileError {
     match error {
         CodegenError::Verifier(errors) => CompileError::Internal(

@@ -18,18 +18,25 @@ pub(crate) fn all_flush(func: &Function) -> bool {
 }
 
 /// None: the mode does not matter to the instruction.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others compute no floats")]
 fn flushes(data: &InstData) -> Option<bool> {
     match *data {
-        InstData::FloatUnary { op, fmt, mode, .. } => match op {
-            // These are done by bits, or by comparisons with numbers that are not subnormal.
-            FloatUnaryOp::Neg
-            | FloatUnaryOp::Abs
-            | FloatUnaryOp::Copy
-            | FloatUnaryOp::CanonicalNan
-            | FloatUnaryOp::Sat
-            | FloatUnaryOp::Relu => None,
-            _ => Some(mode.ftz && fmt == FloatFmt::F32),
-        },
+        InstData::FloatUnary { op, fmt, mode, .. } => {
+            if matches!(
+                op,
+                FloatUnaryOp::Neg
+                    | FloatUnaryOp::Abs
+                    | FloatUnaryOp::Copy
+                    | FloatUnaryOp::CanonicalNan
+                    | FloatUnaryOp::Sat
+                    | FloatUnaryOp::Relu
+            ) {
+                // These are done by bits, or by comparisons with numbers that are not subnormal.
+                None
+            } else {
+                Some(mode.ftz && fmt == FloatFmt::F32)
+            }
+        }
         InstData::FloatBinary { fmt, mode, .. } => Some(mode.ftz && fmt == FloatFmt::F32),
         InstData::Fma { fmt, mode, .. } => Some(mode.ftz && fmt == FloatFmt::F32),
         InstData::FloatCompare { fmt, ftz, .. } => Some(ftz && fmt == FloatFmt::F32),

@@ -211,6 +211,7 @@ impl Traits {
         traits
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others do not count")]
     fn add(&mut self, func: &Function) {
         for &inst in func.blocks.values().flat_map(|block| &block.insts) {
             self.insts += 1;

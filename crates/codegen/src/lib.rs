@@ -8,6 +8,8 @@
 //!
 //! This is the only crate that names Cranelift.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod calls;
 mod chains;
 mod code_space;

@@ -100,6 +100,7 @@ fn no_room(err: std::io::Error) -> CompileError {
     CompileError::Place(err.to_string())
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
 fn not_placed(err: ModuleError) -> CompileError {
     match err {
         ModuleError::Allocation { err } => no_room(err),

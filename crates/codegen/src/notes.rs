@@ -4,6 +4,7 @@ use ptxjit_ir::{Function, InstData};
 use ptxjit_vectorize::{Because, Plan, SingleLane, Variability, WaitKind};
 
 /// What is varying and why, where lanes diverge and where they wait.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others print as they are")]
 pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
     for (number, wait) in plan.waits.iter().enumerate() {

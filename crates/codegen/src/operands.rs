@@ -151,6 +151,7 @@ fn has_nan(constant: &[u8]) -> bool {
 }
 
 /// Whether no instruction reads a register behind an instruction before it is overwritten.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is the decoder's")]
 fn is_dead(
     register: Register,
     user: &Instruction,

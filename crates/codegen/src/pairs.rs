@@ -65,6 +65,7 @@ pub(crate) struct Signs {
 impl Signs {
     /// Two numbers that no shuffle of a function uses, nor Cranelift to widen the second half of a
     /// vector (8).
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
     fn free(func: &Function) -> Option<Signs> {
         let is_moved_by = |by: u8| move |mask: &[u8]| mask.iter().copied().eq(by..by + 16);
         let shuffles = || {
@@ -283,7 +284,7 @@ impl<'a> Pairs<'a> {
             let [x, y] = test.halves;
             let position = |value: Value| match self.func.dfg.value_def(value) {
                 ValueDef::Result(inst, _) => self.position[inst],
-                _ => 0,
+                ValueDef::Param(..) | ValueDef::Union(..) => 0,
             };
             let in_order = position(x) <= position(y);
             self.follow(vec![if in_order { (x, y) } else { (y, x) }]);

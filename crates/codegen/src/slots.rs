@@ -37,13 +37,12 @@ pub(crate) fn in_cluster(func: &mut Function, shared: &SharedLayout) {
         let mut out = Vec::with_capacity(insts.len());
         for inst in insts {
             let (loc, data) = (func.insts[inst].loc, func.insts[inst].data.clone());
-            match data {
-                InstData::VarAddr { var, .. } if shared.offsets.contains_key(&var) => {
-                    let part = part_of_cta(func, &mut out, loc);
-                    let offset = emit(func, &mut out, data, Type::B64, loc);
-                    func.insts[inst].data = int_binary(IntBinaryOp::Add, [part, offset]);
-                }
-                _ => {}
+            if let InstData::VarAddr { var, .. } = data
+                && shared.offsets.contains_key(&var)
+            {
+                let part = part_of_cta(func, &mut out, loc);
+                let offset = emit(func, &mut out, data, Type::B64, loc);
+                func.insts[inst].data = int_binary(IntBinaryOp::Add, [part, offset]);
             }
             out.push(inst);
         }
@@ -89,6 +88,7 @@ fn emit(func: &mut Function, out: &mut Vec<Inst>, data: InstData, ty: Type, loc:
 
 /// Folds the places of slots and shared variables into the accesses to them: so an index into an
 /// array need not be added to a number that takes a register.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others hold no place")]
 pub(crate) fn fix(func: &mut Function, shared: &SharedLayout) {
     let slots = Slots::of(func);
     let mut has_any = false;

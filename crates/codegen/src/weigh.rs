@@ -216,6 +216,7 @@ fn places(func: &Function, plan: &Plan) -> Vec<Place> {
 }
 
 /// Whether most accesses to memory are to one byte of each thread.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others access no memory")]
 fn has_bytes(func: &Function) -> bool {
     let (mut bytes, mut others) = (0, 0);
     for &inst in func.blocks.values().flat_map(|data| &data.insts) {
@@ -256,9 +257,14 @@ fn accesses(func: &Function, block: Block) -> usize {
 fn local_accesses(func: &Function, block: Block) -> usize {
     let insts = func.blocks[block].insts.iter();
     insts
-        .filter(|&&inst| match func.insts[inst].data {
-            InstData::Load { space, .. } | InstData::Store { space, .. } => space == Space::Local,
-            _ => false,
+        .filter(|&&inst| {
+            if let InstData::Load { space, .. } | InstData::Store { space, .. } =
+                func.insts[inst].data
+            {
+                space == Space::Local
+            } else {
+                false
+            }
         })
         .count()
 }

@@ -291,6 +291,7 @@ fn is_load_for(load: &Instruction, broadcast: &Instruction) -> bool {
 
 /// Whether the instructions of a block up to `end` go on behind this one. Behind the last there may
 /// be tables of targets, and constants; some of Cranelift's instructions have jumps inside.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is the decoder's")]
 pub(crate) fn goes_on(inst: &Instruction, end: u32) -> bool {
     match inst.flow_control() {
         FlowControl::UnconditionalBranch => {
@@ -394,6 +395,7 @@ enum Class {
 }
 
 #[rustfmt::skip]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is the decoder's")]
 fn class(mnemonic: M) -> Class {
     match mnemonic {
         M::Vmovdqu | M::Vmovdqa | M::Vmovups | M::Vmovaps | M::Vmovupd | M::Vmovapd

@@ -246,6 +246,32 @@ pub enum InstData {
     },
 }
 
+/// What kind of work an instruction does: code that treats many instructions alike asks for it, so
+/// that a new one is sorted in once, at [`InstData::class`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Class<'a> {
+    /// A number that is known before the kernel runs.
+    Constant,
+    /// The results depend on the operands alone, and no thread's on another's.
+    Arithmetic,
+    /// Addresses in windows and generic ones; for local memory they depend on the thread.
+    Window,
+    /// What tells threads and lanes apart.
+    Place,
+    /// A load, a store or an atomic operation.
+    Access,
+    /// An operation among the threads of a warp, a CTA or a cluster.
+    Convergent,
+    /// A call of a function of the program.
+    Call,
+    /// An operation of the device.
+    Device(&'a DeviceOp),
+    /// An operation on the thread's stack.
+    Stack,
+    /// No results; orders or hurries other work, or does nothing.
+    Order,
+}
+
 /// A branch target with its arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockCall {
@@ -462,15 +488,15 @@ impl InstData {
         }
     }
 
-    /// What the instruction does beside computing results.
-    pub fn effect(&self) -> Effect {
+    /// What kind of work the instruction does.
+    pub const fn class(&self) -> Class<'_> {
         match self {
             InstData::Const { .. }
             | InstData::VarAddr { .. }
             | InstData::FuncAddr { .. }
             | InstData::StackAddr { .. }
-            | InstData::StateOf { .. }
-            | InstData::IntUnary { .. }
+            | InstData::StateOf { .. } => Class::Constant,
+            InstData::IntUnary { .. }
             | InstData::IntBinary { .. }
             | InstData::IntTernary { .. }
             | InstData::Lop3 { .. }
@@ -483,32 +509,59 @@ impl InstData {
             | InstData::FloatCompare { .. }
             | InstData::Convert { .. }
             | InstData::ConvertRs { .. }
-            | InstData::Select { .. }
-            | InstData::ToGeneric { .. }
+            | InstData::Select { .. } => Class::Arithmetic,
+            InstData::ToGeneric { .. }
             | InstData::FromGeneric { .. }
-            | InstData::IsSpace { .. }
-            | InstData::EndLane { .. } => Effect::Pure,
-            InstData::Sreg { sreg } if !sreg.is_volatile() => Effect::Pure,
-            InstData::Load {
-                sem: MemSem::Weak | MemSem::NonCoherent,
-                ..
-            } => Effect::Read,
-            InstData::Sreg { .. }
-            | InstData::Load { .. }
-            | InstData::Store { .. }
-            | InstData::Atomic { .. }
-            | InstData::Fence { .. }
-            | InstData::StackSave
-            | InstData::StackRestore { .. }
-            | InstData::Alloca { .. }
+            | InstData::IsSpace { .. } => Class::Window,
+            InstData::Sreg { .. } | InstData::EndLane { .. } => Class::Place,
+            InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
+                Class::Access
+            }
+            InstData::Barrier { .. } | InstData::Warp { .. } => Class::Convergent,
+            InstData::Call { .. } | InstData::CallIndirect { .. } => Class::Call,
+            InstData::Device { op, .. } => Class::Device(op),
+            InstData::StackSave | InstData::StackRestore { .. } | InstData::Alloca { .. } => {
+                Class::Stack
+            }
+            InstData::Fence { .. }
             | InstData::Nanosleep { .. }
             | InstData::Prefetch { .. }
-            | InstData::Nop => Effect::Write,
-            InstData::Device { op, .. } => op.effect(),
-            InstData::Barrier { .. }
-            | InstData::Warp { .. }
-            | InstData::Call { .. }
-            | InstData::CallIndirect { .. } => Effect::Convergent,
+            | InstData::Nop => Class::Order,
+        }
+    }
+
+    /// The address of an access or a prefetch.
+    pub const fn address(&self) -> Option<Value> {
+        if let InstData::Load { addr, .. }
+        | InstData::Store { addr, .. }
+        | InstData::Atomic { addr, .. }
+        | InstData::Prefetch { addr, .. } = *self
+        {
+            Some(addr)
+        } else {
+            None
+        }
+    }
+
+    /// What the instruction does beside computing results.
+    pub fn effect(&self) -> Effect {
+        if let InstData::Sreg { sreg } = self
+            && sreg.is_volatile()
+        {
+            return Effect::Write;
+        }
+        if let InstData::Load {
+            sem: MemSem::Weak | MemSem::NonCoherent,
+            ..
+        } = self
+        {
+            return Effect::Read;
+        }
+        match self.class() {
+            Class::Constant | Class::Arithmetic | Class::Window | Class::Place => Effect::Pure,
+            Class::Access | Class::Stack | Class::Order => Effect::Write,
+            Class::Device(op) => op.effect(),
+            Class::Convergent | Class::Call => Effect::Convergent,
         }
     }
 }

@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod builder;
 mod device;
@@ -45,7 +46,7 @@ pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{
     BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,
 };
-pub use inst::{BlockCall, InstData, Terminator, TrapKind};
+pub use inst::{BlockCall, Class, InstData, Terminator, TrapKind};
 pub use mma::{
     Chunk, FragmentLayout, MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, Scale, SumFmt,
 };
@@ -58,6 +59,6 @@ pub use program::{
     Reloc, RelocTarget, SharedLayout, Signature, Var, VarInit,
 };
 pub use types::{
-    AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, Space, SpecialReg,
-    SrcLoc, Type,
+    AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, SharedBy, Space,
+    SpecialReg, SrcLoc, Type,
 };

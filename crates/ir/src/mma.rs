@@ -182,9 +182,10 @@ pub struct Place {
 impl Mma {
     /// The type of all registers.
     pub const fn register(&self) -> Type {
-        match self.a {
-            MatrixFmt::F64 => Type::B64,
-            _ => Type::B32,
+        if matches!(self.a, MatrixFmt::F64) {
+            Type::B64
+        } else {
+            Type::B32
         }
     }
 

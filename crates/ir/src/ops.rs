@@ -441,7 +441,25 @@ impl WarpOp {
             WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => 3,
             WarpOp::Elect | WarpOp::Sync | WarpOp::ActiveMask => 0,
             WarpOp::Mma(mma) => mma.n_args(),
-            _ => 1,
+            WarpOp::VoteAll
+            | WarpOp::VoteAny
+            | WarpOp::VoteUni
+            | WarpOp::Ballot
+            | WarpOp::MatchAny
+            | WarpOp::MatchAll
+            | WarpOp::ReduxAdd
+            | WarpOp::ReduxUmin
+            | WarpOp::ReduxUmax
+            | WarpOp::ReduxSmin
+            | WarpOp::ReduxSmax
+            | WarpOp::ReduxAnd
+            | WarpOp::ReduxOr
+            | WarpOp::ReduxXor
+            | WarpOp::ReduxFmin
+            | WarpOp::ReduxFmax
+            | WarpOp::ReduxFminNan
+            | WarpOp::ReduxFmaxNan
+            | WarpOp::Transpose => 1,
         }
     }
 

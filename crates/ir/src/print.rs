@@ -215,6 +215,7 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "callers pass no others")]
 fn write_memory(out: &mut String, data: &InstData) -> fmt::Result {
     match data {
         InstData::Load {
@@ -290,6 +291,7 @@ fn write_memory(out: &mut String, data: &InstData) -> fmt::Result {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "callers pass no others")]
 fn write_control(out: &mut String, data: &InstData) -> fmt::Result {
     match data {
         InstData::Barrier {

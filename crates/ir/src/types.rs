@@ -45,7 +45,7 @@ impl Type {
     pub const fn mask(self) -> u64 {
         match self {
             Type::B64 => u64::MAX,
-            _ => (1 << self.bits()) - 1,
+            Type::B1 | Type::B8 | Type::B16 | Type::B32 => (1 << self.bits()) - 1,
         }
     }
 
@@ -413,6 +413,18 @@ pub enum SpecialReg {
     CurrentGraphExec,
 }
 
+/// Which threads of a CTA read the same number from a special register. Clocks and other volatile
+/// registers count as the CTA's: threads may read them at one time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum SharedBy {
+    /// Each thread has its own.
+    None,
+    /// Those of a warp.
+    Warp,
+    /// All.
+    Cta,
+}
+
 impl SpecialReg {
     /// The type of the register's value.
     pub const fn ty(self) -> Type {
@@ -423,7 +435,114 @@ impl SpecialReg {
             | SpecialReg::Pm(_)
             | SpecialReg::GlobalTimer
             | SpecialReg::CurrentGraphExec => Type::B64,
-            _ => Type::B32,
+            SpecialReg::TidX
+            | SpecialReg::TidY
+            | SpecialReg::TidZ
+            | SpecialReg::NtidX
+            | SpecialReg::NtidY
+            | SpecialReg::NtidZ
+            | SpecialReg::CtaidX
+            | SpecialReg::CtaidY
+            | SpecialReg::CtaidZ
+            | SpecialReg::NctaidX
+            | SpecialReg::NctaidY
+            | SpecialReg::NctaidZ
+            | SpecialReg::LaneId
+            | SpecialReg::WarpId
+            | SpecialReg::NwarpId
+            | SpecialReg::SmId
+            | SpecialReg::NsmId
+            | SpecialReg::ClusterIdX
+            | SpecialReg::ClusterIdY
+            | SpecialReg::ClusterIdZ
+            | SpecialReg::NclusterIdX
+            | SpecialReg::NclusterIdY
+            | SpecialReg::NclusterIdZ
+            | SpecialReg::ClusterCtaIdX
+            | SpecialReg::ClusterCtaIdY
+            | SpecialReg::ClusterCtaIdZ
+            | SpecialReg::ClusterNctaIdX
+            | SpecialReg::ClusterNctaIdY
+            | SpecialReg::ClusterNctaIdZ
+            | SpecialReg::ClusterCtaRank
+            | SpecialReg::ClusterNctaRank
+            | SpecialReg::LanemaskEq
+            | SpecialReg::LanemaskLe
+            | SpecialReg::LanemaskLt
+            | SpecialReg::LanemaskGe
+            | SpecialReg::LanemaskGt
+            | SpecialReg::Clock
+            | SpecialReg::ClockHi
+            | SpecialReg::Envreg(_)
+            | SpecialReg::GlobalTimerLo
+            | SpecialReg::GlobalTimerHi
+            | SpecialReg::ReservedSmemOffsetBegin
+            | SpecialReg::ReservedSmemOffsetEnd
+            | SpecialReg::ReservedSmemOffsetCap
+            | SpecialReg::ReservedSmemOffset(_)
+            | SpecialReg::TotalSmemSize
+            | SpecialReg::AggrSmemSize
+            | SpecialReg::DynamicSmemSize => Type::B32,
+        }
+    }
+
+    /// Which threads of a CTA read one number.
+    pub const fn shared_by(self) -> SharedBy {
+        match self {
+            SpecialReg::TidX
+            | SpecialReg::TidY
+            | SpecialReg::TidZ
+            | SpecialReg::LaneId
+            | SpecialReg::LanemaskEq
+            | SpecialReg::LanemaskLe
+            | SpecialReg::LanemaskLt
+            | SpecialReg::LanemaskGe
+            | SpecialReg::LanemaskGt => SharedBy::None,
+            SpecialReg::WarpId => SharedBy::Warp,
+            SpecialReg::NtidX
+            | SpecialReg::NtidY
+            | SpecialReg::NtidZ
+            | SpecialReg::CtaidX
+            | SpecialReg::CtaidY
+            | SpecialReg::CtaidZ
+            | SpecialReg::NctaidX
+            | SpecialReg::NctaidY
+            | SpecialReg::NctaidZ
+            | SpecialReg::NwarpId
+            | SpecialReg::SmId
+            | SpecialReg::NsmId
+            | SpecialReg::GridId
+            | SpecialReg::IsExplicitCluster
+            | SpecialReg::ClusterIdX
+            | SpecialReg::ClusterIdY
+            | SpecialReg::ClusterIdZ
+            | SpecialReg::NclusterIdX
+            | SpecialReg::NclusterIdY
+            | SpecialReg::NclusterIdZ
+            | SpecialReg::ClusterCtaIdX
+            | SpecialReg::ClusterCtaIdY
+            | SpecialReg::ClusterCtaIdZ
+            | SpecialReg::ClusterNctaIdX
+            | SpecialReg::ClusterNctaIdY
+            | SpecialReg::ClusterNctaIdZ
+            | SpecialReg::ClusterCtaRank
+            | SpecialReg::ClusterNctaRank
+            | SpecialReg::Clock
+            | SpecialReg::ClockHi
+            | SpecialReg::Clock64
+            | SpecialReg::Pm(_)
+            | SpecialReg::Envreg(_)
+            | SpecialReg::GlobalTimer
+            | SpecialReg::GlobalTimerLo
+            | SpecialReg::GlobalTimerHi
+            | SpecialReg::ReservedSmemOffsetBegin
+            | SpecialReg::ReservedSmemOffsetEnd
+            | SpecialReg::ReservedSmemOffsetCap
+            | SpecialReg::ReservedSmemOffset(_)
+            | SpecialReg::TotalSmemSize
+            | SpecialReg::AggrSmemSize
+            | SpecialReg::DynamicSmemSize
+            | SpecialReg::CurrentGraphExec => SharedBy::Cta,
         }
     }
 

@@ -4,6 +4,7 @@
 //! [`pipeline`] is the order in which that happens to a program before it is vectorized.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod analysis;
 pub mod effort;

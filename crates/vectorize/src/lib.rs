@@ -16,6 +16,7 @@
 //! With `G` = 1 everything is uniform, and the result is ordinary scalar code.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod analysis;
 pub mod heuristics;
@@ -310,9 +311,12 @@ fn count_decisions(func: &Function, plan: &mut Plan) {
 /// Whether there are operations for which the lanes of a warp wait for each other.
 fn has_warp_ops(func: &Function) -> bool {
     let mut insts = func.blocks.values().flat_map(|block| &block.insts);
-    insts.any(|&inst| match func.insts[inst].data {
-        InstData::Warp { op, .. } => op != WarpOp::ActiveMask,
-        _ => false,
+    insts.any(|&inst| {
+        if let InstData::Warp { op, .. } = func.insts[inst].data {
+            op != WarpOp::ActiveMask
+        } else {
+            false
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! Where lanes wait, and what they must save.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
-use ptxjit_ir::{BarrierOp, Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
+use ptxjit_ir::{Block, BlockCall, Class, Function, Inst, InstData, Terminator, Value, WarpOp};
 
 use crate::analysis::liveness::Liveness;
 use crate::{Node, Plan, Yield};
@@ -64,22 +64,30 @@ pub(crate) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool>
 
 /// Whether lanes may have to wait at an instruction.
 pub(crate) fn can_wait(data: &InstData, gang: u32) -> bool {
-    match data {
-        InstData::Barrier { op, .. } => match op {
-            BarrierOp::Sync
-            | BarrierOp::Arrive
-            | BarrierOp::RedPopc
-            | BarrierOp::RedAnd
-            | BarrierOp::RedOr
-            | BarrierOp::ClusterArrive
-            | BarrierOp::ClusterWait => true,
-        },
+    match data.class() {
         // Programs expect the whole warp to be active where it has not diverged: gangs narrower
         // than a warp wait for the rest of it.
-        InstData::Warp { op, .. } => *op != WarpOp::ActiveMask || gang < 32,
-        InstData::Nanosleep { .. } => true,
-        _ => false,
+        Class::Convergent => gang < 32 || !is_active_mask(data),
+        Class::Order => matches!(data, InstData::Nanosleep { .. }),
+        Class::Constant
+        | Class::Arithmetic
+        | Class::Window
+        | Class::Place
+        | Class::Access
+        | Class::Call
+        | Class::Device(_)
+        | Class::Stack => false,
     }
+}
+
+fn is_active_mask(data: &InstData) -> bool {
+    matches!(
+        data,
+        InstData::Warp {
+            op: WarpOp::ActiveMask,
+            ..
+        }
+    )
 }
 
 /// Numbers the waits: the entry, the extra entries, then the others in layout order.

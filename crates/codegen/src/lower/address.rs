@@ -96,7 +96,10 @@ impl Lower<'_, '_> {
                         }
                         _ => Address::Strided(at, stride),
                     },
-                    other => other,
+                    other @ (Address::Scalar(_)
+                    | Address::MayWrap(..)
+                    | Address::Lanes(_)
+                    | Address::Lanes32(..)) => other,
                 };
                 // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits
                 // reach.

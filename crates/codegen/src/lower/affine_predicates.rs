@@ -41,6 +41,7 @@ pub(super) struct EndLanes {
 }
 
 /// The predicates that are held as bits.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are held as lanes")]
 pub(super) fn in_bits(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let mut out: SecondaryMap<Value, bool> = SecondaryMap::new();
     for node in &plan.order.nodes {
@@ -163,6 +164,7 @@ impl Lower<'_, '_> {
     }
 
     /// Emits an instruction whose result is held as bits.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`in_bits` admits no others")]
     pub(super) fn emit_bits(&mut self, inst: Inst) {
         let data = &self.func.insts[inst].data;
         let bits = match *data {
@@ -195,9 +197,10 @@ impl Lower<'_, '_> {
 
     /// The lanes for which a comparison is true.
     fn affine_bits(&mut self, compare: AffineCompare) -> cl::Value {
-        let (in_order, bits) = match compare.ty {
-            Type::B64 => self.wide_affine_bits(compare),
-            _ => self.narrow_affine_bits(compare),
+        let (in_order, bits) = if compare.ty == Type::B64 {
+            self.wide_affine_bits(compare)
+        } else {
+            self.narrow_affine_bits(compare)
         };
         let Some(in_order) = in_order else {
             return bits;
@@ -214,12 +217,12 @@ impl Lower<'_, '_> {
                     .zip(&bound)
                     .map(|(&x, &y)| lower.b.ins().icmp(cc, x, y))
                     .collect();
-                let hits = match compare.ty {
-                    Type::B64 => hits
-                        .chunks(2)
+                let hits = if compare.ty == Type::B64 {
+                    hits.chunks(2)
                         .map(|pair| lower.narrow(pair[0], pair[1]))
-                        .collect(),
-                    _ => hits,
+                        .collect()
+                } else {
+                    hits
                 };
                 vec![lower.bits_of(&hits)]
             },
@@ -230,6 +233,7 @@ impl Lower<'_, '_> {
     /// and no lane's index has wrapped, whether the lane runs or not. Although the ends differ, the
     /// predicate may hold for none or for all of the lanes that run: those lanes are then sent both
     /// ways, and the node that gets no lane is skipped.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others need all lanes")]
     pub(super) fn end_lanes(&mut self, block: Block, cond: Value) -> Option<EndLanes> {
         if self.is_uniform(cond) {
             let x = self.scalar(cond);
@@ -270,9 +274,12 @@ impl Lower<'_, '_> {
     /// The same for two predicates together. The result misses the case that all lanes satisfy one
     /// or the other if some satisfy only one, some only the other.
     fn both_ends(&mut self, op: IntBinaryOp, a: EndLanes, b: EndLanes) -> EndLanes {
-        let mut join = |x, y| match op {
-            IntBinaryOp::And => self.b.ins().band(x, y),
-            _ => self.b.ins().bor(x, y),
+        let mut join = |x, y| {
+            if op == IntBinaryOp::And {
+                self.b.ins().band(x, y)
+            } else {
+                self.b.ins().bor(x, y)
+            }
         };
         let is_and = op == IntBinaryOp::And;
         EndLanes {
@@ -413,9 +420,10 @@ impl Lower<'_, '_> {
         let (inclusive, before) = match compare.op {
             CompareOp::Eq | CompareOp::Ne => {
                 let hit = self.hit(distance, step);
-                return match compare.op {
-                    CompareOp::Eq => hit,
-                    _ => self.b.ins().bnot(hit),
+                return if compare.op == CompareOp::Eq {
+                    hit
+                } else {
+                    self.b.ins().bnot(hit)
                 };
             }
             CompareOp::Slt | CompareOp::Ult => (!up, up),

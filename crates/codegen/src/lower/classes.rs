@@ -1,38 +1,11 @@
-//! Types of results, and which scalars are held in float registers.
+//! Which scalars are held in float registers.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{self as ir, Function, InstData, IntUnaryOp, NumFmt, Type};
-
-/// The type of a pure instruction's result.
-pub(super) fn result_type(data: &InstData) -> Type {
-    match *data {
-        InstData::IntUnary {
-            op: IntUnaryOp::Popc | IntUnaryOp::Clz,
-            ..
-        } => Type::B32,
-        InstData::IntUnary { ty, .. }
-        | InstData::Select { ty, .. }
-        | InstData::Bfi { ty, .. }
-        | InstData::Const { ty, .. } => ty,
-        InstData::IntBinary {
-            op: ir::IntBinaryOp::UmulWide | ir::IntBinaryOp::SmulWide,
-            ty,
-            ..
-        } => Type::from_bytes(ty.bytes() * 2).expect("wide products are of up to 64 bits"),
-        InstData::IntBinary { ty, .. } | InstData::IntTernary { ty, .. } => ty,
-        InstData::Lop3 { .. } | InstData::StateOf { .. } => Type::B32,
-        InstData::Resize { to, .. } => to,
-        InstData::Compare { .. } | InstData::FloatCompare { .. } => Type::B1,
-        InstData::FloatUnary { fmt, .. }
-        | InstData::FloatBinary { fmt, .. }
-        | InstData::Fma { fmt, .. } => fmt.ty(),
-        InstData::Convert { cvt, .. } | InstData::ConvertRs { cvt, .. } => cvt.to.ty(),
-        _ => Type::B64,
-    }
-}
+use ptxjit_ir::{self as ir, Function, InstData, NumFmt, Type};
 
 /// Which scalars are better held in float registers: results of float ops, and loads, selections
 /// and merges that feed them.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others work on integers")]
 pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     let mut is_float: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
     let native = |fmt: ir::FloatFmt| matches!(fmt, ir::FloatFmt::F32 | ir::FloatFmt::F64);

@@ -421,7 +421,7 @@ impl Lower<'_, '_> {
                 Val::Varying(new) if blend && !(self.certainly_full && edge.mask.is_none()) => {
                     Val::Varying(self.blend_param(param, new, edge))
                 }
-                other => other,
+                other @ (Val::Uniform(_) | Val::Affine(..) | Val::Varying(_)) => other,
             };
             self.define_variables(param, &val);
         }

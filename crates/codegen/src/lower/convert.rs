@@ -11,6 +11,7 @@ use super::rounding::{Exact, Rest};
 use super::values::int_type;
 
 /// The float format, for the two that have native arithmetic.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others work by bits")]
 fn native(fmt: NumFmt) -> Option<FloatFmt> {
     match fmt {
         NumFmt::F32 => Some(FloatFmt::F32),
@@ -19,6 +20,7 @@ fn native(fmt: NumFmt) -> Option<FloatFmt> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have other forms")]
 fn half(fmt: NumFmt) -> Option<FloatFmt> {
     match fmt {
         NumFmt::F16 => Some(FloatFmt::F16),
@@ -123,7 +125,9 @@ impl Lower<'_, '_> {
         }
         Some(match fmt {
             FloatFmt::Bf16 => wide,
-            _ => self.with_canonical_nans(FloatFmt::F32, wide),
+            FloatFmt::F16 | FloatFmt::F32 | FloatFmt::F64 => {
+                self.with_canonical_nans(FloatFmt::F32, wide)
+            }
         })
     }
 

@@ -115,7 +115,14 @@ impl Lower<'_, '_> {
         let is_min = match op {
             FloatBinaryOp::Min => true,
             FloatBinaryOp::Max => false,
-            _ => return None,
+            FloatBinaryOp::Add
+            | FloatBinaryOp::Sub
+            | FloatBinaryOp::Mul
+            | FloatBinaryOp::Div
+            | FloatBinaryOp::DivApprox
+            | FloatBinaryOp::DivFull
+            | FloatBinaryOp::MinNan
+            | FloatBinaryOp::MaxNan => return None,
         };
         if fmt != FloatFmt::F32 {
             return None;

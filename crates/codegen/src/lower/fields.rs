@@ -14,6 +14,7 @@ const F32: FloatFmt = FloatFmt::F32;
 
 impl Lower<'_, '_> {
     /// Shifts by per-lane counts, up to 32 bits wide.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shifts")]
     pub(super) fn vector_shift_each(
         &mut self,
         op: IntBinaryOp,

@@ -126,6 +126,7 @@ impl Lower<'_, '_> {
         self.b.ins().bxor(x, sign)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "outer arm admits no others")]
     pub(super) fn float_unary(
         &mut self,
         op: FloatUnaryOp,
@@ -404,7 +405,12 @@ impl Lower<'_, '_> {
                 }
             }
             FloatBinaryOp::DivApprox if fmt != FloatFmt::F32 => None,
-            _ => {
+            FloatBinaryOp::Add
+            | FloatBinaryOp::Sub
+            | FloatBinaryOp::Mul
+            | FloatBinaryOp::Div
+            | FloatBinaryOp::DivApprox
+            | FloatBinaryOp::DivFull => {
                 self.stays_in_register(fmt, x);
                 let (x, y) = (self.flush(fmt, mode.ftz, x), self.flush(fmt, mode.ftz, y));
                 let z = match op {
@@ -425,7 +431,11 @@ impl Lower<'_, '_> {
                     FloatBinaryOp::Sub => self.b.ins().fsub(x, y),
                     FloatBinaryOp::Mul => self.b.ins().fmul(x, y),
                     FloatBinaryOp::Div | FloatBinaryOp::DivFull => self.b.ins().fdiv(x, y),
-                    _ => {
+                    FloatBinaryOp::DivApprox
+                    | FloatBinaryOp::Min
+                    | FloatBinaryOp::Max
+                    | FloatBinaryOp::MinNan
+                    | FloatBinaryOp::MaxNan => {
                         let quotient = self.b.ins().fdiv(x, y);
                         self.approximate_quotient(x, y, quotient)
                     }

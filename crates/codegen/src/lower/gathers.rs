@@ -153,7 +153,7 @@ impl Lower<'_, '_> {
                     Type::B32 if lane % 4 == 0 => lower.first_float(types::F32X4, parts[lane / 4]),
                     Type::B64 if lane % 2 == 0 => lower.first_float(types::F64X2, parts[lane / 2]),
                     Type::B64 => lower.pick64(parts[lane / 2], 1),
-                    _ => lower.extract(ty, parts, lane),
+                    Type::B1 | Type::B8 | Type::B16 | Type::B32 => lower.extract(ty, parts, lane),
                 };
                 let offset = place.offset + (k as u32 * ty.bytes()) as i32;
                 lower.b.ins().store(device(), x, at, offset);

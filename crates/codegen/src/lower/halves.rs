@@ -187,6 +187,7 @@ impl Lower<'_, '_> {
     }
 
     /// Unary ops on bits.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others change no bits")]
     fn half_sign_op(&mut self, op: FloatUnaryOp, fmt: FloatFmt, bits: cl::Value) -> cl::Value {
         match op {
             FloatUnaryOp::Neg => {

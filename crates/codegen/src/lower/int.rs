@@ -179,6 +179,7 @@ impl Lower<'_, '_> {
     }
 
     /// A scalar that is a constant.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
     fn known(&self, x: cl::Value) -> Option<i64> {
         let inst = self.b.func.dfg.value_def(x).inst()?;
         match self.b.func.dfg.insts[inst] {
@@ -191,6 +192,7 @@ impl Lower<'_, '_> {
     }
 
     /// CLIF takes the count modulo the width, PTX clamps it.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shifts")]
     pub(super) fn scalar_shift(
         &mut self,
         op: IntBinaryOp,
@@ -226,6 +228,7 @@ impl Lower<'_, '_> {
         self.b.ins().select(inside, shifted, zero)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the rest are dot products")]
     pub(super) fn scalar_int_ternary(
         &mut self,
         op: IntTernaryOp,

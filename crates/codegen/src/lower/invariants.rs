@@ -9,7 +9,7 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{self as ir, Inst, InstData, Space, SpecialReg, Terminator, Type, ValueDef};
+use ptxjit_ir::{self as ir, Inst, InstData, SharedBy, Space, Terminator, Type, ValueDef};
 use ptxjit_vectorize::{SingleLane, Variability};
 
 use super::Lower;
@@ -77,6 +77,7 @@ impl Lower<'_, '_> {
         self.func.as_const(value).is_some() || self.level(value, DEPTH).is_some()
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others stay at their uses")]
     fn level(&self, value: ir::Value, depth: u32) -> Option<Level> {
         let depth = depth.checked_sub(1)?;
         let varies = self.plan.variability[value] == Variability::Varying;
@@ -86,18 +87,9 @@ impl Lower<'_, '_> {
         let data = self.func.def_inst(value)?;
         let own = match *data {
             InstData::Sreg { sreg } if sreg.is_volatile() => return None,
-            InstData::Sreg { sreg } => match sreg {
-                SpecialReg::TidX
-                | SpecialReg::TidY
-                | SpecialReg::TidZ
-                | SpecialReg::LaneId
-                | SpecialReg::WarpId
-                | SpecialReg::LanemaskEq
-                | SpecialReg::LanemaskLe
-                | SpecialReg::LanemaskLt
-                | SpecialReg::LanemaskGe
-                | SpecialReg::LanemaskGt => Level::Gang,
-                _ => Level::Cta,
+            InstData::Sreg { sreg } => match sreg.shared_by() {
+                SharedBy::None | SharedBy::Warp => Level::Gang,
+                SharedBy::Cta => Level::Cta,
             },
             InstData::Load {
                 space: Space::Param,
@@ -241,6 +233,7 @@ impl Lower<'_, '_> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the rest are pure")]
     fn emit_pinned(&mut self, inst: Inst, value: ir::Value) {
         match self.func.insts[inst].data {
             InstData::Sreg { sreg } => {

@@ -92,7 +92,7 @@ impl Inputs {
             let data = &func.blocks[block];
             for &inst in &data.insts {
                 let data = &func.insts[inst].data;
-                let may_wrap_binary = address(data).filter(|&addr| {
+                let may_wrap_binary = data.address().filter(|&addr| {
                     // Resolved at the access, where only the address matters, not whether an index
                     // has wrapped.
                     plan.variability[addr].may_wrap().is_some()
@@ -105,16 +105,6 @@ impl Inputs {
             data.term.for_each_arg(|arg| add(&mut out, arg));
         }
         out
-    }
-}
-
-fn address(data: &InstData) -> Option<Value> {
-    match *data {
-        InstData::Load { addr, .. }
-        | InstData::Store { addr, .. }
-        | InstData::Atomic { addr, .. }
-        | InstData::Prefetch { addr, .. } => Some(addr),
-        _ => None,
     }
 }
 

@@ -65,6 +65,7 @@ impl Lower<'_, '_> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others are tried below")]
     pub(super) fn vector_int_binary(
         &mut self,
         op: IntBinaryOp,
@@ -106,6 +107,7 @@ impl Lower<'_, '_> {
             .collect()
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others have longer forms")]
     pub(super) fn vector_simple(
         &mut self,
         op: IntBinaryOp,
@@ -202,6 +204,7 @@ impl Lower<'_, '_> {
         )
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shifts")]
     fn shift_lanes(
         &mut self,
         op: IntBinaryOp,
@@ -263,6 +266,7 @@ impl Lower<'_, '_> {
         Some((0..2).map(|i| self.b.ins().imul(x[i], y[i])).collect())
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the rest are dot products")]
     pub(super) fn vector_int_ternary(
         &mut self,
         op: IntTernaryOp,

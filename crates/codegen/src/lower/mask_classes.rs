@@ -233,6 +233,7 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
 
 /// Whether all lanes of a warp that reach an instruction go on from there together: they are the
 /// members of a warp operation, or wait at one barrier.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others depend on the mask")]
 fn is_for_all(func: &Function, plan: &Plan, inst: Inst) -> bool {
     let is_uniform = |value: &Value| plan.variability[*value] == Variability::Uniform;
     match &func.insts[inst].data {

@@ -293,9 +293,10 @@ impl Lower<'_, '_> {
                     }
                     Node::Block(block) => {
                         let term = &self.func.blocks[block].term;
-                        let is_affine = match *term {
-                            Terminator::Brif { cond, .. } => self.in_bits[cond],
-                            _ => false,
+                        let is_affine = if let Terminator::Brif { cond, .. } = *term {
+                            self.in_bits[cond]
+                        } else {
+                            false
                         };
                         let as_bits = from_bits && (is_affine || !self.plan.divergent[block]);
                         for call in term.targets() {

@@ -96,7 +96,7 @@ impl Lower<'_, '_> {
                 let splat = self.splat(ty, x);
                 Val::Varying(Parts::from_elem(splat, self.n_parts(ty)))
             }
-            other => other,
+            other @ (Val::Uniform(_) | Val::Affine(..) | Val::Varying(_)) => other,
         };
         self.def(result, val);
     }
@@ -294,9 +294,10 @@ impl Lower<'_, '_> {
             };
             let picked = self.shuffle(first, last, bytes);
             let picked = self.cast_vector(picked, types::I32X4);
-            parts.push(match ty {
-                Type::B32 => picked,
-                _ => self.low_bits(picked, ty),
+            parts.push(if ty == Type::B32 {
+                picked
+            } else {
+                self.low_bits(picked, ty)
             });
         }
         parts

@@ -520,7 +520,25 @@ impl<'a, 'b> Lower<'a, 'b> {
             InstData::Call { .. } | InstData::CallIndirect { .. } => {
                 unreachable!("calls were inlined or lowered")
             }
-            _ => unreachable!("pure instructions are emitted in runs"),
+            InstData::Const { .. }
+            | InstData::VarAddr { .. }
+            | InstData::FuncAddr { .. }
+            | InstData::StackAddr { .. }
+            | InstData::StateOf { .. }
+            | InstData::IntUnary { .. }
+            | InstData::IntBinary { .. }
+            | InstData::IntTernary { .. }
+            | InstData::Lop3 { .. }
+            | InstData::Bfi { .. }
+            | InstData::Resize { .. }
+            | InstData::Compare { .. }
+            | InstData::FloatUnary { .. }
+            | InstData::FloatBinary { .. }
+            | InstData::Fma { .. }
+            | InstData::FloatCompare { .. }
+            | InstData::Convert { .. }
+            | InstData::ConvertRs { .. }
+            | InstData::Select { .. } => unreachable!("pure instructions are emitted in runs"),
         }
     }
 

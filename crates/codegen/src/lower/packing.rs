@@ -14,7 +14,7 @@ pub(super) fn words(ty: Type, n: usize) -> (Type, usize) {
     match ty {
         Type::B8 | Type::B16 if bytes.is_multiple_of(4) => (Type::B32, bytes / 4),
         Type::B8 | Type::B16 if bytes == 2 => (Type::B16, 1),
-        _ => (ty, n),
+        Type::B1 | Type::B8 | Type::B16 | Type::B32 | Type::B64 => (ty, n),
     }
 }
 

@@ -55,12 +55,13 @@ impl Lower<'_, '_> {
         if let Some(pattern) = self.bits_of_affine(data) {
             return Some(pattern);
         }
-        match data {
-            InstData::IntUnary { .. }
-            | InstData::IntBinary { .. }
-            | InstData::IntTernary { .. }
-            | InstData::Resize { .. } => {}
-            _ => return None,
+        if let InstData::IntUnary { .. }
+        | InstData::IntBinary { .. }
+        | InstData::IntTernary { .. }
+        | InstData::Resize { .. } = data
+        {
+        } else {
+            return None;
         }
         let args: Option<Vec<_>> = data
             .args()
@@ -116,6 +117,7 @@ impl Lower<'_, '_> {
         step
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others make no counter")]
     fn find_step(&mut self, value: Value, depth: u32) -> Option<i32> {
         let depth = depth.checked_sub(1)?;
         match self.plan.variability[value] {
@@ -158,9 +160,10 @@ impl Lower<'_, '_> {
                 ..
             } => {
                 let (a, b) = (of(a)?, of(b)?);
-                Some(match op {
-                    IntBinaryOp::Add => a.wrapping_add(b),
-                    _ => a.wrapping_sub(b),
+                Some(if op == IntBinaryOp::Add {
+                    a.wrapping_add(b)
+                } else {
+                    a.wrapping_sub(b)
                 })
             }
             InstData::IntBinary {

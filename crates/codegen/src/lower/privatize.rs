@@ -65,6 +65,7 @@ impl Lower<'_, '_> {
 
     /// The format of the first such addition, if nothing in the region depends on when it takes
     /// place.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`effect` tells of the rest")]
     fn added(&self, region: &LaneLoop) -> Option<(AtomicFmt, SrcLoc)> {
         let nodes = &self.plan.order.nodes[region.range.clone()];
         let waits_for_others = nodes.iter().any(|node| match *node {

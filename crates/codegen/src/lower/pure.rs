@@ -3,7 +3,7 @@
 //! there is no inline form at all.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Space, Type};
+use ptxjit_ir::{self as ir, Class, FloatFmt, Inst, InstData, IntBinaryOp, Space, Type};
 use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
@@ -18,30 +18,10 @@ pub(super) type Quad = SmallVec<[cl::Value; 2]>;
 impl Lower<'_, '_> {
     /// Whether an instruction goes through [`Lower::pure`].
     pub(super) fn is_pure(data: &InstData) -> bool {
-        match data {
-            InstData::Const { .. }
-            | InstData::IntUnary { .. }
-            | InstData::IntBinary { .. }
-            | InstData::IntTernary { .. }
-            | InstData::Lop3 { .. }
-            | InstData::Bfi { .. }
-            | InstData::Resize { .. }
-            | InstData::Compare { .. }
-            | InstData::FloatUnary { .. }
-            | InstData::FloatBinary { .. }
-            | InstData::Fma { .. }
-            | InstData::FloatCompare { .. }
-            | InstData::Convert { .. }
-            | InstData::ConvertRs { .. }
-            | InstData::Select { .. }
-            | InstData::StateOf { .. }
-            | InstData::VarAddr { .. }
-            | InstData::FuncAddr { .. }
-            | InstData::StackAddr { .. } => true,
-            InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } => {
-                *space != Space::Local
-            }
-            _ => false,
+        if let InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } = data {
+            *space != Space::Local
+        } else {
+            matches!(data.class(), Class::Constant | Class::Arithmetic)
         }
     }
 
@@ -258,7 +238,24 @@ impl Lower<'_, '_> {
             InstData::ConvertRs { cvt, .. } => self
                 .narrow_f32(&cvt, Some(args[1]), args[0])
                 .unwrap_or_else(|| self.by_call(data, args)),
-            _ => unreachable!("not a pure instruction: {data:?}"),
+            InstData::Sreg { .. }
+            | InstData::IsSpace { .. }
+            | InstData::EndLane { .. }
+            | InstData::Load { .. }
+            | InstData::Store { .. }
+            | InstData::Atomic { .. }
+            | InstData::Fence { .. }
+            | InstData::Barrier { .. }
+            | InstData::Warp { .. }
+            | InstData::Call { .. }
+            | InstData::CallIndirect { .. }
+            | InstData::Device { .. }
+            | InstData::StackSave
+            | InstData::StackRestore { .. }
+            | InstData::Alloca { .. }
+            | InstData::Nanosleep { .. }
+            | InstData::Prefetch { .. }
+            | InstData::Nop => unreachable!("not a pure instruction: {data:?}"),
         }
     }
 
@@ -292,16 +289,12 @@ impl Lower<'_, '_> {
         let raw = self
             .call_helper(Helper::Eval, &call_args, Some(types::I64))
             .expect("eval returns a value");
-        let ty = self.result_type(data);
+        let ty = data.result_type();
         if ty == Type::B64 {
             raw
         } else {
             self.b.ins().ireduce(int_type(ty), raw)
         }
-    }
-
-    fn result_type(&self, data: &InstData) -> Type {
-        super::classes::result_type(data)
     }
 
     /// A scalar of any type as the `u64` that evaluation works on.
@@ -318,6 +311,7 @@ impl Lower<'_, '_> {
     }
 
     /// The vector form of a pure instruction for one quad, where there is one.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others work lane by lane")]
     fn vector_op(&mut self, data: &InstData, q: usize) -> Option<Quad> {
         match *data {
             InstData::IntUnary { op, ty, arg } => {

@@ -47,7 +47,14 @@ impl Lower<'_, '_> {
         let negate_y = match op {
             FloatBinaryOp::Add => down,
             FloatBinaryOp::Sub => !down,
-            _ => false,
+            FloatBinaryOp::Mul
+            | FloatBinaryOp::Div
+            | FloatBinaryOp::DivApprox
+            | FloatBinaryOp::DivFull
+            | FloatBinaryOp::Min
+            | FloatBinaryOp::Max
+            | FloatBinaryOp::MinNan
+            | FloatBinaryOp::MaxNan => false,
         };
         let (x, y) = (self.negated_if(down, x), self.negated_if(negate_y, y));
         let (x, y) = (self.promote(x), self.promote(y));
@@ -185,7 +192,7 @@ impl Lower<'_, '_> {
         // Roots are not negative: down is toward zero.
         let round = match mode.round {
             Round::Rm => Round::Rz,
-            round => round,
+            round @ (Round::Rn | Round::Rna | Round::Rz | Round::Rp) => round,
         };
         self.round_up_or_to_zero(FloatMode { round, ..mode }, &exact)
     }

@@ -86,6 +86,7 @@ impl Lower<'_, '_> {
     }
 
     /// All lanes shuffle by the same amount `b`, below 32: the lanes are loaded again from memory.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shuffles")]
     fn shuffle_shared(
         &mut self,
         op: WarpOp,
@@ -172,6 +173,7 @@ impl Lower<'_, '_> {
     }
 
     /// Per-lane amounts.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shuffles")]
     fn shuffle_each(
         &mut self,
         op: WarpOp,

@@ -209,6 +209,7 @@ impl Lower<'_, '_> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass lane masks")]
     fn lane_mask(&mut self, sreg: SpecialReg) -> Val {
         let thread = self.gang_thread();
         let first = self.b.ins().band_imm_s(thread, 31);
@@ -405,9 +406,10 @@ impl Lower<'_, '_> {
                     .ins()
                     .load(super::values::int_type(ty), flags, area, at);
                 // A predicate of a lane is 0 or all ones.
-                Val::Uniform(match ty {
-                    Type::B1 => self.b.ins().band_imm_u(x, 1),
-                    _ => x,
+                Val::Uniform(if ty == Type::B1 {
+                    self.b.ins().band_imm_u(x, 1)
+                } else {
+                    x
                 })
             } else {
                 let at = self.b.ins().iadd_imm_s(area, i64::from(at));

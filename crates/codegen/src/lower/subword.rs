@@ -57,6 +57,7 @@ fn fills(plan: &Plan, ty: Type) -> bool {
 }
 
 /// The values that have a use that prefers them packed.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others want 32 bits")]
 fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let mut wanted: SecondaryMap<Value, bool> = SecondaryMap::new();
     for data in func.blocks.values() {
@@ -82,6 +83,7 @@ fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
 }
 
 /// Operations that exist for sub-word lanes.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have no packed form")]
 fn is_subword_op(func: &Function, plan: &Plan, data: &InstData) -> bool {
     match *data {
         InstData::IntUnary { op, ty, .. } => {
@@ -109,6 +111,7 @@ fn is_count(func: &Function, ty: Type, count: Value) -> bool {
         .is_some_and(|count| count < u64::from(ty.bits()))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest are asked as ops")]
 fn is_made_subword(
     func: &Function,
     plan: &Plan,
@@ -156,6 +159,7 @@ impl Lower<'_, '_> {
     }
 
     /// A pure instruction, for the whole gang.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`values` admits no others")]
     pub(super) fn subword_op(&mut self, inst: Inst) {
         self.loc(self.func.insts[inst].loc);
         let result = self.func.insts[inst].results[0];
@@ -197,7 +201,9 @@ impl Lower<'_, '_> {
                 let mut each = |x| match op {
                     IntUnaryOp::Not => self.b.ins().bnot(x),
                     IntUnaryOp::Neg => self.b.ins().ineg(x),
-                    _ => self.b.ins().iabs(x),
+                    IntUnaryOp::Abs | IntUnaryOp::Popc | IntUnaryOp::Clz | IntUnaryOp::Brev => {
+                        self.b.ins().iabs(x)
+                    }
                 };
                 parts.into_iter().map(&mut each).collect()
             }
@@ -227,6 +233,7 @@ impl Lower<'_, '_> {
         self.def_subword(result, parts);
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shifts")]
     fn subword_shift(&mut self, op: IntBinaryOp, ty: Type, [x, count]: [Value; 2]) -> Parts {
         let count = self.func.as_const(count);
         let count = count.expect("tight shifts have constant counts") as i64;
@@ -250,6 +257,7 @@ impl Lower<'_, '_> {
         x.into_iter().zip(y).map(|(x, y)| op(self, x, y)).collect()
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass no others")]
     fn subword_binary(&mut self, op: IntBinaryOp, x: cl::Value, y: cl::Value) -> cl::Value {
         match op {
             IntBinaryOp::Add => self.b.ins().iadd(x, y),
@@ -368,12 +376,13 @@ impl Lower<'_, '_> {
     }
 
     fn subword_const(&mut self, ty: Type, bits: u64) -> cl::Value {
-        let bytes = match ty {
-            Type::B8 => vec![bits as u8; 16],
-            _ => [bits as u16; 8]
+        let bytes = if ty == Type::B8 {
+            vec![bits as u8; 16]
+        } else {
+            [bits as u16; 8]
                 .iter()
                 .flat_map(|half| half.to_le_bytes())
-                .collect(),
+                .collect()
         };
         self.vconst_bytes(subword_type(ty), &bytes)
     }

@@ -51,6 +51,7 @@ fn combining(rmw: Rmw) -> Option<IntBinaryOp> {
 }
 
 /// The neutral operand.
+#[expect(clippy::wildcard_enum_match_arm, reason = "sums begin at zero")]
 fn neutral(op: IntBinaryOp, ty: Type) -> u64 {
     match op {
         IntBinaryOp::And | IntBinaryOp::Umin => ty.mask(),
@@ -149,7 +150,14 @@ impl Lower<'_, '_> {
             AtomicOp::Min => self.b.ins().umin(old, a),
             AtomicOp::Max if signed => self.b.ins().smax(old, a),
             AtomicOp::Max => self.b.ins().umax(old, a),
-            _ => self.b.ins().iadd(old, a),
+            AtomicOp::Exch
+            | AtomicOp::Cas
+            | AtomicOp::Add
+            | AtomicOp::Inc
+            | AtomicOp::Dec
+            | AtomicOp::And
+            | AtomicOp::Or
+            | AtomicOp::Xor => self.b.ins().iadd(old, a),
         }
     }
 
@@ -164,7 +172,14 @@ impl Lower<'_, '_> {
         let op = match rmw.op {
             AtomicOp::Min => FloatBinaryOp::Min,
             AtomicOp::Max => FloatBinaryOp::Max,
-            _ => FloatBinaryOp::Add,
+            AtomicOp::Exch
+            | AtomicOp::Cas
+            | AtomicOp::Add
+            | AtomicOp::Inc
+            | AtomicOp::Dec
+            | AtomicOp::And
+            | AtomicOp::Or
+            | AtomicOp::Xor => FloatBinaryOp::Add,
         };
         let mut result = |ftz: bool| {
             let mode = FloatMode {

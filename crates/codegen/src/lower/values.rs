@@ -320,11 +320,12 @@ impl Lower<'_, '_> {
             .map(|part| {
                 let offsets =
                     (0..lanes).map(|lane| stride.wrapping_mul((part * lanes + lane) as i64));
-                let bytes: Vec<u8> = match ty {
-                    Type::B64 => offsets.flat_map(i64::to_le_bytes).collect(),
-                    _ => offsets
+                let bytes: Vec<u8> = if ty == Type::B64 {
+                    offsets.flat_map(i64::to_le_bytes).collect()
+                } else {
+                    offsets
                         .flat_map(|offset| (offset as i32).to_le_bytes())
-                        .collect(),
+                        .collect()
                 };
                 let offsets = self.vconst_bytes(vector_type(ty), &bytes);
                 self.b.ins().iadd(splat, offsets)
@@ -448,11 +449,10 @@ impl Lower<'_, '_> {
 
 /// The bits of a constant as CLIF wants immediates: sign-extended from the type's width.
 pub(super) fn sign_extended(ty: Type, bits: u64) -> i64 {
-    match ty {
-        Type::B1 => (bits & 1) as i64,
-        _ => {
-            let shift = 64 - ty.bits();
-            ((bits << shift) as i64) >> shift
-        }
+    if ty == Type::B1 {
+        (bits & 1) as i64
+    } else {
+        let shift = 64 - ty.bits();
+        ((bits << shift) as i64) >> shift
     }
 }

@@ -17,6 +17,7 @@ const MOST_TWICE: usize = 1000;
 const MOST_WORK: usize = 32;
 
 /// About how many vector operations an instruction takes.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are one instruction")]
 fn work(data: &InstData) -> usize {
     let is_nearest = |mode: FloatMode| mode.round == Round::Rn;
     match *data {
@@ -44,8 +45,10 @@ fn work(data: &InstData) -> usize {
 impl Lower<'_, '_> {
     /// Whether a node's code gets much shorter if accesses need not test which lanes run.
     pub(super) fn wants_two_versions(&self, block: ir::Block, insts: &[Inst]) -> bool {
-        let asks = |&inst: &Inst| match self.func.insts[inst].data {
-            InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
+        let asks = |&inst: &Inst| {
+            if let InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } =
+                self.func.insts[inst].data
+            {
                 match self.plan.variability[addr] {
                     // Inactive lanes are redirected one by one.
                     _ if space == ir::Space::Local => 4,
@@ -53,8 +56,9 @@ impl Lower<'_, '_> {
                     Variability::Affine { .. } => 1,
                     Variability::Uniform => 0,
                 }
+            } else {
+                0
             }
-            _ => 0,
         };
         let asked: usize = insts.iter().map(asks).sum();
         let work: usize = insts

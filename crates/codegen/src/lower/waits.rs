@@ -175,6 +175,7 @@ fn layout(
 }
 
 /// The operands that the runtime reads, in the order of the contract; none stands for zero.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have none")]
 fn wait_operands(func: &Function, kind: WaitKind) -> Vec<Option<Value>> {
     let WaitKind::Inst(inst) = kind else {
         return Vec::new();
@@ -492,6 +493,7 @@ impl Lower<'_, '_> {
 }
 
 /// What the runtime must know about a wait.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no lane waits at others")]
 pub(crate) fn resume_point(
     func: &Function,
     plan: &Plan,

@@ -269,6 +269,7 @@ impl Lower<'_, '_> {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass votes")]
     fn vote(&mut self, op: WarpOp, pred: Value) -> cl::Value {
         let parts = self.parts(pred);
         match op {
@@ -287,6 +288,7 @@ impl Lower<'_, '_> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass no floats")]
     fn reduce_lanes(&mut self, op: WarpOp, arg: Value) -> cl::Value {
         let step = |lower: &mut Self, x, y| match op {
             WarpOp::ReduxUmin => lower.b.ins().umin(x, y),
@@ -384,7 +386,7 @@ impl Lower<'_, '_> {
                 Val::Varying(Parts::from_elem(splat, self.n_parts(ty)))
             }
             Val::Uniform(x) => Val::Uniform(self.cast_scalar(*x, self.scalar_type(result))),
-            other => other.clone(),
+            other @ (Val::Affine(..) | Val::Varying(_)) => other.clone(),
         }
     }
 

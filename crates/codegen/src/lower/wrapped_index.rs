@@ -55,6 +55,7 @@ impl Lower<'_, '_> {
         Some(x[0])
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others extend no index")]
     fn extension(&self, data: &InstData) -> Option<Extension> {
         match *data {
             InstData::Resize { op, arg, .. } => Some(Extension {

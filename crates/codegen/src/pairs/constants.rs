@@ -49,6 +49,7 @@ fn chosen(func: &Function) -> EntitySet<Value> {
 
 /// The operand that an instruction is to take from memory. Those of commutative operations are
 /// swapped for it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enums are Cranelift's")]
 fn operand(
     func: &mut Function,
     chosen: &EntitySet<Value>,
@@ -131,6 +132,7 @@ fn is_swapped(cond: FloatCC) -> bool {
 
 /// A constant, which may have been cast once: one that was cast more often is in a register for a
 /// reason. Zeros and ones are not loaded, but computed in registers.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
 fn constant(func: &Function, value: Value) -> Option<Constant> {
     let maker = |value: Value| match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
         ValueDef::Result(inst, _) => Some(func.dfg.insts[inst]),

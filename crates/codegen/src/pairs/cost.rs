@@ -198,6 +198,7 @@ impl Costs<'_, '_> {
     }
 
     /// What merging saves.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
     fn saves(&self, pair: Pair) -> u64 {
         match pair {
             // Registers, and a move perhaps.

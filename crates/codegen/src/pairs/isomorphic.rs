@@ -100,6 +100,7 @@ pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
 }
 
 /// Whether the first two operands may be swapped.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
 pub(super) fn commutes(data: &InstructionData) -> bool {
     match data {
         InstructionData::IntCompare { cond, .. } => matches!(cond, IntCC::Equal | IntCC::NotEqual),
@@ -158,6 +159,7 @@ enum Form {
     Interleave(usize, usize),
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
 fn form(func: &Function, inst: Inst) -> Option<Form> {
     match func.dfg.insts[inst] {
         InstructionData::Unary { opcode, .. }
@@ -221,6 +223,7 @@ pub(super) fn is_pair(func: &Function, a: Inst, b: Inst) -> bool {
 /// Whether an instruction computes each lane of a vector, or each 128 bits, from the same lane of
 /// its operands, and becomes the same operation on 256 bits if its machine instructions are
 /// widened.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
 pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
     let dfg = &func.dfg;
     let Some(&result) = dfg.inst_results(inst).first() else {

@@ -207,7 +207,7 @@ impl Rewriting<'_> {
         let dfg = &mut self.func.dfg;
         let is_on_stack = match dfg.value_def(at) {
             ValueDef::Result(inst, _) => dfg.insts[inst].opcode() == Opcode::StackAddr,
-            _ => false,
+            ValueDef::Param(..) | ValueDef::Union(..) => false,
         };
         if !is_on_stack {
             return at;
@@ -244,6 +244,7 @@ impl Rewriting<'_> {
     }
 
     /// Rewrites the arguments that a branch passes.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
     fn passed(&mut self, block: Block, inst: Inst) {
         let dfg = &self.func.dfg;
         let n_calls = dfg.insts[inst]

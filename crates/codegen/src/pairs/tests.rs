@@ -42,12 +42,13 @@ pub(super) fn find(func: &Function) -> Vec<Test> {
 }
 
 /// The test that a branch depends on, if it is one of two vectors.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
 fn test_of(func: &Function, branch: Inst) -> Option<Test> {
     let dfg = &func.dfg;
     let block = func.layout.inst_block(branch);
     let maker = |value: Value| match dfg.value_def(dfg.resolve_aliases(value)) {
         ValueDef::Result(inst, 0) if func.layout.inst_block(inst) == block => Some(inst),
-        _ => None,
+        ValueDef::Result(..) | ValueDef::Param(..) | ValueDef::Union(..) => None,
     };
     let InstructionData::Brif { arg, .. } = dfg.insts[branch] else {
         return None;
@@ -66,7 +67,7 @@ fn test_of(func: &Function, branch: Inst) -> Option<Test> {
     // An access belongs to a line of the PTX, which the branch's location could not record.
     let is_loaded = |value: Value| match dfg.value_def(value) {
         ValueDef::Result(inst, _) => dfg.insts[inst].opcode().can_load(),
-        _ => false,
+        ValueDef::Param(..) | ValueDef::Union(..) => false,
     };
     (opcode == fold_by && !halves.into_iter().any(is_loaded)).then_some(Test {
         fold,

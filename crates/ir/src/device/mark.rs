@@ -89,9 +89,10 @@ impl MarkOp {
 
     /// Types of the results.
     pub(super) fn results(self) -> TypeList {
-        match self {
-            MarkOp::Undefined(ty) => TypeList::from_slice(&[ty]),
-            _ => TypeList::new(),
+        if let MarkOp::Undefined(ty) = self {
+            TypeList::from_slice(&[ty])
+        } else {
+            TypeList::new()
         }
     }
 }

@@ -42,7 +42,10 @@ impl RegisterShape {
     pub const fn lanes(self) -> u32 {
         match self {
             RegisterShape::Lanes32x32 => 32,
-            _ => 16,
+            RegisterShape::Lanes16x64
+            | RegisterShape::Lanes16x128
+            | RegisterShape::Lanes16x256
+            | RegisterShape::Lanes16x32x2 { .. } => 16,
         }
     }
 }
@@ -229,7 +232,12 @@ impl TensorMemoryOp {
         match self {
             TensorMemoryOp::Alloc { .. } => SmallVec::from_slice(&[Type::B1]),
             TensorMemoryOp::Load(access) => smallvec::smallvec![Type::B32; access.registers()],
-            _ => SmallVec::new(),
+            TensorMemoryOp::Dealloc { .. }
+            | TensorMemoryOp::Relinquish
+            | TensorMemoryOp::Store(_)
+            | TensorMemoryOp::Copy { .. }
+            | TensorMemoryOp::Shift { .. }
+            | TensorMemoryOp::Mma(_) => SmallVec::new(),
         }
     }
 }

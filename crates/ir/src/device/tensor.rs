@@ -28,9 +28,10 @@ pub enum TensorMode {
 impl TensorMode {
     /// Coordinates that an instruction gives for a tensor of `rank` dimensions.
     pub fn n_coordinates(self, rank: u8) -> usize {
-        match self {
-            TensorMode::Rows4 => 5,
-            _ => rank.into(),
+        if self == TensorMode::Rows4 {
+            5
+        } else {
+            rank.into()
         }
     }
 

@@ -220,6 +220,7 @@ fn scaled_sum(
 }
 
 /// An element's value as an integer.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are unsigned")]
 fn integer(fmt: MatrixFmt, element: u64) -> i64 {
     match fmt {
         MatrixFmt::S8 => i64::from(element as u8 as i8),

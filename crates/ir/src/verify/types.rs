@@ -12,6 +12,7 @@ use crate::types::{Space, Type};
 type Types = SmallVec<[Type; 4]>;
 
 /// Checks the operands and results of one instruction.
+#[expect(clippy::wildcard_enum_match_arm, reason = "`fixed` knows the rest")]
 pub(super) fn inst(func: &Function, program: Option<&Program>, inst: Inst) -> Result<(), String> {
     let node = &func.insts[inst];
     let (args, results) = match &node.data {
@@ -90,6 +91,14 @@ fn expect_results(func: &Function, values: &[Value], types: &[Type]) -> Result<(
 
 fn types(list: &[Type]) -> Types {
     list.iter().copied().collect()
+}
+
+impl InstData {
+    /// The type of a pure instruction's result.
+    pub fn result_type(&self) -> Type {
+        let (_, results) = fixed(self).expect("verified instructions have types");
+        results[0]
+    }
 }
 
 /// Operand and result types of the ops that have the same everywhere.
@@ -259,6 +268,7 @@ fn warp(op: WarpOp, sync: bool, ty: Type) -> Result<(Types, Types), String> {
     Ok((args, types(results)))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "callers pass accesses")]
 fn memory(func: &Function, inst: Inst) -> Result<(), String> {
     let node = &func.insts[inst];
     match &node.data {
@@ -348,6 +358,7 @@ fn barrier(func: &Function, inst: Inst) -> Result<(), String> {
     expect_results(func, &node.results, result)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "callers pass calls")]
 fn call(func: &Function, program: Option<&Program>, inst: Inst) -> Result<(), String> {
     let node = &func.insts[inst];
     match &node.data {

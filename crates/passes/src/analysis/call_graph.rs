@@ -56,9 +56,12 @@ fn insts(program: &Program, id: FuncId) -> impl Iterator<Item = &InstData> {
 }
 
 fn callees(program: &Program, id: FuncId) -> Vec<FuncId> {
-    let direct = |data: &InstData| match data {
-        InstData::Call { func, .. } => Some(*func),
-        _ => None,
+    let direct = |data: &InstData| {
+        if let InstData::Call { func, .. } = data {
+            Some(*func)
+        } else {
+            None
+        }
     };
     let mut callees: Vec<FuncId> = insts(program, id).filter_map(direct).collect();
     callees.sort_unstable();
@@ -68,11 +71,12 @@ fn callees(program: &Program, id: FuncId) -> Vec<FuncId> {
 
 fn indirect_callees(program: &Program, id: FuncId) -> impl Iterator<Item = FuncId> {
     insts(program, id)
-        .filter_map(|data| match data {
-            InstData::CallIndirect { targets, .. } => {
+        .filter_map(|data| {
+            if let InstData::CallIndirect { targets, .. } = data {
                 Some(targets.as_deref().unwrap_or(&program.address_taken))
+            } else {
+                None
             }
-            _ => None,
         })
         .flatten()
         .copied()

@@ -43,6 +43,7 @@ impl FloatBounds {
         self.0[value].is_some()
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others have no known bound")]
     fn of_inst(&self, data: &InstData) -> Option<f64> {
         match *data {
             InstData::Const { bits, .. } => {

@@ -136,6 +136,7 @@ impl Memory<'_> {
     }
 
     /// What an instruction reads, if it is a plain load.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others read nothing")]
     pub fn read_by(&self, data: &InstData) -> Option<Touched> {
         match *data {
             InstData::Load {
@@ -153,6 +154,7 @@ impl Memory<'_> {
     }
 
     /// What an instruction may change.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`effect` tells of the rest")]
     pub fn written_by(&self, data: &InstData) -> Touched {
         match *data {
             InstData::Store {

@@ -125,6 +125,7 @@ impl Slots {
     }
 
     /// What an instruction computes from pointers.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others may point anywhere")]
     fn transfer(&self, func: &Function, data: &InstData) -> Pointee {
         match *data {
             InstData::StackAddr { slot, offset } => Pointee::Slot(Pointer {
@@ -236,6 +237,7 @@ impl Slots {
     }
 
     /// Marks slots whose addresses go where this analysis cannot follow.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others leak the address")]
     fn check_uses(&mut self, func: &Function, inst: Inst) -> bool {
         let data = &func.insts[inst].data;
         let n_results = func.insts[inst].results.len() as u32;

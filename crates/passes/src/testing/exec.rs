@@ -133,6 +133,7 @@ impl Thread<'_> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the rest are pure")]
     fn step(&mut self, inst: ptxjit_ir::Inst) {
         let node = &self.func.insts[inst];
         let results = &node.results;

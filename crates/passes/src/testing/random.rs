@@ -319,6 +319,7 @@ impl Maker<'_, '_> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others keep the type")]
     fn binary(&mut self, ty: Type) {
         let op = IntBinaryOp::ALL[self.rng.below(IntBinaryOp::ALL.len())];
         let is_shift = matches!(op, IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr);

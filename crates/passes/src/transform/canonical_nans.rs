@@ -89,6 +89,7 @@ enum Use {
     Negate,
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others may see the bits")]
 fn use_of(data: &InstData, idx: usize) -> Use {
     match *data {
         InstData::FloatUnary {
@@ -183,6 +184,7 @@ impl Origins {
         changed
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others may hold any bits")]
     fn of_inst(&self, data: &InstData) -> Origin {
         match *data {
             InstData::Const { bits, .. } => of_const(bits),
@@ -202,13 +204,19 @@ impl Origins {
                 op,
                 fmt: FloatFmt::F32,
                 ..
-            } => match op {
-                FloatBinaryOp::Min
-                | FloatBinaryOp::Max
-                | FloatBinaryOp::MinNan
-                | FloatBinaryOp::MaxNan => NEITHER,
-                _ => RAW,
-            },
+            } => {
+                if matches!(
+                    op,
+                    FloatBinaryOp::Min
+                        | FloatBinaryOp::Max
+                        | FloatBinaryOp::MinNan
+                        | FloatBinaryOp::MaxNan
+                ) {
+                    NEITHER
+                } else {
+                    RAW
+                }
+            }
             InstData::Fma {
                 fmt: FloatFmt::F32, ..
             } => RAW,

@@ -155,9 +155,10 @@ fn skip_empty_blocks(func: &mut Function, cfg: &Cfg) -> bool {
                 if call.block == block || !can_skip[call.block] {
                     break;
                 }
-                match &func.blocks[call.block].term {
-                    Terminator::Jump(next) => *call = compose(func, call, next),
-                    _ => break,
+                if let Terminator::Jump(next) = &func.blocks[call.block].term {
+                    *call = compose(func, call, next)
+                } else {
+                    break;
                 }
                 changed = true;
             }

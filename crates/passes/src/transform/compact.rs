@@ -73,6 +73,7 @@ impl Map {
 }
 
 /// Moves parameters, instructions and terminator; operands keep their old numbers.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others name no block")]
 fn move_block(old: &mut Function, new: &mut Function, map: &mut Map, block: Block) {
     let to = map.block(block);
     let data = std::mem::take(&mut old.blocks[block]);

@@ -153,6 +153,7 @@ impl Numbering<'_> {
 }
 
 /// Equal for instructions that compute the same.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have one form")]
 fn canonical(data: &InstData) -> InstData {
     let mut data = data.clone();
     match &mut data {

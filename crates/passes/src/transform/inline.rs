@@ -60,12 +60,13 @@ pub fn n_insts(func: &Function) -> usize {
 
 fn next_call(func: &Function, block: Block, from: usize) -> Option<(usize, FuncId)> {
     let insts = func.blocks[block].insts.iter().enumerate().skip(from);
-    insts
-        .into_iter()
-        .find_map(|(idx, &inst)| match func.insts[inst].data {
-            InstData::Call { func: id, .. } => Some((idx, id)),
-            _ => None,
-        })
+    insts.into_iter().find_map(|(idx, &inst)| {
+        if let InstData::Call { func: id, .. } = func.insts[inst].data {
+            Some((idx, id))
+        } else {
+            None
+        }
+    })
 }
 
 /// Replaces the call at `idx`; gives the block that goes on after it.

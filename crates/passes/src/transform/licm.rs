@@ -147,6 +147,7 @@ impl Hoist<'_> {
 }
 
 /// A load whose result is the same at any time.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others may change")]
 fn is_constant_load(data: &InstData) -> bool {
     match data {
         InstData::Load {

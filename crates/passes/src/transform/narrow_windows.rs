@@ -44,11 +44,13 @@ pub fn run(func: &mut Function) -> bool {
 
 /// Whether the first operand is an address in a window.
 fn accesses_window(data: &InstData) -> bool {
-    match *data {
-        InstData::Load { space, .. }
-        | InstData::Store { space, .. }
-        | InstData::Atomic { space, .. } => space.is_window(),
-        _ => false,
+    if let InstData::Load { space, .. }
+    | InstData::Store { space, .. }
+    | InstData::Atomic { space, .. } = *data
+    {
+        space.is_window()
+    } else {
+        false
     }
 }
 
@@ -66,6 +68,7 @@ enum Low {
     Select(Value, [Value; 2]),
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are not narrowed")]
 fn low_of(func: &Function, value: Value) -> Option<Low> {
     Some(match *func.def_inst(value)? {
         InstData::Const { bits, .. } => Low::Const(bits & Type::B32.mask()),

@@ -128,6 +128,7 @@ impl Ctx<'_> {
     }
 
     /// One rule.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others have no rule")]
     fn step(&mut self, data: &InstData) -> Option<Found> {
         match *data {
             InstData::IntUnary { op, ty, arg } => int::unary(self, op, ty, arg),
@@ -154,6 +155,7 @@ impl Ctx<'_> {
     }
 
     /// Accesses through generic addresses of a known state space become accesses to that space.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass accesses")]
     fn memory(&mut self, mut data: InstData) -> Option<InstData> {
         let (fits, space, addr): (fn(Space) -> bool, _, _) = match &mut data {
             InstData::Load { space, addr, .. } => (|_| true, space, addr),
@@ -227,6 +229,7 @@ impl Ctx<'_> {
 
 /// Approximations are left to run time, where all threads get the same bits: folding might round
 /// differently from vector code.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are exact")]
 fn is_approximate(data: &InstData) -> bool {
     match data {
         InstData::FloatUnary { op, .. } => match op {

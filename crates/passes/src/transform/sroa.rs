@@ -81,6 +81,7 @@ struct Piece {
 
 /// The plain access to a slot that stays within it, if an instruction is one: slot, offset, element
 /// type, number of elements.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are not plain")]
 fn access(func: &Function, slots: &Slots, data: &InstData) -> Option<(StackSlot, u32, Type, u32)> {
     let (addr, offset, ty, n) = match data {
         InstData::Load {
@@ -107,16 +108,6 @@ fn access(func: &Function, slots: &Slots, data: &InstData) -> Option<(StackSlot,
     (end <= func.slots[pointer.slot].size).then_some((pointer.slot, start, ty, n))
 }
 
-/// The address operand of an access to memory.
-fn address(data: &InstData) -> Option<Value> {
-    match data {
-        InstData::Load { addr, .. }
-        | InstData::Store { addr, .. }
-        | InstData::Atomic { addr, .. } => Some(*addr),
-        _ => None,
-    }
-}
-
 /// Removes plain stores to slots that are never read.
 fn remove_unread_stores(func: &mut Function, cfg: &Cfg, slots: &Slots) -> bool {
     let is_plain_store = |data: &InstData| {
@@ -136,7 +127,7 @@ fn remove_unread_stores(func: &mut Function, cfg: &Cfg, slots: &Slots) -> bool {
             .map(|&inst| &func.insts[inst].data)
     };
     for data in insts().filter(|data| !is_plain_store(data)) {
-        if let Some(pointer) = address(data).and_then(|addr| slots.pointer(addr)) {
+        if let Some(pointer) = data.address().and_then(|addr| slots.pointer(addr)) {
             is_read[pointer.slot] = true;
         }
     }
@@ -146,7 +137,8 @@ fn remove_unread_stores(func: &mut Function, cfg: &Cfg, slots: &Slots) -> bool {
         let n_before = insts.len();
         insts.retain(|&inst| {
             let data = &func.insts[inst].data;
-            let slot = address(data)
+            let slot = data
+                .address()
                 .and_then(|addr| slots.pointer(addr))
                 .map(|pointer| pointer.slot);
             !(is_plain_store(data) && slot.is_some_and(|slot| !is_read[slot]))
@@ -163,7 +155,7 @@ fn plan(func: &Function, cfg: &Cfg, slots: &Slots) -> SecondaryMap<StackSlot, Pl
     for &block in &cfg.rpo {
         for &inst in &func.blocks[block].insts {
             let data = &func.insts[inst].data;
-            let Some(pointer) = address(data).and_then(|addr| slots.pointer(addr)) else {
+            let Some(pointer) = data.address().and_then(|addr| slots.pointer(addr)) else {
                 continue;
             };
             match access(func, slots, data) {
@@ -257,9 +249,10 @@ impl Promotion<'_> {
         out: &mut Vec<Inst>,
     ) {
         let loc = func.insts[inst].loc;
-        let stored = match &func.insts[inst].data {
-            InstData::Store { args, .. } => Some(args.clone()),
-            _ => None,
+        let stored = if let InstData::Store { args, .. } = &func.insts[inst].data {
+            Some(args.clone())
+        } else {
+            None
         };
         match stored {
             Some(args) => {

@@ -140,11 +140,13 @@ fn tested_for_zero(func: &Function, cond: Value) -> Option<(Value, bool)> {
 fn side<'a>(func: &'a Function, call: &BlockCall) -> Option<&'a BlockCall> {
     let data = &func.blocks[call.block];
     let is_pure = |&inst| func.insts[inst].data.effect() == Effect::Pure;
-    match &data.term {
-        Terminator::Jump(end) if call.args.is_empty() && data.insts.iter().all(is_pure) => {
-            Some(end)
-        }
-        _ => None,
+    if let Terminator::Jump(end) = &data.term
+        && call.args.is_empty()
+        && data.insts.iter().all(is_pure)
+    {
+        Some(end)
+    } else {
+        None
     }
 }
 

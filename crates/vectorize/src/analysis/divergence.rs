@@ -2,8 +2,8 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg, Type, Value,
-    WarpOp,
+    Block, Class, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, SharedBy, Space,
+    SpecialReg, Type, Value, WarpOp,
 };
 
 use crate::analysis::multiples::trailing_zeros;
@@ -114,7 +114,9 @@ impl Divergence {
                 align,
                 may_wrap: Some(may_wrap.plus(false)),
             },
-            other => other,
+            other @ (Variability::Uniform | Variability::Affine { .. } | Variability::Varying) => {
+                other
+            }
         };
         match self.variability[param] {
             None if arg_variability == Variability::Varying => {
@@ -124,7 +126,9 @@ impl Divergence {
             Some(Variability::Varying) => (Variability::Varying, self.because[param]),
             Some(old) => match join(old, arg_variability) {
                 Variability::Varying => (Variability::Varying, Because::Operand(arg)),
-                variability => (variability, Because::NotVarying),
+                variability @ (Variability::Uniform | Variability::Affine { .. }) => {
+                    (variability, Because::NotVarying)
+                }
             },
         }
     }
@@ -155,6 +159,7 @@ impl Divergence {
     }
 
     /// The variability of a result, from that of the operands.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others follow operands")]
     pub(crate) fn result(
         &self,
         func: &Function,
@@ -178,6 +183,15 @@ impl Divergence {
             (Variability::Varying, None) => (Variability::Varying, Because::Source),
             _ => (variability, Because::NotVarying),
         };
+        match data.class() {
+            Class::Device(_) | Class::Stack => return (Variability::Varying, Because::Source),
+            Class::Constant | Class::Call | Class::Order => return from_args(),
+            Class::Arithmetic
+            | Class::Window
+            | Class::Place
+            | Class::Access
+            | Class::Convergent => {}
+        }
         match *data {
             InstData::Sreg { sreg } => ok(self.sreg(sreg)),
             InstData::EndLane { .. } => (Variability::Uniform, Because::NotVarying),
@@ -202,7 +216,7 @@ impl Divergence {
                     may_wrap: None,
                 }),
                 Variability::Affine { .. } => ok(Variability::Varying),
-                variability => ok(variability),
+                variability @ (Variability::Uniform | Variability::Varying) => ok(variability),
             },
             InstData::Resize { op, from, to, arg } => ok(self.resize(func, op, from, to, arg)),
             InstData::Select {
@@ -241,10 +255,7 @@ impl Divergence {
                 space: Space::Local,
                 ..
             }
-            | InstData::Atomic { .. }
-            | InstData::StackSave
-            | InstData::Alloca { .. }
-            | InstData::Device { .. } => (Variability::Varying, Because::Source),
+            | InstData::Atomic { .. } => (Variability::Varying, Because::Source),
             InstData::Warp { op, ref args, .. } => self.warp(op, args, idx),
             InstData::Barrier { .. } => (Variability::Uniform, Because::NotVarying),
             _ => from_args(),
@@ -253,31 +264,20 @@ impl Divergence {
 
     fn sreg(&self, sreg: SpecialReg) -> Variability {
         let gang_align = self.gang.trailing_zeros() as u8;
-        match sreg {
-            SpecialReg::TidX if self.facts.one_dimensional || self.facts.whole_rows => {
-                Variability::Affine {
-                    stride: 1,
-                    align: gang_align,
-                    may_wrap: None,
-                }
-            }
-            SpecialReg::TidY | SpecialReg::TidZ
-                if self.facts.one_dimensional || self.facts.whole_rows =>
-            {
-                Variability::Uniform
-            }
-            SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ => Variability::Varying,
-            SpecialReg::LaneId => Variability::Affine {
+        let in_rows = self.facts.one_dimensional || self.facts.whole_rows;
+        if sreg == SpecialReg::LaneId || (sreg == SpecialReg::TidX && in_rows) {
+            return Variability::Affine {
                 stride: 1,
                 align: gang_align,
                 may_wrap: None,
-            },
-            SpecialReg::LanemaskEq
-            | SpecialReg::LanemaskLe
-            | SpecialReg::LanemaskLt
-            | SpecialReg::LanemaskGe
-            | SpecialReg::LanemaskGt => Variability::Varying,
-            _ => Variability::Uniform,
+            };
+        }
+        if matches!(sreg, SpecialReg::TidY | SpecialReg::TidZ) && in_rows {
+            return Variability::Uniform;
+        }
+        match sreg.shared_by() {
+            SharedBy::None => Variability::Varying,
+            SharedBy::Warp | SharedBy::Cta => Variability::Uniform,
         }
     }
 
@@ -375,6 +375,7 @@ impl Divergence {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others keep no stride")]
     fn int_binary(
         &self,
         func: &Function,
@@ -534,7 +535,7 @@ impl Divergence {
         };
         match self.extend(func, signed, a, (stride, align)) {
             Variability::Affine { may_wrap, .. } => scaled(stride, align, may_wrap, factor),
-            other => other,
+            other @ (Variability::Uniform | Variability::Varying) => other,
         }
     }
 }

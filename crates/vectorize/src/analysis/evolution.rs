@@ -83,7 +83,11 @@ impl Step {
     fn resized(self, op: ResizeOp, from: Type) -> Step {
         match self {
             Step::Const(_) => self,
-            other => Step::Resized(op, from, Box::new(other)),
+            other @ (Step::Is(_)
+            | Step::Sum(_)
+            | Step::Difference(_)
+            | Step::Product(_)
+            | Step::Resized(..)) => Step::Resized(op, from, Box::new(other)),
         }
     }
 
@@ -151,6 +155,7 @@ pub(crate) fn to_next_cta(func: &Function, value: Value) -> Option<Step> {
     cta_step(func, value, DEPTH)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have no known step")]
 fn cta_step(func: &Function, value: Value, depth: u32) -> Option<Step> {
     let depth = depth.checked_sub(1)?;
     let step = |value: Value| cta_step(func, value, depth);
@@ -184,6 +189,7 @@ fn either(x: Step, y: Step) -> Option<Step> {
 }
 
 /// The step of a sum, a difference or a product.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have no known step")]
 fn combined(
     func: &Function,
     op: IntBinaryOp,
@@ -251,6 +257,7 @@ impl<'a> Steps<'a> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others have no known step")]
     fn step(&self, value: Value, depth: u32) -> Option<Step> {
         let depth = depth.checked_sub(1)?;
         if self.func.as_const(value).is_some() || !self.is_inside(value) {
@@ -333,9 +340,10 @@ impl<'a> Steps<'a> {
             self.distance(param, rest, depth)?,
             constant(self.func, change),
         );
-        Some(match op {
-            IntBinaryOp::Add => rest.plus(change),
-            _ => rest.minus(change),
+        Some(if op == IntBinaryOp::Add {
+            rest.plus(change)
+        } else {
+            rest.minus(change)
         })
     }
 

@@ -227,32 +227,28 @@ pub(crate) fn numbers_in(
     numbers: &mut Vec<Value>,
 ) {
     let node = &func.insts[inst];
-    match node.data {
-        InstData::Load { .. } => {}
-        InstData::Store { ref args, .. } => numbers.extend(args),
-        InstData::Atomic { ref args, .. } => numbers.extend(args),
-        InstData::Prefetch { .. } => {}
+    let keeps_affine = matches!(
+        node.data,
         InstData::IntBinary { .. }
-        | InstData::Resize { .. }
-        | InstData::Select { .. }
-        | InstData::ToGeneric { .. }
-        | InstData::FromGeneric { .. }
-            if divergence.variability[node.results[0]] != Some(Variability::Varying) => {}
-        ref data => numbers.extend(data.args()),
+            | InstData::Resize { .. }
+            | InstData::Select { .. }
+            | InstData::ToGeneric { .. }
+            | InstData::FromGeneric { .. }
+    );
+    if keeps_affine && divergence.variability[node.results[0]] != Some(Variability::Varying) {
+        return;
     }
+    if matches!(node.data, InstData::Prefetch { .. }) {
+        return;
+    }
+    numbers_of_one(func, inst, numbers);
 }
 
 /// The same where one lane runs: the code computes that lane's own number for all operands but
 /// addresses.
 fn numbers_of_one(func: &Function, inst: Inst, numbers: &mut Vec<Value>) {
     let data = &func.insts[inst].data;
-    let addr = match *data {
-        InstData::Load { addr, .. }
-        | InstData::Store { addr, .. }
-        | InstData::Atomic { addr, .. }
-        | InstData::Prefetch { addr, .. } => Some(addr),
-        _ => None,
-    };
+    let addr = data.address();
     numbers.extend(data.args().into_iter().filter(|&arg| Some(arg) != addr));
 }
 

@@ -19,11 +19,14 @@ impl Ctas {
     pub(crate) fn new(func: &Function, order: &Order) -> Ctas {
         let mut dims = SecondaryMap::new();
         while pass(func, order, &mut dims) {}
-        let all = func.insts.values().filter_map(|node| match node.data {
-            InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } => {
+        let all = func.insts.values().filter_map(|node| {
+            if let InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } =
+                node.data
+            {
                 (!space.is_window()).then_some(dims[addr])
+            } else {
+                None
             }
-            _ => None,
         });
         let all = all.fold(0, |all, dims| all | dims);
         Ctas { dims, all }

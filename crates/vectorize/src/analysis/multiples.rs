@@ -3,6 +3,7 @@
 use ptxjit_ir::{Function, InstData, IntBinaryOp, SpecialReg, Value, ValueDef};
 
 /// What a uniform value is known to be a multiple of, as log2; `of_row` is that of `%ntid.x`.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others may be odd")]
 pub(crate) fn trailing_zeros(func: &Function, value: Value, of_row: u8) -> u8 {
     let ValueDef::Result(inst, _) = func.values[value].def else {
         return 0;

@@ -65,7 +65,7 @@ impl Order {
         // Loops are nested: the first to end after the block, and begin before it.
         self.nodes[at..].iter().find_map(|node| match *node {
             Node::LoopEnd(header) if self.block_pos[header]? as usize <= at => Some(header),
-            _ => None,
+            Node::Block(_) | Node::LoopEnd(_) => None,
         })
     }
 

@@ -52,6 +52,7 @@ fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
     })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others order nothing")]
 fn synchronises(data: &InstData) -> bool {
     match data {
         InstData::Atomic { .. } | InstData::Fence { .. } | InstData::Nanosleep { .. } => true,
@@ -73,6 +74,7 @@ fn is_own(data: &InstData) -> bool {
 }
 
 /// Whether other threads can change the result.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others read own results")]
 fn tells_of_others(data: &InstData) -> bool {
     match data {
         InstData::Load { space, sem, .. } => !space.is_read_only() && *sem != MemSem::NonCoherent,

@@ -14,6 +14,7 @@ pub(crate) fn signed(func: &Function, facts: PlanFacts, value: Value) -> Option<
     bounds(func, facts, value, DEPTH)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have no known range")]
 fn bounds(func: &Function, facts: PlanFacts, value: Value, depth: u32) -> Option<(i64, i64)> {
     let depth = depth.checked_sub(1)?;
     let of = |value: Value| bounds(func, facts, value, depth);
@@ -76,6 +77,7 @@ fn fits(ty: Type, lo: i64, hi: i64) -> bool {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have no known range")]
 fn binary(op: IntBinaryOp, a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     if op == IntBinaryOp::And {
         // A mask that is not negative bounds the result, whatever the other operand is.
@@ -115,6 +117,7 @@ fn binary(op: IntBinaryOp, a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Opti
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have no known range")]
 fn sreg_bounds(facts: PlanFacts, sreg: SpecialReg) -> Option<(i64, i64)> {
     let ctaid = if facts.small_ctaid {
         0xffff

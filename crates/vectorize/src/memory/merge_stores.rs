@@ -131,6 +131,7 @@ fn word(func: &Function, optimistic: &Divergence, inst: Inst) -> Option<(Word, T
 }
 
 /// Whether an instruction may access a place, or let other threads observe it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "`effect` tells of the rest")]
 fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
     let data = &func.insts[inst].data;
     match data {
@@ -144,6 +145,7 @@ fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
 }
 
 /// What a load or store accesses.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are not merged")]
 fn place(func: &Function, inst: Inst) -> Option<Place> {
     let (space, addr, offset, bytes) = match func.insts[inst].data {
         InstData::Load {
@@ -192,13 +194,13 @@ pub(crate) fn from_root(func: &Function, addr: Value) -> (Value, i64) {
 
 /// Makes the last store one of the whole group, and removes the others.
 fn merge(func: &mut Function, block: Block, store_group: &StoreGroup) {
-    let values = store_group
-        .words
-        .iter()
-        .map(|word| match &func.insts[word.inst].data {
-            InstData::Store { args, .. } => args[0],
-            _ => unreachable!("rows are made of stores"),
-        });
+    let values = store_group.words.iter().map(|word| {
+        if let InstData::Store { args, .. } = &func.insts[word.inst].data {
+            args[0]
+        } else {
+            unreachable!("rows are made of stores")
+        }
+    });
     let values = values.collect();
     let mut whole = func.insts[store_group.words[0].inst].data.clone();
     if let InstData::Store { args, .. } = &mut whole {

@@ -159,6 +159,7 @@ impl Access {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others need no prefetch")]
 fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access> {
     let (addr, space, offset, size) = match func.insts[inst].data {
         InstData::Load {

@@ -47,6 +47,7 @@ pub(crate) fn run(
     out
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others do not move data")]
 fn strip_mine(
     func: &Function,
     order: &Order,

@@ -116,7 +116,7 @@ impl Narrow<'_> {
         let own = is_narrow.then(|| Span::unsigned(ty));
         let source = match source {
             Source::None if is_narrow => Source::Cheap,
-            other => other,
+            other @ (Source::None | Source::Cheap | Source::Memory) => other,
         };
         self.known[value] = Known {
             range: range.or(own),
@@ -124,6 +124,7 @@ impl Narrow<'_> {
         };
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others are computed")]
     fn inst(&mut self, inst: Inst) {
         let data = self.func.insts[inst].data.clone();
         let loc = self.func.insts[inst].loc;
@@ -176,6 +177,7 @@ impl Narrow<'_> {
         intervals::of(data, &|value| self.known[value].range)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others narrow all operands")]
     fn replace(&mut self, inst: Inst, plan: Plan, loc: SrcLoc) {
         let old = self.func.insts[inst].results[0];
         let range = self.span(&self.func.insts[inst].data);
@@ -303,6 +305,7 @@ impl Narrow<'_> {
     }
 
     /// How an operation is done with fewer bits, if it can be and if that pays.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others stay wide")]
     fn plan(&self, data: &InstData) -> Option<Plan> {
         let operands: &[Value] = match data {
             InstData::IntUnary {
@@ -336,9 +339,10 @@ impl Narrow<'_> {
             _ => return None,
         };
         let sources = || operands.iter().map(|&arg| self.known[arg].source);
-        let condition = match *data {
-            InstData::Select { cond, .. } => self.known[cond].source,
-            _ => Source::None,
+        let condition = if let InstData::Select { cond, .. } = *data {
+            self.known[cond].source
+        } else {
+            Source::None
         };
         if sources().any(|source| source == Source::None)
             || !sources()

@@ -83,6 +83,7 @@ pub(crate) fn run(
 
 /// How many varying operations compute a value from thread numbers, parameters and constants;
 /// `None` if it depends on anything else.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are kept")]
 fn ops(func: &Function, optimistic: &Divergence, value: Value, depth: u32) -> Option<u32> {
     let depth = depth.checked_sub(1)?;
     let ValueDef::Result(inst, _) = func.values[value].def else {

@@ -89,6 +89,7 @@ fn rematerialize(func: &mut Function, optimistic: &Divergence, block: Block, val
 }
 
 /// Computes a value again from the narrow index that it stems from.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are kept")]
 fn copy(
     func: &mut Function,
     optimistic: &Divergence,

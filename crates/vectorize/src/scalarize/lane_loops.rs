@@ -340,9 +340,10 @@ pub fn diverges_widely(
     variability: &SecondaryMap<Value, Variability>,
     block: Block,
 ) -> bool {
-    match func.blocks[block].term {
-        Terminator::Brif { cond, .. } => !is_affine_condition(func, variability, cond, DEPTH),
-        _ => true,
+    if let Terminator::Brif { cond, .. } = func.blocks[block].term {
+        !is_affine_condition(func, variability, cond, DEPTH)
+    } else {
+        true
     }
 }
 
@@ -473,23 +474,21 @@ pub fn count_own(
     let mut counts = Counts::default();
     for &inst in &func.blocks[block].insts {
         let node = &func.insts[inst];
-        match node.data {
-            InstData::Load { addr, space, .. }
-            | InstData::Store { addr, space, .. }
-            | InstData::Atomic { addr, space, .. } => {
-                // Threads' local memories are not contiguous.
-                counts.gathers += if space == Space::Local {
-                    PER_OWN_ACCESS
-                } else if is_own(addr) {
-                    PER_ACCESS
-                } else {
-                    0
-                };
-            }
-            _ => {
-                let is_arithmetic = node.results.first().is_some_and(|&result| is_own(result));
-                counts.arithmetic += usize::from(is_arithmetic);
-            }
+        if let InstData::Load { addr, space, .. }
+        | InstData::Store { addr, space, .. }
+        | InstData::Atomic { addr, space, .. } = node.data
+        {
+            // Threads' local memories are not contiguous.
+            counts.gathers += if space == Space::Local {
+                PER_OWN_ACCESS
+            } else if is_own(addr) {
+                PER_ACCESS
+            } else {
+                0
+            };
+        } else {
+            let is_arithmetic = node.results.first().is_some_and(|&result| is_own(result));
+            counts.arithmetic += usize::from(is_arithmetic);
         }
     }
     counts

@@ -7,7 +7,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Terminator, Type, Value,
+    Block, Class, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Terminator, Type, Value,
 };
 
 use crate::analysis::variability::Variability;
@@ -196,26 +196,13 @@ impl Lane<'_> {
 /// Whether an instruction's result is a scalar where one lane runs: not if it depends on the lanes'
 /// places in the gang.
 pub(crate) fn is_scalar(data: &InstData) -> bool {
-    matches!(
-        data,
-        InstData::Const { .. }
-            | InstData::IntUnary { .. }
-            | InstData::IntBinary { .. }
-            | InstData::IntTernary { .. }
-            | InstData::Lop3 { .. }
-            | InstData::Bfi { .. }
-            | InstData::Resize { .. }
-            | InstData::Compare { .. }
-            | InstData::FloatUnary { .. }
-            | InstData::FloatBinary { .. }
-            | InstData::Fma { .. }
-            | InstData::FloatCompare { .. }
-            | InstData::Convert { .. }
-            | InstData::ConvertRs { .. }
-            | InstData::Select { .. }
-            | InstData::Load { .. }
-            | InstData::Atomic { .. }
-            | InstData::ToGeneric { .. }
-            | InstData::FromGeneric { .. }
-    )
+    data.class() == Class::Arithmetic
+        || matches!(
+            data,
+            InstData::Const { .. }
+                | InstData::Load { .. }
+                | InstData::Atomic { .. }
+                | InstData::ToGeneric { .. }
+                | InstData::FromGeneric { .. }
+        )
 }

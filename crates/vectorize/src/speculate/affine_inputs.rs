@@ -124,11 +124,11 @@ fn inputs(
                         align: 0,
                         may_wrap: None,
                     },
-                    other => other,
+                    other @ (Variability::Uniform | Variability::Varying) => other,
                 };
                 found.push((value, variability));
             }
-            _ => {}
+            ValueDef::Result(..) | ValueDef::Param(..) => {}
         }
     }
     found.sort_unstable_by_key(|&(value, _)| value);

@@ -44,9 +44,12 @@ pub(crate) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block
     let insts = func.blocks.values().flat_map(|data| &data.insts);
     let mut work: Vec<Value> = insts
         .filter(|inst| !copied.contains(inst))
-        .filter_map(|&inst| match func.insts[inst].data {
-            InstData::EndLane { arg, .. } => Some(arg),
-            _ => None,
+        .filter_map(|&inst| {
+            if let InstData::EndLane { arg, .. } = func.insts[inst].data {
+                Some(arg)
+            } else {
+                None
+            }
         })
         .collect();
     let mut seen: FxHashSet<Value> = FxHashSet::default();

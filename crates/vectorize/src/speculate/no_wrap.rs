@@ -143,6 +143,7 @@ pub(crate) fn run(
 }
 
 /// Whether an instruction can wrap or clamp an index.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others do not wrap")]
 fn is_candidate(data: &InstData) -> bool {
     match data {
         InstData::Select { .. } => true,
@@ -194,7 +195,12 @@ fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
                 | IntBinaryOp::Smax
                 | IntBinaryOp::Umin
                 | IntBinaryOp::Umax => work.extend(args),
-                _ => {}
+                IntBinaryOp::UmulHi
+                | IntBinaryOp::SmulHi
+                | IntBinaryOp::Or
+                | IntBinaryOp::Xor
+                | IntBinaryOp::SaddSat
+                | IntBinaryOp::SsubSat => {}
             },
             Some(&InstData::Resize {
                 op: ResizeOp::Sext | ResizeOp::Uext,
@@ -234,6 +240,7 @@ impl Finder<'_> {
         sites
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others do not wrap")]
     fn site(&self, inst: Inst, data: &InstData, before: &[Site]) -> Option<Site> {
         match *data {
             InstData::IntBinary {
@@ -358,13 +365,15 @@ impl Finder<'_> {
 
     /// The distance between two points at which a remainder wraps or a quotient changes, if it is
     /// known.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others have no period")]
     fn period(&self, op: IntBinaryOp, bound: Value, ty: Type) -> Option<u64> {
         let bound = self.func.as_const(bound)?;
         match op {
             IntBinaryOp::Urem | IntBinaryOp::Udiv => Some(bound),
-            IntBinaryOp::Srem | IntBinaryOp::Sdiv => Some(match ty {
-                Type::B32 => u64::from((bound as i32).unsigned_abs()),
-                _ => (bound as i64).unsigned_abs(),
+            IntBinaryOp::Srem | IntBinaryOp::Sdiv => Some(if ty == Type::B32 {
+                u64::from((bound as i32).unsigned_abs())
+            } else {
+                (bound as i64).unsigned_abs()
             }),
             IntBinaryOp::Ushr | IntBinaryOp::Sshr => 1u64.checked_shl(bound as u32),
             IntBinaryOp::And if bound & 1 == 0 => Some(1 << bound.trailing_zeros()),
@@ -397,6 +406,7 @@ impl Finder<'_> {
     }
 
     /// The stride of a value if none of the indices before wraps.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others may be anything")]
     fn stride(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
         let depth = depth.checked_sub(1)?;
         let is_short = |stride: &i64| {

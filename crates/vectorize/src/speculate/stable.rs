@@ -14,12 +14,15 @@ const MOST: usize = 64;
 /// Whether every value whose first or last lane is read is affine or uniform.
 pub(crate) fn hold(func: &Function, variability: &SecondaryMap<Value, Variability>) -> bool {
     let mut insts = func.blocks.values().flat_map(|data| &data.insts);
-    insts.all(|&inst| match func.insts[inst].data {
-        InstData::EndLane { arg, .. } => matches!(
-            variability[arg],
-            Variability::Uniform | Variability::Affine { may_wrap: None, .. }
-        ),
-        _ => true,
+    insts.all(|&inst| {
+        if let InstData::EndLane { arg, .. } = func.insts[inst].data {
+            matches!(
+                variability[arg],
+                Variability::Uniform | Variability::Affine { may_wrap: None, .. }
+            )
+        } else {
+            true
+        }
     })
 }
 

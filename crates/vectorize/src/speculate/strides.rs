@@ -26,6 +26,7 @@ pub(crate) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i6
     out
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others may be anything")]
 fn distance(func: &Function, plan: &Plan, value: Value, depth: u32) -> Option<i64> {
     let depth = depth.checked_sub(1)?;
     match plan.variability[value] {
@@ -57,7 +58,14 @@ fn distance(func: &Function, plan: &Plan, value: Value, depth: u32) -> Option<i6
             IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => {
                 either(of(a)?, of(b)?)
             }
-            _ => None,
+            IntBinaryOp::UmulHi
+            | IntBinaryOp::SmulHi
+            | IntBinaryOp::Udiv
+            | IntBinaryOp::Sdiv
+            | IntBinaryOp::Ushr
+            | IntBinaryOp::Sshr
+            | IntBinaryOp::SaddSat
+            | IntBinaryOp::SsubSat => None,
         },
         _ => None,
     }

@@ -95,6 +95,7 @@ pub(crate) fn run(
 }
 
 /// The quotient that must be uniform for the block's branch to be.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others hide no quotient")]
 fn quotient(
     func: &Function,
     divergence: &Divergence,

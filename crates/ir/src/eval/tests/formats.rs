@@ -127,6 +127,7 @@ fn every_interval_rounds() {
 }
 
 #[test]
+#[expect(clippy::wildcard_enum_match_arm, reason = "others saturate to it")]
 fn beyond_the_greatest_number() {
     let huge = 1e38f64;
     for (fmt, exp_bits, man_bits, _, max) in FORMATS {

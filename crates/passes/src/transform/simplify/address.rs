@@ -14,6 +14,7 @@ fn add(a: Value, b: Value) -> InstData {
 
 /// Constants move out of the conversion: the window's base is added modulo 2^64 like everything
 /// else.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 pub(super) fn to_generic(ctx: &mut Ctx, space: Space, arg: Value) -> Option<Found> {
     match ctx.def(arg)? {
         InstData::FromGeneric { space: of, arg } if of == space => Some(Found::Value(arg)),
@@ -39,6 +40,7 @@ pub(super) fn from_generic(ctx: &mut Ctx, space: Space, arg: Value) -> Option<Fo
 }
 
 /// Only the address of something that is in the space for certain is known to be.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 pub(super) fn is_space(ctx: &mut Ctx, space: Space, arg: Value) -> Option<Found> {
     match ctx.def(arg)? {
         InstData::ToGeneric { space: of, arg } => match ctx.def(arg)? {
@@ -67,6 +69,7 @@ const MAX_DEPTH: u32 = 6;
 
 /// The space of the window that a generic address points into: it is a sum with one converted
 /// address. Adding to that address or to the offset in the window is the same, modulo 2^64.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn root(func: &Function, addr: Value, depth: u32) -> Option<Space> {
     match *func.def_inst(addr)? {
         InstData::ToGeneric { space, .. } if space != Space::Global => Some(space),

@@ -73,6 +73,7 @@ pub(super) fn resize(
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn trunc(ctx: &mut Ctx, from: Type, to: Type, arg: Value, def: InstData) -> Option<Found> {
     match slice(ctx.func, arg, 0, to.bits()) {
         (found, 0) if ctx.func.ty(found) == to => return Some(Found::Value(found)),
@@ -125,6 +126,7 @@ enum Word {
     Const(u64),
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn low_word(ctx: &Ctx, value: Value) -> Option<Word> {
     match *ctx.func.def_inst(value)? {
         InstData::Const { bits, .. } => Some(Word::Const(bits)),
@@ -146,6 +148,7 @@ fn narrow(ctx: &mut Ctx, word: Word) -> Value {
 }
 
 /// Follows the bits `lo .. lo + n` of a value to a value that holds them, and to their place there.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 pub(super) fn slice(func: &Function, mut value: Value, mut lo: u32, n: u32) -> (Value, u32) {
     for _ in 0..2 * MAX_DEPTH {
         let Some(data) = func.def_inst(value) else {
@@ -191,6 +194,7 @@ pub(super) fn slice(func: &Function, mut value: Value, mut lo: u32, n: u32) -> (
     (value, lo)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn slice_binary(
     func: &Function,
     op: IntBinaryOp,
@@ -272,6 +276,7 @@ fn merge(a: Piece, b: Piece) -> Option<Piece> {
     })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn piece(func: &Function, value: Value, depth: u32) -> Option<Piece> {
     let ty = func.ty(value);
     let whole = Piece {
@@ -304,6 +309,7 @@ fn piece(func: &Function, value: Value, depth: u32) -> Option<Piece> {
 }
 
 /// The piece that a shift, a mask or a sum of pieces is.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn piece_binary(
     func: &Function,
     op: IntBinaryOp,

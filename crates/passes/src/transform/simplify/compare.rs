@@ -68,6 +68,7 @@ pub(super) fn compare(ctx: &mut Ctx, op: CompareOp, ty: Type, [a, b]: [Value; 2]
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn compare_const(ctx: &mut Ctx, op: CompareOp, ty: Type, a: Value, c: u64) -> Option<Found> {
     if ty == Type::B1 && matches!(op, CompareOp::Eq | CompareOp::Ne) {
         return if (op == CompareOp::Eq) == (c & 1 != 0) {
@@ -121,6 +122,7 @@ fn compare_const(ctx: &mut Ctx, op: CompareOp, ty: Type, a: Value, c: u64) -> Op
 }
 
 /// Comparisons of an extended value with a constant that the narrow type has too.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn compare_resized(
     ctx: &mut Ctx,
     op: CompareOp,

@@ -28,7 +28,12 @@ fn form(op: IntTernaryOp) -> Option<Form> {
         IntTernaryOp::Dp2aHiUS => (16, [false, true], 16),
         IntTernaryOp::Dp2aHiSU => (16, [true, false], 16),
         IntTernaryOp::Dp2aHiSS => (16, [true, true], 16),
-        _ => return None,
+        IntTernaryOp::ShfL
+        | IntTernaryOp::ShfR
+        | IntTernaryOp::Prmt
+        | IntTernaryOp::UBfe
+        | IntTernaryOp::SBfe
+        | IntTernaryOp::Fns => return None,
     };
     Some(Form {
         bits,

@@ -100,6 +100,7 @@ fn keeps_nan(fmt: FloatFmt, bits: u64) -> bool {
 }
 
 /// `x` if the value is `-x`, and an operation in `mode` would not see whether that was flushed.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 fn negated(ctx: &Ctx, value: Value, mode: FloatMode) -> Option<Value> {
     match ctx.func.def_inst(value)? {
         InstData::FloatUnary {

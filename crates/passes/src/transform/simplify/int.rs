@@ -187,6 +187,7 @@ fn add(ctx: &mut Ctx, ty: Type, a: Value, b: Value, c: Option<u64>) -> Option<Fo
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "other sums stay")]
 fn add_const(ctx: &mut Ctx, ty: Type, a: Value, c: u64) -> Option<Found> {
     if c == 0 {
         return Some(Found::Value(a));
@@ -279,6 +280,7 @@ fn sub(ctx: &mut Ctx, ty: Type, a: Value, b: Value, c: Option<u64>) -> Option<Fo
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "other products stay")]
 fn mul(ctx: &mut Ctx, ty: Type, a: Value, c: u64) -> Option<Found> {
     match c {
         0 => return Some(Found::Const(0)),

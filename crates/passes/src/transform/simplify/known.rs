@@ -19,6 +19,7 @@ pub fn possible_in(func: &Function, value: Value) -> u64 {
     possible_at(func, value, MAX_DEPTH)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others may set any bit")]
 fn possible_at(func: &Function, value: Value, depth: u32) -> u64 {
     let all = func.ty(value).mask();
     let Some(data) = func.def_inst(value) else {
@@ -100,6 +101,7 @@ fn binary_bits(
 }
 
 /// Limits that CUDA sets for all devices.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others may set any bit")]
 fn sreg_bits(sreg: SpecialReg) -> u64 {
     match sreg {
         SpecialReg::TidX | SpecialReg::TidY => 0x3ff,

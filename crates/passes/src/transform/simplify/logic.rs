@@ -15,6 +15,7 @@ fn inst(op: IntBinaryOp, ty: Type, a: Value, b: Value) -> InstData {
 }
 
 /// The complement of something defined so.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 pub(super) fn not(ctx: &mut Ctx, ty: Type, def: &InstData) -> Option<Found> {
     match *def {
         InstData::IntUnary {
@@ -49,6 +50,7 @@ pub(super) fn not(ctx: &mut Ctx, ty: Type, def: &InstData) -> Option<Found> {
 }
 
 /// `a & b`; `c` is `b` if that is a constant.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 pub(super) fn and(ctx: &mut Ctx, ty: Type, a: Value, b: Value, c: Option<u64>) -> Option<Found> {
     let Some(c) = c else {
         let inverse = |x: Value| match ctx.func.def_inst(x) {
@@ -132,6 +134,7 @@ pub(super) fn or(ctx: &mut Ctx, ty: Type, a: Value, b: Value, c: Option<u64>) ->
 }
 
 /// `a ^ c`.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are left alone")]
 pub(super) fn xor(ctx: &mut Ctx, ty: Type, a: Value, c: u64) -> Option<Found> {
     if c == 0 {
         return Some(Found::Value(a));

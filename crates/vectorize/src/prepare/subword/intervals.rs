@@ -74,6 +74,7 @@ impl Span {
 }
 
 /// The interval of an instruction's result, if the operands are in the intervals that `of` gives.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others may be anything")]
 pub(super) fn of(data: &InstData, of: &dyn Fn(Value) -> Option<Span>) -> Option<Span> {
     match *data {
         InstData::Const { ty, bits } if ty != Type::B64 => {
@@ -127,10 +128,11 @@ fn unary(op: IntUnaryOp, ty: Type, x: Span) -> Option<Span> {
             let least = if has_zero { 0 } else { low.min(high) };
             Some(Span::new(least, low.max(high)))
         }
-        _ => None,
+        IntUnaryOp::Abs | IntUnaryOp::Popc | IntUnaryOp::Clz | IntUnaryOp::Brev => None,
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others may be anything")]
 fn binary(op: IntBinaryOp, bits: u32, x: Span, y: Span) -> Option<Span> {
     let both = x.join(y);
     let is_signed = both.is_signed_in(bits);

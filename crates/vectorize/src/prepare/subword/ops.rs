@@ -19,6 +19,7 @@ pub(super) fn type_of(bits: u32) -> Type {
 
 /// The narrowest operation for one of up to 32 bits whose operands all lie in `both`, and whose
 /// result lies in `result`; `None` if no narrower one exists.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others stay wide")]
 pub(super) fn narrowest(
     data: &InstData,
     both: Span,
@@ -49,11 +50,13 @@ pub(super) fn narrowest(
     if result.is_none() && !matches!(data, InstData::Compare { .. }) {
         return None;
     }
-    let is_narrower = match *data {
-        InstData::IntUnary { ty, .. }
-        | InstData::IntBinary { ty, .. }
-        | InstData::Select { ty, .. } => bits < ty.bits() || is_wide_product(data),
-        _ => true,
+    let is_narrower = if let InstData::IntUnary { ty, .. }
+    | InstData::IntBinary { ty, .. }
+    | InstData::Select { ty, .. } = *data
+    {
+        bits < ty.bits() || is_wide_product(data)
+    } else {
+        true
     };
     is_narrower.then_some(Plan {
         bits,
@@ -104,6 +107,7 @@ impl Spans {
         Some((bits, InstData::IntUnary { op, ty, arg }))
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the rest are extremes")]
     fn binary(&self, op: IntBinaryOp, full: Type, args: [Value; 2]) -> Option<(u32, InstData)> {
         let both = self.both;
         let (bits, op) = match op {
@@ -133,6 +137,7 @@ impl Spans {
 }
 
 /// The minimum or maximum of numbers in a span, in so many bits.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others stay wide")]
 fn extreme(op: IntBinaryOp, both: Span, full: Type, bits: u32) -> Option<IntBinaryOp> {
     let (unsigned, is_signed) = match op {
         IntBinaryOp::Smin => (IntBinaryOp::Umin, true),
