@@ -55,14 +55,13 @@ impl Lower<'_, '_> {
         if let Some(pattern) = self.bits_of_affine(data) {
             return Some(pattern);
         }
-        if let InstData::IntUnary { .. }
+        let (InstData::IntUnary { .. }
         | InstData::IntBinary { .. }
         | InstData::IntTernary { .. }
-        | InstData::Resize { .. } = data
-        {
-        } else {
+        | InstData::Resize { .. }) = data
+        else {
             return None;
-        }
+        };
         let args: Option<Vec<_>> = data
             .args()
             .iter()
