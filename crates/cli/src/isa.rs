@@ -1,6 +1,6 @@
 //! `ptxjit isa`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use ptxjit::isa::{InstructionForm, instructions, special_registers};
@@ -16,7 +16,6 @@ pub(crate) fn run(args: &IsaArgs) -> ExitCode {
             json!({
                 "opcode": form.opcode,
                 "syntax": form.syntax,
-                "supported": form.is_supported,
                 "needs": form.needs
             })
         };
@@ -30,48 +29,26 @@ pub(crate) fn run(args: &IsaArgs) -> ExitCode {
 }
 
 fn text(forms: &[InstructionForm]) -> String {
-    let mut text = String::from(
-        "(.a|.b) is a choice, [.a|.b] may be left out; - marks forms that are checked but not executed\n\n",
-    );
+    let mut text = String::from("(.a|.b) is a choice, [.a|.b] may be left out\n\n");
     for form in forms {
-        let mark = if form.is_supported { '+' } else { '-' };
         let needs = if form.needs.is_empty() {
             String::new()
         } else {
             format!("    ({})", form.needs)
         };
-        text += &format!("{mark} {}{needs}\n", form.syntax);
+        text += &format!("{}{needs}\n", form.syntax);
     }
-    let supported = forms.iter().filter(|form| form.is_supported).count();
-    text += &format!("\n{supported} of {} forms can be executed\n", forms.len());
+    text += &format!("\n{} forms, all of which run\n", forms.len());
     text += &format!("special registers: {}\n", special_registers().join(" "));
     text
 }
 
-/// The table for the README: opcodes by what can be done with them.
+/// The table for the README.
 pub fn markdown() -> String {
-    let mut opcodes: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for form in instructions() {
-        let (supported, all) = opcodes.entry(form.opcode).or_default();
-        *supported += usize::from(form.is_supported);
-        *all += 1;
-    }
-    let list = |wanted: fn(usize, usize) -> bool| {
-        let matching = opcodes
-            .iter()
-            .filter(|&(_, &(supported, all))| wanted(supported, all));
-        let names: Vec<String> = matching.map(|(opcode, _)| format!("`{opcode}`")).collect();
-        if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(" ")
-        }
-    };
-    let full = list(|supported, all| supported == all);
-    let part = list(|supported, all| supported > 0 && supported < all);
-    let none = list(|supported, _| supported == 0);
+    let opcodes: BTreeSet<&str> = instructions().iter().map(|form| form.opcode).collect();
+    let names: Vec<String> = opcodes.iter().map(|opcode| format!("`{opcode}`")).collect();
     format!(
-        "| | Instructions |\n|---|---|\n| every form runs | {full} |\n| some forms run | {part} |\n\
-         | checked, but a kernel that needs one is refused | {none} |\n"
+        "| | Instructions |\n|---|---|\n| every form runs | {} |\n",
+        names.join(" ")
     )
 }

@@ -72,6 +72,17 @@ pub trait Thread {
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault>;
 
+    /// Replaces the 16 bytes at a generic address atomically by `new`, if they are what is expected where something is; returns
+    /// the old ones. Without atomic operations, for an engine that runs one thread at a time.
+    fn exchange(&mut self, addr: u64, expected: Option<u128>, new: u128) -> Result<u128, Fault> {
+        let mut bytes = [0; 16];
+        self.read(addr, &mut bytes)?;
+        let old = u128::from_le_bytes(bytes);
+        let is_replaced = expected.is_none_or(|expected| expected == old);
+        self.write(addr, &if is_replaced { new } else { old }.to_le_bytes())?;
+        Ok(old)
+    }
+
     /// The texture, sampler or surface that a handle stands for.
     fn object(&mut self, handle: u64) -> Option<Arc<texture::Object>>;
 
@@ -87,10 +98,10 @@ pub trait Thread {
     /// Whether the thread's CTA is the odd one of its pair.
     fn is_odd(&self) -> bool;
 
-    /// Shared memory of a CTA.
+    /// Shared memory of a CTA that has not ended.
     fn shared(&self, cta: Member) -> Result<&[u8], Fault>;
 
-    /// Tensor memory of a CTA, if it has been used.
+    /// Tensor memory of a CTA that has not ended, if it has been used.
     fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault>;
 
     /// `%ctaid`.
@@ -243,6 +254,11 @@ impl Fault {
     pub fn no_peer() -> Fault {
         Fault::refused("the CTA has no peer: a pair is of two neighbors in a cluster")
     }
+
+    /// A thread asks for its CTA's peer, which has ended.
+    pub fn peer_has_exited() -> Fault {
+        Fault::refused("the peer of the CTA has exited")
+    }
 }
 
 impl fmt::Display for Fault {
@@ -269,6 +285,8 @@ pub fn execute(
     match op {
         DeviceOp::Builtin(builtin) => builtin::call(*builtin, thread, args, results),
         DeviceOp::Tensor(op) => tensor::execute(*op, thread, args),
+        DeviceOp::Exchange128 { compares } => exchange(*compares, thread, args, results),
+        DeviceOp::Clear => clear(thread, args[0], args[1]),
         DeviceOp::BadBarrier => Err(Fault::refused(format!(
             "the `mbarrier` at {:#x} was never initialized",
             args[0]
@@ -278,4 +296,52 @@ pub fn execute(
         DeviceOp::Mark(_) => Ok(()),
         DeviceOp::TensorMemory(op) => tcgen05::execute(op, thread, args, results),
     }
+}
+
+/// `atom.exch.b128` and `atom.cas.b128`.
+fn exchange(
+    compares: bool,
+    thread: &mut dyn Thread,
+    args: &[u64],
+    results: &mut [u64],
+) -> Result<(), Fault> {
+    const SIZE: u32 = 16;
+    let addr = args[0];
+    if !addr.is_multiple_of(SIZE.into()) {
+        return Err(Fault::Misaligned { addr, size: SIZE });
+    }
+    let number = |n: usize| u128::from(args[n]) | u128::from(args[n + 1]) << 64;
+    let (expected, new) = match compares {
+        true => (Some(number(1)), number(3)),
+        false => (None, number(1)),
+    };
+    let old = thread.exchange(addr, expected, new)?;
+    (results[0], results[1]) = (old as u64, (old >> 64) as u64);
+    Ok(())
+}
+
+/// `st.bulk`. PTX ISA, "Data Movement and Conversion Instructions: st.bulk".
+fn clear(thread: &mut dyn Thread, addr: u64, size: u64) -> Result<(), Fault> {
+    const UNIT: u32 = 8;
+    const MAX: u64 = 1 << 24;
+    if !size.is_multiple_of(UNIT.into()) || size > MAX {
+        return Err(Fault::refused(format!(
+            "`st.bulk` of {size} bytes: a multiple of {UNIT}, and at most {MAX}, is needed"
+        )));
+    }
+    if thread.rank_of(addr).is_none() {
+        return Err(Fault::refused(format!(
+            "`st.bulk`: {addr:#x} is no address in shared memory"
+        )));
+    }
+    if !addr.is_multiple_of(UNIT.into()) {
+        return Err(Fault::Misaligned { addr, size: UNIT });
+    }
+    // No shared memory has as many bytes as a size may say.
+    const PIECE: u64 = 1 << 12;
+    let zeros = [0; PIECE as usize];
+    (0..size).step_by(PIECE as usize).try_for_each(|at| {
+        let len = PIECE.min(size - at) as usize;
+        thread.write(addr.wrapping_add(at), &zeros[..len])
+    })
 }

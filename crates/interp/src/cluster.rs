@@ -1,5 +1,6 @@
 //! A cluster: its CTAs take turns, and wait for each other at its barrier.
 
+use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_ir::Function;
 
 use crate::fault::{Fault, FaultKind};
@@ -12,6 +13,8 @@ pub(crate) struct Cluster<'p> {
     pub(crate) ctas: Vec<Cta<'p>>,
     /// Shared memory by rank, none of CTAs that have ended; while the cluster has its turn, the machine has it.
     shared: Vec<Option<Vec<u8>>>,
+    /// Tensor memory by rank, once it has been used; likewise.
+    tensor: Vec<Option<Box<TensorMemory>>>,
 }
 
 impl<'p> Cluster<'p> {
@@ -36,6 +39,7 @@ impl<'p> Cluster<'p> {
         Ok(Cluster {
             ctas: (0..n).map(&mut cta).collect::<Result<_, _>>()?,
             shared: vec![Some(vec![0; bytes]); n as usize],
+            tensor: (0..n).map(|_| None).collect(),
         })
     }
 
@@ -50,9 +54,9 @@ impl<'p> Cluster<'p> {
 
     /// Each CTA has its turn.
     pub(crate) fn turn(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
-        std::mem::swap(&mut self.shared, &mut machine.shared);
+        self.swap_memory(machine);
         let can_run = self.turns(machine);
-        std::mem::swap(&mut self.shared, &mut machine.shared);
+        self.swap_memory(machine);
         if can_run? | self.complete_barrier() || self.is_done() {
             return Ok(());
         }
@@ -61,6 +65,11 @@ impl<'p> Cluster<'p> {
             return Ok(());
         };
         Err(cta.cta_fault(FaultKind::Deadlock(cta.wait_groups())))
+    }
+
+    fn swap_memory(&mut self, machine: &mut Machine<'p, '_>) {
+        std::mem::swap(&mut self.shared, &mut machine.shared);
+        std::mem::swap(&mut self.tensor, &mut machine.tensor);
     }
 
     /// Whether any thread can run.
@@ -72,7 +81,11 @@ impl<'p> Cluster<'p> {
                 continue;
             }
             can_run |= cta.turn(machine)?;
-            if cta.is_done() && self.ctas.len() > 1 {
+            if !cta.is_done() {
+                continue;
+            }
+            cta.check_end(machine.tensor[rank].as_deref())?;
+            if self.ctas.len() > 1 {
                 machine.shared[rank] = None;
             }
         }

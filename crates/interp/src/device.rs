@@ -92,21 +92,16 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
     }
 
     fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
-        let rank = match cta {
-            Member::Own => self.env.rank,
-            Member::Peer => self.env.rank ^ 1,
-        };
-        let memory = self.machine.shared.get(rank as usize);
-        memory
-            .and_then(|memory| memory.as_deref())
-            .ok_or_else(Fault::no_peer)
+        let memory = self.machine.shared.get(self.rank(cta));
+        let memory = memory.ok_or_else(Fault::no_peer)?;
+        memory.as_deref().ok_or_else(Fault::peer_has_exited)
     }
 
     fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
-        match cta {
-            Member::Own => Ok(&mut self.env.tensor_memory),
-            Member::Peer => Err(Fault::no_peer()),
-        }
+        self.shared(cta)?;
+        let rank = self.rank(cta);
+        let memory = self.machine.tensor.get_mut(rank);
+        memory.ok_or_else(Fault::no_peer)
     }
 
     fn ctaid(&self) -> [u32; 3] {
@@ -147,6 +142,16 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
             watch.freed(who, addr, size);
         }
         Ok(())
+    }
+}
+
+impl View<'_, '_, '_> {
+    fn rank(&self, cta: Member) -> usize {
+        let own = self.env.rank as usize;
+        match cta {
+            Member::Own => own,
+            Member::Peer => own ^ 1,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The description of a launch, and the loop over its CTAs.
 
+use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_ir::{
     FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, Space,
     SrcLoc,
@@ -11,7 +12,6 @@ use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
 use crate::memory::Memory;
 use crate::postdom::PostDominators;
-use crate::schedule::Cta;
 use crate::watch::finding::Finding;
 use crate::watch::{Allocated, Checks, Names, Watch};
 
@@ -165,6 +165,7 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         memory,
         host,
         shared: Vec::new(),
+        tensor: Vec::new(),
         next: 0,
         steps: 0,
         watch,
@@ -210,9 +211,6 @@ fn run<'p>(machine: &mut Machine<'p, '_>, kernel: &'p Function) -> Result<(), Fa
         for idx in order {
             live[idx].turn(machine)?;
         }
-        let ended = live.iter().filter(|cluster| cluster.is_done());
-        let mut ctas = ended.flat_map(|cluster| &cluster.ctas);
-        ctas.try_for_each(Cta::check_end)?;
         live.retain(|cluster| {
             let is_done = cluster.is_done();
             if let (true, Some(watch)) = (is_done, &mut machine.watch) {
@@ -260,6 +258,8 @@ pub(crate) struct Machine<'p, 'm> {
     pub(crate) host: &'m mut dyn Host,
     /// Shared memory of the CTAs of the cluster whose turn it is, by rank; none of those that have ended.
     pub(crate) shared: Vec<Option<Vec<u8>>>,
+    /// Tensor memory of these CTAs, once it has been used.
+    pub(crate) tensor: Vec<Option<Box<TensorMemory>>>,
     /// The first cluster that has not been started.
     pub(crate) next: u64,
     /// Instructions executed so far.

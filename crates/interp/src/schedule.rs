@@ -18,8 +18,6 @@ pub(crate) struct Env {
     pub(crate) n_threads: u32,
     /// In the cluster.
     pub(crate) rank: u32,
-    /// Once it has been used.
-    pub(crate) tensor_memory: Option<Box<TensorMemory>>,
 }
 
 /// A CTA in flight.
@@ -72,7 +70,6 @@ impl<'p> Cta<'p> {
             ctaid,
             n_threads,
             rank,
-            tensor_memory: None,
         };
         let threads = (0..n_threads)
             .map(|i| Thread::new(cta, [i % x, i / x % y, i / x / y], i))
@@ -107,15 +104,16 @@ impl<'p> Cta<'p> {
     }
 
     /// The CTA has ended: its tensor memory must have been given back.
-    pub(crate) fn check_end(&self) -> Result<(), Fault> {
-        let live = self.env.tensor_memory.as_ref().map(|memory| memory.live());
-        let Some([first, ..]) = live else {
+    pub(crate) fn check_end(&self, memory: Option<&TensorMemory>) -> Result<(), Fault> {
+        let Some(leak) = memory.and_then(TensorMemory::leak) else {
             return Ok(());
         };
+        let site = leak.site();
         Err(Fault {
-            tid: Some(first.site.tid),
-            loc: first.site.loc,
-            ..self.cta_fault(FaultKind::Host(first.leaked()))
+            ctaid: site.ctaid,
+            tid: Some(site.tid),
+            loc: site.loc,
+            ..self.cta_fault(FaultKind::Host(leak.to_string()))
         })
     }
 

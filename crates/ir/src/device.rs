@@ -44,6 +44,14 @@ pub enum DeviceOp {
     Mark(MarkOp),
     /// On tensor memory.
     TensorMemory(TensorMemoryOp),
+    /// Replaces 16 bytes atomically. Generic address, with `compares` the two halves that must be found there, the two new
+    /// ones; the results are the old halves. The low one stands first.
+    Exchange128 {
+        /// Only if what is there is what is expected.
+        compares: bool,
+    },
+    /// Zeros in shared memory. Generic address, number of bytes.
+    Clear,
     /// Stops the grid: an `mbarrier`, whose generic address is the operand, was never initialized.
     BadBarrier,
 }
@@ -57,6 +65,9 @@ impl DeviceOp {
             DeviceOp::Texture(op) => op.args(),
             DeviceOp::Mark(op) => op.args(),
             DeviceOp::TensorMemory(op) => op.args(),
+            DeviceOp::Exchange128 { compares: false } => SmallVec::from_slice(&[Type::B64; 3]),
+            DeviceOp::Exchange128 { compares: true } => SmallVec::from_slice(&[Type::B64; 5]),
+            DeviceOp::Clear => SmallVec::from_slice(&[Type::B64; 2]),
             DeviceOp::BadBarrier => SmallVec::from_slice(&[Type::B64]),
         }
     }
@@ -65,7 +76,8 @@ impl DeviceOp {
     pub fn results(&self) -> TypeList {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
-            DeviceOp::Tensor(_) | DeviceOp::BadBarrier => SmallVec::new(),
+            DeviceOp::Tensor(_) | DeviceOp::Clear | DeviceOp::BadBarrier => SmallVec::new(),
+            DeviceOp::Exchange128 { .. } => SmallVec::from_slice(&[Type::B64; 2]),
             DeviceOp::Texture(op) => op.results(),
             DeviceOp::Mark(op) => op.results(),
             DeviceOp::TensorMemory(op) => op.results(),
@@ -79,6 +91,8 @@ impl DeviceOp {
             | DeviceOp::Tensor(_)
             | DeviceOp::TensorMemory(_)
             | DeviceOp::Mark(_)
+            | DeviceOp::Exchange128 { .. }
+            | DeviceOp::Clear
             | DeviceOp::BadBarrier => Effect::Write,
             DeviceOp::Texture(op) => op.effect(),
         }
@@ -92,6 +106,8 @@ impl DeviceOp {
             DeviceOp::Tensor(_)
             | DeviceOp::TensorMemory(_)
             | DeviceOp::Texture(_)
+            | DeviceOp::Exchange128 { .. }
+            | DeviceOp::Clear
             | DeviceOp::Mark(_) => true,
         }
     }
@@ -105,6 +121,9 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Texture(op) => write!(f, "texture.{op}"),
             DeviceOp::Mark(op) => write!(f, "mark.{op}"),
             DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
+            DeviceOp::Exchange128 { compares: false } => f.write_str("exch.128"),
+            DeviceOp::Exchange128 { compares: true } => f.write_str("cas.128"),
+            DeviceOp::Clear => f.write_str("clear"),
             DeviceOp::BadBarrier => f.write_str("bad_barrier"),
         }
     }

@@ -104,7 +104,7 @@ pub enum ProductOp {
 pub enum FragmentLayout {
     /// The rule of all shapes but one: lanes `4 * g` to `4 * g + 3` hold row `g` of A and column `g` of B.
     Quads,
-    /// `m8n8k4` of f16: four products, each of eight lanes.
+    /// `m8n8k4` of f16 and bf16: four products, each of eight lanes.
     QuadPairs {
         /// Whether lanes hold columns of A rather than rows.
         a_by_columns: bool,

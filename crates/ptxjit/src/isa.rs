@@ -13,8 +13,6 @@ pub struct InstructionForm {
     pub opcode: &'static str,
     /// The form in one line: `(.a|.b)` is a choice, `[.a|.b]` may be left out.
     pub syntax: String,
-    /// Kernels that use it can be run; otherwise it is only checked.
-    pub is_supported: bool,
     /// PTX versions and targets that it needs, in words; empty if none.
     pub needs: String,
 }
@@ -50,7 +48,6 @@ fn form(row: &InstDesc) -> InstructionForm {
     InstructionForm {
         opcode: row.opcode,
         syntax,
-        is_supported: row.is_supported,
         needs: row.gates.iter().map(gate).collect::<Vec<_>>().join("; "),
     }
 }

@@ -19,7 +19,7 @@ use crate::error::{LaunchError, Threads, Trap, TrapCause};
 use crate::fault::CallbackGuard;
 use crate::fp::{FpControl, FpGuard};
 use crate::grid::Grid;
-use crate::memory::HeapCheck;
+use crate::memory::{ClusterWindow, HeapCheck};
 use crate::sampling::{self, Area};
 use crate::sched::cta::tid_of;
 use crate::view::View;
@@ -308,6 +308,11 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
         old.ok_or_else(|| self.bad_address(addr, u64::from(size)))
     }
 
+    fn exchange(&mut self, addr: u64, expected: Option<u128>, new: u128) -> Result<u128, Fault> {
+        let old = self.view.exchange(addr, expected, new);
+        old.ok_or_else(|| self.bad_address(addr, 16))
+    }
+
     fn object(&mut self, handle: u64) -> Option<Arc<Object>> {
         self.call.grid.shared.textures.recent(handle)
     }
@@ -331,22 +336,26 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
     fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
         match cta {
             Member::Own => Ok(self.view.all_shared()),
-            Member::Peer => Err(Fault::no_peer()),
+            Member::Peer => {
+                let (_, peer) = self.peer()?;
+                Ok(self.view.shared_of(peer))
+            }
         }
     }
 
     fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
         if cta == Member::Peer {
-            return Err(Fault::no_peer());
+            let (cluster, peer) = self.peer()?;
+            // SAFETY: the CTAs of a cluster are started together and run on one thread; the result lives no longer than this
+            // borrow of the only thread of theirs that executes an operation now.
+            return Ok(unsafe { cluster.tensors.memory_of(peer) });
         }
         // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer than this borrow of the only
         // thread of the CTA that executes an operation now.
         let memory = unsafe { crate::tensor::memory_of(self.call.ctx) };
-        memory.map_err(|(ctaid, allocation)| {
-            Fault::refused(format!(
-                "before this, in CTA {ctaid:?}: {}",
-                allocation.leaked()
-            ))
+        memory.map_err(|leak| {
+            let ctaid = leak.site().ctaid;
+            Fault::refused(format!("before this, in CTA {ctaid:?}: {leak}"))
         })
     }
 
@@ -396,6 +405,16 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
 }
 
 impl DeviceThread<'_> {
+    /// The cluster, and the rank of the peer of the thread's CTA, which has not ended.
+    fn peer(&self) -> Result<(&ClusterWindow, u32), Fault> {
+        let cluster = crate::view::cluster_of(self.call.ctx).ok_or_else(Fault::no_peer)?;
+        let peer = cluster.peer_of(self.call.ctx.cluster_ctarank);
+        match peer.ok_or_else(Fault::no_peer)? {
+            peer if cluster.has_ended(peer) => Err(Fault::peer_has_exited()),
+            peer => Ok((cluster, peer)),
+        }
+    }
+
     fn bad_address(&self, addr: u64, size: u64) -> Fault {
         let why = crate::view::describe(self.call.grid, self.call.ctx, addr);
         Fault::BadAddress { addr, size, why }

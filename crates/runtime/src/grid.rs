@@ -550,8 +550,8 @@ impl Ctas<'_> {
 
     /// Takes a CTA whose threads have ended.
     fn done(&mut self, mut cta: Box<Cta>) -> Result<(), LaunchError> {
-        if let Some((ctaid, allocation)) = cta.tensor.leak() {
-            return Err(self.grid.leaked(ctaid, &allocation));
+        if let Some(leak) = cta.tensor.leak() {
+            return Err(self.grid.leaked(&leak));
         }
         self.n_in_flight -= 1;
         self.n_done += 1;

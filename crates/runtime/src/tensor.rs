@@ -8,29 +8,31 @@
 )]
 
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ptxjit_abi::CtaContext;
-use ptxjit_device::tcgen05::{Allocation, TensorMemory};
+use ptxjit_device::tcgen05::{Leak, TensorMemory};
+use ptxjit_ir::MAX_CLUSTER;
 
 use crate::error::{LaunchError, Threads, Trap, TrapCause};
 use crate::grid::Grid;
 
 impl Grid {
     /// A CTA has ended with tensor memory allocated.
-    pub(crate) fn leaked(&self, ctaid: [u32; 3], allocation: &Allocation) -> LaunchError {
-        let tid = allocation.site.tid;
+    pub(crate) fn leaked(&self, leak: &Leak) -> LaunchError {
+        let site = leak.site();
         LaunchError::Trap(Box::new(Trap {
             cause: TrapCause::BadCall {
-                note: allocation.leaked(),
+                note: leak.to_string(),
             },
             kernel: self.name.to_string(),
-            ctaid,
+            ctaid: site.ctaid,
             threads: Threads {
-                first: tid,
-                last: tid,
+                first: site.tid,
+                last: site.tid,
                 count: 1,
             },
-            loc: Some(allocation.site.loc),
+            loc: Some(site.loc),
         }))
     }
 }
@@ -62,16 +64,38 @@ impl TensorSlot {
         ctx.tensor_memory = self.0.get().cast();
     }
 
-    /// What the last CTA that used the memory has not given back, and which CTA that is.
-    pub(crate) fn leak(&mut self) -> Option<([u32; 3], Allocation)> {
+    /// What the last CTA that used the memory has not given back.
+    pub(crate) fn leak(&mut self) -> Option<Leak> {
         self.0.get_mut().leak()
     }
 }
 
 impl Slot {
-    fn leak(&self) -> Option<([u32; 3], Allocation)> {
-        let live = self.memory.as_ref()?.live();
-        live.first().map(|&first| (self.ctaid, first))
+    fn leak(&self) -> Option<Leak> {
+        self.memory.as_ref()?.leak()
+    }
+}
+
+/// Where the CTAs of a cluster, by rank, have their tensor memory.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterTensors([AtomicPtr<Slot>; MAX_CLUSTER as usize]);
+
+impl ClusterTensors {
+    /// Lets the other CTAs find the memory of the one with this rank. Relaxed, since one thread at a time runs the cluster.
+    pub(crate) fn set(&self, rank: u32, of: &TensorSlot) {
+        self.0[rank as usize].store(of.0.get(), Ordering::Relaxed);
+    }
+
+    /// The memory of the CTA with this rank.
+    ///
+    /// # Safety
+    ///
+    /// That CTA has been started, and nothing else asks for its memory while the result is used.
+    pub(crate) unsafe fn memory_of<'a>(&self, rank: u32) -> &'a mut Option<Box<TensorMemory>> {
+        let slot = self.0[rank as usize].load(Ordering::Relaxed);
+        // SAFETY: `Cta::prepare` has set it for each CTA of the cluster, which keeps its slot as long as it is run; the caller sees
+        // to it that this is the only reference.
+        unsafe { &mut (*slot).memory }
     }
 }
 
@@ -82,7 +106,7 @@ impl Slot {
 /// The context is that of a started CTA. While the result is used, nothing else asks for it.
 pub(crate) unsafe fn memory_of<'a>(
     ctx: &CtaContext,
-) -> Result<&'a mut Option<Box<TensorMemory>>, ([u32; 3], Allocation)> {
+) -> Result<&'a mut Option<Box<TensorMemory>>, Leak> {
     // SAFETY: set by `TensorSlot::start`, and the CTA owns the slot; the caller sees to it that this is the only reference.
     let slot = unsafe { &mut *ctx.tensor_memory.cast::<Slot>() };
     if slot.ctaid != ctx.ctaid {

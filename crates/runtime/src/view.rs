@@ -23,6 +23,14 @@ pub(crate) struct View<'a> {
     open_memory: bool,
 }
 
+/// Where an element lies.
+enum Place {
+    /// In the heap, which checks it.
+    Arena,
+    /// In a window in use, which is committed, or in memory of the host that was just found mapped.
+    Committed,
+}
+
 impl<'v> View<'v> {
     /// What `thread` of a CTA sees.
     pub(crate) fn new(grid: &'v Grid, ctx: &'v CtaContext, thread: u32) -> View<'v> {
@@ -104,6 +112,21 @@ impl<'v> View<'v> {
         unsafe { crate::memory::committed(shared.start, (shared.end - shared.start) as usize) }
     }
 
+    /// All bytes of the shared memory of a CTA of the cluster: none if that has ended.
+    pub(crate) fn shared_of(&self, rank: u32) -> &[u8] {
+        let [own, ..] = &self.windows;
+        let Some(cluster) = self.cluster else {
+            return &[];
+        };
+        let len = own.end - own.start;
+        let start = cluster.base() + (u64::from(rank) << CTA_SHIFT);
+        match cluster.contains(start, len) {
+            // SAFETY: as for `shared`.
+            true => unsafe { crate::memory::committed(start, len as usize) },
+            false => &[],
+        }
+    }
+
     /// Scatters rows of one allocation; false, with nothing written, if they are anything else.
     pub(crate) fn write_rows(&self, rows: Rows, bytes: &[u8]) -> bool {
         self.arena.contains(rows.addr) && self.arena.write_rows(rows, bytes).is_ok()
@@ -134,22 +157,40 @@ impl<'v> View<'v> {
         size: u32,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Option<u64> {
-        let len = u64::from(size);
+        match self.place_of(addr, size.into())? {
+            Place::Arena => self.arena.update(addr, size, update).ok(),
+            // SAFETY: the place says so.
+            Place::Committed => {
+                Some(unsafe { crate::memory::update_committed(addr, size, update) })
+            }
+        }
+    }
+
+    /// Replaces 16 aligned bytes atomically by `new`, if they are what is expected where something is; returns the old ones, if
+    /// the thread may access them.
+    pub(crate) fn exchange(&self, addr: u64, expected: Option<u128>, new: u128) -> Option<u128> {
+        match self.place_of(addr, 16)? {
+            Place::Arena => self.arena.exchange(addr, expected, new).ok(),
+            // SAFETY: the place says so.
+            Place::Committed => {
+                Some(unsafe { crate::memory::exchange_committed(addr, expected, new) })
+            }
+        }
+    }
+
+    /// Where an element of at most 16 bytes lies that the thread may read and write.
+    fn place_of(&self, addr: u64, len: u64) -> Option<Place> {
         if self.is_read_only(addr) {
             return None;
         }
         let is_window = self.in_window(addr, len);
         if !is_window && self.arena.contains(addr) {
-            return self.arena.update(addr, size, update).ok();
+            return Some(Place::Arena);
         }
         // Memory of the host is registered for kernels, or open to them; whether it is mapped shows only when it is read.
         let is_foreign = self.open_memory || self.arena.is_foreign(addr, len);
-        let is_there = || crate::memory::read_host(addr, &mut [0; 8][..size as usize]).is_some();
-        if !is_window && !(is_foreign && is_there()) {
-            return None;
-        }
-        // SAFETY: windows in use are committed; memory of the host was just found mapped.
-        Some(unsafe { crate::memory::update_committed(addr, size, update) })
+        let is_there = || crate::memory::read_host(addr, &mut [0; 16][..len as usize]).is_some();
+        (is_window || is_foreign && is_there()).then_some(Place::Committed)
     }
 }
 

@@ -534,7 +534,7 @@ fn dump_shows_every_stage() {
 #[test]
 fn isa_lists_instructions() {
     let text = ptxjit(&["isa"]).expect(0).stdout;
-    assert!(text.contains("+ mad") && text.contains("%tid"), "{text}");
+    assert!(text.contains("\nmad.") && text.contains("%tid"), "{text}");
     let document = ptxjit(&["isa", "--json"]).expect(0).json();
     let forms = document["instructions"].as_array().expect("a list");
     assert!(forms.len() > 100 && forms.iter().all(|form| form["opcode"].is_string()));

@@ -2,6 +2,7 @@
 //! tcgen05.dealloc, tcgen05.relinquish_alloc_permit".
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use ptxjit_ir::SrcLoc;
 
@@ -20,6 +21,8 @@ const PATIENCE: u32 = 1 << 14;
 /// Who executed an instruction, for reports.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Site {
+    /// `%ctaid`.
+    pub ctaid: [u32; 3],
     /// `%tid`.
     pub tid: [u32; 3],
     /// The instruction.
@@ -28,7 +31,7 @@ pub struct Site {
 
 /// Columns that were allocated and not given back yet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Allocation {
+pub(super) struct Allocation {
     /// The first.
     pub start: u32,
     /// How many.
@@ -37,12 +40,31 @@ pub struct Allocation {
     pub site: Site,
 }
 
-impl Allocation {
-    /// That a CTA has ended and has not given the columns back.
-    pub fn leaked(&self) -> String {
-        let Allocation { start, columns, .. } = self;
-        format!(
-            "the CTA ends with tensor memory allocated: {columns} columns from {start} on, by this `tcgen05.alloc`"
+/// Columns that are still allocated where a CTA ends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Leak {
+    allocation: Allocation,
+    /// The CTA that ends is the peer of the one that has allocated them in both, and has not executed its part of that.
+    is_promised: bool,
+}
+
+impl Leak {
+    /// Where the columns were allocated.
+    pub fn site(&self) -> Site {
+        self.allocation.site
+    }
+}
+
+impl fmt::Display for Leak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Allocation { start, columns, .. } = self.allocation;
+        let what = match self.is_promised {
+            true => "the peer CTA ends without its part of this allocation",
+            false => "the CTA ends with tensor memory allocated",
+        };
+        write!(
+            f,
+            "{what}: {columns} columns from {start} on, by this `tcgen05.alloc`"
         )
     }
 }
@@ -74,8 +96,8 @@ impl Default for TensorMemory {
     }
 }
 
-impl std::fmt::Debug for TensorMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for TensorMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TensorMemory({:?})", self.live)
     }
 }
@@ -94,9 +116,18 @@ impl TensorMemory {
         };
     }
 
-    /// Columns that are allocated still.
-    pub fn live(&self) -> &[Allocation] {
-        &self.live
+    /// What is wrong if the CTA ends now, and with which allocation.
+    pub fn leak(&self) -> Option<Leak> {
+        let is_own = |&allocation: &Allocation| Leak {
+            allocation,
+            is_promised: false,
+        };
+        let is_promised = |&allocation: &Allocation| Leak {
+            allocation,
+            is_promised: true,
+        };
+        let own = self.live.first().map(is_own);
+        own.or_else(|| self.promised.front().map(is_promised))
     }
 
     /// A cell.
@@ -167,13 +198,15 @@ impl TensorMemory {
     }
 
     fn take(&mut self, allocation: Allocation) -> u32 {
-        let Allocation { start, columns, .. } = allocation;
         self.live.push(allocation);
-        (self.last, self.failed) = (Some(columns), 0);
+        (self.last, self.failed) = (Some(allocation.columns), 0);
+        allocation.start
+    }
+
+    fn clear(&mut self, Allocation { start, columns, .. }: Allocation) {
         for lane in 0..LANES {
             self.lane_mut(lane)[start as usize..][..columns as usize].fill(0);
         }
-        start
     }
 
     /// The first of newly allocated columns; none if some must be given back before.
@@ -182,11 +215,15 @@ impl TensorMemory {
         let mut starts = (0..COLUMNS as u32).step_by(columns as usize);
         match starts.find(|&start| self.is_free(start, columns)) {
             None => self.wait(columns),
-            Some(start) => Ok(Some(self.take(Allocation {
-                start,
-                columns,
-                site,
-            }))),
+            Some(start) => {
+                let allocation = Allocation {
+                    start,
+                    columns,
+                    site,
+                };
+                self.clear(allocation);
+                Ok(Some(self.take(allocation)))
+            }
         }
     }
 
@@ -218,6 +255,10 @@ impl TensorMemory {
             columns,
             site,
         };
+        // The peer may find what this CTA puts there before its own instruction is executed.
+        for memory in [&mut *self, &mut *peer] {
+            memory.clear(allocation);
+        }
         peer.promised.push_back(allocation);
         Ok(Some(self.take(allocation)))
     }

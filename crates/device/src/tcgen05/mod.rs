@@ -25,7 +25,7 @@ use crate::{Fault, Member, Thread};
 use matrix::Descriptor;
 use registers::Window;
 
-pub use memory::{Allocation, COLUMNS, LANES, Site, TensorMemory};
+pub use memory::{COLUMNS, LANES, Leak, Site, TensorMemory};
 
 /// Executes an operation for one thread.
 pub(crate) fn execute(
@@ -95,6 +95,7 @@ fn allocate(pair: bool, thread: &mut dyn Thread, to: u64, columns: u32) -> Resul
         return Err(Fault::Misaligned { addr: to, size: 4 });
     }
     let site = Site {
+        ctaid: thread.ctaid(),
         tid: thread.tid(),
         loc: thread.loc(),
     };

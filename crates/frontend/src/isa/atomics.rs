@@ -2,14 +2,16 @@
 //!
 //! Vector forms are atomic per element only, so they become one atomic operation for each.
 
-use ptxjit_ir::{AtomicFmt, AtomicOp, InstData, MarkOp, MemSem, Scope, Space, Type, Value};
+use ptxjit_ir::{
+    AtomicFmt, AtomicOp, DeviceOp, InstData, MarkOp, MemSem, Scope, Space, Type, Value,
+};
 use smallvec::SmallVec;
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
 use super::cluster;
-use super::desc::{A, ADDR, D, Elems, Gate, InstDesc, Opd, inst, since, unsupported};
+use super::desc::{A, ADDR, D, Elems, Gate, InstDesc, Opd, inst, since};
 use super::memory::{POLICY, scope_of, space_of};
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -147,17 +149,20 @@ pub const TABLE: &[InstDesc] = &[
         ])
         .check(check)
         .effect(),
-    unsupported("atom", &[D.sink(), ADDR, A, A])
+    inst("atom", &[D.sink(), ADDR, A, A], exchange_128)
         .types(&[&[T::B128]])
         .with(&[Mod::Cas])
         .optional(&[ATOM_SEM, SCOPE, SPACE])
-        .gates(&[since(8, 3, 90)]),
-    unsupported("atom", &[D.sink(), ADDR, A, POLICY])
+        .gates(&[since(8, 3, 90)])
+        .check(check)
+        .effect(),
+    inst("atom", &[D.sink(), ADDR, A, POLICY], exchange_128)
         .types(&[&[T::B128]])
         .with(&[Mod::Exch])
         .optional(ATOM)
         .gates(&[since(8, 3, 90)])
-        .check(check),
+        .check(check)
+        .effect(),
     atom(SUMS, ADD, COMMON),
     atom(ORDERED, MIN_MAX, MIN_MAX_64),
     atom(&[&[T::U32]], INC_DEC, COMMON),
@@ -278,6 +283,28 @@ pub(super) fn atomic<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), 
     } else {
         Ok(())
     }
+}
+
+/// `atom` of 128 bits: an operation of the device, since no value of the IR has so many.
+fn exchange_128<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(operand) = inst.operand(1) else {
+        return Ok(());
+    };
+    let address = t.resolve_address(operand)?;
+    let space = space_of(t, inst, &address)?;
+    let compares = inst.has(Mod::Cas);
+    let addr = t.address_value(operand)?;
+    let mut args: SmallVec<[Value; 4]> = SmallVec::new();
+    args.push(t.to_generic(space, addr));
+    for n in 2..3 + usize::from(compares) {
+        args.extend(t.src_elems(inst, n)?.into_iter().flatten());
+    }
+    // All memory operations of the IR stay in their order around an operation of the device, so that no ordering that can be
+    // written is stronger.
+    let op = DeviceOp::Exchange128 { compares };
+    let results = op.results();
+    let old = t.ins_multi(InstData::Device { op, args }, &results);
+    t.dst_elems(inst, 0, &old)
 }
 
 pub(super) fn op_of(inst: &Inst<'_>) -> AtomicOp {

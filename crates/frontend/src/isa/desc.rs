@@ -42,8 +42,6 @@ pub struct InstDesc {
     pub is_effect: bool,
     /// The handler looks after the guard itself (branches).
     pub owns_guard: bool,
-    /// Can be executed; otherwise it is only checked.
-    pub is_supported: bool,
     /// Emits IR.
     pub handler: Handler,
 }
@@ -64,17 +62,8 @@ pub const fn inst(opcode: &'static str, operands: &'static [Opd], handler: Handl
         check: None,
         is_effect: false,
         owns_guard: false,
-        is_supported: true,
         handler,
     }
-}
-
-/// A form that is checked but cannot be executed yet.
-pub const fn unsupported(opcode: &'static str, operands: &'static [Opd]) -> InstDesc {
-    let mut desc = inst(opcode, operands, super::not_executable);
-    desc.is_supported = false;
-    desc.is_effect = true;
-    desc
 }
 
 impl InstDesc {

@@ -318,11 +318,11 @@ impl Barrier {
         }
     }
 
-    /// One arrival.
+    /// One arrival, at a barrier that may be another CTA's.
     pub(super) fn arrive_once(self, t: &mut Translator<'_>) -> Result<(), Diagnostic> {
         let delta = t.iconst(Type::B64, u64::MAX);
-        self.change(t, delta)?;
-        Ok(())
+        let old = self.change(t, delta)?;
+        self.check_initialized(t, old)
     }
 
     /// So many bytes, fewer or more, are to come.

@@ -4,7 +4,7 @@
 //!
 //! The file is long because it is one chapter of the ISA.
 
-use ptxjit_ir::{InstData, MemSem, Scope, Space, Type};
+use ptxjit_ir::{DeviceOp, InstData, MemSem, Scope, Space, Type};
 use smallvec::SmallVec;
 
 use crate::ast::OperandKind;
@@ -12,7 +12,7 @@ use crate::diag::Diagnostic;
 use crate::translate::{Addr, AddrBase, Entity, Inst, PlaceBase, Translator, pieces};
 
 use super::cluster;
-use super::desc::{A, ADDR, ANY, D, Elems, Gate, InstDesc, Opd, imm, inst, since, unsupported};
+use super::desc::{A, ADDR, ANY, D, Elems, Gate, InstDesc, Opd, imm, inst, since};
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -253,7 +253,8 @@ pub const TABLE: &[InstDesc] = &[
         ]])
         .optional(&[&[Mod::Mmio], &[Mod::Global]])
         .gates(&[since(8, 7, 100)]),
-    unsupported("st", &[ADDR, ANY, imm(0, 0)])
+    inst("st", &[ADDR, ANY, imm(0, 0)], clear)
+        .effect()
         .with(&[Mod::Bulk])
         .optional(&[&[Mod::Weak], &[Mod::SharedCta]])
         .gates(&[since(8, 6, 100)])
@@ -479,13 +480,39 @@ fn check_st_bulk<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
     let Some(operand) = inst.operand(1) else {
         return Ok(());
     };
+    let ty = bulk_size(t, inst);
+    super::operands::check_src_operand(t, inst, operand, &A, ty)
+}
+
+/// The type of the size.
+fn bulk_size<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> T {
     let is_narrow = matches!(register_bits(t, inst, 1), Some(32));
-    let ty = if is_narrow && t.version().at_least(9, 0) {
+    if is_narrow && t.version().at_least(9, 0) {
         T::U32
     } else {
         T::U64
+    }
+}
+
+/// `st.bulk`
+fn clear<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let Some(operand) = inst.operand(0) else {
+        return Ok(());
     };
-    super::operands::check_src_operand(t, inst, operand, &A, ty)
+    let addr = t.resolve_address(operand)?;
+    let space = match inst.has(Mod::SharedCta) {
+        true => Space::Shared,
+        false => space_of(t, inst, &addr)?,
+    };
+    let addr = t.address_value(operand)?;
+    let addr = t.to_generic(space, addr);
+    let ty = bulk_size(t, inst);
+    let size = t.src_as(inst, 1, ty)?;
+    let size = t.zext_or_trunc(size, Type::B64);
+    let op = DeviceOp::Clear;
+    let args = [addr, size].into_iter().collect();
+    t.ins_void(InstData::Device { op, args });
+    Ok(())
 }
 
 /// Width of the register that operand `n` names.

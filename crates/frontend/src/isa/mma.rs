@@ -12,7 +12,7 @@ use crate::source::Span;
 use crate::translate::{Inst, Translator};
 
 use super::common::ROUND;
-use super::desc::{A, D, Elems, Gate, InstDesc, Opd, inst, since, unsupported};
+use super::desc::{A, D, Elems, Gate, InstDesc, Opd, inst, since};
 use super::mma_product::product;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -75,21 +75,15 @@ const fn mma(
         .effect()
 }
 
-/// The first shape, on `sm_70`: the only one whose matrices may both be stored either way.
+/// The first shape: the only one whose matrices may both be stored either way.
 const fn quad_pairs(
     types: &'static [&'static [T]],
     operands: &'static [Opd],
     gates: &'static [Gate],
 ) -> InstDesc {
-    in_quad_pairs(inst("mma", operands, product), types, gates).effect()
-}
-
-const fn in_quad_pairs(
-    desc: InstDesc,
-    types: &'static [&'static [T]],
-    gates: &'static [Gate],
-) -> InstDesc {
-    desc.with(&[Mod::Sync, Mod::Aligned, Mod::M8n8k4])
+    inst("mma", operands, product)
+        .effect()
+        .with(&[Mod::Sync, Mod::Aligned, Mod::M8n8k4])
         .optional(&[&[Mod::Row], &[Mod::Col]])
         .repeats(&[Mod::Row, Mod::Col])
         .types(types)
@@ -217,18 +211,16 @@ pub const TABLE: &[InstDesc] = &[
         ],
     )
     .gates(SM80),
-    // Not in the ISA's list, but ptxas has it. Nothing says where its elements are.
-    in_quad_pairs(
-        unsupported(
-            "mma",
-            &[
-                out(8, T::F32),
-                frag(2, T::Tf32),
-                frag(2, T::Tf32),
-                frag(8, T::F32),
-            ],
-        ),
+    // Not in the ISA's list, but ptxas has it, with the registers of the form of f16: so its elements are taken to be where
+    // those of f16 are.
+    quad_pairs(
         &[F32, BF16, BF16, F32],
+        &[
+            out(8, T::F32),
+            frag(2, T::Tf32),
+            frag(2, T::Tf32),
+            frag(8, T::F32),
+        ],
         SM80,
     ),
     mma(

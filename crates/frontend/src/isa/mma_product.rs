@@ -19,7 +19,8 @@ pub(super) fn product<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(),
         return super::not_executable(t, inst);
     };
     let layouts = layouts(t, inst);
-    if let (true, MatrixFmt::F16, [(a, _), (b, _)]) = (inst.has(Mod::M8n8k4), mma.a, &layouts[..]) {
+    let is_half = matches!(mma.a, MatrixFmt::F16 | MatrixFmt::Bf16);
+    if let (true, true, [(a, _), (b, _)]) = (inst.has(Mod::M8n8k4), is_half, &layouts[..]) {
         mma.layout = FragmentLayout::QuadPairs {
             a_by_columns: *a == Mod::Col,
             b_by_columns: *b == Mod::Col,

@@ -13,6 +13,7 @@ use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
+use super::cluster::each_cta;
 use super::desc::Sm;
 use super::fragments::{registers_of, wait_for_warp};
 use super::mbarrier::barrier;
@@ -225,10 +226,15 @@ pub(super) fn shift<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
 /// that wait for each phase of a barrier, and that nothing else holds together, would miss phases if one of them ran ahead. So others
 /// run here.
 pub(super) fn commit<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 0)?;
     if inst.has(Mod::MulticastCluster) {
-        return super::not_executable(t, inst);
+        let mask = t.src_as(inst, 1, T::U16)?;
+        let mask = t.zext_or_trunc(mask, Type::B32);
+        let barrier = barrier.in_window(t);
+        each_cta(t, mask, |t, part| barrier.in_cta(t, part).arrive_once(t))?;
+    } else {
+        barrier.arrive_once(t)?;
     }
-    barrier(t, inst, 0)?.arrive_once(t)?;
     let_others_run(t);
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ptxjit_ir::{CTA_SHIFT, MAX_CLUSTER};
 
 use super::{Arena, PAGE, Window};
+use crate::tensor::ClusterTensors;
 
 /// See the module. The memory of a CTA that has ended cannot be accessed.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct ClusterWindow {
     n_ctas: u32,
     /// CTAs whose memory cannot be accessed, as bits. One thread at a time changes it and looks at it.
     ended: AtomicU32,
+    /// Memory that has no addresses in the window.
+    pub(crate) tensors: ClusterTensors,
 }
 
 impl ClusterWindow {
@@ -27,6 +30,7 @@ impl ClusterWindow {
             bytes,
             n_ctas,
             ended: AtomicU32::new(u32::MAX),
+            tensors: ClusterTensors::default(),
         })
     }
 
@@ -53,6 +57,12 @@ impl ClusterWindow {
     /// Whether a CTA's memory cannot be accessed any more.
     pub(crate) fn has_ended(&self, rank: u32) -> bool {
         self.ended.load(Ordering::Relaxed) >> rank & 1 != 0
+    }
+
+    /// The peer of the CTA with this rank, if there is one.
+    pub(crate) fn peer_of(&self, rank: u32) -> Option<u32> {
+        let peer = rank ^ 1;
+        (peer < self.n_ctas).then_some(peer)
     }
 
     /// The rank and the offset in its CTA's memory of an address in the window.

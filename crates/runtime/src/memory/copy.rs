@@ -162,6 +162,22 @@ impl Arena {
         Ok(old)
     }
 
+    /// Replaces 16 bytes atomically by `new`, if they are what is expected where something is; returns the old ones. They must be
+    /// aligned and lie in one live allocation.
+    pub(crate) fn exchange(
+        &self,
+        addr: u64,
+        expected: Option<u128>,
+        new: u128,
+    ) -> Result<u128, MemoryError> {
+        let mut old = 0;
+        self.in_steps(addr, 16, Access::ReadWrite, |at, _, _| {
+            // SAFETY: as in `update`.
+            old = unsafe { raw::exchange(at, expected, new) };
+        })?;
+        Ok(old)
+    }
+
     /// Calls `work` while each of the ranges (address and size) lies in one live allocation and none of them is freed; none if
     /// they do not.
     pub(crate) fn while_alive<T>(

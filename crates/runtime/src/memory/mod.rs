@@ -484,6 +484,16 @@ pub(crate) unsafe fn update_committed(
     unsafe { raw::update(addr, size, update) }
 }
 
+/// Replaces 16 bytes of memory of the process atomically: see [`Arena::exchange`].
+///
+/// # Safety
+///
+/// The place is a multiple of 16 and may be written, and stays so meanwhile.
+pub(crate) unsafe fn exchange_committed(addr: u64, expected: Option<u128>, new: u128) -> u128 {
+    // SAFETY: the caller's promise.
+    unsafe { raw::exchange(addr, expected, new) }
+}
+
 impl Window {
     /// Copies into the window; the bytes must be accessible.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -7,6 +7,7 @@
 
 use std::ptr;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 
 /// Copies device bytes to `to`.
 ///
@@ -120,5 +121,62 @@ pub(super) unsafe fn update(at: u64, size: u32, next: &mut dyn FnMut(u64) -> u64
         2 => update!(AtomicU16, u16),
         4 => update!(AtomicU32, u32),
         _ => update!(AtomicU64, u64),
+    }
+}
+
+/// Replaces 16 bytes by `new`, if they are what is expected where something is; returns the old ones. Atomic, where the processor
+/// can do it with respect to all accesses, else with respect to other calls.
+///
+/// # Safety
+///
+/// The place is a multiple of 16 and may be written.
+pub(super) unsafe fn exchange(at: u64, expected: Option<u128>, new: u128) -> u128 {
+    let place = at as *mut u128;
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("cmpxchg16b") {
+        // SAFETY: the processor has the instruction; the place is aligned and writable by contract.
+        return unsafe { exchange_by_instruction(place, expected, new) };
+    }
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the caller's promise.
+    let old = unsafe { place.read() };
+    if expected.is_none_or(|expected| expected == old) {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(new) };
+    }
+    old
+}
+
+/// In assembly, since the compiler would call a library for an atomic operation of this width wherever it is not sure of the
+/// processor.
+///
+/// # Safety
+///
+/// The processor has `cmpxchg16b`. The place is a multiple of 16 and may be written.
+#[cfg(target_arch = "x86_64")]
+unsafe fn exchange_by_instruction(place: *mut u128, expected: Option<u128>, new: u128) -> u128 {
+    let mut old = expected.unwrap_or_default();
+    loop {
+        let (mut low, mut high) = (old as u64, (old >> 64) as u64);
+        // SAFETY: the caller's promise. The compiler keeps `rbx` for itself: it is as before afterwards.
+        unsafe {
+            std::arch::asm!(
+                "xchg rsi, rbx",
+                "lock cmpxchg16b [rdi]",
+                "mov rbx, rsi",
+                in("rdi") place,
+                inout("rsi") new as u64 => _,
+                in("rcx") (new >> 64) as u64,
+                inout("rax") low,
+                inout("rdx") high,
+                options(nostack),
+            );
+        }
+        let found = u128::from(low) | u128::from(high) << 64;
+        if found == old || expected.is_some() {
+            return found;
+        }
+        old = found;
     }
 }

@@ -66,8 +66,8 @@ impl Runner<'_> {
             any_progress |= progress;
             match outcome {
                 Outcome::Done => {
-                    if let Some((ctaid, allocation)) = cluster.ctas[rank].tensor.leak() {
-                        return Err(self.grid.leaked(ctaid, &allocation));
+                    if let Some(leak) = cluster.ctas[rank].tensor.leak() {
+                        return Err(self.grid.leaked(&leak));
                     }
                     cluster.end(rank)?;
                 }

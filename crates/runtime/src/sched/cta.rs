@@ -174,7 +174,8 @@ impl Cta {
             [0, 1, 2].map(|axis: usize| self.tid[axis].ptr().cast_const());
         ctx.junk = self.junk.ptr();
         ctx.smid = worker;
-        ctx.cluster = cluster.map_or(std::ptr::null(), |(cluster, _)| {
+        ctx.cluster = cluster.map_or(std::ptr::null(), |(cluster, rank)| {
+            cluster.tensors.set(rank, &self.tensor);
             (&raw const *cluster).cast()
         });
         Ok(())

@@ -5,7 +5,7 @@
 //! counts ends by itself, whatever its iterations do.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, MemSem, Space, Terminator, Value, ValueDef};
+use ptxjit_ir::{Block, DeviceOp, Function, InstData, MemSem, Space, Terminator, Value, ValueDef};
 
 use crate::{Node, Order};
 
@@ -55,7 +55,13 @@ fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
 #[expect(clippy::wildcard_enum_match_arm, reason = "others order nothing")]
 fn synchronises(data: &InstData) -> bool {
     match data {
-        InstData::Atomic { .. } | InstData::Fence { .. } | InstData::Nanosleep { .. } => true,
+        InstData::Atomic { .. }
+        | InstData::Fence { .. }
+        | InstData::Nanosleep { .. }
+        | InstData::Device {
+            op: DeviceOp::Exchange128 { .. },
+            ..
+        } => true,
         InstData::Load { sem, .. } => !matches!(sem, MemSem::Weak | MemSem::NonCoherent),
         InstData::Sreg { sreg } => sreg.is_volatile(),
         _ => false,
@@ -78,7 +84,11 @@ fn is_own(data: &InstData) -> bool {
 fn tells_of_others(data: &InstData) -> bool {
     match data {
         InstData::Load { space, sem, .. } => !space.is_read_only() && *sem != MemSem::NonCoherent,
-        InstData::Atomic { .. } => true,
+        InstData::Atomic { .. }
+        | InstData::Device {
+            op: DeviceOp::Exchange128 { .. },
+            ..
+        } => true,
         InstData::Sreg { sreg } => sreg.is_volatile(),
         _ => false,
     }
