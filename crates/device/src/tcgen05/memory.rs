@@ -1,7 +1,6 @@
 //! The tensor memory of a CTA: its cells, and which columns are allocated. PTX ISA, "Tensor Memory" and "tcgen05.alloc,
 //! tcgen05.dealloc, tcgen05.relinquish_alloc_permit".
 
-use std::collections::VecDeque;
 use std::fmt;
 
 use ptxjit_ir::SrcLoc;
@@ -45,7 +44,7 @@ pub(super) struct Allocation {
 pub struct Leak {
     allocation: Allocation,
     /// The CTA that ends is the peer of the one that has allocated them in both, and has not executed its part of that.
-    is_promised: bool,
+    is_offered: bool,
 }
 
 impl Leak {
@@ -58,7 +57,7 @@ impl Leak {
 impl fmt::Display for Leak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Allocation { start, columns, .. } = self.allocation;
-        let what = match self.is_promised {
+        let what = match self.is_offered {
             true => "the peer CTA ends without its part of this allocation",
             false => "the CTA ends with tensor memory allocated",
         };
@@ -74,8 +73,12 @@ pub struct TensorMemory {
     /// By lanes.
     cells: Vec<u32>,
     live: Vec<Allocation>,
-    /// Columns that the peer has allocated here by an instruction that this CTA is yet to execute.
-    promised: VecDeque<Allocation>,
+    /// Columns here that the peer has chosen for an allocation in both CTAs, of which this one has not executed its part.
+    offered: Option<Allocation>,
+    /// Columns here that this CTA has chosen for an allocation in both, and which are allocated when the peer has executed its part.
+    asked: Option<Allocation>,
+    /// The peer has executed its part of what was asked.
+    is_joined: bool,
     /// Columns of the last allocation.
     last: Option<u32>,
     is_relinquished: bool,
@@ -88,7 +91,9 @@ impl Default for TensorMemory {
         TensorMemory {
             cells: vec![0; LANES * COLUMNS],
             live: Vec::new(),
-            promised: VecDeque::new(),
+            offered: None,
+            asked: None,
+            is_joined: false,
             last: None,
             is_relinquished: false,
             failed: 0,
@@ -109,7 +114,9 @@ impl TensorMemory {
         *self = TensorMemory {
             cells,
             live: Vec::new(),
-            promised: VecDeque::new(),
+            offered: None,
+            asked: None,
+            is_joined: false,
             last: None,
             is_relinquished: false,
             failed: 0,
@@ -120,14 +127,14 @@ impl TensorMemory {
     pub fn leak(&self) -> Option<Leak> {
         let is_own = |&allocation: &Allocation| Leak {
             allocation,
-            is_promised: false,
+            is_offered: false,
         };
-        let is_promised = |&allocation: &Allocation| Leak {
+        let is_offered = |allocation| Leak {
             allocation,
-            is_promised: true,
+            is_offered: true,
         };
         let own = self.live.first().map(is_own);
-        own.or_else(|| self.promised.front().map(is_promised))
+        own.or_else(|| self.offered.map(is_offered))
     }
 
     /// A cell.
@@ -149,7 +156,7 @@ impl TensorMemory {
     pub(super) fn check(&self, first: u32, count: u32, what: &str) -> Result<(), Fault> {
         let is_live = |column: u32| {
             let holds = |of: &Allocation| (of.start..of.start + of.columns).contains(&column);
-            self.live.iter().chain(&self.promised).any(holds)
+            self.live.iter().any(holds)
         };
         let end = first + count;
         // Allocations consist of whole units.
@@ -166,7 +173,8 @@ impl TensorMemory {
 
     fn is_free(&self, start: u32, columns: u32) -> bool {
         let meets = |of: &Allocation| of.start < start + columns && start < of.start + of.columns;
-        !self.live.iter().chain(&self.promised).any(meets)
+        let taken = self.live.iter().chain(&self.offered).chain(&self.asked);
+        !taken.into_iter().any(meets)
     }
 
     /// Refuses an allocation that a CTA must not ask for.
@@ -190,6 +198,11 @@ impl TensorMemory {
         self.failed += 1;
         if self.failed < PATIENCE {
             return Ok(None);
+        }
+        if self.asked.is_some() {
+            return Err(Fault::refused(format!(
+                "`tcgen05.alloc.cta_group::2` of {columns} columns waits forever: the peer CTA does not execute its part"
+            )));
         }
         let used: u32 = self.live.iter().map(|of| of.columns).sum();
         Err(Fault::refused(format!(
@@ -227,22 +240,28 @@ impl TensorMemory {
         }
     }
 
-    /// The same columns in two CTAs. The one that comes second gets what the first has been given.
+    /// The same columns in two CTAs, both of which execute this: the first chooses the columns and waits, the second takes what has
+    /// been chosen. None while the CTA must wait.
     pub(super) fn allocate_pair(
         &mut self,
         peer: &mut TensorMemory,
         columns: u32,
         site: Site,
     ) -> Result<Option<u32>, Fault> {
+        if self.asked.is_some() {
+            return self.wait(columns);
+        }
         self.check_request(columns)?;
-        if let Some(promised) = self.promised.pop_front() {
-            if promised.columns != columns {
+        if let Some(offered) = self.offered {
+            if offered.columns != columns {
                 return Err(Fault::refused(format!(
                     "`tcgen05.alloc.cta_group::2` of {columns} columns, where the peer CTA asks for {}",
-                    promised.columns
+                    offered.columns
                 )));
             }
-            return Ok(Some(self.take(Allocation { site, ..promised })));
+            self.offered = None;
+            peer.is_joined = true;
+            return Ok(Some(self.take(Allocation { site, ..offered })));
         }
         let mut starts = (0..COLUMNS as u32).step_by(columns as usize);
         let found =
@@ -255,12 +274,20 @@ impl TensorMemory {
             columns,
             site,
         };
-        // The peer may find what this CTA puts there before its own instruction is executed.
+        // Before the peer goes on, which may be the first to put something there.
         for memory in [&mut *self, &mut *peer] {
             memory.clear(allocation);
         }
-        peer.promised.push_back(allocation);
-        Ok(Some(self.take(allocation)))
+        (self.asked, peer.offered) = (Some(allocation), Some(allocation));
+        self.failed = 0;
+        Ok(None)
+    }
+
+    /// What the peer, which may have ended since, has joined in.
+    pub(super) fn joined(&mut self) -> Option<u32> {
+        let asked = self.asked.take_if(|_| self.is_joined)?;
+        self.is_joined = false;
+        Some(self.take(asked))
     }
 
     /// Gives columns back.

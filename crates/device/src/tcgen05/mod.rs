@@ -103,6 +103,9 @@ fn allocate(pair: bool, thread: &mut dyn Thread, to: u64, columns: u32) -> Resul
         if !pair {
             return memory.allocate(columns, site);
         }
+        if let Some(start) = memory.joined() {
+            return Ok(Some(start));
+        }
         let mut peer = take(thread, Member::Peer)?;
         let start = memory.allocate_pair(&mut peer, columns, site);
         *thread.tensor_memory(Member::Peer)? = Some(peer);
