@@ -6,21 +6,24 @@
 use ptxjit_ir::{AtomicFmt, AtomicOp, CTA_SHIFT, Space, Type, Value, eval};
 
 use crate::fault::FaultKind;
-use crate::launch::{Launch, Machine};
+use crate::launch::Machine;
 use crate::memory::{MemFault, read_le, update_slice};
 use crate::observe::Region;
 use crate::schedule::Env;
 use crate::thread::Thread;
 
-const SHARED_BASE: u64 = 1 << 60;
-const LOCAL_BASE: u64 = 2 << 60;
+pub(crate) const SHARED_BASE: u64 = 1 << 60;
+pub(crate) const LOCAL_BASE: u64 = 2 << 60;
 const PARAM_BASE: u64 = 3 << 60;
+/// Where bounds are exact each thread has a window of local memory of its own among these many bytes, [`LOCAL_STEP`] apart.
+const LOCAL_WINDOWS: u64 = 1 << 59;
+const LOCAL_STEP: u64 = 1 << 32;
 /// Windows reach this far on both sides of their base; what is not backed by memory faults.
-const WINDOW: u64 = 1 << 31;
+pub(crate) const WINDOW: u64 = 1 << 31;
 
 /// Where an address leads.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Place {
+pub(crate) enum Place {
     Shared,
     Local,
     Param,
@@ -45,30 +48,48 @@ impl Address {
     }
 }
 
-impl Launch<'_> {
+impl Machine<'_, '_> {
+    /// Says whose local memory the window of that space is from now on. A GPU shows each thread its own at the same generic addresses;
+    /// where bounds are exact they differ, so that a pointer to another thread's is known for what it is.
+    pub(crate) fn enter(&mut self, env: &Env, thread: &Thread<'_>) {
+        if self.checks().mem {
+            let number = u64::from(env.cta) * u64::from(env.n_threads) + u64::from(thread.linear);
+            let most = LOCAL_WINDOWS / LOCAL_STEP - 2;
+            self.local_base = LOCAL_BASE + (1 + number % most) * LOCAL_STEP;
+        }
+    }
+
     /// What lies at a generic address.
     pub(crate) fn region(&self, addr: u64) -> Region {
         match place(addr) {
-            // What several CTAs access is not watched.
-            Place::Shared if self.cluster_shape() != [1; 3] => Region::ReadOnly,
-            Place::Shared => Region::Shared(addr.wrapping_sub(SHARED_BASE)),
-            Place::Local => Region::Local(addr.wrapping_sub(LOCAL_BASE)),
-            Place::Param => Region::ReadOnly,
-            Place::Memory if addr.wrapping_sub(self.const_base) < self.const_size => {
-                Region::ReadOnly
+            Place::Shared => {
+                let offset = addr.wrapping_sub(SHARED_BASE);
+                let (rank, at) = (offset >> CTA_SHIFT, offset & ((1 << CTA_SHIFT) - 1));
+                match usize::try_from(rank)
+                    .ok()
+                    .and_then(|rank| self.members.get(rank))
+                {
+                    Some(&cta) => Region::Shared(cta, at),
+                    None => Region::ReadOnly,
+                }
             }
+            Place::Local => Region::Local(addr.wrapping_sub(self.local_base)),
+            Place::Param => Region::ReadOnly,
+            Place::Memory if self.is_const(addr) => Region::ReadOnly,
             Place::Memory => Region::Device,
         }
     }
-}
 
-impl Machine<'_, '_> {
+    pub(crate) fn is_const(&self, addr: u64) -> bool {
+        addr.wrapping_sub(self.launch.const_base) < self.launch.const_size
+    }
+
     /// Generic address of offset 0 of a window; 0 for the spaces without one.
     pub(crate) fn window_base(&self, space: Space) -> u64 {
         match space {
             Space::Generic | Space::Global => 0,
             Space::Shared | Space::SharedCluster => SHARED_BASE,
-            Space::Local => LOCAL_BASE,
+            Space::Local => self.local_base,
             Space::Param => PARAM_BASE,
             Space::Const => self.launch.const_base,
         }
@@ -77,7 +98,7 @@ impl Machine<'_, '_> {
     /// `isspacep`.
     pub(crate) fn is_space(&self, env: &Env, space: Space, addr: u64) -> bool {
         let inside = |base: u64, size: u64| addr.wrapping_sub(base) < size;
-        let is_const = inside(self.launch.const_base, self.launch.const_size);
+        let is_const = self.is_const(addr);
         match space {
             Space::Generic => true,
             // Kernel parameters lie in the global window.
@@ -137,7 +158,7 @@ impl Machine<'_, '_> {
             // Local memory that was never written reads as zero.
             Place::Local => {
                 let limit = self.launch.limits.local_bytes as usize;
-                let range = window_range(addr, LOCAL_BASE, out.len(), limit);
+                let range = window_range(addr, self.local_base, out.len(), limit);
                 let range = range.ok_or(MemFault::Unmapped)?;
                 for (byte, idx) in out.iter_mut().zip(range) {
                     *byte = thread.local.get(idx).copied().unwrap_or(0);
@@ -145,7 +166,7 @@ impl Machine<'_, '_> {
                 return Ok(());
             }
         };
-        let range = window_range(addr, base_of(addr), out.len(), window.len());
+        let range = window_range(addr, PARAM_BASE, out.len(), window.len());
         let source = range.and_then(|range| window.get(range));
         out.copy_from_slice(source.ok_or(MemFault::Unmapped)?);
         Ok(())
@@ -216,35 +237,30 @@ impl Machine<'_, '_> {
         len: usize,
     ) -> Result<Option<&'t mut [u8]>, MemFault> {
         self.check_object(thread, generic, len as u64)?;
-        let window: &mut Vec<u8> = match place(generic) {
-            Place::Memory => return Ok(None),
-            Place::Param => {
-                return Err(MemFault::Forbidden(
-                    "kernel parameters are read-only".to_owned(),
-                ));
-            }
+        match place(generic) {
+            Place::Memory => Ok(None),
+            Place::Param => Err(MemFault::Forbidden(
+                "kernel parameters are read-only".to_owned(),
+            )),
             Place::Shared => {
                 let (rank, offset) = self.shared_place(generic)?;
                 let end = offset.checked_add(len).ok_or(MemFault::Unmapped)?;
                 let memory = self.shared[rank].as_mut();
                 let slice = memory.and_then(|bytes| bytes.get_mut(offset..end));
-                return slice.map(Some).ok_or(MemFault::Unmapped);
+                slice.map(Some).ok_or(MemFault::Unmapped)
             }
             Place::Local => {
                 let limit = self.launch.limits.local_bytes as usize;
                 let range =
-                    window_range(generic, LOCAL_BASE, len, limit).ok_or(MemFault::Unmapped)?;
+                    window_range(generic, self.local_base, len, limit).ok_or(MemFault::Unmapped)?;
                 if thread.local.len() < range.end {
                     thread
                         .local
                         .resize(range.end.next_power_of_two().min(limit), 0);
                 }
-                &mut thread.local
+                Ok(thread.local.get_mut(range))
             }
-        };
-        let range =
-            window_range(generic, base_of(generic), len, window.len()).ok_or(MemFault::Unmapped)?;
-        window.get_mut(range).map(Some).ok_or(MemFault::Unmapped)
+        }
     }
 
     /// The rank of the CTA in whose shared memory a generic address lies, and the offset there.
@@ -264,53 +280,6 @@ impl Machine<'_, '_> {
     /// `%cluster_ctarank`.
     pub(crate) fn cluster_rank(&self, env: &Env) -> u32 {
         env.rank
-    }
-
-    /// Where bounds are exact: the access must lie in one variable of the window.
-    fn check_object(&self, thread: &Thread<'_>, addr: u64, len: u64) -> Result<(), MemFault> {
-        if !self.checks().mem {
-            return Ok(());
-        }
-        let (name, offset, objects): (_, u64, Vec<(u64, u64)>) = match place(addr) {
-            Place::Memory | Place::Param => return Ok(()),
-            Place::Local => (
-                "local",
-                addr.wrapping_sub(LOCAL_BASE),
-                thread.objects.clone(),
-            ),
-            Place::Shared => {
-                if self.layout.padding == 0 {
-                    return Ok(());
-                }
-                let start = u64::from(self.layout.static_size);
-                let dynamic = (start, start + u64::from(self.launch.dynamic_shared));
-                let sized = self.layout.objects.iter();
-                let sized = sized.map(|&(at, size)| (at.into(), u64::from(at) + u64::from(size)));
-                let objects = sized.chain([dynamic]).collect();
-                (
-                    "shared",
-                    addr.wrapping_sub(SHARED_BASE) & ((1 << CTA_SHIFT) - 1),
-                    objects,
-                )
-            }
-        };
-        let is_inside =
-            |&(start, end): &(u64, u64)| offset >= start && offset.saturating_add(len) <= end;
-        if objects.iter().any(is_inside) {
-            return Ok(());
-        }
-        let below = objects.iter().rev().find(|&&(start, _)| offset >= start);
-        Err(MemFault::Forbidden(match below {
-            Some(&(start, end)) => format!(
-                "{len} bytes at byte {} of a {name} variable that has {} bytes",
-                offset - start,
-                end - start
-            ),
-            None => format!(
-                "{len} bytes at offset {} of {name} memory, where no variable is",
-                offset as i64
-            ),
-        }))
     }
 
     /// The generic address, if it is a multiple of the size of the access.
@@ -375,20 +344,11 @@ fn too_wide(n: usize) -> FaultKind {
     ))
 }
 
-fn base_of(generic: u64) -> u64 {
-    match place(generic) {
-        Place::Shared => SHARED_BASE,
-        Place::Local => LOCAL_BASE,
-        Place::Param => PARAM_BASE,
-        Place::Memory => 0,
-    }
-}
-
-fn place(generic: u64) -> Place {
+pub(crate) fn place(generic: u64) -> Place {
     let near = |base: u64| generic.wrapping_sub(base).wrapping_add(WINDOW) < 2 * WINDOW;
     if near(SHARED_BASE) {
         Place::Shared
-    } else if near(LOCAL_BASE) {
+    } else if generic.wrapping_sub(LOCAL_BASE).wrapping_add(WINDOW) < LOCAL_WINDOWS {
         Place::Local
     } else if near(PARAM_BASE) {
         Place::Param

@@ -15,6 +15,8 @@ pub(crate) struct Cluster<'p> {
     shared: Vec<Option<Vec<u8>>>,
     /// Tensor memory by rank, once it has been used; likewise.
     tensor: Vec<Option<Box<TensorMemory>>>,
+    /// Numbers of the CTAs in the grid, by rank.
+    members: Vec<u32>,
 }
 
 impl<'p> Cluster<'p> {
@@ -36,8 +38,10 @@ impl<'p> Cluster<'p> {
             let number = i.wrapping_add(x.wrapping_mul(j.wrapping_add(y.wrapping_mul(k))));
             Cta::new(machine, kernel, (number, at), rank)
         };
+        let ctas: Vec<Cta<'p>> = (0..n).map(&mut cta).collect::<Result<_, _>>()?;
         Ok(Cluster {
-            ctas: (0..n).map(&mut cta).collect::<Result<_, _>>()?,
+            members: ctas.iter().map(|cta| cta.env.cta).collect(),
+            ctas,
             shared: vec![Some(vec![0; bytes]); n as usize],
             tensor: (0..n).map(|_| None).collect(),
         })
@@ -57,7 +61,7 @@ impl<'p> Cluster<'p> {
         self.swap_memory(machine);
         let can_run = self.turns(machine);
         self.swap_memory(machine);
-        if can_run? | self.complete_barrier() || self.is_done() {
+        if can_run? | self.complete_barrier(machine) || self.is_done() {
             return Ok(());
         }
         let waits = |cta: &&Cta<'p>| !cta.is_done();
@@ -70,6 +74,7 @@ impl<'p> Cluster<'p> {
     fn swap_memory(&mut self, machine: &mut Machine<'p, '_>) {
         std::mem::swap(&mut self.shared, &mut machine.shared);
         std::mem::swap(&mut self.tensor, &mut machine.tensor);
+        std::mem::swap(&mut self.members, &mut machine.members);
     }
 
     /// Whether any thread can run.
@@ -93,7 +98,7 @@ impl<'p> Cluster<'p> {
     }
 
     /// Begins the next phase of the barrier if all threads that have not ended have arrived. Whether they have.
-    fn complete_barrier(&mut self) -> bool {
+    fn complete_barrier(&mut self, machine: &mut Machine<'p, '_>) -> bool {
         let mut any = false;
         for cta in &self.ctas {
             for (thread, at) in cta.threads.iter().zip(&cta.at_cluster) {
@@ -107,6 +112,9 @@ impl<'p> Cluster<'p> {
         let all = self.ctas.iter_mut().flat_map(|cta| &mut cta.at_cluster);
         all.filter(|at| **at == AtCluster::Arrived)
             .for_each(|at| *at = AtCluster::Passed);
+        if let (true, Some(watch)) = (any, &mut machine.watch) {
+            watch.cluster_complete(self.ctas[0].env.cta);
+        }
         any
     }
 }

@@ -27,6 +27,7 @@ type Outcome<'p> = Result<Step<'p>, FaultKind>;
 impl<'p> Machine<'p, '_> {
     /// Executes the next instruction or terminator of a thread that has a frame.
     pub(crate) fn step(&mut self, env: &mut Env, thread: &mut Thread<'p>) -> Outcome<'p> {
+        self.enter(env, thread);
         let frame = thread.frame();
         let func = frame.func;
         let block = &func.blocks[frame.block];

@@ -1,11 +1,15 @@
 //! The description of a launch, and the loop over its CTAs.
 
+use std::ops::Range;
+
 use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_ir::{
     FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, Space,
     SrcLoc,
 };
 
+use crate::access::LOCAL_BASE;
+use crate::bounds::shared_objects;
 use crate::choose::{Rng, Schedule};
 use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
@@ -37,6 +41,8 @@ pub struct Launch<'a> {
     pub const_base: u64,
     /// Size of the `.const` window.
     pub const_size: u64,
+    /// Addresses of the variables in it, in ascending order; empty if they are not known.
+    pub const_vars: &'a [Range<u64>],
     /// All CTAs are live at once.
     pub cooperative: bool,
     /// `%gridid`.
@@ -96,6 +102,7 @@ impl<'a> Launch<'a> {
             symbols: &|_| 0,
             const_base: 0,
             const_size: 0,
+            const_vars: &[],
             cooperative: false,
             grid_id: 1,
             envreg: [0; 32],
@@ -158,6 +165,10 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         let shape = (launch.grid, launch.block, launch.cluster_shape());
         Box::new(Watch::new(launch.checks, shape, names))
     });
+    let shared_objects = match launch.checks.mem {
+        true => shared_objects(&layout, launch.dynamic_shared),
+        false => Vec::new(),
+    };
     let mut machine = Machine {
         launch,
         layout,
@@ -166,6 +177,9 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         host,
         shared: Vec::new(),
         tensor: Vec::new(),
+        members: Vec::new(),
+        shared_objects,
+        local_base: LOCAL_BASE,
         next: 0,
         steps: 0,
         watch,
@@ -260,6 +274,12 @@ pub(crate) struct Machine<'p, 'm> {
     pub(crate) shared: Vec<Option<Vec<u8>>>,
     /// Tensor memory of these CTAs, once it has been used.
     pub(crate) tensor: Vec<Option<Box<TensorMemory>>>,
+    /// The numbers of these CTAs in the grid, by rank.
+    pub(crate) members: Vec<u32>,
+    /// Start and end of the variables in it, if bounds are exact.
+    pub(crate) shared_objects: Vec<(u64, u64)>,
+    /// Generic address of the local memory of the thread that runs.
+    pub(crate) local_base: u64,
     /// The first cluster that has not been started.
     pub(crate) next: u64,
     /// Instructions executed so far.

@@ -18,6 +18,7 @@
 
 mod access;
 pub mod barrier;
+mod bounds;
 mod call;
 mod choose;
 mod cluster;
@@ -27,6 +28,7 @@ mod fault;
 mod host;
 mod launch;
 mod lockstep;
+mod marks;
 mod memory;
 mod observe;
 mod postdom;

@@ -10,12 +10,15 @@ pub enum MemFault {
     Unmapped,
     /// Memory that the program must not touch, with the reason.
     Forbidden(String),
+    /// Local memory of another thread.
+    ForeignLocal,
 }
 
 impl fmt::Display for MemFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MemFault::Unmapped => f.write_str("outside device memory"),
+            MemFault::ForeignLocal => f.write_str("local memory of another thread"),
             MemFault::Forbidden(why) => f.write_str(why),
         }
     }

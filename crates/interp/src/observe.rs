@@ -2,13 +2,12 @@
 
 use std::hash::Hasher;
 
-use ptxjit_ir::{AtomicOp, InstData, InstNode, MarkOp, MemSem, Scope, Space, Terminator, Value};
+use ptxjit_ir::{AtomicOp, InstData, InstNode, Space, Terminator, Value};
 use rustc_hash::FxHasher;
 
 use crate::access::Address;
 use crate::fault::FaultKind;
 use crate::launch::Machine;
-use crate::memory::read_le;
 use crate::schedule::Env;
 use crate::thread::Thread;
 use crate::watch::finding::{AccessOp, Finding, FindingKind, Severity};
@@ -92,6 +91,7 @@ impl<'p> Machine<'p, '_> {
 
     /// States of bytes at a generic address.
     fn states(&mut self, env: &Env, thread: &Thread<'p>, addr: u64, states: &mut [u8]) {
+        let region = self.region(addr);
         let Some(watch) = self.watch.as_mut() else {
             return;
         };
@@ -101,8 +101,8 @@ impl<'p> Machine<'p, '_> {
                 *state = bytes.get(at).copied().unwrap_or(byte::UNDEFINED);
             }
         };
-        match self.launch.region(addr) {
-            Region::Shared(offset) => copy(watch.shared_bytes(env.cta), offset, states),
+        match region {
+            Region::Shared(cta, offset) => copy(watch.shared_bytes(cta), offset, states),
             Region::Local(offset) => {
                 copy(watch.local_bytes(env.cta, thread.linear), offset, states);
             }
@@ -119,6 +119,7 @@ impl<'p> Machine<'p, '_> {
     }
 
     fn set_states(&mut self, env: &Env, thread: &Thread<'p>, addr: u64, states: &[u8]) {
+        let region = self.region(addr);
         let Some(watch) = self.watch.as_mut() else {
             return;
         };
@@ -133,8 +134,8 @@ impl<'p> Machine<'p, '_> {
             }
             bytes[start..end].copy_from_slice(states);
         };
-        match self.launch.region(addr) {
-            Region::Shared(offset) => copy(watch.shared_bytes(env.cta), offset),
+        match region {
+            Region::Shared(cta, offset) => copy(watch.shared_bytes(cta), offset),
             Region::Local(offset) => copy(watch.local_bytes(env.cta, thread.linear), offset),
             Region::Device => self.memory.set_states(addr, states),
             Region::ReadOnly => {}
@@ -223,19 +224,19 @@ impl<'p> Machine<'p, '_> {
             }
         }
         keeps &= states[..len].iter().all(|&state| state == byte::WRITTEN) && op == AccessOp::Store;
-        let region = self.launch.region(generic);
+        let region = self.region(generic);
         let place = match region {
-            Region::Shared(at) if at > MOST_WINDOW => None,
-            Region::Shared(at) => Some((true, at)),
-            Region::Device => Some((false, generic)),
+            Region::Shared(_, at) if at > MOST_WINDOW => None,
+            Region::Shared(cta, at) => Some((Some(cta), at)),
+            Region::Device => Some((None, generic)),
             Region::Local(_) | Region::ReadOnly => None,
         };
         let who = self.who(env, thread);
-        if let (Some((is_shared, addr)), Some(watch)) = (place, self.watch.as_mut()) {
+        if let (Some((shared_of, addr)), Some(watch)) = (place, self.watch.as_mut()) {
             watch.access(
                 who,
                 Accessed {
-                    is_shared,
+                    shared_of,
                     addr,
                     size,
                     op,
@@ -327,7 +328,7 @@ impl<'p> Machine<'p, '_> {
             return Shadow::NONE;
         };
         let (space, address, object) = match region {
-            Region::Shared(at) => (Space::Shared, at, watch.object(true, at, None)),
+            Region::Shared(_, at) => (Space::Shared, at, watch.object(true, at, None)),
             Region::Local(at) => (Space::Local, at, None),
             Region::Device | Region::ReadOnly => (
                 Space::Global,
@@ -412,132 +413,6 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
-    /// A mark. False if its result must be defined.
-    pub(crate) fn mark(
-        &mut self,
-        env: &mut Env,
-        thread: &mut Thread<'p>,
-        (op, args): (MarkOp, &[u64]),
-        node: &InstNode,
-    ) {
-        let who = self.who(env, thread);
-        let word = |machine: &mut Self, thread: &Thread<'p>, addr: u64| {
-            let mut bytes = [0; 8];
-            let read = machine.read_at(thread, addr, &mut bytes);
-            read.map_or(0, |()| read_le(&bytes))
-        };
-        let place = |machine: &Self, space: Space, offset: i32, addr: u64| {
-            let base = match space.is_window() {
-                true => addr as u32 as i32 as u64,
-                false => addr,
-            };
-            machine.generic(Address {
-                space,
-                base,
-                offset,
-            })
-        };
-        let Some(watch) = self.watch.as_mut() else {
-            return;
-        };
-        match op {
-            MarkOp::Undefined(_) => {
-                let kind = FindingKind::UninitializedRead;
-                let origin = watch.origin(who, AccessOp::Load, kind, (Space::Generic, None, None));
-                let shadow = Shadow {
-                    bits: u64::MAX,
-                    origin,
-                    computed: false,
-                };
-                if self.watches_values() && self.checks().init {
-                    thread.frame().set_shadow(node.results[0], shadow);
-                }
-            }
-            MarkOp::UsedBytes(mask) => watch.set_used_bytes(&who, mask),
-            MarkOp::Reduction => watch.set_reduction(&who),
-            MarkOp::AsyncBegin => watch.begin_copy(&who),
-            MarkOp::AsyncEnd => watch.end_copy(&who),
-            MarkOp::CommitGroup => watch.commit_group(&who),
-            MarkOp::WaitGroup(n) => watch.wait_group(&who, n as usize),
-            MarkOp::WaitAll => watch.wait_all(&who),
-            MarkOp::BarrierBegin => watch.set_quiet(&who, true),
-            MarkOp::BarrierArrive {
-                space,
-                offset,
-                releases,
-            } => {
-                watch.set_quiet(&who, false);
-                let at = place(self, space, offset, args[0]);
-                let now = word(self, thread, at);
-                self.mbarrier_access(who, at, AccessOp::Atomic);
-                let left = now & ((1 << 20) - 1);
-                if let (Region::Shared(at), Some(watch)) =
-                    (self.launch.region(at), self.watch.as_mut())
-                {
-                    watch.mbarrier_arrive(&who, at, releases, now >> 63 != 0);
-                    // A count below zero takes from the field above.
-                    if left > (now >> 42 & ((1 << 20) - 1)) {
-                        let text = "more threads arrive at an mbarrier than its phase takes";
-                        watch.misuse(who, FindingKind::MbarrierMisuse, text);
-                    }
-                }
-            }
-            MarkOp::BarrierCopies { space, offset } => {
-                if let (Region::Shared(at), Some(watch)) = (
-                    self.launch.region(place(self, space, offset, args[0])),
-                    self.watch.as_mut(),
-                ) {
-                    watch.mbarrier_copies(&who, at);
-                }
-            }
-            MarkOp::BarrierTest {
-                space,
-                offset,
-                acquires,
-            } => {
-                watch.set_quiet(&who, false);
-                let at = place(self, space, offset, args[0]);
-                self.mbarrier_access(who, at, AccessOp::Load);
-                if let (Region::Shared(at), Some(watch)) =
-                    (self.launch.region(at), self.watch.as_mut())
-                    && acquires
-                    && args[1] & 1 != 0
-                {
-                    watch.mbarrier_complete(&who, at);
-                }
-            }
-            MarkOp::BarrierInval { space, offset } => {
-                let at = place(self, space, offset, args[0]);
-                self.mbarrier_access(who, at, AccessOp::Store);
-            }
-        }
-    }
-
-    /// An operation on an mbarrier is a strong access to its word, but for those that begin and end its use.
-    fn mbarrier_access(&mut self, who: Who, addr: u64, op: AccessOp) {
-        let Region::Shared(addr) = self.launch.region(addr) else {
-            return;
-        };
-        let sem = match op {
-            AccessOp::Store => MemSem::Weak,
-            _ => MemSem::Relaxed,
-        };
-        if let Some(watch) = self.watch.as_mut() {
-            watch.access(
-                who,
-                Accessed {
-                    is_shared: true,
-                    addr,
-                    size: 8,
-                    op,
-                    sem,
-                    scope: Scope::Cluster,
-                    keeps: false,
-                },
-            );
-        }
-    }
-
     /// Adds a finding about a thread.
     pub(crate) fn misuse(
         &mut self,
@@ -557,8 +432,8 @@ impl<'p> Machine<'p, '_> {
 /// Where a generic address leads.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Region {
-    /// An offset in the CTA's shared memory.
-    Shared(u64),
+    /// In the shared memory of the CTA of this number, at this offset.
+    Shared(u32, u64),
     /// An offset in the thread's local memory.
     Local(u64),
     Device,

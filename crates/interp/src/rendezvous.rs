@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use ptxjit_ir::{BarrierOp, WarpOp};
+use smallvec::SmallVec;
 
 use crate::barrier::Arrival;
 use crate::choose::Schedule;
@@ -25,7 +26,7 @@ const PATIENCE: u32 = 64;
 impl<'p> Cta<'p> {
     /// Ends all waits that have been met. It is a deadlock if then no thread can run.
     pub(crate) fn resolve(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
-        let mut woke = self.resolve_barriers(machine)? | self.resolve_cluster()?;
+        let mut woke = self.resolve_barriers(machine)? | self.resolve_cluster(machine)?;
         for first in (0..self.threads.len()).step_by(LANES) {
             woke |= self.resolve_warp(machine, first)?;
         }
@@ -181,7 +182,7 @@ impl<'p> Cta<'p> {
     }
 
     /// Arrivals at the barrier of the cluster, and waits for a phase that is complete.
-    pub(crate) fn resolve_cluster(&mut self) -> Result<bool, Fault> {
+    pub(crate) fn resolve_cluster(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
         let mut woke = false;
         for idx in 0..self.threads.len() {
             let Some(op) = cluster_op(&self.threads[idx]) else {
@@ -202,6 +203,9 @@ impl<'p> Cta<'p> {
                 (_, AtCluster::Passed) => (AtCluster::No, true),
             };
             self.at_cluster[idx] = now;
+            if let (true, Some(watch)) = (goes, &mut machine.watch) {
+                watch.at_cluster_barrier((self.env.cta, idx as u32), op);
+            }
             if goes {
                 self.threads[idx].resume(&[]);
                 woke = true;
@@ -271,6 +275,9 @@ impl<'p> Cta<'p> {
     /// Warp operations of the warp whose lane 0 is thread `first`.
     fn resolve_warp(&mut self, machine: &mut Machine<'p, '_>, first: usize) -> Result<bool, Fault> {
         let end = self.threads.len().min(first + LANES);
+        if machine.checks().sync {
+            self.look_for_masks(machine, first..end);
+        }
         let mut woke = false;
         for lane in 0..end - first {
             if let Some(wait) = self
@@ -290,6 +297,40 @@ impl<'p> Cta<'p> {
             }
         }
         Ok(woke | self.resolve_converged(machine, first, end))
+    }
+
+    /// Lanes that wait at one statement, one of them for another whose mask is not the same: that other does not wait for it. At different
+    /// statements lanes may do so, as their groups are part of each other.
+    fn look_for_masks(&self, machine: &mut Machine<'p, '_>, warp: std::ops::Range<usize>) {
+        let masked = |idx: usize| {
+            let wait = self.warp_wait(idx)?;
+            Some((idx, wait.op, wait.mask?))
+        };
+        let waiting: SmallVec<[_; LANES]> = warp.clone().filter_map(masked).collect();
+        let Some(&(_, _, mask)) = waiting.first() else {
+            return;
+        };
+        if waiting.iter().all(|&(.., other)| other == mask) {
+            return;
+        }
+        for &(here, op, mask) in &waiting {
+            let is_wrong = |&&(there, other_op, other): &&(usize, WarpOp, u32)| {
+                let names = mask >> (there - warp.start) & 1 != 0;
+                let [a, b] = [here, there].map(|idx| &self.threads[idx]);
+                let same_place = op == other_op && a.loc == b.loc && a.calls() == b.calls();
+                names && other != mask && same_place
+            };
+            let Some(&(there, _, other)) = waiting.iter().find(is_wrong) else {
+                continue;
+            };
+            let text = format!(
+                "waits with member mask {mask:#010x} for lane {}, which names {other:#010x} at the same statement",
+                there - warp.start
+            );
+            let who = machine.who(&self.env, &self.threads[here]);
+            let (kind, severity) = (FindingKind::WarpMask, Severity::Error);
+            machine.misuse(who, kind, severity, (AccessOp::Warp, text));
+        }
     }
 
     fn warp_wait(&self, idx: usize) -> Option<&WarpWait> {

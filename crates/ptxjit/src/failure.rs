@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ptxjit_frontend::escape::escape_lines;
 use ptxjit_frontend::source::Span;
 use ptxjit_frontend::{diag, translate};
-use ptxjit_interp::{Fault, FaultKind as InterpFault};
+use ptxjit_interp::{Fault, FaultKind as InterpFault, MemFault};
 use ptxjit_ir::SrcLoc;
 use ptxjit_runtime::{LaunchError, MemoryError, TrapCause};
 
@@ -24,6 +24,8 @@ pub struct LaunchFailure {
     tid: Option<[u32; 3]>,
     /// The address that was accessed or freed.
     pub(crate) address: Option<u64>,
+    /// The address is of local memory of another thread.
+    pub(crate) is_foreign_local: bool,
     /// Where it happened.
     pub(crate) places: Vec<Place>,
     module: Arc<translate::Module>,
@@ -131,6 +133,7 @@ fn of_runtime(err: &LaunchError, module: &Arc<translate::Module>) -> LaunchFailu
         ctaid: None,
         tid: None,
         address: None,
+        is_foreign_local: false,
         places: Vec::new(),
         module: module.clone(),
     };
@@ -231,6 +234,13 @@ fn of_interp(fault: &Fault, kernel: &str, module: &Arc<translate::Module>) -> La
         message: escape_lines(&message).into_owned(),
         ctaid: Some(fault.ctaid),
         tid: fault.tid,
+        is_foreign_local: matches!(
+            &fault.kind,
+            InterpFault::BadAddress {
+                why: MemFault::ForeignLocal,
+                ..
+            }
+        ),
         address: match &fault.kind {
             InterpFault::BadAddress { addr, .. }
             | InterpFault::Misaligned { addr, .. }

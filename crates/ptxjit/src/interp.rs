@@ -9,7 +9,7 @@ use ptxjit_abi::SymbolRef;
 use ptxjit_device::texture::{Object, Registry};
 use ptxjit_interp::{Allocated, Finding, Host, Launch, Limits, MemFault, Memory, Watched};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
-use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern};
+use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern, Runtime};
 
 use crate::failure::Cause;
 use crate::module::ModuleInner;
@@ -45,6 +45,10 @@ pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> 
 fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<Watched, Cause> {
     let module = &kernel.module;
     let symbols = |target: RelocTarget| symbol(module, target).unwrap_or(0);
+    if request.options.sanitize.mem {
+        // Before any variable has its place.
+        module.device.arena.prepare_checks()?;
+    }
     // Asked once before the launch, so that what cannot be placed is an error and not a null pointer.
     for (&id, var) in program
         .vars
@@ -56,6 +60,7 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
         }
     }
     let constants = constants(module, program)?;
+    let const_vars = module.memory.const_vars();
     let arena = &module.device.arena;
     let workspace = if request.cooperative {
         Some(Block::new(
@@ -78,6 +83,7 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
         symbols: &symbols,
         const_base: constants.base,
         const_size: constants.bytes.len() as u64,
+        const_vars: &const_vars,
         cooperative: request.cooperative,
         envreg,
         limits: Limits::default(),
@@ -92,8 +98,7 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
         workspace: workspace_at,
     };
     let mut host = LibraryHost {
-        arena,
-        part: module.device.runtime.part(),
+        runtime: &module.device.runtime,
         textures: module.device.runtime.textures(),
         options: request.options,
         start: Instant::now(),
@@ -234,8 +239,7 @@ impl Memory for Global<'_> {
 }
 
 struct LibraryHost<'a> {
-    arena: &'a Arc<Arena>,
-    part: u32,
+    runtime: &'a Runtime,
     textures: &'a Registry,
     options: &'a Options,
     start: Instant,
@@ -251,11 +255,11 @@ impl Host for LibraryHost<'_> {
     }
 
     fn malloc(&mut self, size: u64) -> u64 {
-        self.arena.alloc(self.part, size, 16).unwrap_or(0)
+        self.runtime.malloc(size)
     }
 
     fn free(&mut self, ptr: u64) -> Result<(), String> {
-        self.arena.free(ptr).map_err(|err| err.to_string())
+        self.runtime.free(ptr)
     }
 
     fn object(&mut self, handle: u64) -> Option<Arc<Object>> {

@@ -296,6 +296,7 @@ impl Context<'_> {
             FailureKind::BadAddress if addr.is_some_and(|addr| addr < 1 << 16) => {
                 FindingKind::NullPointer
             }
+            FailureKind::BadAddress if failure.is_foreign_local => FindingKind::ForeignLocal,
             FailureKind::BadAddress if is_freed => FindingKind::UseAfterFree,
             FailureKind::BadAddress => FindingKind::OutOfBounds,
             FailureKind::Misaligned => FindingKind::Misaligned,

@@ -33,9 +33,6 @@ pub(crate) const FUNCTIONS: RuntimeFns = RuntimeFns {
     outside,
 };
 
-/// Alignment of what device `malloc` returns.
-const MALLOC_ALIGN: u64 = 16;
-
 /// What a callback works with.
 struct Call<'a> {
     grid: &'a Grid,
@@ -380,27 +377,11 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
     }
 
     fn malloc(&mut self, size: u64) -> u64 {
-        let shared = &self.call.grid.shared;
-        if size == 0 || !shared.device_heap.charge(size) {
-            return 0;
-        }
-        let arena = &self.call.grid.arena;
-        match arena.alloc_aligned(shared.part, size, MALLOC_ALIGN) {
-            Ok(addr) => addr,
-            Err(_) => {
-                shared.device_heap.refund(size);
-                0
-            }
-        }
+        self.call.grid.shared.malloc(size)
     }
 
     fn free(&mut self, addr: u64) -> Result<(), String> {
-        let arena = &self.call.grid.arena;
-        let size = arena.allocation_size(addr);
-        arena.free(addr).map_err(|err| err.to_string())?;
-        let shared = &self.call.grid.shared;
-        shared.device_heap.refund(size.unwrap_or(0));
-        Ok(())
+        self.call.grid.shared.free(addr)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A launch from the host's side: what it takes, what is checked before anything runs, what comes back.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -144,7 +145,13 @@ impl Runtime {
         let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
         let n_workers = self.workers_for(desc, n_ctas);
         let n_warps = desc.block.iter().product::<u32>().div_ceil(32);
-        let read_only = [param_range.clone(), consts.clone()];
+        let read_only = [
+            (param_range.clone(), vec![param_range.clone()]),
+            (
+                consts.clone(),
+                exact_parts(consts.clone(), desc.module.const_vars()),
+            ),
+        ];
         let mut grid = Grid::new(
             desc,
             self.shared.clone(),
@@ -158,9 +165,9 @@ impl Runtime {
         if desc.checks_accesses {
             let arena = self.arena();
             grid.map_origin = Some(arena.map_origin()?);
-            for bytes in read_only {
+            for (bytes, valid) in read_only {
                 let most = bytes.end.max(bytes.start + MAX_PARAM_BYTES);
-                arena.mark_window(bytes.start..most, std::iter::once(bytes), READ_ONLY);
+                arena.mark_window(bytes.start..most, valid.into_iter(), READ_ONLY);
             }
         }
         let grid = Arc::new(grid);
@@ -369,5 +376,14 @@ impl Drop for Workspace<'_> {
     fn drop(&mut self) {
         // Allocated above and freed only here.
         let _ = self.runtime.arena().free(self.addr);
+    }
+}
+
+/// The constant variables, if each starts where the map of valid memory can have a boundary; else all that is in use. Those that were
+/// placed before any launch was checked may lie side by side.
+fn exact_parts(all: Range<u64>, vars: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    match vars.iter().all(|var| var.start.is_multiple_of(16)) {
+        true => vars,
+        false => vec![all],
     }
 }

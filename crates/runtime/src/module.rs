@@ -17,6 +17,9 @@ use crate::memory::{Arena, Pattern, Window};
 /// Constant memory of a module: more than CUDA's, which has banks of 64 KB.
 const CONST_CAPACITY: u64 = 15 << 20;
 
+/// Between constant variables where accesses are checked exactly, so that one beyond the end of a variable is in none.
+const CONST_GAP: u64 = 64;
+
 /// Bytes of a function's descriptor.
 const DESCRIPTOR_BYTES: u64 = 16;
 
@@ -91,6 +94,19 @@ impl ModuleMemory {
     /// Generic addresses of constant memory that is in use.
     pub fn const_range(&self) -> Range<u64> {
         self.consts(&self.lock())
+    }
+
+    /// Generic addresses of the constant variables that have a place, in ascending order.
+    pub fn const_vars(&self) -> Vec<Range<u64>> {
+        let placed = self.lock();
+        let base = self.consts(&placed).start;
+        let places = placed.vars.values();
+        let mut vars: Vec<Range<u64>> = places
+            .filter(|place| place.space == Space::Const)
+            .map(|place| base + place.addr..base + place.addr + place.size)
+            .collect();
+        vars.sort_by_key(|var| var.start);
+        vars
     }
 
     fn consts(&self, placed: &Placed) -> Range<u64> {
@@ -211,7 +227,11 @@ impl ModuleMemory {
                 })
             }
             Space::Const => {
-                let addr = placed.const_end.next_multiple_of(align.max(4));
+                let start = match self.arena.checks_accesses() && placed.const_end > 0 {
+                    true => (placed.const_end + CONST_GAP).next_multiple_of(CONST_GAP),
+                    false => placed.const_end,
+                };
+                let addr = start.next_multiple_of(align.max(4));
                 let end = addr.checked_add(size).filter(|&end| end <= CONST_CAPACITY);
                 let too_large = || {
                     LaunchError::Invalid(format!(

@@ -1,7 +1,8 @@
 //! The runtime of a device: its workers and what launches share and reuse.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ptxjit_device::texture::Registry;
 use ptxjit_ir::MAX_LOCAL_BYTES;
@@ -50,16 +51,21 @@ pub(crate) struct Shared {
     grid_ids: AtomicU64,
 }
 
+/// Alignment of what device `malloc` returns.
+const MALLOC_ALIGN: u64 = 16;
+
 /// The account of device `malloc`.
 #[derive(Debug)]
 pub(crate) struct DeviceHeap {
     used: AtomicU64,
     limit: AtomicU64,
+    /// Addresses of what it has handed out: nothing else can be given back to it.
+    blocks: Mutex<HashSet<u64>>,
 }
 
 impl DeviceHeap {
     /// Asks for room.
-    pub(crate) fn charge(&self, bytes: u64) -> bool {
+    fn charge(&self, bytes: u64) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
         let take = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
         self.used
@@ -68,12 +74,16 @@ impl DeviceHeap {
     }
 
     /// Gives room back.
-    pub(crate) fn refund(&self, bytes: u64) {
-        // Memory of the host freed by a kernel was never charged.
+    fn refund(&self, bytes: u64) {
         let give = |used: u64| Some(used.saturating_sub(bytes));
         let _ = self
             .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, give);
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, HashSet<u64>> {
+        // Between any two statements that could panic the set is whole.
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,6 +140,7 @@ impl Runtime {
             device_heap: DeviceHeap {
                 used: AtomicU64::new(0),
                 limit: AtomicU64::new(Runtime::DEVICE_HEAP_BYTES),
+                blocks: Mutex::default(),
             },
             stack_bytes: AtomicU64::new(Runtime::STACK_BYTES),
             ctas: Mutex::default(),
@@ -145,6 +156,16 @@ impl Runtime {
     /// The device's memory.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.shared.arena
+    }
+
+    /// `malloc` of a kernel: 0 if there is no room.
+    pub fn malloc(&self, size: u64) -> u64 {
+        self.shared.malloc(size)
+    }
+
+    /// `free` of a kernel, with the reason if that is refused.
+    pub fn free(&self, addr: u64) -> Result<(), String> {
+        self.shared.free(addr)
     }
 
     /// The device's part of the arena.
@@ -173,6 +194,36 @@ impl Drop for Shared {
 }
 
 impl Shared {
+    /// `malloc` of a kernel: 0 if there is no room.
+    pub(crate) fn malloc(&self, size: u64) -> u64 {
+        let heap = &self.device_heap;
+        if size == 0 || !heap.charge(size) {
+            return 0;
+        }
+        match self.arena.alloc_aligned(self.part, size, MALLOC_ALIGN) {
+            Ok(addr) => {
+                heap.blocks().insert(addr);
+                addr
+            }
+            Err(_) => {
+                heap.refund(size);
+                0
+            }
+        }
+    }
+
+    /// `free` of a kernel. Memory that the host allocated is none of its business, as on a GPU.
+    pub(crate) fn free(&self, addr: u64) -> Result<(), String> {
+        let size = self.arena.allocation_size(addr);
+        if !self.device_heap.blocks().remove(&addr) && size.is_some() {
+            let why = "memory of the host, which `free` in a kernel does not take";
+            return Err(format!("{addr:#x} is {why}"));
+        }
+        self.arena.free(addr).map_err(|err| err.to_string())?;
+        self.device_heap.refund(size.unwrap_or(0));
+        Ok(())
+    }
+
     /// The workers beside the launching thread.
     pub(crate) fn pool(&self) -> Result<&rayon::ThreadPool, LaunchError> {
         if let Some(pool) = self.pool.get() {

@@ -381,6 +381,9 @@ fn init<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
         (barrier.addr, barrier.offset),
         &[word],
     );
+    let addr = barrier.marked(t);
+    let (space, offset) = (barrier.space, barrier.offset);
+    t.mark(MarkOp::BarrierInit { space, offset }, &[addr]);
     Ok(())
 }
 

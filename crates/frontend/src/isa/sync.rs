@@ -2,7 +2,8 @@
 //! and `shfl` of "Data Movement and Conversion Instructions".
 
 use ptxjit_ir::{
-    BarrierOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, MemSem, Scope, Type, Value, WarpOp,
+    BarrierOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, MarkOp, MemSem, Scope, Type, Value,
+    WarpOp,
 };
 use smallvec::SmallVec;
 
@@ -327,6 +328,9 @@ fn cluster_barrier<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Di
     } else {
         BarrierOp::ClusterWait
     };
+    if inst.has(Mod::Relaxed) {
+        t.mark(MarkOp::RelaxedArrival, &[]);
+    }
     let id = t.iconst(Type::B32, 0);
     t.ins_void(InstData::Barrier {
         op,

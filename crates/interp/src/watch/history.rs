@@ -76,7 +76,7 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    fn cluster_of(&self, cta: u32) -> [u32; 3] {
+    pub(crate) fn cluster_of(&self, cta: u32) -> [u32; 3] {
         let [x, y, _] = self.grid;
         let ctaid = [cta % x, cta / x % y, cta / x / y];
         std::array::from_fn(|axis| ctaid[axis] / self.cluster[axis])

@@ -8,11 +8,14 @@
 mod clock;
 pub(crate) mod finding;
 mod history;
+mod mbarrier;
 mod order;
 mod report;
 pub(crate) mod shadow;
 
-use ptxjit_ir::{MemSem, Scope, Space, SrcLoc};
+use std::collections::BTreeSet;
+
+use ptxjit_ir::{BarrierOp, MemSem, Scope, Space, SrcLoc};
 use rustc_hash::FxHashMap;
 
 use clock::{Agent, Epoch};
@@ -74,8 +77,8 @@ impl Who {
 /// An access as an instruction makes it.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Accessed {
-    /// The CTA's shared memory, else the device's.
-    pub(crate) is_shared: bool,
+    /// The CTA of whose shared memory it is; none for the device's.
+    pub(crate) shared_of: Option<u32>,
     /// The generic address, or the offset in shared memory.
     pub(crate) addr: u64,
     pub(crate) size: u32,
@@ -84,6 +87,12 @@ pub(crate) struct Accessed {
     pub(crate) scope: Scope,
     /// A write of what is there.
     pub(crate) keeps: bool,
+}
+
+impl Accessed {
+    fn place(&self) -> Place {
+        self.shared_of.map_or(Place::Device, Place::Shared)
+    }
 }
 
 /// Where an undefined value came from.
@@ -105,6 +114,8 @@ struct ThreadState {
     /// The number of the copy whose accesses follow.
     copy: Option<Epoch>,
     is_reduction: bool,
+    /// The next arrival at the barrier of the cluster is `.relaxed`.
+    is_relaxed: bool,
     used_bytes: Option<u64>,
     /// States of the bytes of local memory; what lies beyond was never written.
     local: Vec<u8>,
@@ -115,6 +126,8 @@ struct CtaState {
     threads: Vec<ThreadState>,
     shared: History,
     bytes: Vec<u8>,
+    /// Where mbarriers are.
+    mbarriers: BTreeSet<u64>,
 }
 
 /// Names of what lies in memory.
@@ -182,6 +195,7 @@ impl Watch {
             threads: (0..n_threads).map(|_| ThreadState::default()).collect(),
             shared: History::default(),
             bytes: vec![byte::UNDEFINED; shared],
+            mbarriers: BTreeSet::new(),
         };
         self.ctas.insert(cta, state);
     }
@@ -213,18 +227,16 @@ impl Watch {
         if !self.checks.race {
             return;
         }
+        let place = accessed.place();
+        if self.thread(&who).is_quiet {
+            return;
+        }
+        let mut history = self.take_history(place);
         let Some(cta) = self.ctas.get_mut(&who.cta) else {
             return;
         };
         let state = &mut cta.threads[who.thread as usize];
-        if state.is_quiet {
-            return;
-        }
         let is_reduction = std::mem::take(&mut state.is_reduction);
-        let place = match accessed.is_shared {
-            true => Place::Shared(who.cta),
-            false => Place::Device,
-        };
         let strength = match accessed.sem {
             MemSem::Weak => Strength::Weak,
             MemSem::NonCoherent => Strength::NonCoherent,
@@ -259,10 +271,6 @@ impl Watch {
             size: accessed.size,
             keeps: accessed.keeps,
         };
-        let history = match accessed.is_shared {
-            true => &mut cta.shared,
-            false => &mut self.device,
-        };
         let mut races = Vec::new();
         let clusters = *self.order.clusters();
         history.access(event, &state.past.clock, &clusters, &mut |race| {
@@ -279,11 +287,37 @@ impl Watch {
                         .strong_write(agent, &mut state.past, &strong, is_update);
                 }
             }
-            None if is_write => self.order.weak_write(place, accessed.addr, accessed.size),
+            None if is_write => {
+                self.order.weak_write(place, accessed.addr, accessed.size);
+                self.overwrite_mbarriers(place, accessed.addr, accessed.size);
+            }
             None => {}
         }
+        self.put_history(place, history);
         for race in races {
             self.report_race(who, place, race);
+        }
+    }
+
+    /// The history of a memory, which must be put back.
+    fn take_history(&mut self, place: Place) -> History {
+        match place {
+            Place::Device => std::mem::take(&mut self.device),
+            Place::Shared(cta) => {
+                let cta = self.ctas.get_mut(&cta);
+                cta.map_or_else(History::default, |cta| std::mem::take(&mut cta.shared))
+            }
+        }
+    }
+
+    fn put_history(&mut self, place: Place, history: History) {
+        match place {
+            Place::Device => self.device = history,
+            Place::Shared(cta) => {
+                if let Some(cta) = self.ctas.get_mut(&cta) {
+                    cta.shared = history;
+                }
+            }
         }
     }
 
@@ -320,8 +354,6 @@ impl Watch {
         self.thread(who).past.wait_all(agent);
     }
 
-    // ---- mbarriers ----
-
     pub(crate) fn set_quiet(&mut self, who: &Who, is_quiet: bool) {
         self.thread(who).is_quiet = is_quiet;
     }
@@ -336,29 +368,8 @@ impl Watch {
         self.thread(who).is_reduction = true;
     }
 
-    pub(crate) fn mbarrier_arrive(&mut self, who: &Who, addr: u64, releases: bool, parity: bool) {
-        let Some(cta) = self.ctas.get_mut(&who.cta) else {
-            return;
-        };
-        let past = &mut cta.threads[who.thread as usize].past;
-        self.order
-            .mbarrier_arrive((who.agent(), past), addr, releases, parity);
-    }
-
-    pub(crate) fn mbarrier_copies(&mut self, who: &Who, addr: u64) {
-        let Some(cta) = self.ctas.get_mut(&who.cta) else {
-            return;
-        };
-        let past = &mut cta.threads[who.thread as usize].past;
-        self.order.mbarrier_copies(who.agent(), past, addr);
-    }
-
-    pub(crate) fn mbarrier_complete(&mut self, who: &Who, addr: u64) {
-        let Some(cta) = self.ctas.get_mut(&who.cta) else {
-            return;
-        };
-        let past = &mut cta.threads[who.thread as usize].past;
-        self.order.mbarrier_complete(who.agent(), past, addr);
+    pub(crate) fn set_relaxed(&mut self, who: &Who) {
+        self.thread(who).is_relaxed = true;
     }
 
     // ---- barriers and warps ----
@@ -393,6 +404,26 @@ impl Watch {
                 past.clock = joined;
             }
         }
+    }
+
+    /// A thread arrives at the barrier of its cluster, or has waited for it.
+    pub(crate) fn at_cluster_barrier(&mut self, (cta, thread): (u32, u32), op: BarrierOp) {
+        let Some(state) = self.ctas.get_mut(&cta) else {
+            return;
+        };
+        let state = &mut state.threads[thread as usize];
+        let is_relaxed = std::mem::take(&mut state.is_relaxed);
+        let agent = Agent::thread(cta, thread);
+        match op {
+            BarrierOp::ClusterWait => self.order.cluster_wait(cta, &mut state.past),
+            _ if is_relaxed => {}
+            _ => self.order.cluster_arrive(agent, &mut state.past),
+        }
+    }
+
+    /// All threads of a CTA's cluster have arrived.
+    pub(crate) fn cluster_complete(&mut self, cta: u32) {
+        self.order.cluster_complete(cta);
     }
 
     /// Lanes have synchronized their memory.
@@ -491,13 +522,6 @@ impl Watch {
         });
     }
 
-    /// A rule was broken by a thread.
-    pub(crate) fn misuse(&mut self, who: Who, kind: FindingKind, text: &str) {
-        let access = self.access_of(&who, AccessOp::Barrier);
-        let finding = Finding::new(kind, Severity::Error, text.to_owned(), vec![access]);
-        self.findings.add(finding);
-    }
-
     // ---- the heap ----
 
     pub(crate) fn allocated(&mut self, who: Who, addr: u64, size: u64) {
@@ -514,7 +538,7 @@ impl Watch {
         self.access(
             who,
             Accessed {
-                is_shared: false,
+                shared_of: None,
                 addr,
                 size: u32::try_from(size).unwrap_or(u32::MAX),
                 op: AccessOp::Free,

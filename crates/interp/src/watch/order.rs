@@ -114,6 +114,8 @@ pub(crate) struct Order {
     mbarriers: FxHashMap<(u32, u64), Mbarrier>,
     /// Arrivals at barriers of CTAs: threads, their pasts and their epochs.
     arrivals: FxHashMap<(u32, usize), Vec<(u32, Clock, Epoch)>>,
+    /// Barriers of clusters: the pasts of arrivals in this phase, and of the phase before.
+    at_cluster: FxHashMap<[u32; 3], [Clock; 2]>,
 }
 
 fn acquires(sem: MemSem) -> bool {
@@ -131,6 +133,7 @@ impl Order {
             locations: BTreeMap::new(),
             mbarriers: FxHashMap::default(),
             arrivals: FxHashMap::default(),
+            at_cluster: FxHashMap::default(),
         }
     }
 
@@ -261,11 +264,11 @@ impl Order {
     pub(crate) fn mbarrier_arrive(
         &mut self,
         (agent, past): (Agent, &mut Past),
-        addr: u64,
+        at: (u32, u64),
         releases: bool,
         parity: bool,
     ) {
-        let mbarrier = self.mbarriers.entry((agent.cta, addr)).or_default();
+        let mbarrier = self.mbarriers.entry(at).or_default();
         if releases {
             let clock = past.hand_on(agent);
             mbarrier.arriving.join(&clock);
@@ -277,17 +280,38 @@ impl Order {
     }
 
     /// The thread's copies arrive at an mbarrier, too.
-    pub(crate) fn mbarrier_copies(&mut self, agent: Agent, past: &mut Past, addr: u64) {
+    pub(crate) fn mbarrier_copies(&mut self, agent: Agent, past: &mut Past, at: (u32, u64)) {
         let mut clock = past.hand_on(agent);
         clock.set(agent.copier(), past.copies.issued);
-        let mbarrier = self.mbarriers.entry((agent.cta, addr)).or_default();
+        let mbarrier = self.mbarriers.entry(at).or_default();
         mbarrier.arriving.join(&clock);
     }
 
     /// A phase was found complete by a thread that acquires.
-    pub(crate) fn mbarrier_complete(&mut self, agent: Agent, past: &mut Past, addr: u64) {
-        if let Some(mbarrier) = self.mbarriers.get(&(agent.cta, addr)) {
+    pub(crate) fn mbarrier_complete(&mut self, past: &mut Past, at: (u32, u64)) {
+        if let Some(mbarrier) = self.mbarriers.get(&at) {
             past.clock.join(&mbarrier.complete);
+        }
+    }
+
+    /// A thread arrives at the barrier of its cluster.
+    pub(crate) fn cluster_arrive(&mut self, agent: Agent, past: &mut Past) {
+        let clock = past.hand_on(agent);
+        let cluster = self.clusters.cluster_of(agent.cta);
+        self.at_cluster.entry(cluster).or_default()[0].join(&clock);
+    }
+
+    /// All threads of the cluster of a CTA have arrived.
+    pub(crate) fn cluster_complete(&mut self, cta: u32) {
+        let cluster = self.clusters.cluster_of(cta);
+        let [arriving, complete] = self.at_cluster.entry(cluster).or_default();
+        *complete = std::mem::take(arriving);
+    }
+
+    /// A thread has waited for the barrier of its cluster.
+    pub(crate) fn cluster_wait(&mut self, cta: u32, past: &mut Past) {
+        if let Some([_, complete]) = self.at_cluster.get(&self.clusters.cluster_of(cta)) {
+            past.clock.join(complete);
         }
     }
 

@@ -30,8 +30,17 @@ pub enum MarkOp {
     WaitGroup(u32),
     /// Waits for all copies.
     WaitAll,
+    /// The next arrival at the barrier of the cluster hands nothing on.
+    RelaxedArrival,
     /// What follows up to a mark about an mbarrier is how that operation is done.
     BarrierBegin,
+    /// The word that was just stored is an mbarrier; operand: its address.
+    BarrierInit {
+        /// State space of the address.
+        space: Space,
+        /// Added to the address.
+        offset: i32,
+    },
     /// An arrival at the mbarrier, or bytes that have come; operand: its address.
     BarrierArrive {
         /// State space of the address.
@@ -78,8 +87,10 @@ impl MarkOp {
             | MarkOp::CommitGroup
             | MarkOp::WaitGroup(_)
             | MarkOp::WaitAll
+            | MarkOp::RelaxedArrival
             | MarkOp::BarrierBegin => &[],
-            MarkOp::BarrierArrive { .. }
+            MarkOp::BarrierInit { .. }
+            | MarkOp::BarrierArrive { .. }
             | MarkOp::BarrierCopies { .. }
             | MarkOp::BarrierInval { .. } => &[Type::B64],
             MarkOp::BarrierTest { .. } => &[Type::B64, Type::B1],
@@ -108,6 +119,8 @@ impl fmt::Display for MarkOp {
             MarkOp::CommitGroup => f.write_str("commit_group"),
             MarkOp::WaitGroup(n) => write!(f, "wait_group {n}"),
             MarkOp::WaitAll => f.write_str("wait_all"),
+            MarkOp::RelaxedArrival => f.write_str("relaxed_arrival"),
+            MarkOp::BarrierInit { .. } => f.write_str("mbarrier.init"),
             MarkOp::BarrierBegin => f.write_str("mbarrier.begin"),
             MarkOp::BarrierArrive { .. } => f.write_str("mbarrier.arrive"),
             MarkOp::BarrierCopies { .. } => f.write_str("mbarrier.copies"),

@@ -282,6 +282,11 @@ impl Arena {
         self.valid_map().map(|_| ())
     }
 
+    /// Whether [`Arena::prepare_checks`] was called.
+    pub(crate) fn checks_accesses(&self) -> bool {
+        self.map.get().is_some()
+    }
+
     /// Keeps account of which bytes of allocations are written, from now on. Kernels are taken to write everything, unless
     /// [`Arena::set_states`] tells of it.
     pub fn track_contents(&self) {

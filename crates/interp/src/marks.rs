@@ -1,0 +1,136 @@
+//! What marks of the frontend tell those who watch ([`MarkOp`]).
+
+use ptxjit_ir::{InstNode, MarkOp, MemSem, Scope, Space};
+
+use crate::access::Address;
+use crate::launch::Machine;
+use crate::memory::read_le;
+use crate::observe::Region;
+use crate::schedule::Env;
+use crate::thread::Thread;
+use crate::watch::finding::{AccessOp, FindingKind};
+use crate::watch::shadow::Shadow;
+use crate::watch::{Accessed, Who};
+
+/// An mbarrier: the CTA that has it, and its offset in shared memory.
+type Mbarrier = (u32, u64);
+
+impl<'p> Machine<'p, '_> {
+    /// Executes a mark.
+    pub(crate) fn mark(
+        &mut self,
+        env: &mut Env,
+        thread: &mut Thread<'p>,
+        (op, args): (MarkOp, &[u64]),
+        node: &InstNode,
+    ) {
+        let who = self.who(env, thread);
+        let Some(watch) = self.watch.as_mut() else {
+            return;
+        };
+        match op {
+            MarkOp::Undefined(_) => {
+                let kind = FindingKind::UninitializedRead;
+                let origin = watch.origin(who, AccessOp::Load, kind, (Space::Generic, None, None));
+                let shadow = Shadow {
+                    bits: u64::MAX,
+                    origin,
+                    computed: false,
+                };
+                if self.watches_values() {
+                    thread.frame().set_shadow(node.results[0], shadow);
+                }
+            }
+            MarkOp::UsedBytes(mask) => watch.set_used_bytes(&who, mask),
+            MarkOp::Reduction => watch.set_reduction(&who),
+            MarkOp::AsyncBegin => watch.begin_copy(&who),
+            MarkOp::AsyncEnd => watch.end_copy(&who),
+            MarkOp::CommitGroup => watch.commit_group(&who),
+            MarkOp::WaitGroup(n) => watch.wait_group(&who, n as usize),
+            MarkOp::WaitAll => watch.wait_all(&who),
+            MarkOp::RelaxedArrival => watch.set_relaxed(&who),
+            MarkOp::BarrierBegin => watch.set_quiet(&who, true),
+            MarkOp::BarrierInit { space, offset }
+            | MarkOp::BarrierArrive { space, offset, .. }
+            | MarkOp::BarrierCopies { space, offset }
+            | MarkOp::BarrierTest { space, offset, .. }
+            | MarkOp::BarrierInval { space, offset } => {
+                watch.set_quiet(&who, false);
+                let addr = self.marked_address(space, offset, args[0]);
+                if let Region::Shared(cta, at) = self.region(addr) {
+                    let word = self.mbarrier_word(thread, addr);
+                    self.mbarrier_mark(who, (op, args), (cta, at), word);
+                }
+            }
+        }
+    }
+
+    fn marked_address(&self, space: Space, offset: i32, addr: u64) -> u64 {
+        let base = match space.is_window() {
+            true => addr as u32 as i32 as u64,
+            false => addr,
+        };
+        self.generic(Address {
+            space,
+            base,
+            offset,
+        })
+    }
+
+    fn mbarrier_word(&mut self, thread: &Thread<'p>, addr: u64) -> u64 {
+        let mut bytes = [0; 8];
+        let read = self.read_at(thread, addr, &mut bytes);
+        read.map_or(0, |()| read_le(&bytes))
+    }
+
+    fn mbarrier_mark(&mut self, who: Who, (op, args): (MarkOp, &[u64]), at: Mbarrier, word: u64) {
+        let Some(watch) = self.watch.as_mut() else {
+            return;
+        };
+        if !matches!(op, MarkOp::BarrierInit { .. }) {
+            watch.needs_mbarrier(&who, at);
+        }
+        match op {
+            MarkOp::BarrierInit { .. } => watch.mbarrier_init(at),
+            MarkOp::BarrierArrive { releases, .. } => {
+                watch.access(who, mbarrier_access(at, AccessOp::Atomic));
+                watch.mbarrier_arrive(&who, at, releases, word >> 63 != 0);
+                let [left, most] = [0, 42].map(|field| word >> field & ((1 << 20) - 1));
+                // A count below zero takes from the field above.
+                if left > most {
+                    let text =
+                        "arrives at an mbarrier at which as many have arrived as its phase takes";
+                    watch.mbarrier_misuse(&who, text);
+                }
+            }
+            MarkOp::BarrierCopies { .. } => watch.mbarrier_copies(&who, at),
+            MarkOp::BarrierTest { acquires, .. } => {
+                watch.access(who, mbarrier_access(at, AccessOp::Load));
+                if acquires && args[1] & 1 != 0 {
+                    watch.mbarrier_complete(&who, at);
+                }
+            }
+            MarkOp::BarrierInval { .. } => {
+                watch.mbarrier_inval(at);
+                watch.access(who, mbarrier_access(at, AccessOp::Store));
+            }
+            other => unreachable!("{other} is not about an mbarrier"),
+        }
+    }
+}
+
+/// An operation on an mbarrier is a strong access to its word, but for those that begin and end its use.
+fn mbarrier_access((cta, addr): Mbarrier, op: AccessOp) -> Accessed {
+    Accessed {
+        shared_of: Some(cta),
+        addr,
+        size: 8,
+        op,
+        sem: match op {
+            AccessOp::Store => MemSem::Weak,
+            _ => MemSem::Relaxed,
+        },
+        scope: Scope::Cluster,
+        keeps: false,
+    }
+}
