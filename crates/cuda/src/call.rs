@@ -132,10 +132,30 @@ macro_rules! exports {
     ($(
         $(#[$meta:meta])*
         $when:ident $name:ident $arguments:tt $(or $twin:ident)? $body:block
-    )*) => {$(
-        $crate::call::export! { [$(#[$meta])*] $when $name $arguments $body }
-        $($crate::call::twin! { $name $twin $arguments })?
-    )*};
+    )*) => {
+        $(
+            $crate::call::export! { [$(#[$meta])*] $when $name $arguments $body }
+            $($crate::call::twin! { $name $twin $arguments })?
+        )*
+
+        /// What the functions of this file take.
+        pub(crate) const SIGNATURES: &[$crate::signatures::Signature] = &[$(
+            $crate::call::signature! { $when $name $arguments },
+            $($crate::call::signature! { $when $twin $arguments },)?
+        )*];
+    };
+}
+
+/// The signature of an exported function.
+macro_rules! signature {
+    ($when:ident $name:ident ($($arg:ident: $ty:ty),* $(,)?)) => {
+        $crate::signatures::Signature::new(
+            stringify!($name),
+            stringify!($when),
+            &[$((stringify!($arg), stringify!($ty))),*],
+            $name as *const std::ffi::c_void,
+        )
+    };
 }
 
 /// Exports one function.
@@ -169,7 +189,7 @@ macro_rules! twin {
     };
 }
 
-pub(crate) use {export, exports, twin};
+pub(crate) use {export, exports, signature, twin};
 
 /// Arguments as a line of a trace has them.
 pub(crate) fn list(arguments: &[(&str, &dyn std::fmt::Debug)]) -> String {

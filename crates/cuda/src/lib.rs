@@ -2,7 +2,8 @@
 //!
 //! Every function is a few lines that check pointers for results and call `ptxjit-driver`. [`call`]
 //! has what they share, [`table`] names every function and its versions, [`unimplemented`] exports
-//! the names of those that do nothing yet, and [`symbols`] finds addresses for `cuGetProcAddress`.
+//! the names of those that do nothing yet, [`symbols`] finds addresses for `cuGetProcAddress`, and
+//! [`signatures`] says for tests what every function takes.
 //!
 //! **Invariants**: no panic reaches a client; a pointer of a client is read and written only
 //! through
@@ -39,6 +40,7 @@ mod texture;
 mod texture_reference;
 mod vmm;
 
+pub mod signatures;
 mod symbols;
 mod table;
 mod unimplemented;
