@@ -101,7 +101,7 @@ pub(crate) fn put(scratch: &Scratch, rng: &mut Rng) -> (u64, usize) {
     if rng.chance(50) {
         damage(&mut bytes, rng);
     }
-    let address = scratch.before_guard(bytes.len());
+    let address = scratch.before_end(bytes.len());
     scratch.put_bytes(address, &bytes);
     match rng.chance(25) {
         true => (wrapper(scratch, rng, address), 24),

@@ -9,6 +9,7 @@
 //! PTXJIT_FUZZ_SECONDS=600 PTXJIT_FUZZ_SEED=1 cargo test -p ptxjit-cuda --test calls -- --ignored long
 //! ```
 //!
+//! `PTXJIT_FUZZ_ONLY='Graph cuMemAlloc'` keeps to functions with such words in their names, and
 //! `PTXJIT_FUZZ_WITH='valgrind -q --error-exitcode=9'` puts a command in front of each process.
 #![expect(unsafe_code, reason = "calls the library as a C program does")]
 
@@ -81,10 +82,14 @@ fn check(seed: u64) {
     }
     let how = status.map_or("hangs".to_owned(), |status| status.to_string());
     let log = read(&folder.join("log"));
+    let panics = printed
+        .split_inclusive('\n')
+        .skip_while(|line| !line.contains("panicked at"));
+    let panics: String = panics.take(4).collect();
     panic!(
-        "batch {seed}: {how}\n{}\n{}\nmore in {}",
+        "batch {seed}: {how}\n{}\n{panics}\n{}\nmore in {}",
         tail(&log, 40),
-        tail(&printed, 40),
+        tail(&printed, 20),
         folder.display(),
     );
 }

@@ -1,15 +1,20 @@
-//! Memory for arguments: pages that calls may write, between pages that nothing may touch.
+//! Memory for arguments: pages that calls may write, with nothing around them.
 //!
 //! The library may write wherever an argument points, so every address that the fuzzer makes up is
-//! either in these pages, or where there is no memory. An overflow of these pages hits the guard.
+//! either in these pages, or where there is no memory. They lie far below all else, since offsets
+//! and pitches lead away from them.
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::rng::Rng;
 
-/// Room around the pages, larger than any size that goes with a pointer to them by accident.
-const GUARD: usize = 1 << 36;
+/// Where the first pages are.
+const FIRST: u64 = 8 << 40;
+
+/// How far pages are from the next.
+const DISTANCE: u64 = 1 << 32;
 
 /// Pages that are read and written.
 const PAGES: usize = 1 << 16;
@@ -24,21 +29,12 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Maps pages and guards.
+    /// Maps pages.
     pub(crate) fn new() -> Scratch {
-        let guarded = map(2 * GUARD, libc::PROT_NONE);
-        let base = guarded + GUARD as u64;
-        // SAFETY: the range lies in the mapping, which belongs to this object.
-        let result = unsafe {
-            libc::mprotect(
-                base as *mut c_void,
-                PAGES,
-                libc::PROT_READ | libc::PROT_WRITE,
-            )
-        };
-        assert_eq!(result, 0, "pages can be opened");
-        let next = Cell::new(0);
-        Scratch { base, next }
+        Scratch {
+            base: map(PAGES, libc::PROT_READ | libc::PROT_WRITE),
+            next: Cell::new(0),
+        }
     }
 
     /// The next slot's address. A call uses less than all, so that its arguments do not overlap.
@@ -48,13 +44,13 @@ impl Scratch {
         self.base + (slot * SLOT) as u64
     }
 
-    /// An address with `len` bytes before the guard.
-    pub(crate) fn before_guard(&self, len: usize) -> u64 {
+    /// An address with `len` bytes before their end.
+    pub(crate) fn before_end(&self, len: usize) -> u64 {
         self.base + (PAGES - len.min(PAGES)) as u64
     }
 
-    /// An address in the guard.
-    pub(crate) fn in_guard(&self, rng: &mut Rng) -> u64 {
+    /// An address behind them.
+    pub(crate) fn behind(&self, rng: &mut Rng) -> u64 {
         self.base + (PAGES + rng.below(1 << 20)) as u64
     }
 
@@ -95,9 +91,11 @@ pub(crate) fn read_only_page() -> u64 {
 }
 
 fn map(len: usize, protection: i32) -> u64 {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping is nothing that anybody uses.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
-    assert_ne!(address, libc::MAP_FAILED, "{len} bytes can be mapped");
-    address as u64
+    static N_MAPPED: AtomicU64 = AtomicU64::new(0);
+    let place = FIRST + N_MAPPED.fetch_add(1, Ordering::Relaxed) * DISTANCE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: a new mapping is nothing that anybody uses, and replaces none.
+    let address = unsafe { libc::mmap(place as *mut c_void, len, protection, flags, -1, 0) };
+    assert_eq!(address as u64, place, "there is nothing yet");
+    place
 }

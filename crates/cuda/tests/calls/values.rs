@@ -73,10 +73,10 @@ impl World {
         let pools = self.pools.lock();
         let mut types: Vec<&String> = pools.keys().collect();
         types.sort();
-        let Some(at) = types.len().checked_sub(1) else {
+        if types.is_empty() {
             return 0;
-        };
-        let pool = &pools[types[rng.below(at + 1)]];
+        }
+        let pool = &pools[rng.pick(&types)];
         rng.pick(pool)
     }
 }
@@ -276,7 +276,7 @@ impl Maker<'_> {
         let words: Vec<u64> = (0..16).map(|_| self.word()).collect();
         self.scratch.put(buffer, &words);
         self.scratch
-            .put(size, &[self.rng.pick(&[0, 4, 12, 16, 128, 1 << 40])]);
+            .put(size, &[self.rng.pick(&[0, 4, 12, 16, 128, 1 << 36])]);
         let keys = [1, buffer, 2, size, 0];
         let count = self.rng.pick(&[5, 5, 5, 3, 1]);
         self.scratch.put(list, &keys[..count]);
@@ -291,7 +291,7 @@ impl Maker<'_> {
         let words: Vec<u64> = (0..32).map(|_| self.word()).collect();
         let address = match self.rng.chance(90) {
             true => self.scratch.slot(),
-            false => self.scratch.before_guard(8 * self.rng.below(4)),
+            false => self.scratch.before_end(8 * self.rng.below(4)),
         };
         self.scratch.put(address, &words);
         address
@@ -338,7 +338,7 @@ impl Maker<'_> {
         match self.rng.below(10) {
             0 => self.device(),
             1 => self.wild(),
-            2 => self.scratch.before_guard(self.rng.below(16)),
+            2 => self.scratch.before_end(self.rng.below(16)),
             _ => self.list(),
         }
     }
@@ -349,7 +349,7 @@ impl Maker<'_> {
                 0,
                 1 << 31,
                 1 << 32,
-                1 << 40,
+                1 << 36,
                 u64::MAX,
                 u64::MAX - 7,
                 1 << 63,
@@ -385,7 +385,7 @@ impl Maker<'_> {
     fn wild(&mut self) -> u64 {
         match self.rng.below(10) {
             0..3 => 0,
-            3 => self.scratch.in_guard(&mut self.rng),
+            3 => self.scratch.behind(&mut self.rng),
             4 => self.world.read_only + self.rng.below(4096) as u64,
             5 => u64::MAX - self.rng.below(16) as u64,
             6 => 0xdead_beef_dead_beef,
@@ -410,7 +410,7 @@ impl Maker<'_> {
         let bytes = [name.as_bytes(), b"\0"].concat();
         let address = match self.rng.chance(80) {
             true => self.scratch.slot(),
-            false => self.scratch.before_guard(name.len() + self.rng.below(2)),
+            false => self.scratch.before_end(name.len() + self.rng.below(2)),
         };
         self.scratch.put_bytes(address, &bytes);
         address
