@@ -24,7 +24,7 @@ fn every_engine_and_gang_agrees() {
             assert_eq!(stats.gang, gang);
             launch.clone().engine(Engine::Interp).run().unwrap();
             launch
-                .schedule(Schedule::Seed(7))
+                .schedule(Schedule::Random(7))
                 .gang(gang)
                 .threads(1)
                 .run()

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use ptxjit::Schedule;
 
 use crate::arg::CliArg;
 use crate::picture::Size;
@@ -76,9 +77,9 @@ pub struct LaunchArgs {
     /// Stop a kernel that takes longer.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
-    /// deterministic, or seed:N for a replayable random order.
+    /// The order in which threads make progress: deterministic, roundrobin, random:SEED, adversarial or pct:SEED[:DEPTH].
     #[arg(long)]
-    pub schedule: Option<ScheduleArg>,
+    pub schedule: Option<Schedule>,
     /// Write a line per call of the driver.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -218,6 +219,12 @@ pub struct RunArgs {
     /// Run under so many schedules, from equal buffers, and gather the findings.
     #[arg(long, value_name = "N", requires = "sanitize", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub explore: Option<u32>,
+    /// Write what the schedule chooses to FILE, to be replayed. Interprets the kernel.
+    #[arg(long, value_name = "FILE", conflicts_with = "explore")]
+    pub record: Option<PathBuf>,
+    /// Make the choices that --record wrote to FILE, with any checks. The modules and the launches must be the same.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "explore", "schedule"])]
+    pub replay: Option<PathBuf>,
     #[command(flatten)]
     pub exec: ExecArgs,
     #[command(flatten)]
@@ -233,9 +240,9 @@ pub struct ExecArgs {
     /// Threads of the host to use; all cores if left out.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
-    /// deterministic, or seed:N for a replayable random order.
+    /// The order in which threads make progress: deterministic, roundrobin, random:SEED, adversarial or pct:SEED[:DEPTH].
     #[arg(long)]
-    pub schedule: Option<ScheduleArg>,
+    pub schedule: Option<Schedule>,
     /// Stop a launch that takes longer, to compile or to run.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
@@ -451,28 +458,6 @@ impl FromStr for OutSpec {
     }
 }
 
-/// `deterministic` or `seed:N`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScheduleArg {
-    Deterministic,
-    Seed(u64),
-}
-
-impl FromStr for ScheduleArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ScheduleArg, String> {
-        if text == "deterministic" {
-            return Ok(ScheduleArg::Deterministic);
-        }
-        let seed = text
-            .strip_prefix("seed:")
-            .and_then(|seed| seed.parse().ok());
-        seed.map(ScheduleArg::Seed)
-            .ok_or_else(|| "expected deterministic or seed:N".to_owned())
-    }
-}
-
 fn gang(text: &str) -> Result<u32, String> {
     match text {
         "1" | "4" | "8" | "16" | "32" => Ok(text.parse().expect("a literal number")),
@@ -526,7 +511,7 @@ mod tests {
         );
         assert_eq!(run.exec.gang, Some(8));
         assert_eq!(run.exec.timeout, Some(Duration::from_millis(1500)));
-        assert_eq!(run.exec.schedule, Some(ScheduleArg::Seed(7)));
+        assert_eq!(run.exec.schedule, Some(Schedule::Random(7)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::args::{DistArgs, LaunchArgs, ScheduleArg};
+use crate::args::{DistArgs, LaunchArgs};
 use crate::libraries::{self, Libraries};
 use crate::term;
 
@@ -107,7 +107,7 @@ fn variables(args: &LaunchArgs, command: &Path) -> Result<Vec<(&'static str, OsS
     );
     set(
         "PTXJIT_SCHEDULE",
-        args.schedule.map(|schedule| schedule_text(schedule).into()),
+        args.schedule.map(|schedule| schedule.to_string().into()),
     );
     set(
         "PTXJIT_TRACE",
@@ -131,13 +131,6 @@ fn first(name: &str, item: &OsStr) -> OsString {
         list.push(other);
     }
     list
-}
-
-fn schedule_text(schedule: ScheduleArg) -> String {
-    match schedule {
-        ScheduleArg::Deterministic => "deterministic".to_owned(),
-        ScheduleArg::Seed(seed) => format!("seed:{seed}"),
-    }
 }
 
 /// Programs change their folder, and what they write is to be where the user was.

@@ -4,16 +4,16 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use ptxjit::sanitize::{Finding, Severity, schedule_name};
+use ptxjit::sanitize::{Finding, Severity};
 use ptxjit::{Device, Options};
 
 use crate::case::{Case, CaseFile};
 use crate::compare::{self, Tolerance};
 use crate::discover::Test;
+use crate::explore;
 use crate::npy::Array;
 use crate::paths::CaseDir;
 use crate::plan::Plan;
-use crate::sanitize;
 use crate::session::{self, Failure, FailureKind, Session};
 
 /// How a test ended.
@@ -92,7 +92,7 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
     let plan = Plan::from_case(&file, case, &test.files)?;
     if let (Some(expected), true) = (&file.expect, options.sanitize.any()) {
         let n = expected.explore.unwrap_or(1);
-        let findings = explore(&plan, options, n)?;
+        let findings = explore::run(&plan, options, n)?;
         return Ok(expected.judge(&findings));
     }
     let device = Device::new()?;
@@ -145,67 +145,6 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
         ));
     }
     Ok(problems)
-}
-
-/// Runs the launches under so many schedules, from equal buffers, and gathers what sanitizers find. Results that depend on the
-/// schedule are a finding, too.
-pub fn explore(plan: &Plan, options: &Options, n: u32) -> Result<Vec<Finding>, Failure> {
-    let mut all: Vec<Finding> = Vec::new();
-    let mut first: Option<(String, Vec<Vec<u8>>)> = None;
-    for schedule in sanitize::schedules(n.max(1)) {
-        let device = Device::new()?;
-        let (mut options, _output) = session::capture(options.clone());
-        options.watched = schedule;
-        let session = Session::new(&device, plan, &options)?;
-        let mut ended_well = true;
-        for idx in 0..plan.launches.len() {
-            match session.launch(idx) {
-                Ok(_) => {}
-                Err(failure) if failure.kind == FailureKind::Failed => {
-                    ended_well = false;
-                    if session.findings(false).is_empty() {
-                        return Err(failure);
-                    }
-                    break;
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
-        for finding in session.findings(ended_well) {
-            if !all.iter().any(|other| other.key() == finding.key()) {
-                all.push(finding);
-            }
-        }
-        if !ended_well {
-            continue;
-        }
-        let buffers = (0..plan.buffers.len()).map(|idx| session.read(idx));
-        let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
-        let name = schedule_name(schedule);
-        match &first {
-            None => first = Some((name, buffers)),
-            Some((before, expected)) => {
-                let kernel = session.kernels.first().map_or("", String::as_str);
-                let named = plan.buffers.iter().zip(expected.iter().zip(&buffers));
-                for (buffer, (a, b)) in named {
-                    let Some(at) = a.iter().zip(b).position(|(a, b)| a != b) else {
-                        continue;
-                    };
-                    let text = format!(
-                        "byte {at} of buffer `{}` is {:#04x} under schedule {before} and {:#04x} under {name}",
-                        buffer.name, a[at], b[at]
-                    );
-                    // Sums of floating-point numbers depend on their order.
-                    let is_float = buffer.dtype.is_float();
-                    let finding = Finding::schedule_dependent(kernel, text, !is_float);
-                    if !all.iter().any(|other| other.key() == finding.key()) {
-                        all.push(finding);
-                    }
-                }
-            }
-        }
-    }
-    Ok(all)
 }
 
 fn expectations(

@@ -22,6 +22,7 @@ pub mod discover;
 pub mod dtype;
 mod dump;
 mod exec;
+pub mod explore;
 pub mod fill;
 mod half;
 mod input;

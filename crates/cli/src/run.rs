@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use ptxjit::{Cache, CodeOrigin, Device, Options, Prepared};
+use ptxjit::{Cache, CodeOrigin, Device, Options, Prepared, Recording};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -20,7 +20,7 @@ use crate::replace::{Links, replace};
 use crate::sanitize::ReportFormat;
 use crate::session::{self, Failure, Output, Session};
 use crate::term;
-use crate::{judge, sanitize, suppress};
+use crate::{explore, sanitize, suppress};
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     let code = match planned(args) {
@@ -104,6 +104,11 @@ struct Times {
 fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
     let (mut options, output) = session::capture(session::options(&args.exec));
     options.eager |= args.repeat > 1;
+    options.record = args.record.is_some().then(Recording::default);
+    options.replay = match args.replay.as_deref().map(recording).transpose() {
+        Ok(replay) => replay,
+        Err(err) => return report(args, &err.into()),
+    };
     let device = match device(args) {
         Ok(device) => device,
         Err(err) => return report(args, &err.into()),
@@ -113,6 +118,9 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
         Err(failure) => return report(args, &failure),
     };
     let mut times = repeat(args, &mut session, &output);
+    if let Err(err) = keep_recording(args, &options) {
+        return report(args, &err.into());
+    }
     let found = match found(args, plan, &session, &times, &options) {
         Ok(found) => found,
         Err(err) => {
@@ -130,6 +138,22 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
     };
     let code = times.failure.as_ref().map_or(code, Failure::exit_code);
     if found.fails { code.max(1) } else { code }
+}
+
+/// Reads a recorded schedule.
+fn recording(path: &Path) -> Result<Recording> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown(path)))?;
+    let parsed = text.parse().map_err(|why: String| anyhow!(why));
+    parsed.with_context(|| format!("{} is no recorded schedule", shown(path)))
+}
+
+/// Writes the schedule of the launches, if it shall be kept.
+fn keep_recording(args: &RunArgs, options: &Options) -> Result<()> {
+    match (&args.record, &options.record) {
+        (Some(path), Some(recording)) => write_text(path, &recording.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// What sanitizers have found.
@@ -157,7 +181,7 @@ fn found(
         .as_deref()
         .map_or_else(|| Ok(Vec::new()), suppress::read)?;
     let mut findings = match args.explore {
-        Some(n) => judge::explore(plan, options, n).map_err(|failure| anyhow!(failure.text))?,
+        Some(n) => explore::run(plan, options, n).map_err(|failure| anyhow!(failure.text))?,
         None => session.findings(times.failure.is_none()),
     };
     let mut is_used = vec![false; suppressions.len()];

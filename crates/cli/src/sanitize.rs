@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use ptxjit::sanitize::{
     AccessOp, Checks, Finding, FindingKind, FoundAccess, Hazard, Reason, Severity, SourcePlace,
-    WatchedSchedule,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -154,21 +153,6 @@ impl Expected {
         }
         problems
     }
-}
-
-/// The schedules of `--explore N`: the plain ones, then those of Burckhardt et al. with depths 1 to 3.
-pub fn schedules(n: u32) -> Vec<WatchedSchedule> {
-    let plain = [
-        WatchedSchedule::Deterministic,
-        WatchedSchedule::RoundRobin,
-        WatchedSchedule::Random(1),
-        WatchedSchedule::Adversarial,
-    ];
-    let more = (0..).flat_map(|seed| {
-        let pct = (1..=3).map(move |depth| WatchedSchedule::Pct { seed, depth });
-        pct.chain([WatchedSchedule::Random(seed + 2)])
-    });
-    plain.into_iter().chain(more).take(n as usize).collect()
 }
 
 /// Writes findings as text.

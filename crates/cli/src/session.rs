@@ -3,13 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ptxjit::{
-    Buffer, Device, Engine, Error, LaunchStats, Module, Options, Prepared, Schedule, TensorMap,
-};
+use ptxjit::{Buffer, Device, Engine, Error, LaunchStats, Module, Options, Prepared, TensorMap};
 
-use ptxjit::sanitize::Finding;
+use ptxjit::sanitize::{Finding, FoundAccess};
 
-use crate::args::{ExecArgs, ScheduleArg};
+use crate::args::ExecArgs;
 use crate::contents;
 use crate::input;
 use crate::plan::{Plan, PlanArg, PlanLaunch, PlanPatch};
@@ -98,11 +96,7 @@ pub fn options(exec: &ExecArgs) -> Options {
     if exec.interp {
         options.engine = Engine::Interp;
     }
-    options.schedule = match exec.schedule {
-        None => Schedule::default(),
-        Some(ScheduleArg::Deterministic) => Schedule::Deterministic,
-        Some(ScheduleArg::Seed(seed)) => Schedule::Seed(seed),
-    };
+    options.schedule = exec.schedule.unwrap_or_default();
     options
 }
 
@@ -310,8 +304,25 @@ impl<'a> Session<'a> {
         findings
     }
 
+    /// The kernel that last changed the word of device memory at an address, where it did, and whether by an atomic operation on
+    /// floating-point numbers.
+    pub fn last_write(&self, addr: u64) -> Option<(String, FoundAccess, bool)> {
+        let launches = self.launches.iter().zip(&self.kernels).rev();
+        launches
+            .filter_map(|(launch, kernel)| {
+                let (access, is_float_atomic) = launch.last_write(addr)?;
+                Some((kernel.clone(), access, is_float_atomic))
+            })
+            .next()
+    }
+
     pub fn n_launches(&self) -> usize {
         self.launches.len()
+    }
+
+    /// The address of buffer number `idx`.
+    pub fn address(&self, idx: usize) -> u64 {
+        self.buffers[idx].address()
     }
 
     /// The launches, in order.

@@ -77,7 +77,10 @@ pub(crate) fn options() -> &'static Options {
         options.schedule = match config.schedule {
             ptxjit_persona::Schedule::Free => Schedule::Parallel,
             ptxjit_persona::Schedule::Deterministic => Schedule::Deterministic,
-            ptxjit_persona::Schedule::Seed(seed) => Schedule::Seed(seed),
+            ptxjit_persona::Schedule::RoundRobin => Schedule::RoundRobin,
+            ptxjit_persona::Schedule::Random(seed) => Schedule::Random(seed),
+            ptxjit_persona::Schedule::Adversarial => Schedule::Adversarial,
+            ptxjit_persona::Schedule::Pct { seed, depth } => Schedule::Pct { seed, depth },
         };
         options
     })

@@ -56,12 +56,33 @@ impl<'p> Cluster<'p> {
         self.ctas.iter().all(|cta| cta.is_stuck(progress))
     }
 
-    /// Each CTA has its turn.
-    pub(crate) fn turn(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
+    /// The rank of the CTA with this number, if it is in the cluster.
+    pub(crate) fn rank_of(&self, cta: u32) -> Option<usize> {
+        self.ctas.iter().position(|it| it.env.cta == cta)
+    }
+
+    /// Each CTA has its turn, or the one with this rank.
+    pub(crate) fn turn(
+        &mut self,
+        machine: &mut Machine<'p, '_>,
+        only: Option<usize>,
+    ) -> Result<(), Fault> {
         self.swap_memory(machine);
-        let can_run = self.turns(machine);
+        let can_run = match only {
+            Some(rank) => self.turn_of(machine, rank),
+            None => self.turns(machine),
+        };
         self.swap_memory(machine);
-        if can_run? | self.complete_barrier(machine) || self.is_done() {
+        let can_run = can_run?;
+        if self.complete_barrier(machine) {
+            // Their turns may not come before they can run.
+            let mut ctas = self.ctas.iter_mut();
+            return ctas.try_for_each(|cta| cta.resolve_cluster(machine).map(drop));
+        }
+        if can_run || self.is_done() {
+            return Ok(());
+        }
+        if only.is_some() && self.ctas.iter().any(Cta::any_can_run) {
             return Ok(());
         }
         let waits = |cta: &&Cta<'p>| !cta.is_done();
@@ -81,14 +102,17 @@ impl<'p> Cluster<'p> {
     fn turns(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
         let mut can_run = false;
         for rank in 0..self.ctas.len() {
-            let cta = &mut self.ctas[rank];
-            if cta.is_done() {
-                continue;
+            if !self.ctas[rank].is_done() {
+                can_run |= self.turn_of(machine, rank)?;
             }
-            can_run |= cta.turn(machine)?;
-            if !cta.is_done() {
-                continue;
-            }
+        }
+        Ok(can_run)
+    }
+
+    fn turn_of(&mut self, machine: &mut Machine<'p, '_>, rank: usize) -> Result<bool, Fault> {
+        let cta = &mut self.ctas[rank];
+        let can_run = cta.turn(machine)?;
+        if cta.is_done() {
             cta.check_end(machine.tensor[rank].as_deref())?;
             if self.ctas.len() > 1 {
                 machine.shared[rank] = None;

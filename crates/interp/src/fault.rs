@@ -70,6 +70,8 @@ pub enum FaultKind {
     },
     /// No thread of the CTA can go on.
     Deadlock(Vec<WaitGroup>),
+    /// A recorded schedule chooses what is not there.
+    Departed,
     /// The host asked to stop.
     Cancelled,
 }
@@ -116,6 +118,10 @@ impl fmt::Display for FaultKind {
                     write!(f, "; {} threads at {}", group.threads.len(), group.what)
                 })
             }
+            FaultKind::Departed => f.write_str(
+                "the launch departs from the recorded schedule: it does not do the same every time, \
+                 or the file is not as it was written",
+            ),
             FaultKind::Cancelled => f.write_str("cancelled"),
         }
     }

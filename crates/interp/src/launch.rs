@@ -10,14 +10,14 @@ use ptxjit_ir::{
 
 use crate::access::LOCAL_BASE;
 use crate::bounds::shared_objects;
-use crate::choose::{Rng, Schedule};
+use crate::choose::{Chooser, NextCta, Recorder, Replay, Schedule, Task, Turns};
 use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
 use crate::memory::Memory;
 use crate::postdom::PostDominators;
 use crate::watch::finding::Finding;
-use crate::watch::{Allocated, Checks, Names, Watch};
+use crate::watch::{Allocated, Checks, LastWrites, Names, Watch};
 
 /// A launch of a program's kernel.
 #[derive(Clone)]
@@ -53,8 +53,14 @@ pub struct Launch<'a> {
     pub limits: Limits,
     /// What to look for. The program should have marks ([`ptxjit_ir::MarkOp`]) then.
     pub checks: Checks,
-    /// In what order threads make progress.
+    /// In what order threads make progress. Under all schedules but the deterministic one the program should have marks.
     pub schedule: Schedule,
+    /// Whether the choices of the schedule are kept.
+    pub records: bool,
+    /// Whether [`Watched::writes`] are kept.
+    pub keeps_writes: bool,
+    /// Choices that were made by a launch with the same schedule, program and shape, to be made again.
+    pub replay: Option<&'a Turns>,
 }
 
 /// Bounds of what a thread may use, and of how long it runs at a stretch.
@@ -109,6 +115,9 @@ impl<'a> Launch<'a> {
             limits: Limits::default(),
             checks: Checks::default(),
             schedule: Schedule::default(),
+            records: false,
+            keeps_writes: false,
+            replay: None,
         }
     }
 }
@@ -134,6 +143,26 @@ pub struct Watched {
     pub findings: Vec<Finding>,
     /// Memory that it allocated and did not free.
     pub allocated: Vec<Allocated>,
+    /// The choices of the schedule, if they were kept.
+    pub turns: Turns,
+    /// Preemption points that groups of lanes have passed.
+    pub points: u64,
+    /// Who wrote each word of device memory last, if that was kept.
+    pub writes: LastWrites,
+}
+
+impl Default for Watched {
+    /// A launch that did nothing.
+    fn default() -> Watched {
+        Watched {
+            result: Ok(()),
+            findings: Vec::new(),
+            allocated: Vec::new(),
+            turns: Turns::default(),
+            points: 0,
+            writes: LastWrites::default(),
+        }
+    }
 }
 
 /// Runs a launch to its end.
@@ -149,8 +178,7 @@ pub fn launch(
 pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host) -> Watched {
     let failed = |fault| Watched {
         result: Err(fault),
-        findings: Vec::new(),
-        allocated: Vec::new(),
+        ..Watched::default()
     };
     let kernel = match check(launch) {
         Ok(kernel) => kernel,
@@ -160,10 +188,16 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         true => SharedLayout::apart(launch.program),
         false => SharedLayout::new(launch.program),
     };
-    let watch = launch.checks.any().then(|| {
+    // What waits in vain is known from what is watched, whatever the checks: these must not change a schedule.
+    let keeps_choices = launch.records || launch.replay.is_some() || launch.keeps_writes;
+    let is_watched =
+        launch.checks.any() || keeps_choices || launch.schedule != Schedule::Deterministic;
+    let watch = is_watched.then(|| {
         let names = names(launch, &layout);
         let shape = (launch.grid, launch.block, launch.cluster_shape());
-        Box::new(Watch::new(launch.checks, shape, names))
+        let mut watch = Watch::new(launch.checks, shape, names);
+        watch.writes = launch.keeps_writes.then(LastWrites::default);
+        Box::new(watch)
     });
     let shared_objects = match launch.checks.mem {
         true => shared_objects(&layout, launch.dynamic_shared),
@@ -180,61 +214,137 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         members: Vec::new(),
         shared_objects,
         local_base: LOCAL_BASE,
-        next: 0,
+        waiting: 0..0,
         steps: 0,
         watch,
         progress: 0,
-        rng: Rng::new(launch.schedule.seed()),
+        chooser: chooser(launch),
+        points: 0,
     };
+    machine.waiting = 0..machine.n_clusters();
     let result = run(&mut machine, kernel);
-    let (findings, allocated) = machine
+    let (turns, points) = (machine.chooser.turns(), machine.points);
+    let (findings, allocated, writes) = machine
         .watch
         .map_or_else(Default::default, |watch| watch.finish());
     Watched {
         result,
         findings,
         allocated,
+        turns,
+        points,
+        writes,
     }
 }
+
+/// What makes the choices of a launch.
+fn chooser(launch: &Launch<'_>) -> Box<dyn Chooser> {
+    match launch.replay {
+        Some(turns) => Box::new(Replay::new(turns)),
+        // The deterministic schedule has no choices.
+        None if launch.records && launch.schedule != Schedule::Deterministic => {
+            Box::new(Recorder::new(launch.schedule.chooser()))
+        }
+        None => launch.schedule.chooser(),
+    }
+}
+
+/// Instructions of the live CTAs before another CTA is started beside them, under schedules that run groups of lanes: of these some
+/// let lanes wait for long.
+const PATIENCE: u64 = 1 << 22;
 
 fn run<'p>(machine: &mut Machine<'p, '_>, kernel: &'p Function) -> Result<(), Fault> {
     let launch = machine.launch;
     let mut live: Vec<Cluster<'_>> = Vec::new();
-    let total = machine.n_clusters();
+    // A cooperative launch starts all before any runs.
+    while launch.cooperative && start(machine, kernel, &mut live, false)? {}
     let mut started_at = 0;
-    while machine.next < total || !live.is_empty() {
+    let patience = match launch.schedule {
+        Schedule::Deterministic => launch.limits.patience,
+        _ => launch.limits.patience.min(PATIENCE),
+    };
+    while !machine.waiting.is_empty() || !live.is_empty() {
         let is_stuck = !live.is_empty()
             && live
                 .iter()
                 .all(|cluster| cluster.is_stuck(machine.progress));
-        let impatient = is_stuck || machine.steps - started_at > launch.limits.patience;
+        let impatient = is_stuck || machine.steps - started_at > patience;
         let has_room = live.len() < launch.schedule.live_ctas();
-        if machine.next < total && (has_room || launch.cooperative || impatient) {
-            let first = machine.take_cluster();
-            live.push(Cluster::new(machine, kernel, first)?);
-            started_at = machine.steps;
-            machine.progress += 1;
-            // A cooperative launch starts all before any runs.
-            if launch.cooperative && machine.next < total {
-                continue;
-            }
-        } else if is_stuck {
+        let may_start = !machine.waiting.is_empty() && (has_room || impatient);
+        if is_stuck && !may_start {
             return Err(live[0].ctas[0].no_progress());
         }
-        let order = machine.order_of(live.len());
-        for idx in order {
-            live[idx].turn(machine)?;
-        }
-        live.retain(|cluster| {
-            let is_done = cluster.is_done();
-            if let (true, Some(watch)) = (is_done, &mut machine.watch) {
-                let ctas = cluster.ctas.iter();
-                ctas.for_each(|cta| watch.end_cta(cta.env.cta));
+        let progress = machine.progress;
+        let tasks = || tasks(&live, progress);
+        let next = machine.chooser.next_cta(may_start, &tasks);
+        match next.map_err(|_| departed(&live))? {
+            NextCta::Start { last } => {
+                start(machine, kernel, &mut live, last)?;
+                started_at = machine.steps;
+                continue;
             }
-            !is_done
-        });
+            NextCta::Everyone => live
+                .iter_mut()
+                .try_for_each(|cluster| cluster.turn(machine, None))?,
+            NextCta::One(number) => {
+                let has = |cluster: &&mut Cluster<'p>| cluster.rank_of(number).is_some();
+                let Some(cluster) = live.iter_mut().find(has) else {
+                    return Err(departed(&live));
+                };
+                cluster.turn(machine, cluster.rank_of(number))?;
+            }
+        }
+        retire(machine, &mut live);
     }
     Ok(())
+}
+
+/// Starts a cluster, if there is one left.
+fn start<'p>(
+    machine: &mut Machine<'p, '_>,
+    kernel: &'p Function,
+    live: &mut Vec<Cluster<'p>>,
+    last: bool,
+) -> Result<bool, Fault> {
+    let Some(first) = machine.take_cluster(last) else {
+        return Ok(false);
+    };
+    live.push(Cluster::new(machine, kernel, first)?);
+    machine.progress += 1;
+    Ok(true)
+}
+
+/// All groups that can run; while any do more than turn in waiting loops, these.
+fn tasks(live: &[Cluster<'_>], progress: u64) -> Vec<Task> {
+    let moves = |cluster: &&Cluster<'_>| !cluster.is_stuck(progress);
+    let of = |clusters: &mut dyn Iterator<Item = &Cluster<'_>>| -> Vec<Task> {
+        let ctas = clusters.flat_map(|cluster| &cluster.ctas);
+        ctas.flat_map(|cta| cta.tasks(progress)).collect()
+    };
+    let moving = of(&mut live.iter().filter(moves));
+    match moving.is_empty() {
+        true => of(&mut live.iter()),
+        false => moving,
+    }
+}
+
+fn departed(live: &[Cluster<'_>]) -> Fault {
+    match live.first() {
+        Some(cluster) => cluster.ctas[0].departed(),
+        None => of_launch(FaultKind::Departed),
+    }
+}
+
+/// Takes leave of clusters whose threads have ended.
+fn retire(machine: &mut Machine<'_, '_>, live: &mut Vec<Cluster<'_>>) {
+    live.retain(|cluster| {
+        let is_done = cluster.is_done();
+        if let (true, Some(watch)) = (is_done, &mut machine.watch) {
+            let ctas = cluster.ctas.iter();
+            ctas.for_each(|cta| watch.end_cta(cta.env.cta));
+        }
+        !is_done
+    });
 }
 
 /// Names of what the program and its parameters name.
@@ -280,14 +390,16 @@ pub(crate) struct Machine<'p, 'm> {
     pub(crate) shared_objects: Vec<(u64, u64)>,
     /// Generic address of the local memory of the thread that runs.
     pub(crate) local_base: u64,
-    /// The first cluster that has not been started.
-    pub(crate) next: u64,
+    /// The clusters that have not been started.
+    pub(crate) waiting: Range<u64>,
     /// Instructions executed so far.
     pub(crate) steps: u64,
     pub(crate) watch: Option<Box<Watch>>,
     /// Grows whenever something has happened that a waiting thread may wait for.
     pub(crate) progress: u64,
-    pub(crate) rng: Rng,
+    pub(crate) chooser: Box<dyn Chooser>,
+    /// Preemption points that groups of lanes have passed.
+    pub(crate) points: u64,
 }
 
 impl<'p> Machine<'p, '_> {
@@ -301,12 +413,15 @@ impl<'p> Machine<'p, '_> {
         self.clusters().iter().map(|&n| u64::from(n)).product()
     }
 
-    /// Takes the first cluster that has not been started: `%ctaid` of its first CTA.
-    pub(crate) fn take_cluster(&mut self) -> [u32; 3] {
-        let clusterid = ctaid(self.clusters(), self.next);
-        self.next += 1;
+    /// Takes a cluster that has not been started, the last or the first: `%ctaid` of its first CTA.
+    fn take_cluster(&mut self, last: bool) -> Option<[u32; 3]> {
+        let number = match last {
+            true => self.waiting.next_back(),
+            false => self.waiting.next(),
+        };
+        let clusterid = ctaid(self.clusters(), number?);
         let shape = self.launch.cluster_shape();
-        std::array::from_fn(|axis| clusterid[axis] * shape[axis])
+        Some(std::array::from_fn(|axis| clusterid[axis] * shape[axis]))
     }
 
     pub(crate) fn checks(&self) -> Checks {
@@ -318,50 +433,13 @@ impl<'p> Machine<'p, '_> {
         self.checks().init
     }
 
-    /// The order in which so many take their turns now.
-    pub(crate) fn order_of(&mut self, n: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..n).collect();
-        match self.launch.schedule {
-            Schedule::Deterministic | Schedule::RoundRobin => {}
-            Schedule::Adversarial => order.reverse(),
-            Schedule::Random(_) | Schedule::Pct { .. } => {
-                for at in (1..n).rev() {
-                    order.swap(at, self.rng.below(at + 1));
-                }
-            }
-        }
-        order
-    }
-
-    /// Instructions of a thread before the next one's turn.
-    pub(crate) fn quantum(&mut self) -> u32 {
-        const FEW: [u32; 8] = [1, 1, 2, 3, 7, 20, 60, 300];
-        match self.launch.schedule {
-            Schedule::Deterministic | Schedule::Adversarial => self.launch.limits.quantum.max(1),
-            Schedule::RoundRobin => 1,
-            Schedule::Random(_) => FEW[self.rng.below(FEW.len())],
-            // Long runs, with few points where a thread falls behind.
-            Schedule::Pct { depth, .. } => match self.rng.below(64 / depth.clamp(1, 16) as usize) {
-                0 => FEW[self.rng.below(FEW.len())],
-                _ => self.launch.limits.quantum.max(1),
-            },
-        }
-    }
-
     pub(crate) fn function(&self, id: FuncId) -> Option<&'p Function> {
         self.launch.program.functions.get(&id)
     }
 }
 
 fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
-    let refuse = |why: String| Fault {
-        kind: FaultKind::Launch(why),
-        ctaid: [0; 3],
-        tid: None,
-        function: String::new(),
-        loc: SrcLoc::default(),
-        calls: Vec::new(),
-    };
+    let refuse = |why: String| of_launch(FaultKind::Launch(why));
     let threads = launch
         .block
         .iter()
@@ -383,6 +461,18 @@ fn check<'p>(launch: &Launch<'p>) -> Result<&'p Function, Fault> {
     }
     let kernel = launch.program.functions.get(&launch.program.entry);
     kernel.ok_or_else(|| refuse("the program has no kernel".to_owned()))
+}
+
+/// A fault of the launch as a whole.
+fn of_launch(kind: FaultKind) -> Fault {
+    Fault {
+        kind,
+        ctaid: [0; 3],
+        tid: None,
+        function: String::new(),
+        loc: SrcLoc::default(),
+        calls: Vec::new(),
+    }
 }
 
 /// What CUDA asks of clusters.

@@ -6,13 +6,14 @@
 //!
 //! * Each thread is a state machine with a stack of frames, so that it can wait anywhere. Threads of a CTA run in order, each
 //!   until it waits, ends, or has used up its quantum; so a thread that spins for another one gets its turn to see it move.
+//! * That is the deterministic order; [`Schedule`] has others, which run groups of lanes between preemption points (`groups.rs`).
 //! * CTAs run one after another in ascending order. A cooperative launch has all of them live at once; otherwise the next CTA
 //!   is started early only if the live ones run on for very long (they may be waiting for it).
 //! * Programs that expect lockstep run warp by warp, with reconvergence at the immediate post-dominator.
 //! * A CTA in which no thread can go on is a deadlock and is reported with what every group waits for.
 //!
-//! Atomicity and ordering are trivial here: one host thread runs everything. What a race between CTAs could make visible on a
-//! GPU is not explored.
+//! Atomicity and ordering are trivial here: one host thread runs everything, and memory is sequentially consistent under every
+//! schedule.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod cluster;
 mod device;
 mod exec;
 mod fault;
+mod groups;
 mod host;
 mod launch;
 mod lockstep;
@@ -41,7 +43,7 @@ mod thread;
 pub mod warp;
 mod watch;
 
-pub use choose::Schedule;
+pub use choose::{Schedule, Turn, Turns};
 pub use fault::{Fault, FaultKind, WaitGroup};
 pub use host::{Host, SilentHost};
 pub use launch::{Launch, Limits, Watched, launch, watched};
@@ -49,4 +51,4 @@ pub use memory::{MemFault, Memory, VecMemory};
 pub use watch::finding::{
     Access, AccessOp, Finding, FindingKind, Hazard, Object, Reason, Severity, Site,
 };
-pub use watch::{Allocated, Checks};
+pub use watch::{Allocated, Checks, LastWrites};

@@ -6,6 +6,7 @@
 
 use ptxjit_ir::{Block, FuncId, InstData};
 
+use crate::choose::{Event, Task};
 use crate::exec::Step;
 use crate::fault::Fault;
 use crate::launch::Machine;
@@ -61,24 +62,47 @@ impl Warp {
 impl<'p> Cta<'p> {
     /// Every warp runs for a while.
     pub(crate) fn run_warps(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
-        for idx in 0..self.lockstep.len() {
-            let mut warp = std::mem::replace(
-                &mut self.lockstep[idx],
-                Warp {
-                    first: 0,
-                    stack: Vec::new(),
-                },
-            );
-            let result = self.run_warp(machine, &mut warp);
-            self.lockstep[idx] = warp;
-            result?;
-        }
-        Ok(())
+        (0..self.lockstep.len()).try_for_each(|idx| self.run_warp(machine, idx, false))
     }
 
-    fn run_warp(&mut self, machine: &mut Machine<'p, '_>, warp: &mut Warp) -> Result<(), Fault> {
+    /// A warp runs until it waits: with `by_points` as far as the schedule has it, else for a while.
+    pub(crate) fn run_warp(
+        &mut self,
+        machine: &mut Machine<'p, '_>,
+        idx: usize,
+        by_points: bool,
+    ) -> Result<(), Fault> {
+        let none = Warp {
+            first: 0,
+            stack: Vec::new(),
+        };
+        let Some(warp) = self.lockstep.get_mut(idx) else {
+            return Err(self.departed());
+        };
+        let mut warp = std::mem::replace(warp, none);
+        let result = self.advance_warp(machine, &mut warp, by_points);
+        self.lockstep[idx] = warp;
+        result
+    }
+
+    fn advance_warp(
+        &mut self,
+        machine: &mut Machine<'p, '_>,
+        warp: &mut Warp,
+        by_points: bool,
+    ) -> Result<(), Fault> {
         let end = self.threads.len().min(warp.first + LANES);
-        for _ in 0..machine.quantum() {
+        let task = Task {
+            cta: self.env.cta,
+            group: (warp.first / LANES) as u32,
+            lanes: u32::MAX,
+        };
+        let mut left = match by_points {
+            true => u32::MAX,
+            false => machine.launch.limits.quantum.max(1),
+        };
+        while left > 0 {
+            left = left.saturating_sub(u32::from(!by_points));
             if (warp.first..end).any(|idx| self.threads[idx].wait().is_some()) {
                 return Ok(());
             }
@@ -99,9 +123,16 @@ impl<'p> Cta<'p> {
             self.poll(machine, active[0], active.len() as u64)?;
             let before = self.threads[active[0]].position();
             let yields = self.step_lanes(machine, &active)?;
-            self.diverge(machine, warp, &active, (depth, before));
+            let is_divergent = self.diverge(machine, warp, &active, (depth, before));
             if yields {
+                machine.chooser.note(Event::Yields(task));
                 return Ok(());
+            }
+            if by_points && (is_divergent || self.is_at_point(active[0])) {
+                machine.points += 1;
+                if machine.chooser.stop_here(task) {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -163,15 +194,15 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Pushes entries if the lanes are in different places now, or in a callee.
+    /// Pushes entries if the lanes are in different places now, of which the result tells, or in a callee.
     fn diverge(
         &self,
         machine: &mut Machine<'p, '_>,
         warp: &mut Warp,
         active: &[usize],
         (depth, before): (usize, Option<Position>),
-    ) {
-        let Some(before) = before else { return };
+    ) -> bool {
+        let Some(before) = before else { return false };
         let mut places: Vec<(Position, Vec<usize>)> = Vec::new();
         for &idx in active {
             let Some(at) = self.threads[idx].position().filter(|at| at.depth >= depth) else {
@@ -183,8 +214,9 @@ impl<'p> Cta<'p> {
             }
         }
         let called = places.iter().any(|(place, _)| place.depth > depth);
-        if places.len() < 2 && !called {
-            return;
+        let is_divergent = places.len() > 1;
+        if !is_divergent && !called {
+            return false;
         }
         let reconverge = if called {
             None
@@ -203,6 +235,7 @@ impl<'p> Cta<'p> {
                 reconverge,
             });
         }
+        is_divergent
     }
 
     fn post_dominator(

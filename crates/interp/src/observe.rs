@@ -113,8 +113,14 @@ impl<'p> Machine<'p, '_> {
 
     /// An operation of the device has written bytes.
     pub(crate) fn written(&mut self, env: &Env, thread: &Thread<'p>, addr: u64, len: usize) {
-        if self.watch.is_some() {
-            self.set_states(env, thread, addr, &vec![byte::WRITTEN; len]);
+        if self.watch.is_none() {
+            return;
+        }
+        self.set_states(env, thread, addr, &vec![byte::WRITTEN; len]);
+        let who = self.who(env, thread);
+        let region = self.region(addr);
+        if let (Region::Device, Some(watch)) = (region, self.watch.as_mut()) {
+            watch.wrote(who, (addr, len as u64), AccessOp::Copy, false);
         }
     }
 
@@ -223,6 +229,7 @@ impl<'p> Machine<'p, '_> {
                 self.progress += 1;
             }
         }
+        let is_change = is_write && !keeps;
         keeps &= states[..len].iter().all(|&state| state == byte::WRITTEN) && op == AccessOp::Store;
         let region = self.region(generic);
         let place = match region {
@@ -232,6 +239,10 @@ impl<'p> Machine<'p, '_> {
             Region::Local(_) | Region::ReadOnly => None,
         };
         let who = self.who(env, thread);
+        if let (true, Region::Device, Some(watch)) = (is_change, region, self.watch.as_mut()) {
+            let is_float = matches!(&node.data, InstData::Atomic { fmt, .. } if fmt.is_float());
+            watch.wrote(who, (generic, size.into()), op, is_float);
+        }
         if let (Some((shared_of, addr)), Some(watch)) = (place, self.watch.as_mut()) {
             watch.access(
                 who,

@@ -33,7 +33,7 @@ impl<'p> Cta<'p> {
         if woke {
             machine.progress += 1;
         }
-        if woke || self.is_done() || self.threads.iter().any(Thread::is_ready) {
+        if woke || self.is_done() || self.any_can_run() {
             return Ok(true);
         }
         if self.threads.iter().any(waits_for_cluster) {
@@ -235,6 +235,8 @@ impl<'p> Cta<'p> {
         for &(thread, result) in &completed {
             self.threads[thread as usize].resume(&[result]);
         }
+        let woken: Vec<u32> = completed.iter().map(|&(thread, _)| thread).collect();
+        self.join_lanes(&woken);
         !completed.is_empty()
     }
 
@@ -394,6 +396,10 @@ impl<'p> Cta<'p> {
                 }
             }
         }
+        if wait.op == WarpOp::Sync && wait.mask.is_some() {
+            let threads: Vec<u32> = lanes.iter().map(|lane| (first + lane) as u32).collect();
+            self.join_lanes(&threads);
+        }
     }
 
     /// Shadows of the results of each lane.
@@ -482,11 +488,8 @@ impl<'p> Cta<'p> {
         }
         self.patience[warp] += 1;
         let can_run = (first..end).any(|idx| self.threads[idx].is_ready());
-        let patience = match machine.launch.schedule {
-            Schedule::Deterministic => PATIENCE,
-            _ => 1 + machine.rng.below(8) as u32,
-        };
-        if can_run && self.patience[warp] < patience {
+        let are_grouped = machine.launch.schedule != Schedule::Deterministic;
+        if can_run && !are_grouped && self.patience[warp] < PATIENCE {
             return false;
         }
         self.patience[warp] = 0;
@@ -502,6 +505,13 @@ impl<'p> Cta<'p> {
             .into_iter()
             .filter(|&idx| order(idx) == at)
             .collect();
+        // Lanes of a group are converged, and others are not.
+        let with_first = match are_grouped {
+            true => (self.groups).lanes_with(warp as u32, (group[0] % LANES) as u32),
+            false => u32::MAX,
+        };
+        let is_with = |idx: &usize| with_first >> (idx % LANES) & 1 != 0;
+        let group: Vec<usize> = group.into_iter().filter(is_with).collect();
         let Some(wait) = self.warp_wait(group[0]).cloned() else {
             return false;
         };

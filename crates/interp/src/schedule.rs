@@ -4,8 +4,10 @@ use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_ir::{Function, SrcLoc};
 
 use crate::barrier::Barrier;
+use crate::choose::Schedule;
 use crate::exec::Step;
 use crate::fault::{Fault, FaultKind};
+use crate::groups::Groups;
 use crate::launch::Machine;
 use crate::lockstep::Warp;
 use crate::thread::{Frame, State, Thread};
@@ -27,6 +29,8 @@ pub(crate) struct Cta<'p> {
     pub(crate) barriers: Vec<Barrier>,
     /// Warps that run in lockstep; empty if threads run on their own.
     pub(crate) lockstep: Vec<Warp>,
+    /// Groups of lanes; none if threads run on their own, or in lockstep.
+    pub(crate) groups: Groups,
     /// For each warp: turns since one of its lanes began to wait without a member mask.
     pub(crate) patience: Vec<u32>,
     /// For each thread: how far it is with the barrier of the cluster.
@@ -81,12 +85,17 @@ impl<'p> Cta<'p> {
         } else {
             vec![]
         };
+        let groups = match launch.schedule {
+            Schedule::Deterministic => Groups::default(),
+            _ => Groups::of_warps(n_threads),
+        };
         let barriers = vec![Barrier::default(); N_BARRIERS];
         let mut cta = Cta {
             env,
             threads,
             barriers,
             lockstep,
+            groups,
             patience: vec![0; n_warps as usize],
             at_cluster: vec![AtCluster::No; n_threads as usize],
         };
@@ -117,27 +126,21 @@ impl<'p> Cta<'p> {
         })
     }
 
-    /// Every thread that can run does so for a while; then waits that have been met end.
+    /// Threads run for a while, as the schedule has it; then waits that have been met end.
     ///
     /// False if no thread can run before the barrier of the cluster is complete.
     pub(crate) fn turn(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
-        if self.lockstep.is_empty() {
-            for idx in machine.order_of(self.threads.len()) {
-                self.run(machine, idx)?;
-            }
-        } else {
-            self.run_warps(machine)?;
-        }
+        self.run_chosen(machine)?;
         self.resolve(machine)
     }
 
     /// Runs a thread until it waits, ends, yields or has used up its quantum.
-    fn run(&mut self, machine: &mut Machine<'p, '_>, idx: usize) -> Result<(), Fault> {
+    pub(crate) fn run(&mut self, machine: &mut Machine<'p, '_>, idx: usize) -> Result<(), Fault> {
         let thread = &mut self.threads[idx];
         if !thread.is_ready() {
             return Ok(());
         }
-        let mut left = machine.quantum();
+        let mut left = machine.launch.limits.quantum.max(1);
         while left > 0 || machine.is_quiet(&self.env, thread) {
             left = left.saturating_sub(1);
             machine.steps += 1;
@@ -165,9 +168,21 @@ impl<'p> Cta<'p> {
 
     /// Whether all threads wait, or turn in loops without anything having changed.
     pub(crate) fn is_stuck(&self, progress: u64) -> bool {
-        self.threads
-            .iter()
-            .all(|thread| !thread.is_ready() || thread.spin.since == Some(progress))
+        let turns = |idx: usize| self.threads[idx].spin.since == Some(progress);
+        (0..self.threads.len()).all(|idx| !self.can_run(idx) || turns(idx))
+    }
+
+    /// Whether a thread can run. In lockstep none can while another of its warp waits.
+    pub(crate) fn can_run(&self, idx: usize) -> bool {
+        let first = idx / WARP as usize * WARP as usize;
+        let mut lanes = self.threads[first..].iter().take(WARP as usize);
+        self.threads[idx].is_ready()
+            && (self.lockstep.is_empty() || !lanes.any(|lane| lane.wait().is_some()))
+    }
+
+    /// Whether any thread can run.
+    pub(crate) fn any_can_run(&self) -> bool {
+        (0..self.threads.len()).any(|idx| self.can_run(idx))
     }
 
     /// Polls for cancellation on behalf of a warp in lockstep.

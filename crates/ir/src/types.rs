@@ -345,6 +345,25 @@ impl AtomicFmt {
             AtomicFmt::B64 | AtomicFmt::U64 | AtomicFmt::S64 | AtomicFmt::F64 => Type::B64,
         }
     }
+
+    /// Whether it is of floating-point numbers.
+    pub const fn is_float(self) -> bool {
+        match self {
+            AtomicFmt::F16
+            | AtomicFmt::F16x2
+            | AtomicFmt::Bf16
+            | AtomicFmt::Bf16x2
+            | AtomicFmt::F32
+            | AtomicFmt::F64 => true,
+            AtomicFmt::B16
+            | AtomicFmt::B32
+            | AtomicFmt::B64
+            | AtomicFmt::U32
+            | AtomicFmt::S32
+            | AtomicFmt::U64
+            | AtomicFmt::S64 => false,
+        }
+    }
 }
 
 /// A special register of a thread. Vectors are split: `TidX`, `TidY`, …

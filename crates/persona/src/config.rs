@@ -21,8 +21,19 @@ pub enum Schedule {
     Free,
     /// One block after another, the same in each run.
     Deterministic,
+    /// One group of lanes after the other.
+    RoundRobin,
     /// An order that a number chooses, the same in each run.
-    Seed(u64),
+    Random(u64),
+    /// The newest lanes first.
+    Adversarial,
+    /// By random priorities that fall at `depth - 1` points.
+    Pct {
+        /// Of the priorities and the points.
+        seed: u64,
+        /// Depth of the bugs that are looked for.
+        depth: u32,
+    },
 }
 
 /// When functions are compiled.
@@ -162,17 +173,27 @@ impl Reader<'_> {
     }
 }
 
-/// `deterministic` or `seed:N`.
+/// The names of the command line: `deterministic`, `random:N`, `pct:N:DEPTH` and so on.
 fn schedule(text: &str) -> Result<Schedule, String> {
-    let text = text.trim();
-    if text == "deterministic" {
-        return Ok(Schedule::Deterministic);
-    }
-    let seed = text
-        .strip_prefix("seed:")
-        .and_then(|seed| seed.parse().ok());
-    seed.map(Schedule::Seed)
-        .ok_or_else(|| "is neither `deterministic` nor `seed:N`".to_owned())
+    let mut words = text.trim().split(':');
+    let (name, numbers) = (words.next().unwrap_or(""), words.collect::<Vec<_>>());
+    let number = |text: &str| text.parse::<u64>().ok();
+    let depth = |text: &str| text.parse().ok().filter(|depth| (1..=1000).contains(depth));
+    let schedule = match (name, numbers.as_slice()) {
+        ("deterministic", []) => Some(Schedule::Deterministic),
+        ("roundrobin", []) => Some(Schedule::RoundRobin),
+        ("adversarial", []) => Some(Schedule::Adversarial),
+        ("random" | "seed", [seed]) => number(seed).map(Schedule::Random),
+        ("pct", [seed]) => number(seed).map(|seed| Schedule::Pct { seed, depth: 3 }),
+        ("pct", [seed, deep]) => {
+            let both = number(seed).zip(depth(deep));
+            both.map(|(seed, depth)| Schedule::Pct { seed, depth })
+        }
+        _ => None,
+    };
+    schedule.ok_or_else(|| {
+        "is none of deterministic, roundrobin, random:SEED, adversarial, pct:SEED:DEPTH".to_owned()
+    })
 }
 
 /// `LAZY`, `EAGER` or `DEFAULT`.

@@ -238,7 +238,7 @@ fn values_are_read() {
         (12_090, "575.00")
     );
     assert_eq!(config.timeout, Some(Duration::from_millis(1500)));
-    assert_eq!(config.schedule, Schedule::Seed(42));
+    assert_eq!(config.schedule, Schedule::Random(42));
     assert_eq!((config.threads, config.gang), (Some(4), Some(8)));
     assert_eq!(config.cache_dir.unwrap().to_str(), Some("/tmp/x"));
     assert_eq!(config.trace.unwrap().to_str(), Some("t"));

@@ -43,6 +43,8 @@ pub enum UsageRule {
     Arguments,
     /// An option has one of its values, and options go together.
     Options,
+    /// A launch is the one whose schedule was recorded, and does the same again.
+    Recording,
     /// A name, or its absence, chooses one kernel of the module.
     Choice,
     /// A linker is given modules.

@@ -119,6 +119,7 @@ impl Cause {
             Cause::Runtime(err) => Error::Launch(Box::new(of_runtime(&err, module))),
             Cause::Interp(fault) => match fault.kind {
                 InterpFault::Launch(text) => Error::usage(UsageRule::Variables, text),
+                InterpFault::Departed => Error::usage(UsageRule::Recording, fault.kind.to_string()),
                 _ => Error::Launch(Box::new(of_interp(&fault, kernel, module))),
             },
         }

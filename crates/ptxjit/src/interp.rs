@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use ptxjit_abi::SymbolRef;
 use ptxjit_device::texture::{Object, Registry};
-use ptxjit_interp::{Allocated, Finding, Host, Launch, Limits, MemFault, Memory, Watched};
+use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory, Turns, Watched};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
 use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern, Runtime};
 
 use crate::failure::Cause;
 use crate::module::ModuleInner;
-use crate::{Kernel, Options};
+use crate::{Kernel, Options, Schedule, dry};
 
 /// What is to be run, beside the kernel.
 pub(crate) struct Request<'a> {
@@ -24,21 +24,26 @@ pub(crate) struct Request<'a> {
     pub(crate) shared: u32,
     pub(crate) cooperative: bool,
     pub(crate) options: &'a Options,
+    pub(crate) schedule: Schedule,
+    pub(crate) replay: Option<&'a Turns>,
 }
 
 /// Bytes of the workspace of grid-wide synchronisation, whose first word is its size.
 const WORKSPACE_BYTES: u64 = 256;
 
-/// What came of a launch: how it ended, and what its checks found.
-type Outcome = (Result<(), Cause>, Vec<Finding>, Vec<Allocated>);
-
-pub(crate) fn run(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Outcome {
+/// Runs a launch: how it ended, and what else came of it.
+pub(crate) fn run(
+    kernel: &Kernel,
+    program: &Program,
+    request: &Request<'_>,
+) -> (Result<(), Cause>, Watched) {
     match watched(kernel, program, request) {
-        Ok(watched) => {
-            let result = (watched.result).map_err(|fault| Cause::Interp(Box::new(fault)));
-            (result, watched.findings, watched.allocated)
+        Ok(mut watched) => {
+            let result = std::mem::replace(&mut watched.result, Ok(()));
+            let result = result.map_err(|fault| Cause::Interp(Box::new(fault)));
+            (result, watched)
         }
-        Err(cause) => (Err(cause), Vec::new(), Vec::new()),
+        Err(cause) => (Err(cause), Watched::default()),
     }
 }
 
@@ -77,7 +82,7 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
         arena.write(block.addr, &(WORKSPACE_BYTES as u32).to_le_bytes())?;
         (envreg[1], envreg[2]) = ((block.addr >> 32) as u32, block.addr as u32);
     }
-    let launch = Launch {
+    let mut launch = Launch {
         cluster: request.cluster,
         dynamic_shared: request.shared,
         symbols: &symbols,
@@ -88,7 +93,10 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
         envreg,
         limits: Limits::default(),
         checks: request.options.sanitize,
-        schedule: request.options.watched,
+        schedule: request.schedule.interpreted(0),
+        records: request.options.record.is_some(),
+        keeps_writes: request.options.keep_writes,
+        replay: request.replay,
         ..Launch::new(program, request.grid, request.block, request.params)
     };
     let workspace_at = workspace.as_ref().map(|block| block.addr);
@@ -103,6 +111,10 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
         options: request.options,
         start: Instant::now(),
     };
+    if let (Schedule::Pct { seed, depth: 2.. }, None) = (request.schedule, request.replay) {
+        let points = dry::points(&launch, seed, &mut memory, &mut host);
+        launch.schedule = request.schedule.interpreted(points);
+    }
     Ok(ptxjit_interp::watched(&launch, &mut memory, &mut host))
 }
 

@@ -1,10 +1,11 @@
 //! Describing launches and carrying them out. This file is long because a launch has many settings, each of them a method.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::CompiledKernel;
 use ptxjit_codegen::BaselineTier;
+use ptxjit_interp::{LastWrites, Turns, Watched};
 use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
 
@@ -12,7 +13,8 @@ use crate::compile::{Got, Limit, Variant, Variants};
 use crate::failure::Cause;
 use crate::global::{self, vars_of};
 use crate::options::OutputFn;
-use crate::sanitize::{Checks, Context, Finding, Report, WatchedSchedule};
+use crate::recording::Launched;
+use crate::sanitize::{Checks, Context, Finding, FoundAccess, Report};
 use crate::texture::Keep;
 use crate::{
     Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Global, Kernel, Options, Schedule,
@@ -232,7 +234,7 @@ impl Launch {
                 let text = "the interpreter reaches device memory only, and this launch more";
                 return Err(Error::usage(UsageRule::Options, text));
             }
-            Engine::Interp if self.options.sanitize.any() => {
+            Engine::Interp if self.wants_marks() => {
                 Code::Interp(self.kernel.inner.marked_program()?)
             }
             Engine::Interp => Code::Interp(self.kernel.inner.program()?),
@@ -244,6 +246,7 @@ impl Launch {
         };
         Ok(Prepared {
             opaque,
+            writes: Arc::default(),
             launch: self,
             params,
             code,
@@ -251,14 +254,27 @@ impl Launch {
         })
     }
 
-    /// What executes: checks of more than memory watch the interpreter.
+    /// What executes: checks of more than memory watch the interpreter, and it alone can make the choices of a schedule one by one.
     fn actual_engine(&self) -> Engine {
-        let checks = self.options.sanitize;
+        let options = &self.options;
+        let checks = options.sanitize;
         let watches = checks.race || checks.init || checks.sync || checks.leak;
-        match watches || self.options.watched != WatchedSchedule::Deterministic {
+        match watches || self.keeps_choices() || options.schedule.is_interpreted() {
             true => Engine::Interp,
-            false => self.options.engine,
+            false => options.engine,
         }
+    }
+
+    /// Whether single choices or writes matter.
+    fn keeps_choices(&self) -> bool {
+        let options = &self.options;
+        options.record.is_some() || options.replay.is_some() || options.keep_writes
+    }
+
+    /// Whether the interpreter's program has marks. They change no result, but tell what is seen as a whole.
+    fn wants_marks(&self) -> bool {
+        let is_in_order = self.options.schedule.interpreted(0) == Default::default();
+        self.options.sanitize.any() || self.keeps_choices() || !is_in_order
     }
 
     /// The form of the code for this launch.
@@ -368,7 +384,7 @@ impl Launch {
             open_memory: self.open_memory,
             checks_accesses: variant.memcheck,
             threads: self.options.threads,
-            schedule: self.options.schedule.into(),
+            schedule: self.options.schedule.compiled(),
             timeout: self.options.timeout,
             cancel: self.options.cancel.clone(),
             output: self.options.output.clone(),
@@ -409,6 +425,8 @@ pub struct Prepared {
     compile_time: Duration,
     /// Variables that must be bound to a texture or surface.
     opaque: Vec<Global>,
+    /// Who wrote what in the last run.
+    writes: Arc<Mutex<LastWrites>>,
 }
 
 #[derive(Clone)]
@@ -493,6 +511,7 @@ impl Prepared {
     pub fn run(&self) -> Result<LaunchStats, Error> {
         self.check_bindings()?;
         let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
+        let mut ran_as = self.launch.options.schedule;
         let result = match &self.code {
             // Memory of the host was registered after the code was chosen.
             Code::Jit(variant, ..) if !variant.foreign && self.launch.wants_foreign() => {
@@ -508,19 +527,32 @@ impl Prepared {
             }
             Code::Interp(program) => {
                 let start = Instant::now();
-                let (result, findings, allocated) =
-                    interp::run(&self.launch.kernel, program, &self.request());
+                let (schedule, turns) = self.choices()?;
+                let request = self.request(schedule, turns.as_ref());
+                let (result, watched) = interp::run(&self.launch.kernel, program, &request);
+                let Watched {
+                    findings,
+                    allocated,
+                    turns,
+                    writes,
+                    ..
+                } = watched;
+                if let Some(recording) = &self.launch.options.record {
+                    recording.push(self.launched(schedule), turns);
+                }
+                *self.writes.lock().unwrap_or_else(PoisonError::into_inner) = writes;
                 let findings = findings
                     .into_iter()
-                    .map(|finding| self.context().finding(finding));
+                    .map(|finding| self.context(schedule).finding(finding));
                 self.launch.report.extend(findings);
-                module.note_allocated(allocated, &self.context());
+                module.note_allocated(allocated, &self.context(schedule));
+                ran_as = schedule;
                 result.map(|()| start.elapsed())
             }
         };
         let result = result.map_err(|cause| cause.into_error(&kernel.name, &module.front));
         if let (Err(Error::Launch(failure)), true) = (&result, self.launch.options.sanitize.any()) {
-            let finding = self.context().of_failure(failure);
+            let finding = self.context(ran_as).of_failure(failure);
             self.launch.report.extend(finding);
         }
         let time = result?;
@@ -605,17 +637,57 @@ impl Prepared {
         self.launch.kernel.leaks()
     }
 
-    fn context(&self) -> Context<'_> {
+    /// The write by the last run of this launch that last changed the word of device memory at an address, and whether that was an
+    /// atomic operation on floating-point numbers; see [`Options::keep_writes`].
+    pub fn last_write(&self, addr: u64) -> Option<(FoundAccess, bool)> {
+        let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let access = writes.find(addr)?;
+        let context = self.context(self.launch.options.schedule);
+        Some((context.access(&access), writes.is_float_atomic(addr)))
+    }
+
+    /// The schedule of an interpreted launch, and its choices if they were made before.
+    fn choices(&self) -> Result<(Schedule, Option<Turns>), Error> {
+        let options = &self.launch.options;
+        let own = match options.schedule {
+            Schedule::Parallel => Schedule::Deterministic,
+            schedule => schedule,
+        };
+        match &options.replay {
+            None => Ok((own, None)),
+            Some(recording) => {
+                let (schedule, turns) = recording.follow(&self.launched(own))?;
+                Ok((schedule, Some(turns)))
+            }
+        }
+    }
+
+    /// What is launched, as recorded schedules say it.
+    fn launched(&self, schedule: Schedule) -> Launched {
+        let launch = &self.launch;
+        Launched {
+            kernel: launch.kernel.name().to_owned(),
+            module: launch.kernel.module.text_hash(),
+            grid: launch.n_blocks().0,
+            block: launch.block.0,
+            cluster: launch.cluster.map(|cluster| cluster.0),
+            shared: launch.shared,
+            cooperative: launch.cooperative,
+            schedule,
+        }
+    }
+
+    fn context(&self, schedule: Schedule) -> Context<'_> {
         let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
         Context {
             kernel: &kernel.name,
             module: &module.front,
             arena: &module.device.arena,
-            schedule: self.launch.options.watched,
+            schedule,
         }
     }
 
-    fn request(&self) -> interp::Request<'_> {
+    fn request<'a>(&'a self, schedule: Schedule, replay: Option<&'a Turns>) -> interp::Request<'a> {
         let launch = &self.launch;
         interp::Request {
             params: &self.params,
@@ -625,6 +697,8 @@ impl Prepared {
             shared: launch.shared,
             cooperative: launch.cooperative,
             options: &launch.options,
+            schedule,
+            replay,
         }
     }
 }

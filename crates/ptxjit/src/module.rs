@@ -43,6 +43,23 @@ pub(crate) struct ModuleInner {
 }
 
 impl ModuleInner {
+    /// The key of all texts, each by itself: what they say joined depends on where one ends.
+    fn text_key(&self) -> Key {
+        let key = || {
+            let source = self.front.source();
+            let texts = (0..source.n_files()).map(|file| source.file_text(file).as_bytes());
+            Key::new(&texts.collect::<Vec<_>>())
+        };
+        *self.shared.key.get_or_init(key)
+    }
+
+    /// A hash of all texts, as a few hexadecimal digits.
+    pub(crate) fn text_hash(&self) -> String {
+        let key = self.text_key();
+        let bytes = key.bytes()[..8].iter();
+        bytes.map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Remembers blocks that a launch has allocated and not freed.
     pub(crate) fn note_allocated(&self, blocks: Vec<Allocated>, context: &Context<'_>) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -295,18 +312,7 @@ impl Module {
     fn stored(&self, kernel: &str) -> Option<Stored> {
         let inner = &self.inner;
         let cache = inner.device.cache.as_ref()?;
-        Stored::new(
-            cache,
-            *inner.shared.key.get_or_init(|| self.text_key()),
-            kernel,
-        )
-    }
-
-    /// The key of all texts, each by itself: what they say joined depends on where one ends.
-    fn text_key(&self) -> Key {
-        let source = self.inner.front.source();
-        let texts = (0..source.n_files()).map(|file| source.file_text(file).as_bytes());
-        Key::new(&texts.collect::<Vec<_>>())
+        Stored::new(cache, inner.text_key(), kernel)
     }
 
     fn lock_kernels(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<KernelInner>>> {

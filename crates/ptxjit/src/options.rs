@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ptxjit_interp::{Checks, Schedule as WatchedSchedule};
+use ptxjit_interp::Checks;
 use ptxjit_runtime::CancelToken;
+
+use crate::recording::Recording;
+use crate::schedule::Schedule;
 
 /// Sizes of a grid, a cluster or a block: x, y and z.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -55,19 +58,6 @@ pub enum Engine {
     Interp,
 }
 
-/// In what order the threads of a launch make progress.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum Schedule {
-    /// As it comes: all workers take blocks in ascending order.
-    #[default]
-    Parallel,
-    /// One worker, a fixed order: a launch does the same every time.
-    Deterministic,
-    /// One worker, an order drawn from a seed: the same seed replays the same order.
-    Seed(u64),
-}
-
 /// Takes what device code prints.
 pub type OutputFn = dyn Fn(&[u8]) + Send + Sync;
 
@@ -88,10 +78,14 @@ pub struct Options {
     /// What to look for while the kernel runs. Anything but [`Checks::mem`] runs it in the
     /// interpreter; see [`Launch::report`](crate::Launch::report).
     pub sanitize: Checks,
-    /// In what order the threads of a launch that is looked at make progress.
-    pub watched: WatchedSchedule,
     /// Order of progress.
     pub schedule: Schedule,
+    /// Takes the choices of the schedule; the launch is interpreted.
+    pub record: Option<Recording>,
+    /// Whose choices the launch makes, whatever its own schedule; it is interpreted.
+    pub replay: Option<Recording>,
+    /// Interpret, and keep who wrote each word of device memory last, for [`Prepared::last_write`](crate::Prepared::last_write).
+    pub keep_writes: bool,
     /// What executes.
     pub engine: Engine,
     /// Finish compiling before the launch. Otherwise the launch of a large kernel starts with code that was made in a hurry and
@@ -115,15 +109,5 @@ impl fmt::Debug for Options {
             .field("engine", &self.engine)
             .field("eager", &self.eager)
             .finish_non_exhaustive()
-    }
-}
-
-impl From<Schedule> for ptxjit_runtime::Schedule {
-    fn from(schedule: Schedule) -> ptxjit_runtime::Schedule {
-        match schedule {
-            Schedule::Parallel => ptxjit_runtime::Schedule::Parallel,
-            Schedule::Deterministic => ptxjit_runtime::Schedule::Deterministic,
-            Schedule::Seed(seed) => ptxjit_runtime::Schedule::Seed(seed),
-        }
     }
 }

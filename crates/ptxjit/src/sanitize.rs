@@ -10,10 +10,9 @@ use ptxjit_interp::{Access, Allocated};
 use ptxjit_ir::{Space, SrcLoc};
 use ptxjit_runtime::Arena;
 
-pub use ptxjit_interp::{
-    AccessOp, Checks, FindingKind, Hazard, Object, Reason, Schedule as WatchedSchedule, Severity,
-};
+pub use ptxjit_interp::{AccessOp, Checks, FindingKind, Hazard, Object, Reason, Severity};
 
+use crate::Schedule;
 use crate::failure::{FailureKind, LaunchFailure};
 
 /// A place in a file.
@@ -95,12 +94,13 @@ impl Finding {
 
     /// Results that depend on the order of progress.
     pub fn schedule_dependent(kernel: &str, message: String, is_error: bool) -> Finding {
+        let severity = match is_error {
+            true => Severity::Error,
+            false => Severity::Warning,
+        };
         Finding {
             kind: FindingKind::ScheduleDependent,
-            severity: match is_error {
-                true => Severity::Error,
-                false => Severity::Warning,
-            },
+            severity,
             kernel: kernel.to_owned(),
             message,
             space: Some("global"),
@@ -147,6 +147,9 @@ impl Finding {
         }
         if self.count > 1 {
             text += &format!("   = note: {} times in all\n", self.count);
+        }
+        if !["", "parallel", "deterministic"].contains(&self.schedule.as_str()) {
+            text += &format!("   = note: under schedule {}\n", self.schedule);
         }
         escape_lines(&text).into_owned()
     }
@@ -225,11 +228,11 @@ pub(crate) struct Context<'a> {
     pub(crate) kernel: &'a str,
     pub(crate) module: &'a translate::Module,
     pub(crate) arena: &'a Arena,
-    pub(crate) schedule: WatchedSchedule,
+    pub(crate) schedule: Schedule,
 }
 
 impl Context<'_> {
-    fn access(&self, access: &Access) -> FoundAccess {
+    pub(crate) fn access(&self, access: &Access) -> FoundAccess {
         let (ptx, text) = self.statement(access.site.loc);
         let sites = std::iter::once(&access.site.loc).chain(&access.site.calls);
         let stack = sites.flat_map(|&loc| self.module.source_stack(loc));
@@ -284,7 +287,7 @@ impl Context<'_> {
                 .map(|access| self.access(access))
                 .collect(),
             notes: finding.notes,
-            schedule: schedule_name(self.schedule),
+            schedule: self.schedule.to_string(),
         }
     }
 
@@ -352,16 +355,5 @@ fn space(space: Space) -> &'static str {
         Space::Const => "const",
         Space::Param => "param",
         Space::Generic => "register",
-    }
-}
-
-/// The name of a schedule on the command line.
-pub fn schedule_name(schedule: WatchedSchedule) -> String {
-    match schedule {
-        WatchedSchedule::Deterministic => "deterministic".to_owned(),
-        WatchedSchedule::RoundRobin => "roundrobin".to_owned(),
-        WatchedSchedule::Random(seed) => format!("random:{seed}"),
-        WatchedSchedule::Adversarial => "adversarial".to_owned(),
-        WatchedSchedule::Pct { seed, depth } => format!("pct:{seed}:{depth}"),
     }
 }

@@ -42,7 +42,7 @@ impl Config {
             None => options.engine = Engine::Interp,
         }
         if let Some(seed) = self.seed {
-            options.schedule = Schedule::Seed(seed);
+            options.schedule = Schedule::Random(seed);
         }
         options
     }

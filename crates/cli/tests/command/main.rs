@@ -2,6 +2,7 @@
 
 mod lost;
 mod outside;
+mod schedules;
 mod tensor_map;
 mod terminal;
 

@@ -12,6 +12,7 @@ mod mbarrier;
 mod order;
 mod report;
 pub(crate) mod shadow;
+mod writes;
 
 use std::collections::BTreeSet;
 
@@ -23,6 +24,7 @@ use finding::{AccessOp, Finding, FindingKind, Findings, Object, Severity, Site};
 use history::{Clusters, Event, History, SiteId, Strength};
 use order::{Order, Past, Place, StrongAccess};
 use shadow::{OriginId, Shadow};
+pub use writes::LastWrites;
 
 /// What to look for.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Default, Debug)]
@@ -155,6 +157,8 @@ pub(crate) struct Watch {
     block: [u32; 3],
     findings: Findings,
     allocated: FxHashMap<u64, (u64, Who)>,
+    /// If they are wanted.
+    pub(crate) writes: Option<LastWrites>,
 }
 
 /// A block that a launch allocated and did not free.
@@ -187,6 +191,7 @@ impl Watch {
             block,
             findings: Findings::default(),
             allocated: FxHashMap::default(),
+            writes: None,
         }
     }
 
@@ -555,8 +560,21 @@ impl Watch {
         self.findings.add(finding);
     }
 
-    /// The findings, and the blocks that are left.
-    pub(crate) fn finish(self) -> (Vec<Finding>, Vec<Allocated>) {
+    /// A thread has changed device memory.
+    pub(crate) fn wrote(
+        &mut self,
+        who: Who,
+        range: (u64, u64),
+        op: AccessOp,
+        is_float_atomic: bool,
+    ) {
+        if let Some(writes) = &mut self.writes {
+            writes.note(who, range, op, is_float_atomic);
+        }
+    }
+
+    /// The findings, the blocks that are left, and the last writes.
+    pub(crate) fn finish(mut self) -> (Vec<Finding>, Vec<Allocated>, LastWrites) {
         let mut left: Vec<Allocated> = self
             .allocated
             .iter()
@@ -567,6 +585,8 @@ impl Watch {
             })
             .collect();
         left.sort_by_key(|block| block.addr);
-        (self.findings.into_list(), left)
+        let mut writes = self.writes.take().unwrap_or_default();
+        writes.sites = self.sites;
+        (self.findings.into_list(), left, writes)
     }
 }

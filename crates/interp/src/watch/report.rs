@@ -3,7 +3,7 @@
 use ptxjit_ir::Space;
 
 use super::clock::Agent;
-use super::finding::{Access, AccessOp, Finding, FindingKind, Object, Reason, Severity};
+use super::finding::{Access, AccessOp, Finding, FindingKind, Object, Reason, Severity, Site};
 use super::history::{Event, Race};
 use super::order::Place;
 use super::{Watch, Who};
@@ -22,6 +22,17 @@ pub(super) fn space_name(space: Space) -> &'static str {
 
 fn triple([x, y, z]: [u32; 3]) -> String {
     format!("({x}, {y}, {z})")
+}
+
+/// An access by a thread, where it is.
+pub(super) fn access(sites: &[Site], who: &Who, op: AccessOp) -> Access {
+    Access {
+        op,
+        ctaid: who.ctaid,
+        tid: who.tid,
+        site: sites[who.site as usize].clone(),
+        threads: 1,
+    }
 }
 
 impl Watch {
@@ -60,13 +71,7 @@ impl Watch {
     }
 
     pub(crate) fn access_of(&self, who: &Who, op: AccessOp) -> Access {
-        Access {
-            op,
-            ctaid: who.ctaid,
-            tid: who.tid,
-            site: self.sites[who.site as usize].clone(),
-            threads: 1,
-        }
+        access(&self.sites, who, op)
     }
 
     pub(crate) fn by(&self, who: &Who) -> String {
