@@ -144,7 +144,7 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// One choice of the schedule. Whether any thread has come to wait, or ended.
+    /// Runs what the schedule chooses.
     pub(crate) fn run_chosen(&mut self, machine: &mut Machine<'p, '_>) -> Result<(), Fault> {
         let progress = machine.progress;
         let next = machine.chooser.next_group(&|| self.tasks(progress));

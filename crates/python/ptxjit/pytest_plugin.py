@@ -24,7 +24,7 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption("--ptxjit-compute-capability", metavar="X.Y", help="what devices report; 8.0 if not given")
     group.addoption("--ptxjit-devices", type=int, metavar="N", help="number of devices")
     group.addoption("--ptxjit-timeout", type=float, metavar="SECONDS", help="stop kernels that take longer")
-    group.addoption("--ptxjit-schedule", metavar="ORDER", help="deterministic, or seed:N for a random order")
+    group.addoption("--ptxjit-schedule", metavar="ORDER", help="deterministic, random:SEED or another order of docs/sanitize.md")
     group.addoption("--ptxjit-report", metavar="FILE", help="write faults as lines of JSON, instead of text to stderr")
     group.addoption("--ptxjit-allow-faults", action="store_true", help="kernels that go wrong fail no test by themselves")
     parser.addini("ptxjit", "run CUDA programs on ptxjit", type="bool", default=False)
