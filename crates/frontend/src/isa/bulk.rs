@@ -44,10 +44,8 @@ const TENSOR: &[Gate] = &[
 ];
 const TENSOR_CTA: &[Gate] = &[
     since(8, 6, 90),
-    since(8, 6, 100).mods(&[Mod::TileGather4]).only(BLACKWELL),
-    since(8, 6, 100)
-        .mods(&[Mod::Im2colW, Mod::Im2colW128])
-        .only(BLACKWELL),
+    since(8, 6, 100).mods(&[Mod::TileGather4, Mod::Im2colW]),
+    since(8, 6, 100).mods(&[Mod::Im2colW128]).only(BLACKWELL),
     since(8, 6, 100)
         .mods(&[Mod::CtaGroup1, Mod::CtaGroup2])
         .only(BLACKWELL),

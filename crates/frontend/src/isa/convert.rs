@@ -323,7 +323,7 @@ fn check_f8<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 }
 
 /// Family-specific targets came with PTX 8.8.
-fn check_small<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
+pub(super) fn check_small<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if t.arch().suffix == crate::ast::ArchSuffix::Family && !t.version().at_least(8, 8) {
         return Err(inst.error(format!(
             "`{}` on a family-specific target needs PTX 8.8",
@@ -374,7 +374,7 @@ fn clamp_int(
 }
 
 /// The format of one element of a type.
-fn num_fmt(ty: PtxType) -> NumFmt {
+pub(super) fn num_fmt(ty: PtxType) -> NumFmt {
     match ty {
         U8 => NumFmt::U8,
         U16 => NumFmt::U16,
@@ -407,7 +407,7 @@ fn flushes(t: &Translator<'_>, inst: &Inst<'_>) -> bool {
 }
 
 /// The conversion of one element.
-fn conversion(t: &Translator<'_>, inst: &Inst<'_>) -> Convert {
+pub(super) fn conversion(t: &Translator<'_>, inst: &Inst<'_>) -> Convert {
     let (to, from) = (inst.ty(0), inst.ty(1));
     let mut cvt = Convert::new(num_fmt(from), num_fmt(to));
     cvt.round = inst.round().unwrap_or(Round::Rn);
@@ -426,7 +426,7 @@ fn convert<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 }
 
 /// Puts converted elements side by side, the least significant first. All formats but e2m1 take at least a byte each.
-fn pack(t: &mut Translator<'_>, inst: &Inst<'_>, elems: &[Value]) -> Value {
+pub(super) fn pack(t: &mut Translator<'_>, inst: &Inst<'_>, elems: &[Value]) -> Value {
     let to = inst.ty(0).ir().unwrap_or(Type::B32);
     if num_fmt(inst.ty(0)) != NumFmt::E2m1 {
         return t.concat(elems, to);
@@ -451,17 +451,20 @@ fn pack2<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
 }
 
 /// A packed pair to another, element by element.
-fn pack2_from_pair<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
+pub(super) fn pack2_from_pair<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let cvt = conversion(t, inst);
     map1(t, inst, |t, a| {
-        let elems = if num_fmt(inst.ty(1)) == NumFmt::E2m1 {
-            nibbles(t, a)
-        } else {
-            t.halves(a)
-        };
-        let elems = elems.map(|elem| t.convert(cvt, elem));
+        let elems = elements(t, inst.ty(1), a).map(|elem| t.convert(cvt, elem));
         pack(t, inst, &elems)
     })
+}
+
+/// The elements of a pair of a type, the lower first.
+pub(super) fn elements(t: &mut Translator<'_>, ty: PtxType, pair: Value) -> [Value; 2] {
+    match num_fmt(ty) {
+        NumFmt::E2m1 => nibbles(t, pair),
+        _ => t.halves(pair),
+    }
 }
 
 /// The two nibbles of a byte, low first.

@@ -14,6 +14,7 @@ mod cluster;
 mod common;
 pub mod compare;
 pub mod convert;
+pub mod convert_small;
 pub mod float;
 pub mod half;
 pub mod integer;
@@ -76,6 +77,7 @@ const TABLES: &[&[InstDesc]] = &[
     logic::TABLE,
     mov::TABLE,
     convert::TABLE,
+    convert_small::TABLE,
     memory::TABLE,
     address::TABLE,
     control::TABLE,

@@ -371,6 +371,7 @@ modifiers! {
     ScaleVec1X = "scale_vec::1X",
     ScaleVec2X = "scale_vec::2X",
     ScaleVec4X = "scale_vec::4X",
+    ScaledN2Ue8m0 = "scaled::n2::ue8m0",
     Shared = "shared",
     SharedCluster = "shared::cluster",
     SharedCta = "shared::cta",

@@ -103,6 +103,7 @@ types! {
     E3m2x2 = "e3m2x2", Format 16;
     E2m1x2 = "e2m1x2", Format 8;
     Ue8m0x2 = "ue8m0x2", Format 16;
+    S2f6x2 = "s2f6x2", Format 16;
     E4m3x4 = "e4m3x4", Format 32;
     E5m2x4 = "e5m2x4", Format 32;
     E2m3x4 = "e2m3x4", Format 32;
