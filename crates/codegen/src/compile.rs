@@ -15,6 +15,7 @@ use ptxjit_passes::effort::{Effort, Spent};
 use ptxjit_vectorize::heuristics::Switches;
 use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
 
+use crate::decisions;
 use crate::gang;
 use crate::host::{self, Target};
 use crate::lane_inserts::{self, LaneInserts};
@@ -217,7 +218,7 @@ fn object_of(
     if gang > 1 && !options.goes_on {
         check_pending(&plan)?;
     }
-    plan.forget_waits(&lower::met_by_all(&func.function, &plan));
+    plan.forget_waits(&decisions::mask_classes::met_by_all(&func.function, &plan));
     let space_of = |var: ir::VarId| {
         program
             .vars
@@ -384,7 +385,9 @@ impl Compiler {
             self.define(false, false, &[])?;
         }
         let resume_points = (0..inputs.plan.waits.len())
-            .map(|number| lower::resume_point(inputs.func, inputs.plan, &out.frame, number))
+            .map(|number| {
+                decisions::frame::resume_point(inputs.func, inputs.plan, &out.frame, number)
+            })
             .collect();
         Ok(Some(Object {
             head: Head {

@@ -14,6 +14,7 @@ mod calls;
 mod chains;
 mod code_space;
 mod compile;
+mod decisions;
 mod denormals;
 mod emit;
 mod fma_operands;

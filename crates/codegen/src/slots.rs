@@ -117,3 +117,8 @@ pub(crate) fn fix(func: &mut Function, shared: &SharedLayout) {
         dce::run(func);
     }
 }
+
+/// Bytes per lane of a varying value in memory of our own (slots, buffers).
+pub(crate) fn lane_bytes(ty: Type) -> u32 {
+    if ty == Type::B64 { 8 } else { 4 }
+}

@@ -10,7 +10,7 @@ use ptxjit_vectorize::{self as vectorize, Node, Plan, PlanFacts, SingleLane, Var
 
 use crate::calls;
 use crate::compile;
-use crate::lower;
+use crate::decisions;
 
 /// Figures of a kernel's loops.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -85,7 +85,7 @@ pub(crate) fn warp_ops_need_no_wait(
     until: Option<Instant>,
 ) -> Result<bool, Spent> {
     let (func, plan) = planned(program, block, 32, until)?;
-    Ok(!lower::met_by_all(&func, &plan).is_empty())
+    Ok(!decisions::mask_classes::met_by_all(&func, &plan).is_empty())
 }
 
 /// The kernel in blocks of this shape, and the plan for it.

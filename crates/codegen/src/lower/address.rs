@@ -84,7 +84,12 @@ impl Lower<'_, '_> {
         write: u32,
     ) -> Place {
         let key = (addr, space);
-        let cached = self.addresses.get(&key).filter(|_| small(offset)).cloned();
+        let cached = self
+            .available
+            .addresses
+            .get(&key)
+            .filter(|_| small(offset))
+            .cloned();
         let (address, offset) = match cached {
             Some(address) => (address, offset),
             None => {
@@ -107,15 +112,15 @@ impl Lower<'_, '_> {
                     self.check(&address);
                 }
                 if rest == offset {
-                    self.addresses.insert(key, address.clone());
+                    self.available.addresses.insert(key, address.clone());
                 }
                 (address, rest)
             }
         };
-        if self.memcheck {
+        if self.inputs.memcheck {
             let access = (offset, size, write);
             // Other accesses of the block with the same address and mask were looked at.
-            if self.looked_up.insert((addr, space, access)) {
+            if self.available.looked_up.insert((addr, space, access)) {
                 self.check_exactly((space, addr), &address, access);
             }
             return Place { address, offset };

@@ -7,29 +7,12 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{
-    Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value, ValueDef,
-};
-use ptxjit_vectorize::{Node, Plan, Variability};
+use ptxjit_ir::{Block, CompareOp, Inst, InstData, IntBinaryOp, Type, Value, ValueDef};
 
 use super::Lower;
 use super::int::condition;
 use super::values::{Parts, Val, int_type};
-
-/// `affine op bound`, one result per lane.
-#[derive(Copy, Clone)]
-struct AffineCompare {
-    op: CompareOp,
-    ty: Type,
-    affine: Value,
-    /// Difference from lane to lane, and from the first to the last.
-    stride: i64,
-    span: i64,
-    bound: Value,
-    /// The lanes are known to be in order.
-    in_order: bool,
-}
+use crate::decisions::predicates;
 
 /// What a comparison of the first and last lane tells of a predicate.
 #[derive(Copy, Clone)]
@@ -40,118 +23,20 @@ pub(super) struct EndLanes {
     pub any: Option<cl::Value>,
 }
 
-/// The predicates that are held as bits.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others are held as lanes")]
-pub(super) fn in_bits(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
-    let mut out: SecondaryMap<Value, bool> = SecondaryMap::new();
-    for node in &plan.order.nodes {
-        let Node::Block(block) = *node else { continue };
-        for &inst in &func.blocks[block].insts {
-            let node = &func.insts[inst];
-            let Some(&result) = node.results.first() else {
-                continue;
-            };
-            if plan.variability[result] != Variability::Varying {
-                continue;
-            }
-            out[result] = match node.data {
-                InstData::Compare { .. } => find(plan, &node.data).is_some(),
-                InstData::IntBinary {
-                    op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
-                    ty: Type::B1,
-                    args,
-                } => args
-                    .iter()
-                    .all(|&arg| out[arg] || plan.variability[arg] == Variability::Uniform),
-                InstData::IntUnary {
-                    op: IntUnaryOp::Not,
-                    ty: Type::B1,
-                    arg,
-                } => out[arg],
-                _ => false,
-            };
-        }
-    }
-    out
-}
-
-fn find(plan: &Plan, data: &InstData) -> Option<AffineCompare> {
-    let &InstData::Compare {
-        op,
-        ty,
-        args: [a, b],
-    } = data
-    else {
-        return None;
-    };
-    let most = match ty {
-        Type::B32 => i64::from(i32::MAX),
-        Type::B64 => i64::MAX,
-        Type::B1 | Type::B8 | Type::B16 => return None,
-    };
-    let (op, affine, bound) = match (plan.variability[a], plan.variability[b]) {
-        (Variability::Affine { .. }, Variability::Uniform) => (op, a, b),
-        (Variability::Uniform, Variability::Affine { .. }) => (swapped(op), b, a),
-        _ => return None,
-    };
-    let Variability::Affine {
-        stride,
-        may_wrap: None,
-        ..
-    } = plan.variability[affine]
-    else {
-        return None;
-    };
-    let span = stride.checked_mul(i64::from(plan.gang) - 1)?;
-    let unsigned = is_unsigned(op);
-    let in_order = plan.bounds[affine].is_some_and(|(lo, hi)| {
-        let least = if unsigned { 0 } else { -most - 1 };
-        let low = lo.checked_add(span.min(0));
-        let high = hi.checked_add(span.max(0));
-        low.is_some_and(|low| low >= least) && high.is_some_and(|high| high <= most)
-    });
-    // With a longer span, a wrap could not be detected from the first and last lane.
-    (stride != 0 && span.checked_abs()? <= most).then_some(AffineCompare {
-        op,
-        ty,
-        affine,
-        stride,
-        span,
-        bound,
-        in_order,
-    })
-}
-
-/// The comparison with swapped operands.
-fn swapped(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Eq => CompareOp::Eq,
-        CompareOp::Ne => CompareOp::Ne,
-        CompareOp::Slt => CompareOp::Sgt,
-        CompareOp::Sle => CompareOp::Sge,
-        CompareOp::Sgt => CompareOp::Slt,
-        CompareOp::Sge => CompareOp::Sle,
-        CompareOp::Ult => CompareOp::Ugt,
-        CompareOp::Ule => CompareOp::Uge,
-        CompareOp::Ugt => CompareOp::Ult,
-        CompareOp::Uge => CompareOp::Ule,
-    }
-}
-
 impl Lower<'_, '_> {
     /// A predicate as bits; bits above the gang's lanes are undefined.
     pub(super) fn pred_bits(&mut self, value: Value) -> cl::Value {
-        if self.in_bits[value] {
-            if let Some(&bits) = self.bits.get(&value) {
+        if self.decided.in_bits[value] {
+            if let Some(&bits) = self.available.bits.get(&value) {
                 return bits;
             }
-            if let Some(inst) = self.rematerialized[value] {
+            if let Some(inst) = self.decided.invariants.rematerialized[value] {
                 self.emit_bits(inst);
-                return self.bits[&value];
+                return self.available.bits[&value];
             }
             let var = self.variables(value)[0];
             let bits = self.b.use_var(var);
-            self.bits.insert(value, bits);
+            self.available.bits.insert(value, bits);
             return bits;
         }
         if self.is_uniform(value) {
@@ -183,20 +68,21 @@ impl Lower<'_, '_> {
                 self.b.ins().bnot(bits)
             }
             _ => {
-                let compare = find(self.plan, data).expect("only those are kept as bits");
+                let compare =
+                    predicates::find(self.plan, data).expect("only those are kept as bits");
                 self.affine_bits(compare)
             }
         };
         let result = self.func.insts[inst].results[0];
-        self.bits.insert(result, bits);
-        if self.plan.escapes[result] && !self.is_pinned(result) {
+        self.available.bits.insert(result, bits);
+        if self.plan.escapes[result] && !self.decided.invariants.is_pinned(result) {
             let var = self.variables(result)[0];
             self.b.def_var(var, bits);
         }
     }
 
     /// The lanes for which a comparison is true.
-    fn affine_bits(&mut self, compare: AffineCompare) -> cl::Value {
+    fn affine_bits(&mut self, compare: predicates::AffineCompare) -> cl::Value {
         let (in_order, bits) = if compare.ty == Type::B64 {
             self.wide_affine_bits(compare)
         } else {
@@ -246,7 +132,9 @@ impl Lower<'_, '_> {
             return None;
         };
         let insts = &self.func.blocks[block].insts;
-        if self.rematerialized[cond].is_none() && !insts.iter().rev().any(|&other| other == inst) {
+        if self.decided.invariants.rematerialized[cond].is_none()
+            && !insts.iter().rev().any(|&other| other == inst)
+        {
             return None;
         }
         match self.func.insts[inst].data {
@@ -295,7 +183,7 @@ impl Lower<'_, '_> {
     }
 
     fn compared_ends(&mut self, inst: Inst) -> Option<EndLanes> {
-        let compare = find(self.plan, &self.func.insts[inst].data)?;
+        let compare = predicates::find(self.plan, &self.func.insts[inst].data)?;
         if !compare.in_order {
             return None;
         }
@@ -341,8 +229,11 @@ impl Lower<'_, '_> {
 
     /// Whether the lanes are in order, unless they are known to be, and if so the lanes for which
     /// the comparison is true.
-    fn narrow_affine_bits(&mut self, compare: AffineCompare) -> (Option<cl::Value>, cl::Value) {
-        let signed = !is_unsigned(compare.op);
+    fn narrow_affine_bits(
+        &mut self,
+        compare: predicates::AffineCompare,
+    ) -> (Option<cl::Value>, cl::Value) {
+        let signed = !predicates::is_unsigned(compare.op);
         let wide = |lower: &mut Self, x| {
             if signed {
                 lower.b.ins().sextend(types::I64, x)
@@ -377,10 +268,13 @@ impl Lower<'_, '_> {
         (Some(in_order), self.hits(compare, first, bound))
     }
 
-    fn wide_affine_bits(&mut self, compare: AffineCompare) -> (Option<cl::Value>, cl::Value) {
+    fn wide_affine_bits(
+        &mut self,
+        compare: predicates::AffineCompare,
+    ) -> (Option<cl::Value>, cl::Value) {
         let (first, bound) = (self.scalar(compare.affine), self.scalar(compare.bound));
         let last = self.b.ins().iadd_imm_s(first, compare.span);
-        let order = match (is_unsigned(compare.op), compare.span > 0) {
+        let order = match (predicates::is_unsigned(compare.op), compare.span > 0) {
             (false, true) => IntCC::SignedGreaterThanOrEqual,
             (false, false) => IntCC::SignedLessThanOrEqual,
             (true, true) => IntCC::UnsignedGreaterThanOrEqual,
@@ -407,7 +301,12 @@ impl Lower<'_, '_> {
 
     /// The lanes for which a comparison is true, from 64-bit numbers whose difference does not
     /// wrap.
-    fn hits(&mut self, compare: AffineCompare, first: cl::Value, bound: cl::Value) -> cl::Value {
+    fn hits(
+        &mut self,
+        compare: predicates::AffineCompare,
+        first: cl::Value,
+        bound: cl::Value,
+    ) -> cl::Value {
         let step = compare.stride.abs();
         let up = compare.stride > 0;
         let distance = if up {
@@ -482,13 +381,6 @@ impl Lower<'_, '_> {
         let step = self.b.ins().iconst(types::I64, step);
         self.b.ins().sdiv(x, step)
     }
-}
-
-fn is_unsigned(op: CompareOp) -> bool {
-    matches!(
-        op,
-        CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge
-    )
 }
 
 impl Lower<'_, '_> {

@@ -7,8 +7,9 @@ use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
 use super::address::{Address, Place};
-use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
+use super::values::{Parts, Val, int_type, vector_type};
 use super::{Buffer, Lower};
+use crate::slots::lane_bytes;
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::{CtaContext, SlowForm};
 
@@ -63,8 +64,8 @@ impl Lower<'_, '_> {
         let rmw = Rmw { op, fmt, space };
         let place = self.place(space, addr, offset, ty.bytes(), 2);
         let result = func.insts[inst].results.first().copied();
-        let result = result.filter(|&result| self.is_used[result]);
-        if self.lanes == 1 || self.active_lane.is_some() {
+        let result = result.filter(|&result| self.decided.is_used[result]);
+        if self.lanes == 1 || self.lane.active.is_some() {
             let at = self.lane_address(&place.address, 0);
             let at = self.plus(at, i64::from(place.offset));
             let operands: Vec<cl::Value> = args.iter().map(|&arg| self.scalar(arg)).collect();
@@ -99,7 +100,7 @@ impl Lower<'_, '_> {
         }
         // Other operations take longer than the loop around them.
         let is_plain = rmw.is_shared() && self.has_update(rmw);
-        if !is_plain || self.certainly_partial {
+        if !is_plain || self.node.is_general {
             return self.atomic_loop(operands, place);
         }
         let Some(full) = self.unless_full() else {
@@ -112,12 +113,7 @@ impl Lower<'_, '_> {
         );
         self.b.ins().brif(full, all, &[], some, &[]);
         self.b.switch_to_block(all);
-        let olds = self.scoped(|lower| {
-            lower.certainly_full = true;
-            let olds = lower.atomic_unrolled(operands, place);
-            lower.certainly_full = false;
-            olds
-        });
+        let olds = self.in_full(|lower| lower.atomic_unrolled(operands, place));
         let params: Parts = olds
             .iter()
             .map(|&old| {

@@ -14,8 +14,9 @@ use ptxjit_ir::{
 
 use super::address::{Address, Place};
 use super::atomics::{Operands, Rmw};
-use super::values::{Parts, int_type, lane_bytes, vector_type};
+use super::values::{Parts, int_type, vector_type};
 use super::{Buffer, Lower};
+use crate::slots::lane_bytes;
 
 /// Bytes of one compare-and-swap.
 const ROW: i64 = 16;
@@ -55,8 +56,8 @@ impl Lower<'_, '_> {
         let (Address::Strided(at, stride) | Address::MayWrap(at, stride, _)) = place.address else {
             return None;
         };
-        let is_possible = !rmw.is_shared() && !self.certainly_partial && self.has_update(rmw);
-        if stride != i64::from(ty.bytes()) || !is_possible || !self.target.wide_cas {
+        let is_possible = !rmw.is_shared() && !self.node.is_general && self.has_update(rmw);
+        if stride != i64::from(ty.bytes()) || !is_possible || !self.inputs.target.wide_cas {
             return None;
         }
         let update = Update::of(rmw)?;

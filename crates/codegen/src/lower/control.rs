@@ -5,11 +5,11 @@ use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
 use ptxjit_vectorize::{SingleLane, Variability};
 
-use super::Lower;
 use super::affine_predicates::EndLanes;
-use super::mask_classes::MaskClass;
 use super::masks::Lanes;
 use super::values::{Parts, Val};
+use super::{Available, Lower, Mask};
+use crate::decisions::mask_classes::MaskClass;
 use ptxjit_abi::{FaultKind, LaneState};
 use ptxjit_ir::Type;
 
@@ -25,10 +25,10 @@ impl Lower<'_, '_> {
     /// The start of a node: it is skipped if no lane has arrived. Nodes that share a mask always
     /// have lanes.
     pub(super) fn arrive(&mut self, pos: usize) {
-        self.b.switch_to_block(self.node_entry[pos]);
-        self.start_region(self.arrive_class[pos]);
-        if self.plan.maybe_empty[pos] && self.arrive_class[pos] == MaskClass::Own(pos) {
-            let any = self.any_lane(self.arrive_class[pos]);
+        self.b.switch_to_block(self.gangs.node_entry[pos]);
+        self.start_region(self.decided.classes.arrive[pos]);
+        if self.plan.maybe_empty[pos] && self.decided.classes.arrive[pos] == MaskClass::Own(pos) {
+            let any = self.any_lane(self.decided.classes.arrive[pos]);
             let (some, none) = (self.b.create_block(), self.b.create_block());
             self.b.ins().brif(any, some, &[], none, &[]);
             self.b.switch_to_block(none);
@@ -42,57 +42,43 @@ impl Lower<'_, '_> {
     /// node before.
     pub(super) fn start_region(&mut self, class: MaskClass) {
         // The code before may be for other lanes.
-        self.looked_up.clear();
-        if self.continues {
+        self.available.looked_up.clear();
+        if self.node.continues {
             return;
         }
-        self.vals.clear();
-        self.splats.clear();
-        self.reciprocals.clear();
-        self.addresses.clear();
-        self.contiguous_tests.clear();
-        self.subword.clear();
-        self.bits.clear();
-        self.fragments.forget();
-        self.mask = class;
-        self.certainly_full = self.whole_gangs && class == MaskClass::Entry;
-        self.mask_bits = None;
-        self.mask_full = None;
-        self.mask_parts = None;
+        self.available = Available::default();
+        self.slots.fragments.forget();
+        let is_full = self.inputs.whole_gangs && class == MaskClass::Entry;
+        self.mask = Mask::new(class, is_full);
     }
 
     /// Emits code on a side path: values that it caches are dropped behind it.
     pub(super) fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
-        let (vals, splats, addresses) = (
-            self.vals.clone(),
-            self.splats.clone(),
-            self.addresses.clone(),
-        );
-        let (reciprocals, active_lane) = (self.reciprocals.clone(), self.active_lane.clone());
-        let (contiguous_tests, subword) = (self.contiguous_tests.clone(), self.subword.clone());
-        let pred_bits = self.bits.clone();
-        let (bits, full, parts) = (self.mask_bits, self.mask_full, self.mask_parts.clone());
-        let taken = self.fragments.enter_branch();
+        let (available, active) = (self.available.clone(), self.lane.active.clone());
+        let mask = self.mask.clone();
+        let taken = self.slots.fragments.enter_branch();
         let result = emit(self);
-        self.fragments.come_back(taken);
-        (self.vals, self.splats, self.addresses) = (vals, splats, addresses);
-        self.looked_up.clear();
-        (self.reciprocals, self.active_lane, self.bits) = (reciprocals, active_lane, pred_bits);
-        (self.contiguous_tests, self.subword) = (contiguous_tests, subword);
-        (self.mask_bits, self.mask_full, self.mask_parts) = (bits, full, parts);
+        self.slots.fragments.come_back(taken);
+        (self.available, self.lane.active) = (available, active);
+        self.available.looked_up.clear();
+        self.mask = Mask {
+            class: self.mask.class,
+            is_full: self.mask.is_full,
+            ..mask
+        };
         result
     }
 
     /// Enters a node's body, whose mask is that of the arriving lanes.
     pub(super) fn enter_body(&mut self, pos: usize) {
-        if self.body_class[pos] == MaskClass::Own(pos)
-            && self.arrive_class[pos] != MaskClass::Own(pos)
+        if self.decided.classes.body[pos] == MaskClass::Own(pos)
+            && self.decided.classes.arrive[pos] != MaskClass::Own(pos)
         {
-            let lanes = self.class_lanes(self.arrive_class[pos]);
+            let lanes = self.class_lanes(self.decided.classes.arrive[pos]);
             self.set_mask(pos, &lanes);
         }
         self.begin_lane_loop(pos);
-        self.b.ins().jump(self.node_body[pos], &[]);
+        self.b.ins().jump(self.gangs.node_body[pos], &[]);
     }
 
     pub(super) fn emit_loop_end(&mut self, pos: usize, header: Block) {
@@ -101,7 +87,7 @@ impl Lower<'_, '_> {
         }
         let target = self.plan.order.block_pos[header].expect("headers are in the order") as usize;
         let pending = self.plan.pending[pos].clone();
-        self.mask = self.arrive_class[pos];
+        self.mask.class = self.decided.classes.arrive[pos];
         self.go_to(
             &[Edge {
                 target,
@@ -112,7 +98,7 @@ impl Lower<'_, '_> {
             Some(target),
         );
         // Loop ends have no body of their own.
-        self.b.switch_to_block(self.node_body[pos]);
+        self.b.switch_to_block(self.gangs.node_body[pos]);
         let zero = self.b.ins().iconst(types::I32, 0);
         self.b.ins().return_(&[zero]);
     }
@@ -179,8 +165,8 @@ impl Lower<'_, '_> {
         [mut then_, mut else_]: [Edge<'_>; 2],
         pending: &[usize],
     ) {
-        let counted = self.counted[then_.target] && self.counted[else_.target];
-        if self.in_bits[cond] {
+        let counted = self.decided.counted[then_.target] && self.decided.counted[else_.target];
+        if self.decided.in_bits[cond] {
             let ends = self.end_lanes(block, cond);
             self.unless_together(cond, ends, counted, [&then_, &else_], pending);
             if counted {
@@ -198,7 +184,7 @@ impl Lower<'_, '_> {
         let left = pairs()
             .map(|(&m, &c)| self.b.ins().band_not(m, c))
             .collect();
-        let taken = if self.certainly_full {
+        let taken = if self.mask.is_full {
             conds
         } else {
             pairs().map(|(&m, &c)| self.b.ins().band(m, c)).collect()
@@ -352,7 +338,7 @@ impl Lower<'_, '_> {
     /// Goes on at `next`, if any; lanes may be at the nodes in `reached`.
     pub(super) fn go_on(&mut self, reached: &[usize], next: Option<usize>) {
         let Some(next) = next else {
-            self.b.ins().jump(self.next_gang, &[]);
+            self.b.ins().jump(self.gangs.next_gang, &[]);
             return;
         };
         let fresh: Vec<usize> = self.plan.pending_in[next]
@@ -361,7 +347,7 @@ impl Lower<'_, '_> {
             .filter(|node| !reached.contains(node))
             .collect();
         self.clear_masks(&fresh);
-        self.b.ins().jump(self.node_entry[next], &[]);
+        self.b.ins().jump(self.gangs.node_entry[next], &[]);
     }
 
     /// The arguments in the form of the parameters.
@@ -404,11 +390,12 @@ impl Lower<'_, '_> {
     /// `joining`: lanes may be at the target already; `blend`: other lanes need its parameters as
     /// they are.
     fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool, blend: bool) {
-        if self.arrive_class[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1 {
+        if self.decided.classes.arrive[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1
+        {
             let lanes = edge
                 .mask
                 .clone()
-                .unwrap_or_else(|| self.class_lanes(self.mask));
+                .unwrap_or_else(|| self.class_lanes(self.mask.class));
             let lanes = if joining {
                 self.with_waiting(edge.target, &lanes)
             } else {
@@ -418,7 +405,7 @@ impl Lower<'_, '_> {
         }
         for (param, val) in args {
             let val = match val {
-                Val::Varying(new) if blend && !(self.certainly_full && edge.mask.is_none()) => {
+                Val::Varying(new) if blend && !(self.mask.is_full && edge.mask.is_none()) => {
                     Val::Varying(self.blend_param(param, new, edge))
                 }
                 other @ (Val::Uniform(_) | Val::Affine(..) | Val::Varying(_)) => other,

@@ -162,11 +162,11 @@ impl Lower<'_, '_> {
     /// The reciprocal of a uniform divisor, a little too large: products with it are never below
     /// the quotient, and not far enough above to reach the next integer.
     fn reciprocal(&mut self, signed: bool, divisor: ir::Value) -> cl::Value {
-        if let Some(&factor) = self.reciprocals.get(&(divisor, signed)) {
+        if let Some(&factor) = self.available.reciprocals.get(&(divisor, signed)) {
             return factor;
         }
         let factor = self.make_reciprocal(signed, divisor);
-        self.reciprocals.insert((divisor, signed), factor);
+        self.available.reciprocals.insert((divisor, signed), factor);
         factor
     }
 

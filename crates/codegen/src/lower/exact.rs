@@ -37,7 +37,7 @@ impl Lower<'_, '_> {
         }
         let bad = match address {
             // Memory of the host is in no map.
-            _ if self.foreign && !space.is_window() => None,
+            _ if self.inputs.foreign && !space.is_window() => None,
             Address::Scalar(at) => Some(self.ends_are_bad(*at, *at, access)),
             Address::Strided(at, stride) => {
                 let reach = stride * (self.lanes as i64 - 1);
@@ -78,13 +78,13 @@ impl Lower<'_, '_> {
 
     /// Asks the runtime in a block of its own, and goes on in another.
     fn ask_in(&mut self, ask: cl::Block, fine: cl::Block, address: &Address, access: Access) {
-        let masks = (self.mask_bits, self.mask_full, self.mask_parts.clone());
+        let masks = (self.mask.bits, self.mask.full, self.mask.parts.clone());
         self.b.set_cold_block(ask);
         self.b.switch_to_block(ask);
         self.ask_runtime(address, access);
         self.b.ins().jump(fine, &[]);
         self.b.switch_to_block(fine);
-        (self.mask_bits, self.mask_full, self.mask_parts) = masks;
+        (self.mask.bits, self.mask.full, self.mask.parts) = masks;
     }
 
     /// Where no index wraps, as a mark on the first lane's address would tell, lanes lie at a
@@ -187,12 +187,12 @@ impl Lower<'_, '_> {
         let found = self.b.ins().stack_addr(types::I64, slot, 0);
         let what = i64::from(write) << 32 | i64::from(size);
         let args = [
-            self.cta,
+            self.emitted.cta,
             addrs,
             bits,
             self.b.ins().iconst(types::I64, what),
             self.gang_idx(),
-            self.b.ins().iconst(types::I32, i64::from(self.loc.0)),
+            self.b.ins().iconst(types::I32, i64::from(self.node.loc.0)),
             found,
         ];
         self.call(Stub::AskExactly, &args);

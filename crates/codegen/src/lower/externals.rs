@@ -53,7 +53,7 @@ impl Lower<'_, '_> {
         near: bool,
         signature: impl FnOnce() -> cl::Signature,
     ) -> cl::FuncRef {
-        if let Some(&func_ref) = self.imports.get(&(namespace, number)) {
+        if let Some(&func_ref) = self.emitted.imports.get(&(namespace, number)) {
             return func_ref;
         }
         let name = cl::UserExternalName::new(namespace, number);
@@ -65,7 +65,7 @@ impl Lower<'_, '_> {
             colocated: near,
             patchable: false,
         });
-        self.imports.insert((namespace, number), func_ref);
+        self.emitted.imports.insert((namespace, number), func_ref);
         func_ref
     }
 }

@@ -174,8 +174,8 @@ impl Lower<'_, '_> {
         };
         matches!(op, FloatBinaryOp::Min | FloatBinaryOp::Max)
             && fmt == FloatFmt::F32
-            && self.quads > 1
-            && !self.certainly_partial
+            && self.quads() > 1
+            && !self.node.is_general
             && self.variability(node.results[0]) == Variability::Varying
             && args.iter().all(|&arg| self.func.as_const(arg).is_none())
     }

@@ -40,16 +40,16 @@ impl Lower<'_, '_> {
     /// An address failed its bounds test: stops the CTA. If the lanes' addresses turn out to be
     /// valid, goes on to `fine`.
     pub(super) fn report_bad(&mut self, address: &Address, fine: cl::Block) {
-        let masks = (self.mask_bits, self.mask_full, self.mask_parts.clone());
+        let masks = (self.mask.bits, self.mask.full, self.mask.parts.clone());
         let bits = self.mask_as_bits_or_one();
-        if self.foreign {
+        if self.inputs.foreign {
             let parts = match self.lanes {
                 1 => Parts::from_elem(self.lane_address(address, 0), 1),
                 _ => self.lane_addresses(address),
             };
             let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
             self.stop_if_outside(addrs, bits, Some(fine));
-            (self.mask_bits, self.mask_full, self.mask_parts) = masks;
+            (self.mask.bits, self.mask.full, self.mask.parts) = masks;
             return;
         }
         match address {
@@ -77,7 +77,7 @@ impl Lower<'_, '_> {
                 unreachable!("tested later, or guarded by their window")
             }
         }
-        (self.mask_bits, self.mask_full, self.mask_parts) = masks;
+        (self.mask.bits, self.mask.full, self.mask.parts) = masks;
     }
 
     /// Stops the CTA if the address of one of the lanes in `bits`, all of which lie at `addrs`, is
@@ -104,18 +104,19 @@ impl Lower<'_, '_> {
     /// Whether lanes at this stride cannot lie on both sides of the margins of the arena.
     fn is_short(&self, stride: i64) -> bool {
         let reach = stride.unsigned_abs().saturating_mul(self.lanes as u64);
-        self.certainly_full || reach <= u64::from(SMALL_OFFSET)
+        self.mask.is_full || reach <= u64::from(SMALL_OFFSET)
     }
 
     /// What happened where, as one number.
     fn site(&mut self, kind: FaultKind) -> cl::Value {
-        let site = i64::from(kind as u32) << 32 | i64::from(self.loc.0);
+        let site = i64::from(kind as u32) << 32 | i64::from(self.node.loc.0);
         self.b.ins().iconst(types::I64, site)
     }
 
     fn known_exit(&mut self) -> cl::Block {
         let params = [types::I64, types::I32, types::I64];
         *self
+            .emitted
             .exits
             .known
             .get_or_insert_with(|| cold_block(&mut self.b, &params))
@@ -124,6 +125,7 @@ impl Lower<'_, '_> {
     fn row_exit(&mut self) -> cl::Block {
         let params = [types::I64, types::I32, types::I64, types::I64];
         *self
+            .emitted
             .exits
             .row
             .get_or_insert_with(|| cold_block(&mut self.b, &params))
@@ -132,6 +134,7 @@ impl Lower<'_, '_> {
     fn lanes_exit(&mut self) -> cl::Block {
         let params = [types::I64, types::I32];
         *self
+            .emitted
             .exits
             .lanes
             .get_or_insert_with(|| cold_block(&mut self.b, &params))
@@ -139,7 +142,7 @@ impl Lower<'_, '_> {
 
     /// Emits the exits that were used.
     pub(super) fn emit_exits(&mut self) {
-        if let Some(row) = self.exits.row {
+        if let Some(row) = self.emitted.exits.row {
             let (site, bits) = self.enter_exit(row);
             let (at, stride) = (self.b.block_params(row)[2], self.b.block_params(row)[3]);
             let slot = self.buffer(Buffer::Addresses);
@@ -149,7 +152,7 @@ impl Lower<'_, '_> {
             let exit = self.lanes_exit();
             self.b.ins().jump(exit, &[site.into(), bits.into()]);
         }
-        if let Some(lanes) = self.exits.lanes {
+        if let Some(lanes) = self.emitted.exits.lanes {
             let (site, bits) = self.enter_exit(lanes);
             let slot = self.buffer(Buffer::Addresses);
             let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
@@ -163,7 +166,7 @@ impl Lower<'_, '_> {
                 .ins()
                 .jump(exit, &[site.into(), bad.into(), first.into()]);
         }
-        if let Some(known) = self.exits.known {
+        if let Some(known) = self.emitted.exits.known {
             let (site, bits) = self.enter_exit(known);
             let addr = self.b.block_params(known)[2];
             self.record_fault(site, bits, addr);
@@ -193,16 +196,16 @@ impl Lower<'_, '_> {
         for (value, at) in fields {
             self.b
                 .ins()
-                .store(MemFlagsData::trusted(), value, self.cta, at as i32);
+                .store(MemFlagsData::trusted(), value, self.emitted.cta, at as i32);
         }
     }
 
     /// Which of the lanes in `bits`, whose addresses lie at `addrs`, are outside the arena.
     fn bad_lanes(&mut self, addrs: cl::Value, bits: cl::Value) -> cl::Value {
-        if self.foreign {
+        if self.inputs.foreign {
             let fns = self.field(core::mem::offset_of!(CtaContext, fns));
             let outside = core::mem::offset_of!(RuntimeFns, outside);
-            return self.call_runtime(fns, outside, &[self.cta, addrs, bits]);
+            return self.call_runtime(fns, outside, &[self.emitted.cta, addrs, bits]);
         }
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));

@@ -104,7 +104,7 @@ impl Lower<'_, '_> {
 
     /// Flushes operands or results of arithmetic, unless the hardware does.
     pub(super) fn flush(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
-        if ftz && fmt == FloatFmt::F32 && !self.flush_denormals {
+        if ftz && fmt == FloatFmt::F32 && !self.inputs.flush_denormals {
             self.flush_bits(x)
         } else {
             x
@@ -152,7 +152,7 @@ impl Lower<'_, '_> {
                 let (zero, one) = (self.float_like(fmt, x, 0.0), self.float_like(fmt, x, 1.0));
                 let x = self.greater(x, zero);
                 let x = self.lesser(x, one);
-                self.saturated.insert(x);
+                self.emitted.saturated.insert(x);
                 Some(x)
             }
             FloatUnaryOp::Relu => {
@@ -248,7 +248,7 @@ impl Lower<'_, '_> {
             .map(|&part| self.cast_vector(part, types::F32X4))
             .collect();
         // One comparison tests two vectors, which must not share a register.
-        let n_tests = self.strip.max(parts.len() / 2);
+        let n_tests = self.strip().max(parts.len() / 2);
         let tests: Vec<cl::Value> = (0..n_tests)
             .map(|at| {
                 let other = parts[(at + n_tests) % parts.len()];
@@ -345,7 +345,7 @@ impl Lower<'_, '_> {
 
     /// Whether `.ftz` has to be done here.
     fn flushes_itself(&self, fmt: FloatFmt, ftz: bool) -> bool {
-        ftz && fmt == FloatFmt::F32 && !self.flush_denormals
+        ftz && fmt == FloatFmt::F32 && !self.inputs.flush_denormals
     }
 
     /// `x * y + z` (or without `z`), flushed by what it is before it becomes a subnormal: what

@@ -12,9 +12,9 @@ use ptxjit_ir::{InstData, Space};
 use rustc_hash::FxHashMap;
 
 use super::Lower;
-use super::mask_classes::MaskClass;
 use super::stop_states::Several;
 use super::values::Parts;
+use crate::decisions::mask_classes::MaskClass;
 use ptxjit_abi::{CtaContext, LaneState};
 
 /// Iterations of loops that may wait for others before a gang lets other threads run.
@@ -56,7 +56,7 @@ pub(super) struct Loops {
 impl Lower<'_, '_> {
     /// The loops over gangs and the dispatch on the state, in a loop over CTAs.
     pub(super) fn emit_gang_loops(&mut self) {
-        let params = self.b.block_params(self.prologue).to_vec();
+        let params = self.b.block_params(self.emitted.prologue).to_vec();
         let (state, first, end) = (params[1], params[2], params[3]);
         self.load_fields();
         let start = self.b.create_block();
@@ -64,11 +64,10 @@ impl Lower<'_, '_> {
         let state = self.b.append_block_param(start, types::I32);
         self.b.switch_to_block(start);
         self.emit_cta_invariants();
-        self.find_gang_invariants();
         self.declare_gang();
         let n = self.plan.waits.len();
         let several = (n > 1).then(|| {
-            self.stopped = Some(self.b.declare_var(types::I32));
+            self.gangs.stopped = Some(self.b.declare_var(types::I32));
             Several {
                 state: self.b.declare_var(types::I32),
                 common: self.b.declare_var(types::I32),
@@ -99,7 +98,7 @@ impl Lower<'_, '_> {
         }
         self.b.switch_to_block(loops.ended);
         self.emit_next_cta(&loops, start);
-        self.loops = Some(loops);
+        self.gangs.loops = Some(loops);
     }
 
     /// Dispatches from a state to its phase.
@@ -138,7 +137,7 @@ impl Lower<'_, '_> {
             loops.latches[number],
             loops.stops[number],
         );
-        let idx_var = self.gang.as_ref().expect("declared before").idx;
+        let idx_var = self.gangs.gang.as_ref().expect("declared before").idx;
         let idx = self.b.append_block_param(head, types::I32);
         let (enter, done) = (self.b.create_block(), self.b.create_block());
         self.b.switch_to_block(head);
@@ -170,7 +169,7 @@ impl Lower<'_, '_> {
             self.b.ins().jump(loops.ended, &[]);
             return;
         };
-        match self.phases.next(number) {
+        match self.decided.phases.next(number) {
             None => {
                 let next = self.common_state(loops, several);
                 self.b.ins().jump(loops.dispatch, &[next.into()]);
@@ -197,13 +196,14 @@ impl Lower<'_, '_> {
     /// Where gangs go that have stopped, in code of this phase alone; in other code,
     /// `stopped_in_any`.
     pub(super) fn way_out(&mut self, phase: Option<usize>) -> cl::Block {
-        let loops = self.loops.as_ref().expect("emitted before nodes");
+        let loops = self.gangs.loops.as_ref().expect("emitted before nodes");
         match phase {
-            Some(phase) if loops.several.is_none() || self.phases.next(phase).is_some() => {
+            Some(phase) if loops.several.is_none() || self.decided.phases.next(phase).is_some() => {
                 loops.latches[phase]
             }
             Some(phase) => loops.stops[phase],
             None => *self
+                .gangs
                 .stopped_in_any
                 .get_or_insert_with(|| self.b.create_block()),
         }
@@ -211,11 +211,11 @@ impl Lower<'_, '_> {
 
     /// A gang has stopped in code that several phases run.
     pub(super) fn emit_stopped_in_any(&mut self) {
-        let Some(block) = self.stopped_in_any else {
+        let Some(block) = self.gangs.stopped_in_any else {
             return;
         };
         self.b.switch_to_block(block);
-        let loops = self.loops.take().expect("emitted before");
+        let loops = self.gangs.loops.take().expect("emitted before");
         let Some(several) = loops.several else {
             self.b.ins().jump(loops.latches[0], &[]);
             return;
@@ -224,7 +224,7 @@ impl Lower<'_, '_> {
         self.check_common_state(several, all_same);
         self.b.switch_to_block(all_same);
         self.to_latch(&loops, several);
-        self.loops = Some(loops);
+        self.gangs.loops = Some(loops);
     }
 
     /// All gangs that were entered have stopped at a state that none has recorded.
@@ -255,7 +255,10 @@ impl Lower<'_, '_> {
     fn emit_next_cta(&mut self, loops: &Loops, start: cl::Block) {
         let flags = MemFlagsData::trusted();
         let left_at = core::mem::offset_of!(CtaContext, ctas_left) as i32;
-        let left = self.b.ins().load(types::I32, flags, self.cta, left_at);
+        let left = self
+            .b
+            .ins()
+            .load(types::I32, flags, self.emitted.cta, left_at);
         let poll = self.field(core::mem::offset_of!(CtaContext, poll));
         // Another thread may set it at any time.
         let stop = self.b.ins().load(types::I32, flags, poll, 0);
@@ -275,14 +278,17 @@ impl Lower<'_, '_> {
 
         self.b.switch_to_block(next);
         let left = self.b.ins().iadd_imm_s(left, -1);
-        self.b.ins().store(flags, left, self.cta, left_at);
+        self.b.ins().store(flags, left, self.emitted.cta, left_at);
         for at in [
             core::mem::offset_of!(CtaContext, ctaid),
             core::mem::offset_of!(CtaContext, clusterid),
         ] {
-            let idx = self.b.ins().load(types::I32, flags, self.cta, at as i32);
+            let idx = self
+                .b
+                .ins()
+                .load(types::I32, flags, self.emitted.cta, at as i32);
             let idx = self.b.ins().iadd_imm_s(idx, 1);
-            self.b.ins().store(flags, idx, self.cta, at as i32);
+            self.b.ins().store(flags, idx, self.emitted.cta, at as i32);
         }
         self.b.ins().jump(start, &[zero.into()]);
     }
@@ -299,13 +305,13 @@ impl Lower<'_, '_> {
     }
 
     fn emit_gang_entry(&mut self, loops: &Loops, number: usize, latch: cl::Block) {
-        let gang = self.gang.as_ref().expect("declared before");
+        let gang = self.gangs.gang.as_ref().expect("declared before");
         let (idx, bits_var) = (gang.idx, gang.bits);
         let idx = self.b.use_var(idx);
         let current = core::mem::offset_of!(CtaContext, current_gang) as i32;
         let flags = MemFlagsData::trusted();
-        self.b.ins().store(flags, idx, self.cta, current);
-        if !self.whole_gangs {
+        self.b.ins().store(flags, idx, self.emitted.cta, current);
+        if !self.inputs.whole_gangs {
             let bits = self.mask_to_enter(idx);
             let some = self.b.create_block();
             self.b.ins().brif(bits, some, &[], latch, &[]);
@@ -314,10 +320,10 @@ impl Lower<'_, '_> {
         }
         self.forget_nodes();
         self.start_region(MaskClass::Entry);
-        if loops.several.is_some() && self.phases.next(number).is_none() {
+        if loops.several.is_some() && self.decided.phases.next(number).is_none() {
             self.stopped_at(u32::from(LaneState::DIVERGED));
         }
-        if let Some(budget) = self.budget {
+        if let Some(budget) = self.gangs.budget {
             let iterations = self.b.ins().iconst(types::I32, BUDGET);
             self.b.def_var(budget, iterations);
         }
@@ -338,7 +344,7 @@ impl Lower<'_, '_> {
         } else {
             types::I64X2
         };
-        self.gang = Some(Gang {
+        self.gangs.gang = Some(Gang {
             idx: self.b.declare_var(types::I32),
             thread: self.b.declare_var(types::I32),
             frame: self.b.declare_var(types::I64),
@@ -350,7 +356,7 @@ impl Lower<'_, '_> {
             .blocks
             .keys()
             .any(|block| self.plan.yields[block].is_some());
-        self.budget = yields.then(|| self.b.declare_var(types::I32));
+        self.gangs.budget = yields.then(|| self.b.declare_var(types::I32));
     }
 
     /// Whether any instruction needs the lanes' local windows.
@@ -369,7 +375,7 @@ impl Lower<'_, '_> {
     }
 
     fn gang(&self) -> &Gang {
-        self.gang.as_ref().expect("declared before nodes")
+        self.gangs.gang.as_ref().expect("declared before nodes")
     }
 
     /// The number of the gang.
@@ -392,7 +398,7 @@ impl Lower<'_, '_> {
 
     /// The lanes that the gang was entered with.
     pub(super) fn gang_bits(&mut self) -> cl::Value {
-        if self.whole_gangs {
+        if self.inputs.whole_gangs {
             let all = self.full_bits();
             return self.b.ins().iconst(types::I32, all);
         }
@@ -408,7 +414,7 @@ impl Lower<'_, '_> {
 
     /// Number of the first lane that the gang was entered with; none if that is the first of all.
     pub(super) fn first_lane(&mut self) -> Option<cl::Value> {
-        if self.lanes == 1 || self.whole_gangs {
+        if self.lanes == 1 || self.inputs.whole_gangs {
             return None;
         }
         let bits = self.gang_bits();
@@ -452,7 +458,7 @@ impl Lower<'_, '_> {
     fn forget_nodes(&mut self) {
         let mut zeros: FxHashMap<cl::Type, cl::Value> = FxHashMap::default();
         for value in self.func.values.keys() {
-            if !self.plan.escapes[value] || self.is_pinned(value) {
+            if !self.plan.escapes[value] || self.decided.invariants.is_pinned(value) {
                 continue;
             }
             for var in self.variables(value) {
@@ -487,14 +493,14 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn stopped_at_scalar(&mut self, state: cl::Value) {
-        let var = self.stopped.expect("declared where lanes can wait");
+        let var = self.gangs.stopped.expect("declared where lanes can wait");
         self.b.def_var(var, state);
     }
 
     /// Whether the lanes of the current mask are all that the gang was entered with: `None` if that
     /// is certain.
     pub(super) fn unless_all_entered(&mut self) -> Option<cl::Value> {
-        if self.lanes == 1 || self.certainly_full || self.mask == MaskClass::Entry {
+        if self.lanes == 1 || self.mask.is_full || self.mask.class == MaskClass::Entry {
             return None;
         }
         let bits = self.mask_as_bits();

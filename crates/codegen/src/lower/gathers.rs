@@ -119,7 +119,7 @@ impl Lower<'_, '_> {
     pub(super) fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
         match (ty, parts) {
             (Type::B32, [a, b, c, d]) => {
-                let rows = (0..self.quads)
+                let rows = (0..self.quads())
                     .flat_map(|q| self.transpose4([a[q], b[q], c[q], d[q]]))
                     .collect();
                 self.store_each_row(rows, place);

@@ -89,7 +89,7 @@ impl Lower<'_, '_> {
         let sign = self.b.ins().bxor(bits, magnitude);
         let sign = self.b.ins().ishl_imm_s(sign, 16);
         let up = self.b.ins().ishl_imm_s(magnitude, 13);
-        let scaled = if self.flush_denormals {
+        let scaled = if self.inputs.flush_denormals {
             self.rebias_normal(magnitude, up)
         } else {
             self.rebias(up)

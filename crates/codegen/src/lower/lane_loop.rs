@@ -14,11 +14,12 @@ use ptxjit_ir::{BlockCall, Function, InstData, Space, Type, Value};
 use ptxjit_vectorize::{LaneLoop, Plan, Variability};
 use rustc_hash::FxHashMap;
 
-use super::mask_classes::MaskClass;
 use super::masks::Lanes;
 use super::single_lane::ActiveLane;
-use super::values::{Parts, Val, lane_bytes};
+use super::values::{Parts, Val};
 use super::{Buffer, Lower};
+use crate::decisions::mask_classes::MaskClass;
+use crate::slots::lane_bytes;
 use ptxjit_abi::CtaContext;
 
 /// The region being emitted.
@@ -58,15 +59,6 @@ struct Inputs {
     values: Vec<Value>,
     /// Local memory is accessed.
     uses_window: bool,
-}
-
-/// The region that each node belongs to.
-pub(super) fn places(plan: &Plan) -> Vec<Option<usize>> {
-    let mut places = vec![None; plan.order.nodes.len()];
-    for (idx, region) in plan.lane_loops.iter().enumerate() {
-        places[region.range.clone()].fill(Some(idx));
-    }
-    places
 }
 
 impl Inputs {
@@ -123,13 +115,13 @@ fn is_local(data: &InstData) -> bool {
 impl<'a> Lower<'a, '_> {
     /// The region that begins at a node.
     fn region_at(&self, pos: usize) -> Option<&'a LaneLoop> {
-        let region = &self.plan.lane_loops[self.region_of[pos]?];
+        let region = &self.plan.lane_loops[self.decided.region_of[pos]?];
         (*region.range.start() == pos).then_some(region)
     }
 
     /// Whether a lane loop runs a node.
     pub(super) fn is_in_lane_loop(&self, pos: usize) -> bool {
-        self.region_of[pos].is_some()
+        self.decided.region_of[pos].is_some()
     }
 
     /// At the arrival at a region's root: stores the operands where each lane finds its own.
@@ -139,13 +131,14 @@ impl<'a> Lower<'a, '_> {
         };
         let bits = self.mask_as_bits();
         let left = *self
-            .lanes_left
+            .lane
+            .left
             .get_or_insert_with(|| self.b.declare_var(types::I32));
         let inputs = Inputs::of(self.func, self.plan, region);
         let mut held = FxHashMap::default();
         for &value in &inputs.values {
             let is_vector = match self.plan.variability[value] {
-                Variability::Varying => !self.in_bits[value],
+                Variability::Varying => !self.decided.in_bits[value],
                 Variability::Affine { may_wrap, .. } => may_wrap.is_some(),
                 Variability::Uniform => false,
             };
@@ -159,7 +152,7 @@ impl<'a> Lower<'a, '_> {
         self.begin_private_sum(region);
         self.b.def_var(left, bits);
         let done = self.b.create_block();
-        self.lane_loop = Some(LaneLoopState {
+        self.lane.lane_loop = Some(LaneLoopState {
             region,
             bits,
             left,
@@ -234,9 +227,9 @@ impl<'a> Lower<'a, '_> {
 
     /// At the start of a node of a lane loop: from here on, values are those of the lane that runs.
     pub(super) fn begin_lane(&mut self, pos: usize) {
-        let lane_loop = self.lane_loop.as_ref().expect("begun at the root");
+        let lane_loop = self.lane.lane_loop.as_ref().expect("begun at the root");
         if let Some((active_lane, _)) = &lane_loop.lane {
-            self.active_lane = Some(active_lane.clone());
+            self.lane.active = Some(active_lane.clone());
             return;
         }
         debug_assert_eq!(pos, *lane_loop.region.range.start());
@@ -246,7 +239,7 @@ impl<'a> Lower<'a, '_> {
         let others = self.less_lowest(left);
         let bit = self.b.ins().bxor(left, others);
         self.note_lane(bit);
-        let lane_loop = self.lane_loop.as_mut().expect("just seen");
+        let lane_loop = self.lane.lane_loop.as_mut().expect("just seen");
         lane_loop.lane = Some((ActiveLane::new(lane), bit));
         let held: Vec<(Value, cl::Value)> = lane_loop
             .inputs
@@ -263,15 +256,15 @@ impl<'a> Lower<'a, '_> {
             let x = self.load_held(value, buf, lane);
             active_lane.vals.insert(value, Val::Uniform(x));
         }
-        self.active_lane = Some(active_lane);
+        self.lane.active = Some(active_lane);
         for value in inputs {
             self.own(value);
         }
         if uses_window {
             self.own_window();
         }
-        let active_lane = self.active_lane.clone().expect("just set");
-        self.lane_loop.as_mut().expect("just seen").lane = Some((active_lane, bit));
+        let active_lane = self.lane.active.clone().expect("just set");
+        self.lane.lane_loop.as_mut().expect("just seen").lane = Some((active_lane, bit));
     }
 
     /// Records the lane for fault reports.
@@ -279,7 +272,7 @@ impl<'a> Lower<'a, '_> {
         let at = core::mem::offset_of!(CtaContext, current_lane) as i32;
         self.b
             .ins()
-            .store(MemFlagsData::trusted(), bit, self.cta, at);
+            .store(MemFlagsData::trusted(), bit, self.emitted.cta, at);
     }
 
     fn load_held(&mut self, value: Value, buf: cl::Value, lane: cl::Value) -> cl::Value {
@@ -295,6 +288,7 @@ impl<'a> Lower<'a, '_> {
     /// The lane that runs, as a bit.
     pub(super) fn lane_bit(&self) -> cl::Value {
         let lane = self
+            .lane
             .lane_loop
             .as_ref()
             .and_then(|lane_loop| lane_loop.lane.as_ref());
@@ -309,7 +303,7 @@ impl<'a> Lower<'a, '_> {
     /// If an edge leaves the region being emitted, or the lane ends: records where it goes, and
     /// stores its values. Ends the current block.
     pub(super) fn leave(&mut self, way: Option<(usize, &BlockCall)>) -> bool {
-        let Some(lane_loop) = &self.lane_loop else {
+        let Some(lane_loop) = &self.lane.lane_loop else {
             return false;
         };
         let Some((target, call)) = way else {
@@ -349,13 +343,13 @@ impl<'a> Lower<'a, '_> {
     /// Behind the last node of a region: the next lane, or on to the next node.
     pub(super) fn end_lane_loop(&mut self, pos: usize) {
         let is_last = |lane_loop: &mut LaneLoopState<'_>| *lane_loop.region.range.end() == pos;
-        let Some(lane_loop) = self.lane_loop.take_if(is_last) else {
+        let Some(lane_loop) = self.lane.lane_loop.take_if(is_last) else {
             return;
         };
         let root = *lane_loop.region.range.start();
-        self.next_gang = self.way_out(self.phases.running(root));
+        self.gangs.next_gang = self.way_out(self.decided.phases.running(root));
         self.b.switch_to_block(lane_loop.done);
-        let class = self.arrive_class[root];
+        let class = self.decided.classes.arrive[root];
         self.start_region(class);
         let left = self.b.use_var(lane_loop.left);
         let left = self.less_lowest(left);
@@ -363,7 +357,7 @@ impl<'a> Lower<'a, '_> {
         let go_on = self.b.create_block();
         self.b
             .ins()
-            .brif(left, self.node_body[root], &[], go_on, &[]);
+            .brif(left, self.gangs.node_body[root], &[], go_on, &[]);
         self.b.switch_to_block(go_on);
         self.flush_private_sum();
         let no_lane = self.b.ins().iconst(types::I32, 0);
@@ -396,7 +390,7 @@ impl<'a> Lower<'a, '_> {
 
     /// Passes lanes to a node; `joining`: others may be there already.
     fn reach(&mut self, target: usize, lanes: &Lanes, joining: bool) {
-        if self.arrive_class[target] == MaskClass::Own(target) {
+        if self.decided.classes.arrive[target] == MaskClass::Own(target) {
             let lanes = match joining {
                 true => self.with_waiting(target, lanes),
                 false => lanes.clone(),

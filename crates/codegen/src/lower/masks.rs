@@ -3,13 +3,12 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_frontend::FunctionBuilder;
-use ptxjit_ir::{Terminator, Type};
-use ptxjit_vectorize::Node;
+use ptxjit_ir::Type;
 use smallvec::SmallVec;
 
 use super::Lower;
-use super::mask_classes::MaskClass;
 use super::values::Parts;
+use crate::decisions::mask_classes::MaskClass;
 
 /// A set of lanes of the gang.
 #[derive(Clone)]
@@ -38,20 +37,20 @@ impl Lower<'_, '_> {
     }
 
     fn mask_variables(&mut self, node: usize) -> SmallVec<[cranelift_frontend::Variable; 8]> {
-        if self.mask_vars[node].is_empty() {
-            let (n, ty) = if self.counted[node] {
+        if self.vars.masks[node].is_empty() {
+            let (n, ty) = if self.decided.counted[node] {
                 (1, types::I32)
             } else {
-                (self.quads, types::I32X4)
+                (self.quads(), types::I32X4)
             };
-            self.mask_vars[node] = (0..n).map(|_| self.b.declare_var(ty)).collect();
+            self.vars.masks[node] = (0..n).map(|_| self.b.declare_var(ty)).collect();
         }
-        self.mask_vars[node].clone()
+        self.vars.masks[node].clone()
     }
 
     /// The lanes of a class in the form in which they are held.
     pub(super) fn class_lanes(&mut self, class: MaskClass) -> Lanes {
-        if self.certainly_full && class == self.mask {
+        if self.mask.is_full && class == self.mask.class {
             let all = self.full_bits();
             return Lanes::Bits(self.b.ins().iconst(types::I32, all));
         }
@@ -61,7 +60,7 @@ impl Lower<'_, '_> {
             MaskClass::Own(node) => node,
         };
         let vars = self.mask_variables(node);
-        if self.counted[node] {
+        if self.decided.counted[node] {
             return Lanes::Bits(self.b.use_var(vars[0]));
         }
         Lanes::Parts(vars.iter().map(|&var| self.b.use_var(var)).collect())
@@ -83,27 +82,27 @@ impl Lower<'_, '_> {
 
     /// Lane masks of the node being emitted.
     pub(super) fn mask_vectors(&mut self) -> Parts {
-        if let Some(parts) = &self.mask_parts {
+        if let Some(parts) = &self.mask.parts {
             return parts.clone();
         }
-        if self.certainly_full {
+        if self.mask.is_full {
             let all = self.vconst(Type::B32, u64::from(u32::MAX));
-            return Parts::from_elem(all, self.quads);
+            return Parts::from_elem(all, self.quads());
         }
-        let lanes = self.class_lanes(self.mask);
+        let lanes = self.class_lanes(self.mask.class);
         let parts = self.lanes_as_parts(&lanes);
-        self.mask_parts = Some(parts.clone());
+        self.mask.parts = Some(parts.clone());
         parts
     }
 
     /// The lanes of the node being emitted as bits.
     pub(super) fn mask_as_bits(&mut self) -> cl::Value {
-        if let Some(bits) = self.mask_bits {
+        if let Some(bits) = self.mask.bits {
             return bits;
         }
-        let lanes = self.class_lanes(self.mask);
+        let lanes = self.class_lanes(self.mask.class);
         let bits = self.lanes_as_bits(&lanes);
-        self.mask_bits = Some(bits);
+        self.mask.bits = Some(bits);
         bits
     }
 
@@ -167,7 +166,7 @@ impl Lower<'_, '_> {
             return Parts::new();
         }
         let splat = self.b.ins().splat(types::I32X4, bits);
-        (0..self.quads)
+        (0..self.quads())
             .map(|q| {
                 let lanes: Vec<u8> = (0..4)
                     .flat_map(|lane| (1u32 << (4 * q + lane)).to_le_bytes())
@@ -181,14 +180,14 @@ impl Lower<'_, '_> {
 
     /// Whether all lanes of the gang run here: `None` if that is certain, else a condition.
     pub(super) fn unless_full(&mut self) -> Option<cl::Value> {
-        if self.lanes == 1 || self.certainly_full {
+        if self.lanes == 1 || self.mask.is_full {
             return None;
         }
-        if self.mask == MaskClass::Entry {
+        if self.mask.class == MaskClass::Entry {
             return Some(self.gang_is_full());
         }
-        if self.mask_full.is_none() {
-            let full = match self.class_lanes(self.mask) {
+        if self.mask.full.is_none() {
+            let full = match self.class_lanes(self.mask.class) {
                 Lanes::Bits(bits) => {
                     let all = self.full_bits();
                     self.b.ins().icmp_imm_s(IntCC::Equal, bits, all)
@@ -198,9 +197,9 @@ impl Lower<'_, '_> {
                     self.b.ins().vall_true(all)
                 }
             };
-            self.mask_full = Some(full);
+            self.mask.full = Some(full);
         }
-        self.mask_full
+        self.mask.full
     }
 
     pub(super) fn fold_and(&mut self, parts: &[cl::Value]) -> cl::Value {
@@ -235,7 +234,7 @@ impl Lower<'_, '_> {
     /// Assigns a node's own mask.
     pub(super) fn set_mask(&mut self, node: usize, lanes: &Lanes) {
         let vars = self.mask_variables(node);
-        if self.counted[node] {
+        if self.decided.counted[node] {
             let bits = self.lanes_as_bits(lanes);
             self.b.def_var(vars[0], bits);
             return;
@@ -249,66 +248,16 @@ impl Lower<'_, '_> {
     /// Clears the masks of nodes that can be pending from here on but were not before.
     pub(super) fn clear_masks(&mut self, nodes: &[usize]) {
         for &node in nodes {
-            if self.arrive_class[node] != MaskClass::Own(node) {
+            if self.decided.classes.arrive[node] != MaskClass::Own(node) {
                 continue;
             }
-            let none = if self.counted[node] {
+            let none = if self.decided.counted[node] {
                 Lanes::Bits(self.b.ins().iconst(types::I32, 0))
             } else {
                 let zero = self.zero_vector(Type::B32);
-                Lanes::Parts(Parts::from_elem(zero, self.quads))
+                Lanes::Parts(Parts::from_elem(zero, self.quads()))
             };
             self.set_mask(node, &none);
         }
-    }
-
-    /// Finds the nodes whose lanes are held as bits: those that are only reached from such nodes,
-    /// or by the lanes the gang was entered with, and whose divergent branches compare affine
-    /// values.
-    pub(super) fn find_counted(&mut self) {
-        let n = self.plan.order.nodes.len();
-        let mut counted = vec![true; n];
-        loop {
-            let mut changed = false;
-            for pos in 0..n {
-                // Loop ends have no body of their own.
-                let class = match self.plan.order.nodes[pos] {
-                    Node::LoopEnd(_) => self.arrive_class[pos],
-                    Node::Block(_) => self.body_class[pos],
-                };
-                let from_bits = match class {
-                    MaskClass::Entry | MaskClass::Lane => true,
-                    MaskClass::Own(node) => counted[node],
-                };
-                let mut reach = |target: usize, as_bits: bool| {
-                    changed |= !as_bits && std::mem::replace(&mut counted[target], false);
-                };
-                match self.plan.order.nodes[pos] {
-                    Node::LoopEnd(header) => {
-                        let target = self.plan.order.block_pos[header];
-                        reach(
-                            target.expect("headers are in the order") as usize,
-                            from_bits,
-                        );
-                    }
-                    Node::Block(block) => {
-                        let term = &self.func.blocks[block].term;
-                        let is_affine = if let Terminator::Brif { cond, .. } = *term {
-                            self.in_bits[cond]
-                        } else {
-                            false
-                        };
-                        let as_bits = from_bits && (is_affine || !self.plan.divergent[block]);
-                        for call in term.targets() {
-                            reach(self.plan.order.target(pos, call.block), as_bits);
-                        }
-                    }
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        self.counted = counted;
     }
 }

@@ -12,8 +12,9 @@ use ptxjit_vectorize::MayWrap;
 use super::address::{Address, Place};
 use super::packing::words;
 use super::stubs::Transfer;
-use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
+use super::values::{Parts, Val, int_type, vector_type};
 use super::{Buffer, Lower};
+use crate::slots::lane_bytes;
 
 /// Pages are at least that large.
 const LEAST_PAGE: i64 = 4096;
@@ -78,7 +79,7 @@ impl Lower<'_, '_> {
     fn load_scalar(&mut self, results: &[Value], ty: Type, at: cl::Value, offset: i32) {
         for (k, &result) in results.iter().enumerate() {
             let offset = offset + (k as u32 * ty.bytes()) as i32;
-            let clif = if self.is_float[result] {
+            let clif = if self.decided.is_float[result] {
                 self.scalar_type(result)
             } else {
                 int_type(ty)
@@ -124,7 +125,7 @@ impl Lower<'_, '_> {
     ) -> Vec<cl::Value> {
         match self.unless_full() {
             None => self.load_whole(n, ty, at, stride, offset),
-            Some(_) if self.certainly_partial => self.load_some(n, ty, at, stride, offset),
+            Some(_) if self.node.is_general => self.load_some(n, ty, at, stride, offset),
             Some(full) => self.either(
                 full,
                 vec![vector_type(ty); n * self.n_parts(ty)],
@@ -238,11 +239,11 @@ impl Lower<'_, '_> {
                         .load(vector_type(ty), device(), at, offset + 16 * i as i32)
                 })
                 .collect(),
-            (Type::B16, 1) if contiguous => (0..self.quads)
+            (Type::B16, 1) if contiguous => (0..self.quads())
                 .map(|q| self.b.ins().uload16x4(device(), at, offset + 8 * q as i32))
                 .collect(),
-            (Type::B8, 1) if contiguous && self.quads == 1 => vec![self.load_bytes(at, offset)],
-            (Type::B8, 1) if contiguous => (0..self.quads as i32)
+            (Type::B8, 1) if contiguous && self.quads() == 1 => vec![self.load_bytes(at, offset)],
+            (Type::B8, 1) if contiguous => (0..self.quads() as i32)
                 .step_by(2)
                 .flat_map(|q| {
                     let halves = self.b.ins().uload8x8(device(), at, offset + 4 * q);
@@ -281,7 +282,7 @@ impl Lower<'_, '_> {
         };
         let bytes = std::array::from_fn(|i| place(i / 4) + (i % 4) as u8 % size as u8);
         let mut parts = Vec::new();
-        for q in 0..self.quads {
+        for q in 0..self.quads() {
             let lowest = if stride < 0 { 4 * q + 3 } else { 4 * q };
             let (at, offset) = self.strided_lane(at, stride, lowest, offset);
             let first = self.load_vector(width, at, offset);
@@ -348,7 +349,7 @@ impl Lower<'_, '_> {
 
     fn load_rows4(&mut self, at: cl::Value, offset: i32) -> Vec<cl::Value> {
         let mut columns = vec![Vec::new(); 4];
-        for q in 0..self.quads {
+        for q in 0..self.quads() {
             let row = |lower: &mut Self, i: usize| {
                 lower.b.ins().load(
                     types::I32X4,

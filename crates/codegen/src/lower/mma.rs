@@ -122,29 +122,32 @@ impl Lower<'_, '_> {
     ) -> (cl::StackSlot, bool) {
         let size = register_stride(ty) * values.len();
         if size > PLACE || self.unless_full().is_some() {
-            let passing = self.fragments.passing[matrix];
+            let passing = self.slots.fragments.passing[matrix];
             let slot = passing.unwrap_or_else(|| self.fragment_slot(LARGEST));
-            self.fragments.passing[matrix] = Some(slot);
+            self.slots.fragments.passing[matrix] = Some(slot);
             return (slot, false);
         }
-        if let Some(&place) = self.fragments.known.get(values) {
+        if let Some(&place) = self.slots.fragments.known.get(values) {
             busy.push(place);
-            return (self.fragments.places[place], true);
+            return (self.slots.fragments.places[place], true);
         }
-        let mut place = self.fragments.next;
+        let mut place = self.slots.fragments.next;
         while busy.contains(&place) {
             place = (place + 1) % PLACES;
         }
-        self.fragments.next = (place + 1) % PLACES;
-        while self.fragments.places.len() <= place {
+        self.slots.fragments.next = (place + 1) % PLACES;
+        while self.slots.fragments.places.len() <= place {
             let slot = self.fragment_slot(PLACE);
-            self.fragments.places.push(slot);
+            self.slots.fragments.places.push(slot);
         }
-        self.fragments.known.retain(|_, other| *other != place);
-        self.fragments.known.insert(values.to_vec(), place);
-        self.fragments.taken.insert(place);
+        self.slots
+            .fragments
+            .known
+            .retain(|_, other| *other != place);
+        self.slots.fragments.known.insert(values.to_vec(), place);
+        self.slots.fragments.taken.insert(place);
         busy.push(place);
-        (self.fragments.places[place], false)
+        (self.slots.fragments.places[place], false)
     }
 
     fn fragment_slot(&mut self, size: usize) -> cl::StackSlot {

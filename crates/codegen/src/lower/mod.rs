@@ -1,11 +1,10 @@
 //! From a vectorization plan to CLIF.
 //!
 //! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number,
-//! for each state a loop over gangs, and the kernel's nodes in layout order. Each file holds one
-//! concern:
+//! for each state a loop over gangs, and the kernel's nodes in layout order. How values and masks are
+//! held was decided before (`decisions`). Each file holds one concern:
 //!
-//! * `values`: scalars, affine values and vectors; `subword`: vectors of narrow lanes; `classes`:
-//!   types and register classes
+//! * `values`: scalars, affine values and vectors; `subword`: vectors of narrow lanes
 //! * `invariants`: what is computed once per CTA or gang
 //! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`,
 //!   `convert`: instructions without effects
@@ -14,19 +13,17 @@
 //! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `packing`, `stubs`: accesses;
 //!   `address`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`, `privatize`
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
-//! * `gangs`: the loops over gangs; `phases`: what each of them runs; `waits`: suspending and
-//!   resuming
-//!   `stop_states`: where gangs have stopped; `shadow_frame`: saving some lanes
+//! * `gangs`: the loops over gangs; `waits`: suspending and resuming; `stop_states`: where gangs have
+//!   stopped; `shadow_frame`: saving some lanes
 //! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane
 //!   after the other
-//! * `masks`, `mask_classes`: which lanes run; `control`: how they go from node to node;
+//! * `masks`: which lanes run; `control`: how they go from node to node;
 //!   `affine_predicates`: branches on affine values
 
 mod address;
 mod affine_predicates;
 mod atomics;
 mod cas_loops;
-mod classes;
 mod control;
 mod convert;
 mod divide;
@@ -43,14 +40,11 @@ mod int;
 mod invariants;
 mod lane_loop;
 mod lanes;
-mod mask_classes;
 mod masks;
 mod math;
 mod memory;
 mod mma;
 mod packing;
-mod patterns;
-mod phases;
 mod prefetch;
 mod privatize;
 mod pure;
@@ -81,22 +75,19 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, SourceLoc};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
-use ptxjit_ir::{self as ir, Function, Inst, InstData, StackSlot, Terminator};
+use ptxjit_ir::{self as ir, Function, Inst, InstData, Terminator};
 use ptxjit_passes::effort::{Effort, Spent};
-use ptxjit_vectorize::{AffineInputs, Node, Plan, SingleLane, predecessors};
+use ptxjit_vectorize::{AffineInputs, Node, Plan, SingleLane};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use mask_classes::MaskClass;
-pub(crate) use mask_classes::met_by_all;
 pub(crate) use prefetch::put_in as put_in_prefetches;
 pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
-pub(crate) use waits::{Frame, resume_point};
 
+use crate::decisions::{self, Decisions, frame::Frame, mask_classes::MaskClass};
 use crate::host::Target;
 use crate::lane_inserts::LaneInserts;
-use crate::slots::Slots;
 use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{SlowForm, SymbolRef};
 
@@ -139,123 +130,142 @@ pub(crate) struct Outputs {
 struct Lower<'a, 'b> {
     func: &'a Function,
     plan: &'a Plan,
-    shared: &'a ir::SharedLayout,
-    space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
-    memcheck: bool,
-    foreign: bool,
-    has_masked_stores: bool,
-    target: Target,
-    flush_denormals: bool,
-    one_dimensional: bool,
-    clusters: bool,
-    whole_gangs: bool,
+    inputs: &'a Inputs<'a>,
+    decided: Decisions<'a>,
     b: FunctionBuilder<'b>,
     out: Outputs,
-    cta: cl::Value,
-    gang: Option<gangs::Gang>,
-    phases: phases::Phases,
-    loops: Option<gangs::Loops>,
-    /// Lanes of a gang, and quads of lanes.
+    emitted: Emitted,
+    gangs: Gangs,
+    vars: Variables,
+    available: Available,
+    mask: Mask,
+    lane: Lane<'a>,
+    slots: StackSlots,
+    node: NodeState<'a>,
+    /// Lanes of the gang, or of the strip of it that is being emitted.
     lanes: usize,
-    quads: usize,
-    /// Quads that share a register in the end: code that handles a part of the gang at a time
-    /// handles this many.
-    strip: usize,
-    /// Values available in the node being emitted.
-    vals: FxHashMap<ir::Value, Val>,
-    /// Addresses resolved in the node being emitted.
-    addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
-    /// Under `memcheck`: accesses that were looked up where the block is now.
-    looked_up: FxHashSet<(ir::Value, ir::Space, exact::Access)>,
-    /// Results of contiguity tests in the node being emitted: whether the lanes are contiguous, and
-    /// the first one's address.
-    contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
-    /// Vectors broadcast from scalars in the node being emitted.
-    splats: FxHashMap<ir::Value, Parts>,
-    /// Reciprocals of uniform divisors, signed or not, computed in the node being emitted.
-    reciprocals: FxHashMap<(ir::Value, bool), cl::Value>,
-    vars: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
+}
+
+/// What code emitted so far has for all that comes after it.
+struct Emitted {
+    /// The context of the CTA, and its fields, by offset.
+    cta: cl::Value,
+    fields: FxHashMap<usize, cl::Value>,
+    prologue: cl::Block,
     /// Values computed once per CTA.
-    pinned: SecondaryMap<ir::Value, Option<Val>>,
-    /// Values computed at the head of each phase, and their instructions, in order.
-    of_gang: SecondaryMap<ir::Value, bool>,
-    gang_values: Vec<(ir::Value, Inst)>,
-    /// Predicates as bits that are rematerialized where they are used, and their instructions.
-    rematerialized: SecondaryMap<ir::Value, Option<Inst>>,
-    is_float: SecondaryMap<ir::Value, bool>,
-    /// Predicates that are held as bits, and those available in the node being emitted.
-    in_bits: SecondaryMap<ir::Value, bool>,
-    bits: FxHashMap<ir::Value, cl::Value>,
-    /// Values held as packed vectors of their own width, and those available in the node being
-    /// emitted.
-    is_subword: SecondaryMap<ir::Value, bool>,
-    subword: FxHashMap<ir::Value, Parts>,
-    is_used: SecondaryMap<ir::Value, bool>,
-    /// Values that one lane computes at a time.
-    of_one: SecondaryMap<ir::Value, bool>,
-    slot_offsets: SecondaryMap<StackSlot, u32>,
+    pinned: FxHashMap<ir::Value, Val>,
+    /// Values known to lie in [0, 1].
+    saturated: FxHashSet<cl::Value>,
+    /// External references of the function, by namespace and number.
+    imports: FxHashMap<(u32, u32), cl::FuncRef>,
+    exits: faults::Exits,
+}
+
+/// Where code goes: nodes, and the loops over gangs around them.
+struct Gangs {
+    gang: Option<gangs::Gang>,
+    loops: Option<gangs::Loops>,
     node_entry: Vec<cl::Block>,
     node_body: Vec<cl::Block>,
-    arrive_class: Vec<MaskClass>,
-    body_class: Vec<MaskClass>,
-    mask_vars: Vec<SmallVec<[Variable; 8]>>,
-    /// Nodes whose lanes are held as bits.
-    counted: Vec<bool>,
-    /// The mask of the node being emitted, and values derived from it.
-    mask: MaskClass,
-    mask_bits: Option<cl::Value>,
-    mask_full: Option<cl::Value>,
-    mask_parts: Option<Parts>,
-    /// The code being emitted runs only when all lanes do.
-    certainly_full: bool,
-    /// The access being emitted is to the CTA's own memory, which no other CTA writes.
-    own_memory: bool,
-    /// The code being emitted runs only when some lanes do not.
-    certainly_partial: bool,
-    /// The code being emitted is cold.
-    cold: bool,
-    /// The guard that holds: set in the version of a node with affine inputs.
-    affine_inputs: Option<&'a AffineInputs>,
-    /// The lane that runs, in single-lane nodes.
-    active_lane: Option<single_lane::ActiveLane>,
-    /// For each node, the lane loop that it belongs to.
-    region_of: Vec<Option<usize>>,
-    /// The lane loop being emitted, and the lanes that have not finished it.
-    lane_loop: Option<lane_loop::LaneLoopState<'a>>,
-    lanes_left: Option<Variable>,
-    /// The sum of its lanes' privatized atomics.
-    private_sum: Option<privatize::PrivateSum>,
-    /// Iterations left before loops let other threads run.
-    budget: Option<Variable>,
-    /// The state in which the gang stopped as a whole, or `DIVERGED`; undefined where that is
-    /// certain.
-    stopped: Option<Variable>,
     /// Where the code being emitted goes when no lane is left.
     next_gang: cl::Block,
     /// Where gangs stop in code that several phases run.
     stopped_in_any: Option<cl::Block>,
-    loc: ir::SrcLoc,
-    fields: FxHashMap<usize, cl::Value>,
-    prologue: cl::Block,
+    /// The state in which the gang stopped as a whole, or `DIVERGED`; undefined where that is
+    /// certain.
+    stopped: Option<Variable>,
+    /// Iterations left before loops let other threads run.
+    budget: Option<Variable>,
+}
+
+/// The variables that carry values and masks from node to node, declared when first used.
+struct Variables {
+    values: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
+    masks: Vec<SmallVec<[Variable; 8]>>,
+}
+
+/// Values available in the node being emitted.
+#[derive(Clone, Default)]
+struct Available {
+    vals: FxHashMap<ir::Value, Val>,
+    /// Resolved addresses.
+    addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
+    /// Under `memcheck`: accesses that were looked up where the block is now.
+    looked_up: FxHashSet<(ir::Value, ir::Space, exact::Access)>,
+    /// Results of contiguity tests: whether the lanes are contiguous, and the first one's address.
+    contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
+    /// Vectors broadcast from scalars.
+    splats: FxHashMap<ir::Value, Parts>,
+    /// Reciprocals of uniform divisors, signed or not.
+    reciprocals: FxHashMap<(ir::Value, bool), cl::Value>,
+    /// Predicates as bits.
+    bits: FxHashMap<ir::Value, cl::Value>,
+    /// Packed vectors.
+    subword: FxHashMap<ir::Value, Parts>,
+}
+
+/// The lanes that run in the node being emitted, and values derived from them.
+#[derive(Clone)]
+struct Mask {
+    class: MaskClass,
+    bits: Option<cl::Value>,
+    full: Option<cl::Value>,
+    parts: Option<Parts>,
+    /// The code being emitted runs only when all lanes do.
+    is_full: bool,
+}
+
+impl Mask {
+    fn new(class: MaskClass, is_full: bool) -> Mask {
+        Mask {
+            class,
+            bits: None,
+            full: None,
+            parts: None,
+            is_full,
+        }
+    }
+}
+
+/// State of code for one lane.
+#[derive(Default)]
+struct Lane<'a> {
+    /// The lane that runs, in single-lane nodes.
+    active: Option<single_lane::ActiveLane>,
+    /// The lane loop being emitted, and the lanes that have not finished it.
+    lane_loop: Option<lane_loop::LaneLoopState<'a>>,
+    left: Option<Variable>,
+    /// The sum of its lanes' privatized atomics.
+    private_sum: Option<privatize::PrivateSum>,
+}
+
+/// Memory on the stack of compiled code, created when first used.
+#[derive(Default)]
+struct StackSlots {
     buffers: Vec<(Buffer, cl::StackSlot)>,
-    /// Memory for operands and results of device operations, as large as the largest needs.
+    /// For operands and results of device operations, as large as the largest needs.
     device_area: Option<cl::StackSlot>,
-    exits: faults::Exits,
-    /// Values known to lie in [0, 1].
-    saturated: FxHashSet<cl::Value>,
-    /// The shadow frame: where gangs of which only some lanes wait save their values first.
+    /// Where gangs of which only some lanes wait save their values first.
     shadow_frame: Option<cl::StackSlot>,
     /// Operands and results of warp operations.
     warp_slot: Option<cl::StackSlot>,
     fragments: mma::Fragments,
-    patterns: patterns::Patterns,
-    predecessors: SecondaryMap<ir::Block, Vec<ir::Block>>,
+}
+
+/// The node being emitted.
+#[derive(Default)]
+struct NodeState<'a> {
+    /// No version of an access for whole gangs is emitted: few of them come here, or another
+    /// version of the node is for them.
+    is_general: bool,
+    cold: bool,
+    /// The guard that holds: set in the version of a node with affine inputs.
+    affine_inputs: Option<&'a AffineInputs>,
     /// The block whose code, for all lanes of its node at once, has just been emitted.
     behind: Option<ir::Block>,
-    /// Whether the node being emitted continues the one before: cached values stay valid.
+    /// Whether the node continues the one before: cached values stay valid.
     continues: bool,
-    /// External references of the function, by namespace and number.
-    imports: FxHashMap<(u32, u32), cl::FuncRef>,
+    loc: ir::SrcLoc,
 }
 
 /// Builds the body of `enter` in `b`.
@@ -274,105 +284,58 @@ pub(crate) fn kernel(
 }
 
 impl<'a, 'b> Lower<'a, 'b> {
-    fn new(inputs: &Inputs<'a>, mut b: FunctionBuilder<'b>) -> Lower<'a, 'b> {
+    fn new(inputs: &'a Inputs<'a>, mut b: FunctionBuilder<'b>) -> Lower<'a, 'b> {
         let prologue = b.create_block();
         b.append_block_params_for_function_params(prologue);
         b.switch_to_block(prologue);
         let cta = b.block_params(prologue)[0];
         let n_nodes = inputs.plan.order.nodes.len();
-        let lanes = inputs.plan.gang as usize;
+        let (decided, frame) = decisions::of(inputs.func, inputs.plan);
+        let mut blocks = || (0..n_nodes).map(|_| b.create_block()).collect();
         Lower {
             func: inputs.func,
             plan: inputs.plan,
-            shared: inputs.shared,
-            space_of: inputs.space_of,
-            memcheck: inputs.memcheck,
-            foreign: inputs.foreign,
-            has_masked_stores: inputs.has_masked_stores,
-            target: inputs.target,
-            flush_denormals: inputs.flush_denormals,
-            one_dimensional: inputs.one_dimensional,
-            clusters: inputs.clusters,
-            whole_gangs: inputs.whole_gangs,
-            node_entry: (0..n_nodes).map(|_| b.create_block()).collect(),
-            node_body: (0..n_nodes).map(|_| b.create_block()).collect(),
+            inputs,
+            out: Outputs {
+                frame,
+                local_static: decided.slots.size,
+                ..Outputs::default()
+            },
+            decided,
+            emitted: Emitted {
+                cta,
+                fields: FxHashMap::default(),
+                prologue,
+                pinned: FxHashMap::default(),
+                saturated: FxHashSet::default(),
+                imports: FxHashMap::default(),
+                exits: faults::Exits::default(),
+            },
+            gangs: Gangs {
+                gang: None,
+                loops: None,
+                node_entry: blocks(),
+                node_body: blocks(),
+                next_gang: prologue,
+                stopped_in_any: None,
+                stopped: None,
+                budget: None,
+            },
             b,
-            out: Outputs::default(),
-            cta,
-            gang: None,
-            phases: phases::Phases::default(),
-            loops: None,
-            lanes,
-            quads: lanes.div_ceil(4),
-            strip: (inputs.target.lanes_of_vector() / 4).min(lanes.div_ceil(4)),
-            vals: FxHashMap::default(),
-            addresses: FxHashMap::default(),
-            looked_up: FxHashSet::default(),
-            contiguous_tests: FxHashMap::default(),
-            splats: FxHashMap::default(),
-            reciprocals: FxHashMap::default(),
-            vars: SecondaryMap::new(),
-            pinned: SecondaryMap::new(),
-            of_gang: SecondaryMap::new(),
-            gang_values: Vec::new(),
-            rematerialized: SecondaryMap::new(),
-            is_float: classes::float_values(inputs.func),
-            in_bits: affine_predicates::in_bits(inputs.func, inputs.plan),
-            bits: FxHashMap::default(),
-            is_subword: subword::values(inputs.func, inputs.plan),
-            subword: FxHashMap::default(),
-            is_used: classes::used_values(inputs.func),
-            of_one: single_lane::values(inputs.func, inputs.plan),
-            slot_offsets: SecondaryMap::new(),
-            arrive_class: Vec::new(),
-            body_class: Vec::new(),
-            mask_vars: vec![SmallVec::new(); n_nodes],
-            mask: MaskClass::Entry,
-            mask_bits: None,
-            mask_full: None,
-            mask_parts: None,
-            counted: Vec::new(),
-            certainly_full: false,
-            certainly_partial: false,
-            cold: false,
-            own_memory: false,
-            affine_inputs: None,
-            active_lane: None,
-            region_of: lane_loop::places(inputs.plan),
-            lane_loop: None,
-            private_sum: None,
-            lanes_left: None,
-            budget: None,
-            stopped: None,
-            next_gang: prologue,
-            stopped_in_any: None,
-            loc: ir::SrcLoc::default(),
-            fields: FxHashMap::default(),
-            prologue,
-            buffers: Vec::new(),
-            device_area: None,
-            exits: faults::Exits::default(),
-            saturated: FxHashSet::default(),
-            shadow_frame: None,
-            warp_slot: None,
-            fragments: mma::Fragments::default(),
-            patterns: patterns::Patterns::default(),
-            predecessors: predecessors(inputs.func),
-            behind: None,
-            continues: false,
-            imports: FxHashMap::default(),
+            vars: Variables {
+                values: SecondaryMap::new(),
+                masks: vec![SmallVec::new(); n_nodes],
+            },
+            available: Available::default(),
+            mask: Mask::new(MaskClass::Entry, false),
+            lane: Lane::default(),
+            slots: StackSlots::default(),
+            node: NodeState::default(),
+            lanes: inputs.plan.gang as usize,
         }
     }
 
     fn run(&mut self, effort: &Effort) -> Result<(), Spent> {
-        let slots = Slots::of(self.func);
-        self.slot_offsets = slots.offsets;
-        self.out.local_static = slots.size;
-        let classes = mask_classes::MaskClasses::of(self.func, self.plan);
-        (self.arrive_class, self.body_class) = (classes.arrive, classes.body);
-        self.find_counted();
-        self.out.frame = Frame::new(self.func, self.plan, &|value| self.is_invariant(value));
-        self.find_phases();
         self.emit_gang_loops();
         for pos in 0..self.plan.order.nodes.len() {
             let before = self.b.func.dfg.num_insts();
@@ -382,6 +345,18 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.emit_stopped_in_any();
         self.emit_exits();
         Ok(())
+    }
+
+    /// Quads of lanes.
+    fn quads(&self) -> usize {
+        self.lanes.div_ceil(4)
+    }
+
+    /// Quads that share a register in the end: code that handles a part of the gang at a time
+    /// handles this many.
+    fn strip(&self) -> usize {
+        let quads = self.plan.gang.div_ceil(4) as usize;
+        (self.inputs.target.lanes_of_vector() / 4).min(quads)
     }
 
     /// The mask of a whole gang as an immediate.
@@ -395,40 +370,38 @@ impl<'a, 'b> Lower<'a, 'b> {
 
     /// Emits one node: its arrival, its wait if it has one, its instructions and its terminator.
     fn emit_node(&mut self, pos: usize) {
-        self.next_gang = self.way_out(self.phases.arriving(pos));
-        self.continues = self.goes_on(pos);
-        self.behind = None;
+        self.gangs.next_gang = self.way_out(self.decided.phases.arriving(pos));
+        self.node.continues = self.goes_on(pos);
+        self.node.behind = None;
         self.arrive(pos);
         match self.plan.order.nodes[pos] {
             Node::LoopEnd(header) => self.emit_loop_end(pos, header),
             Node::Block(block) => {
                 let skip = self.emit_wait(pos, block);
-                self.next_gang = self.way_out(self.phases.running(pos));
+                self.gangs.next_gang = self.way_out(self.decided.phases.running(pos));
                 let insts = &self.func.blocks[block].insts[skip..];
                 if self.plan.cold[block] {
-                    self.b.set_cold_block(self.node_entry[pos]);
-                    self.b.set_cold_block(self.node_body[pos]);
+                    self.b.set_cold_block(self.gangs.node_entry[pos]);
+                    self.b.set_cold_block(self.gangs.node_body[pos]);
                 }
                 if self.is_in_lane_loop(pos) {
                     self.begin_lane(pos);
-                    self.looked_up.clear();
-                    self.certainly_partial = true;
-                    self.emit_body(pos, block, insts);
-                    self.certainly_partial = false;
-                    self.active_lane = None;
+                    self.available.looked_up.clear();
+                    self.in_general(|lower| lower.emit_body(pos, block, insts));
+                    self.lane.active = None;
                 } else if self.plan.single_lane[block] != SingleLane::No {
                     self.begin_single_lane();
                     self.emit_body(pos, block, insts);
-                    self.active_lane = None;
+                    self.lane.active = None;
                 } else if self.plan.cold[block] {
-                    (self.certainly_partial, self.cold) = (true, true);
-                    self.emit_body(pos, block, insts);
-                    (self.certainly_partial, self.cold) = (false, false);
+                    self.node.cold = true;
+                    self.in_general(|lower| lower.emit_body(pos, block, insts));
+                    self.node.cold = false;
                 } else if self.wants_two_versions(block, insts) {
                     self.emit_two_versions(pos, block, insts);
                 } else {
                     self.emit_body(pos, block, insts);
-                    self.behind = Some(block);
+                    self.node.behind = Some(block);
                 }
             }
         }
@@ -437,18 +410,19 @@ impl<'a, 'b> Lower<'a, 'b> {
 
     /// Whether a node is only reached from the one that was just emitted, by all of its lanes.
     fn goes_on(&self, pos: usize) -> bool {
-        let (Some(before), Node::Block(block)) = (self.behind, self.plan.order.nodes[pos]) else {
+        let (Some(before), Node::Block(block)) = (self.node.behind, self.plan.order.nodes[pos])
+        else {
             return false;
         };
-        let class = self.body_class[pos];
+        let class = self.decided.classes.body[pos];
         matches!(self.func.blocks[before].term, Terminator::Jump(ref call) if call.block == block)
-            && self.predecessors[block].len() == 1
+            && self.decided.predecessors[block].len() == 1
             && self.plan.wait_of[block].is_none()
             && !self.is_in_lane_loop(pos)
             && self.plan.single_lane[block] == SingleLane::No
             && self.plan.pending_in[pos].is_empty()
-            && self.arrive_class[pos] == class
-            && self.body_class[pos - 1] == class
+            && self.decided.classes.arrive[pos] == class
+            && self.decided.classes.body[pos - 1] == class
     }
 
     fn emit_body(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
@@ -458,13 +432,13 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 
     fn loc(&mut self, loc: ir::SrcLoc) {
-        self.loc = loc;
+        self.node.loc = loc;
         self.b.set_srcloc(SourceLoc::new(loc.0));
     }
 
     /// Notes that the instruction being emitted has no vector form.
     fn note_slow(&mut self, form: SlowForm) {
-        let worst = self.out.slow.entry(self.loc).or_insert(form);
+        let worst = self.out.slow.entry(self.node.loc).or_insert(form);
         *worst = form.max(*worst);
     }
 
@@ -474,7 +448,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         if node
             .results
             .first()
-            .is_some_and(|&result| self.is_pinned(result))
+            .is_some_and(|&result| self.decided.invariants.is_pinned(result))
         {
             return;
         }
@@ -545,14 +519,18 @@ impl<'a, 'b> Lower<'a, 'b> {
     /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction or one lane
     /// loop.
     fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
-        let found = self.buffers.iter().find(|(other, _)| *other == purpose);
+        let found = self
+            .slots
+            .buffers
+            .iter()
+            .find(|(other, _)| *other == purpose);
         if let Some(&(_, slot)) = found {
             return slot;
         }
         let size = 8 * self.lanes.max(4) as u32;
         let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
         let slot = self.b.create_sized_stack_slot(data);
-        self.buffers.push((purpose, slot));
+        self.slots.buffers.push((purpose, slot));
         slot
     }
 }

@@ -27,10 +27,10 @@ impl Lower<'_, '_> {
     pub(super) fn prefetch(&mut self, addr: Value, step: Value, offset: i32, size: u32) {
         // Where lanes diverged, a step that was assumed to be uniform may not be.
         let is_uniform = self.variability(step) == Variability::Uniform;
-        if !cfg!(target_arch = "x86_64") || self.memcheck || !is_uniform {
+        if !cfg!(target_arch = "x86_64") || self.inputs.memcheck || !is_uniform {
             return;
         }
-        let (at, stride) = match self.addresses.get(&(addr, Space::Global)) {
+        let (at, stride) = match self.available.addresses.get(&(addr, Space::Global)) {
             Some(&Address::Scalar(at)) => (at, 0),
             Some(&(Address::Strided(at, stride) | Address::MayWrap(at, stride, _))) => (at, stride),
             Some(Address::Lanes(_) | Address::Lanes32(..)) | None => return,

@@ -49,7 +49,7 @@ impl Lower<'_, '_> {
         self.privatize_nothing(slot);
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
         let reach = self.b.ins().iadd_imm_s(size, -LINE);
-        self.private_sum = Some(PrivateSum {
+        self.lane.private_sum = Some(PrivateSum {
             fmt,
             slot,
             reach,
@@ -72,7 +72,7 @@ impl Lower<'_, '_> {
             Node::LoopEnd(header) => self.plan.yields[header].is_some(),
             Node::Block(_) => false,
         });
-        if self.memcheck || self.foreign || waits_for_others {
+        if self.inputs.memcheck || self.inputs.foreign || waits_for_others {
             return None;
         }
         let mut found = None;
@@ -118,7 +118,7 @@ impl Lower<'_, '_> {
             fmt,
             AtomicFmt::U32 | AtomicFmt::S32 | AtomicFmt::U64 | AtomicFmt::S64
         );
-        let is_used = |&result: &Value| self.is_used[result];
+        let is_used = |&result: &Value| self.decided.is_used[result];
         let is_one_place = self.plan.variability[addr] == Variability::Uniform;
         let is_unused = !self.func.insts[inst].results.iter().any(is_used);
         (is_integer && is_one_place && is_unused).then_some(fmt)
@@ -126,7 +126,7 @@ impl Lower<'_, '_> {
 
     /// Adds to the private sum, if the region being emitted has one.
     pub(super) fn add_privately(&mut self, inst: Inst) -> bool {
-        let Some(private_sum) = self.private_sum else {
+        let Some(private_sum) = self.lane.private_sum else {
             return false;
         };
         if self.addition(inst) != Some(private_sum.fmt) {
@@ -142,9 +142,9 @@ impl Lower<'_, '_> {
         else {
             return false;
         };
-        self.private_sum = None;
+        self.lane.private_sum = None;
         let place = self.place(space, addr, offset, private_sum.fmt.ty().bytes(), 2);
-        self.private_sum = Some(private_sum);
+        self.lane.private_sum = Some(private_sum);
         let at = self.lane_address(&place.address, 0);
         let at = self.plus(at, i64::from(place.offset));
         let before = self
@@ -183,13 +183,14 @@ impl Lower<'_, '_> {
 
     /// Whether an access of the running lane is tested by [`Lower::settle_before`].
     pub(super) fn may_alias_private_sum(&self, address: &Address) -> bool {
-        self.private_sum.is_some() && matches!(address, Address::Scalar(_))
+        self.lane.private_sum.is_some() && matches!(address, Address::Scalar(_))
     }
 
     /// Before an access of the running lane: tests that it is in the arena, and flushes the private
     /// sum if the two may alias.
     pub(super) fn settle_before(&mut self, space: Space, place: &Place) {
-        let (Some(private_sum), Address::Scalar(at)) = (self.private_sum, &place.address) else {
+        let (Some(private_sum), Address::Scalar(at)) = (self.lane.private_sum, &place.address)
+        else {
             return;
         };
         if space.is_window() {
@@ -215,7 +216,7 @@ impl Lower<'_, '_> {
 
     /// Behind the last lane of a region.
     pub(super) fn flush_private_sum(&mut self) {
-        if let Some(private_sum) = self.private_sum.take() {
+        if let Some(private_sum) = self.lane.private_sum.take() {
             self.settle(private_sum);
         }
     }
@@ -245,7 +246,7 @@ impl Lower<'_, '_> {
     }
 
     fn settle_to(&mut self, private_sum: PrivateSum, add: cl::Block, done: cl::Block) {
-        let here = self.loc;
+        let here = self.node.loc;
         let ty = int_type(private_sum.fmt.ty());
         let sum = self
             .b

@@ -3,7 +3,7 @@
 //! there is no inline form at all.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{self as ir, Class, FloatFmt, Inst, InstData, IntBinaryOp, Space, Type};
+use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, IntBinaryOp, Type};
 use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
@@ -16,15 +16,6 @@ use ptxjit_abi::object::Helper;
 pub(super) type Quad = SmallVec<[cl::Value; 2]>;
 
 impl Lower<'_, '_> {
-    /// Whether an instruction goes through [`Lower::pure`].
-    pub(super) fn is_pure(data: &InstData) -> bool {
-        if let InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } = data {
-            *space != Space::Local
-        } else {
-            matches!(data.class(), Class::Constant | Class::Arithmetic)
-        }
-    }
-
     /// Emits a pure instruction whose result is a scalar.
     pub(super) fn pure_scalar(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
@@ -76,10 +67,11 @@ impl Lower<'_, '_> {
         let Some(quad) = self.vector_op(&self.func.insts[inst].data, q) else {
             return self.pure_quad(inst, q);
         };
-        match self.vals.get_mut(&result) {
+        match self.available.vals.get_mut(&result) {
             Some(Val::Varying(parts)) if q > 0 => parts.extend(quad),
             _ => {
-                self.vals
+                self.available
+                    .vals
                     .insert(result, Val::Varying(quad.into_iter().collect()));
             }
         }
@@ -93,14 +85,17 @@ impl Lower<'_, '_> {
             .map(|part| self.cast_vector(part, ty))
             .collect();
         if q == 0 {
-            self.splats.remove(&value);
-            self.vals.insert(value, Val::Varying(Parts::new()));
+            self.available.splats.remove(&value);
+            self.available
+                .vals
+                .insert(value, Val::Varying(Parts::new()));
         }
-        let Some(Val::Varying(parts)) = self.vals.get_mut(&value) else {
+        let is_last = q + 1 == self.quads();
+        let Some(Val::Varying(parts)) = self.available.vals.get_mut(&value) else {
             unreachable!("quads are pushed in order")
         };
         parts.extend(cast);
-        if q + 1 == self.quads && self.plan.escapes[value] {
+        if is_last && self.plan.escapes[value] {
             let val = Val::Varying(parts.clone());
             self.define_variables(value, &val);
         }
@@ -113,7 +108,7 @@ impl Lower<'_, '_> {
         } else {
             1
         };
-        if let Some(Val::Varying(parts)) = self.vals.get(&value) {
+        if let Some(Val::Varying(parts)) = self.available.vals.get(&value) {
             return parts[q * n..(q + 1) * n].iter().copied().collect();
         }
         let parts = self.parts(value);
@@ -161,7 +156,7 @@ impl Lower<'_, '_> {
             InstData::VarAddr { var, offset } => self.var_addr(var, offset),
             InstData::FuncAddr { func } => self.func_addr(func),
             InstData::StackAddr { slot, offset } => {
-                let at = i64::from(self.slot_offsets[slot]) + i64::from(offset);
+                let at = i64::from(self.decided.slots.offsets[slot]) + i64::from(offset);
                 self.b.ins().iconst(types::I64, at)
             }
             InstData::IntUnary { op, ty, .. } => {

@@ -78,7 +78,7 @@ impl Lower<'_, '_> {
         let [x, y, z] = args.map(|arg| self.flush(F32, mode.ftz, arg));
         match self.constant_lanes(z) {
             // Inactive lanes would make the rare case frequent.
-            Some(c) if self.certainly_partial && !self.is_never_rare(mode.round, x, y, c) => {
+            Some(c) if self.node.is_general && !self.is_never_rare(mode.round, x, y, c) => {
                 self.exact_fma(mode, [x, y, z])
             }
             // So that neither `z` over two nor the rest of an addition to it, down to 2^-70 of it,
@@ -105,7 +105,7 @@ impl Lower<'_, '_> {
         {
             x = dfg.inst_args(inst)[0];
         }
-        self.saturated.contains(&x)
+        self.emitted.saturated.contains(&x)
     }
 
     /// `x * y + c`. If `c` is the greater summand by far, the sum to nearest less `c` is exact, and

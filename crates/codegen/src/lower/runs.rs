@@ -14,6 +14,7 @@ use super::address::Address;
 use super::memory::device;
 use super::values::{Parts, Val, int_type, vector_type};
 use crate::chains::{self, Schedule, Step};
+use crate::decisions::is_pure;
 
 impl Lower<'_, '_> {
     /// Emits instructions in order, except for runs that no other instruction can observe.
@@ -29,7 +30,7 @@ impl Lower<'_, '_> {
             }
             let (stretch, others) = rest.split_at(n);
             // Masked loads test the mask, and code with branches keeps no schedule.
-            let schedule = match self.certainly_full {
+            let schedule = match self.mask.is_full {
                 true => self.by_chains(block, stretch),
                 false => None,
             };
@@ -57,7 +58,7 @@ impl Lower<'_, '_> {
     /// How many instructions from the first on are pure, or loads that can be repeated.
     fn stretch(&self, insts: &[Inst]) -> usize {
         let is_inside =
-            |&inst: &Inst| Self::is_pure(&self.func.insts[inst].data) || self.is_repeatable(inst);
+            |&inst: &Inst| is_pure(&self.func.insts[inst].data) || self.is_repeatable(inst);
         insts.iter().take_while(|inst| is_inside(inst)).count()
     }
 
@@ -74,7 +75,8 @@ impl Lower<'_, '_> {
         else {
             return false;
         };
-        self.variability(addr) != Variability::Varying && !self.is_pinned(node.results[0])
+        self.variability(addr) != Variability::Varying
+            && !self.decided.invariants.is_pinned(node.results[0])
     }
 
     /// The schedule of a run with more values live than registers, if it consists of chains that do
@@ -84,8 +86,8 @@ impl Lower<'_, '_> {
         let is_subword = |&inst: &Inst| self.makes_subword(inst);
         if !is_long
             || self.lanes == 1
-            || (self.memcheck && self.foreign)
-            || self.active_lane.is_some()
+            || (self.inputs.memcheck && self.inputs.foreign)
+            || self.lane.active.is_some()
             || stretch.iter().any(is_subword)
         {
             return None;
@@ -108,7 +110,7 @@ impl Lower<'_, '_> {
             func: self.func,
             insts: &insts,
             // Predicates held as bits are computed from scalars.
-            variability: &|value| match self.in_bits[value] {
+            variability: &|value| match self.decided.in_bits[value] {
                 true => Variability::Uniform,
                 false => self.variability(value),
             },
@@ -118,15 +120,15 @@ impl Lower<'_, '_> {
 
     /// The quads in strips that are emitted together.
     fn strips(&self) -> Vec<Range<usize>> {
-        let firsts = (0..self.quads).step_by(self.strip);
-        firsts.map(|first| first..first + self.strip).collect()
+        let firsts = (0..self.quads()).step_by(self.strip());
+        firsts.map(|first| first..first + self.strip()).collect()
     }
 
     /// Emits groups of chains, strip by strip. Their results go through memory: there is no
     /// register for them until the last group has ended, and Cranelift would not merge loads into
     /// instructions on the way to a value with several uses.
     fn emit_steps(&mut self, schedule: &Schedule) {
-        let size = 32 * (schedule.results.len() * self.quads) as u32;
+        let size = 32 * (schedule.results.len() * self.quads()) as u32;
         let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
         let slot = self.b.create_sized_stack_slot(data);
         let base = self.b.ins().stack_addr(types::I64, slot, 0);
@@ -147,7 +149,7 @@ impl Lower<'_, '_> {
         }
         for (idx, &result) in schedule.results.iter().enumerate() {
             let ty = self.func.ty(result);
-            let first = 32 * (idx * self.quads) as i32;
+            let first = 32 * (idx * self.quads()) as i32;
             let parts = (0..self.n_parts(ty) as i32)
                 .map(|i| {
                     self.b.ins().load(
@@ -174,7 +176,7 @@ impl Lower<'_, '_> {
             return;
         };
         let quad = self.quad(result, q);
-        let first = 32 * (idx * self.quads) as i32 + (16 * quad.len() * q) as i32;
+        let first = 32 * (idx * self.quads()) as i32 + (16 * quad.len() * q) as i32;
         for (i, &part) in quad.iter().enumerate() {
             self.b
                 .ins()
@@ -207,11 +209,10 @@ impl Lower<'_, '_> {
             unreachable!("lanes load at constant distances")
         };
         let (at, offset) = self.strided_lane(at, stride, 4 * strip.start, place.offset);
-        let (lanes, quads) = (self.lanes, self.quads);
-        (self.lanes, self.quads) = (4 * strip.len(), strip.len());
+        let lanes = std::mem::replace(&mut self.lanes, 4 * strip.len());
         let parts = self.load_whole(usize::from(n), ty, at, stride, offset);
         let per = self.n_parts(ty);
-        (self.lanes, self.quads) = (lanes, quads);
+        self.lanes = lanes;
         let n_parts = self.n_parts(ty);
         for (k, &result) in node.results.iter().enumerate() {
             // The other strips' places are not read before they are emitted.
@@ -220,8 +221,8 @@ impl Lower<'_, '_> {
                 .map(|&part| self.cast_vector(part, vector_type(self.func.ty(result))))
                 .collect();
             let parts = strip_parts.iter().copied().cycle().take(n_parts).collect();
-            self.splats.remove(&result);
-            self.vals.insert(result, Val::Varying(parts));
+            self.available.splats.remove(&result);
+            self.available.vals.insert(result, Val::Varying(parts));
         }
     }
 
@@ -250,14 +251,14 @@ impl Lower<'_, '_> {
         let x = self.b.ins().load(int_type(ty), device(), at, offset);
         let splat = self.splat(ty, x);
         let parts = SmallVec::from_elem(splat, self.n_parts(ty));
-        self.splats.insert(result, parts);
+        self.available.splats.insert(result, parts);
     }
 
     /// Emits loads where they are, and the runs of pure instructions between them.
     fn emit_in_order(&mut self, stretch: &[Inst]) {
-        for run in stretch.split_inclusive(|&inst| !Self::is_pure(&self.func.insts[inst].data)) {
+        for run in stretch.split_inclusive(|&inst| !is_pure(&self.func.insts[inst].data)) {
             match run.split_last() {
-                Some((&load, pure)) if !Self::is_pure(&self.func.insts[load].data) => {
+                Some((&load, pure)) if !is_pure(&self.func.insts[load].data) => {
                     self.emit_run(pure);
                     self.loc(self.func.insts[load].loc);
                     self.emit_effect(load);
@@ -296,7 +297,7 @@ impl Lower<'_, '_> {
 
     /// Instructions whose results are held as quads.
     fn emit_group(&mut self, wanted: &[Inst]) {
-        let n_strips = self.quads / self.strip;
+        let n_strips = self.quads() / self.strip();
         if n_strips > 1 && self.pressure(wanted) * n_strips > crate::schedule::REGISTERS {
             for strip in self.strips() {
                 for &inst in wanted {
@@ -310,7 +311,7 @@ impl Lower<'_, '_> {
                     self.min_max_of_gang(inst);
                     continue;
                 }
-                for q in 0..self.quads {
+                for q in 0..self.quads() {
                     self.emit_part(inst, q);
                 }
             }
@@ -320,7 +321,7 @@ impl Lower<'_, '_> {
     /// Removes from a run the canonicalizations of NaNs that the run does not use: one test finds
     /// whether any lane of the gang has a NaN.
     fn split_last_nans(&self, run: Vec<Inst>) -> (Vec<Inst>, Vec<Inst>) {
-        if self.quads < 2 {
+        if self.quads() < 2 {
             return (Vec::new(), run);
         }
         run.iter().partition(|&&inst| {
@@ -339,7 +340,7 @@ impl Lower<'_, '_> {
         self.loc(self.func.insts[inst].loc);
         let result = self.func.insts[inst].results[0];
         match self.variability(result) {
-            Variability::Varying if self.in_bits[result] => {
+            Variability::Varying if self.decided.in_bits[result] => {
                 if q == 0 {
                     self.emit_bits(inst);
                 }
@@ -352,7 +353,8 @@ impl Lower<'_, '_> {
 
     fn is_done(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
-        matches!(node.data, InstData::Const { .. }) || self.is_pinned(node.results[0])
+        matches!(node.data, InstData::Const { .. })
+            || self.decided.invariants.is_pinned(node.results[0])
     }
 
     fn pressure(&self, run: &[Inst]) -> usize {

@@ -7,8 +7,8 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
 
 use super::values::Parts;
-use super::waits::is_shared;
 use super::{Lower, Stub};
+use crate::decisions::frame::is_shared;
 use crate::masked;
 
 /// At most this many values, times the places that save them, are saved by masked stores where only
@@ -19,7 +19,7 @@ impl Lower<'_, '_> {
     /// The address of the shadow frame.
     pub(super) fn shadow_frame(&mut self) -> cl::Value {
         let size = self.out.frame.size;
-        let slot = *self.shadow_frame.get_or_insert_with(|| {
+        let slot = *self.slots.shadow_frame.get_or_insert_with(|| {
             let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
             self.b.create_sized_stack_slot(data)
         });
@@ -31,7 +31,7 @@ impl Lower<'_, '_> {
         let waits = &self.out.frame.waits;
         let slots = &waits[wait as usize];
         let n_values = waits.len() * (slots.saves.len() + slots.copies.len());
-        if self.has_masked_stores && n_values <= MOST_MASKED {
+        if self.inputs.has_masked_stores && n_values <= MOST_MASKED {
             return self.save_masked(wait);
         }
         let layout = self.out.frame.waits[wait as usize].layout;

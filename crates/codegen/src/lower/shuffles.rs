@@ -10,6 +10,12 @@ use super::values::{Parts, Val};
 use ptxjit_abi::warp_ops::{WARP, shuffle_source};
 
 impl Lower<'_, '_> {
+    /// The bits of a value in all lanes, if they are known.
+    fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
+        let runs_whole = self.lanes == WARP && self.lane.active.is_none();
+        runs_whole.then(|| self.decided.patterns.known_lanes(value))?
+    }
+
     /// `shfl`: the value and whether the source lane is in range.
     pub(super) fn shuffle_lanes(&mut self, op: WarpOp, [a, b, c]: [Value; 3]) -> [Val; 2] {
         let value = self.parts(a);
@@ -40,7 +46,7 @@ impl Lower<'_, '_> {
         c: u32,
     ) -> [Parts; 2] {
         let source = |lane: u32| shuffle_source(op, lane, b[lane as usize] as u32, c);
-        let shuffled = (0..self.quads)
+        let shuffled = (0..self.quads())
             .map(|q| {
                 let lanes = [0, 1, 2, 3].map(|i| source(4 * q as u32 + i).0);
                 self.pick_lanes(value, lanes)
@@ -111,8 +117,8 @@ impl Lower<'_, '_> {
             let splat = self.b.ins().splat(types::I32X4, word);
             let yes = self.vconst(Type::B1, 1);
             return [
-                Parts::from_elem(splat, self.quads),
-                Parts::from_elem(yes, self.quads),
+                Parts::from_elem(splat, self.quads()),
+                Parts::from_elem(yes, self.quads()),
             ];
         }
         let amount = self.b.ins().splat(types::I32X4, b);
@@ -120,7 +126,7 @@ impl Lower<'_, '_> {
         let max = self.lane_constants(Type::B32, max_lane);
         let (mut shuffled, mut in_range) = (Parts::new(), Parts::new());
         let within_quad = (op == WarpOp::ShflBfly).then(|| self.butterfly_words(b));
-        for q in 0..self.quads {
+        for q in 0..self.quads() {
             let (there, source) = match op {
                 WarpOp::ShflUp => {
                     let at = self.b.ins().isub(base, bytes);
@@ -184,7 +190,7 @@ impl Lower<'_, '_> {
         let lane = self.lane_constants(Type::B32, |lane| lane);
         let low = self.vconst(Type::B32, 31);
         let (mut sources, mut in_range) = (Parts::new(), Parts::new());
-        for q in 0..self.quads {
+        for q in 0..self.quads() {
             let amount = self.b.ins().band(b[q], low);
             let clamp = self.b.ins().band(c[q], low);
             let segment = self.b.ins().ushr_imm_s(c[q], 8);

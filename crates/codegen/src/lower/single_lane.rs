@@ -2,13 +2,13 @@
 //! that lane's element. `lane_loop` has the loops over lanes.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{self as ir, Function, Type, Value};
-use ptxjit_vectorize::{MayWrap, Plan, SingleLane};
+use ptxjit_ir::{self as ir, Type, Value};
+use ptxjit_vectorize::MayWrap;
 use rustc_hash::FxHashMap;
 
-use super::values::{Parts, Val, int_type, lane_bytes};
+use super::values::{Parts, Val, int_type};
 use super::{Buffer, Lower};
+use crate::slots::lane_bytes;
 use ptxjit_abi::CtaContext;
 
 /// The lane that runs.
@@ -34,33 +34,18 @@ impl ActiveLane {
     }
 }
 
-/// The values that one lane computes by itself.
-pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
-    let mut out = SecondaryMap::new();
-    for (block, data) in func.blocks.iter() {
-        if plan.single_lane[block] != SingleLane::No {
-            let results = data
-                .insts
-                .iter()
-                .flat_map(|&inst| &func.insts[inst].results);
-            results.for_each(|&result| out[result] = true);
-        }
-    }
-    out
-}
-
 impl Lower<'_, '_> {
     /// From here to the end of the node, values are those of the lane that runs.
     pub(super) fn begin_single_lane(&mut self) {
         let bits = self.mask_as_bits();
         let lane = self.b.ins().ctz(bits);
         let lane = self.b.ins().uextend(types::I64, lane);
-        self.active_lane = Some(ActiveLane::new(lane));
+        self.lane.active = Some(ActiveLane::new(lane));
     }
 
     /// The local window of the lane that runs, if only one does.
     pub(super) fn own_window(&mut self) -> Option<cl::Value> {
-        let active_lane = self.active_lane.as_ref()?;
+        let active_lane = self.lane.active.as_ref()?;
         if active_lane.window.is_some() {
             return active_lane.window;
         }
@@ -72,31 +57,31 @@ impl Lower<'_, '_> {
         let base = self.field(core::mem::offset_of!(CtaContext, local_base));
         let distance = self.b.ins().imul(thread, stride);
         let window = self.b.ins().iadd(base, distance);
-        self.active_lane.as_mut()?.window = Some(window);
+        self.lane.active.as_mut()?.window = Some(window);
         Some(window)
     }
 
     /// Emits code that sees values as the whole gang holds them.
     pub(super) fn for_gang<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
-        let active_lane = self.active_lane.take();
+        let active_lane = self.lane.active.take();
         let result = emit(self);
-        self.active_lane = active_lane;
+        self.lane.active = active_lane;
         result
     }
 
     /// The value at the lane that runs, if only one does.
     pub(super) fn own(&mut self, value: Value) -> Option<Val> {
-        let active_lane = self.active_lane.as_ref()?;
+        let active_lane = self.lane.active.as_ref()?;
         if let Some(val) = active_lane.vals.get(&value) {
             return Some(val.clone());
         }
         let lane = active_lane.lane;
-        if self.in_bits[value] {
+        if self.decided.in_bits[value] {
             let bits = self.for_gang(|lower| lower.pred_bits(value));
             let bit = self.b.ins().ushr(bits, lane);
             let bit = self.b.ins().band_imm_s(bit, 1);
             let x = Val::Uniform(self.b.ins().ireduce(types::I8, bit));
-            let active_lane = self.active_lane.as_mut().expect("just seen");
+            let active_lane = self.lane.active.as_mut().expect("just seen");
             active_lane.vals.insert(value, x.clone());
             return Some(x);
         }
@@ -112,14 +97,14 @@ impl Lower<'_, '_> {
             Val::Varying(parts) => self.pick_lane(value, &parts, lane),
         };
         let x = self.cast_scalar(x, self.scalar_type(value));
-        let active_lane = self.active_lane.as_mut().expect("just seen");
+        let active_lane = self.lane.active.as_mut().expect("just seen");
         active_lane.vals.insert(value, Val::Uniform(x));
         Some(Val::Uniform(x))
     }
 
     /// A vector of the value at the lane that runs, if only one does.
     pub(super) fn own_parts(&mut self, value: Value) -> Option<Parts> {
-        let active_lane = self.active_lane.as_ref()?;
+        let active_lane = self.lane.active.as_ref()?;
         if let Some(parts) = active_lane.splats.get(&value) {
             return Some(parts.clone());
         }
@@ -134,14 +119,14 @@ impl Lower<'_, '_> {
             }
         };
         let parts = Parts::from_elem(splat, self.n_parts(ty));
-        let active_lane = self.active_lane.as_mut().expect("just seen");
+        let active_lane = self.lane.active.as_mut().expect("just seen");
         active_lane.splats.insert(value, parts.clone());
         Some(parts)
     }
 
     /// The address of the lane that runs, where the gang's index may have wrapped; else `None`.
     pub(super) fn own_address(&mut self, space: ir::Space, addr: Value) -> Option<Val> {
-        let lane = self.active_lane.as_ref()?.lane;
+        let lane = self.lane.active.as_ref()?.lane;
         let may_wrap = self.plan.variability[addr].may_wrap()?;
         let Val::Affine(base, stride) = self.for_gang(|lower| lower.get(addr)) else {
             return None;

@@ -17,7 +17,7 @@ impl Lower<'_, '_> {
         self.b.ins().load(
             types::I32,
             MemFlagsData::trusted().with_can_move(),
-            self.cta,
+            self.emitted.cta,
             offset as i32,
         )
     }
@@ -58,7 +58,7 @@ impl Lower<'_, '_> {
             SpecialReg::GridId => self.b.ins().load(
                 types::I64,
                 MemFlagsData::trusted(),
-                self.cta,
+                self.emitted.cta,
                 offset_of!(CtaContext, gridid) as i32,
             ),
             SpecialReg::IsExplicitCluster => {
@@ -113,7 +113,7 @@ impl Lower<'_, '_> {
             }
             SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => {
                 let size = self.ctx32(offset_of!(CtaContext, total_smem_size));
-                match self.shared.padding {
+                match self.inputs.shared.padding {
                     0 => size,
                     padding => self.b.ins().iadd_imm_s(size, -i64::from(padding)),
                 }
@@ -139,7 +139,7 @@ impl Lower<'_, '_> {
             .b
             .ins()
             .load(types::I64, MemFlagsData::trusted(), fns, offset as i32);
-        let call = self.b.ins().call_indirect(sig, callee, &[self.cta]);
+        let call = self.b.ins().call_indirect(sig, callee, &[self.emitted.cta]);
         self.b.inst_results(call)[0]
     }
 
@@ -165,7 +165,7 @@ impl Lower<'_, '_> {
         ][axis];
         let thread = self.gang_thread();
         let variability = self.sreg_variability(reg);
-        if self.one_dimensional && variability != Variability::Varying {
+        if self.inputs.one_dimensional && variability != Variability::Varying {
             return match (axis, variability) {
                 (0, Variability::Affine { stride, .. }) => Val::Affine(thread, stride),
                 (0, _) => Val::Uniform(thread),
@@ -177,10 +177,11 @@ impl Lower<'_, '_> {
         let at = self.b.ins().ishl_imm_s(at, 2);
         let at = self.b.ins().iadd(table, at);
         let flags = MemFlagsData::trusted();
+        let quads = self.quads() as i32;
         let mut load = |ty, offset| self.b.ins().load(ty, flags, at, offset);
         match variability {
             Variability::Varying => {
-                let parts = 0..self.quads as i32;
+                let parts = 0..quads;
                 Val::Varying(parts.map(|q| load(types::I32X4, 16 * q)).collect())
             }
             Variability::Affine { stride, .. } => Val::Affine(load(types::I32, 0), stride),
@@ -284,8 +285,11 @@ impl Lower<'_, '_> {
 
     /// The place of a variable: a constant in `.shared`, else a symbol.
     pub(super) fn var_addr(&mut self, var: VarId, offset: i64) -> cl::Value {
-        if matches!((self.space_of)(var), Space::Shared | Space::SharedCluster) {
-            let at = self.shared.offsets.get(&var).copied().unwrap_or(0);
+        if matches!(
+            (self.inputs.space_of)(var),
+            Space::Shared | Space::SharedCluster
+        ) {
+            let at = self.inputs.shared.offsets.get(&var).copied().unwrap_or(0);
             return self.b.ins().iconst(types::I64, i64::from(at) + offset);
         }
         let base = self.symbol(SymbolRef::Var(var));
@@ -359,7 +363,7 @@ impl Lower<'_, '_> {
         let small = self.b.ins().iconst(types::I64, 64 << 10);
         let bank = self.b.ins().iconst(types::I64, 1 << 20);
         match space {
-            Space::Shared if self.clusters => {
+            Space::Shared if self.inputs.clusters => {
                 let rank = self.ctx32(core::mem::offset_of!(CtaContext, cluster_ctarank));
                 let rank = self.b.ins().uextend(types::I64, rank);
                 let part = self.b.ins().ishl_imm_s(rank, i64::from(CTA_SHIFT));
@@ -393,8 +397,8 @@ impl Lower<'_, '_> {
         let op = self.kept_inst(&node.data);
         let fns = self.field(core::mem::offset_of!(CtaContext, fns));
         let (thread, bits) = (self.gang_thread(), self.mask_as_bits());
-        let loc = self.u32_const(i64::from(self.loc.0));
-        let call = [self.cta, op, thread, bits, area, loc];
+        let loc = self.u32_const(i64::from(self.node.loc.0));
+        let call = [self.emitted.cta, op, thread, bits, area, loc];
         let bad = self.call_runtime(fns, core::mem::offset_of!(RuntimeFns, device), &call);
         self.stop_if(bad, bad);
         for (n, &result) in node.results.iter().enumerate() {
@@ -432,14 +436,14 @@ impl Lower<'_, '_> {
     /// Memory of the function for operands and results of one operation of the device.
     fn device_area(&mut self, n_values: usize) -> cl::Value {
         let size = (n_values.max(1) * DEVICE_VALUE_BYTES) as u32;
-        let slot = match self.device_area {
+        let slot = match self.slots.device_area {
             Some(slot) => slot,
             None => {
                 let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
                 self.b.create_sized_stack_slot(data)
             }
         };
-        self.device_area = Some(slot);
+        self.slots.device_area = Some(slot);
         let data = &mut self.b.func.sized_stack_slots[slot];
         data.size = data.size.max(size);
         self.b.ins().stack_addr(types::I64, slot, 0)

@@ -80,6 +80,12 @@ impl Speculated {
 }
 
 impl Lower<'_, '_> {
+    /// The stride of an address within each quad, if it is known.
+    fn quad_step(&mut self, value: Value) -> Option<i32> {
+        let runs_whole = self.lanes == ptxjit_abi::warp_ops::WARP && self.lane.active.is_none();
+        runs_whole.then(|| self.decided.patterns.quad_step(value))?
+    }
+
     /// Whether the lanes are probably contiguous, so that the guard pays.
     pub(super) fn is_speculated_contiguous(
         &mut self,
@@ -87,16 +93,20 @@ impl Lower<'_, '_> {
         addr: Value,
         size: i64,
     ) -> bool {
-        let varies = self.variability(addr) == Variability::Varying && self.quads > 1;
+        let varies = self.variability(addr) == Variability::Varying && self.quads() > 1;
         // Each lane has local memory of its own. Quads consist of words or pairs.
         let by_quads = space.is_window() && matches!(size, 4 | 8);
         let is_known = by_quads && self.quad_step(addr).map(i64::from) == Some(size);
         let is_common =
             space != Space::Local && (self.plan.speculated[addr] == Some(size) || is_known);
         // Any access among shared variables may serve inactive lanes.
-        let is_whole = by_quads && i64::from(self.shared.static_size) >= size;
-        let may_run = space == Space::Shared && is_whole || !self.certainly_partial;
-        varies && is_common && may_run && !self.cold && !(self.memcheck && self.foreign)
+        let is_whole = by_quads && i64::from(self.inputs.shared.static_size) >= size;
+        let may_run = space == Space::Shared && is_whole || !self.node.is_general;
+        varies
+            && is_common
+            && may_run
+            && !self.node.cold
+            && !(self.inputs.memcheck && self.inputs.foreign)
     }
 
     /// Loads in one access if the lanes turn out to be contiguous and all run.
@@ -247,7 +257,7 @@ impl Lower<'_, '_> {
         };
         let is_guarded = speculated.space.is_window();
         let access = (offset, stride as u32, speculated.write);
-        let is_exact = self.memcheck;
+        let is_exact = self.inputs.memcheck;
         if let (Lanes::At(address), true, true) = (&lanes, is_exact, speculated.by_quads()) {
             self.check_exactly((speculated.space, speculated.addr), address, access);
         }
@@ -255,7 +265,7 @@ impl Lower<'_, '_> {
         let fast = |lower: &mut Self| {
             let extent = match &lanes {
                 Lanes::At(address) if speculated.by_quads() => {
-                    let firsts = (0..lower.quads)
+                    let firsts = (0..lower.quads())
                         .map(|q| lower.lane_address(address, 4 * q))
                         .collect();
                     match inside {
@@ -302,6 +312,7 @@ impl Lower<'_, '_> {
         let key = (speculated.addr, speculated.space, stride);
         let is_small = small(speculated.offset);
         let known = self
+            .available
             .contiguous_tests
             .get(&key)
             .copied()
@@ -339,7 +350,9 @@ impl Lower<'_, '_> {
             }
         };
         if is_small {
-            self.contiguous_tests.insert(key, (contiguous, first));
+            self.available
+                .contiguous_tests
+                .insert(key, (contiguous, first));
         }
         Tested {
             lanes,
@@ -361,6 +374,7 @@ impl Lower<'_, '_> {
             return None;
         };
         let last = self
+            .inputs
             .shared
             .static_size
             .checked_sub(speculated.stride() as u32)?;

@@ -28,7 +28,7 @@ impl Lower<'_, '_> {
                 .load(types::I32, MemFlagsData::trusted(), at, 0);
             return Parts::from_elem(self.b.ins().uextend(types::I64, top), 1);
         }
-        (0..self.quads)
+        (0..self.quads())
             .flat_map(|q| {
                 let tops =
                     self.b
@@ -63,7 +63,7 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&top| self.b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit))
             .collect();
-        let over: Parts = (0..self.quads)
+        let over: Parts = (0..self.quads())
             .map(|q| {
                 let narrow = self.narrow(over[2 * q], over[2 * q + 1]);
                 self.b.ins().band(narrow, mask[q])
@@ -71,7 +71,7 @@ impl Lower<'_, '_> {
             .collect();
         let bits = self.bits_of(&over);
         self.overflow_if(bits, bits);
-        for q in 0..self.quads {
+        for q in 0..self.quads() {
             let old = self
                 .b
                 .ins()

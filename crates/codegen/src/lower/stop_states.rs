@@ -59,7 +59,7 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(several.differs);
         let stopped = self
             .b
-            .use_var(self.stopped.expect("declared where lanes can wait"));
+            .use_var(self.gangs.stopped.expect("declared where lanes can wait"));
         let common = self.b.use_var(several.common);
         let own = self.gang_idx();
         let is_noted = self.b.ins().icmp_imm_s(IntCC::Equal, common, MIXED);
@@ -109,14 +109,14 @@ impl Lower<'_, '_> {
 
     /// Sets the state in which the gangs of a phase probably stop.
     pub(super) fn expect(&mut self, several: Several, phase: usize) {
-        let state = self.phases.expected_next(phase);
+        let state = self.decided.phases.expected_next(phase);
         let state = self.b.ins().iconst(types::I32, i64::from(state));
         self.b.def_var(several.common, state);
     }
 
     /// The gang has stopped: goes on to `then` if the others have stopped at the same state.
     pub(super) fn check_common_state(&mut self, several: Several, then: cl::Block) {
-        let stopped = self.stopped.expect("declared where lanes can wait");
+        let stopped = self.gangs.stopped.expect("declared where lanes can wait");
         let stopped = self.b.use_var(stopped);
         let common = self.b.use_var(several.common);
         let is_same = self.b.ins().icmp(IntCC::Equal, stopped, common);

@@ -8,9 +8,10 @@ use super::address::{Address, Place};
 use super::memory::device;
 use super::packing::words;
 use super::stubs::Transfer;
-use super::values::{Parts, Val, int_type, lane_bytes};
+use super::values::{Parts, Val, int_type};
 use super::{Buffer, Lower};
 use crate::masked;
+use crate::slots::lane_bytes;
 
 /// Whether this many interleaved words per lane fill vectors.
 fn can_interleave(ty: Type, n_words: usize) -> bool {
@@ -47,9 +48,8 @@ impl Lower<'_, '_> {
                 if self.store_subword(args, ty, at, stride, place.offset) => {}
             Address::Strided(at, stride) => {
                 let parts = packed(self);
-                self.own_memory = space == Space::Shared;
-                self.store_strided(&parts, word, at, stride, place.offset);
-                self.own_memory = false;
+                let is_own = space == Space::Shared;
+                self.store_strided(&parts, word, at, stride, place.offset, is_own);
             }
             Address::MayWrap(at, stride, may_wrap) => {
                 let inside = self.is_inside(at);
@@ -59,7 +59,7 @@ impl Lower<'_, '_> {
                     |lower| {
                         if !lower.store_subword(args, ty, at, stride, place.offset) {
                             let parts = packed(lower);
-                            lower.store_strided(&parts, word, at, stride, place.offset);
+                            lower.store_strided(&parts, word, at, stride, place.offset, false);
                         }
                         Vec::new()
                     },
@@ -127,6 +127,7 @@ impl Lower<'_, '_> {
         );
     }
 
+    /// `is_own`: to the CTA's own memory, which no other CTA writes.
     fn store_strided(
         &mut self,
         parts: &[Parts],
@@ -134,10 +135,13 @@ impl Lower<'_, '_> {
         at: cl::Value,
         stride: i64,
         offset: i32,
+        is_own: bool,
     ) {
         match self.unless_full() {
             None => self.store_whole(parts, ty, at, stride, offset),
-            Some(_) if self.certainly_partial => self.store_some(parts, ty, at, stride, offset),
+            Some(_) if self.node.is_general => {
+                self.store_some(parts, ty, at, stride, offset, is_own)
+            }
             Some(full) => {
                 self.either(
                     full,
@@ -147,7 +151,7 @@ impl Lower<'_, '_> {
                         Vec::new()
                     },
                     |lower| {
-                        lower.store_some(parts, ty, at, stride, offset);
+                        lower.store_some(parts, ty, at, stride, offset, is_own);
                         Vec::new()
                     },
                 );
@@ -250,16 +254,17 @@ impl Lower<'_, '_> {
         self.store_each_lane(parts, ty, &Place { address, offset });
     }
 
-    pub(super) fn store_some(
+    fn store_some(
         &mut self,
         parts: &[Parts],
         ty: Type,
         at: cl::Value,
         stride: i64,
         offset: i32,
+        is_own: bool,
     ) {
         let contiguous = stride == i64::from(ty.bytes()) * parts.len() as i64;
-        if !contiguous || !self.own_memory {
+        if !contiguous || !is_own {
             return self.store_theirs(parts, ty, at, stride, offset);
         }
         let near = self.in_one_page(at, stride, offset);
@@ -290,9 +295,16 @@ impl Lower<'_, '_> {
         self.store_whole(&new, ty, at, stride, offset);
     }
 
-    fn store_theirs(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
+    pub(super) fn store_theirs(
+        &mut self,
+        parts: &[Parts],
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) {
         let contiguous = stride == i64::from(ty.bytes()) * parts.len() as i64;
-        if contiguous && can_interleave(ty, parts.len()) && self.has_masked_stores {
+        if contiguous && can_interleave(ty, parts.len()) && self.inputs.has_masked_stores {
             return self.store_masked(parts, ty, at, offset);
         }
         let bits = self.mask_as_bits();

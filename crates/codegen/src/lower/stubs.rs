@@ -115,11 +115,11 @@ impl Lower<'_, '_> {
         bits: cl::Value,
         buf: cl::Value,
     ) {
-        let loc = self.b.ins().iconst(types::I32, i64::from(self.loc.0));
+        let loc = self.b.ins().iconst(types::I32, i64::from(self.node.loc.0));
         self.b.ins().store(
             MemFlagsData::trusted(),
             loc,
-            self.cta,
+            self.emitted.cta,
             core::mem::offset_of!(CtaContext, fault_loc) as i32,
         );
         let distance = self.b.ins().iconst(types::I64, distance);

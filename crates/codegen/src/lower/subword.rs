@@ -8,9 +8,8 @@
 //! widened.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, Type, Value};
-use ptxjit_vectorize::{Plan, SingleLane, Variability};
+use ptxjit_ir::{Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
+use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::int::condition;
@@ -25,137 +24,13 @@ pub(super) fn subword_type(ty: Type) -> cl::Type {
     }
 }
 
-/// The values that are packed.
-pub(super) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
-    let wanted = wanted(func, plan);
-    let mut subword: SecondaryMap<Value, bool> = SecondaryMap::new();
-    for (block, data) in func.blocks.iter() {
-        if plan.single_lane[block] != SingleLane::No {
-            continue;
-        }
-        // Other nodes hold a value as quads.
-        let mut here: SecondaryMap<Value, bool> = SecondaryMap::new();
-        for &inst in &data.insts {
-            let [result] = func.insts[inst].results[..] else {
-                continue;
-            };
-            let is_subword = plan.variability[result] == Variability::Varying
-                && is_made_subword(func, plan, inst, &wanted, &here);
-            (here[result], subword[result]) = (is_subword, is_subword);
-        }
-    }
-    subword
-}
-
-/// Whether all lanes fill vectors.
-fn fills(plan: &Plan, ty: Type) -> bool {
-    match ty {
-        Type::B8 => plan.gang.is_multiple_of(16),
-        Type::B16 => plan.gang.is_multiple_of(8),
-        Type::B1 | Type::B32 | Type::B64 => false,
-    }
-}
-
-/// The values that have a use that prefers them packed.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others want 32 bits")]
-fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
-    let mut wanted: SecondaryMap<Value, bool> = SecondaryMap::new();
-    for data in func.blocks.values() {
-        for &inst in data.insts.iter().rev() {
-            match func.insts[inst].data {
-                InstData::Store { ty, ref args, .. } if fills(plan, ty) && args.len() == 1 => {
-                    wanted[args[0]] = true
-                }
-                InstData::Resize { from, to, arg, .. } if fills(plan, to) => {
-                    wanted[arg] |= from != Type::B32 && wanted[func.insts[inst].results[0]];
-                }
-                InstData::Compare { ty, args, .. } if fills(plan, ty) => {
-                    args.iter().for_each(|&arg| wanted[arg] = true)
-                }
-                ref data if is_subword_op(func, plan, data) => {
-                    data.args().into_iter().for_each(|arg| wanted[arg] = true)
-                }
-                _ => {}
-            }
-        }
-    }
-    wanted
-}
-
-/// Operations that exist for sub-word lanes.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others have no packed form")]
-fn is_subword_op(func: &Function, plan: &Plan, data: &InstData) -> bool {
-    match *data {
-        InstData::IntUnary { op, ty, .. } => {
-            fills(plan, ty) && matches!(op, IntUnaryOp::Not | IntUnaryOp::Neg | IntUnaryOp::Abs)
-        }
-        InstData::IntBinary { op, ty, args } if fills(plan, ty) => match op {
-            IntBinaryOp::Add
-            | IntBinaryOp::Sub
-            | IntBinaryOp::And
-            | IntBinaryOp::Or
-            | IntBinaryOp::Xor => true,
-            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => true,
-            IntBinaryOp::Mul => ty == Type::B16,
-            IntBinaryOp::Shl => ty == Type::B16 && is_count(func, ty, args[1]),
-            IntBinaryOp::Ushr | IntBinaryOp::Sshr => is_count(func, ty, args[1]),
-            _ => false,
-        },
-        InstData::Select { ty, .. } => fills(plan, ty),
-        _ => false,
-    }
-}
-
-fn is_count(func: &Function, ty: Type, count: Value) -> bool {
-    func.as_const(count)
-        .is_some_and(|count| count < u64::from(ty.bits()))
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "the rest are asked as ops")]
-fn is_made_subword(
-    func: &Function,
-    plan: &Plan,
-    inst: Inst,
-    wanted: &SecondaryMap<Value, bool>,
-    here: &SecondaryMap<Value, bool>,
-) -> bool {
-    let node = &func.insts[inst];
-    let is_wanted = wanted[node.results[0]];
-    match node.data {
-        InstData::Load { ty, space, .. } => {
-            fills(plan, ty) && is_wanted && !matches!(space, Space::Param | Space::Local)
-        }
-        InstData::Resize { to, from, arg, .. } if fills(plan, to) => match from {
-            Type::B8 | Type::B16 => here[arg],
-            Type::B1 | Type::B32 => is_wanted,
-            Type::B64 => false,
-        },
-        InstData::Compare { ty, args, .. } if fills(plan, ty) => args.iter().any(|&arg| here[arg]),
-        InstData::IntBinary {
-            op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
-            ty: Type::B1,
-            args,
-        } => args.iter().any(|&arg| here[arg]),
-        InstData::IntUnary {
-            op: IntUnaryOp::Not,
-            ty: Type::B1,
-            arg,
-        } => here[arg],
-        InstData::Select { args, .. } => {
-            is_subword_op(func, plan, &node.data)
-                && (is_wanted || args.iter().any(|&arg| here[arg]))
-        }
-        ref data => is_subword_op(func, plan, data) && data.args().iter().any(|&arg| here[arg]),
-    }
-}
-
 impl Lower<'_, '_> {
     /// Whether an instruction's result is packed.
     pub(super) fn makes_subword(&self, inst: Inst) -> bool {
         let [result] = self.func.insts[inst].results[..] else {
             return false;
         };
-        self.is_subword[result] && self.variability(result) == Variability::Varying
+        self.decided.is_subword[result] && self.variability(result) == Variability::Varying
     }
 
     /// A pure instruction, for the whole gang.
@@ -333,7 +208,7 @@ impl Lower<'_, '_> {
 
     /// The lane width of the masks of one of two predicates.
     fn mask_width(&self, args: [Value; 2]) -> u32 {
-        let known = args.iter().find_map(|arg| self.subword.get(arg));
+        let known = args.iter().find_map(|arg| self.available.subword.get(arg));
         known.map_or(16, |parts| self.lane_width(parts))
     }
 
@@ -343,7 +218,7 @@ impl Lower<'_, '_> {
 
     /// A predicate's masks in lanes of this many bits.
     fn subword_mask(&mut self, pred: Value, bits: u32) -> Parts {
-        let masks = match self.subword.get(&pred) {
+        let masks = match self.available.subword.get(&pred) {
             Some(masks) => masks.clone(),
             None => self
                 .mask_parts(pred)
@@ -389,7 +264,7 @@ impl Lower<'_, '_> {
 
     /// All lanes of a narrow value.
     pub(super) fn subword_parts(&mut self, value: Value, ty: Type) -> Parts {
-        if let Some(parts) = self.subword.get(&value) {
+        if let Some(parts) = self.available.subword.get(&value) {
             return parts.clone();
         }
         let n = self.lanes * ty.bytes() as usize / 16;
@@ -408,7 +283,7 @@ impl Lower<'_, '_> {
                 self.packed_to(&quads, ty)
             }
         };
-        self.subword.insert(value, parts.clone());
+        self.available.subword.insert(value, parts.clone());
         parts
     }
 
@@ -429,7 +304,7 @@ impl Lower<'_, '_> {
 
     /// A packed value as quads.
     pub(super) fn loosened(&mut self, value: Value) -> Option<Parts> {
-        let mut parts = self.subword.get(&value)?.clone();
+        let mut parts = self.available.subword.get(&value)?.clone();
         if self.func.ty(value) == Type::B1 {
             return Some(self.masks_of_width(parts, 32));
         }
@@ -449,9 +324,9 @@ impl Lower<'_, '_> {
 
     /// Records a packed result.
     pub(super) fn def_subword(&mut self, value: Value, parts: Parts) {
-        self.vals.remove(&value);
-        self.splats.remove(&value);
-        self.subword.insert(value, parts);
+        self.available.vals.remove(&value);
+        self.available.splats.remove(&value);
+        self.available.subword.insert(value, parts);
         if self.plan.escapes[value] {
             let quads = self.parts(value);
             self.define_variables(value, &Val::Varying(quads));

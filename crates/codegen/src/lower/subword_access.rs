@@ -83,7 +83,7 @@ impl Lower<'_, '_> {
         };
         match self.unless_full() {
             None => self.load_subword_contiguous(ty, at, offset),
-            Some(_) if self.certainly_partial => some(self),
+            Some(_) if self.node.is_general => some(self),
             Some(full) => {
                 let types = self.subword_types(ty);
                 self.either(
@@ -130,8 +130,8 @@ impl Lower<'_, '_> {
         offset: i32,
     ) -> bool {
         let [arg] = *args else { return false };
-        let is_row = stride == i64::from(ty.bytes()) && self.subword.contains_key(&arg);
-        if !is_row || self.certainly_partial {
+        let is_row = stride == i64::from(ty.bytes()) && self.available.subword.contains_key(&arg);
+        if !is_row || self.node.is_general {
             return false;
         }
         let whole = |lower: &mut Self| {
@@ -156,7 +156,7 @@ impl Lower<'_, '_> {
             },
             |lower| {
                 let quads = [lower.parts(arg)];
-                lower.store_some(&quads, ty, at, stride, offset);
+                lower.store_theirs(&quads, ty, at, stride, offset);
                 Vec::new()
             },
         );

@@ -66,9 +66,11 @@ impl Lower<'_, '_> {
     /// only additions that have to flush them.
     pub(super) fn has_update(&self, rmw: Rmw) -> bool {
         match (rmw.op, rmw.fmt) {
-            (AtomicOp::Add, AtomicFmt::F32) if self.flush_denormals => rmw.space == Space::Global,
+            (AtomicOp::Add, AtomicFmt::F32) if self.inputs.flush_denormals => {
+                rmw.space == Space::Global
+            }
             (AtomicOp::Add | AtomicOp::Min | AtomicOp::Max, fmt) if !is_integer(fmt) => {
-                !self.flush_denormals
+                !self.inputs.flush_denormals
             }
             _ => true,
         }
@@ -356,7 +358,7 @@ impl Lower<'_, '_> {
             }
             None => None,
         };
-        let olds = (0..self.quads)
+        let olds = (0..self.quads())
             .map(|q| {
                 let lanes = (4 * q as u32..).take(4);
                 let before = match bits {

@@ -46,15 +46,10 @@ pub(super) fn int_type(ty: Type) -> cl::Type {
     }
 }
 
-/// Bytes per lane of a varying value in memory of our own (slots, buffers).
-pub(super) fn lane_bytes(ty: Type) -> u32 {
-    if ty == Type::B64 { 8 } else { 4 }
-}
-
 impl Lower<'_, '_> {
     /// The scalar CLIF type in which a uniform value is kept.
     pub(super) fn scalar_type(&self, value: ir::Value) -> cl::Type {
-        match (self.func.ty(value), self.is_float[value]) {
+        match (self.func.ty(value), self.decided.is_float[value]) {
             (Type::B32, true) => types::F32,
             (Type::B64, true) => types::F64,
             (ty, _) => int_type(ty),
@@ -66,22 +61,22 @@ impl Lower<'_, '_> {
         if let Some(own) = self.own(value) {
             return own;
         }
-        if let Some(val) = self.vals.get(&value) {
+        if let Some(val) = self.available.vals.get(&value) {
             return val.clone();
         }
         let val = self.fetch(value);
-        self.vals.insert(value, val.clone());
+        self.available.vals.insert(value, val.clone());
         val
     }
 
     fn fetch(&mut self, value: ir::Value) -> Val {
-        if let Some(pinned) = &self.pinned[value] {
+        if let Some(pinned) = self.emitted.pinned.get(&value) {
             return pinned.clone();
         }
         if let Some(&InstData::Const { ty, bits }) = self.func.def_inst(value) {
-            return Val::Uniform(self.constant(ty, bits, self.is_float[value]));
+            return Val::Uniform(self.constant(ty, bits, self.decided.is_float[value]));
         }
-        if self.in_bits[value] {
+        if self.decided.in_bits[value] {
             let bits = self.pred_bits(value);
             return Val::Varying(self.mask_from_bits(bits));
         }
@@ -102,23 +97,23 @@ impl Lower<'_, '_> {
         &mut self,
         value: ir::Value,
     ) -> SmallVec<[cranelift_frontend::Variable; 8]> {
-        if self.vars[value].is_empty() {
+        if self.vars.values[value].is_empty() {
             let n = match self.plan.variability[value] {
                 Variability::Uniform | Variability::Affine { .. } => 1,
-                Variability::Varying if self.in_bits[value] => 1,
+                Variability::Varying if self.decided.in_bits[value] => 1,
                 Variability::Varying => self.n_parts(self.func.ty(value)),
             };
             let ty = self.variable_type(value);
-            self.vars[value] = (0..n).map(|_| self.b.declare_var(ty)).collect();
+            self.vars.values[value] = (0..n).map(|_| self.b.declare_var(ty)).collect();
         }
-        self.vars[value].clone()
+        self.vars.values[value].clone()
     }
 
     /// The type of an escaping value's variables.
     pub(super) fn variable_type(&self, value: ir::Value) -> cl::Type {
         match self.plan.variability[value] {
             Variability::Uniform | Variability::Affine { .. } => self.scalar_type(value),
-            Variability::Varying if self.in_bits[value] => types::I32,
+            Variability::Varying if self.decided.in_bits[value] => types::I32,
             Variability::Varying => vector_type(self.func.ty(value)),
         }
     }
@@ -126,9 +121,9 @@ impl Lower<'_, '_> {
     /// Number of vectors of a varying value.
     pub(super) fn n_parts(&self, ty: Type) -> usize {
         if ty == Type::B64 {
-            self.quads * 2
+            self.quads() * 2
         } else {
-            self.quads
+            self.quads()
         }
     }
 
@@ -149,9 +144,9 @@ impl Lower<'_, '_> {
                 )
             }
         };
-        self.splats.remove(&value);
-        self.vals.insert(value, val.clone());
-        if self.plan.escapes[value] && !self.is_pinned(value) {
+        self.available.splats.remove(&value);
+        self.available.vals.insert(value, val.clone());
+        if self.plan.escapes[value] && !self.decided.invariants.is_pinned(value) {
             // Other nodes hold it as a vector, whether the guard passed or not.
             let val = match self.plan.variability[value] {
                 Variability::Varying => Val::Varying(self.for_gang(|lower| lower.parts(value))),
@@ -163,10 +158,11 @@ impl Lower<'_, '_> {
 
     /// The variability of a value in the code being emitted.
     pub(super) fn variability(&self, value: ir::Value) -> Variability {
-        if self.active_lane.is_some() {
+        if self.lane.active.is_some() {
             return Variability::Uniform;
         }
         let better = self
+            .node
             .affine_inputs
             .and_then(|affine_inputs| affine_inputs.variability.get(&value));
         better.copied().unwrap_or(self.plan.variability[value])
@@ -177,7 +173,7 @@ impl Lower<'_, '_> {
         let vars = self.variables(value);
         match val {
             Val::Uniform(x) | Val::Affine(x, _) => self.b.def_var(vars[0], *x),
-            Val::Varying(parts) if self.in_bits[value] => {
+            Val::Varying(parts) if self.decided.in_bits[value] => {
                 let bits = self.bits_of(parts);
                 self.b.def_var(vars[0], bits);
             }
@@ -232,7 +228,7 @@ impl Lower<'_, '_> {
         if let Some(own) = self.own_parts(value) {
             return own;
         }
-        if let Some(parts) = self.splats.get(&value) {
+        if let Some(parts) = self.available.splats.get(&value) {
             return parts.clone();
         }
         let ty = self.func.ty(value);
@@ -252,7 +248,7 @@ impl Lower<'_, '_> {
                 Some(may_wrap) => self.resolved_parts(base, stride, may_wrap),
             },
         };
-        self.splats.insert(value, parts.clone());
+        self.available.splats.insert(value, parts.clone());
         parts
     }
 

@@ -68,10 +68,10 @@ impl Lower<'_, '_> {
         let pays = work <= MOST_WORK * asked
             || self.plan.affine_inputs[block].is_some()
             || self.has_chains(block, insts);
-        if self.certainly_full && self.plan.affine_inputs[block].is_none() {
+        if self.mask.is_full && self.plan.affine_inputs[block].is_none() {
             return false;
         }
-        self.lanes > 1 && asked > 0 && insts.len() * self.quads < MOST_TWICE && pays
+        self.lanes > 1 && asked > 0 && insts.len() * self.quads() < MOST_TWICE && pays
     }
 
     /// One version for when all lanes run, one for when some do.
@@ -83,21 +83,34 @@ impl Lower<'_, '_> {
         };
         self.b.switch_to_block(all);
         let affine_inputs = self.plan.affine_inputs[block].as_ref();
-        self.scoped(|lower| {
-            lower.certainly_full = true;
+        self.in_full(|lower| {
             if let Some(affine_inputs) = affine_inputs {
                 lower.unless_affine(affine_inputs, some);
             }
-            lower.affine_inputs = affine_inputs;
+            lower.node.affine_inputs = affine_inputs;
             lower.emit_body(pos, block, insts);
-            lower.affine_inputs = None;
-            lower.certainly_full = false;
+            lower.node.affine_inputs = None;
         });
         self.b.set_cold_block(some);
         self.b.switch_to_block(some);
-        self.certainly_partial = true;
-        self.emit_body(pos, block, insts);
-        self.certainly_partial = false;
+        self.in_general(|lower| lower.emit_body(pos, block, insts));
+    }
+
+    /// Emits code on a side path that runs only when all lanes do. What follows is for any lanes.
+    pub(super) fn in_full<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
+        self.scoped(|lower| {
+            lower.mask.is_full = true;
+            let result = emit(lower);
+            lower.mask.is_full = false;
+            result
+        })
+    }
+
+    /// Emits code without versions for whole gangs.
+    pub(super) fn in_general(&mut self, emit: impl FnOnce(&mut Self)) {
+        self.node.is_general = true;
+        emit(self);
+        self.node.is_general = false;
     }
 
     /// The guard: goes to `otherwise` unless the inputs are affine as speculated, and holds them so
@@ -145,8 +158,8 @@ impl Lower<'_, '_> {
                 }
                 varying @ Val::Varying(_) => varying,
             };
-            self.splats.remove(&value);
-            self.vals.insert(value, val);
+            self.available.splats.remove(&value);
+            self.available.vals.insert(value, val);
         }
     }
 }

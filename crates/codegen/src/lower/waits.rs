@@ -2,196 +2,16 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
-use ptxjit_vectorize::{Plan, Variability, WaitKind, Yield};
+use ptxjit_ir::{Block, Type, Value};
+use ptxjit_vectorize::{Variability, WaitKind, Yield};
 
 use super::gangs::BUDGET;
-use super::mask_classes::{MaskClass, has_fast_path};
-use super::values::{Parts, Val, int_type, lane_bytes, vector_type};
+use super::values::{Parts, Val, int_type, vector_type};
 use super::{Lower, Stub};
-use crate::helpers::SlotLayout;
-use ptxjit_abi::{CtaContext, LaneState, Operand};
-
-/// Where a gang's context slots lie.
-#[derive(Default, Debug)]
-pub(crate) struct Frame {
-    /// Bytes per gang.
-    pub size: u32,
-    /// Slots of each wait.
-    pub waits: Vec<WaitSlots>,
-}
-
-/// The slots of one wait. Different waits use the same memory: a lane is at one of them at a time.
-#[derive(Default, Debug)]
-pub(crate) struct WaitSlots {
-    /// Values and their offsets.
-    pub saves: Vec<(Value, u32)>,
-    /// Affine operands that the runtime reads lane by lane: saved values have only their bases.
-    pub copies: Vec<(Value, u32)>,
-    /// What the runtime reads.
-    pub operands: Vec<Operand>,
-    /// What the runtime writes.
-    pub results: Vec<(Value, u32)>,
-    /// Where the saved values and copies lie.
-    pub(super) layout: SlotLayout,
-}
-
-impl Frame {
-    /// Lays out the slots. Values for which `is_invariant` holds are computed again instead of
-    /// saved.
-    pub(crate) fn new(func: &Function, plan: &Plan, is_invariant: &dyn Fn(Value) -> bool) -> Frame {
-        let lanes = plan.gang;
-        let needs: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = plan
-            .waits
-            .iter()
-            .map(|wait| {
-                let results = match wait.kind {
-                    WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
-                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => {
-                        Vec::new()
-                    }
-                };
-                let operands = wait_operands(func, wait.kind)
-                    .into_iter()
-                    .flatten()
-                    .filter(|&value| func.as_const(value).is_none());
-                let mut values: Vec<Value> = wait
-                    .live
-                    .iter()
-                    .copied()
-                    .filter(|&v| !is_invariant(v) && !results.contains(&v))
-                    .chain(operands)
-                    .collect();
-                values.sort_unstable();
-                values.dedup();
-                // In the order of the layout.
-                values.sort_by_key(|&value| !is_shared(plan, value));
-                let is_affine = |value: &Value| {
-                    lanes > 1 && matches!(plan.variability[*value], Variability::Affine { .. })
-                };
-                let mut copies: Vec<Value> = wait_operands(func, wait.kind)
-                    .into_iter()
-                    .flatten()
-                    .filter(is_affine)
-                    .collect();
-                copies.sort_unstable();
-                copies.dedup();
-                (values, copies, results)
-            })
-            .collect();
-        let count = |want: bool| {
-            needs
-                .iter()
-                .map(|(values, copies, results)| {
-                    values
-                        .iter()
-                        .chain(copies)
-                        .chain(results)
-                        .filter(|&&v| (func.ty(v) == Type::B64) == want)
-                        .count() as u32
-                })
-                .max()
-                .unwrap_or(0)
-        };
-        let wide_start = (count(false) * 4 * lanes).next_multiple_of(16);
-        let size = (wide_start + count(true) * 8 * lanes).next_multiple_of(64);
-        let waits = needs
-            .into_iter()
-            .zip(&plan.waits)
-            .map(|((values, copies, results), wait)| {
-                let (mut narrow, mut wide) = (0, wide_start);
-                let mut place = |value: Value| {
-                    let next = if func.ty(value) == Type::B64 {
-                        &mut wide
-                    } else {
-                        &mut narrow
-                    };
-                    let at = *next;
-                    *next += lane_bytes(func.ty(value)) * lanes;
-                    (value, at)
-                };
-                let saves: Vec<(Value, u32)> = values.into_iter().map(&mut place).collect();
-                let copies: Vec<(Value, u32)> = copies.into_iter().map(&mut place).collect();
-                let results = results.into_iter().map(&mut place).collect();
-                let operands = wait_operands(func, wait.kind)
-                    .into_iter()
-                    .map(|value| match value {
-                        None => Operand::Const(0),
-                        Some(value) => match func.as_const(value) {
-                            Some(bits) => Operand::Const(bits),
-                            None => {
-                                let mut places = copies.iter().chain(&saves);
-                                let at = places
-                                    .find(|&&(saved, _)| saved == value)
-                                    .expect("operands are saved")
-                                    .1;
-                                Operand::Slot {
-                                    offset: at,
-                                    ty: func.ty(value),
-                                }
-                            }
-                        },
-                    })
-                    .collect();
-                let layout = layout(func, plan, &saves, &copies, wide_start);
-                WaitSlots {
-                    layout,
-                    saves,
-                    copies,
-                    operands,
-                    results,
-                }
-            })
-            .collect();
-        Frame { size, waits }
-    }
-}
-
-fn layout(
-    func: &Function,
-    plan: &Plan,
-    saves: &[(Value, u32)],
-    copies: &[(Value, u32)],
-    wide_start: u32,
-) -> SlotLayout {
-    let mut layout = SlotLayout {
-        wide_start,
-        ..SlotLayout::default()
-    };
-    let shared = saves
-        .iter()
-        .map(|&(value, _)| (value, is_shared(plan, value)));
-    let copies = copies.iter().map(|&(value, _)| (value, false));
-    for (value, is_shared) in shared.chain(copies) {
-        let count = match (func.ty(value) == Type::B64, is_shared) {
-            (false, true) => &mut layout.shared,
-            (false, false) => &mut layout.own,
-            (true, true) => &mut layout.wide_shared,
-            (true, false) => &mut layout.wide_own,
-        };
-        *count = count.checked_add(1).expect("no thread has so many values");
-    }
-    layout
-}
-
-/// The operands that the runtime reads, in the order of the contract; none stands for zero.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others have none")]
-fn wait_operands(func: &Function, kind: WaitKind) -> Vec<Option<Value>> {
-    let WaitKind::Inst(inst) = kind else {
-        return Vec::new();
-    };
-    match &func.insts[inst].data {
-        InstData::Barrier {
-            id, count, pred, ..
-        } => {
-            let mut operands = vec![Some(*id), *count];
-            operands.extend(pred.map(Some));
-            operands
-        }
-        InstData::Warp { args, .. } => args.iter().copied().map(Some).collect(),
-        _ => Vec::new(),
-    }
-}
+use crate::decisions::frame::is_shared;
+use crate::decisions::mask_classes::{MaskClass, has_fast_path};
+use crate::slots::lane_bytes;
+use ptxjit_abi::{CtaContext, LaneState};
 
 impl Lower<'_, '_> {
     /// Emits the wait at a block's start and goes on to its body. Returns how many instructions are
@@ -215,8 +35,8 @@ impl Lower<'_, '_> {
             ))
             | None => self.enter_body(pos),
         }
-        self.b.switch_to_block(self.node_body[pos]);
-        self.start_region(self.body_class[pos]);
+        self.b.switch_to_block(self.gangs.node_body[pos]);
+        self.start_region(self.decided.classes.body[pos]);
         done
     }
 
@@ -392,7 +212,7 @@ impl Lower<'_, '_> {
             };
         let wait = self.plan.wait_of[header].expect("a loop that yields is a wait");
         self.loc(self.func.blocks[header].term_loc);
-        let var = self.budget.expect("set at gang entry");
+        let var = self.gangs.budget.expect("set at gang entry");
         let left = self.b.use_var(var);
         let left = self.b.ins().iadd_imm_s(left, -cost);
         self.b.def_var(var, left);
@@ -410,17 +230,17 @@ impl Lower<'_, '_> {
             false => self.plan.pending[pos].clone(),
         };
         self.scoped(|lower| {
-            let was_full = lower.certainly_full;
+            let was_full = lower.mask.is_full;
             if only_whole && let Some(full) = lower.unless_full() {
                 let whole = lower.b.create_block();
                 lower.b.ins().brif(full, whole, &[], go_on, &[]);
                 lower.b.set_cold_block(whole);
                 lower.b.switch_to_block(whole);
-                lower.certainly_full = true;
+                lower.mask.is_full = true;
             }
             lower.suspend(wait);
             lower.go(&[], &pending);
-            lower.certainly_full = was_full;
+            lower.mask.is_full = was_full;
         });
         self.b.switch_to_block(go_on);
     }
@@ -436,13 +256,13 @@ impl Lower<'_, '_> {
             let val = self.load_slot(value, at, first);
             self.define_variables(value, &val);
         }
-        if self.body_class[pos] == MaskClass::Own(pos) && self.lanes > 1 {
+        if self.decided.classes.body[pos] == MaskClass::Own(pos) && self.lanes > 1 {
             let entered = self.class_lanes(MaskClass::Entry);
             self.set_mask(pos, &entered);
         }
         let pending = self.plan.pending[pos].clone();
         self.clear_masks(&pending);
-        self.b.ins().jump(self.node_body[pos], &[]);
+        self.b.ins().jump(self.gangs.node_body[pos], &[]);
     }
 
     fn load_slot(&mut self, value: Value, at: u32, first: Option<cl::Value>) -> Val {
@@ -490,74 +310,4 @@ impl Lower<'_, '_> {
         let at = self.b.ins().ishl_imm_s(lane, shift);
         self.b.ins().iadd(frame, at)
     }
-}
-
-/// What the runtime must know about a wait.
-#[expect(clippy::wildcard_enum_match_arm, reason = "no lane waits at others")]
-pub(crate) fn resume_point(
-    func: &Function,
-    plan: &Plan,
-    frame: &Frame,
-    number: usize,
-) -> ptxjit_abi::ResumePoint {
-    use ptxjit_abi::{ResumeKind, ResumePoint};
-    let wait = &plan.waits[number];
-    let (kind, loc) = match wait.kind {
-        WaitKind::Entry | WaitKind::Ready => (ResumeKind::Ready, first_loc(func, wait.block)),
-        WaitKind::Yield => (ResumeKind::Yield, func.blocks[wait.block].term_loc),
-        WaitKind::StripMine => (ResumeKind::StripMine, func.blocks[wait.block].term_loc),
-        WaitKind::Inst(inst) => {
-            let node = &func.insts[inst];
-            let kind = match node.data {
-                InstData::Barrier { op, aligned, .. } => ResumeKind::Barrier { op, aligned },
-                InstData::Warp { op, sync, ty, .. } => ResumeKind::Warp { op, sync, ty },
-                InstData::Nanosleep { .. } => ResumeKind::Yield,
-                ref other => unreachable!("no lane waits at {other:?}"),
-            };
-            (kind, node.loc)
-        }
-    };
-    let slots = &frame.waits[number];
-    let is_uniform =
-        |value: Value| plan.gang > 1 && plan.variability[value] != Variability::Varying;
-    let live = |value: &Value| wait.live.contains(value);
-    let uniforms = slots
-        .saves
-        .iter()
-        .filter(|(value, _)| live(value))
-        .chain(&slots.results)
-        .filter(|&&(value, _)| is_uniform(value))
-        .map(|&(value, at)| (at, func.ty(value)))
-        .collect();
-    let shared = slots
-        .saves
-        .iter()
-        .filter(|&&(value, _)| plan.gang > 1 && is_shared(plan, value))
-        .map(|&(value, at)| (at, func.ty(value)))
-        .collect();
-    let results = slots
-        .results
-        .iter()
-        .map(|&(value, at)| (at, func.ty(value)))
-        .collect();
-    ResumePoint {
-        kind,
-        loc,
-        operands: slots.operands.clone(),
-        results,
-        uniforms,
-        shared,
-    }
-}
-
-/// Whether one scalar holds a value of all lanes.
-pub(super) fn is_shared(plan: &Plan, value: Value) -> bool {
-    plan.variability[value] != Variability::Varying
-}
-
-fn first_loc(func: &Function, block: Block) -> ir::SrcLoc {
-    let data = &func.blocks[block];
-    data.insts
-        .first()
-        .map_or(data.term_loc, |&inst| func.insts[inst].loc)
 }

@@ -350,7 +350,7 @@ impl Lower<'_, '_> {
             .map(|(idx, &result)| {
                 let at = core::mem::offset_of!(WarpBuffer, results) + 8 * WARP * idx;
                 if self.plan.variability[result] == Variability::Varying {
-                    let parts = (0..self.quads).map(|q| {
+                    let parts = (0..self.quads()).map(|q| {
                         let at = (at + 16 * q) as i32;
                         self.b.ins().load(types::I32X4, flags, buffer, at)
                     });
@@ -392,7 +392,7 @@ impl Lower<'_, '_> {
 
     /// A stack slot for the operands and results of one operation.
     pub(super) fn warp_buffer(&mut self) -> cl::StackSlot {
-        *self.warp_slot.get_or_insert_with(|| {
+        *self.slots.warp_slot.get_or_insert_with(|| {
             let size = size_of::<WarpBuffer>() as u32;
             let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
             self.b.create_sized_stack_slot(data)

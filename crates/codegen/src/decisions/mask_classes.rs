@@ -3,20 +3,20 @@
 use ptxjit_ir::{Block, Function, Inst, InstData, Value};
 use ptxjit_vectorize::{LaneLoop, Node, Plan, Variability, WaitKind};
 
-use super::lane_loop;
+use super::lane_loops;
 use ptxjit_abi::warp_ops::WARP;
 
 /// Which lanes run: those the gang was entered with, those in a node's own variables, or the one
 /// that a lane loop runs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum MaskClass {
+pub(crate) enum MaskClass {
     Entry,
     Own(usize),
     Lane,
 }
 
 /// The classes of all nodes: of the lanes that arrive, and of those that run the body.
-pub(super) struct MaskClasses {
+pub(crate) struct MaskClasses {
     pub arrive: Vec<MaskClass>,
     pub body: Vec<MaskClass>,
 }
@@ -26,7 +26,7 @@ impl MaskClasses {
     /// mask: the nodes that are only reached by all lanes of such a node at once, or at which those
     /// reconverge. Others share the mask of their only predecessor or of a node whose lanes
     /// reconverge at them, or have their own.
-    pub(super) fn of(func: &Function, plan: &Plan) -> MaskClasses {
+    pub(crate) fn of(func: &Function, plan: &Plan) -> MaskClasses {
         let n = plan.order.nodes.len();
         let inverse = |reconvergence: &[Option<usize>]| {
             let mut joined = vec![None; n];
@@ -40,7 +40,7 @@ impl MaskClasses {
         let mut found = Classifier {
             func,
             plan,
-            region_of: lane_loop::places(plan),
+            region_of: lane_loops::places(plan),
             straight: inverse(&plan.reconvergence.straight),
             over_strip_mined: inverse(&plan.reconvergence.over_strip_mined),
             arrive: vec![None; n],
@@ -182,7 +182,7 @@ fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
 }
 
 /// Whether every lane that arrives at a node waits.
-pub(super) fn always_waits(func: &Function, plan: &Plan, pos: usize) -> bool {
+pub(crate) fn always_waits(func: &Function, plan: &Plan, pos: usize) -> bool {
     let Node::Block(block) = plan.order.nodes[pos] else {
         return false;
     };
@@ -193,7 +193,7 @@ pub(super) fn always_waits(func: &Function, plan: &Plan, pos: usize) -> bool {
 }
 
 /// Whether lanes need not always wait at an instruction.
-pub(super) fn has_fast_path(func: &Function, plan: &Plan, inst: Inst) -> bool {
+pub(crate) fn has_fast_path(func: &Function, plan: &Plan, inst: Inst) -> bool {
     plan.gang as usize == WARP && matches!(func.insts[inst].data, InstData::Warp { .. })
 }
 

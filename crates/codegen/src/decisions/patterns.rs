@@ -4,38 +4,49 @@
 //! Compilers compute from the lane number which lane reads whose values and which part of a tile:
 //! no instruction needs to compute that at run time.
 
-use ptxjit_ir::{InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
-use ptxjit_vectorize::Variability;
+use ptxjit_ir::{Function, InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
+use ptxjit_vectorize::{Plan, Variability};
 use rustc_hash::FxHashMap;
 
-use super::Lower;
 use ptxjit_abi::warp_ops::WARP;
 
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
 /// Results so far, as many instructions ask for the same values.
-#[derive(Default)]
-pub(super) struct Patterns {
+pub(crate) struct Patterns<'a> {
+    func: &'a Function,
+    plan: &'a Plan,
     lanes: FxHashMap<Value, Option<[u64; WARP]>>,
     steps: FxHashMap<Value, Option<i32>>,
 }
 
-impl Lower<'_, '_> {
-    /// The bits of a value in all lanes, if they are known.
-    pub(super) fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
-        if self.lanes != WARP || self.active_lane.is_some() {
-            return None;
+impl<'a> Patterns<'a> {
+    pub(super) fn new(func: &'a Function, plan: &'a Plan) -> Patterns<'a> {
+        Patterns {
+            func,
+            plan,
+            lanes: FxHashMap::default(),
+            steps: FxHashMap::default(),
         }
-        self.lane_pattern(value, DEPTH)
+    }
+
+    fn are_of_a_warp(&self) -> bool {
+        self.plan.gang as usize == WARP
+    }
+
+    /// The bits of a value in all lanes, if they are known.
+    pub(crate) fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
+        self.are_of_a_warp()
+            .then(|| self.lane_pattern(value, DEPTH))?
     }
 
     fn lane_pattern(&mut self, value: Value, depth: u32) -> Option<[u64; WARP]> {
-        if let Some(&known) = self.patterns.lanes.get(&value) {
+        if let Some(&known) = self.lanes.get(&value) {
             return known;
         }
         let pattern = self.find_pattern(value, depth);
-        self.patterns.lanes.insert(value, pattern);
+        self.lanes.insert(value, pattern);
         pattern
     }
 
@@ -100,19 +111,17 @@ impl Lower<'_, '_> {
     }
 
     /// The stride of a `B32` within each quad, wrapping, if it is known.
-    pub(super) fn quad_step(&mut self, value: Value) -> Option<i32> {
-        if self.lanes != WARP || self.active_lane.is_some() || self.func.ty(value) != Type::B32 {
-            return None;
-        }
-        self.step_within_quads(value, DEPTH)
+    pub(crate) fn quad_step(&mut self, value: Value) -> Option<i32> {
+        let is_word = self.func.ty(value) == Type::B32;
+        (self.are_of_a_warp() && is_word).then(|| self.step_within_quads(value, DEPTH))?
     }
 
     fn step_within_quads(&mut self, value: Value, depth: u32) -> Option<i32> {
-        if let Some(&known) = self.patterns.steps.get(&value) {
+        if let Some(&known) = self.steps.get(&value) {
             return known;
         }
         let step = self.find_step(value, depth);
-        self.patterns.steps.insert(value, step);
+        self.steps.insert(value, step);
         step
     }
 

@@ -6,7 +6,7 @@ use ptxjit_ir::{self as ir, Function, InstData, NumFmt, Type};
 /// Which scalars are better held in float registers: results of float ops, and loads, selections
 /// and merges that feed them.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others work on integers")]
-pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
+pub(crate) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     let mut is_float: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
     let native = |fmt: ir::FloatFmt| matches!(fmt, ir::FloatFmt::F32 | ir::FloatFmt::F64);
     let mut used: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
@@ -69,7 +69,7 @@ pub(super) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
 }
 
 /// The values that have uses.
-pub(super) fn used_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
+pub(crate) fn used_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     let mut used = SecondaryMap::new();
     for block in func.blocks.values() {
         for &inst in &block.insts {

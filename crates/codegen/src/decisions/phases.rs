@@ -6,11 +6,10 @@
 //! next gang; code that several phases run records where the gang stopped, and tests which phase it
 //! is.
 
-use ptxjit_ir::Terminator;
-use ptxjit_vectorize::{Node, WaitKind};
+use ptxjit_ir::{Function, Terminator};
+use ptxjit_vectorize::{Node, Plan, WaitKind};
 
-use super::Lower;
-use super::mask_classes::{MaskClass, always_waits};
+use super::mask_classes::{MaskClass, MaskClasses, always_waits};
 use ptxjit_abi::LaneState;
 
 /// The phases that reach a node.
@@ -40,7 +39,7 @@ impl Predecessors {
 
 /// The phases and what they reach.
 #[derive(Default, Debug)]
-pub(super) struct Phases {
+pub(crate) struct Phases {
     arrive: Vec<Predecessors>,
     body: Vec<Predecessors>,
     /// For each phase, the state in which all gangs are after it, each as a whole, if that is
@@ -52,27 +51,43 @@ pub(super) struct Phases {
 
 impl Phases {
     /// The only phase that reaches the start of a node.
-    pub(super) fn arriving(&self, pos: usize) -> Option<usize> {
+    pub(crate) fn arriving(&self, pos: usize) -> Option<usize> {
         self.arrive[pos].only()
     }
 
     /// The only phase that runs a node.
-    pub(super) fn running(&self, pos: usize) -> Option<usize> {
+    pub(crate) fn running(&self, pos: usize) -> Option<usize> {
         self.body[pos].only()
     }
 
-    pub(super) fn next(&self, phase: usize) -> Option<u16> {
+    pub(crate) fn next(&self, phase: usize) -> Option<u16> {
         self.next[phase]
     }
 
     /// The state in which gangs probably are after a phase.
-    pub(super) fn expected_next(&self, phase: usize) -> u16 {
+    pub(crate) fn expected_next(&self, phase: usize) -> u16 {
         self.expected_next[phase]
     }
 }
 
-impl Lower<'_, '_> {
-    pub(super) fn find_phases(&mut self) {
+/// Finds the phases and what they reach.
+pub(super) fn find(func: &Function, plan: &Plan, classes: &MaskClasses) -> Phases {
+    Finder {
+        func,
+        plan,
+        classes,
+    }
+    .run()
+}
+
+struct Finder<'a> {
+    func: &'a Function,
+    plan: &'a Plan,
+    classes: &'a MaskClasses,
+}
+
+impl Finder<'_> {
+    fn run(&self) -> Phases {
         let n = self.plan.order.nodes.len();
         let mut phases = Phases {
             arrive: vec![Predecessors::None; n],
@@ -113,7 +128,7 @@ impl Lower<'_, '_> {
         phases.expected_next = (0..self.plan.waits.len())
             .map(|number| self.some_state_after(number))
             .collect();
-        self.phases = phases;
+        phases
     }
 
     fn resumed_at(&self, number: usize) -> usize {
@@ -157,7 +172,7 @@ impl Lower<'_, '_> {
                 Node::Block(block) => match self.func.blocks[block].term {
                     Terminator::Dispatch(_) => return None,
                     Terminator::Ret(_) | Terminator::Exit => {
-                        if !stop(LaneState::EXITED, self.body_class[pos]) {
+                        if !stop(LaneState::EXITED, self.classes.body[pos]) {
                             return None;
                         }
                     }
@@ -172,7 +187,7 @@ impl Lower<'_, '_> {
                     None => work.push(target),
                     Some(wait) => {
                         let sure = always_waits(self.func, self.plan, target);
-                        if !sure || !stop(wait as u16, self.arrive_class[target]) {
+                        if !sure || !stop(wait as u16, self.classes.arrive[target]) {
                             return None;
                         }
                     }

@@ -1,0 +1,53 @@
+//! In which form each node's lanes are held: as bits, or as lane masks.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Function, Terminator, Value};
+use ptxjit_vectorize::{Node, Plan};
+
+use super::mask_classes::{MaskClass, MaskClasses};
+
+/// Finds the nodes whose lanes are held as bits: those that are only reached from such nodes, or by
+/// the lanes the gang was entered with, and whose divergent branches compare affine values.
+pub(super) fn find(
+    func: &Function,
+    plan: &Plan,
+    classes: &MaskClasses,
+    in_bits: &SecondaryMap<Value, bool>,
+) -> Vec<bool> {
+    let order = &plan.order;
+    let mut counted = vec![true; order.nodes.len()];
+    loop {
+        let mut changed = false;
+        for (pos, node) in order.nodes.iter().enumerate() {
+            // Loop ends have no body of their own.
+            let class = match node {
+                Node::LoopEnd(_) => classes.arrive[pos],
+                Node::Block(_) => classes.body[pos],
+            };
+            let from_bits = match class {
+                MaskClass::Entry | MaskClass::Lane => true,
+                MaskClass::Own(node) => counted[node],
+            };
+            let mut reach = |target: usize, as_bits: bool| {
+                changed |= !as_bits && std::mem::replace(&mut counted[target], false);
+            };
+            match *node {
+                Node::LoopEnd(header) => {
+                    let target = order.block_pos[header].expect("headers are in the order");
+                    reach(target as usize, from_bits);
+                }
+                Node::Block(block) => {
+                    let term = &func.blocks[block].term;
+                    let is_affine = matches!(*term, Terminator::Brif { cond, .. } if in_bits[cond]);
+                    let as_bits = from_bits && (is_affine || !plan.divergent[block]);
+                    for call in term.targets() {
+                        reach(order.target(pos, call.block), as_bits);
+                    }
+                }
+            }
+        }
+        if !changed {
+            return counted;
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Where a gang's lanes keep their values while they wait, and what the runtime must know of it.
+
+use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
+use ptxjit_vectorize::{Plan, Variability, WaitKind};
+
+use crate::helpers::SlotLayout;
+use crate::slots::lane_bytes;
+use ptxjit_abi::Operand;
+
+/// Where a gang's context slots lie.
+#[derive(Default, Debug)]
+pub(crate) struct Frame {
+    /// Bytes per gang.
+    pub size: u32,
+    /// Slots of each wait.
+    pub waits: Vec<WaitSlots>,
+}
+
+/// The slots of one wait. Different waits use the same memory: a lane is at one of them at a time.
+#[derive(Default, Debug)]
+pub(crate) struct WaitSlots {
+    /// Values and their offsets.
+    pub saves: Vec<(Value, u32)>,
+    /// Affine operands that the runtime reads lane by lane: saved values have only their bases.
+    pub copies: Vec<(Value, u32)>,
+    /// What the runtime reads.
+    pub operands: Vec<Operand>,
+    /// What the runtime writes.
+    pub results: Vec<(Value, u32)>,
+    /// Where the saved values and copies lie.
+    pub(crate) layout: SlotLayout,
+}
+
+impl Frame {
+    /// Lays out the slots. Values for which `is_invariant` holds are computed again instead of
+    /// saved.
+    pub(crate) fn new(func: &Function, plan: &Plan, is_invariant: &dyn Fn(Value) -> bool) -> Frame {
+        let lanes = plan.gang;
+        let needs: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = plan
+            .waits
+            .iter()
+            .map(|wait| {
+                let results = match wait.kind {
+                    WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
+                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => {
+                        Vec::new()
+                    }
+                };
+                let operands = wait_operands(func, wait.kind)
+                    .into_iter()
+                    .flatten()
+                    .filter(|&value| func.as_const(value).is_none());
+                let mut values: Vec<Value> = wait
+                    .live
+                    .iter()
+                    .copied()
+                    .filter(|&v| !is_invariant(v) && !results.contains(&v))
+                    .chain(operands)
+                    .collect();
+                values.sort_unstable();
+                values.dedup();
+                // In the order of the layout.
+                values.sort_by_key(|&value| !is_shared(plan, value));
+                let is_affine = |value: &Value| {
+                    lanes > 1 && matches!(plan.variability[*value], Variability::Affine { .. })
+                };
+                let mut copies: Vec<Value> = wait_operands(func, wait.kind)
+                    .into_iter()
+                    .flatten()
+                    .filter(is_affine)
+                    .collect();
+                copies.sort_unstable();
+                copies.dedup();
+                (values, copies, results)
+            })
+            .collect();
+        let count = |want: bool| {
+            needs
+                .iter()
+                .map(|(values, copies, results)| {
+                    values
+                        .iter()
+                        .chain(copies)
+                        .chain(results)
+                        .filter(|&&v| (func.ty(v) == Type::B64) == want)
+                        .count() as u32
+                })
+                .max()
+                .unwrap_or(0)
+        };
+        let wide_start = (count(false) * 4 * lanes).next_multiple_of(16);
+        let size = (wide_start + count(true) * 8 * lanes).next_multiple_of(64);
+        let waits = needs
+            .into_iter()
+            .zip(&plan.waits)
+            .map(|((values, copies, results), wait)| {
+                let (mut narrow, mut wide) = (0, wide_start);
+                let mut place = |value: Value| {
+                    let next = if func.ty(value) == Type::B64 {
+                        &mut wide
+                    } else {
+                        &mut narrow
+                    };
+                    let at = *next;
+                    *next += lane_bytes(func.ty(value)) * lanes;
+                    (value, at)
+                };
+                let saves: Vec<(Value, u32)> = values.into_iter().map(&mut place).collect();
+                let copies: Vec<(Value, u32)> = copies.into_iter().map(&mut place).collect();
+                let results = results.into_iter().map(&mut place).collect();
+                let operands = wait_operands(func, wait.kind)
+                    .into_iter()
+                    .map(|value| match value {
+                        None => Operand::Const(0),
+                        Some(value) => match func.as_const(value) {
+                            Some(bits) => Operand::Const(bits),
+                            None => {
+                                let mut places = copies.iter().chain(&saves);
+                                let at = places
+                                    .find(|&&(saved, _)| saved == value)
+                                    .expect("operands are saved")
+                                    .1;
+                                Operand::Slot {
+                                    offset: at,
+                                    ty: func.ty(value),
+                                }
+                            }
+                        },
+                    })
+                    .collect();
+                let layout = layout(func, plan, &saves, &copies, wide_start);
+                WaitSlots {
+                    layout,
+                    saves,
+                    copies,
+                    operands,
+                    results,
+                }
+            })
+            .collect();
+        Frame { size, waits }
+    }
+}
+
+fn layout(
+    func: &Function,
+    plan: &Plan,
+    saves: &[(Value, u32)],
+    copies: &[(Value, u32)],
+    wide_start: u32,
+) -> SlotLayout {
+    let mut layout = SlotLayout {
+        wide_start,
+        ..SlotLayout::default()
+    };
+    let shared = saves
+        .iter()
+        .map(|&(value, _)| (value, is_shared(plan, value)));
+    let copies = copies.iter().map(|&(value, _)| (value, false));
+    for (value, is_shared) in shared.chain(copies) {
+        let count = match (func.ty(value) == Type::B64, is_shared) {
+            (false, true) => &mut layout.shared,
+            (false, false) => &mut layout.own,
+            (true, true) => &mut layout.wide_shared,
+            (true, false) => &mut layout.wide_own,
+        };
+        *count = count.checked_add(1).expect("no thread has so many values");
+    }
+    layout
+}
+
+/// The operands that the runtime reads, in the order of the contract; none stands for zero.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have none")]
+fn wait_operands(func: &Function, kind: WaitKind) -> Vec<Option<Value>> {
+    let WaitKind::Inst(inst) = kind else {
+        return Vec::new();
+    };
+    match &func.insts[inst].data {
+        InstData::Barrier {
+            id, count, pred, ..
+        } => {
+            let mut operands = vec![Some(*id), *count];
+            operands.extend(pred.map(Some));
+            operands
+        }
+        InstData::Warp { args, .. } => args.iter().copied().map(Some).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What the runtime must know about a wait.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no lane waits at others")]
+pub(crate) fn resume_point(
+    func: &Function,
+    plan: &Plan,
+    frame: &Frame,
+    number: usize,
+) -> ptxjit_abi::ResumePoint {
+    use ptxjit_abi::{ResumeKind, ResumePoint};
+    let wait = &plan.waits[number];
+    let (kind, loc) = match wait.kind {
+        WaitKind::Entry | WaitKind::Ready => (ResumeKind::Ready, first_loc(func, wait.block)),
+        WaitKind::Yield => (ResumeKind::Yield, func.blocks[wait.block].term_loc),
+        WaitKind::StripMine => (ResumeKind::StripMine, func.blocks[wait.block].term_loc),
+        WaitKind::Inst(inst) => {
+            let node = &func.insts[inst];
+            let kind = match node.data {
+                InstData::Barrier { op, aligned, .. } => ResumeKind::Barrier { op, aligned },
+                InstData::Warp { op, sync, ty, .. } => ResumeKind::Warp { op, sync, ty },
+                InstData::Nanosleep { .. } => ResumeKind::Yield,
+                ref other => unreachable!("no lane waits at {other:?}"),
+            };
+            (kind, node.loc)
+        }
+    };
+    let slots = &frame.waits[number];
+    let is_uniform =
+        |value: Value| plan.gang > 1 && plan.variability[value] != Variability::Varying;
+    let live = |value: &Value| wait.live.contains(value);
+    let uniforms = slots
+        .saves
+        .iter()
+        .filter(|(value, _)| live(value))
+        .chain(&slots.results)
+        .filter(|&&(value, _)| is_uniform(value))
+        .map(|&(value, at)| (at, func.ty(value)))
+        .collect();
+    let shared = slots
+        .saves
+        .iter()
+        .filter(|&&(value, _)| plan.gang > 1 && is_shared(plan, value))
+        .map(|&(value, at)| (at, func.ty(value)))
+        .collect();
+    let results = slots
+        .results
+        .iter()
+        .map(|&(value, at)| (at, func.ty(value)))
+        .collect();
+    ResumePoint {
+        kind,
+        loc,
+        operands: slots.operands.clone(),
+        results,
+        uniforms,
+        shared,
+    }
+}
+
+/// Whether one scalar holds a value of all lanes.
+pub(crate) fn is_shared(plan: &Plan, value: Value) -> bool {
+    plan.variability[value] != Variability::Varying
+}
+
+fn first_loc(func: &Function, block: Block) -> ir::SrcLoc {
+    let data = &func.blocks[block];
+    data.insts
+        .first()
+        .map_or(data.term_loc, |&inst| func.insts[inst].loc)
+}

@@ -1,0 +1,195 @@
+//! Values that are computed once per CTA or once per gang, and so never saved at a wait.
+//!
+//! CTA invariants (parameters, `%ntid`, `%ctaid`, and values computed from them) are emitted before
+//! the loops over gangs, gang invariants (`%tid` and scalar arithmetic on it) in each of them,
+//! before its nodes. Predicates on them that are held as bits are rematerialized where they are
+//! used: a kernel has many, one for each step of a tree, and a gang between two waits needs one. So
+//! are predicates that only their own block's branch uses, which tests the first and last lane
+//! first (`affine_predicates`).
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Function, Inst, InstData, SharedBy, Space, Terminator, Type, Value, ValueDef};
+use ptxjit_vectorize::{Plan, SingleLane, Variability};
+
+use super::{is_pure, lane_loops};
+
+/// The loop in which a value is invariant.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Level {
+    Cta,
+    Gang,
+}
+
+/// Definitions are followed this deep.
+const DEPTH: u32 = 12;
+
+/// Where values are computed that need not be computed in nodes.
+#[derive(Default)]
+pub(crate) struct Invariants {
+    /// Computed once per CTA, and at the head of each phase; operands come first.
+    pub of_cta: Vec<(Value, Inst)>,
+    pub of_gang: Vec<(Value, Inst)>,
+    is_ahead: SecondaryMap<Value, bool>,
+    /// Predicates as bits that are rematerialized where they are used, and their instructions.
+    pub rematerialized: SecondaryMap<Value, Option<Inst>>,
+}
+
+impl Invariants {
+    /// Whether a value is emitted ahead of all nodes, or rematerialized where it is used.
+    pub(crate) fn is_pinned(&self, value: Value) -> bool {
+        self.is_ahead[value] || self.rematerialized[value].is_some()
+    }
+}
+
+/// What tells the level of a value.
+pub(super) struct Finder<'a> {
+    func: &'a Function,
+    plan: &'a Plan,
+    in_bits: &'a SecondaryMap<Value, bool>,
+    of_one: SecondaryMap<Value, bool>,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) fn new(
+        func: &'a Function,
+        plan: &'a Plan,
+        in_bits: &'a SecondaryMap<Value, bool>,
+    ) -> Finder<'a> {
+        Finder {
+            func,
+            plan,
+            in_bits,
+            of_one: lane_loops::values(func, plan),
+        }
+    }
+
+    pub(super) fn find(&self) -> Invariants {
+        let mut found = Invariants::default();
+        for level in [Level::Cta, Level::Gang] {
+            for value in self.wanted(level) {
+                self.list(value, level, &mut found);
+            }
+        }
+        self.find_rematerialized(&mut found);
+        found
+    }
+
+    /// Whether a value is emitted outside of the nodes, if it is used there.
+    pub(super) fn is_invariant(&self, value: Value) -> bool {
+        self.func.as_const(value).is_some() || self.level(value, DEPTH).is_some()
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others stay at their uses")]
+    fn level(&self, value: Value, depth: u32) -> Option<Level> {
+        let depth = depth.checked_sub(1)?;
+        let varies = self.plan.variability[value] == Variability::Varying;
+        if (varies && !self.in_bits[value]) || self.of_one[value] {
+            return None;
+        }
+        let data = self.func.def_inst(value)?;
+        let own = match *data {
+            InstData::Sreg { sreg } if sreg.is_volatile() => return None,
+            InstData::Sreg { sreg } => match sreg.shared_by() {
+                SharedBy::None | SharedBy::Warp => Level::Gang,
+                SharedBy::Cta => Level::Cta,
+            },
+            InstData::Load {
+                space: Space::Param,
+                n: 1,
+                ..
+            } => Level::Cta,
+            InstData::StateOf { .. } => Level::Cta,
+            // A predicate as bits.
+            _ if varies => Level::Gang,
+            _ if is_pure(data) => Level::Cta,
+            _ => return None,
+        };
+        data.args().iter().try_fold(own, |level, &arg| {
+            if self.func.as_const(arg).is_some() {
+                Some(level)
+            } else {
+                Some(level.max(self.level(arg, depth)?))
+            }
+        })
+    }
+
+    /// Predicates as bits that only their own block's branch uses: it rarely needs them.
+    fn find_rematerialized(&self, found: &mut Invariants) {
+        let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
+        for data in self.func.blocks.values() {
+            for &inst in &data.insts {
+                let args = self.func.insts[inst].data.args();
+                args.into_iter().for_each(|arg| uses[arg] += 1);
+            }
+            data.term.for_each_arg(|arg| uses[arg] += 1);
+        }
+        for (block, data) in self.func.blocks.iter() {
+            let Terminator::Brif { cond, .. } = data.term else {
+                continue;
+            };
+            if self.plan.single_lane[block] != SingleLane::No {
+                continue;
+            }
+            let mut work = vec![cond];
+            while let Some(pred) = work.pop() {
+                let ValueDef::Result(inst, _) = self.func.values[pred].def else {
+                    continue;
+                };
+                if self.in_bits[pred] && uses[pred] == 1 && data.insts.contains(&inst) {
+                    found.rematerialized[pred] = Some(inst);
+                    // Logic on predicates uses them as well.
+                    let args = self.func.insts[inst].data.args();
+                    work.extend(args.iter().filter(|&&arg| self.func.ty(arg) == Type::B1));
+                }
+            }
+        }
+    }
+
+    /// The invariants of a level that lanes would have to save otherwise, or that are computed for
+    /// all of a CTA anyway.
+    fn wanted(&self, level: Level) -> Vec<Value> {
+        let mut wanted: Vec<Value> = Vec::new();
+        for wait in &self.plan.waits {
+            wanted.extend(&wait.live);
+        }
+        if level == Level::Cta {
+            for &inst in &self.func.blocks[self.func.entry].insts {
+                wanted.extend(&self.func.insts[inst].results);
+            }
+        }
+        wanted.retain(|&value| {
+            self.func.as_const(value).is_none() && self.level(value, DEPTH) == Some(level)
+        });
+        wanted
+    }
+
+    /// The instruction that defines a value, unless the value is pinned or a constant.
+    fn maker(&self, value: Value, found: &Invariants) -> Option<Inst> {
+        if found.is_pinned(value) || self.func.as_const(value).is_some() {
+            return None;
+        }
+        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            unreachable!("parameters are not invariant")
+        };
+        Some(inst)
+    }
+
+    /// Lists a value, after its operands. Predicates as bits are computed where they are used.
+    fn list(&self, value: Value, level: Level, found: &mut Invariants) {
+        let Some(inst) = self.maker(value, found) else {
+            return;
+        };
+        for arg in self.func.insts[inst].data.args() {
+            self.list(arg, level, found);
+        }
+        match level {
+            Level::Gang if self.in_bits[value] => {
+                found.rematerialized[value] = Some(inst);
+                return;
+            }
+            Level::Gang => found.of_gang.push((value, inst)),
+            Level::Cta => found.of_cta.push((value, inst)),
+        }
+        found.is_ahead[value] = true;
+    }
+}

@@ -1,0 +1,29 @@
+//! Which nodes and values belong to code for one lane.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Function, Value};
+use ptxjit_vectorize::{Plan, SingleLane};
+
+/// The region that each node belongs to.
+pub(crate) fn places(plan: &Plan) -> Vec<Option<usize>> {
+    let mut places = vec![None; plan.order.nodes.len()];
+    for (idx, region) in plan.lane_loops.iter().enumerate() {
+        places[region.range.clone()].fill(Some(idx));
+    }
+    places
+}
+
+/// The values that one lane computes by itself.
+pub(crate) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+    let mut out = SecondaryMap::new();
+    for (block, data) in func.blocks.iter() {
+        if plan.single_lane[block] != SingleLane::No {
+            let results = data
+                .insts
+                .iter()
+                .flat_map(|&inst| &func.insts[inst].results);
+            results.for_each(|&result| out[result] = true);
+        }
+    }
+    out
+}

@@ -1,0 +1,129 @@
+//! Which values are held as packed sub-word vectors (`lower/subword.rs`).
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Space, Type, Value};
+use ptxjit_vectorize::{Plan, SingleLane, Variability};
+
+/// The values that are packed.
+pub(crate) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+    let wanted = wanted(func, plan);
+    let mut subword: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for (block, data) in func.blocks.iter() {
+        if plan.single_lane[block] != SingleLane::No {
+            continue;
+        }
+        // Other nodes hold a value as quads.
+        let mut here: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for &inst in &data.insts {
+            let [result] = func.insts[inst].results[..] else {
+                continue;
+            };
+            let is_subword = plan.variability[result] == Variability::Varying
+                && is_made_subword(func, plan, inst, &wanted, &here);
+            (here[result], subword[result]) = (is_subword, is_subword);
+        }
+    }
+    subword
+}
+
+/// Whether all lanes fill vectors.
+fn fills(plan: &Plan, ty: Type) -> bool {
+    match ty {
+        Type::B8 => plan.gang.is_multiple_of(16),
+        Type::B16 => plan.gang.is_multiple_of(8),
+        Type::B1 | Type::B32 | Type::B64 => false,
+    }
+}
+
+/// The values that have a use that prefers them packed.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others want 32 bits")]
+fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+    let mut wanted: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for data in func.blocks.values() {
+        for &inst in data.insts.iter().rev() {
+            match func.insts[inst].data {
+                InstData::Store { ty, ref args, .. } if fills(plan, ty) && args.len() == 1 => {
+                    wanted[args[0]] = true
+                }
+                InstData::Resize { from, to, arg, .. } if fills(plan, to) => {
+                    wanted[arg] |= from != Type::B32 && wanted[func.insts[inst].results[0]];
+                }
+                InstData::Compare { ty, args, .. } if fills(plan, ty) => {
+                    args.iter().for_each(|&arg| wanted[arg] = true)
+                }
+                ref data if is_subword_op(func, plan, data) => {
+                    data.args().into_iter().for_each(|arg| wanted[arg] = true)
+                }
+                _ => {}
+            }
+        }
+    }
+    wanted
+}
+
+/// Operations that exist for sub-word lanes.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others have no packed form")]
+fn is_subword_op(func: &Function, plan: &Plan, data: &InstData) -> bool {
+    match *data {
+        InstData::IntUnary { op, ty, .. } => {
+            fills(plan, ty) && matches!(op, IntUnaryOp::Not | IntUnaryOp::Neg | IntUnaryOp::Abs)
+        }
+        InstData::IntBinary { op, ty, args } if fills(plan, ty) => match op {
+            IntBinaryOp::Add
+            | IntBinaryOp::Sub
+            | IntBinaryOp::And
+            | IntBinaryOp::Or
+            | IntBinaryOp::Xor => true,
+            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => true,
+            IntBinaryOp::Mul => ty == Type::B16,
+            IntBinaryOp::Shl => ty == Type::B16 && is_count(func, ty, args[1]),
+            IntBinaryOp::Ushr | IntBinaryOp::Sshr => is_count(func, ty, args[1]),
+            _ => false,
+        },
+        InstData::Select { ty, .. } => fills(plan, ty),
+        _ => false,
+    }
+}
+
+fn is_count(func: &Function, ty: Type, count: Value) -> bool {
+    func.as_const(count)
+        .is_some_and(|count| count < u64::from(ty.bits()))
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest are asked as ops")]
+fn is_made_subword(
+    func: &Function,
+    plan: &Plan,
+    inst: Inst,
+    wanted: &SecondaryMap<Value, bool>,
+    here: &SecondaryMap<Value, bool>,
+) -> bool {
+    let node = &func.insts[inst];
+    let is_wanted = wanted[node.results[0]];
+    match node.data {
+        InstData::Load { ty, space, .. } => {
+            fills(plan, ty) && is_wanted && !matches!(space, Space::Param | Space::Local)
+        }
+        InstData::Resize { to, from, arg, .. } if fills(plan, to) => match from {
+            Type::B8 | Type::B16 => here[arg],
+            Type::B1 | Type::B32 => is_wanted,
+            Type::B64 => false,
+        },
+        InstData::Compare { ty, args, .. } if fills(plan, ty) => args.iter().any(|&arg| here[arg]),
+        InstData::IntBinary {
+            op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
+            ty: Type::B1,
+            args,
+        } => args.iter().any(|&arg| here[arg]),
+        InstData::IntUnary {
+            op: IntUnaryOp::Not,
+            ty: Type::B1,
+            arg,
+        } => here[arg],
+        InstData::Select { args, .. } => {
+            is_subword_op(func, plan, &node.data)
+                && (is_wanted || args.iter().any(|&arg| here[arg]))
+        }
+        ref data => is_subword_op(func, plan, data) && data.args().iter().any(|&arg| here[arg]),
+    }
+}
