@@ -19,6 +19,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod analysis;
+mod cost;
 pub mod heuristics;
 mod memory;
 mod prepare;
@@ -143,10 +144,6 @@ pub enum Yield {
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
-/// Functions with more instructions are planned once, without assumptions that may have to be
-/// withdrawn.
-const MOST_TWICE: usize = 4000;
-
 /// Plans `func`, and changes it: blocks are split where lanes wait, and loops are closed.
 ///
 /// `entries` are blocks that are resumed from elsewhere (continuations of calls, entries of
@@ -160,7 +157,7 @@ pub fn run(
     facts: PlanFacts,
     effort: &Effort,
 ) -> Result<Plan, Spent> {
-    if gang > 1 && entries.is_empty() && func.insts.len() <= MOST_TWICE {
+    if gang > 1 && entries.is_empty() && func.insts.len() <= cost::MOST_TWICE {
         let before = func.clone();
         let plan = run_once(func, entries, gang, facts, true, effort)?;
         if stable::hold(func, &plan.variability) {

@@ -1,7 +1,7 @@
 //! Which nodes and values belong to code for one lane.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Function, Value};
+use ptxjit_ir::{Function, InstData, Space, Value};
 use ptxjit_vectorize::{Plan, SingleLane};
 
 /// The region that each node belongs to.
@@ -26,4 +26,17 @@ pub(crate) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> 
         }
     }
     out
+}
+
+/// Whether an instruction needs the local window of the thread.
+pub(crate) fn is_local(data: &InstData) -> bool {
+    matches!(
+        *data,
+        InstData::Load { space, .. }
+            | InstData::Store { space, .. }
+            | InstData::Atomic { space, .. }
+            | InstData::ToGeneric { space, .. }
+            | InstData::FromGeneric { space, .. }
+            if space == Space::Local
+    )
 }

@@ -6,7 +6,7 @@ mod counted;
 mod float_values;
 pub(crate) mod frame;
 mod invariants;
-mod lane_loops;
+pub(crate) mod lane_loops;
 pub(crate) mod mask_classes;
 mod packed;
 mod patterns;

@@ -39,8 +39,8 @@ impl Lower<'_, '_> {
                 let x = self.lanes_signed_or_same(ty, x);
                 // Of a negative number the complement is shifted.
                 let sign = self.b.ins().sshr_imm_s(x, 31);
-                let may_wrap_binary = self.b.ins().bxor(x, sign);
-                let shifted = self.shift_down_each(may_wrap_binary, clamped);
+                let complemented = self.b.ins().bxor(x, sign);
+                let shifted = self.shift_down_each(complemented, clamped);
                 self.b.ins().bxor(shifted, sign)
             }
             _ => {

@@ -8,12 +8,12 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::{FunctionBuilder, Switch, Variable};
-use ptxjit_ir::{InstData, Space};
 use rustc_hash::FxHashMap;
 
 use super::Lower;
 use super::stop_states::Several;
 use super::values::Parts;
+use crate::decisions::lane_loops::is_local;
 use crate::decisions::mask_classes::MaskClass;
 use ptxjit_abi::{CtaContext, LaneState};
 
@@ -334,7 +334,8 @@ impl Lower<'_, '_> {
     }
 
     fn declare_gang(&mut self) {
-        let n_windows = match (self.uses_windows(), self.lanes) {
+        let uses_windows = self.func.insts.values().any(|node| is_local(&node.data));
+        let n_windows = match (uses_windows, self.lanes) {
             (false, _) => 0,
             (true, 1) => 1,
             (true, lanes) => lanes / 2,
@@ -357,21 +358,6 @@ impl Lower<'_, '_> {
             .keys()
             .any(|block| self.plan.yields[block].is_some());
         self.gangs.budget = yields.then(|| self.b.declare_var(types::I32));
-    }
-
-    /// Whether any instruction needs the lanes' local windows.
-    fn uses_windows(&self) -> bool {
-        self.func.insts.values().any(|node| {
-            matches!(
-                node.data,
-                InstData::Load { space, .. }
-                    | InstData::Store { space, .. }
-                    | InstData::Atomic { space, .. }
-                    | InstData::ToGeneric { space, .. }
-                    | InstData::FromGeneric { space, .. }
-                    if space == Space::Local
-            )
-        })
     }
 
     fn gang(&self) -> &Gang {

@@ -10,7 +10,7 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
-use ptxjit_ir::{BlockCall, Function, InstData, Space, Type, Value};
+use ptxjit_ir::{BlockCall, Function, Type, Value};
 use ptxjit_vectorize::{LaneLoop, Plan, Variability};
 use rustc_hash::FxHashMap;
 
@@ -18,6 +18,7 @@ use super::masks::Lanes;
 use super::single_lane::ActiveLane;
 use super::values::{Parts, Val};
 use super::{Buffer, Lower};
+use crate::decisions::lane_loops::is_local;
 use crate::decisions::mask_classes::MaskClass;
 use crate::slots::lane_bytes;
 use ptxjit_abi::CtaContext;
@@ -84,13 +85,13 @@ impl Inputs {
             let data = &func.blocks[block];
             for &inst in &data.insts {
                 let data = &func.insts[inst].data;
-                let may_wrap_binary = data.address().filter(|&addr| {
+                let resolved = data.address().filter(|&addr| {
                     // Resolved at the access, where only the address matters, not whether an index
                     // has wrapped.
                     plan.variability[addr].may_wrap().is_some()
                 });
                 let args = data.args();
-                let args = args.iter().filter(|&&arg| Some(arg) != may_wrap_binary);
+                let args = args.iter().filter(|&&arg| Some(arg) != resolved);
                 args.for_each(|&arg| add(&mut out, arg));
                 out.uses_window |= is_local(data);
             }
@@ -98,18 +99,6 @@ impl Inputs {
         }
         out
     }
-}
-
-fn is_local(data: &InstData) -> bool {
-    matches!(
-        *data,
-        InstData::Load { space, .. }
-            | InstData::Store { space, .. }
-            | InstData::Atomic { space, .. }
-            | InstData::ToGeneric { space, .. }
-            | InstData::FromGeneric { space, .. }
-            if space == Space::Local
-    )
 }
 
 impl<'a> Lower<'a, '_> {

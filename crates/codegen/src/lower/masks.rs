@@ -219,16 +219,15 @@ impl Lower<'_, '_> {
         parts: &[cl::Value],
         both: fn(&mut FunctionBuilder<'_>, cl::Value, cl::Value) -> cl::Value,
     ) -> cl::Value {
-        let mut may_wrap_binary = Parts::from_slice(parts);
-        while may_wrap_binary.len() > 1 {
-            let left = may_wrap_binary.len().div_ceil(2);
-            for at in left..may_wrap_binary.len() {
-                may_wrap_binary[at - left] =
-                    both(&mut self.b, may_wrap_binary[at - left], may_wrap_binary[at]);
+        let mut rest = Parts::from_slice(parts);
+        while rest.len() > 1 {
+            let left = rest.len().div_ceil(2);
+            for at in left..rest.len() {
+                rest[at - left] = both(&mut self.b, rest[at - left], rest[at]);
             }
-            may_wrap_binary.truncate(left);
+            rest.truncate(left);
         }
-        may_wrap_binary[0]
+        rest[0]
     }
 
     /// Assigns a node's own mask.

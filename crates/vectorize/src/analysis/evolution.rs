@@ -7,6 +7,7 @@ use ptxjit_ir::{
 };
 
 use crate::analysis::order::{Node, Order};
+use crate::cost;
 
 /// A loop of the order.
 pub(crate) struct Loop {
@@ -138,9 +139,6 @@ fn binary(
     InstData::IntBinary { op, ty, args }
 }
 
-/// Definitions are followed this deep.
-const DEPTH: u32 = 24;
-
 /// The steps of one loop's values.
 pub(crate) struct Steps<'a> {
     func: &'a Function,
@@ -152,7 +150,7 @@ pub(crate) struct Steps<'a> {
 /// wrapping. `None` if the value depends on memory that kernels write or on a thread's control
 /// flow: so the operands of the step are available wherever the value is.
 pub(crate) fn to_next_cta(func: &Function, value: Value) -> Option<Step> {
-    cta_step(func, value, DEPTH)
+    cta_step(func, value, cost::DEPTH_OF_STEP)
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "others have no known step")]
@@ -247,7 +245,7 @@ impl<'a> Steps<'a> {
     /// The step of a value; `None` if the analysis cannot show that it moves by the same step in
     /// each iteration.
     pub(crate) fn of(&self, value: Value) -> Option<Step> {
-        self.step(value, DEPTH)
+        self.step(value, cost::DEPTH_OF_STEP)
     }
 
     fn is_inside(&self, value: Value) -> bool {

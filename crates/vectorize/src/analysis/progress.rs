@@ -7,11 +7,8 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, DeviceOp, Function, InstData, MemSem, Space, Terminator, Value, ValueDef};
 
+use crate::cost;
 use crate::{Node, Order};
-
-/// An iteration of a loop that only reads memory costs one; an iteration of any other loop costs
-/// this much, since it disturbs other threads more.
-const SPIN_COST: u32 = 16;
 
 /// For each header of such a loop, what one iteration costs against the budget.
 pub(crate) fn run(func: &Function, order: &Order) -> SecondaryMap<Block, Option<u32>> {
@@ -46,7 +43,7 @@ fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
         return None;
     }
     Some(if insts().any(synchronises) {
-        SPIN_COST
+        cost::SPIN_COST
     } else {
         1
     })

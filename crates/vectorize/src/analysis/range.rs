@@ -4,14 +4,12 @@ use ptxjit_abi::MOST_THREADS;
 use ptxjit_ir::{Function, InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value};
 
 use crate::PlanFacts;
-
-/// Definitions are followed this deep.
-const DEPTH: u32 = 8;
+use crate::cost;
 
 /// Bounds of a `B32` or `B64` value as a signed integer over all lanes, if they are known and no
 /// wrap can occur on the way.
 pub(crate) fn signed(func: &Function, facts: PlanFacts, value: Value) -> Option<(i64, i64)> {
-    bounds(func, facts, value, DEPTH)
+    bounds(func, facts, value, cost::DEPTH_OF_RANGE)
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "others have no known range")]

@@ -8,9 +8,7 @@ use ptxjit_ir::{Block, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Sp
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
-
-/// The last of such stores may be this many instructions behind the first.
-const MOST_BETWEEN: usize = 64;
+use crate::cost;
 
 /// Merges the stores of each group; returns the number of groups.
 pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
@@ -78,7 +76,7 @@ fn store_group(
     let insts = &func.blocks[block].insts;
     let (first, ty, n_words) = word(func, optimistic, insts[at])?;
     let mut words = vec![first];
-    for &inst in insts[at + 1..].iter().take(MOST_BETWEEN) {
+    for &inst in insts[at + 1..].iter().take(cost::MOST_BETWEEN) {
         let next = word(func, optimistic, inst).filter(|(word, ty_of_next, n_of_next)| {
             let alike = (*ty_of_next, *n_of_next) == (ty, n_words);
             let place = &word.place;

@@ -24,7 +24,7 @@ use crate::analysis::evolution::{self, Loop, Step, Steps};
 use crate::analysis::grid::Ctas;
 use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::Variability;
-use crate::memory::strip_mine::NEAR_LANES;
+use crate::cost;
 
 /// Inserts prefetches; returns how many.
 pub(crate) fn run(
@@ -78,9 +78,6 @@ pub(crate) fn run(
     found.len() + near.len()
 }
 
-/// A gang that accesses fewer bytes than this gets no hint: a hint costs as much as the access.
-const LEAST_BYTES: u32 = 32;
-
 fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<Hint> {
     let mut hints: Vec<Hint> = Vec::new();
     for node in &order.nodes {
@@ -94,7 +91,7 @@ fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<
             let Some(access) = access(func, divergence, inst) else {
                 continue;
             };
-            if access.size * divergence.gang < LEAST_BYTES {
+            if access.size * divergence.gang < cost::LEAST_PREFETCHED {
                 continue;
             }
             if let Some(hint) = hints.iter_mut().find(|hint| hint.access.is_near(&access)) {
@@ -183,7 +180,7 @@ fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access
     let Some(Variability::Affine { stride, .. }) = divergence.variability[addr] else {
         return None;
     };
-    let is_near = stride.unsigned_abs() <= NEAR_LANES;
+    let is_near = stride.unsigned_abs() <= cost::NEAR_LANES;
     (space == Space::Global && is_near && func.ty(addr) == Type::B64).then_some(Access {
         addr,
         offset,

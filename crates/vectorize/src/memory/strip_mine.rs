@@ -13,20 +13,8 @@ use crate::analysis::divergence::Divergence;
 use crate::analysis::evolution::{Loop, Step, Steps};
 use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::Variability;
+use crate::cost;
 use crate::memory::merge_stores;
-
-/// Cache lines that a gang should fetch in one strip: enough to outweigh saving and restoring its
-/// live values, few enough to stay in the second-level cache until the last gang has run its strip.
-const LINES: u32 = 32;
-
-/// Neighboring lanes at most this many bytes from each other share lines and pages.
-pub(crate) const NEAR_LANES: u64 = 32;
-
-/// A step of this many bytes or more leaves nothing of a line for the next iteration.
-const FAR_STEP: u64 = 512;
-
-/// More live vectors per lane than this cost more to save and restore than a strip gains.
-const MOST_HELD: usize = 6;
 
 /// For each header of such a loop: after how many iterations the next gang runs.
 pub(crate) fn run(
@@ -65,7 +53,7 @@ fn strip_mine(
         .filter(|&&param| optimistic.variability[param] == Some(Variability::Varying))
         .map(|&param| if func.ty(param) == Type::B64 { 2 } else { 1 })
         .sum::<usize>();
-    if held > MOST_HELD {
+    if held > cost::MOST_HELD {
         return None;
     }
     let steps = Steps::new(func, &around);
@@ -80,7 +68,7 @@ fn strip_mine(
                         Some(Variability::Affine { stride, .. }) => stride.unsigned_abs(),
                         _ => continue,
                     };
-                    if let Some(step) = steps.of(addr).filter(|_| stride <= NEAR_LANES) {
+                    if let Some(step) = steps.of(addr).filter(|_| stride <= cost::NEAR_LANES) {
                         accesses.push(Access {
                             root: merge_stores::from_root(func, addr).0,
                             step,
@@ -96,7 +84,7 @@ fn strip_mine(
     let far = accesses.iter().filter(|access| access.is_far(&accesses));
     match far.count() as u32 {
         0 => None,
-        far => Some((LINES / far).clamp(1, LINES)),
+        far => Some((cost::LINES_PER_STRIP / far).clamp(1, cost::LINES_PER_STRIP)),
     }
 }
 
@@ -120,6 +108,6 @@ impl Access {
             .iter()
             .filter(|other| other.root == self.root && other.step == self.step);
         let covered: u64 = near.map(|other| other.bytes).sum();
-        distance.unsigned_abs() >= FAR_STEP && covered < distance.unsigned_abs()
+        distance.unsigned_abs() >= cost::FAR_STEP && covered < distance.unsigned_abs()
     }
 }

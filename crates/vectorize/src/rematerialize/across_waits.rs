@@ -18,16 +18,8 @@ use rustc_hash::FxHashMap;
 use crate::analysis::divergence::Divergence;
 use crate::analysis::liveness;
 use crate::analysis::variability::Variability;
+use crate::cost;
 use crate::speculate::ssa_repair::predecessors;
-
-/// Definitions are followed this deep.
-const DEPTH: u32 = 8;
-
-/// A value that takes more operations per lane than this is saved.
-const MOST_OPS: u32 = 6;
-
-/// The cost of saving and restoring a value, in operations.
-const COST_OF_WAIT: u32 = 2;
 
 /// Returns how many values are computed again.
 pub(crate) fn run(
@@ -54,7 +46,8 @@ pub(crate) fn run(
     let mut n_values = 0;
     for value in candidates {
         let is_varying = optimistic.variability[value] == Some(Variability::Varying);
-        let cost = ops(func, optimistic, value, DEPTH).filter(|&ops| ops <= MOST_OPS && is_varying);
+        let cost = ops(func, optimistic, value, cost::DEPTH_TO_RECOMPUTE)
+            .filter(|&ops| ops <= cost::MOST_OPS_TO_RECOMPUTE && is_varying);
         let Some(cost) = cost else { continue };
         let behind = behind_waits(func, &stops, &|block| is_live(value, block));
         let users: Vec<Block> = behind
@@ -69,7 +62,7 @@ pub(crate) fn run(
                     .args()
                     .contains(&value)
         };
-        let pays = cost * users.len() as u32 <= COST_OF_WAIT * waits_across[value];
+        let pays = cost * users.len() as u32 <= cost::COST_OF_WAIT * waits_across[value];
         if !pays || users.iter().any(is_seen) {
             continue;
         }

@@ -20,9 +20,7 @@ use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Value, V
 use crate::analysis::divergence::Divergence;
 use crate::analysis::flow::numbers_in;
 use crate::analysis::variability::Variability;
-
-/// Definitions are followed this deep from an address to its index.
-const DEPTH: u32 = 5;
+use crate::cost;
 
 /// Returns how many addresses are computed again.
 pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
@@ -74,7 +72,7 @@ fn rematerialize(func: &mut Function, optimistic: &Divergence, block: Block, val
         return false;
     };
     let mut made = Vec::new();
-    let Some(own) = copy(func, optimistic, value, DEPTH, &mut made) else {
+    let Some(own) = copy(func, optimistic, value, cost::DEPTH_OF_ADDRESS, &mut made) else {
         return false;
     };
     func.blocks[block].insts.splice(at..at, made);

@@ -17,23 +17,10 @@ use ptxjit_ir::{
 
 use crate::analysis::flow::Flow;
 use crate::analysis::variability::Variability;
+use crate::cost;
 use crate::scalarize::single_lane::{self, SingleLane};
 use crate::speculate::affine_inputs::AffineInputs;
 use crate::{Node, Order};
-
-/// An instruction in a loop counts this much more than one outside: a typical trip count.
-const PER_LOOP: usize = 8;
-
-/// Loops nested deeper than this count no more: irreducible control flow can nest hundreds.
-const MOST_LOOPS: u32 = 8;
-
-/// A region may hold this many instructions outside of its loops, and one more for this much weight
-/// of the loops.
-const AROUND: usize = 24;
-const PER_AROUND: usize = 4;
-
-/// Conditions are followed this deep through `and`, `or` and `not`.
-const DEPTH: u32 = 4;
 
 /// A region that a lane loop runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -257,7 +244,7 @@ impl Choice<'_> {
             {
                 depth += 1;
             }
-            let here = PER_LOOP.pow(depth.min(MOST_LOOPS));
+            let here = cost::PER_LOOP.pow(depth.min(cost::MOST_LOOPS));
             if matches!(self.order.nodes[pos], Node::LoopEnd(_)) {
                 depth -= 1;
             }
@@ -329,7 +316,7 @@ impl Choice<'_> {
             };
             *sum += weight * counted.count();
         }
-        !inside.is_empty() && around <= AROUND + needed / PER_AROUND
+        !inside.is_empty() && around <= cost::AROUND_LOOPS + needed / cost::PER_AROUND
     }
 }
 
@@ -341,7 +328,7 @@ pub fn diverges_widely(
     block: Block,
 ) -> bool {
     if let Terminator::Brif { cond, .. } = func.blocks[block].term {
-        !is_affine_condition(func, variability, cond, DEPTH)
+        !is_affine_condition(func, variability, cond, cost::DEPTH_OF_CONDITION)
     } else {
         true
     }
@@ -453,11 +440,6 @@ pub struct Counts {
     pub arithmetic: usize,
 }
 
-/// A gather outweighs this many arithmetic instructions; an access to the thread's own memory
-/// outweighs fewer. Of other memory, the lanes of a gang wait together for cache misses.
-const PER_ACCESS: usize = 5;
-const PER_OWN_ACCESS: usize = 6;
-
 /// Counts the gathers and the varying arithmetic of a block.
 pub fn count_own(
     func: &Function,
@@ -480,9 +462,9 @@ pub fn count_own(
         {
             // Threads' local memories are not contiguous.
             counts.gathers += if space == Space::Local {
-                PER_OWN_ACCESS
+                cost::PER_OWN_ACCESS
             } else if is_own(addr) {
-                PER_ACCESS
+                cost::PER_ACCESS
             } else {
                 0
             };

@@ -11,6 +11,7 @@ use ptxjit_ir::{
 };
 
 use crate::analysis::variability::Variability;
+use crate::cost;
 use crate::{Node, Order};
 
 /// Which lanes run a block.
@@ -24,9 +25,6 @@ pub enum SingleLane {
     /// One lane that arrives from another such block.
     Inner,
 }
-
-/// Conditions are followed this deep through `and`, `or` and `not`.
-const DEPTH: u32 = 4;
 
 /// Finds the regions. `variability` tells how values vary; `can_stop` whether lanes can stop at a
 /// block or arrive there from elsewhere.
@@ -56,7 +54,8 @@ pub(crate) fn run(
                 gang,
                 variability,
             };
-            if preds[root] == [block] && lane.is_single_lane(*cond, taken, DEPTH) {
+            if preds[root] == [block] && lane.is_single_lane(*cond, taken, cost::DEPTH_OF_CONDITION)
+            {
                 let region = region(func, order, preds, root);
                 let whole = enclosing(order, block);
                 let stays = |block: Block| {

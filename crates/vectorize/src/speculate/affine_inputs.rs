@@ -13,6 +13,7 @@ use crate::analysis::divergence::Divergence;
 use crate::analysis::flow::Flow;
 use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::{Because, Variability};
+use crate::cost;
 use crate::scalarize::single_lane::SingleLane;
 
 /// What holds in the version of a block behind the guard.
@@ -24,9 +25,6 @@ pub struct AffineInputs {
     /// The inputs and results of the block whose variability improves.
     pub variability: BTreeMap<Value, Variability>,
 }
-
-/// A guard that tests more values than this costs more than the version gains.
-const MOST_INPUTS: usize = 6;
 
 /// Finds such blocks. `optimistic` has the variability of values if lanes never diverge.
 pub(crate) fn run(
@@ -58,7 +56,7 @@ fn affine_inputs_of(
     block: Block,
 ) -> Option<AffineInputs> {
     let inputs = inputs(func, flow, optimistic, block);
-    if inputs.is_empty() || inputs.len() > MOST_INPUTS {
+    if inputs.is_empty() || inputs.len() > cost::MOST_INPUTS {
         return None;
     }
     let mut local = Divergence::new(optimistic.gang, optimistic.facts);

@@ -23,6 +23,7 @@ use rustc_hash::FxHashMap;
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
+use crate::cost;
 use crate::speculate::clone::{self, Copies};
 use crate::speculate::stable::Stable;
 use crate::{PlanFacts, order};
@@ -32,14 +33,6 @@ mod regions;
 
 use guards::{Outcome, Test};
 use regions::{detach_end, is_accessed, region};
-
-/// Per function, this many blocks get versions, and this many indices are tested for each: a bound
-/// on code size.
-const MOST_STARTS: usize = 8;
-const MOST_SITES: usize = 6;
-
-/// Definitions are followed this deep.
-const DEPTH: u32 = 6;
 
 /// How an index may deviate from an affine one.
 #[derive(Copy, Clone)]
@@ -93,7 +86,7 @@ pub(crate) fn run(
             let node = &func.insts[inst];
             is_candidate(&node.data) && node.results.iter().any(|&result| leads[result])
         };
-        let is_over = done[block] || n_copied == MOST_STARTS;
+        let is_over = done[block] || n_copied == cost::MOST_STARTS;
         if is_over || !func.blocks[block].insts.iter().any(may_wrap) {
             continue;
         }
@@ -232,7 +225,7 @@ impl Finder<'_> {
                 continue;
             }
             if let Some(site) = self.site(inst, &node.data, &sites)
-                && sites.len() < MOST_SITES
+                && sites.len() < cost::MOST_SITES
             {
                 sites.push(site);
             }
@@ -274,7 +267,7 @@ impl Finder<'_> {
                 | IntBinaryOp::Smin
                 | IntBinaryOp::Smax
         );
-        let (affine, bound) = match can_negate && self.is_even(a, before, DEPTH) {
+        let (affine, bound) = match can_negate && self.is_even(a, before, cost::DEPTH_OF_INDEX) {
             true => (b, a),
             false => (a, b),
         };
@@ -300,14 +293,14 @@ impl Finder<'_> {
             | IntBinaryOp::SaddSat
             | IntBinaryOp::SsubSat => return None,
         };
-        let stride = self.stride(affine, before, DEPTH)?;
+        let stride = self.stride(affine, before, cost::DEPTH_OF_INDEX)?;
         let span = stride
             .unsigned_abs()
             .saturating_mul(u64::from(self.divergence.gang - 1));
         let fits = self
             .period(op, bound, ty)
             .is_none_or(|period| span < period);
-        let is_even = || self.is_even(bound, before, DEPTH);
+        let is_even = || self.is_even(bound, before, cost::DEPTH_OF_INDEX);
         (fits && is_even()).then_some(Site {
             inst,
             kind,
@@ -334,28 +327,29 @@ impl Finder<'_> {
         else {
             return None;
         };
-        if !self.is_even(y, before, DEPTH) {
+        if !self.is_even(y, before, cost::DEPTH_OF_INDEX) {
             return None;
         }
-        self.stride(x, before, DEPTH)?;
-        let (affine, bound, unless) = match self.is_even(a, before, DEPTH) {
+        self.stride(x, before, cost::DEPTH_OF_INDEX)?;
+        let (affine, bound, unless) = match self.is_even(a, before, cost::DEPTH_OF_INDEX) {
             true => (b, a, true),
             false => (a, b, false),
         };
-        self.stride(affine, before, DEPTH)?;
+        self.stride(affine, before, cost::DEPTH_OF_INDEX)?;
         let kind = Kind::Chosen {
             op,
             compared: x,
             bound: y,
             unless,
         };
-        self.is_even(bound, before, DEPTH).then_some(Site {
-            inst,
-            kind,
-            ty,
-            affine,
-            bound,
-        })
+        self.is_even(bound, before, cost::DEPTH_OF_INDEX)
+            .then_some(Site {
+                inst,
+                kind,
+                ty,
+                affine,
+                bound,
+            })
     }
 
     fn is_uniform(&self, value: Value) -> bool {

@@ -7,9 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Order;
 use crate::analysis::variability::Variability;
-
-/// A value with more definitions than these behind it counts as unstable, which bounds the search.
-const MOST: usize = 64;
+use crate::cost;
 
 /// Whether every value whose first or last lane is read is affine or uniform.
 pub(crate) fn hold(func: &Function, variability: &SecondaryMap<Value, Variability>) -> bool {
@@ -80,7 +78,7 @@ impl Stable {
             let Some(home) = self.home[value] else {
                 return false;
             };
-            if seen.len() > MOST || !self.is_inside(home, user) {
+            if seen.len() > cost::MOST_DEFINITIONS || !self.is_inside(home, user) {
                 return false;
             }
             let ValueDef::Result(inst, _) = func.values[value].def else {

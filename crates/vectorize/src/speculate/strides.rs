@@ -7,10 +7,8 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, InstData, IntBinaryOp, Value};
 
+use crate::cost;
 use crate::{Plan, Variability};
-
-/// Definitions are followed this deep.
-const DEPTH: u32 = 12;
 
 /// The speculated stride of each varying address of a load or store, where there is one.
 pub(crate) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i64>> {
@@ -20,7 +18,7 @@ pub(crate) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i6
             continue;
         };
         if plan.variability[addr] == Variability::Varying {
-            out[addr] = distance(func, plan, addr, DEPTH);
+            out[addr] = distance(func, plan, addr, cost::DEPTH_OF_STRIDE);
         }
     }
     out

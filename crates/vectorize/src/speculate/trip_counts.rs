@@ -24,17 +24,11 @@ use ptxjit_ir::{
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
+use crate::cost;
 use crate::speculate::clone::{self, Copies};
 use crate::speculate::stable::Stable;
 use crate::{PlanFacts, order};
 use ptxjit_passes::analysis::{cfg, dominators, loops};
-
-/// A bound on code size: no more instructions, and no more blocks, are cloned.
-const MOST_COPIED: usize = 300;
-const MOST_BLOCKS: usize = 64;
-
-/// A bound on compile time: in one function this many branches are considered.
-const MOST_BRANCHES: usize = 32;
 
 /// A quotient of an affine value.
 #[derive(Copy, Clone)]
@@ -70,7 +64,7 @@ pub(crate) fn run(
         .blocks
         .keys()
         .filter_map(|block| Some((block, quotient(func, &divergence, &stable, block)?)))
-        .take(MOST_BRANCHES)
+        .take(cost::MOST_BRANCHES)
         .collect();
     let mut copied: SecondaryMap<Block, bool> = SecondaryMap::new();
     for (block, quotient) in found {
@@ -176,7 +170,10 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
             more.push(from);
         }
         while let Some(block) = work.pop() {
-            if block != end && !more.contains(&block) && more.len() <= MOST_BLOCKS {
+            if block != end
+                && !more.contains(&block)
+                && more.len() <= cost::COPIED_FOR_TRIP_COUNTS.blocks
+            {
                 more.push(block);
                 work.extend(&graph.succs[block]);
             }
@@ -191,7 +188,8 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
             .chain(&more)
             .map(|&block| func.blocks[block].insts.len())
             .sum();
-        let fits = n_insts <= MOST_COPIED && more.len() <= MOST_BLOCKS;
+        let fits = n_insts <= cost::COPIED_FOR_TRIP_COUNTS.insts
+            && more.len() <= cost::COPIED_FOR_TRIP_COUNTS.blocks;
         if !has_loop || !fits || !more.iter().all(is_own) {
             break;
         }

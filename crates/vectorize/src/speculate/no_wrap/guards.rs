@@ -5,9 +5,10 @@ use ptxjit_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use super::{DEPTH, Finder, Kind, Site};
+use super::{Finder, Kind, Site};
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
+use crate::cost;
 use crate::speculate::stable::Stable;
 
 /// The values of an affine index at the first and the last lane.
@@ -71,12 +72,15 @@ impl Test<'_> {
         let affine = self.affine(site.affine, before)?;
         // A value that is uniform if no index of the block wraps may not be uniform if only the
         // tested ones do not.
-        if !self.finder().is_even(site.bound, before, DEPTH) {
+        if !self
+            .finder()
+            .is_even(site.bound, before, cost::DEPTH_OF_INDEX)
+        {
             return None;
         }
         let (holds, outcome, ends) = match site.kind {
             Kind::Modulo(op) => {
-                let bound = self.end(site.bound, false, DEPTH)?;
+                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
                 let ends = affine
                     .ends
                     .map(|end| self.binary(op, site.ty, [end, bound]));
@@ -85,7 +89,7 @@ impl Test<'_> {
                 (holds, Outcome::Away(distance), ends)
             }
             Kind::Quotient(op) => {
-                let bound = self.end(site.bound, false, DEPTH)?;
+                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
                 let ends = affine
                     .ends
                     .map(|end| self.binary(op, site.ty, [end, bound]));
@@ -93,7 +97,7 @@ impl Test<'_> {
                 (holds, Outcome::Same(ends[0]), ends)
             }
             Kind::Extreme(op) => {
-                let bound = self.end(site.bound, false, DEPTH)?;
+                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
                 let holds = self.extreme(op, site.ty, &affine, bound);
                 (holds, Outcome::Affine, affine.ends)
             }
@@ -104,10 +108,10 @@ impl Test<'_> {
                 unless,
             } => {
                 let compared = self.affine(compared, before)?;
-                if !self.finder().is_even(bound, before, DEPTH) {
+                if !self.finder().is_even(bound, before, cost::DEPTH_OF_INDEX) {
                     return None;
                 }
-                let bound = self.end(bound, false, DEPTH)?;
+                let bound = self.end(bound, false, cost::DEPTH_OF_INDEX)?;
                 let holds = self.chosen(op, &compared, bound, unless)?;
                 (holds, Outcome::Affine, affine.ends)
             }
@@ -120,9 +124,9 @@ impl Test<'_> {
 
     /// The first and last lane of an index if none of those before wraps.
     fn affine(&mut self, value: Value, before: &[Site]) -> Option<AffineEnds> {
-        let stride = self.finder().stride(value, before, DEPTH)?;
-        let first = self.end(value, false, DEPTH)?;
-        let last = self.end(value, true, DEPTH)?;
+        let stride = self.finder().stride(value, before, cost::DEPTH_OF_INDEX)?;
+        let first = self.end(value, false, cost::DEPTH_OF_INDEX)?;
+        let last = self.end(value, true, cost::DEPTH_OF_INDEX)?;
         Some(AffineEnds {
             ends: [first, last],
             in_order: if stride > 0 {

@@ -4,12 +4,9 @@ use ptxjit_ir::{Block, BlockCall, Effect, Function, Inst, InstData, Terminator, 
 use rustc_hash::FxHashSet;
 
 use super::Site;
+use crate::cost;
 use crate::speculate::clone;
 use ptxjit_passes::analysis::{cfg, dominators};
-
-/// A bound on code size: no more instructions, and no more blocks, are copied.
-const MOST_COPIED: usize = 200;
-const MOST_BLOCKS: usize = 32;
 
 /// Gives a single-block loop a latch of its own, so that the code before it can be cloned. Values
 /// that do not depend on the wrapping indices, as the loop's counter, are computed ahead of them,
@@ -49,7 +46,7 @@ pub(super) fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Blo
             if Some(block) != end && !region.contains(&block) {
                 let is_own = block != start && dom.dominates(start, block);
                 if !is_own
-                    || region.len() >= MOST_BLOCKS
+                    || region.len() >= cost::COPIED_FOR_NO_WRAP.blocks
                     || func.blocks[block].insts.iter().any(is_fixed)
                 {
                     return None;
@@ -60,7 +57,7 @@ pub(super) fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Blo
         }
         let of = |&block: &Block| func.blocks[block].insts.len();
         let n_insts: usize = region.iter().map(of).sum();
-        (n_insts + of(&start) <= MOST_COPIED).then_some(region)
+        (n_insts + of(&start) <= cost::COPIED_FOR_NO_WRAP.insts).then_some(region)
     };
     if func.blocks[start].insts.iter().any(is_fixed) {
         return None;
