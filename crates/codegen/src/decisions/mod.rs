@@ -8,24 +8,30 @@ pub(crate) mod frame;
 mod invariants;
 pub(crate) mod lane_loops;
 pub(crate) mod mask_classes;
+pub(crate) mod nodes;
 mod packed;
 mod patterns;
 mod phases;
 pub(crate) mod predicates;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Class, Function, InstData, Space, Value};
-use ptxjit_vectorize::{Plan, predecessors};
+use ptxjit_ir::{Block, Class, Function, Inst, InstData, Space, Value};
+use ptxjit_vectorize::{AffineInputs, Plan, Variability, predecessors};
 
+use crate::lower::Inputs;
 use crate::slots::Slots;
 use frame::Frame;
 use invariants::Invariants;
 use mask_classes::MaskClasses;
+use nodes::NodeForm;
 use patterns::Patterns;
 use phases::Phases;
 
 /// All of it.
 pub(crate) struct Decisions<'a> {
+    func: &'a Function,
+    plan: &'a Plan,
+    inputs: &'a Inputs<'a>,
     /// Scalars that are held in float registers.
     pub is_float: SecondaryMap<Value, bool>,
     /// Predicates that are held as bits.
@@ -43,17 +49,53 @@ pub(crate) struct Decisions<'a> {
     pub counted: Vec<bool>,
     pub phases: Phases,
     pub slots: Slots,
+    /// How each node is emitted.
+    pub forms: Vec<NodeForm>,
+}
+
+/// What holds in a piece of code beside what the plan proves.
+#[derive(Copy, Clone, Default)]
+pub(crate) struct Assumed<'a> {
+    /// One lane runs: everything is a scalar.
+    pub one_lane: bool,
+    /// A guard has found these inputs affine.
+    pub affine_inputs: Option<&'a AffineInputs>,
+}
+
+impl Decisions<'_> {
+    /// The variability of a value in a piece of code.
+    pub(crate) fn variability(&self, value: Value, assumed: Assumed<'_>) -> Variability {
+        if assumed.one_lane {
+            return Variability::Uniform;
+        }
+        let better = assumed
+            .affine_inputs
+            .and_then(|affine_inputs| affine_inputs.variability.get(&value));
+        better.copied().unwrap_or(self.plan.variability[value])
+    }
+
+    /// Whether an instruction's result is packed.
+    pub(crate) fn makes_subword(&self, inst: Inst, assumed: Assumed<'_>) -> bool {
+        let [result] = self.func.insts[inst].results[..] else {
+            return false;
+        };
+        self.is_subword[result] && self.variability(result, assumed) == Variability::Varying
+    }
 }
 
 /// Decides, and lays out the frame.
-pub(crate) fn of<'a>(func: &'a Function, plan: &'a Plan) -> (Decisions<'a>, Frame) {
+pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
+    let (func, plan) = (inputs.func, inputs.plan);
     let in_bits = predicates::in_bits(func, plan);
     let classes = MaskClasses::of(func, plan);
     let counted = counted::find(func, plan, &classes, &in_bits);
     let finder = invariants::Finder::new(func, plan, &in_bits);
     let frame = Frame::new(func, plan, &|value| finder.is_invariant(value));
     let invariants = finder.find();
-    let decided = Decisions {
+    let mut decided = Decisions {
+        func,
+        plan,
+        inputs,
         is_float: float_values::float_values(func),
         is_subword: packed::values(func, plan),
         is_used: float_values::used_values(func),
@@ -66,7 +108,10 @@ pub(crate) fn of<'a>(func: &'a Function, plan: &'a Plan) -> (Decisions<'a>, Fram
         classes,
         counted,
         in_bits,
+        forms: Vec::new(),
     };
+    let n_nodes = plan.order.nodes.len();
+    decided.forms = (0..n_nodes).map(|pos| decided.form(pos)).collect();
     (decided, frame)
 }
 

@@ -108,11 +108,6 @@ impl<'a> Lower<'a, '_> {
         (*region.range.start() == pos).then_some(region)
     }
 
-    /// Whether a lane loop runs a node.
-    pub(super) fn is_in_lane_loop(&self, pos: usize) -> bool {
-        self.decided.region_of[pos].is_some()
-    }
-
     /// At the arrival at a region's root: stores the operands where each lane finds its own.
     pub(super) fn begin_lane_loop(&mut self, pos: usize) {
         let Some(region) = self.region_at(pos) else {

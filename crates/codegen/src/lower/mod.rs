@@ -75,9 +75,9 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, SourceLoc};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
-use ptxjit_ir::{self as ir, Function, Inst, InstData, Terminator};
+use ptxjit_ir::{self as ir, Function, Inst, InstData};
 use ptxjit_passes::effort::{Effort, Spent};
-use ptxjit_vectorize::{AffineInputs, Node, Plan, SingleLane};
+use ptxjit_vectorize::{AffineInputs, Node, Plan};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -85,7 +85,7 @@ pub(crate) use prefetch::put_in as put_in_prefetches;
 pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 
-use crate::decisions::{self, Decisions, frame::Frame, mask_classes::MaskClass};
+use crate::decisions::{self, Decisions, frame::Frame, mask_classes::MaskClass, nodes::NodeForm};
 use crate::host::Target;
 use crate::lane_inserts::LaneInserts;
 use ptxjit_abi::warp_ops::WARP;
@@ -261,8 +261,6 @@ struct NodeState<'a> {
     cold: bool,
     /// The guard that holds: set in the version of a node with affine inputs.
     affine_inputs: Option<&'a AffineInputs>,
-    /// The block whose code, for all lanes of its node at once, has just been emitted.
-    behind: Option<ir::Block>,
     /// Whether the node continues the one before: cached values stay valid.
     continues: bool,
     loc: ir::SrcLoc,
@@ -290,7 +288,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         b.switch_to_block(prologue);
         let cta = b.block_params(prologue)[0];
         let n_nodes = inputs.plan.order.nodes.len();
-        let (decided, frame) = decisions::of(inputs.func, inputs.plan);
+        let (decided, frame) = decisions::of(inputs);
         let mut blocks = || (0..n_nodes).map(|_| b.create_block()).collect();
         Lower {
             func: inputs.func,
@@ -371,62 +369,47 @@ impl<'a, 'b> Lower<'a, 'b> {
     /// Emits one node: its arrival, its wait if it has one, its instructions and its terminator.
     fn emit_node(&mut self, pos: usize) {
         self.gangs.next_gang = self.way_out(self.decided.phases.arriving(pos));
-        self.node.continues = self.goes_on(pos);
-        self.node.behind = None;
+        self.node.continues = self.decided.continues(pos);
         self.arrive(pos);
         match self.plan.order.nodes[pos] {
             Node::LoopEnd(header) => self.emit_loop_end(pos, header),
-            Node::Block(block) => {
-                let skip = self.emit_wait(pos, block);
-                self.gangs.next_gang = self.way_out(self.decided.phases.running(pos));
-                let insts = &self.func.blocks[block].insts[skip..];
-                if self.plan.cold[block] {
-                    self.b.set_cold_block(self.gangs.node_entry[pos]);
-                    self.b.set_cold_block(self.gangs.node_body[pos]);
-                }
-                if self.is_in_lane_loop(pos) {
-                    self.begin_lane(pos);
-                    self.available.looked_up.clear();
-                    self.in_general(|lower| lower.emit_body(pos, block, insts));
-                    self.lane.active = None;
-                } else if self.plan.single_lane[block] != SingleLane::No {
-                    self.begin_single_lane();
-                    self.emit_body(pos, block, insts);
-                    self.lane.active = None;
-                } else if self.plan.cold[block] {
-                    self.node.cold = true;
-                    self.in_general(|lower| lower.emit_body(pos, block, insts));
-                    self.node.cold = false;
-                } else if self.wants_two_versions(block, insts) {
-                    self.emit_two_versions(pos, block, insts);
-                } else {
-                    self.emit_body(pos, block, insts);
-                    self.node.behind = Some(block);
-                }
-            }
+            Node::Block(block) => self.emit_block(pos, block),
         }
         self.end_lane_loop(pos);
     }
 
-    /// Whether a node is only reached from the one that was just emitted, by all of its lanes.
-    fn goes_on(&self, pos: usize) -> bool {
-        let (Some(before), Node::Block(block)) = (self.node.behind, self.plan.order.nodes[pos])
-        else {
-            return false;
-        };
-        let class = self.decided.classes.body[pos];
-        matches!(self.func.blocks[before].term, Terminator::Jump(ref call) if call.block == block)
-            && self.decided.predecessors[block].len() == 1
-            && self.plan.wait_of[block].is_none()
-            && !self.is_in_lane_loop(pos)
-            && self.plan.single_lane[block] == SingleLane::No
-            && self.plan.pending_in[pos].is_empty()
-            && self.decided.classes.arrive[pos] == class
-            && self.decided.classes.body[pos - 1] == class
+    fn emit_block(&mut self, pos: usize, block: ir::Block) {
+        self.emit_wait(pos, block);
+        self.gangs.next_gang = self.way_out(self.decided.phases.running(pos));
+        if self.plan.cold[block] {
+            self.b.set_cold_block(self.gangs.node_entry[pos]);
+            self.b.set_cold_block(self.gangs.node_body[pos]);
+        }
+        match self.decided.forms[pos] {
+            NodeForm::LaneLoop => {
+                self.begin_lane(pos);
+                self.available.looked_up.clear();
+                self.in_general(|lower| lower.emit_body(pos, block));
+                self.lane.active = None;
+            }
+            NodeForm::SingleLane => {
+                self.begin_single_lane();
+                self.emit_body(pos, block);
+                self.lane.active = None;
+            }
+            NodeForm::Cold => {
+                self.node.cold = true;
+                self.in_general(|lower| lower.emit_body(pos, block));
+                self.node.cold = false;
+            }
+            NodeForm::Twice => self.emit_twice(pos, block),
+            NodeForm::Once => self.emit_body(pos, block),
+            NodeForm::LoopEnd => unreachable!("loop ends hold no block"),
+        }
     }
 
-    fn emit_body(&mut self, pos: usize, block: ir::Block, insts: &[Inst]) {
-        self.emit_insts(block, insts);
+    fn emit_body(&mut self, pos: usize, block: ir::Block) {
+        self.emit_insts(block, self.decided.insts_after_wait(block));
         self.loc(self.func.blocks[block].term_loc);
         self.emit_terminator(pos, block);
     }

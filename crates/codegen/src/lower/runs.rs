@@ -4,16 +4,15 @@
 use std::ops::Range;
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{self as ir, Inst, InstData, MemSem, Space, Value};
+use ptxjit_ir::{self as ir, Inst, InstData};
 use ptxjit_vectorize::Variability;
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::Lower;
 use super::address::Address;
 use super::memory::device;
 use super::values::{Parts, Val, int_type, vector_type};
-use crate::chains::{self, Schedule, Step};
+use crate::chains::{Schedule, Step};
 use crate::decisions::is_pure;
 
 impl Lower<'_, '_> {
@@ -21,7 +20,7 @@ impl Lower<'_, '_> {
     pub(super) fn emit_insts(&mut self, block: ir::Block, insts: &[Inst]) {
         let mut rest = insts;
         while let Some(&first) = rest.first() {
-            let n = self.stretch(rest);
+            let n = self.decided.stretch(rest, self.assumed());
             if n == 0 {
                 self.loc(self.func.insts[first].loc);
                 self.emit_effect(first);
@@ -31,7 +30,7 @@ impl Lower<'_, '_> {
             let (stretch, others) = rest.split_at(n);
             // Masked loads test the mask, and code with branches keeps no schedule.
             let schedule = match self.mask.is_full {
-                true => self.by_chains(block, stretch),
+                true => self.decided.by_chains(block, stretch, self.assumed()),
                 false => None,
             };
             match schedule {
@@ -40,82 +39,6 @@ impl Lower<'_, '_> {
             }
             rest = others;
         }
-    }
-
-    /// Whether a part of a node is emitted in another order if all lanes run.
-    pub(super) fn has_chains(&self, block: ir::Block, insts: &[Inst]) -> bool {
-        let mut rest = insts;
-        while !rest.is_empty() {
-            let n = self.stretch(rest);
-            if n > 0 && self.by_chains(block, &rest[..n]).is_some() {
-                return true;
-            }
-            rest = &rest[n.max(1)..];
-        }
-        false
-    }
-
-    /// How many instructions from the first on are pure, or loads that can be repeated.
-    fn stretch(&self, insts: &[Inst]) -> usize {
-        let is_inside =
-            |&inst: &Inst| is_pure(&self.func.insts[inst].data) || self.is_repeatable(inst);
-        insts.iter().take_while(|inst| is_inside(inst)).count()
-    }
-
-    /// Loads that can be repeated: from the CTA's own memory, which only its own threads write, or
-    /// from read-only memory, uniform or affine, so that no code tests where the lanes are.
-    fn is_repeatable(&self, inst: Inst) -> bool {
-        let node = &self.func.insts[inst];
-        let InstData::Load {
-            space: Space::Shared | Space::Const | Space::Param,
-            sem: MemSem::Weak | MemSem::NonCoherent,
-            addr,
-            ..
-        } = node.data
-        else {
-            return false;
-        };
-        self.variability(addr) != Variability::Varying
-            && !self.decided.invariants.is_pinned(node.results[0])
-    }
-
-    /// The schedule of a run with more values live than registers, if it consists of chains that do
-    /// not depend on each other.
-    fn by_chains(&self, block: ir::Block, stretch: &[Inst]) -> Option<Schedule> {
-        let is_long = stretch.len() >= chains::FEWEST_INSTS;
-        let is_subword = |&inst: &Inst| self.makes_subword(inst);
-        if !is_long
-            || self.lanes == 1
-            || (self.inputs.memcheck && self.inputs.foreign)
-            || self.lane.active.is_some()
-            || stretch.iter().any(is_subword)
-        {
-            return None;
-        }
-        let insts: Vec<Inst> = stretch
-            .iter()
-            .copied()
-            .filter(|&inst| !self.is_done(inst))
-            .collect();
-        let inside: FxHashSet<Inst> = insts.iter().copied().collect();
-        let data = &self.func.blocks[block];
-        let mut kept: FxHashSet<Value> = FxHashSet::default();
-        data.term.for_each_arg(|arg| {
-            kept.insert(arg);
-        });
-        for inst in data.insts.iter().filter(|inst| !inside.contains(inst)) {
-            kept.extend(self.func.insts[*inst].data.args());
-        }
-        chains::by_chains(&chains::Run {
-            func: self.func,
-            insts: &insts,
-            // Predicates held as bits are computed from scalars.
-            variability: &|value| match self.decided.in_bits[value] {
-                true => Variability::Uniform,
-                false => self.variability(value),
-            },
-            is_kept: &|value| self.plan.escapes[value] || kept.contains(&value),
-        })
     }
 
     /// The quads in strips that are emitted together.
@@ -274,7 +197,7 @@ impl Lower<'_, '_> {
         let wanted: Vec<Inst> = run
             .iter()
             .copied()
-            .filter(|&inst| !self.is_done(inst))
+            .filter(|&inst| !self.decided.is_done(inst))
             .collect();
         let (last, wanted) = self.split_last_nans(wanted);
         let mut rest = &wanted[..];
@@ -349,12 +272,6 @@ impl Lower<'_, '_> {
             Variability::Uniform | Variability::Affine { .. } if q == 0 => self.pure_scalar(inst),
             Variability::Uniform | Variability::Affine { .. } => {}
         }
-    }
-
-    fn is_done(&self, inst: Inst) -> bool {
-        let node = &self.func.insts[inst];
-        matches!(node.data, InstData::Const { .. })
-            || self.decided.invariants.is_pinned(node.results[0])
     }
 
     fn pressure(&self, run: &[Inst]) -> usize {

@@ -9,7 +9,6 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
-use ptxjit_vectorize::Variability;
 
 use super::Lower;
 use super::int::condition;
@@ -27,10 +26,7 @@ pub(super) fn subword_type(ty: Type) -> cl::Type {
 impl Lower<'_, '_> {
     /// Whether an instruction's result is packed.
     pub(super) fn makes_subword(&self, inst: Inst) -> bool {
-        let [result] = self.func.insts[inst].results[..] else {
-            return false;
-        };
-        self.decided.is_subword[result] && self.variability(result) == Variability::Varying
+        self.decided.makes_subword(inst, self.assumed())
     }
 
     /// A pure instruction, for the whole gang.

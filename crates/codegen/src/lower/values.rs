@@ -13,6 +13,7 @@ use ptxjit_vectorize::{MayWrap, Variability};
 use smallvec::SmallVec;
 
 use super::{Buffer, Lower};
+use crate::decisions::Assumed;
 
 /// Vectors of one value, in lane order.
 pub(super) type Parts = SmallVec<[cl::Value; 8]>;
@@ -158,14 +159,15 @@ impl Lower<'_, '_> {
 
     /// The variability of a value in the code being emitted.
     pub(super) fn variability(&self, value: ir::Value) -> Variability {
-        if self.lane.active.is_some() {
-            return Variability::Uniform;
+        self.decided.variability(value, self.assumed())
+    }
+
+    /// What holds in the code being emitted.
+    pub(super) fn assumed(&self) -> Assumed<'_> {
+        Assumed {
+            one_lane: self.lane.active.is_some(),
+            affine_inputs: self.node.affine_inputs,
         }
-        let better = self
-            .node
-            .affine_inputs
-            .and_then(|affine_inputs| affine_inputs.variability.get(&value));
-        better.copied().unwrap_or(self.plan.variability[value])
     }
 
     /// Assigns an escaping value's variables.

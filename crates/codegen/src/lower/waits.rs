@@ -14,10 +14,8 @@ use crate::slots::lane_bytes;
 use ptxjit_abi::{CtaContext, LaneState};
 
 impl Lower<'_, '_> {
-    /// Emits the wait at a block's start and goes on to its body. Returns how many instructions are
-    /// done.
-    pub(super) fn emit_wait(&mut self, pos: usize, block: Block) -> usize {
-        let mut done = 0;
+    /// Emits the wait at a block's start and goes on to its body.
+    pub(super) fn emit_wait(&mut self, pos: usize, block: Block) {
         match self.plan.wait_of[block].map(|wait| (wait, self.plan.waits[wait as usize].kind)) {
             Some((wait, WaitKind::Inst(inst))) => {
                 self.loc(self.func.insts[inst].loc);
@@ -27,7 +25,6 @@ impl Lower<'_, '_> {
                 self.suspend(wait);
                 let pending = self.plan.pending_in[pos].clone();
                 self.go(&[], &pending);
-                done = 1;
             }
             Some((
                 _,
@@ -37,7 +34,6 @@ impl Lower<'_, '_> {
         }
         self.b.switch_to_block(self.gangs.node_body[pos]);
         self.start_region(self.decided.classes.body[pos]);
-        done
     }
 
     /// The lanes of the current mask save their live values and leave.

@@ -1,0 +1,234 @@
+//! How each node is emitted.
+
+use ptxjit_ir::{
+    Block, FloatMode, FloatUnaryOp, Inst, InstData, MemSem, Round, Space, Terminator, Value,
+};
+use ptxjit_vectorize::{Node, SingleLane, Variability, WaitKind};
+use rustc_hash::FxHashSet;
+
+use super::mask_classes::MaskClass;
+use super::{Assumed, Decisions, is_pure};
+use crate::chains::{self, Schedule};
+
+/// How a node is emitted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum NodeForm {
+    /// The back edge of a loop, which has no instructions.
+    LoopEnd,
+    /// For one lane after the other.
+    LaneLoop,
+    /// For one lane.
+    SingleLane,
+    /// Once, without versions of accesses for whole gangs: few gangs come here.
+    Cold,
+    /// Twice: for gangs of which all lanes run, and for others.
+    Twice,
+    /// Once, for all lanes of the node.
+    Once,
+}
+
+/// Nodes with more instructions, times quads, than this are emitted only once.
+const MOST_TWICE: usize = 1000;
+
+/// With more other work per access than this, testing the mask at each access costs nothing
+/// noticeable.
+const MOST_WORK: usize = 32;
+
+/// About how many vector operations an instruction takes.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are one instruction")]
+fn work(data: &InstData) -> usize {
+    let is_nearest = |mode: FloatMode| mode.round == Round::Rn;
+    match *data {
+        InstData::FloatUnary { op, .. } => match op {
+            FloatUnaryOp::Neg | FloatUnaryOp::Abs | FloatUnaryOp::Copy => 1,
+            FloatUnaryOp::CanonicalNan => 2,
+            FloatUnaryOp::Sat | FloatUnaryOp::Relu | FloatUnaryOp::RoundInt => 4,
+            FloatUnaryOp::Sqrt
+            | FloatUnaryOp::RcpApprox
+            | FloatUnaryOp::SqrtApprox
+            | FloatUnaryOp::RsqrtApprox
+            | FloatUnaryOp::SinApprox
+            | FloatUnaryOp::CosApprox
+            | FloatUnaryOp::Lg2Approx
+            | FloatUnaryOp::Ex2Approx
+            | FloatUnaryOp::TanhApprox => 16,
+        },
+        InstData::Fma { mode, .. } if !is_nearest(mode) => 32,
+        InstData::FloatBinary { mode, .. } if !is_nearest(mode) => 16,
+        InstData::Convert { .. } | InstData::ConvertRs { .. } => 4,
+        _ => 1,
+    }
+}
+
+impl<'a> Decisions<'a> {
+    pub(super) fn form(&self, pos: usize) -> NodeForm {
+        let Node::Block(block) = self.plan.order.nodes[pos] else {
+            return NodeForm::LoopEnd;
+        };
+        if self.region_of[pos].is_some() {
+            NodeForm::LaneLoop
+        } else if self.plan.single_lane[block] != SingleLane::No {
+            NodeForm::SingleLane
+        } else if self.plan.cold[block] {
+            NodeForm::Cold
+        } else if self.wants_two_versions(pos, block) {
+            NodeForm::Twice
+        } else {
+            NodeForm::Once
+        }
+    }
+
+    /// Whether a node continues the one before: it is only reached from there, by all of its lanes,
+    /// so that values cached for the one are valid in the other.
+    pub(crate) fn continues(&self, pos: usize) -> bool {
+        let nodes = &self.plan.order.nodes;
+        let Some(before) = pos.checked_sub(1) else {
+            return false;
+        };
+        let (Node::Block(from), Node::Block(block)) = (nodes[before], nodes[pos]) else {
+            return false;
+        };
+        let class = self.classes.body[pos];
+        self.forms[before] == NodeForm::Once
+            && matches!(self.func.blocks[from].term, Terminator::Jump(ref call) if call.block == block)
+            && self.predecessors[block].len() == 1
+            && self.plan.wait_of[block].is_none()
+            && !matches!(self.forms[pos], NodeForm::LaneLoop | NodeForm::SingleLane)
+            && self.plan.pending_in[pos].is_empty()
+            && self.classes.arrive[pos] == class
+            && self.classes.body[before] == class
+    }
+
+    /// The instructions of a block but the one at which its lanes wait.
+    pub(crate) fn insts_after_wait(&self, block: Block) -> &'a [Inst] {
+        let wait = self.plan.wait_of[block].map(|wait| self.plan.waits[wait as usize].kind);
+        let n_waits = usize::from(matches!(wait, Some(WaitKind::Inst(_))));
+        &self.func.blocks[block].insts[n_waits..]
+    }
+
+    /// Whether a node's code gets much shorter if accesses need not test which lanes run.
+    fn wants_two_versions(&self, pos: usize, block: Block) -> bool {
+        let insts = self.insts_after_wait(block);
+        let is_full = self.inputs.whole_gangs && self.classes.body[pos] == MaskClass::Entry;
+        let quads = self.plan.gang.div_ceil(4) as usize;
+        let asks = |&inst: &Inst| {
+            if let InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } =
+                self.func.insts[inst].data
+            {
+                match self.plan.variability[addr] {
+                    // Inactive lanes are redirected one by one.
+                    _ if space == Space::Local => 4,
+                    Variability::Varying => 4,
+                    Variability::Affine { .. } => 1,
+                    Variability::Uniform => 0,
+                }
+            } else {
+                0
+            }
+        };
+        let asked: usize = insts.iter().map(asks).sum();
+        let work: usize = insts
+            .iter()
+            .map(|&inst| work(&self.func.insts[inst].data))
+            .sum();
+        let pays = work <= MOST_WORK * asked
+            || self.plan.affine_inputs[block].is_some()
+            || self.has_chains(block, insts);
+        if is_full && self.plan.affine_inputs[block].is_none() {
+            return false;
+        }
+        self.plan.gang > 1 && asked > 0 && insts.len() * quads < MOST_TWICE && pays
+    }
+
+    /// Whether a part of a node is emitted in another order if all lanes run.
+    fn has_chains(&self, block: Block, insts: &[Inst]) -> bool {
+        let mut rest = insts;
+        while !rest.is_empty() {
+            let n = self.stretch(rest, Assumed::default());
+            if n > 0
+                && self
+                    .by_chains(block, &rest[..n], Assumed::default())
+                    .is_some()
+            {
+                return true;
+            }
+            rest = &rest[n.max(1)..];
+        }
+        false
+    }
+
+    /// How many instructions from the first on are pure, or loads that can be repeated.
+    pub(crate) fn stretch(&self, insts: &[Inst], assumed: Assumed<'_>) -> usize {
+        let is_inside = |&inst: &Inst| {
+            is_pure(&self.func.insts[inst].data) || self.is_repeatable(inst, assumed)
+        };
+        insts.iter().take_while(|inst| is_inside(inst)).count()
+    }
+
+    /// Loads that can be repeated: from the CTA's own memory, which only its own threads write, or
+    /// from read-only memory, uniform or affine, so that no code tests where the lanes are.
+    fn is_repeatable(&self, inst: Inst, assumed: Assumed<'_>) -> bool {
+        let node = &self.func.insts[inst];
+        let InstData::Load {
+            space: Space::Shared | Space::Const | Space::Param,
+            sem: MemSem::Weak | MemSem::NonCoherent,
+            addr,
+            ..
+        } = node.data
+        else {
+            return false;
+        };
+        self.variability(addr, assumed) != Variability::Varying
+            && !self.invariants.is_pinned(node.results[0])
+    }
+
+    /// The schedule of a run with more values live than registers, if it consists of chains that do
+    /// not depend on each other.
+    pub(crate) fn by_chains(
+        &self,
+        block: Block,
+        stretch: &[Inst],
+        assumed: Assumed<'_>,
+    ) -> Option<Schedule> {
+        let is_long = stretch.len() >= chains::FEWEST_INSTS;
+        let is_subword = |&inst: &Inst| self.makes_subword(inst, assumed);
+        if !is_long
+            || self.plan.gang == 1
+            || (self.inputs.memcheck && self.inputs.foreign)
+            || assumed.one_lane
+            || stretch.iter().any(is_subword)
+        {
+            return None;
+        }
+        let insts: Vec<Inst> = stretch
+            .iter()
+            .copied()
+            .filter(|&inst| !self.is_done(inst))
+            .collect();
+        let inside: FxHashSet<Inst> = insts.iter().copied().collect();
+        let data = &self.func.blocks[block];
+        let mut kept: FxHashSet<Value> = FxHashSet::default();
+        data.term.for_each_arg(|arg| {
+            kept.insert(arg);
+        });
+        for inst in data.insts.iter().filter(|inst| !inside.contains(inst)) {
+            kept.extend(self.func.insts[*inst].data.args());
+        }
+        chains::by_chains(&chains::Run {
+            func: self.func,
+            insts: &insts,
+            // Predicates held as bits are computed from scalars.
+            variability: &|value| match self.in_bits[value] {
+                true => Variability::Uniform,
+                false => self.variability(value, assumed),
+            },
+            is_kept: &|value| self.plan.escapes[value] || kept.contains(&value),
+        })
+    }
+
+    /// Whether an instruction needs no code where it stands.
+    pub(crate) fn is_done(&self, inst: Inst) -> bool {
+        let node = &self.func.insts[inst];
+        matches!(node.data, InstData::Const { .. }) || self.invariants.is_pinned(node.results[0])
+    }
+}
