@@ -10,6 +10,12 @@ use super::values::{Parts, Val};
 use ptxjit_abi::warp_ops::{WARP, shuffle_source};
 
 impl Lower<'_, '_> {
+    /// The stride of an address within each quad, if it is known.
+    pub(super) fn quad_step(&mut self, value: Value) -> Option<i32> {
+        let runs_whole = self.lanes == WARP && self.lane.active.is_none();
+        runs_whole.then(|| self.decided.patterns.quad_step(value))?
+    }
+
     /// The bits of a value in all lanes, if they are known.
     fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
         let runs_whole = self.lanes == WARP && self.lane.active.is_none();

@@ -80,12 +80,6 @@ impl Speculated {
 }
 
 impl Lower<'_, '_> {
-    /// The stride of an address within each quad, if it is known.
-    fn quad_step(&mut self, value: Value) -> Option<i32> {
-        let runs_whole = self.lanes == ptxjit_abi::warp_ops::WARP && self.lane.active.is_none();
-        runs_whole.then(|| self.decided.patterns.quad_step(value))?
-    }
-
     /// Whether the lanes are probably contiguous, so that the guard pays.
     pub(super) fn is_speculated_contiguous(
         &mut self,
@@ -102,11 +96,8 @@ impl Lower<'_, '_> {
         // Any access among shared variables may serve inactive lanes.
         let is_whole = by_quads && i64::from(self.inputs.shared.static_size) >= size;
         let may_run = space == Space::Shared && is_whole || !self.node.is_general;
-        varies
-            && is_common
-            && may_run
-            && !self.node.cold
-            && !(self.inputs.memcheck && self.inputs.foreign)
+        let is_watched = self.inputs.memcheck && self.inputs.foreign;
+        varies && is_common && may_run && !self.node.cold && !is_watched
     }
 
     /// Loads in one access if the lanes turn out to be contiguous and all run.
