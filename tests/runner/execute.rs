@@ -1,7 +1,7 @@
 //! Running the `run:` and `launch:` lines of a file on one engine.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use ptxjit::{Buffer, Device, Engine, Error, Launch, Module, Options};
+use ptxjit::{Buffer, Device, Engine, Error, Launch, Module, Options, Outline};
 
 use crate::file::{RunLine, TestFile};
 use crate::launch::{ArgValue, LaunchLine, element_size};
@@ -106,7 +106,7 @@ fn run_lines(
     for calls in &calls {
         text += &wrapper::kernel(calls.func, &calls.signature);
     }
-    let device = Device::new()?;
+    let device = device(file)?;
     let module = Module::from_source(&device, &file.path.display().to_string(), text)?;
     for calls in &calls {
         for lines in calls.lines.chunks(MAX_LANES) {
@@ -203,6 +203,17 @@ fn call(
     Ok(())
 }
 
+/// A device for the file.
+fn device(file: &TestFile) -> Result<Device> {
+    let outline = Outline::read("test", file.text.clone().into_bytes());
+    Ok(
+        match outline.is_ok_and(|outline| outline.has_32_bit_addresses()) {
+            true => Device::with_32_bit_addresses()?,
+            false => Device::new()?,
+        },
+    )
+}
+
 fn launch_line(
     file: &TestFile,
     signatures: &Signatures,
@@ -210,7 +221,7 @@ fn launch_line(
     runner: Runner,
 ) -> Result<()> {
     let signature = signatures.kernel(&line.kernel)?;
-    let device = Device::new()?;
+    let device = device(file)?;
     let module = Module::from_source(&device, &file.path.display().to_string(), file.text.clone())?;
     let kernel = module.kernel(&line.kernel)?;
     let mut options = runner.options();

@@ -1,7 +1,7 @@
 //! `--explore N`: the launches under many schedules, from equal buffers.
 
 use ptxjit::sanitize::{Finding, Object};
-use ptxjit::{Device, Options, Schedule};
+use ptxjit::{Options, Schedule};
 
 use crate::dtype::Number;
 use crate::plan::Plan;
@@ -30,7 +30,7 @@ pub fn run(plan: &Plan, options: &Options, n: u32) -> Result<Vec<Finding>, Failu
     let mut all: Vec<Finding> = Vec::new();
     let mut first: Option<Results> = None;
     for schedule in schedules(n.max(1)) {
-        let device = Device::new()?;
+        let device = plan.device()?;
         let (mut options, _output) = session::capture(options.clone());
         options.schedule = schedule;
         // With one schedule there is nothing to compare.

@@ -5,12 +5,29 @@
 
 use std::path::{Path, PathBuf};
 
-use ptxjit::{Device, Linker, Module};
+use ptxjit::{Device, Linker, Module, Outline};
 use ptxjit_image::{Capability, Kind, PtxModule, Purpose};
 
 use crate::session::Failure;
 
 const CAPABILITY: &str = "PTXJIT_COMPUTE_CAPABILITY";
+
+/// A device for the modules in the files.
+pub(crate) fn device<'a>(
+    mut files: impl Iterator<Item = &'a PathBuf>,
+) -> Result<Device, ptxjit::Error> {
+    let is_narrow = |file: &PathBuf| {
+        let modules = modules(file, Purpose::Load).unwrap_or_default();
+        modules.into_iter().any(|module| {
+            let outline = Outline::read(&module.name, module.text);
+            outline.is_ok_and(|outline| outline.has_32_bit_addresses())
+        })
+    };
+    match files.any(is_narrow) {
+        true => Device::with_32_bit_addresses(),
+        false => Device::new(),
+    }
+}
 
 /// Loads the module that the files are together.
 pub(crate) fn load(device: &Device, files: &[PathBuf]) -> Result<Module, Failure> {

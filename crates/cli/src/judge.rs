@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use ptxjit::Options;
 use ptxjit::sanitize::{Finding, Severity};
-use ptxjit::{Device, Options};
 
 use crate::case::{Case, CaseFile};
 use crate::compare::{self, Tolerance};
@@ -95,7 +95,7 @@ fn checked(test: &Test, label: &str, options: &Options) -> Result<Vec<String>, F
         let findings = explore::run(&plan, options, n)?;
         return Ok(expected.judge(&findings));
     }
-    let device = Device::new()?;
+    let device = plan.device()?;
     let (options, output) = session::capture(options.clone());
     let session = Session::new(&device, &plan, &options)?;
     let mut problems = Vec::new();

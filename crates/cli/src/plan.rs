@@ -92,6 +92,11 @@ pub struct PlanPatch {
 }
 
 impl Plan {
+    /// A device for the modules.
+    pub fn device(&self) -> Result<ptxjit::Device, ptxjit::Error> {
+        crate::input::device(self.files.iter().chain(&self.linked))
+    }
+
     /// The launches of `case`, with `files` as the PTX: the first one is the default, others are for launches that name theirs.
     pub fn from_case(file: &CaseFile, case: &Case, files: &[PathBuf]) -> Result<Plan> {
         let mut plan = Plan {

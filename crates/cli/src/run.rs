@@ -109,7 +109,7 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
         Ok(replay) => replay,
         Err(err) => return report(args, &err.into()),
     };
-    let device = match device(args) {
+    let device = match device(args, plan) {
         Ok(device) => device,
         Err(err) => return report(args, &err.into()),
     };
@@ -240,8 +240,8 @@ fn write_text(path: &Path, text: &str) -> Result<()> {
     })
 }
 
-fn device(args: &RunArgs) -> Result<Device, ptxjit::Error> {
-    let device = Device::new()?;
+fn device(args: &RunArgs, plan: &Plan) -> Result<Device, ptxjit::Error> {
+    let device = plan.device()?;
     Ok(match Cache::user().filter(|_| !args.no_cache) {
         Some(cache) => device.with_cache(cache),
         None => device,

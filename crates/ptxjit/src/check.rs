@@ -39,6 +39,12 @@ pub fn check_bytes(name: &str, bytes: Vec<u8>) -> Diagnostics {
 pub struct Outline(translate::Module);
 
 impl Outline {
+    /// Whether addresses of the module have 32 bits, as they have where it does not say otherwise; see
+    /// [`Device::with_32_bit_addresses`](crate::Device::with_32_bit_addresses).
+    pub fn has_32_bit_addresses(&self) -> bool {
+        self.0.address_bits() != Some(64)
+    }
+
     /// Reads the outline of PTX in memory. `name` stands for the file's name in messages.
     pub fn read(name: &str, bytes: Vec<u8>) -> Result<Outline, Error> {
         match translate::Module::load(Source::from_bytes(name, bytes)) {

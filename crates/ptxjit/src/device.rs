@@ -36,6 +36,12 @@ impl Device {
         Device::build(Some(threads))
     }
 
+    /// A device for modules with `.address_size 32`: its memory, 3 GB at most, lies below 4 GB. A process can have one at a time; where
+    /// there is one already, this waits ten seconds for its end.
+    pub fn with_32_bit_addresses() -> Result<Device, Error> {
+        Device::over(Arena::low(), None)
+    }
+
     /// `count` devices (1 to 64) that can access each other's memory. An address tells its device, see [`Device::device_of`]. Each
     /// uses at most `threads` threads of the host, one per core if none is given.
     pub fn siblings(count: usize, threads: Option<usize>) -> Result<Vec<Device>, Error> {
@@ -55,7 +61,14 @@ impl Device {
     }
 
     fn build(threads: Option<usize>) -> Result<Device, Error> {
-        let arena = Arena::new().map_err(memory)?;
+        Device::over(Arena::new(), threads)
+    }
+
+    fn over(
+        arena: Result<Arc<Arena>, MemoryError>,
+        threads: Option<usize>,
+    ) -> Result<Device, Error> {
+        let arena = arena.map_err(memory)?;
         let runtime = Runtime::new(arena.clone(), 0, threads);
         Ok(Device {
             arena,

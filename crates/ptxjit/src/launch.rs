@@ -207,6 +207,7 @@ impl Launch {
 
     /// Does everything but run: checks the arguments and compiles.
     pub fn prepare(mut self) -> Result<Prepared, Error> {
+        self.check_addresses()?;
         if let Some(gang) = self
             .options
             .gang
@@ -345,7 +346,7 @@ impl Launch {
         let mut block = vec![0; self.kernel.param_bytes()];
         for (idx, (param, arg)) in params.iter().zip(&self.args).enumerate() {
             let (wanted, given) = (param.size as usize, arg.bytes.len());
-            if wanted != given {
+            if wanted != given && !(wanted == 4 && self.is_narrow_address(&arg.bytes)) {
                 let name = &param.name;
                 return Err(Error::usage(
                     UsageRule::Arguments,
@@ -354,9 +355,26 @@ impl Launch {
                     ),
                 ));
             }
-            block[param.offset as usize..][..wanted].copy_from_slice(&arg.bytes);
+            block[param.offset as usize..][..wanted].copy_from_slice(&arg.bytes[..wanted]);
         }
         Ok(block)
+    }
+
+    /// Whether an argument of eight bytes is an address that has 32 bits in the kernel's module.
+    fn is_narrow_address(&self, bytes: &[u8]) -> bool {
+        let is_narrow = self.kernel.module.front.address_bits() != Some(64);
+        is_narrow && bytes.len() == 8 && bytes[4..] == [0; 4]
+    }
+
+    /// A kernel with addresses of 32 bits needs memory that has such.
+    fn check_addresses(&self) -> Result<(), Error> {
+        let module = &self.kernel.module;
+        if module.front.address_bits() != Some(32) || module.device.arena.is_low() {
+            return Ok(());
+        }
+        let why = "the kernel's module has `.address_size 32`, and the memory of the device lies elsewhere: \
+                   `Device::with_32_bit_addresses` makes one for it";
+        Err(Error::usage(UsageRule::Variables, why.to_owned()))
     }
 
     fn desc(

@@ -125,6 +125,7 @@ fn isspacep<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
     let ty = isspacep_type(t, inst).unwrap_or(T::U64);
     let arg = t.src_as(inst, 1, ty)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
+    let arg = t.widen(arg);
     let space = generic_space(inst.pick(SPACE));
     let result = t.ins(InstData::IsSpace { space, arg }, Type::B1);
     t.dst(inst, 0, result)
@@ -172,33 +173,35 @@ fn cvta_place<'m>(t: &Translator<'m>, inst: &Inst<'m>, addr: &Addr<'m>) -> Resul
     space_of(t, inst, addr).map(|_| ())
 }
 
-/// Generic addresses have 64 bits here, whatever the module says: one cut to 32 would lead elsewhere.
-fn needs_wide_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    if inst.ty(0) == T::U32 {
-        return super::not_executable(t, inst);
-    }
-    Ok(())
-}
-
 /// Address in a space to generic address.
 fn cvta<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    needs_wide_address(t, inst)?;
     let arg = t.src(inst, 1)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
-    let result = t.to_generic(generic_space(inst.pick(SPACE)), arg);
+    let space = generic_space(inst.pick(SPACE));
+    let result = match is_narrow(t, inst) {
+        true => t.narrow(space, arg),
+        false => t.to_generic(space, arg),
+    };
     write_address(t, inst, result)
 }
 
 /// Generic address to address in a space.
 fn cvta_to<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    needs_wide_address(t, inst)?;
     let arg = t.src(inst, 1)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
     let result = match generic_space(inst.pick(SPACE)) {
         Space::Global | Space::Generic => arg,
-        space => t.ins(InstData::FromGeneric { space, arg }, Type::B64),
+        space => {
+            let arg = t.widen(arg);
+            t.ins(InstData::FromGeneric { space, arg }, Type::B64)
+        }
     };
     write_address(t, inst, result)
+}
+
+/// Whether the instruction makes a generic address of 32 bits.
+fn is_narrow<'m>(t: &Translator<'m>, inst: &Inst<'m>) -> bool {
+    inst.ty(0) == T::U32 || t.cuts_addresses()
 }
 
 /// The address of operand `n` in the window of the cluster.
@@ -207,29 +210,13 @@ fn cluster_address<'m>(
     inst: &Inst<'m>,
     n: usize,
 ) -> Result<Value, Diagnostic> {
-    needs_wide_address_unless_shared(t, inst)?;
     let arg = t.src(inst, n)?;
     let arg = t.zext_or_trunc(arg, Type::B64);
-    Ok(match inst.has(Mod::SharedCluster) {
-        true => arg,
-        false => t.ins(
-            InstData::FromGeneric {
-                space: Space::SharedCluster,
-                arg,
-            },
-            Type::B64,
-        ),
-    })
-}
-
-fn needs_wide_address_unless_shared<'m>(
-    t: &mut Translator<'m>,
-    inst: &Inst<'m>,
-) -> Result<(), Diagnostic> {
-    match inst.has(Mod::SharedCluster) {
-        true => Ok(()),
-        false => needs_wide_address(t, inst),
+    if inst.has(Mod::SharedCluster) {
+        return Ok(arg);
     }
+    let (space, arg) = (Space::SharedCluster, t.widen(arg));
+    Ok(t.ins(InstData::FromGeneric { space, arg }, Type::B64))
 }
 
 /// The same place in the shared memory of another CTA. A rank that no cluster has leads to where no memory is.
@@ -244,9 +231,10 @@ fn mapa<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let place = t.binary(IntBinaryOp::And, addr, place);
     let rank = t.binary(IntBinaryOp::Shl, rank, shift);
     let mapped = t.binary(IntBinaryOp::Add, place, rank);
-    let mapped = match inst.has(Mod::SharedCluster) {
-        true => mapped,
-        false => t.to_generic(Space::SharedCluster, mapped),
+    let mapped = match (inst.has(Mod::SharedCluster), is_narrow(t, inst)) {
+        (true, _) => mapped,
+        (false, true) => t.narrow(Space::SharedCluster, mapped),
+        (false, false) => t.to_generic(Space::SharedCluster, mapped),
     };
     write_address(t, inst, mapped)
 }

@@ -135,7 +135,7 @@ impl<'m> Translator<'m> {
         }
     }
 
-    fn offset(&self, expr: Option<&Expr>) -> Result<i64, Diagnostic> {
+    pub(super) fn offset(&self, expr: Option<&Expr>) -> Result<i64, Diagnostic> {
         let Some(expr) = expr else { return Ok(0) };
         match constexpr::evaluate(expr)?.as_int() {
             Some(value) => Ok(value as i64),
@@ -236,7 +236,8 @@ impl<'m> Translator<'m> {
     /// The generic address of an address in a space, `B64` both.
     pub fn to_generic(&mut self, space: Space, arg: Value) -> Value {
         match space {
-            Space::Global | Space::Generic => arg,
+            Space::Global => arg,
+            Space::Generic => self.widen(arg),
             space => self.ins(InstData::ToGeneric { space, arg }, Type::B64),
         }
     }
@@ -296,6 +297,7 @@ impl<'m> Translator<'m> {
             Diagnostic::error("an address register is expected here").label(operand.span, "")
         })?;
         match self.value_ty(value) {
+            Type::B64 if self.cuts_addresses() => Ok(self.zext_or_trunc(value, Type::B32)),
             Type::B32 | Type::B64 => Ok(value),
             Type::B1 | Type::B8 | Type::B16 => Ok(self.zext_or_trunc(value, Type::B32)),
         }
@@ -343,7 +345,7 @@ impl<'m> Translator<'m> {
         self.ins(InstData::FuncAddr { func }, Type::B64)
     }
 
-    fn add_offset(&mut self, base: Value, offset: i64) -> Value {
+    pub(super) fn add_offset(&mut self, base: Value, offset: i64) -> Value {
         if offset == 0 {
             return base;
         }

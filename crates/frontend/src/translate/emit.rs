@@ -12,17 +12,20 @@ use super::Translator;
 impl Translator<'_> {
     /// Emits an instruction with one result.
     pub fn ins(&mut self, data: InstData, ty: Type) -> Value {
+        let data = self.with_whole_address(data);
         self.builder.ins(data, ty)
     }
 
     /// Emits an instruction with results of the given types.
     pub fn ins_multi(&mut self, data: InstData, types: &[Type]) -> SmallVec<[Value; 2]> {
+        let data = self.with_whole_address(data);
         let inst = self.builder.inst(data, types);
         self.builder.func.insts[inst].results.clone()
     }
 
     /// Emits an instruction without results.
     pub fn ins_void(&mut self, data: InstData) {
+        let data = self.with_whole_address(data);
         self.builder.inst(data, &[]);
     }
 

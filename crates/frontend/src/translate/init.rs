@@ -397,7 +397,7 @@ impl Filler<'_> {
         size: u8,
         shift: u8,
     ) -> Result<(), Diagnostic> {
-        let addend = match &address.offset {
+        let mut addend = match &address.offset {
             None => 0,
             Some(expr) => match constexpr::evaluate(expr)?.as_int() {
                 Some(value) => value as i64,
@@ -406,6 +406,7 @@ impl Filler<'_> {
         };
         let text = address.symbol.text(&self.module.source);
         let span = address.symbol.span;
+        let mut is_const = false;
         let (target, declared) = match self.unit.global(text) {
             Some(Global::Func(func)) => (
                 RelocTarget::Func(self.module.resolve_alias(func)),
@@ -425,6 +426,7 @@ impl Filler<'_> {
                     );
                     return Err(error(span, message));
                 }
+                is_const = ast.space == ast::Space::Const;
                 (
                     RelocTarget::Var(self.module.resolve_var(var)),
                     ast.name.span,
@@ -447,7 +449,12 @@ impl Filler<'_> {
         }
         self.put(offset, &[0; 8][..usize::from(size)], span)?;
         let is_old = !self.unit.ast.version.at_least(3, 1);
-        let generic = address.is_generic || is_old;
+        let mut generic = address.is_generic || is_old;
+        // What a narrow generic address says of a constant does not depend on where the constants are.
+        if generic && size < 8 && shift == 0 && is_const {
+            generic = false;
+            addend += super::narrow::CONST as i64;
+        }
         self.init.relocs.push(Reloc {
             offset,
             size,

@@ -1,6 +1,6 @@
 //! What must agree among the declarations of a module.
 
-use crate::ast::{self, AddressSize, FunctionDirectiveKind, FunctionKind, Ident, Linkage, Param};
+use crate::ast::{self, FunctionDirectiveKind, FunctionKind, Ident, Linkage, Param};
 use crate::diag::Diagnostic;
 use crate::source::Source;
 
@@ -38,7 +38,8 @@ pub(super) fn check(module: &Module) -> Vec<Diagnostic> {
 fn check_unit(module: &Module, unit: &Unit) -> Vec<Diagnostic> {
     let source = &module.source;
     let mut diagnostics = check_types(unit);
-    if let Some(size) = narrow(unit).filter(|_| unit.ast.target.arch.number >= 90) {
+    let size = unit.ast.address_size.filter(|size| size.bits == 32);
+    if let Some(size) = size.filter(|_| unit.ast.target.arch.number >= 90) {
         diagnostics.push(
             Diagnostic::error("addresses of 32 bits do not exist on sm_90 and higher")
                 .label(size.span, ""),
@@ -103,15 +104,6 @@ fn var_disagreement(
         ));
     }
     None
-}
-
-/// `.address_size 32` in any of the units.
-pub(super) fn narrow_addresses(module: &Module) -> Option<AddressSize> {
-    module.units.iter().find_map(narrow)
-}
-
-fn narrow(unit: &Unit) -> Option<AddressSize> {
-    unit.ast.address_size.filter(|size| size.bits == 32)
 }
 
 /// What a function's header says about itself.

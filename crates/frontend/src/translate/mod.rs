@@ -24,6 +24,7 @@ mod link;
 mod linkage;
 mod module;
 mod names;
+mod narrow;
 mod near;
 mod operand;
 mod program;
@@ -121,6 +122,14 @@ impl<'m> Translator<'m> {
             .ast
             .address_size
             .is_some_and(|size| size.bits == 64)
+    }
+
+    /// Whether the module says `.address_size 32`: then wider registers are cut where they are used as addresses.
+    pub(crate) fn cuts_addresses(&self) -> bool {
+        self.unit
+            .ast
+            .address_size
+            .is_some_and(|size| size.bits == 32)
     }
 
     /// Whether the body is that of a kernel.

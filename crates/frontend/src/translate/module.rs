@@ -225,6 +225,12 @@ impl Module {
         &self.warnings
     }
 
+    /// The bits of addresses that the modules say, if one does: all say the same, and 32 is what ones that do not may count on.
+    pub fn address_bits(&self) -> Option<u32> {
+        let mut sizes = self.units.iter().filter_map(|unit| unit.ast.address_size);
+        sizes.next().map(|size| size.bits)
+    }
+
     /// The highest `.target` of the units.
     pub fn target(&self) -> ast::Arch {
         let archs = self.units.iter().map(|unit| unit.ast.target.arch);

@@ -3,7 +3,7 @@
 //! The widening rules of the PTX ISA, "Operand Size Exceeding Instruction-Type Size", are applied here: a source register that is
 //! wider than the type is chopped, a value for a wider destination is extended, with its sign for signed types.
 
-use ptxjit_ir::{InstData, IntBinaryOp, Space, SpecialReg, Type, Value, Variable};
+use ptxjit_ir::{InstData, IntBinaryOp, SpecialReg, Type, Value, Variable};
 use smallvec::SmallVec;
 
 use crate::ast::{self, Ident, OperandKind};
@@ -13,7 +13,6 @@ use crate::isa::types::{Class, PtxType};
 use crate::parse::constexpr;
 use crate::source::Span;
 
-use super::address::AddrBase;
 use super::layout::Layout;
 use super::module::{Global, var_space};
 use super::scope::{Entity, Found, Place, PlaceBase, Reg, RegId};
@@ -125,14 +124,20 @@ impl<'m> Translator<'m> {
                 let values = self.read_name(*name, PtxType::Pred)?;
                 Ok(one(self.unary(ptxjit_ir::IntUnaryOp::Not, values[0])))
             }
-            OperandKind::NameOffset(sum) if self.is_register(sum.name) => Err(
-                Diagnostic::unsupported("a register plus a constant as an operand")
-                    .label(operand.span, ""),
-            ),
-            OperandKind::NameOffset(_) | OperandKind::Element(_) => {
-                if let AddrBase::Place(place) = self.resolve_address(operand)?.base {
-                    check_not_cut(&place, ty, operand.span)?;
+            OperandKind::NameOffset(sum) if self.is_register(sum.name) => {
+                let values = self.read_name(sum.name, ty)?;
+                let offset = self.offset(Some(&sum.offset))?;
+                match values[..] {
+                    [value] if ty.class() != Class::Float => {
+                        Ok(one(self.add_offset(value, offset)))
+                    }
+                    _ => {
+                        let message = format!("no constant can be added to a `.{}`", ty.name());
+                        Err(Diagnostic::error(message).label(operand.span, ""))
+                    }
                 }
+            }
+            OperandKind::NameOffset(_) | OperandKind::Element(_) => {
                 let addr = self.address_value(operand)?;
                 Ok(one(self.fit_source(addr, ty)))
             }
@@ -170,9 +175,6 @@ impl<'m> Translator<'m> {
                 Ok(self.read_vars(&vars, n, ty))
             }
             Some(entity @ (Entity::Place(_) | Entity::Func(_))) => {
-                if let Entity::Place(place) = &entity {
-                    check_not_cut(place, ty, name.span)?;
-                }
                 let addr = self.entity_address(entity, 0);
                 Ok(SmallVec::from_slice(&[self.fit_source(addr, ty)]))
             }
@@ -584,14 +586,4 @@ pub fn const_bits(value: constexpr::Value, ty: PtxType) -> Result<u64, String> {
             ty.name()
         )),
     }
-}
-
-/// Where a module does not say that addresses have 64 bits, those in global memory have 64 all the same, and part of one
-/// would lead elsewhere.
-fn check_not_cut(place: &Place, ty: PtxType, span: Span) -> Result<(), Diagnostic> {
-    if place.space() != Space::Global || ty.bits() >= 64 {
-        return Ok(());
-    }
-    let what = format!("an address in global memory as `.{}`", ty.name());
-    Err(Diagnostic::unsupported(what).label(span, ""))
 }

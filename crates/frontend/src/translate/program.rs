@@ -15,7 +15,7 @@ use crate::source::Span;
 
 use super::module::{Global, Kernel, Module, Unit};
 use super::near::Near;
-use super::{function, init, layout, limits, linkage};
+use super::{function, init, layout, limits};
 
 /// What the functions of a program share.
 #[derive(Default)]
@@ -75,11 +75,6 @@ pub(super) fn build(
         wants_lockstep: false,
         diagnostics: Vec::new(),
     };
-    if let Some(size) = linkage::narrow_addresses(module) {
-        build
-            .diagnostics
-            .push(Diagnostic::unsupported("addressing with 32 bits").label(size.span, ""));
-    }
     build.want(kernel.func, None);
     build.drain();
     let mut address_taken = Vec::new();

@@ -113,6 +113,12 @@ pub struct Arena {
     reservation: Reservation,
 }
 
+/// Where the heap of an arena with addresses of 32 bits begins: far from 0, where null pointers and offsets from them lead.
+const NARROW_START: u64 = 256 << 20;
+
+/// Where it ends. Addresses of 32 bits that are not below stand for places in windows, as the frontend has it.
+pub const NARROW_END: u64 = 0xe000_0000;
+
 /// Most devices that one arena can serve.
 pub const MAX_PARTS: u32 = 64;
 
@@ -124,9 +130,22 @@ impl Arena {
 
     /// Reserves the address space for so many devices, 1 to [`MAX_PARTS`].
     pub fn with_parts(n_parts: u32) -> Result<Arc<Arena>, MemoryError> {
-        let n_parts = n_parts.clamp(1, MAX_PARTS);
-        let reservation =
-            Reservation::new().map_err(|err| MemoryError::Reserve(err.to_string()))?;
+        Arena::over(Reservation::new(), n_parts.clamp(1, MAX_PARTS))
+    }
+
+    /// Reserves address space for one device whose global memory has addresses of 32 bits, below [`NARROW_END`]. There is one
+    /// such arena at a time in a process.
+    pub fn low() -> Result<Arc<Arena>, MemoryError> {
+        Arena::over(Reservation::low(), 1)
+    }
+
+    /// Whether addresses of global memory have 32 bits.
+    pub fn is_low(&self) -> bool {
+        self.base() == 0
+    }
+
+    fn over(reservation: io::Result<Reservation>, n_parts: u32) -> Result<Arc<Arena>, MemoryError> {
+        let reservation = reservation.map_err(|err| MemoryError::Reserve(err.to_string()))?;
         let (base, size) = (reservation.base(), reservation.size());
         // Windows are thinly spread: where address space is scarce, they need more of it than the heap does.
         let heap_bits = reservation.bits() - if size < 1 << 40 { 2 } else { 1 };
@@ -136,7 +155,11 @@ impl Arena {
             let start = base + (u64::from(part) << part_bits);
             // Nothing lies where a part starts, so that no pointer equals the arena's base and a copy cannot run from one
             // part into the next.
-            Heap::new(start + (1 << 20)..start + (1 << part_bits))
+            let end = start + (1 << part_bits);
+            match base {
+                0 => Heap::new(NARROW_START..NARROW_END.min(end)),
+                _ => Heap::new(start + (1 << 20)..end),
+            }
         };
         let (null_window, windows) = WindowSpace::new(middle..base + size);
         reservation

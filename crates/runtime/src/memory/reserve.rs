@@ -13,6 +13,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Size of the pages that protection works in; a multiple of the system's.
 pub(crate) const PAGE: u64 = 4096;
@@ -50,6 +52,15 @@ pub(crate) fn memory_file(size: u64) -> io::Result<File> {
     file.set_len(size)?;
     Ok(file)
 }
+
+/// The range at address 0 is reserved from here on: below, systems let nobody map anything.
+const FIRST: u64 = 1 << 16;
+
+/// How long a reservation at address 0 waits for the end of another.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether the range at address 0 is reserved by this process.
+static LOW: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
 /// The reserved range. Dropping it unmaps everything.
 #[derive(Debug)]
@@ -98,6 +109,35 @@ impl Reservation {
             // Elsewhere, it is dropped and given back.
             (got == base).then_some(reservation)
         })
+    }
+
+    /// Reserves the range that begins at address 0, once in a process: waits a while for the end of another such reservation.
+    pub(crate) fn low() -> io::Result<Reservation> {
+        let (taken, freed) = &LOW;
+        let guard = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = freed.wait_timeout_while(guard, PATIENCE, |taken| *taken);
+        let (mut taken, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        if result.timed_out() {
+            let note = "another device has the addresses below 4 GB";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, note));
+        }
+        let mut last = io::Error::from(io::ErrorKind::OutOfMemory);
+        for bits in BITS.rev() {
+            let len = (1 << bits) - FIRST;
+            match map_none(FIRST as *mut libc::c_void, len, libc::MAP_FIXED_NOREPLACE) {
+                Ok(FIRST) => {
+                    *taken = true;
+                    return Ok(Reservation { base: 0, bits });
+                }
+                Ok(elsewhere) => {
+                    // Old kernels take the address for a hint.
+                    // SAFETY: mapped a moment ago, and nobody knows it yet.
+                    unsafe { libc::munmap(elsewhere as *mut libc::c_void, len as usize) };
+                }
+                Err(err) => last = err,
+            }
+        }
+        Err(last)
     }
 
     /// First address.
@@ -221,8 +261,15 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
+        let start = self.base.max(FIRST);
+        let len = self.base + self.size() - start;
         // SAFETY: the whole range is this reservation's, and its owner promises that nobody uses it any more.
-        unsafe { libc::munmap(self.base as *mut libc::c_void, self.size() as usize) };
+        unsafe { libc::munmap(start as *mut libc::c_void, len as usize) };
+        if self.base == 0 {
+            let (taken, freed) = &LOW;
+            *taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            freed.notify_one();
+        }
     }
 }
 
