@@ -260,3 +260,32 @@ fn device_output_can_be_caught() {
         assert_eq!(printed.lock().unwrap().as_slice(), b"hello\nhello\nhello\n");
     }
 }
+
+#[test]
+fn addresses_of_32_bits_need_a_device_that_has_such() {
+    let text = ".version 7.0\n.target sm_80\n.address_size 32
+        .visible .entry add(.param .u32 data, .param .u32 delta)
+        {
+            .reg .b32 %r<4>;
+            ld.param.u32 %r1, [data];
+            ld.param.u32 %r2, [delta];
+            ld.global.u32 %r3, [%r1+4];
+            add.u32 %r3, %r3, %r2;
+            st.u32 [%r1+4], %r3;
+            ret;
+        }";
+    let load = |device: &Device| Module::from_source(device, "narrow.ptx", text).unwrap();
+    let device = Device::with_32_bit_addresses().unwrap();
+    let (module, data) = (load(&device), device.alloc_from(&[1u32, 2, 3]).unwrap());
+    assert!(data.address() < 0xe000_0000);
+    for engine in [Engine::Jit, Engine::Interp] {
+        let launch = module.only_kernel().unwrap().launch();
+        launch.engine(engine).arg(&data).arg(10u32).run().unwrap();
+    }
+    assert_eq!(data.read().unwrap(), [1, 22, 3]);
+    let other = Device::new().unwrap();
+    let elsewhere = other.alloc_from(&[1u32, 2]).unwrap();
+    let launch = load(&other).only_kernel().unwrap().launch();
+    let err = launch.arg(&elsewhere).arg(10u32).run().unwrap_err();
+    assert!(err.to_string().contains("with_32_bit_addresses"), "{err}");
+}

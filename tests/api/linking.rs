@@ -454,3 +454,19 @@ fn code_in_the_cache_is_that_of_all_modules() {
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn addresses_of_two_sizes_are_not_linked() {
+    let device = Device::new().unwrap();
+    let module = |bits: u32| {
+        format!(".version 7.0\n.target sm_80\n.address_size {bits}\n.visible .global .u32 v{bits};")
+    };
+    let sizes = [("wide", module(64)), ("narrow", module(32))];
+    let found = errors(link(&device, sizes));
+    assert!(
+        found
+            .iter()
+            .any(|(_, text)| text.contains("of 64 and of 32 bits cannot be linked")),
+        "{found:?}"
+    );
+}
