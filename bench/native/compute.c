@@ -54,6 +54,42 @@ static void sgemm_rows4(int m, int n, int k, const float *restrict x, const floa
 }
 ENTRY(sgemm_reg8x8) { sgemm_rows4(a[0].i, a[1].i, a[2].i, a[3].p, a[4].p, a[5].p); }
 
+// A is converted row by row, B as a whole before; then as above.
+static void matmul_bf16(const uint16_t *a, const uint16_t *b, float *c, int m, int n, int k)
+{
+    float *x = malloc(sizeof(float) * (size_t)m * k), *y = malloc(sizeof(float) * (size_t)k * n);
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < (size_t)m * k; i++) {
+        uint32_t bits = (uint32_t)a[i] << 16;
+        memcpy(x + i, &bits, 4);
+    }
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < (size_t)k * n; i++) {
+        uint32_t bits = (uint32_t)b[i] << 16;
+        memcpy(y + i, &bits, 4);
+    }
+    sgemm_rows4(m, n, k, x, y, c);
+    free(x);
+    free(y);
+}
+ENTRY(mma_bf16) { matmul_bf16(a[0].p, a[1].p, a[2].p, a[3].i, a[4].i, a[5].i); }
+
+// Two rows of b at a time, whose products are added in 32 bits.
+static void matmul_s8(const int8_t *restrict a, const int8_t *restrict b, int32_t *restrict c, int m, int n, int k)
+{
+#pragma omp parallel for schedule(static)
+    for (int i = 0; i < m; i++) {
+        int32_t *restrict row = c + (size_t)i * n;
+        memset(row, 0, sizeof(int32_t) * (size_t)n);
+        for (int p = 0; p + 1 < k; p += 2) {
+            int16_t s0 = a[(size_t)i * k + p], s1 = a[(size_t)i * k + p + 1];
+            const int8_t *b0 = b + (size_t)p * n, *b1 = b0 + n;
+            for (int j = 0; j < n; j++) row[j] += s0 * b0[j] + s1 * b1[j];
+        }
+    }
+}
+ENTRY(mma_s8) { matmul_s8(a[0].p, a[1].p, a[2].p, a[3].i, a[4].i, a[5].i); }
+
 // The quadruples of CUDA are split into arrays first, so that the loop over them is one of vectors.
 static void nbody(const float *pos, float *acc, int n, float eps2)
 {

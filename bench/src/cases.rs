@@ -36,6 +36,9 @@ pub(crate) struct BufferSpec {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dtype {
     F32,
+    Bf16,
+    S8,
+    S32,
     U8,
     U16,
     U32,
@@ -143,6 +146,22 @@ macro_rules! ptx {
 }
 
 const MIB: usize = 1 << 20;
+
+/// Three square matrices, their sizes, the lengths of their rows, and two pointers to memory that Triton's kernels may ask for.
+const MATMUL: &[ArgSpec] = &[
+    Buf(0),
+    Buf(1),
+    Buf(2),
+    I32(1024),
+    I32(1024),
+    I32(1024),
+    I32(1024),
+    I32(1024),
+    I32(1024),
+    U64(0),
+    U64(0),
+];
+
 const SPARSE: usize = MIB;
 
 pub(crate) const CASES: &[Case] = &[
@@ -373,6 +392,36 @@ pub(crate) const CASES: &[Case] = &[
         block: [256, 1, 1],
         shared: 0,
         args: &[I32(1024), I32(1024), I32(1024), Buf(0), Buf(1), Buf(2)],
+        work: Work::Ops(2 << 30),
+    },
+    Case {
+        name: "mma_bf16",
+        ptx: ptx!("mma_bf16"),
+        kernel: "matmul",
+        buffers: &[
+            input(Dtype::Bf16, MIB, 57, -1.0, 1.0),
+            input(Dtype::Bf16, MIB, 58, -1.0, 1.0),
+            output(Dtype::F32, MIB, close(1e-4, 1e-3)),
+        ],
+        grid: [16, 16, 1],
+        block: [128, 1, 1],
+        shared: 16384,
+        args: MATMUL,
+        work: Work::Ops(2 << 30),
+    },
+    Case {
+        name: "mma_s8",
+        ptx: ptx!("mma_s8"),
+        kernel: "matmul",
+        buffers: &[
+            input(Dtype::S8, MIB, 59, -128.0, 128.0),
+            input(Dtype::S8, MIB, 60, -128.0, 128.0),
+            output(Dtype::S32, MIB, Check::Exact),
+        ],
+        grid: [16, 16, 1],
+        block: [128, 1, 1],
+        shared: 8192,
+        args: MATMUL,
         work: Work::Ops(2 << 30),
     },
     Case {

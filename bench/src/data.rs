@@ -7,9 +7,9 @@ use crate::cases::{BufferSpec, Check, Dtype, Init, ROW};
 impl Dtype {
     fn size(self) -> usize {
         match self {
-            Dtype::U8 => 1,
-            Dtype::U16 => 2,
-            Dtype::F32 | Dtype::U32 => 4,
+            Dtype::U8 | Dtype::S8 => 1,
+            Dtype::U16 | Dtype::Bf16 => 2,
+            Dtype::F32 | Dtype::U32 | Dtype::S32 => 4,
             Dtype::U64 => 8,
         }
     }
@@ -29,6 +29,9 @@ impl Dtype {
     fn number(self, bits: u64) -> f64 {
         match self {
             Dtype::F32 => f64::from(f32::from_bits(bits as u32)),
+            Dtype::Bf16 => f64::from(f32::from_bits((bits as u32) << 16)),
+            Dtype::S8 => f64::from(bits as i8),
+            Dtype::S32 => f64::from(bits as i32),
             Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits as f64,
         }
     }
@@ -69,9 +72,12 @@ fn element(spec: &BufferSpec, idx: u64) -> u64 {
     match spec.init {
         Init::Zeros => 0,
         Init::Random { seed, lo, hi } => match spec.dtype {
-            Dtype::F32 => {
-                let unit = (mix(seed, idx) >> 40) as f64 / f64::from(1 << 24);
-                u64::from(((lo + (hi - lo) * unit) as f32).to_bits())
+            Dtype::F32 => u64::from(real(seed, idx, [lo, hi]).to_bits()),
+            Dtype::Bf16 => u64::from(real(seed, idx, [lo, hi]).to_bits() >> 16),
+            Dtype::S8 | Dtype::S32 => {
+                let size = 8 * spec.dtype.size();
+                let value = lo as i64 + (mix(seed, idx) >> 11) as i64 % (hi - lo) as i64;
+                value as u64 & ((1 << size) - 1)
             }
             Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => {
                 lo as u64 + (mix(seed, idx) >> 11) % (hi - lo) as u64
@@ -92,6 +98,12 @@ fn element(spec: &BufferSpec, idx: u64) -> u64 {
             }
         }
     }
+}
+
+/// A number from `lo` to below `hi`.
+fn real(seed: u64, idx: u64, [lo, hi]: [f64; 2]) -> f32 {
+    let unit = (mix(seed, idx) >> 40) as f64 / f64::from(1 << 24);
+    (lo + (hi - lo) * unit) as f32
 }
 
 /// Whether `got` is what the native version computed, and if not, a message about it.

@@ -1,20 +1,27 @@
 //! Products of matrices in the lanes' registers, for compiled code and the runtime.
 //!
-//! Most are done by vectors of the eight columns of B, the rest element by element as the interpreter does them
-//! ([`eval::mma`]); both give the same bits.
+//! Most are done by vectors of the eight columns of B, from decoded factors; the rest element by element as the interpreter does
+//! them ([`eval::mma`]). Both give the same bits. Since many products share a factor, compiled code keeps room for what is decoded
+//! in front of each fragment of A and B.
 
 #![expect(
     unsafe_code,
     reason = "compiled code passes addresses of its own instructions and buffers; vector instructions are chosen when running"
 )]
 
-use ptxjit_ir::{
-    Convert, FragmentLayout, InstData, MatrixFmt, Mma, NumFmt, ProductOp, SumFmt, Type, WarpOp,
-    eval,
-};
+mod operands;
+mod steps;
 
+use ptxjit_ir::{FragmentLayout, InstData, Mma, ProductOp, SumFmt, Type, WarpOp, eval};
+
+use self::operands::{Decoded, MAX_WORDS, Side, words_along_k};
+#[cfg(target_arch = "x86_64")]
+use self::steps::Avx2;
+use self::steps::{Plain, Steps};
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
+
+pub use self::operands::{DECODED_A, DECODED_B};
 
 /// A register of each lane, or half of one of 64 bits: there, the words of one lane lie side by side in two of these.
 pub type Words = [u32; WARP];
@@ -27,6 +34,8 @@ struct Fragments<'a> {
     /// Metadata and factors.
     further: &'a [Words],
     d: &'a mut [Words],
+    decoded_a: Decoded<'a>,
+    decoded_b: Decoded<'a>,
 }
 
 impl Fragments<'_> {
@@ -55,7 +64,8 @@ pub const fn register_stride(ty: Type) -> usize {
 /// # Safety
 ///
 /// `data` points to an [`InstData::Warp`] with a product that the running kernel keeps; the others to as many registers as the
-/// product has of each matrix, and to what is behind C, if there is anything. Nobody else uses those of D.
+/// product has of each matrix, and to what is behind C, if there is anything. Only this call uses those of D. In front of A and B
+/// are [`DECODED_A`] and [`DECODED_B`] bytes of the caller's, of which it sets the last word to zero when it stores a fragment.
 pub unsafe extern "C" fn mma_op(
     data: *const InstData,
     group: u64,
@@ -86,6 +96,8 @@ pub unsafe extern "C" fn mma_op(
                 n => from_raw_parts(further, n * words),
             },
             d: from_raw_parts_mut(d, mma.d_registers() * words),
+            decoded_a: Decoded::before(a, DECODED_A),
+            decoded_b: Decoded::before(b, DECODED_B),
         }
     };
     let group = group as u32;
@@ -113,6 +125,7 @@ pub fn compute(mma: &Mma, group: u32, args: &[Lanes], out: &mut [Lanes]) {
 struct Buffer {
     args: [Words; 2 * WarpOp::MAX_ARGS],
     d: [Words; 2 * WarpOp::MAX_RESULTS],
+    decoded: [([u32; MAX_WORDS], u32); 2],
 }
 
 impl Buffer {
@@ -121,6 +134,7 @@ impl Buffer {
         let mut buffer = Buffer {
             args: [[0; WARP]; 2 * WarpOp::MAX_ARGS],
             d: [[0; WARP]; 2 * WarpOp::MAX_RESULTS],
+            decoded: [([0; MAX_WORDS], 0); 2],
         };
         for (n, register) in args.iter().enumerate() {
             let taken = |lane: usize| register[lane] * u64::from(group >> lane & 1);
@@ -135,12 +149,15 @@ impl Buffer {
         let (a, rest) = self.args.split_at(mma.a_registers() * words);
         let (b, rest) = rest.split_at(mma.b_registers() * words);
         let (c, further) = rest.split_at(mma.c_registers() * words);
+        let [(decoded_a, of_a), (decoded_b, of_b)] = &mut self.decoded;
         Fragments {
             a,
             b,
             c,
             further,
             d: &mut self.d,
+            decoded_a: Decoded::new(decoded_a, of_a),
+            decoded_b: Decoded::new(decoded_b, of_b),
         }
     }
 }
@@ -173,15 +190,12 @@ fn product(mma: &Mma, fragments: &mut Fragments<'_>) {
     let is_common = mma.layout == FragmentLayout::Quads
         && mma.op == ProductOp::Mul
         && mma.further_registers() == 0;
-    match mma.c {
-        SumFmt::F16 | SumFmt::F32 if is_common => floats(mma, fragments),
-        SumFmt::S32 if is_common => integers(mma, fragments),
-        _ => {
-            let wide = mma.register() == Type::B64;
-            for (n, register) in eval::mma(mma, &fragments.registers(mma)).iter().enumerate() {
-                write_register(fragments.d, wide, n, register);
-            }
-        }
+    if is_common && mma.register() == Type::B32 {
+        return by_rows(mma, fragments);
+    }
+    let wide = mma.register() == Type::B64;
+    for (n, register) in eval::mma(mma, &fragments.registers(mma)).iter().enumerate() {
+        write_register(fragments.d, wide, n, register);
     }
 }
 
@@ -189,336 +203,146 @@ fn product(mma: &Mma, fragments: &mut Fragments<'_>) {
 const ROWS: usize = 16;
 const COLUMNS: usize = 8;
 
-/// A by rows, B by rows, with room for `K` columns of A.
-struct Factors<T, const K: usize> {
-    a: [[T; K]; ROWS],
-    b: [[T; COLUMNS]; K],
-}
-
-impl<T: Copy + Default, const K: usize> Factors<T, K> {
-    /// Takes fragments apart: a register of four lanes holds part of a row of A, or of a column of B, whose `N` elements `decode`
-    /// finds in it.
-    #[inline(always)]
-    fn unpack<const N: usize>(
-        mma: &Mma,
-        fragments: &Fragments<'_>,
-        decode_a: impl Fn([u32; 4]) -> [T; N],
-        decode_b: impl Fn([u32; 4]) -> [T; N],
-    ) -> Self {
-        let mut factors = Factors {
-            a: [[T::default(); K]; ROWS],
-            b: [[T::default(); COLUMNS]; K],
-        };
-        let n_below = mma.m / 8;
-        for (n, register) in fragments.a.iter().enumerate() {
-            for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
-                let (row, k) = (g + n % n_below * 8, n / n_below * N);
-                factors.a[row][k..k + N].copy_from_slice(&decode_a(*words));
-            }
-        }
-        for (n, register) in fragments.b.iter().enumerate() {
-            for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
-                for (k, element) in decode_b(*words).into_iter().enumerate() {
-                    factors.b[n * N + k][g] = element;
-                }
-            }
-        }
-        factors
-    }
-}
-
-/// Products of floats, for processors with and without the vector instructions that serve here.
-fn floats(mma: &Mma, fragments: &mut Fragments<'_>) {
+/// A product whose factors are decoded first.
+fn by_rows(mma: &Mma, fragments: &mut Fragments<'_>) {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("f16c")
-    {
+    if let Some(steps) = Avx2::detect() {
         // SAFETY: the processor has these instructions.
-        return unsafe { floats_by_vectors(mma, fragments) };
+        return unsafe { by_vectors(mma, fragments, &steps) };
     }
-    float_product(mma, fragments, &Plain);
+    rows_by(mma, fragments, &Plain);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn floats_by_vectors(mma: &Mma, fragments: &mut Fragments<'_>) {
-    float_product(mma, fragments, &Avx2);
-}
-
-/// The steps for which there are special instructions.
-trait Steps {
-    /// The values of eight f16.
-    fn from_halves(&self, words: [u32; 4]) -> [f32; 8];
-    /// A row rounded to f16.
-    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS];
-    /// Adds to `sums` the product of eight rows of A, from `first` on, and B, along `k` of K.
-    fn add_rows<const K: usize>(
-        &self,
-        factors: &Factors<f32, K>,
-        first: usize,
-        k: usize,
-        sums: &mut [[f32; COLUMNS]; 8],
-    );
-}
-
-struct Plain;
-
-impl Steps for Plain {
-    fn from_halves(&self, words: [u32; 4]) -> [f32; 8] {
-        std::array::from_fn(|n| {
-            let half = words[n / 2] >> (n % 2 * 16) & 0xffff;
-            f32::from_bits(eval::matrix_element(MatrixFmt::F16, half.into()) as u32)
-        })
-    }
-
-    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS] {
-        let to_half = Convert::new(NumFmt::F32, NumFmt::F16);
-        row.map(|x| eval::convert(&to_half, x.to_bits().into()) as u16)
-    }
-
-    fn add_rows<const K: usize>(
-        &self,
-        factors: &Factors<f32, K>,
-        first: usize,
-        k: usize,
-        sums: &mut [[f32; COLUMNS]; 8],
-    ) {
-        for (row, sums) in factors.a[first..].iter().zip(sums) {
-            for (&a, b) in row[..k].iter().zip(&factors.b) {
-                for (sum, &b) in sums.iter_mut().zip(b) {
-                    *sum = a.mul_add(b, *sum);
-                }
-            }
-        }
-    }
-}
-
-/// AVX2, FMA and F16C. Whoever has one has found out that the processor has these.
-#[cfg(target_arch = "x86_64")]
-struct Avx2;
-
-#[cfg(target_arch = "x86_64")]
-impl Steps for Avx2 {
-    #[inline(always)]
-    fn from_halves(&self, words: [u32; 4]) -> [f32; 8] {
-        use core::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
-        let mut out = [0.0; 8];
-        // SAFETY: the processor has the instructions; both arrays have the size of what is loaded and stored.
-        unsafe {
-            let packed = _mm_loadu_si128(words.as_ptr().cast());
-            _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(packed));
-        }
-        out
-    }
-
-    #[inline(always)]
-    fn to_halves(&self, row: &[f32; COLUMNS]) -> [u16; COLUMNS] {
-        use core::arch::x86_64::{
-            _MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps,
-        };
-        let mut out = [0; COLUMNS];
-        // SAFETY: as above.
-        unsafe {
-            let row = _mm256_loadu_ps(row.as_ptr());
-            let packed = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(row);
-            _mm_storeu_si128(out.as_mut_ptr().cast(), packed);
-        }
-        out
-    }
-
-    #[inline(always)]
-    fn add_rows<const K: usize>(
-        &self,
-        factors: &Factors<f32, K>,
-        first: usize,
-        k: usize,
-        sums: &mut [[f32; COLUMNS]; 8],
-    ) {
-        use core::arch::x86_64::{
-            _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps,
-        };
-        // SAFETY: as above.
-        unsafe {
-            let mut vectors = sums.map(|row| _mm256_loadu_ps(row.as_ptr()));
-            for (k, b) in factors.b[..k].iter().enumerate() {
-                let b = _mm256_loadu_ps(b.as_ptr());
-                for (row, sums) in vectors.iter_mut().enumerate() {
-                    let a = _mm256_set1_ps(factors.a[first + row][k]);
-                    *sums = _mm256_fmadd_ps(a, b, *sums);
-                }
-            }
-            for (row, vector) in sums.iter_mut().zip(vectors) {
-                _mm256_storeu_ps(row.as_mut_ptr(), vector);
-            }
-        }
-    }
+fn by_vectors(mma: &Mma, fragments: &mut Fragments<'_>, steps: &Avx2) {
+    rows_by(mma, fragments, steps);
 }
 
 #[inline(always)]
-fn float_product(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
-    match mma.a {
-        MatrixFmt::F16 => {
-            let halves = |words| steps.from_halves(words);
-            let factors = Factors::<f32, 16>::unpack(mma, fragments, halves, halves);
-            add_floats(mma, fragments, &factors, steps);
-        }
-        MatrixFmt::Bf16 => {
-            let factors = Factors::<f32, 16>::unpack(mma, fragments, from_bf16, from_bf16);
-            add_floats(mma, fragments, &factors, steps);
-        }
-        MatrixFmt::Tf32 => {
-            let factors = Factors::<f32, 8>::unpack(mma, fragments, from_tf32, from_tf32);
-            add_floats(mma, fragments, &factors, steps);
-        }
-        _ => {
-            let (a, b) = (byte_table(mma.a), byte_table(mma.b));
-            let factors = Factors::<f32, 32>::unpack(
-                mma,
-                fragments,
-                |words| bytes(words).map(|byte| a[usize::from(byte)]),
-                |words| bytes(words).map(|byte| b[usize::from(byte)]),
-            );
-            add_floats(mma, fragments, &factors, steps);
-        }
+fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
+    let a = fragments.decoded_a.get(mma, Side::A, fragments.a, steps);
+    let b = fragments.decoded_b.get(mma, Side::B, fragments.b, steps);
+    let sums = Sums {
+        mma,
+        c: fragments.c,
+        d: &mut *fragments.d,
+    };
+    let b = b.as_chunks().0;
+    match words_along_k(mma) {
+        4 => sums.add::<4>(a, b, steps),
+        8 => sums.add::<8>(a, b, steps),
+        16 => sums.add::<16>(a, b, steps),
+        32 => sums.add::<32>(a, b, steps),
+        k => unreachable!("no product has {k} words along K"),
     }
 }
 
-/// Adds the products to C.
-#[inline(always)]
-fn add_floats<const K: usize>(
-    mma: &Mma,
-    fragments: &mut Fragments<'_>,
-    factors: &Factors<f32, K>,
-    steps: &impl Steps,
-) {
-    let c = fragments.c;
-    for below in 0..mma.m / 8 {
-        let mut sums = [[0.0; COLUMNS]; 8];
-        for (g, sums) in sums.iter_mut().enumerate() {
-            if mma.c == SumFmt::F32 {
-                for n in 0..COLUMNS {
-                    sums[n] = f32::from_bits(c[2 * below + n % 2][4 * g + n / 2]);
+/// C and D.
+struct Sums<'a> {
+    mma: &'a Mma,
+    c: &'a [Words],
+    d: &'a mut [Words],
+}
+
+impl Sums<'_> {
+    /// D = A * B + C, with `K` words along K. Eight rows of sums stay in registers of the processor.
+    #[inline(always)]
+    fn add<const K: usize>(mut self, a: &[u32], b: &[[u32; COLUMNS]], steps: &impl Steps) {
+        let (a, b) = (a.as_chunks::<K>().0, &b[..K]);
+        for (below, a) in a[..self.mma.m].as_chunks::<8>().0.iter().enumerate() {
+            if self.mma.c == SumFmt::S32 {
+                let mut sums = [steps.row([0; 4], [0; 4]); 8];
+                for (k, b) in b.iter().enumerate() {
+                    for (sum, a) in sums.iter_mut().zip(a) {
+                        *sum = steps.add_pair(a[k], b, *sum);
+                    }
                 }
+                self.store_integers(below, sums, steps);
             } else {
-                let words = std::array::from_fn(|t| c[below][4 * g + t]);
-                *sums = steps.from_halves(words);
+                let mut sums = self.float_rows(below, steps);
+                for (k, b) in b.iter().enumerate() {
+                    for (sum, a) in sums.iter_mut().zip(a) {
+                        *sum = steps.add_float(a[k], b, *sum);
+                    }
+                }
+                self.store_floats(below, sums, steps);
             }
         }
-        steps.add_rows(factors, 8 * below, mma.k, &mut sums);
-        for (g, sums) in sums.iter().enumerate() {
-            if mma.d == SumFmt::F32 {
-                for (n, &sum) in sums.iter().enumerate() {
-                    let bits = if sum.is_nan() {
-                        0x7fff_ffff
-                    } else {
-                        sum.to_bits()
+    }
+
+    // Below are loops where closures would be shorter: a closure is compiled without the instructions of `by_vectors` around it,
+    // and then not inlined.
+
+    #[inline(always)]
+    fn float_rows<S: Steps>(&self, below: usize, steps: &S) -> [S::Row; 8] {
+        let mut rows = [steps.row([0; 4], [0; 4]); 8];
+        if self.mma.c == SumFmt::F16 {
+            let pairs = &self.c[below];
+            for (g, row) in rows.iter_mut().enumerate() {
+                *row = steps.row_of_halves(quad(pairs, g));
+            }
+        } else {
+            let (even, odd) = (&self.c[2 * below], &self.c[2 * below + 1]);
+            for (g, row) in rows.iter_mut().enumerate() {
+                *row = steps.row(quad(even, g), quad(odd, g));
+            }
+        }
+        rows
+    }
+
+    #[inline(always)]
+    fn store_floats<S: Steps>(&mut self, below: usize, sums: [S::Row; 8], steps: &S) {
+        if self.mma.d == SumFmt::F16 {
+            let pairs = &mut self.d[below];
+            for (g, row) in sums.into_iter().enumerate() {
+                *quad_mut(pairs, g) = steps.to_halves(steps.canonical(row));
+            }
+        } else {
+            let (even, odd) = registers_of_rows(self.d, below);
+            for (g, row) in sums.into_iter().enumerate() {
+                let columns = steps.columns(steps.canonical(row));
+                [*quad_mut(even, g), *quad_mut(odd, g)] = columns;
+            }
+        }
+    }
+
+    /// C is added last, since it is this sum that saturates. Before, at most 64 products of 16 bits cannot wrap.
+    #[inline(always)]
+    fn store_integers<S: Steps>(&mut self, below: usize, sums: [S::Row; 8], steps: &S) {
+        let c = [&self.c[2 * below], &self.c[2 * below + 1]];
+        let (even, odd) = registers_of_rows(self.d, below);
+        for (g, row) in sums.into_iter().enumerate() {
+            let mut columns = steps.columns(row);
+            for (sums, c) in columns.iter_mut().zip(c) {
+                for (sum, c) in sums.iter_mut().zip(quad(c, g)) {
+                    *sum = match self.mma.saturates {
+                        true => (c as i32).saturating_add(*sum as i32) as u32,
+                        false => c.wrapping_add(*sum),
                     };
-                    fragments.d[2 * below + n % 2][4 * g + n / 2] = bits;
-                }
-                continue;
-            }
-            let canonical = |half: u16| if half & 0x7fff > 0x7c00 { 0x7fff } else { half };
-            let halves = steps.to_halves(sums).map(canonical).map(u32::from);
-            for (t, pair) in halves.as_chunks::<2>().0.iter().enumerate() {
-                fragments.d[below][4 * g + t] = pair[0] | pair[1] << 16;
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn from_bf16(words: [u32; 4]) -> [f32; 8] {
-    std::array::from_fn(|n| f32::from_bits(words[n / 2] >> (n % 2 * 16) << 16))
-}
-
-#[inline(always)]
-fn from_tf32(words: [u32; 4]) -> [f32; 4] {
-    words.map(|word| f32::from_bits(word & 0xffff_e000))
-}
-
-#[inline(always)]
-fn bytes(words: [u32; 4]) -> [u8; 16] {
-    std::array::from_fn(|n| (words[n / 4] >> (n % 4 * 8)) as u8)
-}
-
-/// The values of all bytes in a format.
-fn byte_table(fmt: MatrixFmt) -> &'static [f32; 256] {
-    use std::sync::LazyLock;
-    static TABLES: LazyLock<[[f32; 256]; 5]> = LazyLock::new(|| {
-        FORMATS.map(|fmt| {
-            std::array::from_fn(
-                |byte| f32::from_bits(eval::matrix_element(fmt, byte as u64) as u32),
-            )
-        })
-    });
-    const FORMATS: [MatrixFmt; 5] = [
-        MatrixFmt::E4m3,
-        MatrixFmt::E5m2,
-        MatrixFmt::E3m2,
-        MatrixFmt::E2m3,
-        MatrixFmt::E2m1,
-    ];
-    let number = FORMATS.iter().position(|&other| other == fmt);
-    &TABLES[number.unwrap_or(0)]
-}
-
-/// Products of bytes or nibbles.
-fn integers(mma: &Mma, fragments: &mut Fragments<'_>) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has these instructions.
-        return unsafe { integers_by_vectors(mma, fragments) };
-    }
-    integer_product(mma, fragments);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn integers_by_vectors(mma: &Mma, fragments: &mut Fragments<'_>) {
-    integer_product(mma, fragments);
-}
-
-#[inline(always)]
-fn integer_product(mma: &Mma, fragments: &mut Fragments<'_>) {
-    let byte = |fmt| {
-        let sign = if fmt == MatrixFmt::S8 { 0x80 } else { 0 };
-        move |words| bytes(words).map(|byte| (i32::from(byte) ^ sign) - sign)
-    };
-    let nibble = |fmt| {
-        let sign = if fmt == MatrixFmt::S4 { 8 } else { 0 };
-        move |words: [u32; 4]| {
-            let nibble = |n: usize| (words[n / 8] >> (n % 8 * 4) & 0xf) as i32;
-            std::array::from_fn(|n| (nibble(n) ^ sign) - sign)
-        }
-    };
-    let factors: Factors<i32, 64> = if mma.a.bits() == 8 {
-        Factors::unpack::<16>(mma, fragments, byte(mma.a), byte(mma.b))
-    } else {
-        Factors::unpack::<32>(mma, fragments, nibble(mma.a), nibble(mma.b))
-    };
-    let c = fragments.c;
-    for below in 0..mma.m / 8 {
-        // At most 64 products of 16 bits: this cannot wrap.
-        for (g, row) in factors.a[8 * below..].iter().take(8).enumerate() {
-            let mut sums = [0; COLUMNS];
-            for (&a, b) in row[..mma.k].iter().zip(&factors.b) {
-                for (sum, &b) in sums.iter_mut().zip(b) {
-                    *sum += a * b;
                 }
             }
-            for (n, &sum) in sums.iter().enumerate() {
-                let (register, lane) = (2 * below + n % 2, 4 * g + n / 2);
-                let c = c[register][lane] as i32;
-                let sum = if mma.saturates {
-                    c.saturating_add(sum)
-                } else {
-                    c.wrapping_add(sum)
-                };
-                fragments.d[register][lane] = sum as u32;
-            }
+            [*quad_mut(even, g), *quad_mut(odd, g)] = columns;
         }
     }
+}
+
+/// The registers with the even and the odd columns of eight rows.
+#[inline(always)]
+fn registers_of_rows(registers: &mut [Words], below: usize) -> (&mut Words, &mut Words) {
+    let [even, odd] = &mut registers.as_chunks_mut::<2>().0[below];
+    (even, odd)
+}
+
+/// The words of the four lanes that hold row `g`.
+#[inline(always)]
+fn quad(register: &Words, g: usize) -> [u32; 4] {
+    register.as_chunks().0[g]
+}
+
+#[inline(always)]
+fn quad_mut(register: &mut Words, g: usize) -> &mut [u32; 4] {
+    &mut register.as_chunks_mut().0[g]
 }
 
 #[cfg(test)]

@@ -6,47 +6,98 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Lower;
 use super::values::{Parts, Val, vector_type};
-use ptxjit_abi::mma::register_stride;
+use ptxjit_abi::mma::{DECODED_A, DECODED_B, register_stride};
 use ptxjit_abi::object::Helper;
 
 /// Bytes of a cached fragment: four registers.
 const PLACE: usize = 512;
 /// Bytes of the largest fragment: eight registers of f64.
 const LARGEST: usize = 8 * register_stride(Type::B64);
-/// Cached fragments: a bound on the frame.
-const PLACES: usize = 64;
 
-/// Fragments cached in memory, where products read and write them: many products share one, and
-/// sums go from one product to the next.
+/// What a fragment is to a product.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+enum Role {
+    A,
+    B,
+    C,
+    Further,
+    D,
+}
+
+impl Role {
+    /// Bytes in front of a fragment, where the product keeps what it decodes.
+    const fn front(self) -> usize {
+        match self {
+            Role::A => DECODED_A,
+            Role::B => DECODED_B,
+            Role::C | Role::Further | Role::D => 0,
+        }
+    }
+
+    /// The stock of places that serves it: what one product leaves in D is C of the next.
+    const fn stock(self) -> usize {
+        match self {
+            Role::A => 0,
+            Role::B => 1,
+            Role::C | Role::Further | Role::D => 2,
+        }
+    }
+
+    /// Cached fragments: a bound on the frame. What a warp's tile of sums needs, and the factors of a few steps along K.
+    const fn n_places(self) -> usize {
+        match self {
+            Role::A => 16,
+            Role::B => 32,
+            Role::C | Role::Further | Role::D => 64,
+        }
+    }
+}
+
+/// A cached fragment's stock and number in it.
+type Place = (usize, usize);
+
+/// Places for fragments in one kind of role.
 #[derive(Default)]
-pub(super) struct Fragments {
+struct Stock {
     /// The values in each place, valid for the code that follows.
     known: FxHashMap<Vec<Value>, usize>,
     places: Vec<cl::StackSlot>,
     /// The place that is reused next.
     next: usize,
+}
+
+/// Fragments cached in memory, where products read and write them: many products share one, and
+/// sums go from one product to the next.
+#[derive(Default)]
+pub(super) struct Fragments {
+    stocks: [Stock; 3],
     /// Places that were reused since the last side path began.
-    taken: FxHashSet<usize>,
-    /// Places for fragments of A, B and C, metadata, and D that are not cached.
-    passing: [Option<cl::StackSlot>; 5],
+    taken: FxHashSet<Place>,
+    /// Places for fragments that are not cached.
+    passing: FxHashMap<Role, cl::StackSlot>,
 }
 
 impl Fragments {
     /// Drops the cache, since other predecessors may lead here.
     pub(super) fn forget(&mut self) {
-        self.known.clear();
+        for stock in &mut self.stocks {
+            stock.known.clear();
+        }
     }
 
     /// Before code on a side path: the places reused so far, for [`Fragments::come_back`].
-    pub(super) fn enter_branch(&mut self) -> FxHashSet<usize> {
+    pub(super) fn enter_branch(&mut self) -> FxHashSet<Place> {
         std::mem::take(&mut self.taken)
     }
 
     /// Behind the side path: values that it cached may be absent, and the places that it reused are
     /// lost.
-    pub(super) fn come_back(&mut self, before: FxHashSet<usize>) {
-        if !self.taken.is_empty() {
-            self.known.retain(|_, place| !self.taken.contains(place));
+    pub(super) fn come_back(&mut self, before: FxHashSet<Place>) {
+        for (number, stock) in self.stocks.iter_mut().enumerate() {
+            let taken = &self.taken;
+            stock
+                .known
+                .retain(|_, place| !taken.contains(&(number, *place)));
         }
         self.taken.extend(before);
     }
@@ -70,19 +121,28 @@ impl Lower<'_, '_> {
         let (b, rest) = rest.split_at(mma.b_registers());
         let (c, further) = rest.split_at(mma.c_registers());
         let mut busy = Vec::new();
-        let operands = [(0, a), (1, b), (2, c), (3, further)];
-        let [a, b, c, further] = operands.map(|(matrix, values)| {
+        let operands = [
+            (Role::A, a),
+            (Role::B, b),
+            (Role::C, c),
+            (Role::Further, further),
+        ];
+        let [a, b, c, further] = operands.map(|(role, values)| {
             if values.is_empty() {
                 return self.b.ins().iconst(types::I64, 0);
             }
-            let (slot, is_there) = self.place_of(matrix, values, ty, &mut busy);
-            let at = self.b.ins().stack_addr(types::I64, slot, 0);
+            let (slot, is_there) = self.place_of(role, values, ty, &mut busy);
+            let at = (self.b.ins()).stack_addr(types::I64, slot, role.front() as i32);
             if !is_there {
                 self.store_fragment(values, ty, at);
+                if role.front() != 0 {
+                    let nothing = self.b.ins().iconst(types::I32, 0);
+                    self.b.ins().store(MemFlagsData::trusted(), nothing, at, -4);
+                }
             }
             at
         });
-        let (slot, _) = self.place_of(4, &results, ty, &mut busy);
+        let (slot, _) = self.place_of(Role::D, &results, ty, &mut busy);
         let d = self.b.ins().stack_addr(types::I64, slot, 0);
         let data = self.kept_inst(&data);
         let group = self.b.ins().uextend(types::I64, group);
@@ -109,45 +169,47 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A place for a fragment of one of the matrices, by its number in [`Fragments::passing`], and
-    /// whether it holds the fragment already. `busy` are the places that the product uses.
+    /// A place for a fragment, and whether it holds the fragment already. `busy` are the places that
+    /// the product uses.
     ///
     /// Only code for whole warps caches fragments.
     fn place_of(
         &mut self,
-        matrix: usize,
+        role: Role,
         values: &[Value],
         ty: Type,
-        busy: &mut Vec<usize>,
+        busy: &mut Vec<Place>,
     ) -> (cl::StackSlot, bool) {
         let size = register_stride(ty) * values.len();
         if size > PLACE || self.unless_full().is_some() {
-            let passing = self.slots.fragments.passing[matrix];
-            let slot = passing.unwrap_or_else(|| self.fragment_slot(LARGEST));
-            self.slots.fragments.passing[matrix] = Some(slot);
+            if let Some(&slot) = self.slots.fragments.passing.get(&role) {
+                return (slot, false);
+            }
+            let slot = self.fragment_slot(role.front() + LARGEST);
+            self.slots.fragments.passing.insert(role, slot);
             return (slot, false);
         }
-        if let Some(&place) = self.slots.fragments.known.get(values) {
-            busy.push(place);
-            return (self.slots.fragments.places[place], true);
+        let number = role.stock();
+        let stock = &mut self.slots.fragments.stocks[number];
+        if let Some(&place) = stock.known.get(values) {
+            busy.push((number, place));
+            return (stock.places[place], true);
         }
-        let mut place = self.slots.fragments.next;
-        while busy.contains(&place) {
-            place = (place + 1) % PLACES;
+        let mut place = stock.next;
+        while busy.contains(&(number, place)) {
+            place = (place + 1) % role.n_places();
         }
-        self.slots.fragments.next = (place + 1) % PLACES;
-        while self.slots.fragments.places.len() <= place {
-            let slot = self.fragment_slot(PLACE);
-            self.slots.fragments.places.push(slot);
+        stock.next = (place + 1) % role.n_places();
+        while self.slots.fragments.stocks[number].places.len() <= place {
+            let slot = self.fragment_slot(role.front() + PLACE);
+            self.slots.fragments.stocks[number].places.push(slot);
         }
-        self.slots
-            .fragments
-            .known
-            .retain(|_, other| *other != place);
-        self.slots.fragments.known.insert(values.to_vec(), place);
-        self.slots.fragments.taken.insert(place);
-        busy.push(place);
-        (self.slots.fragments.places[place], false)
+        let stock = &mut self.slots.fragments.stocks[number];
+        stock.known.retain(|_, other| *other != place);
+        stock.known.insert(values.to_vec(), place);
+        self.slots.fragments.taken.insert((number, place));
+        busy.push((number, place));
+        (self.slots.fragments.stocks[number].places[place], false)
     }
 
     fn fragment_slot(&mut self, size: usize) -> cl::StackSlot {

@@ -1,0 +1,258 @@
+//! The factors of a product as the multiplying loops read them, decoded from the registers that hold them.
+//!
+//! Everything is a word of 32 bits: a float as its value in f32, two integers that are neighbors along K as a pair of i16.
+//! A is kept by rows. B is kept by rows whose columns stand in the order of [`column_slot`], which is that of two registers of C and
+//! D side by side, so that no sum is moved from lane to lane.
+
+use std::sync::LazyLock;
+
+use ptxjit_ir::{MatrixFmt, Mma, SumFmt, eval};
+
+use super::steps::Steps;
+use super::{COLUMNS, ROWS, Words};
+
+/// Words along K at most: 32 bytes of floats, or 64 nibbles in pairs.
+pub(super) const MAX_K: usize = 32;
+
+/// Words of a decoded matrix at most.
+pub(super) const MAX_WORDS: usize = ROWS * MAX_K;
+
+/// Rows of B are loaded whole; none crosses a line of the cache.
+const ALIGN: usize = 64;
+
+/// Bytes in front of a fragment of A, for its decoded form: its words from the first aligned one on, and in the last word
+/// what they are.
+pub const DECODED_A: usize = 4 * MAX_WORDS + 2 * ALIGN;
+/// As [`DECODED_A`], for B.
+pub const DECODED_B: usize = 4 * COLUMNS * MAX_K + 2 * ALIGN;
+
+/// A factor that is decoded when it is first needed.
+pub(super) struct Decoded<'a> {
+    words: &'a mut [u32],
+    /// What the words are: zero if nothing, else [`tag`].
+    tag: &'a mut u32,
+}
+
+impl<'a> Decoded<'a> {
+    pub(super) fn new(words: &'a mut [u32], tag: &'a mut u32) -> Decoded<'a> {
+        Decoded { words, tag }
+    }
+
+    /// The room in front of a fragment.
+    ///
+    /// # Safety
+    ///
+    /// There are `size` bytes, which only the caller uses for as long as the result lives.
+    pub(super) unsafe fn before(fragment: *const Words, size: usize) -> Decoded<'a> {
+        // SAFETY: by the caller's promise, since words and tag lie within the room and apart.
+        unsafe {
+            let end = fragment.cast_mut().cast::<u8>();
+            let start = end.sub(size);
+            let skipped = start.align_offset(ALIGN);
+            let n_words = (size - ALIGN - skipped) / size_of::<u32>();
+            Decoded {
+                words: core::slice::from_raw_parts_mut(start.add(skipped).cast(), n_words),
+                tag: &mut *end.cast::<u32>().sub(1),
+            }
+        }
+    }
+
+    /// The words of the factor.
+    #[inline(always)]
+    pub(super) fn get(
+        &mut self,
+        mma: &Mma,
+        side: Side,
+        registers: &[Words],
+        steps: &impl Steps,
+    ) -> &[u32] {
+        let wanted = tag(mma, side);
+        if *self.tag != wanted {
+            decode(mma, side, registers, self.words, steps);
+            *self.tag = wanted;
+        }
+        self.words
+    }
+}
+
+/// Which of the forms of a product decode a factor in the same way.
+fn tag(mma: &Mma, side: Side) -> u32 {
+    let fmt = match side {
+        Side::A => mma.a,
+        Side::B => mma.b,
+    };
+    1 | (fmt as u32) << 8 | (mma.m as u32) << 16 | (mma.k as u32) << 24
+}
+
+/// Where a column stands in a row of B, C or D: the even columns come first. A lane holds a pair of columns, the even one in one
+/// register and the odd one in the next.
+pub(super) const fn column_slot(column: usize) -> usize {
+    column / 2 + column % 2 * (COLUMNS / 2)
+}
+
+/// Words along K.
+pub(super) fn words_along_k(mma: &Mma) -> usize {
+    match mma.c {
+        SumFmt::S32 => mma.k / 2,
+        _ => mma.k,
+    }
+}
+
+/// Which of the two factors.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    A,
+    B,
+}
+
+/// Decodes one of the factors into `out`.
+#[inline(always)]
+pub(super) fn decode(
+    mma: &Mma,
+    side: Side,
+    registers: &[Words],
+    out: &mut [u32],
+    steps: &impl Steps,
+) {
+    let fmt = match side {
+        Side::A => mma.a,
+        Side::B => mma.b,
+    };
+    let place = Place::new(mma, side);
+    match fmt {
+        MatrixFmt::F16 => place.fill(registers, out, steps, |words| steps.from_halves(words)),
+        MatrixFmt::Bf16 => place.fill(registers, out, steps, from_bf16),
+        MatrixFmt::Tf32 => place.fill(registers, out, steps, from_tf32),
+        MatrixFmt::S8 => place.fill(registers, out, steps, from_bytes::<0x80>),
+        MatrixFmt::U8 => place.fill(registers, out, steps, from_bytes::<0>),
+        MatrixFmt::S4 => place.fill(registers, out, steps, from_nibbles::<8>),
+        MatrixFmt::U4 => place.fill(registers, out, steps, from_nibbles::<0>),
+        MatrixFmt::E4m3 | MatrixFmt::E5m2 | MatrixFmt::E3m2 | MatrixFmt::E2m3 | MatrixFmt::E2m1 => {
+            let values = byte_table(fmt);
+            place.fill(registers, out, steps, |words| {
+                bytes(words).map(|byte| values[usize::from(byte)])
+            });
+        }
+        MatrixFmt::F64 | MatrixFmt::PackedE2m1 | MatrixFmt::B1 => {
+            unreachable!("products of this format are computed by single elements")
+        }
+    }
+}
+
+/// Where the decoded words of a register go.
+struct Place {
+    side: Side,
+    /// Registers of A side by side that hold the same columns of different rows.
+    n_below: usize,
+    /// Words of a row of A.
+    k: usize,
+}
+
+impl Place {
+    fn new(mma: &Mma, side: Side) -> Place {
+        Place {
+            side,
+            n_below: mma.m / 8,
+            k: words_along_k(mma),
+        }
+    }
+
+    /// Four lanes hold `N` words along K of one row of A, or of one column of B.
+    #[inline(always)]
+    fn fill<const N: usize>(
+        &self,
+        registers: &[Words],
+        out: &mut [u32],
+        steps: &impl Steps,
+        decode: impl Fn([u32; 4]) -> [u32; N],
+    ) {
+        match self.side {
+            Side::A => self.fill_rows(registers, out, decode),
+            Side::B => fill_columns(registers, out, steps, decode),
+        }
+    }
+
+    #[inline(always)]
+    fn fill_rows<const N: usize>(
+        &self,
+        registers: &[Words],
+        out: &mut [u32],
+        decode: impl Fn([u32; 4]) -> [u32; N],
+    ) {
+        for (n, register) in registers.iter().enumerate() {
+            for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
+                let (row, k) = (g + n % self.n_below * 8, n / self.n_below * N);
+                out[row * self.k + k..][..N].copy_from_slice(&decode(*words));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn fill_columns<const N: usize>(
+    registers: &[Words],
+    out: &mut [u32],
+    steps: &impl Steps,
+    decode: impl Fn([u32; 4]) -> [u32; N],
+) {
+    let mut columns = [[0; MAX_K]; COLUMNS];
+    for (n, register) in registers.iter().enumerate() {
+        for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
+            columns[column_slot(g)][n * N..][..N].copy_from_slice(&decode(*words));
+        }
+    }
+    let rows = out.as_chunks_mut::<COLUMNS>().0.as_chunks_mut::<8>().0;
+    let n_rows = registers.len() * N;
+    for (eight, rows) in rows.iter_mut().take(n_rows.div_ceil(8)).enumerate() {
+        *rows = steps.transpose(&columns, 8 * eight);
+    }
+}
+
+#[inline(always)]
+fn from_bf16(words: [u32; 4]) -> [u32; 8] {
+    std::array::from_fn(|n| words[n / 2] >> (n % 2 * 16) << 16)
+}
+
+#[inline(always)]
+fn from_tf32(words: [u32; 4]) -> [u32; 4] {
+    words.map(|word| word & 0xffff_e000)
+}
+
+#[inline(always)]
+fn bytes(words: [u32; 4]) -> [u8; 16] {
+    std::array::from_fn(|n| (words[n / 4] >> (n % 4 * 8)) as u8)
+}
+
+/// `SIGN` is the bit of the sign, if there is one.
+#[inline(always)]
+fn from_bytes<const SIGN: i16>(words: [u32; 4]) -> [u32; 8] {
+    let values = bytes(words).map(|byte| (i16::from(byte) ^ SIGN) - SIGN);
+    std::array::from_fn(|n| pair(values[2 * n], values[2 * n + 1]))
+}
+
+/// As [`from_bytes`].
+#[inline(always)]
+fn from_nibbles<const SIGN: i16>(words: [u32; 4]) -> [u32; 16] {
+    let value = |n: usize| ((words[n / 8] >> (n % 8 * 4) & 0xf) as i16 ^ SIGN) - SIGN;
+    std::array::from_fn(|n| pair(value(2 * n), value(2 * n + 1)))
+}
+
+fn pair(low: i16, high: i16) -> u32 {
+    u32::from(low as u16) | u32::from(high as u16) << 16
+}
+
+/// The values of all bytes in a format, as f32.
+fn byte_table(fmt: MatrixFmt) -> &'static [u32; 256] {
+    static TABLES: LazyLock<[[u32; 256]; 5]> = LazyLock::new(|| {
+        FORMATS.map(|fmt| std::array::from_fn(|byte| eval::matrix_element(fmt, byte as u64) as u32))
+    });
+    const FORMATS: [MatrixFmt; 5] = [
+        MatrixFmt::E4m3,
+        MatrixFmt::E5m2,
+        MatrixFmt::E3m2,
+        MatrixFmt::E2m3,
+        MatrixFmt::E2m1,
+    ];
+    let number = FORMATS.iter().position(|&other| other == fmt);
+    &TABLES[number.unwrap_or(0)]
+}

@@ -1,0 +1,250 @@
+//! The steps of a product for which processors have instructions of their own: in plain code, and with AVX2, FMA and F16C.
+
+use ptxjit_ir::{Convert, MatrixFmt, NumFmt, eval};
+
+use super::COLUMNS;
+use super::operands::MAX_K;
+
+/// What stands for every NaN in a sum.
+const CANONICAL_NAN: u32 = 0x7fff_ffff;
+
+/// Operations on rows of eight words, whose columns stand in the order of
+/// [`column_slot`](super::operands::column_slot).
+pub(super) trait Steps {
+    /// Eight words.
+    type Row: Copy;
+
+    /// A row from its even columns and its odd ones.
+    fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row;
+    /// The even columns and the odd ones.
+    fn columns(&self, row: Self::Row) -> [[u32; 4]; 2];
+    /// The values of eight f16 that lie side by side.
+    fn from_halves(&self, words: [u32; 4]) -> [u32; 8];
+    /// A row of f32 from eight f16 in the order of their columns.
+    fn row_of_halves(&self, words: [u32; 4]) -> Self::Row;
+    /// The opposite, rounded.
+    fn to_halves(&self, row: Self::Row) -> [u32; 4];
+    /// `a * b + sum` in f32.
+    fn add_float(&self, a: u32, b: &[u32; COLUMNS], sum: Self::Row) -> Self::Row;
+    /// The sum of two products of i16 and `sum`.
+    fn add_pair(&self, a: u32, b: &[u32; COLUMNS], sum: Self::Row) -> Self::Row;
+    /// f32 with one NaN.
+    fn canonical(&self, row: Self::Row) -> Self::Row;
+    /// Eight words of each column, from `first` on, become rows.
+    fn transpose(&self, columns: &[[u32; MAX_K]; COLUMNS], first: usize) -> [[u32; COLUMNS]; 8];
+}
+
+pub(super) struct Plain;
+
+impl Steps for Plain {
+    type Row = [u32; COLUMNS];
+
+    fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row {
+        std::array::from_fn(|n| if n < 4 { even[n] } else { odd[n - 4] })
+    }
+
+    fn columns(&self, row: Self::Row) -> [[u32; 4]; 2] {
+        [0, 4].map(|first| std::array::from_fn(|n| row[first + n]))
+    }
+
+    fn from_halves(&self, words: [u32; 4]) -> [u32; 8] {
+        std::array::from_fn(|n| {
+            let half = words[n / 2] >> (n % 2 * 16) & 0xffff;
+            eval::matrix_element(MatrixFmt::F16, half.into()) as u32
+        })
+    }
+
+    fn row_of_halves(&self, words: [u32; 4]) -> Self::Row {
+        let values = self.from_halves(words);
+        std::array::from_fn(|n| values[n % 4 * 2 + n / 4])
+    }
+
+    fn to_halves(&self, row: Self::Row) -> [u32; 4] {
+        let to_half = Convert::new(NumFmt::F32, NumFmt::F16);
+        let halves = row.map(|x| eval::convert(&to_half, x.into()) as u32);
+        std::array::from_fn(|n| halves[n] | halves[n + 4] << 16)
+    }
+
+    fn add_float(&self, a: u32, b: &[u32; COLUMNS], sum: Self::Row) -> Self::Row {
+        let [a, b, sum] = [[a; COLUMNS], *b, sum].map(|row| row.map(f32::from_bits));
+        std::array::from_fn(|n| a[n].mul_add(b[n], sum[n]).to_bits())
+    }
+
+    fn add_pair(&self, a: u32, b: &[u32; COLUMNS], sum: Self::Row) -> Self::Row {
+        let halves = |word: u32| [word as i16, (word >> 16) as i16].map(i32::from);
+        let [low, high] = halves(a);
+        std::array::from_fn(|n| {
+            let [b_low, b_high] = halves(b[n]);
+            sum[n].wrapping_add((low * b_low + high * b_high) as u32)
+        })
+    }
+
+    fn canonical(&self, row: Self::Row) -> Self::Row {
+        row.map(|x| match f32::from_bits(x).is_nan() {
+            true => CANONICAL_NAN,
+            false => x,
+        })
+    }
+
+    fn transpose(&self, columns: &[[u32; MAX_K]; COLUMNS], first: usize) -> [[u32; COLUMNS]; 8] {
+        std::array::from_fn(|k| columns.map(|column| column[first + k]))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use avx2::Avx2;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use core::arch::x86_64::{
+        __m128i, __m256i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
+        _mm256_add_epi32, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
+        _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_fmadd_ps, _mm256_loadu_si256,
+        _mm256_madd_epi16, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
+        _mm256_set_m128i, _mm256_set1_epi32, _mm256_setr_epi32, _mm256_unpackhi_epi32,
+        _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    };
+
+    use super::{CANONICAL_NAN, COLUMNS, MAX_K, Steps};
+
+    /// A processor with AVX2, FMA and F16C.
+    #[derive(Copy, Clone)]
+    pub(in super::super) struct Avx2(());
+
+    impl Avx2 {
+        /// If the processor has the instructions.
+        pub(in super::super) fn detect() -> Option<Avx2> {
+            let has_all = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c");
+            has_all.then_some(Avx2(()))
+        }
+    }
+
+    fn load(words: &[u32; 4]) -> __m128i {
+        // SAFETY: all of x86-64 has the instruction, and the array has the size of what is loaded.
+        unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
+    }
+
+    fn words<const N: usize, T>(vector: T) -> [u32; N] {
+        const { assert!(size_of::<T>() == 4 * N) }
+        // SAFETY: both have the same size, and any bits are words.
+        unsafe { core::mem::transmute_copy(&vector) }
+    }
+
+    // SAFETY of each block below: whoever has an `Avx2` has asked the processor for the instructions.
+    impl Steps for Avx2 {
+        type Row = __m256i;
+
+        #[inline(always)]
+        fn row(&self, even: [u32; 4], odd: [u32; 4]) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_set_m128i(load(&odd), load(&even)) }
+        }
+
+        #[inline(always)]
+        fn columns(&self, row: __m256i) -> [[u32; 4]; 2] {
+            let words: [u32; 8] = words(row);
+            [0, 4].map(|first| std::array::from_fn(|n| words[first + n]))
+        }
+
+        #[inline(always)]
+        fn from_halves(&self, halves: [u32; 4]) -> [u32; 8] {
+            // SAFETY: as above.
+            words(unsafe { _mm256_cvtph_ps(load(&halves)) })
+        }
+
+        #[inline(always)]
+        fn row_of_halves(&self, halves: [u32; 4]) -> __m256i {
+            // SAFETY: as above.
+            unsafe {
+                let values = _mm256_castps_si256(_mm256_cvtph_ps(load(&halves)));
+                _mm256_permutevar8x32_epi32(values, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7))
+            }
+        }
+
+        #[inline(always)]
+        fn to_halves(&self, row: __m256i) -> [u32; 4] {
+            // SAFETY: as above.
+            unsafe {
+                let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+                let values = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(row, order));
+                words(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values))
+            }
+        }
+
+        #[inline(always)]
+        fn add_float(&self, a: u32, b: &[u32; COLUMNS], sum: __m256i) -> __m256i {
+            // SAFETY: as above; the array has the size of what is loaded.
+            unsafe {
+                let a = _mm256_castsi256_ps(_mm256_set1_epi32(a as i32));
+                let b = _mm256_castsi256_ps(_mm256_loadu_si256(b.as_ptr().cast()));
+                _mm256_castps_si256(_mm256_fmadd_ps(a, b, _mm256_castsi256_ps(sum)))
+            }
+        }
+
+        #[inline(always)]
+        fn add_pair(&self, a: u32, b: &[u32; COLUMNS], sum: __m256i) -> __m256i {
+            // SAFETY: as above; the array has the size of what is loaded.
+            unsafe {
+                let b = _mm256_loadu_si256(b.as_ptr().cast());
+                _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_set1_epi32(a as i32), b))
+            }
+        }
+
+        #[inline(always)]
+        fn canonical(&self, row: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe {
+                let row = _mm256_castsi256_ps(row);
+                let nan = _mm256_castsi256_ps(_mm256_set1_epi32(CANONICAL_NAN as i32));
+                let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(row, row);
+                _mm256_castps_si256(_mm256_blendv_ps(row, nan, is_nan))
+            }
+        }
+
+        #[inline(always)]
+        fn transpose(
+            &self,
+            columns: &[[u32; MAX_K]; COLUMNS],
+            first: usize,
+        ) -> [[u32; COLUMNS]; 8] {
+            let mut halves = [[self.row([0; 4], [0; 4]); 4]; 2];
+            for (columns, half) in columns.as_chunks::<4>().0.iter().zip(&mut halves) {
+                *half = quarters(columns, first);
+            }
+            let [low, high] = halves;
+            let mut rows = [[0; COLUMNS]; 8];
+            let (first, last) = rows.split_at_mut(4);
+            for n in 0..4 {
+                // SAFETY: as above.
+                unsafe {
+                    first[n] = words(_mm256_permute2x128_si256::<0x20>(low[n], high[n]));
+                    last[n] = words(_mm256_permute2x128_si256::<0x31>(low[n], high[n]));
+                }
+            }
+            rows
+        }
+    }
+
+    /// Of each half of eight words from `first` on, a vector of the first word of the columns, the second and so on.
+    #[inline(always)]
+    fn quarters(columns: &[[u32; MAX_K]; 4], first: usize) -> [__m256i; 4] {
+        let [a, b, c, d] = columns;
+        // SAFETY: only `Avx2` calls this; what is loaded lies within the slices.
+        unsafe {
+            let a = _mm256_loadu_si256(a[first..][..8].as_ptr().cast());
+            let b = _mm256_loadu_si256(b[first..][..8].as_ptr().cast());
+            let c = _mm256_loadu_si256(c[first..][..8].as_ptr().cast());
+            let d = _mm256_loadu_si256(d[first..][..8].as_ptr().cast());
+            let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+            let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+            [
+                _mm256_unpacklo_epi64(ab, cd),
+                _mm256_unpackhi_epi64(ab, cd),
+                _mm256_unpacklo_epi64(ab_high, cd_high),
+                _mm256_unpackhi_epi64(ab_high, cd_high),
+            ]
+        }
+    }
+}
