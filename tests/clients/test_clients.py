@@ -35,6 +35,11 @@ def test_triton(program):
     assert program("triton_program.py", "triton") == "triton: fine\n"
 
 
+def test_triton_tutorials(program):
+    tool("cc")
+    assert program("triton_tutorials.py", "triton") == "triton tutorials: fine\n"
+
+
 def test_nvml(program):
     assert program("nvml_program.py", "pynvml", PTXJIT_DEVICE_COUNT=2) == "nvml: fine\n"
 
