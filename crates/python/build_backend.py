@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "crates" / "python" / "ptxjit"
 
 # Crates with a library that programs load, and the command; those that there are.
-CRATES = ["cli", "cuda", "audit", "nvml", "cudart", "cudart13", "nvjitlink"]
+CRATES = ["cli", "cuda", "audit", "nvml", "cudart", "cudart13", "nvjitlink", "nvjitlink13"]
 
 
 def _profile() -> str:

@@ -50,7 +50,7 @@ pub(crate) const PARTS: &[Part] = &[
     part("libptxjit_cudart12.so", "libcudart.so.12"),
     part("libptxjit_cudart13.so", "libcudart.so.13"),
     part("libptxjit_nvjitlink.so", "libnvJitLink.so.12"),
-    part("libptxjit_nvjitlink.so", "libnvJitLink.so.13"),
+    part("libptxjit_nvjitlink13.so", "libnvJitLink.so.13"),
 ];
 
 const DRIVER: &str = "libcuda.so.1";

@@ -5,6 +5,7 @@ mod support;
 use std::sync::{Mutex, MutexGuard};
 
 use ptxjit_driver::memory::{alloc, copy, fill, pool};
+use ptxjit_driver::stream::memop::{self, Width};
 use ptxjit_driver::types::*;
 use ptxjit_driver::{capture, context, event, graph, stream};
 use support::{Gpu, address, step};
@@ -41,6 +42,30 @@ fn kinds(graph: CUgraph) -> Vec<CUgraphNodeType> {
     let nodes = graph::get_nodes(graph).unwrap();
     let kinds = nodes.into_iter().map(graph::node_get_type);
     kinds.map(Result::unwrap).collect()
+}
+
+/// Waits for values and writes of values are one node each, with the context of the stream.
+#[test]
+fn operations_on_memory_become_nodes() {
+    let (gpu, _guard) = gpu();
+    let ptr = gpu.number(1);
+    let stream = non_blocking();
+    capture::begin(stream, GLOBAL).unwrap();
+    memop::write_value(stream, ptr, 6, Width::Four, 0).unwrap();
+    memop::wait_value(stream, ptr, 6, Width::Four, CUstreamWaitValue_flags::EQ.0).unwrap();
+    gpu.launch(stream, step(ptr, 10, 2)).unwrap();
+    // A wrong one neither becomes a node nor breaks the capture.
+    let result = memop::write_value(stream, ptr + 1, 6, Width::Four, 0);
+    assert_eq!(result, Err(CUresult::INVALID_VALUE));
+    let graph = capture::end(stream).unwrap();
+    assert_eq!(gpu.get(ptr), 1);
+    let memory = CUgraphNodeType::BATCH_MEM_OP;
+    assert_eq!(kinds(graph), [memory, memory, CUgraphNodeType::KERNEL]);
+    let write = graph::get_nodes(graph).unwrap()[0];
+    let params = graph::get_params(write).unwrap().mem_op();
+    assert_eq!((params.count, params.ctx), (1, gpu.context));
+    run(graph);
+    assert_eq!(gpu.get(ptr), 62);
 }
 
 #[test]

@@ -39,8 +39,13 @@ const LIBRARY: u32 = 6;
 const ANY: u32 = 10;
 
 fn library() -> Library {
+    built("libptxjit_nvjitlink.so")
+}
+
+/// A library that was built with the tests.
+fn built(name: &str) -> Library {
     let tests = std::env::current_exe().expect("a test has a path");
-    let file = tests.with_file_name("libptxjit_nvjitlink.so");
+    let file = tests.with_file_name(name);
     // SAFETY: the library's initializers are those of Rust's standard library.
     unsafe { Library::new(&file) }.unwrap_or_else(|err| panic!("{}: {err}", file.display()))
 }
@@ -166,6 +171,23 @@ fn user() -> String {
 
 fn function() -> String {
     format!("{HEAD}.visible .func f() {{ ret; }}\n\0")
+}
+
+/// The dynamic linker finds a library that is loaded by the name that is written into its file,
+/// which is how programs find it that have no path.
+#[test]
+fn each_major_version_has_its_name() {
+    for (file, name) in [
+        ("libptxjit_nvjitlink.so", "libnvJitLink.so.12"),
+        ("libptxjit_nvjitlink13.so", "libnvJitLink.so.13"),
+    ] {
+        let _loaded = built(file);
+        // SAFETY: as in `built`.
+        let found = unsafe { Library::new(name) }.unwrap_or_else(|err| panic!("{name}: {err}"));
+        // SAFETY: only the address is wanted.
+        let function = unsafe { found.get::<*const c_void>(b"nvJitLinkVersion") };
+        assert!(function.is_ok(), "{name}");
+    }
 }
 
 #[test]

@@ -133,17 +133,12 @@ fn read_mem_ops(params: &CUDA_BATCH_MEM_OP_NODE_PARAMS) -> Result<MemOpNode> {
     }
     let ops: Vec<CUstreamBatchMemOpParams> =
         host::get_all(params.paramArray.0, params.count as usize)?;
-    let ops: Arc<[CUstreamBatchMemOpParams]> = ops.into();
-    let params = CUDA_BATCH_MEM_OP_NODE_PARAMS {
-        ctx: known_context(params.ctx)?,
-        paramArray: HostPtr(ops.as_ptr() as u64),
-        ..*params
-    };
-    Ok(MemOpNode {
-        command: MemOpCommand::new(&ops)?,
-        params,
-        ops,
-    })
+    let context = known_context(params.ctx)?;
+    Ok(MemOpNode::new(
+        MemOpCommand::new(&ops)?,
+        context,
+        ops.into(),
+    ))
 }
 
 /// Parameters of a kind of node.

@@ -57,6 +57,27 @@ pub(crate) struct MemOpNode {
     pub(crate) ops: Arc<[CUstreamBatchMemOpParams]>,
 }
 
+impl MemOpNode {
+    /// A command and the operations that it was made from.
+    pub(crate) fn new(
+        command: MemOpCommand,
+        context: CUcontext,
+        ops: Arc<[CUstreamBatchMemOpParams]>,
+    ) -> MemOpNode {
+        let params = CUDA_BATCH_MEM_OP_NODE_PARAMS {
+            ctx: context,
+            count: ops.len() as u32,
+            paramArray: HostPtr(ops.as_ptr() as u64),
+            flags: 0,
+        };
+        MemOpNode {
+            command,
+            params,
+            ops,
+        }
+    }
+}
+
 /// A kernel with its arguments.
 #[derive(Clone)]
 pub(crate) struct KernelNode {

@@ -14,12 +14,13 @@ use crate::capture;
 use crate::command::Command;
 use crate::context::Health;
 use crate::error::{Failure, Result};
+use crate::graph::work::{MemOpNode, Work};
 use crate::host;
 use crate::memory;
 use crate::types::{
     CUdeviceptr, CUresult, CUstream, CUstreamBatchMemOpParams, CUstreamBatchMemOpType,
     CUstreamMemOpValueParams, CUstreamMemoryBarrier_flags, CUstreamWaitValue_flags,
-    CUstreamWriteValue_flags,
+    CUstreamWriteValue_flags, Union,
 };
 
 /// Looks at a value before the first pause.
@@ -251,14 +252,37 @@ fn wait(
     Ok(())
 }
 
-fn submit(command: MemOpCommand, stream: CUstream) -> Result<()> {
+/// Operations that run in order in a stream, or become a node of the graph that it is captured to.
+fn submit(params: &[CUstreamBatchMemOpParams], stream: CUstream) -> Result<()> {
     let stream = super::get(stream)?;
+    let command = MemOpCommand::new(params)?;
     if stream.is_capturing() {
-        return Err(capture::forbidden(&stream));
+        let context = stream.context()?.raw();
+        let node = MemOpNode::new(command, context, params.into());
+        return capture::add(&stream, || Ok(Work::MemOps(node)));
     }
     let health: Arc<Health> = stream.health.clone();
     let work = Box::new(move || command.run(&health));
     stream.submit(Command::Work(work)).map(|_| ())
+}
+
+/// One operation on a value.
+fn value_op(
+    operation: CUstreamBatchMemOpType,
+    address: CUdeviceptr,
+    value: u64,
+    flags: u32,
+) -> CUstreamBatchMemOpParams {
+    CUstreamBatchMemOpParams {
+        bytes: Union::of(CUstreamMemOpValueParams {
+            operation,
+            address,
+            // Of 32 bits the first half, on hosts that put the low bytes first.
+            value: Union::of(value),
+            flags,
+            alias: 0,
+        }),
+    }
 }
 
 // --- The interface ---
@@ -271,13 +295,11 @@ pub fn wait_value(
     width: Width,
     flags: u32,
 ) -> Result<()> {
-    let op = Op::Wait {
-        address: checked(address, width)?,
-        width,
-        value,
-        condition: Condition::new(flags)?,
+    let operation = match width {
+        Width::Four => CUstreamBatchMemOpType::WAIT_VALUE_32,
+        Width::Eight => CUstreamBatchMemOpType::WAIT_VALUE_64,
     };
-    submit(MemOpCommand { ops: vec![op] }, stream)
+    submit(&[value_op(operation, address, value, flags)], stream)
 }
 
 /// `cuStreamWriteValue32` and `cuStreamWriteValue64`.
@@ -288,15 +310,11 @@ pub fn write_value(
     width: Width,
     flags: u32,
 ) -> Result<()> {
-    if flags > CUstreamWriteValue_flags::NO_MEMORY_BARRIER.0 {
-        return Err(CUresult::INVALID_VALUE);
-    }
-    let op = Op::Write {
-        address: checked(address, width)?,
-        width,
-        value,
+    let operation = match width {
+        Width::Four => CUstreamBatchMemOpType::WRITE_VALUE_32,
+        Width::Eight => CUstreamBatchMemOpType::WRITE_VALUE_64,
     };
-    submit(MemOpCommand { ops: vec![op] }, stream)
+    submit(&[value_op(operation, address, value, flags)], stream)
 }
 
 /// `cuStreamBatchMemOp`.
@@ -304,5 +322,5 @@ pub fn batch(stream: CUstream, params: &[CUstreamBatchMemOpParams], flags: u32) 
     if flags != 0 || params.is_empty() {
         return Err(CUresult::INVALID_VALUE);
     }
-    submit(MemOpCommand::new(params)?, stream)
+    submit(params, stream)
 }
