@@ -25,6 +25,7 @@ mod graph_node;
 mod launch;
 mod library;
 mod link;
+mod logs;
 mod memop;
 mod memory;
 mod module;

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use crate::{
     array, callback, capture, context, copy, device, event, function, graph, graph_node, launch,
-    library, link, memop, memory, module, pointer, pool, settings, shape, start, stream,
+    library, link, logs, memop, memory, module, pointer, pool, settings, shape, start, stream,
     tensor_map, texture, texture_reference, vmm,
 };
 
@@ -72,6 +72,7 @@ const ALL: &[&[Signature]] = &[
     launch::SIGNATURES,
     library::SIGNATURES,
     link::SIGNATURES,
+    logs::SIGNATURES,
     memop::SIGNATURES,
     memory::SIGNATURES,
     module::SIGNATURES,

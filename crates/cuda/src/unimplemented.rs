@@ -252,7 +252,7 @@ not_supported! {
     cuVDPAUCtxCreate
     cuVDPAUCtxCreate_v2
     cuVDPAUGetDevice
-    // Checkpoints, core dumps and logs.
+    // Checkpoints and core dumps.
     cuCheckpointOperationComplete
     cuCheckpointProcessCheckpoint
     cuCheckpointProcessGetRestoreThreadId
@@ -268,9 +268,4 @@ not_supported! {
     cuCoredumpRegisterStartCallback
     cuCoredumpSetAttribute
     cuCoredumpSetAttributeGlobal
-    cuLogsCurrent
-    cuLogsDumpToFile
-    cuLogsDumpToMemory
-    cuLogsRegisterCallback
-    cuLogsUnregisterCallback
 }

@@ -32,6 +32,7 @@ pub mod image;
 pub mod launch;
 pub mod library;
 pub mod link;
+pub mod logs;
 pub mod memory;
 pub mod module;
 mod names;

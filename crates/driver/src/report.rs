@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::error::Failure;
 use crate::fault;
+use crate::logs;
 use crate::state;
 
 static LAST: Mutex<String> = Mutex::new(String::new());
@@ -25,6 +26,7 @@ pub(crate) fn failure(failure: &Failure) {
 /// Something that a call wants to tell beyond its code.
 pub(crate) fn say(code: &str, text: &str) {
     *LAST.lock() = text.to_owned();
+    logs::add(code, text);
     let Ok(state) = state::state() else { return };
     let config = state.config;
     if let Some(path) = &config.report {

@@ -123,7 +123,8 @@ impl Maker<'_> {
                     image_size = Some(size as u64);
                     address
                 }
-                ("function" | "destroy", "HostPtr") | (_, "CUstreamCallback") => self.function(0),
+                ("function" | "destroy", "HostPtr")
+                | (_, "CUstreamCallback" | "CUlogsCallback") => self.function(0),
                 (_, "CUoccupancyB2DSize") => self.function(1),
                 ("name", "HostPtr") => self.name(),
                 _ => self.argument(function, (name, ty), &mut all),

@@ -1,6 +1,6 @@
 //! Handles, addresses and identifiers. A handle is a number to the client and never a pointer.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use super::raw::{c_handles, c_structs};
 use super::result::CUresult;
@@ -134,3 +134,8 @@ pub type CUstreamCallback =
 
 /// How much dynamic shared memory a kernel needs with blocks of a size.
 pub type CUoccupancyB2DSize = Option<unsafe extern "C" fn(block_size: c_int) -> usize>;
+
+/// A function of the host that is told of entries of the log.
+pub type CUlogsCallback = Option<
+    unsafe extern "C" fn(user_data: *mut c_void, level: u32, message: *mut c_char, length: usize),
+>;
