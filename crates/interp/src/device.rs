@@ -13,6 +13,7 @@ use crate::launch::Machine;
 use crate::memory::MemFault;
 use crate::schedule::Env;
 use crate::thread::Thread;
+use crate::watch::finding::AccessOp;
 
 impl<'p> Machine<'p, '_> {
     /// Executes an operation; the results are as many as it has.
@@ -24,16 +25,25 @@ impl<'p> Machine<'p, '_> {
         args: &[u64],
     ) -> Result<SmallVec<[u64; 4]>, FaultKind> {
         let mut results = smallvec![0; op.results().len()];
+        let is_tensor = self.watch.is_some() && matches!(op, DeviceOp::Tensor(_));
+        if is_tensor {
+            self.begin_device_copy((env, thread), op, args);
+        }
         let mut view = View {
             machine: self,
             env,
             thread,
+            map: is_tensor.then(|| args[0]),
+            prints: matches!(op, DeviceOp::Builtin(Builtin::Vprintf)),
         };
         let is_free = matches!(op, DeviceOp::Builtin(Builtin::Free));
         ptxjit_device::execute(op, &mut view, args, &mut results).map_err(|fault| match fault {
             Fault::Refused { why } if is_free => FaultKind::BadFree { addr: args[0], why },
             other => fault_kind(other),
         })?;
+        if is_tensor {
+            self.end_device_copy(env, thread);
+        }
         Ok(results)
     }
 }
@@ -42,17 +52,38 @@ struct View<'a, 'p, 'm> {
     machine: &'a mut Machine<'p, 'm>,
     env: &'a mut Env,
     thread: &'a mut Thread<'p>,
+    /// Of an operation on a tensor: the address of its map.
+    map: Option<u64>,
+    prints: bool,
+}
+
+impl View<'_, '_, '_> {
+    /// Of tensor copies, accesses are watched.
+    fn watched(&mut self, addr: u64, len: usize, op: AccessOp) {
+        if self.map.is_some_and(|map| map != addr) {
+            self.machine
+                .device_access((self.env, self.thread), (addr, len), op);
+        }
+    }
 }
 
 impl ptxjit_device::Thread for View<'_, '_, '_> {
     fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault> {
         let read = self.machine.read_at(self.thread, addr, bytes);
-        read.map_err(|why| bad_address(addr, bytes.len(), &why))
+        read.map_err(|why| bad_address(addr, bytes.len(), &why))?;
+        self.watched(addr, bytes.len(), AccessOp::Load);
+        // Strings are read further than they go.
+        if self.prints && bytes.len() <= 8 {
+            self.machine
+                .printed(self.env, self.thread, (addr, bytes.len()));
+        }
+        Ok(())
     }
 
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
         let written = self.machine.write_at(self.thread, addr, bytes);
         written.map_err(|why| bad_address(addr, bytes.len(), &why))?;
+        self.watched(addr, bytes.len(), AccessOp::Store);
         self.machine
             .written(self.env, self.thread, addr, bytes.len());
         Ok(())
@@ -68,7 +99,9 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
             return Err(Fault::Misaligned { addr, size });
         }
         let old = (self.machine).update_at(self.thread, addr, size, update);
-        old.map_err(|why| bad_address(addr, size as usize, &why))
+        let old = old.map_err(|why| bad_address(addr, size as usize, &why))?;
+        self.watched(addr, size as usize, AccessOp::Atomic);
+        Ok(old)
     }
 
     fn object(&mut self, handle: u64) -> Option<Arc<Object>> {

@@ -1,6 +1,6 @@
 //! What marks of the frontend tell those who watch ([`MarkOp`]).
 
-use ptxjit_ir::{InstNode, MarkOp, MemSem, Scope, Space};
+use ptxjit_ir::{DeviceOp, InstNode, MarkOp, MemSem, Scope, Space, TensorOp};
 
 use crate::access::Address;
 use crate::launch::Machine;
@@ -10,7 +10,7 @@ use crate::schedule::Env;
 use crate::thread::Thread;
 use crate::watch::finding::{AccessOp, FindingKind};
 use crate::watch::shadow::Shadow;
-use crate::watch::{Accessed, Who};
+use crate::watch::{Accessed, Watch, Who};
 
 /// An mbarrier: the CTA that has it, and its offset in shared memory.
 type Mbarrier = (u32, u64);
@@ -50,7 +50,13 @@ impl<'p> Machine<'p, '_> {
             MarkOp::WaitAll => watch.wait_all(&who),
             MarkOp::RelaxedArrival => watch.set_relaxed(&who),
             MarkOp::BarrierBegin => watch.set_quiet(&who, true),
-            MarkOp::BarrierInit { space, offset }
+            MarkOp::BulkBegin => watch.begin_bulk(&who),
+            MarkOp::BulkCommit => watch.commit_bulk(&who),
+            MarkOp::BulkWait { n, reads } => watch.wait_bulk(&who, n as usize, reads),
+            MarkOp::ProxyFence => watch.fence_proxies(&who),
+            MarkOp::BulkBeginOn { space, offset }
+            | MarkOp::BulkBytes { space, offset }
+            | MarkOp::BarrierInit { space, offset }
             | MarkOp::BarrierArrive { space, offset, .. }
             | MarkOp::BarrierCopies { space, offset }
             | MarkOp::BarrierTest { space, offset, .. }
@@ -87,10 +93,12 @@ impl<'p> Machine<'p, '_> {
         let Some(watch) = self.watch.as_mut() else {
             return;
         };
-        if !matches!(op, MarkOp::BarrierInit { .. }) {
+        if !matches!(op, MarkOp::BarrierInit { .. } | MarkOp::BulkBeginOn { .. }) {
             watch.needs_mbarrier(&who, at);
         }
         match op {
+            MarkOp::BulkBeginOn { .. } => watch.begin_bulk_on(&who, at),
+            MarkOp::BulkBytes { .. } => watch.bulk_bytes(&who, at, word >> 63 != 0),
             MarkOp::BarrierInit { .. } => watch.mbarrier_init(at),
             MarkOp::BarrierArrive { releases, .. } => {
                 watch.access(who, mbarrier_access(at, AccessOp::Atomic));
@@ -115,6 +123,82 @@ impl<'p> Machine<'p, '_> {
                 watch.access(who, mbarrier_access(at, AccessOp::Store));
             }
             other => unreachable!("{other} is not about an mbarrier"),
+        }
+    }
+}
+
+impl<'p> Machine<'p, '_> {
+    /// An operation of the device that copies begins: what it accesses is the copy's.
+    pub(crate) fn begin_device_copy(
+        &mut self,
+        (env, thread): (&Env, &Thread<'p>),
+        op: &DeviceOp,
+        args: &[u64],
+    ) {
+        let &DeviceOp::Tensor(op) = op else { return };
+        let who = self.who(env, thread);
+        let barrier = match op {
+            TensorOp::Load { .. } => args.get(2).map(|&addr| self.region(addr)),
+            TensorOp::Store { .. } => None,
+            TensorOp::Replace(_) => return,
+        };
+        let Some(watch) = self.watch.as_mut() else {
+            return;
+        };
+        match barrier {
+            None => watch.begin_bulk(&who),
+            Some(Region::Shared(cta, at)) => watch.begin_bulk_on(&who, (cta, at)),
+            // It will fail.
+            Some(_) => {}
+        }
+    }
+
+    /// An access that the copy in progress makes, if there is one.
+    pub(crate) fn device_access(
+        &mut self,
+        (env, thread): (&Env, &Thread<'p>),
+        (addr, len): (u64, usize),
+        op: AccessOp,
+    ) {
+        let is_copying = |watch: &Box<Watch>| watch.is_copying(env.cta, thread.linear);
+        if !self.watch.as_ref().is_some_and(is_copying) {
+            return;
+        }
+        let who = self.who(env, thread);
+        let (shared_of, at) = match self.region(addr) {
+            Region::Shared(cta, at) => (Some(cta), at),
+            Region::Device => (None, addr),
+            Region::Local(_) | Region::ReadOnly => return,
+        };
+        let word = self.mbarrier_word(thread, addr);
+        let Some(watch) = self.watch.as_mut() else {
+            return;
+        };
+        match (op, shared_of) {
+            // The only word of shared memory that is updated is that of the mbarrier.
+            (AccessOp::Atomic, Some(cta)) => watch.bulk_bytes(&who, (cta, at), word >> 63 != 0),
+            _ => watch.access(
+                who,
+                Accessed {
+                    shared_of,
+                    addr: at,
+                    size: u32::try_from(len).unwrap_or(u32::MAX),
+                    op,
+                    sem: match op {
+                        AccessOp::Atomic => MemSem::Relaxed,
+                        _ => MemSem::Weak,
+                    },
+                    scope: Scope::Gpu,
+                    keeps: false,
+                },
+            ),
+        }
+    }
+
+    pub(crate) fn end_device_copy(&mut self, env: &Env, thread: &Thread<'p>) {
+        let who = self.who(env, thread);
+        if let Some(watch) = self.watch.as_mut() {
+            watch.end_copy(&who);
         }
     }
 }

@@ -53,7 +53,7 @@ pub trait Memory {
         states.fill(0);
     }
 
-    /// Bytes from `addr` on are written (0), were never (1), or are written with what was computed from such (2).
+    /// For each byte from `addr` on the bits that were never written, or a pattern for those that were computed from such.
     fn set_states(&mut self, _addr: u64, _states: &[u8]) {}
 }
 

@@ -4,6 +4,7 @@ use std::hash::Hasher;
 
 use ptxjit_ir::{AtomicOp, InstData, InstNode, Space, Terminator, Value};
 use rustc_hash::FxHasher;
+use smallvec::SmallVec;
 
 use crate::access::Address;
 use crate::fault::FaultKind;
@@ -12,7 +13,7 @@ use crate::schedule::Env;
 use crate::thread::Thread;
 use crate::watch::finding::{AccessOp, Finding, FindingKind, Severity};
 use crate::watch::shadow::{self, Shadow};
-use crate::watch::{Accessed, Who, byte};
+use crate::watch::{Accessed, Who, WordKey, byte};
 
 /// No window of shared or local memory is larger.
 const MOST_WINDOW: u64 = 1 << 20;
@@ -33,7 +34,10 @@ impl<'p> Machine<'p, '_> {
             ctaid: env.ctaid,
             thread: thread.linear,
             tid: thread.tid,
-            site: watch.map_or(0, |watch| watch.site(thread.loc, calls)),
+            site: watch.map_or(0, |watch| match calls.is_empty() {
+                true => watch.kernel_site(thread.loc),
+                false => watch.site(thread.loc, calls),
+            }),
         }
     }
 
@@ -52,6 +56,15 @@ impl<'p> Machine<'p, '_> {
         thread.spin.steps += 1;
         let steps = thread.spin.steps;
         if self.watch.is_none() || !steps.is_multiple_of(64) && thread.spin.seen.is_none() {
+            return;
+        }
+        // Something has changed: whatever it comes to is no waste. Hashing costs more than all else here.
+        if thread
+            .spin
+            .seen
+            .is_some_and(|(.., progress)| progress != self.progress)
+        {
+            thread.spin.seen = None;
             return;
         }
         let Some(position) = thread.position() else {
@@ -148,6 +161,20 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
+    /// Bytes are printed.
+    pub(crate) fn printed(&mut self, env: &Env, thread: &Thread<'p>, (addr, len): (u64, usize)) {
+        if !self.watches_values() {
+            return;
+        }
+        let mut states = vec![byte::WRITTEN; len];
+        self.states(env, thread, addr, &mut states);
+        if states.iter().any(|&state| state != byte::WRITTEN) {
+            let (who, region) = (self.who(env, thread), self.region(addr));
+            let shadow = with_states(self.from_memory(who, AccessOp::Load, region, addr), &states);
+            self.used(env, thread, AccessOp::Load, shadow, "prints");
+        }
+    }
+
     /// A value of which something was never written is used.
     fn used(&mut self, env: &Env, thread: &Thread<'p>, op: AccessOp, shadow: Shadow, how: &str) {
         if shadow.is_clean() {
@@ -220,13 +247,15 @@ impl<'p> Machine<'p, '_> {
         let mut states = [byte::WRITTEN; MOST];
         self.states(env, thread, generic, &mut states[..len]);
         self.memory_inst(thread, node)?;
-        let mut keeps = false;
+        let (mut keeps, mut changed) = (false, [0xff; MOST]);
         if readable {
-            let mut after = [0; MOST];
-            let _ = self.read_at(thread, generic, &mut after[..len]);
-            keeps = before[..len] == after[..len];
+            let _ = self.read_at(thread, generic, &mut changed[..len]);
+            keeps = before[..len] == changed[..len];
             if !keeps {
                 self.progress += 1;
+            }
+            for (byte, before) in changed.iter_mut().zip(&before) {
+                *byte ^= before;
             }
         }
         let is_change = is_write && !keeps;
@@ -238,27 +267,29 @@ impl<'p> Machine<'p, '_> {
             Region::Device => Some((None, generic)),
             Region::Local(_) | Region::ReadOnly => None,
         };
-        let who = self.who(env, thread);
-        if let (true, Region::Device, Some(watch)) = (is_change, region, self.watch.as_mut()) {
-            let is_float = matches!(&node.data, InstData::Atomic { fmt, .. } if fmt.is_float());
-            watch.wrote(who, (generic, size.into()), op, is_float);
-        }
-        if let (Some((shared_of, addr)), Some(watch)) = (place, self.watch.as_mut()) {
-            watch.access(
-                who,
-                Accessed {
-                    shared_of,
-                    addr,
-                    size,
-                    op,
-                    sem,
-                    scope,
-                    keeps,
-                },
-            );
+        if let Some((shared_of, addr)) = place {
+            let accessed = Accessed {
+                shared_of,
+                addr,
+                size,
+                op,
+                sem,
+                scope,
+                keeps,
+            };
+            let who = self.who(env, thread);
+            if let Some(watch) = self.watch.as_mut() {
+                if is_change && region == Region::Device {
+                    let is_float =
+                        matches!(&node.data, InstData::Atomic { fmt, .. } if fmt.is_float());
+                    watch.wrote(who, (generic, size.into()), op, is_float);
+                }
+                watch.access(who, accessed);
+            }
         }
         if self.watches_values() {
-            self.define_by_memory(env, thread, node, (who, region, generic), &states[..len]);
+            let states = (&states[..len], &changed[..len]);
+            self.define_by_memory(env, thread, node, (region, generic), states);
         } else if is_write {
             self.set_states(env, thread, generic, &[byte::WRITTEN; MOST][..len]);
         }
@@ -271,16 +302,18 @@ impl<'p> Machine<'p, '_> {
         env: &mut Env,
         thread: &mut Thread<'p>,
         node: &'p InstNode,
-        (who, region, generic): (Who, Region, u64),
-        states: &[u8],
+        (region, generic): (Region, u64),
+        (states, changed): (&[u8], &[u8]),
     ) {
         match &node.data {
             InstData::Load { ty, .. } => {
-                let used = self
-                    .watch
-                    .as_mut()
-                    .and_then(|watch| watch.take_used_bytes(&who));
-                let mut states = states.to_vec();
+                let watch = self.watch.as_mut();
+                let used = watch.and_then(|watch| watch.take_used_bytes(env.cta, thread.linear));
+                if states.iter().all(|&state| state == byte::WRITTEN) {
+                    return;
+                }
+                let who = self.who(env, thread);
+                let mut states: SmallVec<[u8; MOST]> = SmallVec::from_slice(states);
                 for (idx, state) in states.iter_mut().enumerate() {
                     if used.is_some_and(|used| used >> idx & 1 == 0) {
                         *state = byte::WRITTEN;
@@ -289,24 +322,41 @@ impl<'p> Machine<'p, '_> {
                 if states.iter().all(|&state| state == byte::WRITTEN) {
                     return;
                 }
-                let shadow = self.from_memory(who, AccessOp::Load, region, generic);
-                let size = ty.bytes() as usize;
-                for (&result, states) in node.results.iter().zip(states.chunks(size)) {
-                    thread
-                        .frame()
-                        .set_shadow(result, with_states(shadow, states));
+                let mut at = generic;
+                let results = node.results.iter();
+                for (&result, states) in results.zip(states.chunks(ty.bytes() as usize)) {
+                    if states.iter().any(|&state| state != byte::WRITTEN) {
+                        let shadow = self.from_memory(who, AccessOp::Load, region, at);
+                        let shadow = with_states(shadow, states);
+                        thread.frame().set_shadow(result, shadow);
+                    }
+                    at += u64::from(ty.bytes());
                 }
             }
             InstData::Store { ty, args, .. } => {
                 let frame = thread.frame();
-                let shadows: Vec<Shadow> = args.iter().map(|&arg| frame.shadow(arg)).collect();
-                let new: Vec<u8> = shadows
-                    .iter()
-                    .flat_map(|shadow| states_of(shadow, ty.bytes()))
-                    .collect();
+                let shadows: SmallVec<[Shadow; 4]> =
+                    args.iter().map(|&arg| frame.shadow(arg)).collect();
+                if shadows.iter().all(Shadow::is_clean) {
+                    let written = [byte::WRITTEN; MOST];
+                    if states.iter().any(|&state| state != byte::WRITTEN) {
+                        self.set_states(env, thread, generic, &written[..states.len()]);
+                    }
+                    return;
+                }
+                let who = self.who(env, thread);
+                let mut new: SmallVec<[u8; 16]> = SmallVec::new();
+                for (idx, shadow) in shadows.iter().enumerate() {
+                    let first = idx * ty.bytes() as usize;
+                    new.extend((0..ty.bytes() as usize).map(|at| {
+                        let idx = first + at;
+                        state_of(shadow, at, (states[idx], changed[idx]))
+                    }));
+                    self.keep_origin(who, region, generic + first as u64, (shadow, ty.bytes()));
+                }
                 self.set_states(env, thread, generic, &new);
                 let is_computed = new.contains(&byte::SPOILT);
-                let is_empty = !new.contains(&byte::WRITTEN);
+                let is_empty = new.iter().all(|&state| state == byte::UNDEFINED);
                 if region == Region::Device && (is_computed || is_empty) {
                     let bad = shadows.iter().find(|shadow| !shadow.is_clean());
                     let bad = bad.copied().unwrap_or_default();
@@ -319,6 +369,7 @@ impl<'p> Machine<'p, '_> {
                     self.used(env, thread, AccessOp::Atomic, shadow, "updates memory with");
                 }
                 if states.iter().any(|&state| state != byte::WRITTEN) {
+                    let who = self.who(env, thread);
                     let shadow = self.from_memory(who, AccessOp::Atomic, region, generic);
                     let shadow = with_states(shadow, states);
                     if *op == AtomicOp::Exch {
@@ -333,7 +384,24 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
+    /// Remembers where something came from that was never written and is stored now.
+    fn keep_origin(&mut self, who: Who, region: Region, at: u64, (shadow, size): (&Shadow, u32)) {
+        if let (false, Some(watch)) = (shadow.is_clean(), self.watch.as_mut()) {
+            for word in (0..u64::from(size)).step_by(4) {
+                watch.set_origin(word_key(who, region, at + word), shadow.origin);
+            }
+        }
+    }
+
     fn from_memory(&mut self, who: Who, op: AccessOp, region: Region, generic: u64) -> Shadow {
+        let stored = self.watch.as_ref();
+        let key = word_key(who, region, generic);
+        if let Some(origin) = stored.and_then(|watch| watch.origin_at(key)) {
+            return Shadow {
+                origin,
+                ..Shadow::NONE
+            };
+        }
         let allocation = self.memory.allocation(generic);
         let Some(watch) = self.watch.as_mut() else {
             return Shadow::NONE;
@@ -452,14 +520,24 @@ pub(crate) enum Region {
     ReadOnly,
 }
 
+/// The word at a generic address. A region says where an access begins, the address may be further on.
+fn word_key(who: Who, region: Region, generic: u64) -> WordKey {
+    let memory = match region {
+        Region::Device | Region::ReadOnly => 0,
+        Region::Shared(cta, _) => 1 + 2 * u64::from(cta),
+        Region::Local(_) => 2 + 2 * (u64::from(who.cta) << 11 | u64::from(who.thread)),
+    };
+    (memory, generic / 4)
+}
+
 fn with_states(shadow: Shadow, states: &[u8]) -> Shadow {
     let bits = states
         .iter()
         .take(8)
         .enumerate()
         .fold(0, |bits, (idx, &state)| match state {
-            byte::WRITTEN => bits,
-            _ => bits | 0xff << (8 * idx),
+            byte::SPOILT => bits | 0xff << (8 * idx),
+            state => bits | u64::from(state) << (8 * idx),
         });
     Shadow {
         bits,
@@ -468,13 +546,15 @@ fn with_states(shadow: Shadow, states: &[u8]) -> Shadow {
     }
 }
 
-fn states_of(shadow: &Shadow, bytes: u32) -> impl Iterator<Item = u8> + use<> {
-    let shadow = *shadow;
-    (0..bytes).map(
-        move |idx| match (shadow.bits >> (8 * idx) & 0xff, shadow.computed) {
-            (0, _) => byte::WRITTEN,
-            (_, false) => byte::UNDEFINED,
-            (_, true) => byte::SPOILT,
-        },
-    )
+/// The state of a byte that a value with this shadow is stored to; `old` and `changed` are its state and the bits that change. Bits that
+/// were never written and stay as they are, beside a field of bits that is written, are not computed from anything.
+fn state_of(shadow: &Shadow, idx: usize, (old, changed): (u8, u8)) -> u8 {
+    let bits = (shadow.bits >> (8 * idx)) as u8;
+    let stays = old != byte::SPOILT && old & bits == bits && changed & bits == 0;
+    match (bits, shadow.computed && !stays) {
+        (0, _) => byte::WRITTEN,
+        (_, true) => byte::SPOILT,
+        (byte::SPOILT, false) => byte::UNDEFINED,
+        (bits, false) => bits,
+    }
 }

@@ -261,11 +261,11 @@ pub const TABLE: &[InstDesc] = &[
         .optional(&[LOAD_MODE, HINT])
         .gates(TENSOR)
         .check(check_tensor_prefetch),
-    inst("cp", &[], mark)
+    inst("cp", &[], bulk_copy::groups)
         .effect()
         .with(&[Mod::Async, Mod::Bulk, Mod::CommitGroup])
         .gates(BULK),
-    inst("cp", &[imm(0, i64::MAX)], mark)
+    inst("cp", &[imm(0, i64::MAX)], bulk_copy::groups)
         .effect()
         .with(&[Mod::Async, Mod::Bulk, Mod::WaitGroup])
         .optional(&[&[Mod::Read]])

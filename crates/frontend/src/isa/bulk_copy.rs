@@ -1,6 +1,9 @@
 //! How bulk copies are done: word by word, by the thread that asks for them, when it does so. Then nobody need wait for their groups.
 
-use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, MemSem, Scope, Space, Type, Value};
+use ptxjit_ir::{
+    AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, MarkOp, MemSem, Scope, Space, Type,
+    Value,
+};
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -8,6 +11,7 @@ use crate::translate::{Inst, Translator};
 use super::atomics::{format_of, op_of};
 use super::cluster::{each_cta, in_cta};
 use super::mbarrier::barrier;
+use super::misc::mark;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -18,26 +22,29 @@ pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Di
     if inst.has(Mod::CpMask) {
         let mask = t.src_as(inst, inst.n_operands() - 1, T::B16)?;
         let mask = t.zext_or_trunc(mask, Type::B32);
-        return copy_some_bytes(t, to, from, size, mask);
+        t.mark(MarkOp::BulkBegin, &[]);
+        copy_some_bytes(t, to, from, size, mask)?;
+        t.mark(MarkOp::AsyncEnd, &[]);
+        return Ok(());
     }
     // Sizes and addresses are multiples of 16 bytes.
     let unit = (Type::B32, 4);
     if !inst.has(Mod::MbarrierCompleteTxBytes) {
+        t.mark(MarkOp::BulkBegin, &[]);
         copy_in_steps(t, to, from, size, unit);
+        t.mark(MarkOp::AsyncEnd, &[]);
         return Ok(());
     }
     let barrier = barrier(t, inst, 3)?;
     if !inst.has(Mod::MulticastCluster) {
-        copy_in_steps(t, to, from, size, unit);
-        return barrier.change_bytes(t, size, true).map(|_| ());
+        return barrier.complete_bulk(t, size, |t| copy_in_steps(t, to, from, size, unit));
     }
     let mask = t.src_as(inst, 4, T::B16)?;
     let mask = t.zext_or_trunc(mask, Type::B32);
     each_cta(t, mask, |t, part| {
         let to = (to.0, in_cta(t, to.1, part), to.2);
-        copy_in_steps(t, to, from, size, unit);
         let barrier = barrier.in_cta(t, part);
-        barrier.change_bytes(t, size, true).map(|_| ())
+        barrier.complete_bulk(t, size, |t| copy_in_steps(t, to, from, size, unit))
     })
 }
 
@@ -45,8 +52,24 @@ pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Di
 pub(super) fn reduce<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (to, from) = places(t, inst)?;
     let size = t.src(inst, 2)?;
-    let (op, fmt) = (op_of(inst), format_of(inst.ty(0)));
-    each_step(t, size, fmt.ty().bytes(), |t, at| {
+    let how = (op_of(inst), format_of(inst.ty(0)));
+    if inst.has(Mod::MbarrierCompleteTxBytes) {
+        let barrier = barrier(t, inst, 3)?;
+        return barrier.complete_bulk(t, size, |t| reduce_in_steps(t, how, (to, from), size));
+    }
+    t.mark(MarkOp::BulkBegin, &[]);
+    reduce_in_steps(t, how, (to, from), size);
+    t.mark(MarkOp::AsyncEnd, &[]);
+    Ok(())
+}
+
+fn reduce_in_steps(
+    t: &mut Translator<'_>,
+    (op, fmt): (AtomicOp, AtomicFmt),
+    (to, from): (Place, Place),
+    size: Value,
+) {
+    let reduced = each_step(t, size, fmt.ty().bytes(), |t, at| {
         let [to, from] = [to, from].map(|place| moved(t, place, at));
         let element = t.load(from.0, fmt.ty(), 1, (from.1, from.2));
         let data = InstData::Atomic {
@@ -61,12 +84,21 @@ pub(super) fn reduce<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), 
         };
         t.ins(data, fmt.ty());
         Ok(())
-    })?;
-    if inst.has(Mod::MbarrierCompleteTxBytes) {
-        let barrier = barrier(t, inst, 3)?;
-        barrier.change_bytes(t, size, true)?;
-    }
-    Ok(())
+    });
+    debug_assert!(reduced.is_ok(), "atomic operations are always possible");
+}
+
+/// `commit_group` and `wait_group`: copies have been done by now.
+pub(super) fn groups<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let op = match inst.has(Mod::CommitGroup) {
+        true => MarkOp::BulkCommit,
+        false => MarkOp::BulkWait {
+            n: u32::try_from(t.src_const(inst, 0)?).unwrap_or(u32::MAX),
+            reads: inst.has(Mod::Read),
+        },
+    };
+    t.mark(op, &[]);
+    mark(t, inst)
 }
 
 /// Destination and source.

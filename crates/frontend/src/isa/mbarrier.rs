@@ -344,6 +344,26 @@ impl Barrier {
         Ok(old)
     }
 
+    /// A bulk copy to be done by `copy` completes on the barrier, with so many bytes.
+    pub(super) fn complete_bulk(
+        self,
+        t: &mut Translator<'_>,
+        bytes: Value,
+        copy: impl FnOnce(&mut Translator<'_>),
+    ) -> Result<(), Diagnostic> {
+        let addr = self.marked(t);
+        let (space, offset) = (self.space, self.offset);
+        t.mark(MarkOp::BulkBeginOn { space, offset }, &[addr]);
+        copy(t);
+        let bytes = in_field(t, bytes, BYTES);
+        let delta = t.unary(IntUnaryOp::Neg, bytes);
+        t.mark(MarkOp::BarrierBegin, &[]);
+        self.change(t, delta)?;
+        t.mark(MarkOp::BulkBytes { space, offset }, &[addr]);
+        t.mark(MarkOp::AsyncEnd, &[]);
+        Ok(())
+    }
+
     /// Its address as marks have it.
     fn marked(self, t: &mut Translator<'_>) -> Value {
         match t.wants_marks() {

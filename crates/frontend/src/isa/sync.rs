@@ -505,6 +505,9 @@ fn fence<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
         Some(Mod::Release) => MemSem::Release,
         _ => MemSem::AcqRel,
     };
+    if inst.has(Mod::Proxy) && inst.has(Mod::Async) {
+        t.mark(MarkOp::ProxyFence, &[]);
+    }
     let scope = scope_of(inst).unwrap_or(Scope::Cta);
     t.ins_void(InstData::Fence { sem, scope });
     Ok(())

@@ -34,6 +34,8 @@ pub(crate) enum Strength {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) agent: Agent,
+    /// The thread that makes it, or asked for it.
+    pub(crate) by: Agent,
     pub(crate) epoch: Epoch,
     pub(crate) site: SiteId,
     pub(crate) op: AccessOp,
@@ -161,10 +163,15 @@ impl History {
 }
 
 /// Whether an earlier access is ordered before what an agent with this past does now.
-fn is_ordered(old: &Event, agent: Agent, clock: &Clock) -> bool {
+fn is_ordered(old: &Event, new: &Event, clock: &Clock) -> bool {
     // A thread's own copies run beside it; they come after what it did before it asked for them.
-    let is_own = old.agent == agent && !agent.is_copier();
-    is_own || old.agent.copier() == agent && !old.is_copy() || clock.get(old.agent) >= old.epoch
+    old.agent == new.by || clock.get(old.agent) >= old.epoch
+}
+
+/// Whether the async proxy may not see an ordinary write yet.
+fn lacks_proxy_fence(old: &Event, new: &Event, clock: &Clock) -> bool {
+    let crosses = new.agent.is_bulk() && !old.agent.is_bulk();
+    crosses && old.is_write && clock.get_proxied(old.agent) < old.epoch
 }
 
 fn race(old: &Event, new: &Event, clock: &Clock, clusters: &Clusters) -> Option<Race> {
@@ -188,11 +195,11 @@ fn race(old: &Event, new: &Event, clock: &Clock, clusters: &Clusters) -> Option<
     if is_non_coherent(old) || is_non_coherent(new) {
         return race(Reason::Proxy);
     }
-    if is_ordered(old, new.agent, clock) {
-        return None;
-    }
-    if old.is_copy() || new.is_copy() {
-        return race(Reason::Async);
+    if is_ordered(old, new, clock) {
+        return match lacks_proxy_fence(old, new, clock) {
+            true => race(Reason::Proxy),
+            false => None,
+        };
     }
     if let (Strength::Strong(theirs), Strength::Strong(own)) = (old.strength, new.strength) {
         let (a, b) = (old.agent.cta, new.agent.cta);
@@ -204,7 +211,10 @@ fn race(old: &Event, new: &Event, clock: &Clock, clusters: &Clusters) -> Option<
         }
         return None;
     }
-    race(Reason::Order)
+    race(match old.is_copy() || new.is_copy() {
+        true => Reason::Async,
+        false => Reason::Order,
+    })
 }
 
 /// Whether whatever races with the old access later would race with the new one, too.
@@ -223,5 +233,5 @@ fn replaces(new: &Event, old: &Event, clock: &Clock) -> bool {
     };
     // A write that changes nothing must not hide one that does.
     let tells = !new.keeps || old.keeps || !old.is_write;
-    covers && conflicts && is_weaker && tells && is_ordered(old, new.agent, clock)
+    covers && conflicts && is_weaker && tells && is_ordered(old, new, clock)
 }

@@ -6,6 +6,7 @@
 //! ([`ptxjit_ir::MarkOp`]).
 
 mod clock;
+mod copies;
 pub(crate) mod finding;
 mod history;
 mod mbarrier;
@@ -19,7 +20,8 @@ use std::collections::BTreeSet;
 use ptxjit_ir::{BarrierOp, MemSem, Scope, Space, SrcLoc};
 use rustc_hash::FxHashMap;
 
-use clock::{Agent, Epoch};
+use clock::Agent;
+use copies::Copy;
 use finding::{AccessOp, Finding, FindingKind, Findings, Object, Severity, Site};
 use history::{Clusters, Event, History, SiteId, Strength};
 use order::{Order, Past, Place, StrongAccess};
@@ -50,14 +52,14 @@ impl Checks {
     }
 }
 
-/// A byte of memory.
+/// What is known of a byte of memory: the bits of it that were never written.
 pub(crate) mod byte {
-    /// Was written.
+    /// All were.
     pub(crate) const WRITTEN: u8 = 0;
-    /// Never.
-    pub(crate) const UNDEFINED: u8 = 1;
-    /// Written with what was computed from such.
-    pub(crate) const SPOILT: u8 = 2;
+    /// None was.
+    pub(crate) const UNDEFINED: u8 = 0xff;
+    /// Written with what was computed from such bits. Fields of bits leave runs of them, never this pattern.
+    pub(crate) const SPOILT: u8 = 0x55;
 }
 
 /// The thread that does something, and where.
@@ -91,12 +93,6 @@ pub(crate) struct Accessed {
     pub(crate) keeps: bool,
 }
 
-impl Accessed {
-    fn place(&self) -> Place {
-        self.shared_of.map_or(Place::Device, Place::Shared)
-    }
-}
-
 /// Where an undefined value came from.
 struct Origin {
     who: Who,
@@ -113,8 +109,8 @@ struct ThreadState {
     past: Past,
     /// How an mbarrier operation is done is no access of the program.
     is_quiet: bool,
-    /// The number of the copy whose accesses follow.
-    copy: Option<Epoch>,
+    /// The copy whose accesses follow.
+    copy: Option<Copy>,
     is_reduction: bool,
     /// The next arrival at the barrier of the cluster is `.relaxed`.
     is_relaxed: bool,
@@ -143,6 +139,9 @@ pub(crate) struct Names {
     pub(crate) params: Vec<(u64, String)>,
 }
 
+/// A word: a number for its memory, and its place there.
+pub(crate) type WordKey = (u64, u64);
+
 /// See the module.
 pub(crate) struct Watch {
     pub(crate) checks: Checks,
@@ -151,7 +150,11 @@ pub(crate) struct Watch {
     ctas: FxHashMap<u32, CtaState>,
     sites: Vec<Site>,
     site_ids: FxHashMap<Site, SiteId>,
+    /// Of those without calls.
+    kernel_sites: FxHashMap<SrcLoc, SiteId>,
     origins: Vec<Origin>,
+    /// Of words that were written with what was never written: where that came from.
+    origins_at: FxHashMap<WordKey, OriginId>,
     names: Names,
     grid: [u32; 3],
     block: [u32; 3],
@@ -185,7 +188,9 @@ impl Watch {
             ctas: FxHashMap::default(),
             sites: Vec::new(),
             site_ids: FxHashMap::default(),
+            kernel_sites: FxHashMap::default(),
             origins: Vec::new(),
+            origins_at: FxHashMap::default(),
             names,
             grid,
             block,
@@ -219,6 +224,16 @@ impl Watch {
         let id = self.sites.len() as SiteId;
         self.sites.push(site.clone());
         self.site_ids.insert(site, id);
+        id
+    }
+
+    /// The number of a statement of the kernel itself.
+    pub(crate) fn kernel_site(&mut self, loc: SrcLoc) -> SiteId {
+        if let Some(&id) = self.kernel_sites.get(&loc) {
+            return id;
+        }
+        let id = self.site(loc, Vec::new());
+        self.kernel_sites.insert(loc, id);
         id
     }
 
@@ -262,11 +277,15 @@ impl Watch {
         };
         // What is acquired by the access itself orders what follows, not the access.
         let (agent_now, epoch, op) = match state.copy {
-            Some(number) => (agent.copier(), number, AccessOp::Copy),
+            Some(copy) => {
+                let (agent, number) = copy.by(is_write);
+                (agent, number, AccessOp::Copy)
+            }
             None => (agent, state.past.epoch(), accessed.op),
         };
         let event = Event {
             agent: agent_now,
+            by: agent,
             epoch,
             site: who.site,
             op,
@@ -281,7 +300,8 @@ impl Watch {
         history.access(event, &state.past.clock, &clusters, &mut |race| {
             races.push(race);
         });
-        match strong {
+        // Copies synchronize by other means than the values that they move.
+        match strong.filter(|_| state.copy.is_none()) {
             Some(strong) => {
                 let is_update = accessed.op == AccessOp::Atomic;
                 if !is_write || is_update && !is_reduction {
@@ -332,31 +352,6 @@ impl Watch {
         };
         let state = &mut cta.threads[who.thread as usize];
         self.order.fence(who.agent(), &mut state.past, sem, scope);
-    }
-
-    // ---- copies ----
-
-    pub(crate) fn begin_copy(&mut self, who: &Who) {
-        let state = self.thread(who);
-        state.copy = Some(state.past.issue());
-    }
-
-    pub(crate) fn end_copy(&mut self, who: &Who) {
-        self.thread(who).copy = None;
-    }
-
-    pub(crate) fn commit_group(&mut self, who: &Who) {
-        self.thread(who).past.commit_group();
-    }
-
-    pub(crate) fn wait_group(&mut self, who: &Who, n: usize) {
-        let agent = who.agent();
-        self.thread(who).past.wait_group(agent, n);
-    }
-
-    pub(crate) fn wait_all(&mut self, who: &Who) {
-        let agent = who.agent();
-        self.thread(who).past.wait_all(agent);
     }
 
     pub(crate) fn set_quiet(&mut self, who: &Who, is_quiet: bool) {
@@ -462,8 +457,9 @@ impl Watch {
         self.thread(who).used_bytes = Some(mask);
     }
 
-    pub(crate) fn take_used_bytes(&mut self, who: &Who) -> Option<u64> {
-        self.thread(who).used_bytes.take()
+    pub(crate) fn take_used_bytes(&mut self, cta: u32, thread: u32) -> Option<u64> {
+        let cta = self.ctas.get_mut(&cta)?;
+        cta.threads[thread as usize].used_bytes.take()
     }
 
     /// Something that was never written comes into a register.
@@ -490,6 +486,16 @@ impl Watch {
             object,
         });
         self.origins.len() as OriginId
+    }
+
+    /// A word was written with something that was never written.
+    pub(crate) fn set_origin(&mut self, word: WordKey, origin: OriginId) {
+        self.origins_at.insert(word, origin);
+    }
+
+    /// Where it came from.
+    pub(crate) fn origin_at(&self, word: WordKey) -> Option<OriginId> {
+        self.origins_at.get(&word).copied()
     }
 
     /// A value of which something was never written is used.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use ptxjit_ir::{MemSem, Scope};
 use rustc_hash::FxHashMap;
 
-use super::clock::{Agent, Clock, Epoch};
+use super::clock::{Agent, AgentKind, Clock, Epoch};
 use super::history::Clusters;
 
 /// Which memory an address is of: that of the device, or a CTA's shared memory.
@@ -31,6 +31,7 @@ pub(crate) struct Past {
     /// What strong reads have seen, for a fence to take over: from its own CTA, and from anywhere.
     seen: [Clock; 2],
     copies: Copies,
+    bulk: Copies,
 }
 
 /// A thread's asynchronous copies, by their numbers.
@@ -45,6 +46,36 @@ impl Past {
     /// The epoch of accesses now.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch + 1
+    }
+
+    /// The number of the next bulk copy that completes in a group.
+    pub(crate) fn issue_bulk(&mut self) -> Epoch {
+        self.bulk.issued += 1;
+        self.bulk.issued
+    }
+
+    pub(crate) fn commit_bulk(&mut self) {
+        let last = self.bulk.issued;
+        self.bulk.groups.push(last);
+    }
+
+    /// Knows the bulk copies of all groups but so many last ones, or only that they have read.
+    pub(crate) fn wait_bulk(&mut self, agent: Agent, n: usize, reads: bool) {
+        let groups = &self.bulk.groups;
+        let Some(idx) = groups.len().checked_sub(n.saturating_add(1)) else {
+            return;
+        };
+        let last = groups[idx];
+        self.clock.set(agent.of_kind(AgentKind::BulkReader), last);
+        if !reads {
+            self.clock.set(agent.of_kind(AgentKind::BulkWriter), last);
+        }
+    }
+
+    /// The async proxy knows all that the thread knows, and what it did itself.
+    pub(crate) fn fence_proxies(&mut self, agent: Agent) {
+        self.hand_on(agent);
+        self.clock.fence_proxies();
     }
 
     /// All that happened before now, to hand on. What the thread does next is not part of it.
@@ -107,6 +138,16 @@ struct Mbarrier {
     complete: Clock,
 }
 
+impl Mbarrier {
+    /// Takes notice of the phase.
+    fn turn_to(&mut self, parity: bool) {
+        if self.parity != parity {
+            self.parity = parity;
+            self.complete = std::mem::take(&mut self.arriving);
+        }
+    }
+}
+
 /// The synchronization of a launch.
 pub(crate) struct Order {
     clusters: Clusters,
@@ -114,6 +155,8 @@ pub(crate) struct Order {
     mbarriers: FxHashMap<(u32, u64), Mbarrier>,
     /// Arrivals at barriers of CTAs: threads, their pasts and their epochs.
     arrivals: FxHashMap<(u32, usize), Vec<(u32, Clock, Epoch)>>,
+    /// For each mbarrier on which bulk copies complete, by CTA and address: its number in the CTA, and how many there were.
+    bulk: FxHashMap<u32, FxHashMap<u64, (u32, Epoch)>>,
     /// Barriers of clusters: the pasts of arrivals in this phase, and of the phase before.
     at_cluster: FxHashMap<[u32; 3], [Clock; 2]>,
 }
@@ -133,6 +176,7 @@ impl Order {
             locations: BTreeMap::new(),
             mbarriers: FxHashMap::default(),
             arrivals: FxHashMap::default(),
+            bulk: FxHashMap::default(),
             at_cluster: FxHashMap::default(),
         }
     }
@@ -273,10 +317,33 @@ impl Order {
             let clock = past.hand_on(agent);
             mbarrier.arriving.join(&clock);
         }
-        if mbarrier.parity != parity {
-            mbarrier.parity = parity;
-            mbarrier.complete = std::mem::take(&mut mbarrier.arriving);
-        }
+        mbarrier.turn_to(parity);
+    }
+
+    /// What makes the bulk copies that complete on an mbarrier, and the number of the next.
+    pub(crate) fn issue_on(&mut self, at: (u32, u64)) -> (Agent, Epoch) {
+        let of_cta = self.bulk.entry(at.0).or_default();
+        let n = of_cta.len() as u32;
+        let (idx, issued) = of_cta.entry(at.1).or_insert((n, 0));
+        *issued += 1;
+        let agent = Agent {
+            cta: at.0,
+            kind: AgentKind::Bulk,
+            idx: *idx,
+        };
+        (agent, *issued)
+    }
+
+    /// A bulk copy arrives at an mbarrier, which has this parity behind it.
+    pub(crate) fn mbarrier_bytes(
+        &mut self,
+        at: (u32, u64),
+        (agent, number): (Agent, Epoch),
+        parity: bool,
+    ) {
+        let mbarrier = self.mbarriers.entry(at).or_default();
+        mbarrier.arriving.set(agent, number);
+        mbarrier.turn_to(parity);
     }
 
     /// The thread's copies arrive at an mbarrier, too.
@@ -320,7 +387,7 @@ impl Order {
         past.epoch += 1;
         // What each knows of itself is put in on completion: now it would be a copy for each thread.
         let arrivals = self.arrivals.entry((agent.cta, id)).or_default();
-        arrivals.push((agent.thread_idx(), past.clock.clone(), past.epoch));
+        arrivals.push((agent.idx, past.clock.clone(), past.epoch));
     }
 
     /// The pasts of all that have arrived at a barrier, but for those that `belongs_to_next` use of it.

@@ -80,14 +80,11 @@ impl Watch {
 
     fn ids(&self, agent: Agent) -> ([u32; 3], [u32; 3]) {
         let split = |n: u32, [x, y, _]: [u32; 3]| [n % x, n / x % y, n / x / y];
-        (
-            split(agent.cta, self.grid),
-            split(agent.thread_idx(), self.block),
-        )
+        (split(agent.cta, self.grid), split(agent.idx, self.block))
     }
 
     fn event_access(&self, event: &Event) -> Access {
-        let (ctaid, tid) = self.ids(event.agent);
+        let (ctaid, tid) = self.ids(event.by);
         Access {
             op: event.op,
             ctaid,
@@ -120,11 +117,8 @@ impl Watch {
             (_, true) => "writes",
             (_, false) => "reads",
         };
-        let (ctaid, tid) = self.ids(old.agent);
-        let other = match (
-            old.agent.cta == who.cta,
-            old.agent.thread_idx() == who.thread,
-        ) {
+        let (ctaid, tid) = self.ids(old.by);
+        let other = match (old.by.cta == who.cta, old.by.idx == who.thread) {
             (true, true) => "the same thread".to_owned(),
             (true, false) => format!("thread {} of the same CTA", triple(tid)),
             (false, _) => format!("thread {} of CTA {}", triple(tid), triple(ctaid)),
@@ -138,6 +132,9 @@ impl Watch {
             Reason::Order => "and nothing orders the two",
             Reason::Scope => "and their scopes do not include each other",
             Reason::Async => "and the copy was not waited for",
+            Reason::Proxy if new.agent.is_bulk() => {
+                "and no `fence.proxy.async` lies between the two"
+            }
             Reason::Proxy => "though `ld.global.nc` reads what no thread of the launch may write",
             Reason::MixedSize => "and the two overlap in part only",
         };

@@ -24,6 +24,33 @@ pub enum MarkOp {
     AsyncBegin,
     /// See [`MarkOp::AsyncBegin`].
     AsyncEnd,
+    /// Accesses up to [`MarkOp::AsyncEnd`] are those of a bulk copy, which goes by the async proxy and completes as part of a group.
+    BulkBegin,
+    /// The same of one that completes on an mbarrier; operand: its address.
+    BulkBeginOn {
+        /// State space of the address.
+        space: Space,
+        /// Added to the address.
+        offset: i32,
+    },
+    /// The bytes of the bulk copy have come, as far as the mbarrier is concerned; operand: its address.
+    BulkBytes {
+        /// State space of the address.
+        space: Space,
+        /// Added to the address.
+        offset: i32,
+    },
+    /// The bulk copies since the last group are a group.
+    BulkCommit,
+    /// Waits for all groups of bulk copies but so many last ones.
+    BulkWait {
+        /// So many.
+        n: u32,
+        /// Only until they have read their sources.
+        reads: bool,
+    },
+    /// Accesses so far come before those by the async proxy that follow.
+    ProxyFence,
     /// The copies since the last group are a group.
     CommitGroup,
     /// Waits for all groups but so many last ones.
@@ -84,12 +111,18 @@ impl MarkOp {
             | MarkOp::Reduction
             | MarkOp::AsyncBegin
             | MarkOp::AsyncEnd
+            | MarkOp::BulkBegin
+            | MarkOp::BulkCommit
+            | MarkOp::BulkWait { .. }
+            | MarkOp::ProxyFence
             | MarkOp::CommitGroup
             | MarkOp::WaitGroup(_)
             | MarkOp::WaitAll
             | MarkOp::RelaxedArrival
             | MarkOp::BarrierBegin => &[],
-            MarkOp::BarrierInit { .. }
+            MarkOp::BulkBeginOn { .. }
+            | MarkOp::BulkBytes { .. }
+            | MarkOp::BarrierInit { .. }
             | MarkOp::BarrierArrive { .. }
             | MarkOp::BarrierCopies { .. }
             | MarkOp::BarrierInval { .. } => &[Type::B64],
@@ -116,6 +149,13 @@ impl fmt::Display for MarkOp {
             MarkOp::Reduction => f.write_str("reduction"),
             MarkOp::AsyncBegin => f.write_str("async.begin"),
             MarkOp::AsyncEnd => f.write_str("async.end"),
+            MarkOp::BulkBegin => f.write_str("bulk.begin"),
+            MarkOp::BulkBeginOn { .. } => f.write_str("bulk.begin_on"),
+            MarkOp::BulkBytes { .. } => f.write_str("bulk.bytes"),
+            MarkOp::BulkCommit => f.write_str("bulk.commit"),
+            MarkOp::BulkWait { n, reads: false } => write!(f, "bulk.wait {n}"),
+            MarkOp::BulkWait { n, reads: true } => write!(f, "bulk.wait_read {n}"),
+            MarkOp::ProxyFence => f.write_str("proxy_fence"),
             MarkOp::CommitGroup => f.write_str("commit_group"),
             MarkOp::WaitGroup(n) => write!(f, "wait_group {n}"),
             MarkOp::WaitAll => f.write_str("wait_all"),

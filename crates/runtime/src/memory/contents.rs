@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Of a byte that was never written.
-const UNDEFINED: u8 = 1;
+const UNDEFINED: u8 = 0xff;
 
 #[derive(Default, Debug)]
 struct State {

@@ -321,7 +321,7 @@ impl Arena {
         self.contents.all_written();
     }
 
-    /// For each byte from `addr` on 0 if it is written, 1 if it never was, or what [`Arena::set_states`] said of it.
+    /// For each byte from `addr` on 0 if it is written, 0xff if it never was, or what [`Arena::set_states`] said of it.
     pub fn states(&self, addr: u64, states: &mut [u8]) {
         self.contents.states(addr, states);
     }
