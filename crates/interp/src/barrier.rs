@@ -111,6 +111,12 @@ impl Barrier {
         )
     }
 
+    /// Whether a thread's warp has arrived as a whole in this phase.
+    pub fn is_counted(&self, thread: u32) -> bool {
+        let counted = self.counted.get((thread / 32) as usize);
+        counted.is_some_and(|&n| n != 0)
+    }
+
     /// Whether a thread has arrived and its warp is not complete.
     pub fn is_pending(&self, thread: u32) -> bool {
         let pending = self.pending.get((thread / 32) as usize);

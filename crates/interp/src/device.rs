@@ -59,7 +59,7 @@ struct View<'a, 'p, 'm> {
 
 impl View<'_, '_, '_> {
     /// Of tensor copies, accesses are watched.
-    fn watched(&mut self, addr: u64, len: usize, op: AccessOp) {
+    fn watched(&mut self, addr: u64, len: usize, op: (AccessOp, bool)) {
         if self.map.is_some_and(|map| map != addr) {
             self.machine
                 .device_access((self.env, self.thread), (addr, len), op);
@@ -71,7 +71,7 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
     fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault> {
         let read = self.machine.read_at(self.thread, addr, bytes);
         read.map_err(|why| bad_address(addr, bytes.len(), &why))?;
-        self.watched(addr, bytes.len(), AccessOp::Load);
+        self.watched(addr, bytes.len(), (AccessOp::Load, false));
         // Strings are read further than they go.
         if self.prints && bytes.len() <= 8 {
             self.machine
@@ -81,9 +81,11 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
     }
 
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let keeps =
+            self.map.is_some() && self.machine.is_there(self.env, self.thread, (addr, bytes));
         let written = self.machine.write_at(self.thread, addr, bytes);
         written.map_err(|why| bad_address(addr, bytes.len(), &why))?;
-        self.watched(addr, bytes.len(), AccessOp::Store);
+        self.watched(addr, bytes.len(), (AccessOp::Store, keeps));
         self.machine
             .written(self.env, self.thread, addr, bytes.len());
         Ok(())
@@ -100,7 +102,7 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
         }
         let old = (self.machine).update_at(self.thread, addr, size, update);
         let old = old.map_err(|why| bad_address(addr, size as usize, &why))?;
-        self.watched(addr, size as usize, AccessOp::Atomic);
+        self.watched(addr, size as usize, (AccessOp::Atomic, false));
         Ok(old)
     }
 

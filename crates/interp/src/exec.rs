@@ -117,7 +117,7 @@ impl<'p> Machine<'p, '_> {
                 let args = values(thread, args);
                 if let DeviceOp::Mark(mark) = op {
                     thread.frame().set_all(results, &[0]);
-                    self.mark(env, thread, (*mark, &args), node);
+                    self.mark(env, thread, (*mark, &args), node)?;
                     return Ok(Step::Next);
                 }
                 self.progress += 1;

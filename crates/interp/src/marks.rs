@@ -3,6 +3,7 @@
 use ptxjit_ir::{DeviceOp, InstNode, MarkOp, MemSem, Scope, Space, TensorOp};
 
 use crate::access::Address;
+use crate::fault::FaultKind;
 use crate::launch::Machine;
 use crate::memory::read_le;
 use crate::observe::Region;
@@ -11,6 +12,9 @@ use crate::thread::Thread;
 use crate::watch::finding::{AccessOp, FindingKind};
 use crate::watch::shadow::Shadow;
 use crate::watch::{Accessed, Watch, Who};
+
+/// Of a tile.
+const ROW_BYTES: u32 = 16;
 
 /// An mbarrier: the CTA that has it, and its offset in shared memory.
 type Mbarrier = (u32, u64);
@@ -23,12 +27,19 @@ impl<'p> Machine<'p, '_> {
         thread: &mut Thread<'p>,
         (op, args): (MarkOp, &[u64]),
         node: &InstNode,
-    ) {
+    ) -> Result<(), FaultKind> {
+        if let MarkOp::Row { lanes } = op {
+            return match thread.linear % 32 < u32::from(lanes) {
+                true => self.check_row(args[0]),
+                false => Ok(()),
+            };
+        }
         let who = self.who(env, thread);
         let Some(watch) = self.watch.as_mut() else {
-            return;
+            return Ok(());
         };
         match op {
+            MarkOp::Row { .. } => {}
             MarkOp::Undefined(_) => {
                 let kind = FindingKind::UninitializedRead;
                 let origin = watch.origin(who, AccessOp::Load, kind, (Space::Generic, None, None));
@@ -68,6 +79,19 @@ impl<'p> Machine<'p, '_> {
                     self.mbarrier_mark(who, (op, args), (cta, at), word);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A row of a tile is aligned, whatever its words are. PTX ISA, "ldmatrix".
+    fn check_row(&self, offset: u64) -> Result<(), FaultKind> {
+        let size = ROW_BYTES;
+        match self.checks().mem && !offset.is_multiple_of(size.into()) {
+            true => Err(FaultKind::Misaligned {
+                addr: self.marked_address(Space::Shared, 0, offset),
+                size,
+            }),
+            false => Ok(()),
         }
     }
 
@@ -158,7 +182,7 @@ impl<'p> Machine<'p, '_> {
         &mut self,
         (env, thread): (&Env, &Thread<'p>),
         (addr, len): (u64, usize),
-        op: AccessOp,
+        (op, keeps): (AccessOp, bool),
     ) {
         let is_copying = |watch: &Box<Watch>| watch.is_copying(env.cta, thread.linear);
         if !self.watch.as_ref().is_some_and(is_copying) {
@@ -189,7 +213,7 @@ impl<'p> Machine<'p, '_> {
                         _ => MemSem::Weak,
                     },
                     scope: Scope::Gpu,
-                    keeps: false,
+                    keeps,
                 },
             ),
         }

@@ -161,6 +161,19 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
+    /// Whether memory holds these bytes already, as something that was written.
+    pub(crate) fn is_there(
+        &mut self,
+        env: &Env,
+        thread: &Thread<'p>,
+        (addr, bytes): (u64, &[u8]),
+    ) -> bool {
+        let (mut old, mut states) = (vec![0; bytes.len()], vec![byte::WRITTEN; bytes.len()]);
+        self.states(env, thread, addr, &mut states);
+        let read = self.read_at(thread, addr, &mut old);
+        read.is_ok() && old == bytes && states.iter().all(|&state| state == byte::WRITTEN)
+    }
+
     /// Bytes are printed.
     pub(crate) fn printed(&mut self, env: &Env, thread: &Thread<'p>, (addr, len): (u64, usize)) {
         if !self.watches_values() {

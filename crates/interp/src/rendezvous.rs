@@ -149,6 +149,7 @@ impl<'p> Cta<'p> {
                 let why = format!("barrier {id}: {why}");
                 return Err(self.fault(idx, FaultKind::BadBarrier(why)));
             }
+            let again = barrier.is_counted(idx as u32);
             if !barrier.arrive(Arrival {
                 thread: idx as u32,
                 op,
@@ -158,6 +159,12 @@ impl<'p> Cta<'p> {
                 continue;
             }
             let completed = barrier.update(&live);
+            if again && machine.checks().sync {
+                let who = machine.who(&self.env, &self.threads[idx]);
+                let text = format!("arrives at barrier {id} a second time in one phase");
+                let (kind, severity) = (FindingKind::BarrierCount, Severity::Error);
+                machine.misuse(who, kind, severity, (AccessOp::Barrier, text));
+            }
             if let Some(watch) = &mut machine.watch {
                 watch.barrier_arrive(self.env.cta, idx as u32, id as usize);
             }

@@ -1,7 +1,7 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 tiles and their like between shared memory and fragments. PTX ISA, "Warp-Level
 //! Matrix Instructions".
 
-use ptxjit_ir::{InstData, IntBinaryOp, Space, Type, Value};
+use ptxjit_ir::{InstData, IntBinaryOp, MarkOp, Space, Type, Value};
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -152,7 +152,11 @@ fn row_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<
     }
     let base = t.zext_or_trunc(base, Type::B32);
     let offset = t.iconst(Type::B32, u64::from(offset as u32));
-    Ok(t.binary(IntBinaryOp::Add, base, offset))
+    let row = t.binary(IntBinaryOp::Add, base, offset);
+    let rows = if inst.has(Mod::M16n16) { 16 } else { 8 };
+    let lanes = (rows * tiles(inst)).min(32) as u8;
+    t.mark(MarkOp::Row { lanes }, &[row]);
+    Ok(row)
 }
 
 /// Tiles that an instruction moves, one after the other.
