@@ -32,6 +32,7 @@ mod launch;
 mod lockstep;
 mod marks;
 mod memory;
+mod misuse;
 mod observe;
 mod postdom;
 mod rendezvous;

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 
 use ptxjit_ir::{BarrierOp, WarpOp};
-use smallvec::SmallVec;
 
 use crate::barrier::Arrival;
 use crate::choose::Schedule;
@@ -17,7 +16,7 @@ use crate::launch::Machine;
 use crate::schedule::{AtCluster, Cta};
 use crate::thread::{State, Thread, Wait, WaitKind, WarpWait};
 use crate::warp::{self, LANES, Operands};
-use crate::watch::finding::{AccessOp, Finding, FindingKind, Severity};
+use crate::watch::finding::{AccessOp, FindingKind, Severity};
 use crate::watch::shadow::Shadow;
 
 /// Turns that lanes at an operation without a member mask wait for others that run on.
@@ -247,40 +246,6 @@ impl<'p> Cta<'p> {
         !completed.is_empty()
     }
 
-    /// Lanes of one warp that have met at a barrier of the aligned kind at different instructions.
-    fn look_for_divergence(&mut self, machine: &mut Machine<'p, '_>, completed: &[(u32, u64)]) {
-        let aligned = |thread: &Thread<'p>| {
-            matches!(
-                thread.wait(),
-                Some(Wait {
-                    kind: WaitKind::Barrier { aligned: true, .. },
-                    ..
-                })
-            )
-        };
-        let mut firsts: BTreeMap<u32, usize> = BTreeMap::new();
-        for &(thread, _) in completed {
-            let idx = thread as usize;
-            let first = *firsts.entry(thread / LANES as u32).or_insert(idx);
-            let (here, there) = (&self.threads[idx], &self.threads[first]);
-            if here.loc == there.loc || !(aligned(here) || aligned(there)) {
-                continue;
-            }
-            let [here, there] = [here, there].map(|thread| machine.who(&self.env, thread));
-            if let Some(watch) = &mut machine.watch {
-                let text =
-                    "lanes of one warp wait at different instructions for an `.aligned` barrier";
-                let accesses = [here, there].map(|who| watch.access_of(&who, AccessOp::Barrier));
-                watch.add(Finding::new(
-                    FindingKind::BarrierDivergence,
-                    Severity::Error,
-                    format!("{}: {text}", watch.by(&here)),
-                    accesses.to_vec(),
-                ));
-            }
-        }
-    }
-
     /// Warp operations of the warp whose lane 0 is thread `first`.
     fn resolve_warp(&mut self, machine: &mut Machine<'p, '_>, first: usize) -> Result<bool, Fault> {
         let end = self.threads.len().min(first + LANES);
@@ -308,41 +273,7 @@ impl<'p> Cta<'p> {
         Ok(woke | self.resolve_converged(machine, first, end))
     }
 
-    /// Lanes that wait at one statement, one of them for another whose mask is not the same: that other does not wait for it. At different
-    /// statements lanes may do so, as their groups are part of each other.
-    fn look_for_masks(&self, machine: &mut Machine<'p, '_>, warp: std::ops::Range<usize>) {
-        let masked = |idx: usize| {
-            let wait = self.warp_wait(idx)?;
-            Some((idx, wait.op, wait.mask?))
-        };
-        let waiting: SmallVec<[_; LANES]> = warp.clone().filter_map(masked).collect();
-        let Some(&(_, _, mask)) = waiting.first() else {
-            return;
-        };
-        if waiting.iter().all(|&(.., other)| other == mask) {
-            return;
-        }
-        for &(here, op, mask) in &waiting {
-            let is_wrong = |&&(there, other_op, other): &&(usize, WarpOp, u32)| {
-                let names = mask >> (there - warp.start) & 1 != 0;
-                let [a, b] = [here, there].map(|idx| &self.threads[idx]);
-                let same_place = op == other_op && a.loc == b.loc && a.calls() == b.calls();
-                names && other != mask && same_place
-            };
-            let Some(&(there, _, other)) = waiting.iter().find(is_wrong) else {
-                continue;
-            };
-            let text = format!(
-                "waits with member mask {mask:#010x} for lane {}, which names {other:#010x} at the same statement",
-                there - warp.start
-            );
-            let who = machine.who(&self.env, &self.threads[here]);
-            let (kind, severity) = (FindingKind::WarpMask, Severity::Error);
-            machine.misuse(who, kind, severity, (AccessOp::Warp, text));
-        }
-    }
-
-    fn warp_wait(&self, idx: usize) -> Option<&WarpWait> {
+    pub(crate) fn warp_wait(&self, idx: usize) -> Option<&WarpWait> {
         match &self.threads.get(idx)?.wait()?.kind {
             WaitKind::Warp(wait) => Some(wait),
             WaitKind::Barrier { .. } => None,

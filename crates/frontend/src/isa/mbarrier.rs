@@ -321,7 +321,9 @@ impl Barrier {
     /// One arrival, at a barrier that may be another CTA's.
     pub(super) fn arrive_once(self, t: &mut Translator<'_>) -> Result<(), Diagnostic> {
         let delta = t.iconst(Type::B64, u64::MAX);
+        t.mark(MarkOp::BarrierBegin, &[]);
         let old = self.change(t, delta)?;
+        self.mark_arrival(t, true);
         self.check_initialized(t, old)
     }
 

@@ -143,7 +143,8 @@ impl Mbarrier {
     fn turn_to(&mut self, parity: bool) {
         if self.parity != parity {
             self.parity = parity;
-            self.complete = std::mem::take(&mut self.arriving);
+            // Arrivals are read-modify-writes: a phase hands on what those before it did, to threads that look late.
+            self.complete.join(&std::mem::take(&mut self.arriving));
         }
     }
 }
