@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::sanitize::{ChecksArg, FailOn, ReportArg};
+use crate::sanitize::{ChecksArg, FailOn, ProgramChecks, ReportArg};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -74,6 +74,15 @@ pub struct LaunchArgs {
     /// Check every access: exact bounds, alignment, freed memory.
     #[arg(long)]
     pub memcheck: bool,
+    /// Look for bugs in kernels: a list of mem, race, init and sync, or all. Checks of more than memory interpret the kernels, which is slow.
+    #[arg(long, value_name = "CHECKS")]
+    pub sanitize: Option<ProgramChecks>,
+    /// Leave out findings that this file lists.
+    #[arg(long, value_name = "FILE", requires = "sanitize")]
+    pub suppress: Option<PathBuf>,
+    /// From which severity on findings are faults.
+    #[arg(long, value_name = "SEVERITY", requires = "sanitize")]
+    pub sanitize_fail: Option<FailOn>,
     /// Stop a kernel that takes longer.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
@@ -535,6 +544,9 @@ mod tests {
             "ptxjit exec --compute-capability sm_80 -- true",
             "ptxjit exec --devices -1 -- true",
             "ptxjit exec --timeout soon -- true",
+            "ptxjit exec --sanitize races -- true",
+            "ptxjit exec --sanitize all,leak -- true",
+            "ptxjit exec --suppress x -- true",
         ] {
             assert!(
                 Cli::try_parse_from(words.split_whitespace()).is_err(),

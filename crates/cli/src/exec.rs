@@ -16,6 +16,7 @@ use anyhow::{Context, Result};
 
 use crate::args::{DistArgs, LaunchArgs};
 use crate::libraries::{self, Libraries};
+use crate::suppress;
 use crate::term;
 
 /// What shells exit with when a command is not found, or cannot be run; and here, too, when the
@@ -100,6 +101,7 @@ fn variables(args: &LaunchArgs, command: &Path) -> Result<Vec<(&'static str, OsS
         args.memory.clone().map(OsString::from),
     );
     set("PTXJIT_MEMCHECK", args.memcheck.then(|| "1".into()));
+    set("PTXJIT_SANITIZE", sanitize(args)?);
     set(
         "PTXJIT_TIMEOUT",
         args.timeout
@@ -118,6 +120,24 @@ fn variables(args: &LaunchArgs, command: &Path) -> Result<Vec<(&'static str, OsS
         args.report.as_deref().map(absolute).transpose()?,
     );
     Ok(variables)
+}
+
+/// What to look for, and what is to be done about it.
+fn sanitize(args: &LaunchArgs) -> Result<Option<OsString>> {
+    let Some(checks) = &args.sanitize else {
+        return Ok(None);
+    };
+    let mut text = OsString::from(&checks.0);
+    if let Some(path) = &args.suppress {
+        // What is wrong with the file is better known now than in the midst of the program.
+        suppress::read(path)?;
+        text.push(";suppress=");
+        text.push(absolute(path)?);
+    }
+    if let Some(fail) = args.sanitize_fail {
+        text.push(format!(";fail={}", fail.name()));
+    }
+    Ok(Some(text))
 }
 
 /// A list with colons that begins with `item` and goes on with what the variable has.

@@ -211,7 +211,7 @@ fn found(
             .iter()
             .zip(&is_used)
             .filter(|(_, is_used)| !**is_used);
-        unused.for_each(|(it, _)| text += &format!("unused suppression: {}\n", it.text));
+        unused.for_each(|(it, _)| text += &format!("unused suppression: {}\n", it.text()));
         text
     };
     for report in &args.report {

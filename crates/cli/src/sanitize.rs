@@ -44,6 +44,22 @@ impl FromStr for ChecksArg {
     }
 }
 
+/// The checks for a program that is not ours, as [`ChecksArg`] has them: of leaks nothing can be said, as there is no last launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramChecks(pub String);
+
+impl FromStr for ProgramChecks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProgramChecks, String> {
+        text.parse::<ChecksArg>()?;
+        if text.split(',').any(|word| word.trim() == "leak") {
+            return Err("`leak` is for `run` and `test`: a program has no last launch".to_owned());
+        }
+        Ok(ProgramChecks(text.to_owned()))
+    }
+}
+
 /// From which severity on findings are failures.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum FailOn {
@@ -54,6 +70,15 @@ pub enum FailOn {
 }
 
 impl FailOn {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailOn::Error => "error",
+            FailOn::Warning => "warning",
+            FailOn::Never => "never",
+        }
+    }
+
     pub fn fails(self, finding: &Finding) -> bool {
         match self {
             FailOn::Error => finding.severity == Severity::Error,
@@ -155,12 +180,41 @@ impl Expected {
     }
 }
 
-/// Writes findings as text.
+/// Writes findings as text. A loop that the compiler has unrolled has many instructions of one line; of findings that differ in these
+/// alone, the first is shown.
 pub fn text(findings: &[Finding]) -> String {
-    findings
-        .iter()
-        .map(|finding| finding.render() + "\n")
-        .collect()
+    let mut shown: Vec<(&Finding, usize)> = Vec::new();
+    for finding in findings {
+        match shown
+            .iter_mut()
+            .find(|(other, _)| are_alike(other, finding))
+        {
+            Some((_, more)) => *more += 1,
+            None => shown.push((finding, 0)),
+        }
+    }
+    let text = shown.iter().map(|(finding, more)| {
+        let more = match more {
+            0 => String::new(),
+            1 => "   = note: the same of 1 more pair of instructions of these lines\n".to_owned(),
+            n => format!("   = note: the same of {n} more pairs of instructions of these lines\n"),
+        };
+        format!("{}{more}\n", finding.render())
+    });
+    text.collect()
+}
+
+/// Whether findings say the same of the same lines of the source.
+fn are_alike(a: &Finding, b: &Finding) -> bool {
+    let lines = |finding: &Finding| -> Vec<(AccessOp, Vec<SourcePlace>)> {
+        let accesses = finding.accesses.iter();
+        accesses.map(|it| (it.op, it.stack.clone())).collect()
+    };
+    let name = |finding: &Finding| finding.object.as_ref().map(|it| it.name.clone());
+    let is_known = a.accesses.len() > 1 && a.accesses.iter().all(|it| !it.stack.is_empty());
+    is_known
+        && (a.kind, a.severity, &a.kernel, a.hazard) == (b.kind, b.severity, &b.kernel, b.hazard)
+        && (name(a), lines(a)) == (name(b), lines(b))
 }
 
 fn severity(severity: Severity) -> &'static str {

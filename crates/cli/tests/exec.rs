@@ -111,7 +111,7 @@ fn what_is_set_already_comes_behind() {
 fn options_become_variables() {
     let root = installation("options", "lib");
     let words = "--compute-capability 9.0 --devices 2 --memory 1G --persona h100 --memcheck --timeout 1.5 --schedule seed:7 \
-                 --trace t.txt --report r.json";
+                 --sanitize race,init --sanitize-fail warning --trace t.txt --report r.json";
     let words: Vec<&str> = words.split_whitespace().collect();
     let printed = print_env(&root, &words);
     let here = std::env::current_dir().unwrap();
@@ -121,8 +121,9 @@ fn options_become_variables() {
         ("PTXJIT_DEVICE_MEMORY", "1G".to_owned()),
         ("PTXJIT_PERSONA", "h100".to_owned()),
         ("PTXJIT_MEMCHECK", "1".to_owned()),
+        ("PTXJIT_SANITIZE", "'race,init;fail=warning'".to_owned()),
         ("PTXJIT_TIMEOUT", "1.5".to_owned()),
-        ("PTXJIT_SCHEDULE", "seed:7".to_owned()),
+        ("PTXJIT_SCHEDULE", "random:7".to_owned()),
         ("PTXJIT_TRACE", format!("{}/t.txt", here.display())),
         ("PTXJIT_REPORT", format!("{}/r.json", here.display())),
     ] {

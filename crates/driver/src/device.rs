@@ -74,6 +74,9 @@ fn engines() -> Result<&'static [ptxjit::Device]> {
                     .prepare_checks()
                     .map_err(|err| error::code_of(&err))?;
             }
+            if state.config.sanitize.init {
+                engine.track_contents();
+            }
         }
         Ok(made)
     };

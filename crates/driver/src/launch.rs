@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ptxjit::{Options, Prepared, Schedule};
-use ptxjit_persona::Config;
+use ptxjit::sanitize::Checks;
+use ptxjit::{Error, Options, Prepared, Schedule};
+use ptxjit_persona::{Config, Sanitize};
 
 use crate::command::Command;
 use crate::error::{Failure, Result};
+use crate::findings;
 use crate::function::{self, Function};
 use crate::host;
 use crate::occupancy;
@@ -46,7 +48,7 @@ impl KernelCommand {
             }
             None => self.prepare()?,
         };
-        ready.run()?;
+        run(&ready)?;
         self.function.keep_ready(self.shape, ready);
         Ok(())
     }
@@ -65,6 +67,20 @@ impl KernelCommand {
     }
 }
 
+/// Runs a launch to its end, and tells what its checks have found.
+pub(crate) fn run(prepared: &Prepared) -> std::result::Result<(), Failure> {
+    let result = prepared.run();
+    if options().sanitize.any() {
+        let fault = match &result {
+            Err(Error::Launch(failure)) => Some(failure.message()),
+            Ok(_) | Err(_) => None,
+        };
+        findings::tell(&prepared.report(), fault);
+    }
+    result?;
+    Ok(())
+}
+
 /// How all launches are carried out: what the environment says.
 pub(crate) fn options() -> &'static Options {
     static OPTIONS: OnceLock<Options> = OnceLock::new();
@@ -73,6 +89,7 @@ pub(crate) fn options() -> &'static Options {
         let mut options = Options::default();
         options.timeout = config.timeout;
         options.memcheck = config.memcheck;
+        options.sanitize = checks(&config.sanitize);
         options.gang = config.gang;
         options.schedule = match config.schedule {
             ptxjit_persona::Schedule::Free => Schedule::Parallel,
@@ -84,6 +101,17 @@ pub(crate) fn options() -> &'static Options {
         };
         options
     })
+}
+
+fn checks(sanitize: &Sanitize) -> Checks {
+    Checks {
+        mem: sanitize.mem,
+        race: sanitize.race,
+        same_value: sanitize.same_value,
+        init: sanitize.init,
+        sync: sanitize.sync,
+        leak: false,
+    }
 }
 
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];

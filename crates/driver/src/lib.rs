@@ -25,6 +25,7 @@ pub mod device;
 mod error;
 pub mod event;
 pub mod fault;
+mod findings;
 pub mod function;
 pub mod graph;
 pub mod host;

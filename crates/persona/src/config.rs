@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::capability::Capability;
 use crate::device::Device;
 use crate::persona::Persona;
+use crate::sanitize::Sanitize;
 use crate::{value, visible};
 
 /// Most devices there can be.
@@ -59,6 +60,8 @@ pub struct Config {
     pub timeout: Option<Duration>,
     /// Whether each access is checked: `PTXJIT_MEMCHECK`.
     pub memcheck: bool,
+    /// `PTXJIT_SANITIZE`.
+    pub sanitize: Sanitize,
     /// `PTXJIT_SCHEDULE`.
     pub schedule: Schedule,
     /// Number of workers: `PTXJIT_THREADS`.
@@ -232,15 +235,16 @@ impl Config {
             Some(list) => visible::select(&list, &all_devices),
         };
         let version = reader.parsed("PTXJIT_DRIVER_VERSION", value::cuda_version);
-        let checks_memory = reader
-            .parsed("PTXJIT_SANITIZE", sanitize)
+        let sanitize = reader
+            .parsed("PTXJIT_SANITIZE", Sanitize::parse)
             .unwrap_or_default();
         let config = Self {
             all_devices,
             devices,
             driver_version: version.unwrap_or(13_000),
             timeout: reader.parsed("PTXJIT_TIMEOUT", value::seconds).flatten(),
-            memcheck: reader.flag("PTXJIT_MEMCHECK") | checks_memory,
+            memcheck: reader.flag("PTXJIT_MEMCHECK") | sanitize.mem,
+            sanitize,
             schedule: reader
                 .parsed("PTXJIT_SCHEDULE", schedule)
                 .unwrap_or_default(),
@@ -283,14 +287,6 @@ impl Config {
             .rev()
             .find(|(cuda, _)| *cuda <= self.driver_version)
             .map_or(BRANCHES[0].1, |(_, text)| *text)
-    }
-}
-
-/// Of the sanitizers the driver has one; of the others it says so, as a program that is not checked must not seem clean.
-fn sanitize(text: &str) -> Result<bool, String> {
-    match text {
-        "mem" => Ok(true),
-        _ => Err("asks for more than `mem`, which is all that can be checked here".to_owned()),
     }
 }
 

@@ -10,6 +10,7 @@ mod capability;
 mod config;
 mod device;
 mod persona;
+mod sanitize;
 mod value;
 mod visible;
 
@@ -17,3 +18,4 @@ pub use capability::{Capability, Limits};
 pub use config::{Config, ModuleLoading, Schedule};
 pub use device::Device;
 pub use persona::Persona;
+pub use sanitize::{FailOn, Sanitize};

@@ -72,6 +72,7 @@ mod raw;
 mod recording;
 pub mod sanitize;
 mod schedule;
+mod suppress;
 mod tensor_map;
 mod texture;
 mod virt;

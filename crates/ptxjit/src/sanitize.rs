@@ -14,6 +14,7 @@ pub use ptxjit_interp::{AccessOp, Checks, FindingKind, Hazard, Object, Reason, S
 
 use crate::Schedule;
 use crate::failure::{FailureKind, LaunchFailure};
+pub use crate::suppress::Suppression;
 
 /// A place in a file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -21,6 +21,8 @@ def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("ptxjit", "CUDA on CPUs by ptxjit")
     group.addoption("--ptxjit", action="store_true", default=None, help="run CUDA programs on ptxjit")
     group.addoption("--ptxjit-memcheck", action="store_true", help="check every access of kernels")
+    group.addoption("--ptxjit-sanitize", metavar="CHECKS", help="look for bugs in kernels: a list of mem, race, init and sync, or all")
+    group.addoption("--ptxjit-suppress", metavar="FILE", help="leave out findings that this file lists")
     group.addoption("--ptxjit-compute-capability", metavar="X.Y", help="what devices report; 8.0 if not given")
     group.addoption("--ptxjit-devices", type=int, metavar="N", help="number of devices")
     group.addoption("--ptxjit-timeout", type=float, metavar="SECONDS", help="stop kernels that take longer")
@@ -43,6 +45,8 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
             compute_capability=options.ptxjit_compute_capability,
             devices=options.ptxjit_devices,
             memcheck=options.ptxjit_memcheck,
+            sanitize=options.ptxjit_sanitize,
+            suppress=options.ptxjit_suppress,
             timeout=options.ptxjit_timeout,
             schedule=options.ptxjit_schedule,
             report=options.ptxjit_report,
@@ -82,7 +86,9 @@ class Faults:
         found = _errors.faults()
         item._ptxjit_n_faults = getattr(item, "_ptxjit_n_faults", 0) + len(found)
         for fault in found:
-            report.sections.append((f"ptxjit: {fault.name}", fault.report))
+            # No call fails for what a sanitizer finds.
+            title = fault.name if fault.code else fault.kind
+            report.sections.append((f"ptxjit: {title}", fault.report))
             entry = ("ptxjit_fault", fault.report)
             item.user_properties.append(entry)
             if report.user_properties is not item.user_properties:

@@ -92,7 +92,7 @@ def test_devices():
     assert cuda.cuDeviceComputeCapability(ctypes.byref(major), ctypes.byref(minor), 0) == 0
     assert (major.value, minor.value) == (9, 0)
     assert os.environ["PTXJIT_MEMCHECK"] == "1"
-    assert os.environ["PTXJIT_SCHEDULE"] == "seed:7"
+    assert os.environ["PTXJIT_SCHEDULE"] == "random:7"
     assert os.environ["PTXJIT_TIMEOUT"] == "2.5"
 """,
         "--ptxjit",
@@ -235,3 +235,48 @@ def test_another_driver_is_loaded_already(run, pytester):
     done = run("def test_nothing():\n    pass\n", "-p", "sitecustom", "--ptxjit")
     assert done.ret != 0
     assert "another driver is loaded already" in done.stderr.str() + done.stdout.str()
+
+
+# Two threads write their own numbers to one word.
+RACE = """
+RACE = '''
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry race(.param .u64 out)
+{
+    .reg .b64 %p;
+    .reg .b32 %t;
+    ld.param.u64 %p, [out];
+    mov.u32 %t, %tid.x;
+    st.global.u32 [%p], %t;
+    ret;
+}
+'''
+
+def test_race():
+    cuda = driver()
+    pointer, function = ctypes.c_uint64(), ctypes.c_void_p()
+    module, context = ctypes.c_void_p(), ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), 4) == 0
+    assert cuda.cuModuleLoadData(ctypes.byref(module), RACE.encode()) == 0
+    assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"race") == 0
+    params = (ctypes.c_void_p * 1)(ctypes.addressof(pointer))
+    assert cuda.cuLaunchKernel(function, 1, 1, 1, 2, 1, 1, 0, None, params, None) == 0
+    assert cuda.cuCtxSynchronize() == 0
+"""
+
+
+def test_a_finding_fails_the_test(run, pytester):
+    done = run(RACE, "--ptxjit", "--ptxjit-sanitize=race,init", "--junitxml=results.xml")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*race: kernel `race`: thread*"])
+    assert "race: kernel `race`" in (pytester.path / "results.xml").read_text()
+    suppressions = pytester.path / "known.txt"
+    suppressions.write_text("race kernel=race\n")
+    done = run(RACE, "--ptxjit", "--ptxjit-sanitize=race", f"--ptxjit-suppress={suppressions}")
+    done.assert_outcomes(passed=1)
+    assert run(RACE, "--ptxjit", "--ptxjit-sanitize=races").ret != 0

@@ -10,7 +10,7 @@ use crate::command::{Command, vanished};
 use crate::context;
 use crate::error::{Failure, Result};
 use crate::event::Event;
-use crate::launch::KernelCommand;
+use crate::launch::{self, KernelCommand};
 use crate::memory::copy::{CopyCommand, Place, Source};
 use crate::memory::fill::FillCommand;
 use crate::memory::is_known;
@@ -250,11 +250,10 @@ impl KernelNode {
     /// replaced by better code.
     fn run(&self) -> std::result::Result<(), Failure> {
         if let Some(prepared) = &*self.prepared.load() {
-            prepared.run()?;
-            return Ok(());
+            return launch::run(prepared);
         }
         let prepared = self.command.prepare()?;
-        prepared.run()?;
+        launch::run(&prepared)?;
         if !prepared.is_quick() {
             self.prepared.store(Some(Arc::new(prepared)));
         }
