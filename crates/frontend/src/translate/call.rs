@@ -104,7 +104,13 @@ impl<'m> Translator<'m> {
         for (n, &ty) in builtin.args().iter().enumerate() {
             let value = args.get(n).copied();
             let value = value.unwrap_or_else(|| self.iconst(ty, 0));
-            widened.push(self.zext_or_trunc(value, ty));
+            let is_address = builtin != Builtin::Malloc && self.value_ty(value) == Type::B32;
+            let value = self.zext_or_trunc(value, ty);
+            // A line number or a size of characters, among the addresses of `__assertfail`, is far below all windows.
+            widened.push(match ty {
+                Type::B64 if is_address => self.widen(value),
+                _ => value,
+            });
         }
         let results = self.ins_multi(
             InstData::Device {
