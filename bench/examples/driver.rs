@@ -6,6 +6,7 @@
 //! look at. The start of a process is measured in processes of its own, with an empty code cache
 //! and with a filled one.
 #![expect(unsafe_code, reason = "calls the library as a C program does")]
+#![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
 use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};

@@ -65,6 +65,7 @@ fn run() -> Result<usize> {
 }
 
 /// Checks the module of a seed and draws what is wrong with it.
+#[expect(clippy::print_stdout, reason = "a program that prints a line")]
 fn look(seed: u64, limit: usize) {
     let start = Instant::now();
     let found = ptxjit::check_text("extreme.ptx", extremes::module(seed, limit));

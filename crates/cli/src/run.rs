@@ -188,7 +188,9 @@ fn found(
     let before = findings.len();
     findings.retain(|finding| {
         let hit = suppressions.iter().position(|it| it.matches(finding));
-        hit.map(|idx| is_used[idx] = true);
+        if let Some(idx) = hit {
+            is_used[idx] = true;
+        }
         hit.is_none()
     });
     let suppressed = before - findings.len();

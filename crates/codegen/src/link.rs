@@ -26,6 +26,7 @@ struct Code {
     /// Owns the block that the code lies in.
     _module: JITModule,
     /// Read by compiled code.
+    #[expect(clippy::vec_box, reason = "compiled code holds the addresses")]
     _kept: Vec<Box<InstData>>,
 }
 
@@ -133,6 +134,10 @@ impl Linker {
         let mut module = JITModule::new(builder);
         // Nothing looks at the signatures.
         let sig = Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
+        #[expect(
+            clippy::result_large_err,
+            reason = "Cranelift's error, which becomes ours at once"
+        )]
         let mut declare = |kind: &str, count: usize, linkage: Linkage| {
             (0..count)
                 .map(|number| module.declare_function(&format!("{kind}{number}"), linkage, &sig))

@@ -45,8 +45,11 @@ impl Held {
 pub(crate) struct Sequence {
     values: Vec<Held>,
     /// The values that each step uses, and those that it defines.
-    steps: Vec<(SmallVec<[usize; 4]>, SmallVec<[usize; 4]>)>,
+    steps: Vec<(Positions, Positions)>,
 }
+
+/// Positions in [`Sequence::values`].
+type Positions = SmallVec<[usize; 4]>;
 
 impl Sequence {
     pub(crate) fn begin_step(&mut self) {

@@ -167,6 +167,14 @@ macro_rules! export {
     };
     ([$($meta:tt)*] early $name:ident ($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
         $($meta)*
+        #[expect(
+            clippy::allow_attributes,
+            reason = "few functions have such names, and `expect` would warn of all others"
+        )]
+        #[allow(
+            clippy::duplicate_underscore_argument,
+            reason = "CUDA has `keys` and `_keys` side by side"
+        )]
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $name($($arg: $ty),*) -> ptxjit_driver::types::CUresult {
             $crate::call::call(

@@ -236,7 +236,8 @@ fn captured_streams_and_events_cannot_be_waited_for() {
     let (_gpu, _guard) = gpu();
     let stream = non_blocking();
     let captured = event::create(0).unwrap();
-    let breaks: [(&str, &dyn Fn() -> ptxjit_driver::Result<()>, CUresult); 7] = [
+    type Call<'a> = &'a dyn Fn() -> ptxjit_driver::Result<()>;
+    let breaks: [(&str, Call<'_>, CUresult); 7] = [
         (
             "stream sync",
             &|| stream::synchronize(stream),

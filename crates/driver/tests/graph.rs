@@ -140,7 +140,7 @@ fn edges_decide_not_the_order_of_adding() {
 
 #[test]
 fn several_edges_are_added_all_or_none() {
-    let gpu = Gpu::new();
+    let _gpu = Gpu::new();
     let graph = graph::create(0).unwrap();
     let nodes: Vec<_> = (0..3).map(|_| add(graph, &[], empty()).unwrap()).collect();
     let (from, to) = (
@@ -155,7 +155,6 @@ fn several_edges_are_added_all_or_none() {
     assert_eq!(graph::get_edges(graph).unwrap().0, []);
     graph::add_dependencies(graph, arrays, 2).unwrap();
     assert_eq!(graph::get_edges(graph).unwrap().0, nodes[..2]);
-    drop(gpu);
 }
 
 #[test]

@@ -153,7 +153,6 @@ fn a_launch_can_free_what_the_one_before_has_left() {
         graph::launch(other, CUstream::NULL),
         Err(CUresult::INVALID_VALUE)
     );
-    drop(gpu);
 }
 
 #[test]

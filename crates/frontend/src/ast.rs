@@ -653,10 +653,6 @@ pub struct Stmt {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all statements are instructions, and the others are boxed"
-)]
 pub enum StmtKind {
     Inst(Inst),
     /// `name:`, also right before `}`.

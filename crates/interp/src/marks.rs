@@ -184,8 +184,8 @@ impl<'p> Machine<'p, '_> {
         (addr, len): (u64, usize),
         (op, keeps): (AccessOp, bool),
     ) {
-        let is_copying = |watch: &Box<Watch>| watch.is_copying(env.cta, thread.linear);
-        if !self.watch.as_ref().is_some_and(is_copying) {
+        let is_copying = |watch: &Watch| watch.is_copying(env.cta, thread.linear);
+        if !self.watch.as_deref().is_some_and(is_copying) {
             return;
         }
         let who = self.who(env, thread);

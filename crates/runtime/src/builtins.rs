@@ -89,9 +89,10 @@ unsafe extern "C" fn device(
         return mask & mask.wrapping_neg();
     };
     let mask = match op {
-        // SAFETY: compiled code passes room for the operands and results of all lanes.
         DeviceOp::Texture(TextureOp::Fetch(fetch)) => {
-            match unsafe { fetch_together(&call, fetch, (first_thread, mask, loc), Area(values)) } {
+            let lanes = (first_thread, mask, loc);
+            // SAFETY: compiled code passes room for the operands and results of all lanes.
+            match unsafe { fetch_together(&call, fetch, lanes, Area(values)) } {
                 Ok(0) => return 0,
                 Ok(rest) => rest,
                 Err((lane, fault)) => {
@@ -140,8 +141,8 @@ unsafe fn fetch_together(
 ) -> Result<u32, (u32, Fault)> {
     let n_handles = 1 + usize::from(fetch.sampler);
     let handles = |lane: u32| -> [u64; 2] {
-        // SAFETY: the caller's promise.
         std::array::from_fn(|n| match n < n_handles {
+            // SAFETY: the caller's promise.
             true => unsafe { area.handle(n, lane) },
             false => 0,
         })

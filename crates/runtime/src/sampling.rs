@@ -64,9 +64,9 @@ pub(crate) unsafe fn fetch(
         .map(|level| (level.addr, image.level_bytes(level)))
         .collect();
     let read = || {
-        // SAFETY: the caller's promise, and the processor has what is asked for.
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the caller's promise, and the processor has what is asked for.
             return unsafe { group_avx2(fetch, bound, mask, area) };
         }
         // SAFETY: the caller's promise.

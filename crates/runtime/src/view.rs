@@ -159,8 +159,8 @@ impl<'v> View<'v> {
     ) -> Option<u64> {
         match self.place_of(addr, size.into())? {
             Place::Arena => self.arena.update(addr, size, update).ok(),
-            // SAFETY: the place says so.
             Place::Committed => {
+                // SAFETY: the place says so.
                 Some(unsafe { crate::memory::update_committed(addr, size, update) })
             }
         }
@@ -171,8 +171,8 @@ impl<'v> View<'v> {
     pub(crate) fn exchange(&self, addr: u64, expected: Option<u128>, new: u128) -> Option<u128> {
         match self.place_of(addr, 16)? {
             Place::Arena => self.arena.exchange(addr, expected, new).ok(),
-            // SAFETY: the place says so.
             Place::Committed => {
+                // SAFETY: the place says so.
                 Some(unsafe { crate::memory::exchange_committed(addr, expected, new) })
             }
         }

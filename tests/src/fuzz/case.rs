@@ -208,10 +208,10 @@ pub fn difference(inputs: &[Input], want: &[Vec<u8>], got: &[Vec<u8>]) -> Option
 }
 
 fn is_nan(bytes: &[u8]) -> bool {
-    match bytes {
-        &[a, b] => u16::from_le_bytes([a, b]) & 0x7fff > 0x7c00,
-        &[a, b, c, d] => f32::from_le_bytes([a, b, c, d]).is_nan(),
-        &[a, b, c, d, e, f, g, h] => f64::from_le_bytes([a, b, c, d, e, f, g, h]).is_nan(),
+    match *bytes {
+        [a, b] => u16::from_le_bytes([a, b]) & 0x7fff > 0x7c00,
+        [a, b, c, d] => f32::from_le_bytes([a, b, c, d]).is_nan(),
+        [a, b, c, d, e, f, g, h] => f64::from_le_bytes([a, b, c, d, e, f, g, h]).is_nan(),
         _ => false,
     }
 }

@@ -142,9 +142,9 @@ fn large_objects(rng: &mut Rng, text: &mut Text) {
         } else {
             text.items += &declaration;
         }
-        let _ = write!(
+        let _ = writeln!(
             text.body,
-            "ld.{space}.b8 %r1, [o{n}+{}];\n",
+            "ld.{space}.b8 %r1, [o{n}+{}];",
             size(rng) as i64
         );
     }
@@ -157,12 +157,12 @@ fn large_parameters(rng: &mut Rng, text: &mut Text) {
     let formal = |name: &str, n: usize| format!(".param .align {align} .{ty} {name}{n}[{size}]");
     let formals: Vec<String> = (0..n).map(|n| formal("x", n)).collect();
     let result = formal("y", 0);
-    let _ = write!(
+    let _ = writeln!(
         text.items,
-        ".func ({result}) f({}) {{ ret; }}\n",
+        ".func ({result}) f({}) {{ ret; }}",
         formals.join(", ")
     );
-    let _ = write!(text.body, "{}; {};\n", formal("arg", 0), formal("res", 0));
+    let _ = writeln!(text.body, "{}; {};", formal("arg", 0), formal("res", 0));
     let args = vec!["arg0"; n].join(", ");
     let call = match rng.below(3) {
         0 => format!("call (_), f, ({args});\n"),
@@ -220,7 +220,7 @@ fn long_names(rng: &mut Rng, text: &mut Text) {
     let name: String = std::iter::once('x')
         .chain(std::iter::repeat_n(c, length))
         .collect();
-    let _ = write!(text.body, ".reg .b32 {name};\n");
+    let _ = writeln!(text.body, ".reg .b32 {name};");
     text.fill_body(|n| match n % 3 {
         0 => format!("mov.b32 {name}, 1;\n"),
         1 => format!("mov.b32 %r1, {name}1;\n"),
@@ -267,9 +267,9 @@ fn random_branches(rng: &mut Rng, text: &mut Text) {
 fn ladder(rng: &mut Rng, text: &mut Text) {
     let count = 1 + rng.below((text.limit / 100).max(1));
     for n in 0..count.min(90_000) {
-        let _ = write!(text.body, "mov.b32 %r{n}, {n};\n");
+        let _ = writeln!(text.body, "mov.b32 %r{n}, {n};");
     }
-    let _ = write!(text.body, "start:\n");
+    let _ = writeln!(text.body, "start:");
     text.fill_body(|n| {
         format!(
             "@%p1 bra M{n}; add.u32 %r{}, %r{}, 1; M{n}:\n",
@@ -277,7 +277,7 @@ fn ladder(rng: &mut Rng, text: &mut Text) {
             (n + 1) % count
         )
     });
-    let _ = write!(text.body, "@%p2 bra start;\n");
+    let _ = writeln!(text.body, "@%p2 bra start;");
 }
 
 fn tables(rng: &mut Rng, text: &mut Text) {
@@ -297,14 +297,14 @@ fn call_tables(rng: &mut Rng, text: &mut Text) {
     let count = 1 + rng.below((text.limit / 60).max(1));
     let mut names = Vec::new();
     for n in 0..count {
-        let _ = write!(text.items, ".func f{n}() {{ ret; }}\n");
+        let _ = writeln!(text.items, ".func f{n}() {{ ret; }}");
         names.push(format!("f{n}"));
     }
     let names = names.join(", ");
     if rng.chance(50) {
-        let _ = write!(text.items, ".global .u64 table[{count}] = {{{names}}};\n");
+        let _ = writeln!(text.items, ".global .u64 table[{count}] = {{{names}}};");
     } else {
-        let _ = write!(text.body, "table: .calltargets {names};\n");
+        let _ = writeln!(text.body, "table: .calltargets {names};");
     }
     text.fill_body(|_| "call %d1, table;\n".to_owned());
 }
@@ -350,7 +350,7 @@ fn initializers(rng: &mut Rng, text: &mut Text) {
         rng.pick(&["u8", "u32", "u64"])
     );
     text.fill_items(|_| format!("{value}, "));
-    let _ = write!(text.items, "{value}}};\n");
+    let _ = writeln!(text.items, "{value}}};");
 }
 
 fn arguments(rng: &mut Rng, text: &mut Text) {
@@ -359,7 +359,7 @@ fn arguments(rng: &mut Rng, text: &mut Text) {
         .map(|n| format!(".param .align 8 .b8 x{n}[{}]", 1 + rng.below(300)))
         .collect();
     let actuals = vec!["q"; count].join(",");
-    let _ = write!(text.items, ".func f({}) {{ ret; }}\n", formals.join(","));
+    let _ = writeln!(text.items, ".func f({}) {{ ret; }}", formals.join(","));
     text.body += ".param .align 8 .b8 q[8];\n";
     text.fill_body(|_| format!("call f, ({actuals});\n"));
 }

@@ -247,11 +247,8 @@ impl Lower<'_, '_> {
                 .step_by(2)
                 .flat_map(|q| {
                     let halves = self.b.ins().uload8x8(device(), at, offset + 4 * q);
-                    let ins = [
-                        self.b.ins().uwiden_low(halves),
-                        self.b.ins().uwiden_high(halves),
-                    ];
-                    ins
+                    let low = self.b.ins().uwiden_low(halves);
+                    [low, self.b.ins().uwiden_high(halves)]
                 })
                 .collect(),
             (Type::B32, 4) if contiguous => self.load_rows4(at, offset),

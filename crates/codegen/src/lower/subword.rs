@@ -44,10 +44,10 @@ impl Lower<'_, '_> {
                 lower.b.ins().icmp(condition(op), x, y)
             }),
             InstData::IntUnary {
-                op,
+                op: IntUnaryOp::Not,
                 ty: Type::B1,
                 arg,
-            } if op == IntUnaryOp::Not => {
+            } => {
                 let bits = self.mask_width([arg, arg]);
                 let masks = self.subword_mask(arg, bits);
                 masks

@@ -100,7 +100,7 @@ pub(crate) fn run(seed: u64, folder: &Path) -> ! {
             scope.spawn(move || calls(shared, thread, rng));
         }
     });
-    if is_prepared && seed % 8 == 0 {
+    if is_prepared && seed.is_multiple_of(8) {
         fork(shared, seed);
     }
     std::process::exit(0);
@@ -130,7 +130,7 @@ fn start(seed: u64, folder: &Path) -> Shared {
 extern "C" fn host_function(_data: *mut c_void) {
     let shared = SHARED.get().expect("functions are called by calls");
     let number = CALLBACKS.fetch_add(1, Ordering::Relaxed);
-    if number % 4 == 0 && number < 64 {
+    if number.is_multiple_of(4) && number < 64 {
         let rng = Rng::new(shared.seed.wrapping_add(number) << 32);
         // The pages stay, since what was queued may use them.
         let scratch = Box::leak(Box::new(Scratch::new()));

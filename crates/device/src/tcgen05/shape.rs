@@ -274,7 +274,7 @@ impl Shape {
         };
         let step = if op.pair { 32 } else { 16 };
         let is_byte_transposed = self.b_major == Major::Mn && self.b.bits() == 8;
-        if is_right && !(is_byte_transposed && !n.is_multiple_of(step)) {
+        if is_right && (!is_byte_transposed || n.is_multiple_of(step)) {
             return Ok(());
         }
         Err(bits.refuse(format_args!("there is no such product with N = {n}")))

@@ -28,6 +28,10 @@ use super::memory::GraphMemory;
 
 /// The description of a node's work.
 #[derive(Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all nodes of large graphs are the largest, kernels"
+)]
 pub(crate) enum Work {
     Empty,
     Kernel(KernelNode),

@@ -149,13 +149,16 @@ impl Mbarrier {
     }
 }
 
+/// A thread, its past and its epoch.
+type Arrival = (u32, Clock, Epoch);
+
 /// The synchronization of a launch.
 pub(crate) struct Order {
     clusters: Clusters,
     locations: BTreeMap<(Place, u64), Location>,
     mbarriers: FxHashMap<(u32, u64), Mbarrier>,
-    /// Arrivals at barriers of CTAs: threads, their pasts and their epochs.
-    arrivals: FxHashMap<(u32, usize), Vec<(u32, Clock, Epoch)>>,
+    /// Arrivals at barriers of CTAs.
+    arrivals: FxHashMap<(u32, usize), Vec<Arrival>>,
     /// For each mbarrier on which bulk copies complete, by CTA and address: its number in the CTA, and how many there were.
     bulk: FxHashMap<u32, FxHashMap<u64, (u32, Epoch)>>,
     /// Barriers of clusters: the pasts of arrivals in this phase, and of the phase before.

@@ -46,24 +46,22 @@ pub fn mma(mma: &Mma, args: &[LaneRegisters]) -> Vec<LaneRegisters> {
     );
     let mut out = vec![[0; 32]; mma.d_registers()];
     let (n, bits) = (mma.d.per_register(), sum_bits(mma.d));
-    for lane in 0..32 {
-        for i in 0..mma.sums() {
-            let Place {
-                product,
-                row,
-                column,
-            } = mma.place_of_sum(mma.d, lane, i);
-            let pairs = (0..mma.k).map(|k| (a.at(product, row, k), b.at(product, k, column)));
-            let c = sums.at(product, row, column);
-            let sum = match factors {
-                Some((scale, of_a, of_b)) => {
-                    let factors = (of_a[4 * (row % 8) + row / 8], of_b[4 * column]);
-                    scaled_sum(mma, scale, factors, c, pairs)
-                }
-                None => sum(mma, c, pairs),
-            };
-            out[i / n][lane] |= sum << (i % n * bits);
-        }
+    for (lane, i) in (0..32).flat_map(|lane| (0..mma.sums()).map(move |i| (lane, i))) {
+        let Place {
+            product,
+            row,
+            column,
+        } = mma.place_of_sum(mma.d, lane, i);
+        let pairs = (0..mma.k).map(|k| (a.at(product, row, k), b.at(product, k, column)));
+        let c = sums.at(product, row, column);
+        let sum = match factors {
+            Some((scale, of_a, of_b)) => {
+                let factors = (of_a[4 * (row % 8) + row / 8], of_b[4 * column]);
+                scaled_sum(mma, scale, factors, c, pairs)
+            }
+            None => sum(mma, c, pairs),
+        };
+        out[i / n][lane] |= sum << (i % n * bits);
     }
     out
 }

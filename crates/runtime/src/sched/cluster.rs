@@ -19,6 +19,7 @@ const PATIENCE: u32 = 2;
 /// A cluster in flight.
 pub(crate) struct Cluster {
     /// By rank; their contexts point at the window.
+    #[expect(clippy::vec_box, reason = "a context does not move while its CTA runs")]
     pub(crate) ctas: Vec<Box<Cta>>,
     /// None if there is one CTA, which has a window of its own.
     pub(crate) shared: Option<Box<ClusterWindow>>,

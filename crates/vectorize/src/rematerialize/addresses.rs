@@ -1,10 +1,10 @@
 //! Rematerializes addresses that are also used as numbers.
 //!
 //! An address that stems from an index that may wrap is a scalar while it serves as an address
-//! alone, see [`crate::MayWrap`]. Compilers turn `x > 0 ? p[i - 1] : p[i]` into an access at `p + 4
-//! * (i - (x > 0))`: one such use at the edge of a tile would make every access to `p[i]` a gather.
-//! So an instruction that computes with an address gets a copy of it that is computed again from
-//! the index.
+//! alone, see [`crate::MayWrap`]. Compilers turn `x > 0 ? p[i - 1] : p[i]` into an access at
+//! `p + 4 * (i - (x > 0))`: one such use at the edge of a tile would make every access to `p[i]` a
+//! gather. So an instruction that computes with an address gets a copy of it that is computed again
+//! from the index.
 //!
 //! ```text
 //! block0: v3 = iadd v1, (shl (sext v2), 2); v4 = load [v3]
