@@ -138,7 +138,7 @@ fn an_update_does_not_move_memory() {
 
 #[test]
 fn a_launch_can_free_what_the_one_before_has_left() {
-    let gpu = Gpu::new();
+    let _gpu = Gpu::new();
     let graph = graph::create(0).unwrap();
     let (_, told) = add_told(graph, &[], allocation(4)).unwrap();
     let flags = u64::from(CUgraphInstantiate_flags::AUTO_FREE_ON_LAUNCH.0);

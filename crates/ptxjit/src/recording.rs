@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn other_launches() {
-        let differences: [(&str, fn(&mut Launched)); 7] = [
+        type Change = fn(&mut Launched);
+        let differences: [(&str, Change); 7] = [
             ("kernel is `k`, here it is `other`", |it| {
                 it.kernel = "other".to_owned()
             }),

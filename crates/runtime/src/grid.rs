@@ -464,7 +464,11 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
     }
 }
 
-/// Runs CTAs that take turns until none is left.
+/// Runs CTAs that alternate until none is left.
+#[expect(
+    clippy::vec_box,
+    reason = "contexts are large and move between lists all the time"
+)]
 fn run_wave(
     runner: &mut Runner<'_>,
     ctas: &mut Ctas<'_>,

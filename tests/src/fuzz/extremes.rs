@@ -142,11 +142,7 @@ fn large_objects(rng: &mut Rng, text: &mut Text) {
         } else {
             text.items += &declaration;
         }
-        let _ = writeln!(
-            text.body,
-            "ld.{space}.b8 %r1, [o{n}+{}];",
-            size(rng) as i64
-        );
+        let _ = writeln!(text.body, "ld.{space}.b8 %r1, [o{n}+{}];", size(rng) as i64);
     }
 }
 

@@ -117,10 +117,16 @@ fn run(seed: u64, folder: &Path) -> Option<ExitStatus> {
         .env("PTXJIT_FUZZ_BATCH", seed.to_string())
         .env("PTXJIT_FUZZ_FOLDER", folder)
         .env("PTXJIT_COMPUTE_CAPABILITY", "9.0")
-        .env("PTXJIT_DEVICE_COUNT", if seed.is_multiple_of(3) { "2" } else { "1" })
+        .env(
+            "PTXJIT_DEVICE_COUNT",
+            if seed.is_multiple_of(3) { "2" } else { "1" },
+        )
         .env("PTXJIT_DEVICE_MEMORY", "256M")
         .env("PTXJIT_TIMEOUT", "1")
-        .env("PTXJIT_MEMCHECK", if seed.is_multiple_of(5) { "1" } else { "0" })
+        .env(
+            "PTXJIT_MEMCHECK",
+            if seed.is_multiple_of(5) { "1" } else { "0" },
+        )
         .env(
             "PTXJIT_CACHE_DIR",
             Path::new(env!("CARGO_TARGET_TMPDIR")).join("calls-cache"),
