@@ -86,7 +86,7 @@ pub struct LaunchArgs {
     /// Stop a kernel that takes longer.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
-    /// The order in which threads make progress: deterministic, roundrobin, random:SEED, adversarial or pct:SEED[:DEPTH].
+    /// The order in which threads make progress: deterministic, roundrobin, random:SEED, adversarial or `pct:SEED[:DEPTH]`.
     #[arg(long)]
     pub schedule: Option<Schedule>,
     /// Write a line per call of the driver.
@@ -159,7 +159,7 @@ pub struct RunArgs {
     /// A kernel argument, in order.
     ///
     /// TYPE=VALUE for a scalar (u8 … u64, s8 … s64, f16, bf16, f32, f64, b8 … b128; hexadecimal gives the bits of a float type,
-    /// as do 0f… and 0d…); bytes=HEX for a structure; TYPE[N]=INIT for a buffer passed by pointer, where INIT is zeros,
+    /// as do 0f… and 0d…); bytes=HEX for a structure; `TYPE[N]=INIT` for a buffer passed by pointer, where INIT is zeros,
     /// uninit, arange, arange:START:STEP, fill:VALUE, random:SEED:LO:HI, @FILE.npy or @FILE.bin; TYPE=@FILE takes the length
     /// from the file; same=I passes argument I's pointer again; tensormap={…} or tensormap=@FILE.json passes a tensor map by value,
     /// with the fields of a case file's, and in place of `buffer` either `arg`, the index of the argument whose buffer it
@@ -249,7 +249,7 @@ pub struct ExecArgs {
     /// Threads of the host to use; all cores if left out.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
-    /// The order in which threads make progress: deterministic, roundrobin, random:SEED, adversarial or pct:SEED[:DEPTH].
+    /// The order in which threads make progress: deterministic, roundrobin, random:SEED, adversarial or `pct:SEED[:DEPTH]`.
     #[arg(long)]
     pub schedule: Option<Schedule>,
     /// Stop a launch that takes longer, to compile or to run.

@@ -1,6 +1,6 @@
 //! Gang lowering of the IR to native code through Cranelift.
 //!
-//! [`compile`] takes an optimised program and launch facts to a
+//! [`compile()`] takes an optimised program and launch facts to a
 //! [`CompiledKernel`](ptxjit_abi::CompiledKernel): calls that were not inlined become states
 //! (`calls`), the vectorizer plans for a gang width, `lower` emits CLIF, `compile` makes an
 //! [`Object`](ptxjit_abi::object::Object) of it, which can be stored, and `link` places that in

@@ -1,7 +1,7 @@
 //! `libcuda.so.1`: the CUDA driver API under C's names.
 //!
 //! Every function is a few lines that check pointers for results and call `ptxjit-driver`. [`call`]
-//! has what they share, [`table`] names every function and its versions, [`unimplemented`] exports
+//! has what they share, [`table`] names every function and its versions, [`mod@unimplemented`] exports
 //! the names of those that do nothing yet, [`symbols`] finds addresses for `cuGetProcAddress`, and
 //! [`signatures`] says for tests what every function takes.
 //!

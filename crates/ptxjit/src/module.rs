@@ -213,7 +213,7 @@ impl Module {
         }
     }
 
-    /// Checks every function, variable and instruction, used or not, as [`crate::check`] does.
+    /// Checks every function, variable and instruction, used or not, as [`crate::check()`] does.
     pub fn check(&self) -> Diagnostics {
         Diagnostics::new(
             self.inner.front.check(),

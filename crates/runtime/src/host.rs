@@ -37,7 +37,7 @@ pub unsafe fn write(to: u64, from: &[u8]) -> Result<(), HostFault> {
 ///
 /// # Safety
 ///
-/// As for [`write`].
+/// As for [`write()`].
 pub unsafe fn copy(to: u64, from: u64, len: u64) -> Result<(), HostFault> {
     // No range reaches the last byte of the address space, so none wraps.
     let wraps = |start: u64| start.checked_add(len).is_none();
@@ -59,7 +59,7 @@ pub unsafe fn copy(to: u64, from: u64, len: u64) -> Result<(), HostFault> {
 ///
 /// # Safety
 ///
-/// As for [`write`].
+/// As for [`write()`].
 pub unsafe fn fill(to: u64, pattern: &[u8], len: u64) -> Result<(), HostFault> {
     const CHUNK: usize = 4096;
     let mut chunk = [0; CHUNK];

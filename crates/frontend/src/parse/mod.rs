@@ -1,7 +1,7 @@
 //! PTX text to `ast`: the skeleton of a module at once, its bodies and initializers on demand.
 //!
 //! [`module`] finds where everything is with a plain scan (`scan`) and hands only the headers of
-//! functions and variables to the grammar; [`body`] and [`initializer`] parse what the skeleton
+//! functions and variables to the grammar; [`body()`] and [`initializer()`] parse what the skeleton
 //! left as ranges, independently of each other and so in parallel if the caller likes. Syntax stops at the first error. No
 //! input makes these functions panic, and nesting is bounded everywhere.
 //!

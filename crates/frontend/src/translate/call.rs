@@ -1,7 +1,7 @@
 //! Calls: direct, indirect, and of the functions that the device runtime provides.
 //!
 //! In the IR a call passes values only. A register is passed as its value, a `.param` object as the pieces that
-//! [`layout::pieces_of`](super::layout::pieces_of) cuts it into: the caller loads them from its `.param` variable, the callee stores
+//! [`layout::pieces_of`] cuts it into: the caller loads them from its `.param` variable, the callee stores
 //! them to the slot of its formal. Both slots are private memory, which later passes remove. A large object stays whole: the
 //! callee gets the address of the caller's variable and copies to or from it. An array without size is passed as the address of
 //! the caller's variable, too, and not copied.
