@@ -316,8 +316,8 @@ fn old_warp_code_wants_lockstep() {
 #[test]
 fn unsupported_is_told_only_when_wanted() {
     let text = format!(
-        "{} .visible .entry other() {{ \
-         .reg .b64 at; .reg .b128 old, new; atom.global.exch.b128 old, [at], new; ret; }}",
+        ".extern .func (.param .b32 r) cudaDeviceSynchronize(); \
+         {} .visible .entry other() {{ .param .b32 r; call (r), cudaDeviceSynchronize, (); ret; }}",
         kernel("")
     );
     let module = module("sm_90", &text);
@@ -325,11 +325,11 @@ fn unsupported_is_told_only_when_wanted() {
     assert!(module.program("k").is_ok());
     let found = module
         .program("other")
-        .expect_err("atomic operations on 128 bits are not supported");
+        .expect_err("launches from the device are not supported");
     assert_eq!(found[0].kind, Kind::Unsupported);
     assert_eq!(
         found[0].message,
-        "`atom.global.exch.b128` is not supported yet"
+        "a call of `cudaDeviceSynchronize` is not supported yet"
     );
 }
 

@@ -65,10 +65,6 @@ impl Machine<'_, '_> {
             }
             SpecialReg::DynamicSmemSize => launch.dynamic_shared,
             SpecialReg::Pm(_)
-            | SpecialReg::ReservedSmemOffsetBegin
-            | SpecialReg::ReservedSmemOffsetEnd
-            | SpecialReg::ReservedSmemOffsetCap
-            | SpecialReg::ReservedSmemOffset(_)
             | SpecialReg::CurrentGraphExec => 0,
         };
         value.into()

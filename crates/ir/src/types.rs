@@ -420,11 +420,6 @@ pub enum SpecialReg {
     GlobalTimer,
     GlobalTimerLo,
     GlobalTimerHi,
-    ReservedSmemOffsetBegin,
-    ReservedSmemOffsetEnd,
-    ReservedSmemOffsetCap,
-    /// `%reserved_smem_offset_0`, `_1`.
-    ReservedSmemOffset(u8),
     TotalSmemSize,
     AggrSmemSize,
     DynamicSmemSize,
@@ -495,10 +490,6 @@ impl SpecialReg {
             | SpecialReg::Envreg(_)
             | SpecialReg::GlobalTimerLo
             | SpecialReg::GlobalTimerHi
-            | SpecialReg::ReservedSmemOffsetBegin
-            | SpecialReg::ReservedSmemOffsetEnd
-            | SpecialReg::ReservedSmemOffsetCap
-            | SpecialReg::ReservedSmemOffset(_)
             | SpecialReg::TotalSmemSize
             | SpecialReg::AggrSmemSize
             | SpecialReg::DynamicSmemSize => Type::B32,
@@ -554,10 +545,6 @@ impl SpecialReg {
             | SpecialReg::GlobalTimer
             | SpecialReg::GlobalTimerLo
             | SpecialReg::GlobalTimerHi
-            | SpecialReg::ReservedSmemOffsetBegin
-            | SpecialReg::ReservedSmemOffsetEnd
-            | SpecialReg::ReservedSmemOffsetCap
-            | SpecialReg::ReservedSmemOffset(_)
             | SpecialReg::TotalSmemSize
             | SpecialReg::AggrSmemSize
             | SpecialReg::DynamicSmemSize

@@ -119,10 +119,6 @@ impl Lower<'_, '_> {
                 }
             }
             SpecialReg::DynamicSmemSize => self.ctx32(offset_of!(CtaContext, dynamic_smem_size)),
-            SpecialReg::ReservedSmemOffsetBegin
-            | SpecialReg::ReservedSmemOffsetEnd
-            | SpecialReg::ReservedSmemOffsetCap
-            | SpecialReg::ReservedSmemOffset(_) => self.u32_const(0),
         };
         Val::Uniform(uniform)
     }

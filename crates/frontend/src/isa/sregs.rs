@@ -14,12 +14,27 @@ pub struct Sreg {
     pub name: &'static str,
     /// Type, of one element for the vectors.
     pub ty: PtxType,
-    /// One register, or the `x`, `y` and `z` of a vector (whose `w` reads zero).
+    /// One register, or the `x`, `y` and `z` of a vector (whose `w` reads zero); none if it tells of reserved shared memory.
     pub regs: &'static [SpecialReg],
+    /// What it tells of reserved shared memory.
+    pub reserved: Option<Reserved>,
     /// Least PTX version.
     pub ptx: (u32, u32),
     /// Least target.
     pub sm: u32,
+}
+
+/// Shared memory that each CTA of a kernel has for system software, which reads where it lies: cooperative groups of several warps
+/// synchronize there. They expect 288 bytes behind `%reserved_smem_offset_1`.
+pub const RESERVED_SHARED_BYTES: u32 = 1024;
+
+/// What a register tells of reserved shared memory.
+#[derive(Copy, Clone, Debug)]
+pub enum Reserved {
+    /// The address of a byte of it, or of its end.
+    At(u32),
+    /// Its size.
+    Size,
 }
 
 /// The special register that `name` stands for, where no declaration hides it.
@@ -43,8 +58,16 @@ const fn row(
         name,
         ty,
         regs,
+        reserved: None,
         ptx,
         sm,
+    }
+}
+
+const fn reserved(name: &'static str, reserved: Reserved) -> Sreg {
+    Sreg {
+        reserved: Some(reserved),
+        ..row(name, PtxType::B32, &[], (7, 6), 80)
     }
 }
 
@@ -218,41 +241,11 @@ pub const TABLE: &[Sreg] = &[
         (3, 1),
         30,
     ),
-    row(
-        "%reserved_smem_offset_begin",
-        PtxType::B32,
-        &[SpecialReg::ReservedSmemOffsetBegin],
-        (7, 6),
-        80,
-    ),
-    row(
-        "%reserved_smem_offset_end",
-        PtxType::B32,
-        &[SpecialReg::ReservedSmemOffsetEnd],
-        (7, 6),
-        80,
-    ),
-    row(
-        "%reserved_smem_offset_cap",
-        PtxType::B32,
-        &[SpecialReg::ReservedSmemOffsetCap],
-        (7, 6),
-        80,
-    ),
-    row(
-        "%reserved_smem_offset_0",
-        PtxType::B32,
-        &[SpecialReg::ReservedSmemOffset(0)],
-        (7, 6),
-        80,
-    ),
-    row(
-        "%reserved_smem_offset_1",
-        PtxType::B32,
-        &[SpecialReg::ReservedSmemOffset(1)],
-        (7, 6),
-        80,
-    ),
+    reserved("%reserved_smem_offset_begin", Reserved::At(0)),
+    reserved("%reserved_smem_offset_end", Reserved::At(RESERVED_SHARED_BYTES)),
+    reserved("%reserved_smem_offset_cap", Reserved::Size),
+    reserved("%reserved_smem_offset_0", Reserved::At(0)),
+    reserved("%reserved_smem_offset_1", Reserved::At(RESERVED_SHARED_BYTES / 2)),
     row(
         "%total_smem_size",
         PtxType::U32,

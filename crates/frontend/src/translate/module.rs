@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ast::{self, Item};
 use crate::diag::{Diagnostic, Severity};
+use crate::isa::sregs;
 use crate::parse;
 use crate::source::{Position, Source, Span};
 
@@ -141,6 +142,9 @@ pub struct SourceLine {
 }
 
 impl Module {
+    /// Shared memory for system software, see [`sregs::RESERVED_SHARED_BYTES`]. No declaration has this number.
+    pub(super) const RESERVED_SHARED: VarId = VarId::from_u32(u32::MAX - 1);
+
     /// Reads a module's skeleton: all but the contents of bodies and initializers.
     pub fn parse(source: Source) -> Result<Module, Vec<Diagnostic>> {
         Module::load(source).map_err(|refused| refused.diagnostics)
@@ -331,6 +335,9 @@ impl Module {
 
     /// A variable's description. Static variables of functions are found too.
     pub fn var(&self, id: VarId) -> Option<Var> {
+        if id == Module::RESERVED_SHARED {
+            return Some(reserved_shared());
+        }
         let id = self.resolve_var(id);
         if let Some(var) = self.vars.get(id.index()) {
             let ast = self.var_ast(var.decl)?;
@@ -635,6 +642,18 @@ fn is_wrong(found: &[Diagnostic]) -> bool {
 
 fn contains(span: Option<Span>, offset: u32) -> bool {
     span.is_some_and(|span| (span.start..span.end).contains(&offset))
+}
+
+/// The variable of [`Module::RESERVED_SHARED`].
+fn reserved_shared() -> Var {
+    Var {
+        name: "reserved shared memory".to_owned(),
+        space: Space::Shared,
+        size: u64::from(sregs::RESERVED_SHARED_BYTES),
+        align: 16,
+        dynamic_shared: false,
+        is_extern: false,
+    }
 }
 
 /// The IR's state space of a module-wide variable.
