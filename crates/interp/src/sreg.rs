@@ -64,8 +64,7 @@ impl Machine<'_, '_> {
                 (self.layout.static_size + launch.dynamic_shared).next_multiple_of(128)
             }
             SpecialReg::DynamicSmemSize => launch.dynamic_shared,
-            SpecialReg::Pm(_)
-            | SpecialReg::CurrentGraphExec => 0,
+            SpecialReg::Pm(_) | SpecialReg::CurrentGraphExec => 0,
         };
         value.into()
     }

@@ -242,10 +242,16 @@ pub const TABLE: &[Sreg] = &[
         30,
     ),
     reserved("%reserved_smem_offset_begin", Reserved::At(0)),
-    reserved("%reserved_smem_offset_end", Reserved::At(RESERVED_SHARED_BYTES)),
+    reserved(
+        "%reserved_smem_offset_end",
+        Reserved::At(RESERVED_SHARED_BYTES),
+    ),
     reserved("%reserved_smem_offset_cap", Reserved::Size),
     reserved("%reserved_smem_offset_0", Reserved::At(0)),
-    reserved("%reserved_smem_offset_1", Reserved::At(RESERVED_SHARED_BYTES / 2)),
+    reserved(
+        "%reserved_smem_offset_1",
+        Reserved::At(RESERVED_SHARED_BYTES / 2),
+    ),
     row(
         "%total_smem_size",
         PtxType::U32,

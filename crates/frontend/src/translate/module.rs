@@ -143,7 +143,9 @@ pub struct SourceLine {
 
 impl Module {
     /// Shared memory for system software, see [`sregs::RESERVED_SHARED_BYTES`]. No declaration has this number.
-    pub(super) const RESERVED_SHARED: VarId = VarId::from_u32(u32::MAX - 1);
+    pub(super) fn reserved_shared() -> VarId {
+        VarId::from_u32(u32::MAX - 1)
+    }
 
     /// Reads a module's skeleton: all but the contents of bodies and initializers.
     pub fn parse(source: Source) -> Result<Module, Vec<Diagnostic>> {
@@ -335,8 +337,8 @@ impl Module {
 
     /// A variable's description. Static variables of functions are found too.
     pub fn var(&self, id: VarId) -> Option<Var> {
-        if id == Module::RESERVED_SHARED {
-            return Some(reserved_shared());
+        if id == Module::reserved_shared() {
+            return Some(describe_reserved_shared());
         }
         let id = self.resolve_var(id);
         if let Some(var) = self.vars.get(id.index()) {
@@ -644,8 +646,8 @@ fn contains(span: Option<Span>, offset: u32) -> bool {
     span.is_some_and(|span| (span.start..span.end).contains(&offset))
 }
 
-/// The variable of [`Module::RESERVED_SHARED`].
-fn reserved_shared() -> Var {
+/// The variable of [`Module::reserved_shared`].
+fn describe_reserved_shared() -> Var {
     Var {
         name: "reserved shared memory".to_owned(),
         space: Space::Shared,

@@ -256,7 +256,7 @@ impl<'m> Translator<'m> {
     fn read_reserved(&mut self, reserved: Reserved) -> Value {
         match reserved {
             Reserved::At(offset) => {
-                let (var, offset) = (Module::RESERVED_SHARED, i64::from(offset));
+                let (var, offset) = (Module::reserved_shared(), i64::from(offset));
                 self.found.vars.insert(var);
                 let addr = self.ins(InstData::VarAddr { var, offset }, Type::B64);
                 self.zext_or_trunc(addr, Type::B32)
