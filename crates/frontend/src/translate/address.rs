@@ -7,11 +7,13 @@ use ptxjit_ir::{FuncId, InstData, IntBinaryOp, Space, Type, Value};
 
 use crate::ast::{self, Expr, Ident, OperandKind};
 use crate::diag::Diagnostic;
+use crate::isa::sregs::{self, Reserved};
 use crate::isa::types::{Class, PtxType};
 use crate::parse::constexpr;
 use crate::source::Span;
 
 use super::Translator;
+use super::module::Module;
 use super::scope::{Entity, Place, PlaceBase};
 
 /// A memory operand, resolved.
@@ -333,6 +335,19 @@ impl<'m> Translator<'m> {
                     rest,
                 )
             }
+        }
+    }
+
+    /// Only kernels that ask for reserved shared memory have it, as a variable.
+    pub(super) fn read_reserved(&mut self, reserved: Reserved) -> Value {
+        match reserved {
+            Reserved::At(offset) => {
+                let (var, offset) = (Module::reserved_shared(), i64::from(offset));
+                self.found.vars.insert(var);
+                let addr = self.ins(InstData::VarAddr { var, offset }, Type::B64);
+                self.zext_or_trunc(addr, Type::B32)
+            }
+            Reserved::Size => self.iconst(Type::B32, u64::from(sregs::RESERVED_SHARED_BYTES)),
         }
     }
 

@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 
 use crate::ast::{self, Ident, OperandKind};
 use crate::diag::Diagnostic;
-use crate::isa::sregs::{self, Reserved};
+use crate::isa::sregs;
 use crate::isa::types::{Class, PtxType};
 use crate::parse::constexpr;
 use crate::source::Span;
 
 use super::layout::Layout;
-use super::module::{Global, Module, var_space};
+use super::module::{Global, var_space};
 use super::scope::{Entity, Found, Place, PlaceBase, Reg, RegId};
 use super::{Inst, Translator};
 
@@ -250,19 +250,6 @@ impl<'m> Translator<'m> {
             values.push(self.iconst(Type::B32, 0));
         }
         self.fit_sources(values, ty)
-    }
-
-    /// Only kernels that ask for reserved shared memory have it, as a variable.
-    fn read_reserved(&mut self, reserved: Reserved) -> Value {
-        match reserved {
-            Reserved::At(offset) => {
-                let (var, offset) = (Module::reserved_shared(), i64::from(offset));
-                self.found.vars.insert(var);
-                let addr = self.ins(InstData::VarAddr { var, offset }, Type::B64);
-                self.zext_or_trunc(addr, Type::B32)
-            }
-            Reserved::Size => self.iconst(Type::B32, u64::from(sregs::RESERVED_SHARED_BYTES)),
-        }
     }
 
     /// Reads a register's variables, `n` for each element, and chops the elements to the type of the instruction.
