@@ -49,6 +49,19 @@ fn launch(exec: CUgraphExec) {
 }
 
 #[test]
+fn a_node_may_learn_its_grid_in_the_executable_graph() {
+    let gpu = Gpu::new();
+    let ptr = gpu.number(1);
+    let graph = graph::create(0).unwrap();
+    let args = step(ptr, 3, 1);
+    let node = add(graph, &[], gpu.node_of_blocks(&args, 0).params).unwrap();
+    let exec = graph::instantiate(graph, 0).unwrap();
+    graph::exec_set_params(exec, node, &gpu.node(&args).params).unwrap();
+    launch(exec);
+    assert_eq!(gpu.get(ptr), 4);
+}
+
+#[test]
 fn nodes_run_in_order_and_arguments_are_copied() {
     let gpu = Gpu::new();
     let ptr = gpu.number(1);

@@ -92,7 +92,7 @@ fn read_kernel(params: &CUDA_KERNEL_NODE_PARAMS_v3) -> Result<KernelNode> {
         shared: params.sharedMemBytes,
         cooperative: false,
     };
-    shape.check(&function)?;
+    shape.check_node(&function)?;
     let arguments = Arguments {
         params: params.kernelParams,
         extra: params.extra,

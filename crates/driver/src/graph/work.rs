@@ -235,7 +235,7 @@ impl KernelNode {
     pub(crate) fn with_attributes(&self, attributes: Vec<CUlaunchAttribute>) -> Result<KernelNode> {
         let mut command = (*self.command).clone();
         super::attribute::apply(&attributes, &mut command.shape)?;
-        command.shape.check(&command.function)?;
+        command.shape.check_node(&command.function)?;
         Ok(KernelNode {
             attributes,
             ..KernelNode::new(command)

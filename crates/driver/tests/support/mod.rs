@@ -106,11 +106,16 @@ impl Gpu {
 
     /// A node that runs `step`.
     pub fn node(&self, args: &StepArgs) -> NodeParams {
+        self.node_of_blocks(args, 1)
+    }
+
+    /// A node of so many blocks.
+    pub fn node_of_blocks(&self, args: &StepArgs, n_blocks: u32) -> NodeParams {
         let args = Box::new(*args);
         let pointers = args.pointers();
         let params = CUDA_KERNEL_NODE_PARAMS_v3 {
             func: self.step,
-            gridDimX: 1,
+            gridDimX: n_blocks,
             gridDimY: 1,
             gridDimZ: 1,
             blockDimX: 1,
