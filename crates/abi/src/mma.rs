@@ -1,8 +1,9 @@
 //! Products of matrices in the lanes' registers, for compiled code and the runtime.
 //!
-//! Most are done by vectors of the eight columns of B, from decoded factors; the rest element by element as the interpreter does
-//! them ([`eval::mma`]). Both give the same bits. Since many products share a factor, compiled code keeps room for what is decoded
-//! in front of each fragment of A and B.
+//! Most are done by vectors of the eight columns of B, from decoded factors; the rest element by
+//! element as the interpreter does them ([`eval::mma`]). Both give the same bits. Since many
+//! products share a factor, compiled code keeps room for what is decoded in front of each fragment
+//! of A and B.
 
 #![expect(
     unsafe_code,
@@ -23,7 +24,8 @@ use crate::warp_ops::{Lanes, WARP};
 
 pub use self::operands::{DECODED_A, DECODED_B};
 
-/// A register of each lane, or half of one of 64 bits: there, the words of one lane lie side by side in two of these.
+/// A register of each lane, or half of one of 64 bits: there, the words of one lane lie side by
+/// side in two of these.
 pub type Words = [u32; WARP];
 
 /// Operands and results as compiled code keeps them.
@@ -63,9 +65,11 @@ pub const fn register_stride(ty: Type) -> usize {
 ///
 /// # Safety
 ///
-/// `data` points to an [`InstData::Warp`] with a product that the running kernel keeps; the others to as many registers as the
-/// product has of each matrix, and to what is behind C, if there is anything. Only this call uses those of D. In front of A and B
-/// are [`DECODED_A`] and [`DECODED_B`] bytes of the caller's, of which it sets the last word to zero when it stores a fragment.
+/// `data` points to an [`InstData::Warp`] with a product that the running kernel keeps; the others
+/// to as many registers as the product has of each matrix, and to what is behind C, if there is
+/// anything. Only this call uses those of D. In front of A and B are [`DECODED_A`] and
+/// [`DECODED_B`] bytes of the caller's, of which it sets the last word to zero when it stores a
+/// fragment.
 pub unsafe extern "C" fn mma_op(
     data: *const InstData,
     group: u64,
@@ -246,7 +250,8 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// D = A * B + C, with `K` words along K. Eight rows of sums stay in registers of the processor.
+    /// D = A * B + C, with `K` words along K. Eight rows of sums stay in registers of the
+    /// processor.
     #[inline(always)]
     fn add<const K: usize>(mut self, a: &[u32], b: &[[u32; COLUMNS]], steps: &impl Steps) {
         let (a, b) = (a.as_chunks::<K>().0, &b[..K]);
@@ -271,8 +276,8 @@ impl Sums<'_> {
         }
     }
 
-    // Below are loops where closures would be shorter: a closure is compiled without the instructions of `by_vectors` around it,
-    // and then not inlined.
+    // Below are loops where closures would be shorter: a closure is compiled without the
+    // instructions of `by_vectors` around it, and then not inlined.
 
     #[inline(always)]
     fn float_rows<S: Steps>(&self, below: usize, steps: &S) -> [S::Row; 8] {
@@ -307,7 +312,8 @@ impl Sums<'_> {
         }
     }
 
-    /// C is added last, since it is this sum that saturates. Before, at most 64 products of 16 bits cannot wrap.
+    /// C is added last, since it is this sum that saturates. Before, at most 64 products of 16 bits
+    /// cannot wrap.
     #[inline(always)]
     fn store_integers<S: Steps>(&mut self, below: usize, sums: [S::Row; 8], steps: &S) {
         let c = [&self.c[2 * below], &self.c[2 * below + 1]];

@@ -1,8 +1,10 @@
-//! The factors of a product as the multiplying loops read them, decoded from the registers that hold them.
+//! The factors of a product as the multiplying loops read them, decoded from the registers that
+//! hold them.
 //!
-//! Everything is a word of 32 bits: a float as its value in f32, two integers that are neighbors along K as a pair of i16.
-//! A is kept by rows. B is kept by rows whose columns stand in the order of [`column_slot`], which is that of two registers of C and
-//! D side by side, so that no sum is moved from lane to lane.
+//! Everything is a word of 32 bits: a float as its value in f32, two integers that are neighbors
+//! along K as a pair of i16. A is kept by rows. B is kept by rows whose columns stand in the order
+//! of [`column_slot`], which is that of two registers of C and D side by side, so that no sum is
+//! moved from lane to lane.
 
 use std::sync::LazyLock;
 
@@ -20,8 +22,8 @@ pub(super) const MAX_WORDS: usize = ROWS * MAX_K;
 /// Rows of B are loaded whole; none crosses a line of the cache.
 const ALIGN: usize = 64;
 
-/// Bytes in front of a fragment of A, for its decoded form: its words from the first aligned one on, and in the last word
-/// what they are.
+/// Bytes in front of a fragment of A, for its decoded form: its words from the first aligned one
+/// on, and in the last word what they are.
 pub const DECODED_A: usize = 4 * MAX_WORDS + 2 * ALIGN;
 /// As [`DECODED_A`], for B.
 pub const DECODED_B: usize = 4 * COLUMNS * MAX_K + 2 * ALIGN;
@@ -84,8 +86,8 @@ fn tag(mma: &Mma, side: Side) -> u32 {
     1 | (fmt as u32) << 8 | (mma.m as u32) << 16 | (mma.k as u32) << 24
 }
 
-/// Where a column stands in a row of B, C or D: the even columns come first. A lane holds a pair of columns, the even one in one
-/// register and the odd one in the next.
+/// Where a column stands in a row of B, C or D: the even columns come first. A lane holds a pair of
+/// columns, the even one in one register and the odd one in the next.
 pub(super) const fn column_slot(column: usize) -> usize {
     column / 2 + column % 2 * (COLUMNS / 2)
 }

@@ -1,4 +1,5 @@
-//! The steps of a product for which processors have instructions of their own: in plain code, and with AVX2, FMA and F16C.
+//! The steps of a product for which processors have instructions of their own: in plain code, and
+//! with AVX2, FMA and F16C.
 
 use ptxjit_ir::{Convert, MatrixFmt, NumFmt, eval};
 
@@ -132,7 +133,8 @@ mod avx2 {
         unsafe { core::mem::transmute_copy(&vector) }
     }
 
-    // SAFETY of each block below: whoever has an `Avx2` has asked the processor for the instructions.
+    // SAFETY of each block below: an `Avx2` is made only after the processor said that it has the
+    // instructions.
     impl Steps for Avx2 {
         type Row = __m256i;
 
@@ -227,7 +229,8 @@ mod avx2 {
         }
     }
 
-    /// Of each half of eight words from `first` on, a vector of the first word of the columns, the second and so on.
+    /// Of each half of eight words from `first` on, a vector of the first word of the columns, the
+    /// second and so on.
     #[inline(always)]
     fn quarters(columns: &[[u32; MAX_K]; 4], first: usize) -> [__m256i; 4] {
         let [a, b, c, d] = columns;

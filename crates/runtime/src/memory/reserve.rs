@@ -53,7 +53,7 @@ pub(crate) fn memory_file(size: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// The range at address 0 is reserved from here on: below, systems let nobody map anything.
+/// The range at address 0 is reserved from here on: below it systems map nothing.
 const FIRST: u64 = 1 << 16;
 
 /// How long a reservation at address 0 waits for the end of another.
@@ -131,7 +131,7 @@ impl Reservation {
                 }
                 Ok(elsewhere) => {
                     // Old kernels take the address for a hint.
-                    // SAFETY: mapped a moment ago, and nobody knows it yet.
+                    // SAFETY: mapped a moment ago, and no other code has the address yet.
                     unsafe { libc::munmap(elsewhere as *mut libc::c_void, len as usize) };
                 }
                 Err(err) => last = err,
