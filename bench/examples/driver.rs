@@ -1,6 +1,8 @@
 //! What calls of the driver library cost, as a program finds them that opens `libcuda.so.1`.
 //!
-//! `cargo run --release -p ptxjit-bench --example driver [LIBRARY]`
+//! `cargo run --release -p ptxjit-bench --example driver [LIBRARY [GROUP]]`
+//!
+//! With a group (`calls`, `graph`, `threads`, `idle`, `start`) it measures that one alone.
 //!
 //! Each line is the best and the median of some batches: on a busy machine, the best is the one to
 //! look at. The start of a process is measured in processes of its own, with an empty code cache
@@ -174,6 +176,13 @@ fn calls(session: &Session) {
         call!(driver, event_record(event, stream));
     });
     call!(driver, stream_synchronize(stream));
+    // What programs do that time or order their kernels. The launches run when the next batch asks
+    // for it, so both sides of a record are work.
+    report("launch, cuEventRecord, and synchronize", 20_000, || {
+        session.launch(stream);
+        call!(driver, event_record(event, stream));
+        call!(driver, stream_synchronize(stream));
+    });
 }
 
 fn graph(session: &Session) {
@@ -305,12 +314,25 @@ fn main() -> Result<()> {
         ));
     }
     let library = first.map_or_else(|| PathBuf::from("target/release/libcuda.so"), PathBuf::from);
+    let group = words.next();
+    let wants = |name: &str| group.as_ref().is_none_or(|group| group == name);
     let session = Session::start(&library)?;
-    calls(&session);
-    graph(&session);
-    threads(&session, 1);
-    threads(&session, 8);
-    idle(&session)?;
-    processes(&library, true)?;
-    processes(&library, false)
+    if wants("calls") {
+        calls(&session);
+    }
+    if wants("graph") {
+        graph(&session);
+    }
+    if wants("threads") {
+        threads(&session, 1);
+        threads(&session, 8);
+    }
+    if wants("idle") {
+        idle(&session)?;
+    }
+    if wants("start") {
+        processes(&library, true)?;
+        processes(&library, false)?;
+    }
+    Ok(())
 }

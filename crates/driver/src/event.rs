@@ -167,7 +167,14 @@ pub fn record_with_flags(handle: CUevent, stream: CUstream, flags: u32) -> Resul
         (false, true) => Err(CUresult::INVALID_VALUE),
         (false, false) => {
             let stamp = Arc::<Stamp>::default();
-            let mark = stream.submit(Command::Stamp(stamp.clone()))?;
+            // Programs record an event per operation, most of them when nothing is left to do.
+            let mark = match stream.mark_if_idle()? {
+                Some(mark) => {
+                    stamp.set();
+                    mark
+                }
+                None => stream.submit(Command::Stamp(stamp.clone()))?,
+            };
             event.set_record(mark, stamp);
             Ok(())
         }

@@ -24,8 +24,9 @@ pub(crate) struct Function {
     pub(crate) context: u64,
     pub(crate) kernel: ptxjit::Kernel,
     pub(crate) settings: Mutex<Settings>,
-    /// Launches that were prepared before, the latest last.
-    ready: Mutex<Vec<(Shape, Prepared)>>,
+    /// Launches that were prepared before, the latest last. Each is large, and goes in and out with
+    /// every launch.
+    ready: Mutex<Vec<(Shape, Box<Prepared>)>>,
 }
 
 /// Prepared launches that a function keeps: programs launch a kernel with few shapes.
@@ -104,14 +105,14 @@ impl Function {
     }
 
     /// Takes a prepared launch of a shape.
-    pub(crate) fn take_ready(&self, shape: &Shape) -> Option<Prepared> {
+    pub(crate) fn take_ready(&self, shape: &Shape) -> Option<Box<Prepared>> {
         let mut ready = self.ready.lock();
         let idx = ready.iter().rposition(|(known, _)| known == shape)?;
         Some(ready.remove(idx).1)
     }
 
     /// Keeps a prepared launch for the next one of its shape.
-    pub(crate) fn keep_ready(&self, shape: Shape, prepared: Prepared) {
+    pub(crate) fn keep_ready(&self, shape: Shape, prepared: Box<Prepared>) {
         let mut ready = self.ready.lock();
         if ready.len() == MAX_READY {
             ready.remove(0);

@@ -46,7 +46,7 @@ impl KernelCommand {
                 ready.set_param_block(&self.params)?;
                 ready
             }
-            None => self.prepare()?,
+            None => Box::new(self.prepare()?),
         };
         run(&ready)?;
         self.function.keep_ready(self.shape, ready);

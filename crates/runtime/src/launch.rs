@@ -145,13 +145,7 @@ impl Runtime {
         let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
         let n_workers = self.workers_for(desc, n_ctas);
         let n_warps = desc.block.iter().product::<u32>().div_ceil(32);
-        let read_only = [
-            (param_range.clone(), vec![param_range.clone()]),
-            (
-                consts.clone(),
-                exact_parts(consts.clone(), desc.module.const_vars()),
-            ),
-        ];
+        let read_only = (param_range.clone(), consts.clone());
         let mut grid = Grid::new(
             desc,
             self.shared.clone(),
@@ -163,12 +157,8 @@ impl Runtime {
             shortcuts(&desc.kernel.resume_points, n_warps),
         );
         if desc.checks_accesses {
-            let arena = self.arena();
-            grid.map_origin = Some(arena.map_origin()?);
-            for (bytes, valid) in read_only {
-                let most = bytes.end.max(bytes.start + MAX_PARAM_BYTES);
-                arena.mark_window(bytes.start..most, valid.into_iter(), READ_ONLY);
-            }
+            grid.map_origin = Some(self.arena().map_origin()?);
+            self.mark_read_only(desc, read_only);
         }
         let grid = Arc::new(grid);
         let result = self.run(&grid, desc);
@@ -179,6 +169,16 @@ impl Runtime {
             n_workers: n_workers as usize,
             time: start.elapsed(),
         })
+    }
+
+    /// Tells the map of valid memory which bytes are parameters and constant variables.
+    fn mark_read_only(&self, desc: &LaunchDesc, (params, consts): (Range<u64>, Range<u64>)) {
+        let vars = exact_parts(consts.clone(), desc.module.const_vars());
+        for (bytes, valid) in [(params.clone(), vec![params]), (consts, vars)] {
+            let most = bytes.end.max(bytes.start + MAX_PARAM_BYTES);
+            self.arena()
+                .mark_window(bytes.start..most, valid.into_iter(), READ_ONLY);
+        }
     }
 
     fn workers_for(&self, desc: &LaunchDesc, n_ctas: u64) -> u32 {
@@ -251,9 +251,9 @@ fn check_block(desc: &LaunchDesc) -> Result<(), Broken> {
         return Err((ShapeRule::Block, message));
     }
     let n_threads: u32 = block.iter().product();
-    let too_large = format!("a block of {n_threads} threads is too large");
+    let too_large = || format!("a block of {n_threads} threads is too large");
     if n_threads > MAX_THREADS {
-        let message = format!("{too_large}: the limit is {MAX_THREADS}");
+        let message = format!("{}: the limit is {MAX_THREADS}", too_large());
         return Err((ShapeRule::Block, message));
     }
     if let Some(required) = desc.attrs.req_ntid.filter(|&required| required != block) {
@@ -262,7 +262,7 @@ fn check_block(desc: &LaunchDesc) -> Result<(), Broken> {
         return Err((ShapeRule::Threads, message));
     }
     if let Some(limit) = desc.attrs.max_threads.filter(|&limit| n_threads > limit) {
-        let message = format!("{too_large}: `.maxntid` allows {limit}");
+        let message = format!("{}: `.maxntid` allows {limit}", too_large());
         return Err((ShapeRule::Threads, message));
     }
     Ok(())

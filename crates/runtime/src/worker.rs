@@ -108,12 +108,13 @@ impl Drop for Coro {
 }
 
 thread_local! {
-    static SPARE: RefCell<Option<Coro>> = const { RefCell::new(None) };
+    static SPARE: RefCell<Option<Box<Coro>>> = const { RefCell::new(None) };
 }
 
 /// A thread's means during one launch.
 pub(crate) struct Worker {
-    coro: Option<Coro>,
+    /// Large, and taken and kept with every launch.
+    coro: Option<Box<Coro>>,
     fp: FpControl,
     arena: (u64, u32),
 }
@@ -125,7 +126,7 @@ impl Worker {
         fault::ensure_signal_stack();
         let coro = match SPARE.with(|spare| spare.borrow_mut().take()) {
             Some(coro) => coro,
-            None => Coro::new(DefaultStack::new(STACK_SIZE)?),
+            None => Box::new(Coro::new(DefaultStack::new(STACK_SIZE)?)),
         };
         let fp = if flush_denormals {
             FpControl::FLUSH
@@ -176,10 +177,10 @@ impl Worker {
     /// Replaces a coroutine that a signal has ended.
     fn renew(&mut self) {
         let Some(coro) = self.coro.take() else { return };
-        let coro = std::mem::ManuallyDrop::new(coro);
+        let coro = std::mem::ManuallyDrop::new(*coro);
         // SAFETY: `coro` is not used or dropped after its fields are read out; the record has no drop.
         let body = unsafe { std::ptr::read(&coro.body) };
-        self.coro = Some(Coro::new(body.into_stack()));
+        self.coro = Some(Box::new(Coro::new(body.into_stack())));
     }
 }
 

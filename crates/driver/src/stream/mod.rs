@@ -155,7 +155,7 @@ impl Stream {
                 }
                 if has_gone {
                     let gone = |stream: &Arc<Stream>| {
-                        stream.is_destroyed.load(Ordering::Relaxed) && stream.tail().is_none()
+                        stream.is_destroyed.load(Ordering::Relaxed) && !stream.has_work()
                     };
                     context.blocking.write().retain(|stream| !gone(stream));
                 }
@@ -173,6 +173,17 @@ impl Stream {
             true => Ok(self.tail()),
             false => Ok(Some(self.push(deps, Command::Nothing))),
         }
+    }
+
+    /// A mark that was reached before, if there is nothing that a command submitted now would wait
+    /// for. The stream is not capturing.
+    pub(crate) fn mark_if_idle(self: &Arc<Stream>) -> Result<Option<Mark>> {
+        if self.has_work() {
+            return Ok(None);
+        }
+        let mut deps = Deps::new();
+        self.add_role_deps(&mut deps)?;
+        Ok(deps.is_empty().then(|| self.no_mark()))
     }
 
     /// Submits a command and waits until it has run.

@@ -119,6 +119,12 @@ impl Stream {
         (self.queue.n_completed.load(Ordering::Acquire) < ticket).then(mark)
     }
 
+    /// Whether a command has not run yet.
+    pub(super) fn has_work(&self) -> bool {
+        let n_submitted = self.queue.n_submitted.load(Ordering::Acquire);
+        self.queue.n_completed.load(Ordering::Acquire) < n_submitted
+    }
+
     /// Adds a command.
     pub(super) fn push(self: &Arc<Stream>, deps: Deps, command: Command) -> Mark {
         let ticket = {
