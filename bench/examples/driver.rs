@@ -14,6 +14,7 @@ use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::null;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -24,6 +25,14 @@ const EMPTY: &CStr = c".version 7.0
 .address_size 64
 .visible .entry empty() { ret; }
 ";
+
+/// A small kernel as nvcc compiles it: a loop over `y[i] += a * x[i]`.
+const SAXPY: &CStr =
+    match CStr::from_bytes_with_nul(concat!(include_str!("../kernels/saxpy.ptx"), "\0").as_bytes())
+    {
+        Ok(text) => text,
+        Err(_) => panic!("the text has a zero"),
+    };
 
 const BATCHES: usize = 15;
 
@@ -66,6 +75,7 @@ functions! {
     free cuMemFreeAsync(u64, Handle);
     event_create cuEventCreate(*mut Handle, u32);
     event_record cuEventRecord(Handle, Handle);
+    launch_host cuLaunchHostFunc(Handle, extern "C" fn(*const c_void), *const c_void);
     stream_create cuStreamCreate(*mut Handle, u32);
     stream_synchronize cuStreamSynchronize(Handle);
     begin_capture cuStreamBeginCapture_v2(Handle, u32);
@@ -176,13 +186,36 @@ fn calls(session: &Session) {
         call!(driver, event_record(event, stream));
     });
     call!(driver, stream_synchronize(stream));
-    // What programs do that time or order their kernels. The launches run when the next batch asks
-    // for it, so both sides of a record are work.
-    report("launch, cuEventRecord, and synchronize", 20_000, || {
-        session.launch(stream);
-        call!(driver, event_record(event, stream));
-        call!(driver, stream_synchronize(stream));
-    });
+    record_behind_work(driver, event, stream);
+}
+
+/// Records on a stream that is held up meanwhile, as by a long kernel: each is a command that waits.
+fn record_behind_work(driver: &Driver, event: Handle, stream: Handle) {
+    const RECORDS: u32 = 20_000;
+    let gate = Mutex::new(());
+    let mut times: Vec<Duration> = (0..BATCHES)
+        .map(|_| {
+            let closed = gate.lock();
+            let gate = (&raw const gate).cast();
+            call!(driver, launch_host(stream, wait_at, gate));
+            let start = Instant::now();
+            for _ in 0..RECORDS {
+                call!(driver, event_record(event, stream));
+            }
+            let time = start.elapsed() / RECORDS;
+            drop(closed);
+            call!(driver, stream_synchronize(stream));
+            time
+        })
+        .collect();
+    print_times("cuEventRecord, on a stream with work", &mut times);
+}
+
+/// Waits until the mutex at an address is free.
+extern "C" fn wait_at(gate: *const c_void) {
+    // SAFETY: the caller of `cuLaunchHostFunc` passes a mutex, and waits for the function.
+    let gate = unsafe { &*gate.cast::<Mutex<()>>() };
+    drop(gate.lock());
 }
 
 fn graph(session: &Session) {
@@ -247,15 +280,38 @@ fn idle(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// What a new process does: opens the library, and launches once.
+/// What a new process does: opens the library, and adds two arrays.
 fn child(library: &Path) -> Result<()> {
+    let count = 1000u32;
     let start = Instant::now();
-    drop(Driver::open(library)?);
+    let driver = Driver::open(library)?;
     let loaded = start.elapsed();
     let start = Instant::now();
-    let session = Session::start(library)?;
-    session.launch(0);
-    call!(session.driver, synchronize());
+    let (mut context, mut module, mut saxpy, mut x, mut y) = (0, 0, 0, 0, 0);
+    call!(driver, init(0));
+    call!(driver, retain(&raw mut context, 0));
+    call!(driver, set_current(context));
+    call!(driver, load(&raw mut module, SAXPY.as_ptr().cast()));
+    call!(
+        driver,
+        function(&raw mut saxpy, module, c"saxpy".as_ptr().cast())
+    );
+    for array in [&mut x, &mut y] {
+        call!(driver, alloc(array, 4 * count as usize, 0));
+    }
+    let factor = 2f32;
+    let arguments: [*const c_void; 4] = [
+        (&raw const count).cast(),
+        (&raw const factor).cast(),
+        (&raw const x).cast(),
+        (&raw const y).cast(),
+    ];
+    let arguments = arguments.as_ptr().cast();
+    call!(
+        driver,
+        launch(saxpy, 4, 1, 1, 256, 1, 1, 0, 0, arguments, null())
+    );
+    call!(driver, synchronize());
     println!("{} {}", loaded.as_nanos(), start.elapsed().as_nanos());
     Ok(())
 }
