@@ -1,16 +1,19 @@
-//! Gives modules at the edges to the checker, each in a process of its own: it must end in time, and without much memory.
+//! Gives modules at the edges to the checker, and those without errors to a launch, each in a process of its own: both must end
+//! in time, and without much memory.
 //!
 //! ```text
 //! fuzz-extremes [--start SEED] [--count N] [--limit BYTES] [--out DIR]
 //! ```
 //!
-//! `fuzz-extremes --one SEED --limit BYTES` is such a process: it prints what it took.
+//! `fuzz-extremes --check SEED --limit BYTES` and `fuzz-extremes --run SEED --limit BYTES` are such processes: they print what
+//! they took.
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::process::{Command, ExitCode, Output};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use ptxjit::{Device, Diagnostic, Module, Options, Severity};
 use ptxjit_tests::fuzz::extremes;
 
 /// Seconds that a module may take, on a processor that does nothing else.
@@ -18,6 +21,12 @@ const SECONDS: u64 = 10;
 
 /// KiB of memory that a module may take.
 const MEMORY: u64 = 1 << 20;
+
+/// The time limit of a launch. What it takes to notice that it has passed, and to read the module, fits into the rest of `SECONDS`.
+const LAUNCH: Duration = Duration::from_secs(5);
+
+/// What the process that checks prints first if the module can be launched.
+const VALID: &str = "valid";
 
 fn main() -> ExitCode {
     match run() {
@@ -31,8 +40,9 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<usize> {
-    let (mut start, mut count, mut limit, mut one, mut out) =
-        (0, 5000, 1 << 20, None, PathBuf::from("target/fuzz"));
+    let (mut start, mut count, mut limit, mut out) =
+        (0, 5000, 1 << 20, PathBuf::from("target/fuzz"));
+    let mut part = None;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next();
@@ -41,18 +51,29 @@ fn run() -> Result<usize> {
             "--start" => start = value.parse()?,
             "--count" => count = value.parse()?,
             "--limit" => limit = value.parse()?,
-            "--one" => one = Some(value.parse()?),
+            "--check" => part = Some((Part::Check, value.parse()?)),
+            "--run" => part = Some((Part::Run, value.parse()?)),
             "--out" => out = value.into(),
             _ => anyhow::bail!("unknown option {word}"),
         }
     }
-    if let Some(seed) = one {
-        look(seed, limit);
-        return Ok(0);
+    match part {
+        Some((Part::Check, seed)) => {
+            check(seed, limit);
+            return Ok(0);
+        }
+        Some((Part::Run, seed)) => {
+            launch(seed, limit)?;
+            return Ok(0);
+        }
+        None => {}
     }
+    let mut n_launched = 0;
     let mut n_found = 0;
     for seed in start..start + count {
-        if let Some(problem) = problem(seed, limit)? {
+        let (launched, problem) = problem(seed, limit)?;
+        n_launched += usize::from(launched);
+        if let Some(problem) = problem {
             n_found += 1;
             std::fs::create_dir_all(&out)?;
             let path = out.join(format!("extreme-{seed}.ptx"));
@@ -60,36 +81,110 @@ fn run() -> Result<usize> {
             eprintln!("seed {seed}: {problem}: written to {}", path.display());
         }
     }
-    eprintln!("{count} modules, {n_found} findings");
+    eprintln!("{count} modules, {n_launched} launched, {n_found} findings");
     Ok(n_found)
+}
+
+/// What a process of its own does with the module of a seed.
+#[derive(Clone, Copy)]
+enum Part {
+    Check,
+    Run,
 }
 
 /// Checks the module of a seed and draws what is wrong with it.
 #[expect(clippy::print_stdout, reason = "a program that prints a line")]
-fn look(seed: u64, limit: usize) {
+fn check(seed: u64, limit: usize) {
     let start = Instant::now();
     let found = ptxjit::check_text("extreme.ptx", extremes::module(seed, limit));
     let drawn = found.to_string().len();
+    let wrong = |found: &Diagnostic| found.severity() == Severity::Error;
+    let verdict = if found.iter().any(wrong) {
+        "refused"
+    } else {
+        VALID
+    };
     println!(
-        "{} findings, {drawn} bytes drawn, {:?}",
+        "{verdict}: {} findings, {drawn} bytes drawn, {:?}",
         found.iter().count(),
         start.elapsed()
     );
 }
 
-/// What is wrong with checking the module of a seed. The shell sets the limits of time and memory.
-fn problem(seed: u64, limit: usize) -> Result<Option<String>> {
+/// Launches a kernel of the module of a seed. Any error is an answer; only time and memory count.
+#[expect(clippy::print_stdout, reason = "a program that prints a line")]
+fn launch(seed: u64, limit: usize) -> Result<()> {
+    let start = Instant::now();
+    let device = Device::with_threads(2)?;
+    let answer = match launch_on(&device, seed, limit) {
+        Ok(()) => "finished".to_owned(),
+        Err(err) => err
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    let peak = peak_memory()?;
+    println!("{answer}; {peak} KiB, {:?}", start.elapsed());
+    anyhow::ensure!(peak <= MEMORY, "the process took {peak} KiB of memory");
+    Ok(())
+}
+
+fn launch_on(device: &Device, seed: u64, limit: usize) -> Result<(), ptxjit::Error> {
+    let module = Module::from_source(device, "extreme.ptx", extremes::module(seed, limit))?;
+    let names = module.kernel_names();
+    let name = match seed % 3 {
+        0 => &names[(seed / 3) as usize % names.len()],
+        _ => "kernel",
+    };
+    let kernel = module.kernel_exact(name)?;
+    let mut options = Options::default();
+    options.timeout = Some(LAUNCH);
+    // Half of the launches wait for the best code, so that all of the compiler is under the limit.
+    options.eager = seed % 2 == 0;
+    options.gang = [None, None, Some(1), Some(8), Some(32)][(seed / 6 % 5) as usize];
+    kernel
+        .launch()
+        .grid(2)
+        .block(64)
+        .param_block(vec![0; kernel.param_bytes()])
+        .options(options)
+        .run()?;
+    Ok(())
+}
+
+/// The most KiB of memory that this process has had at once.
+fn peak_memory() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let words = line.context("no VmHWM in /proc/self/status")?;
+    Ok(words.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// Whether the module of a seed was launched, and what is wrong with checking or launching it.
+fn problem(seed: u64, limit: usize) -> Result<(bool, Option<String>)> {
+    let checked = limited("--check", seed, limit, Some(MEMORY))?;
+    if !checked.status.success() || !checked.stdout.starts_with(VALID.as_bytes()) {
+        return Ok((false, failure("check", &checked)));
+    }
+    // A device reserves more address space than it may have memory: the process itself tells what it took.
+    let launched = limited("--run", seed, limit, None)?;
+    Ok((true, failure("run", &launched)))
+}
+
+fn failure(what: &str, output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    (!output.status.success()).then(|| format!("{what}: {}: {}", output.status, said.trim()))
+}
+
+/// Runs a part in a process of its own; the shell sets the limits of time and of address space in KiB.
+fn limited(part: &str, seed: u64, limit: usize, space: Option<u64>) -> Result<Output> {
+    let space = space.map_or_else(|| "unlimited".to_owned(), |kib| kib.to_string());
     let command = format!(
-        "ulimit -t {SECONDS} && ulimit -v {MEMORY} && exec \"$0\" --one {seed} --limit {limit}"
+        "ulimit -t {SECONDS} && ulimit -v {space} && exec \"$0\" {part} {seed} --limit {limit}"
     );
     let this = std::env::current_exe()?;
-    let output = Command::new("sh")
-        .args(["-c", &command])
-        .arg(this)
-        .output()?;
-    if output.status.success() {
-        return Ok(None);
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Ok(Some(format!("{}: {}", output.status, said.trim())))
+    let mut command_line = Command::new("sh");
+    Ok(command_line.args(["-c", &command]).arg(this).output()?)
 }

@@ -56,6 +56,10 @@ const MOST_PENDING_AT_NODE: usize = 8;
 const MOST_INSTS: usize = 400_000;
 const MOST_BRANCH_ARGS: usize = 100_000;
 
+/// Pairs of a value that lives across blocks and a block: SSA construction keeps a word or two for
+/// each, and makes parameters of blocks of many. The largest kernels in use have a twentieth of them.
+const MOST_PLACES: usize = 1 << 24;
+
 /// How to compile.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CompileOptions {
@@ -218,6 +222,7 @@ fn object_of(
     if gang > 1 && !options.goes_on {
         check_pending(&plan)?;
     }
+    check_places(&func.function, &plan)?;
     plan.forget_waits(&decisions::mask_classes::met_by_all(&func.function, &plan));
     let space_of = |var: ir::VarId| {
         program
@@ -259,6 +264,18 @@ fn check_pending(plan: &Plan) -> Result<(), CompileError> {
     match pending > limit {
         true => Err(CompileError::TooComplex(format!(
             "lanes can wait for each other at {pending} pairs of places, more than {limit}"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Whether SSA construction takes little memory for the values that live across blocks.
+fn check_places(func: &ir::Function, plan: &Plan) -> Result<(), CompileError> {
+    let values = func.values.keys().filter(|&value| plan.escapes[value]);
+    let (values, nodes) = (values.count(), plan.order.nodes.len());
+    match values * nodes > MOST_PLACES {
+        true => Err(CompileError::TooComplex(format!(
+            "{values} values live across some of {nodes} blocks, more than {MOST_PLACES} pairs"
         ))),
         false => Ok(()),
     }

@@ -196,7 +196,7 @@ impl<'m> Translator<'m> {
             }
             Some(LabelKind::CallTargets(list)) => {
                 let mut targets = SmallVec::new();
-                self.use_table(list.targets.len(), table.span)?;
+                self.use_call_table(list.targets.len(), table.span)?;
                 for name in &list.targets {
                     targets.push(self.call_target(*name)?);
                 }
@@ -206,7 +206,7 @@ impl<'m> Translator<'m> {
         }
         if let Some(Global::Var(id)) = self.unit.global(text) {
             let targets = self.targets_in(id)?;
-            self.use_table(targets.len(), table.span)?;
+            self.use_call_table(targets.len(), table.span)?;
             return self.with_formals(table, targets);
         }
         Err(Diagnostic::error(format!(

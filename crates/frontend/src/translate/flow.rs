@@ -45,6 +45,19 @@ pub(super) struct Labels<'m> {
     /// Entries of tables that were looked at to mark labels, and those that instructions have used.
     marked: u64,
     used: u64,
+    /// Entries of tables that indirect calls have used.
+    called: u64,
+}
+
+/// An error if a function uses more entries of tables than it may.
+fn check_entries(used: u64, limit: u64, span: Span) -> Result<(), Diagnostic> {
+    match used <= limit {
+        true => Ok(()),
+        false => Err(Diagnostic::error(
+            "the tables of targets that this function uses are too long",
+        )
+        .label(span, format!("at most {limit} entries in all"))),
+    }
 }
 
 impl<'m> Labels<'m> {
@@ -277,17 +290,16 @@ impl<'m> Translator<'m> {
         Ok(())
     }
 
-    /// Counts entries of tables that the function declares or uses.
+    /// Counts entries of tables of labels that the function declares or uses.
     pub(super) fn use_table(&mut self, entries: usize, span: Span) -> Result<(), Diagnostic> {
         self.labels.used += entries as u64;
-        if self.labels.used <= limits::TABLE_ENTRIES {
-            return Ok(());
-        }
-        let limit = limits::TABLE_ENTRIES;
-        Err(
-            Diagnostic::error("the tables of targets that this function uses are too long")
-                .label(span, format!("at most {limit} entries in all")),
-        )
+        check_entries(self.labels.used, limits::TABLE_ENTRIES, span)
+    }
+
+    /// Counts entries of tables of functions that indirect calls use.
+    pub(super) fn use_call_table(&mut self, entries: usize, span: Span) -> Result<(), Diagnostic> {
+        self.labels.called += entries as u64;
+        check_entries(self.labels.called, limits::CALL_ENTRIES, span)
     }
 
     /// Branches through a table; an index past its end is a trap.

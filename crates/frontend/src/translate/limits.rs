@@ -38,6 +38,9 @@ pub(super) const RANGE_NAMES: u64 = 1 << 16;
 /// Entries of all `.branchtargets` of a function.
 pub(super) const TABLE_ENTRIES: u64 = 1 << 20;
 
+/// Entries of the tables that all indirect calls of a function use: each is a call of its own.
+pub(super) const CALL_ENTRIES: u64 = 1 << 16;
+
 /// Work of finding out what a kernel's functions name: pairs of a kernel and a function.
 const REACHED: usize = 10_000_000;
 

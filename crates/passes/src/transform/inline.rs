@@ -19,6 +19,9 @@ use ptxjit_ir::{
     Terminator, Type, Value,
 };
 
+/// Blocks that one function may grow to. Later passes and the code generator take memory for pairs of a block and a value.
+const MOST_BLOCKS: usize = 2048;
+
 /// Inlines into one function of the program what `allowed` lets; `budget` limits its instructions.
 /// Gives the number of calls replaced.
 pub fn run(
@@ -31,6 +34,7 @@ pub fn run(
         return 0;
     };
     let mut size = n_insts(&func);
+    let mut n_blocks = func.blocks.len();
     let mut n_inlined = 0;
     // The blocks made on the way hold no calls but those that were refused.
     let mut work: Vec<Block> = func.blocks.keys().collect();
@@ -38,11 +42,16 @@ pub fn run(
         let mut from = 0;
         while let Some((idx, id)) = next_call(&func, block, from) {
             let callee = program.functions.get(&id).filter(|_| allowed(id));
-            let Some(callee) = callee.filter(|callee| size + n_insts(callee) <= budget) else {
+            let fits = |callee: &&Function| {
+                size + n_insts(callee) <= budget && n_blocks + callee.blocks.len() <= MOST_BLOCKS
+            };
+            let Some(callee) = callee.filter(fits) else {
                 from = idx + 1;
                 continue;
             };
             size += n_insts(callee);
+            // The rest of the caller's block is one more.
+            n_blocks += callee.blocks.len() + 1;
             n_inlined += 1;
             // The rest of the block is another one now.
             work.push(replace_call(&mut func, block, idx, callee));
