@@ -14,7 +14,7 @@
 //!
 //! Every word has eight bytes; frames are multiples of sixteen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
@@ -276,9 +276,32 @@ impl Ctx<'_> {
         }
         self.rematerialize_constants(sites);
         let preds = predecessors(&self.func);
+        let mut users = self.users(&reloads);
         for (value, places) in reloads {
-            self.rename(&preds, value, &places);
+            let blocks = users.remove(&value).unwrap_or_default();
+            self.rename(&preds, value, &places, &blocks);
         }
+    }
+
+    /// The blocks that use each of some values.
+    fn users<T>(&self, values: &BTreeMap<Value, T>) -> BTreeMap<Value, BTreeSet<Block>> {
+        let mut users: BTreeMap<Value, BTreeSet<Block>> = BTreeMap::new();
+        for (block, data) in self.func.blocks.iter() {
+            let mut used = |value: Value| {
+                if values.contains_key(&value) {
+                    users.entry(value).or_default().insert(block);
+                }
+            };
+            for &inst in &data.insts {
+                self.func.insts[inst]
+                    .data
+                    .args()
+                    .into_iter()
+                    .for_each(&mut used);
+            }
+            data.term.for_each_arg(used);
+        }
+        users
     }
 
     /// Words for arguments and results.
@@ -511,12 +534,13 @@ impl Ctx<'_> {
         }
     }
 
-    /// Gives a value its further definitions, after calls.
+    /// Gives a value its further definitions, after calls, in the blocks that use it.
     fn rename(
         &mut self,
         preds: &SecondaryMap<Block, Vec<Block>>,
         value: Value,
         places: &[(Block, Value)],
+        users: &BTreeSet<Block>,
     ) {
         let home = self.home(value);
         let mut repair = Repair::new(preds, self.func.ty(value));
@@ -527,20 +551,11 @@ impl Ctx<'_> {
             repair.define(block, new);
             repair.define_start(block, new);
         }
-        let blocks: Vec<Block> = self.func.blocks.keys().collect();
-        for block in blocks {
+        for &block in users {
             if Some(block) == home {
                 continue;
             }
             let insts = self.func.blocks[block].insts.clone();
-            let uses = |func: &Function, inst: Inst| func.insts[inst].data.args().contains(&value);
-            let mut used = insts.iter().any(|&inst| uses(&self.func, inst));
-            self.func.blocks[block]
-                .term
-                .for_each_arg(|arg| used |= arg == value);
-            if !used {
-                continue;
-            }
             let reaching = repair.start(&mut self.func, block);
             for inst in insts {
                 for arg in self.func.insts[inst].data.args_mut() {

@@ -9,6 +9,7 @@ use cranelift_codegen::ir as cl;
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::timing::{self, Pass, Profiler};
 use cranelift_codegen::{CodegenError, CompiledCode, Context};
+use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
 use ptxjit_passes::effort::{Effort, Spent};
@@ -55,6 +56,10 @@ const MOST_PENDING_AT_NODE: usize = 8;
 /// use have some ten thousand of them, where hundreds of loops with many entries make millions.
 const MOST_INSTS: usize = 400_000;
 const MOST_BRANCH_ARGS: usize = 100_000;
+
+/// Pairs of a value and a block that it lives through, in code of any width: register allocation
+/// takes seconds for so many. The largest kernels in use have a quarter of them.
+const MOST_LIVE: usize = 1 << 27;
 
 /// Pairs of a value that lives across blocks and a block: SSA construction keeps a word or two for
 /// each, and makes parameters of blocks of many. The largest kernels in use have a twentieth of them.
@@ -281,6 +286,38 @@ fn check_places(func: &ir::Function, plan: &Plan) -> Result<(), CompileError> {
     }
 }
 
+/// Whether few enough values live through blocks. Counted are the blocks of the layout from a
+/// value's definition to its last use, which is exact but for loops.
+fn check_live(func: &cl::Function) -> Result<(), CompileError> {
+    let mut last: SecondaryMap<cl::Value, u32> = SecondaryMap::new();
+    let mut n_live = 0;
+    let mut defined: SecondaryMap<cl::Value, u32> = SecondaryMap::new();
+    // Blocks for faults lie behind all others.
+    let is_hot = |block: &cl::Block| !func.layout.is_cold(*block);
+    for (idx, block) in (0u32..).zip(func.layout.blocks().filter(is_hot)) {
+        for &param in func.dfg.block_params(block) {
+            defined[param] = idx;
+        }
+        for inst in func.layout.block_insts(block) {
+            for arg in func.dfg.inst_values(inst) {
+                let arg = func.dfg.resolve_aliases(arg);
+                let since = last[arg].max(defined[arg]);
+                n_live += idx.saturating_sub(since) as usize;
+                last[arg] = idx;
+            }
+            for &result in func.dfg.inst_results(inst) {
+                defined[result] = idx;
+            }
+        }
+    }
+    match n_live > MOST_LIVE {
+        true => Err(CompileError::TooComplex(format!(
+            "its values live through {n_live} blocks in all, more than {MOST_LIVE}"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Whether code for gangs is small enough for its registers to be allocated in little time.
 fn check_size(func: &cl::Function) -> Result<(), CompileError> {
     let too = |count: usize, what: &str, limit: usize| {
@@ -376,6 +413,7 @@ impl Compiler {
         if inputs.plan.gang > 1 && !options.goes_on {
             check_size(&self.context.func)?;
         }
+        check_live(&self.context.func)?;
         effort.check_time()?;
         let quick = match options.baseline {
             BaselineTier::Never => false,
