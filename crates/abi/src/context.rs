@@ -72,6 +72,8 @@ pub struct CtaContext {
     pub poll: *const u32,
     /// Functions of the runtime.
     pub fns: *const RuntimeFns,
+    /// For each counter of the program [`COUNTER_WORDS`]. The worker's own, so plain additions are enough.
+    pub counters: *mut u64,
     /// The runtime's own data.
     pub user: *mut core::ffi::c_void,
     /// The runtime's own data about the cluster; null if it has one CTA.
@@ -150,6 +152,11 @@ pub enum FaultKind {
     /// Cancelled through `poll`.
     Cancelled = 7,
 }
+
+/// Words of a counter ([`InstData::Count`]): threads; then of one without a condition, where a gang is a warp, how often a warp has
+/// executed it, and how often with all the threads that it has; of one with a condition how often it was true for some threads of
+/// a warp and false for others.
+pub const COUNTER_WORDS: usize = 3;
 
 /// Room for the value of each lane of a gang of any width, see [`RuntimeFns::device`].
 pub const DEVICE_VALUE_BYTES: usize = 8 * 32;

@@ -45,7 +45,8 @@ mod resume;
 pub mod warp_ops;
 
 pub use context::{
-    CtaContext, DEVICE_VALUE_BYTES, EnterFn, FaultKind, IDLE_OFFSET, LaneState, RuntimeFns,
+    COUNTER_WORDS, CtaContext, DEVICE_VALUE_BYTES, EnterFn, FaultKind, IDLE_OFFSET, LaneState,
+    RuntimeFns,
 };
 pub use facts::{Facts, MOST_THREADS};
 pub use float_env::with_default_rounding;

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use ptxjit::Schedule;
 
 use crate::arg::CliArg;
+use crate::coverage::CoverageArg;
 use crate::picture::Size;
 use crate::shard::Shard;
 
@@ -267,6 +268,10 @@ pub struct ExecArgs {
     /// Keep so many findings.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub sanitize_limit: usize,
+    /// Write which lines and sides of conditions were run, and by how many threads, over all launches: `lcov=FILE`. May be given several
+    /// times.
+    #[arg(long, value_name = "FORMAT=PATH")]
+    pub coverage: Vec<CoverageArg>,
     /// Interpret instead of compiling; slow, for comparison.
     #[arg(long)]
     pub interp: bool,

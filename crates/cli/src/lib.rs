@@ -18,6 +18,7 @@ pub mod case;
 mod check;
 pub mod compare;
 pub mod contents;
+pub mod coverage;
 pub mod discover;
 pub mod dtype;
 mod dump;

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::args::RunArgs;
 use crate::case::CaseFile;
+use crate::coverage;
 use crate::dtype::{DType, Number};
 use crate::npy;
 use crate::paths::{Outside, shown};
@@ -136,6 +137,10 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
             1
         }
     };
+    if let Err(err) = coverage::write(&args.exec.coverage, options.coverage.as_ref()) {
+        term::err(&format!("error: {err:#}"));
+        return 2;
+    }
     let code = times.failure.as_ref().map_or(code, Failure::exit_code);
     if found.fails { code.max(1) } else { code }
 }

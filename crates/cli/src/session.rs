@@ -9,6 +9,7 @@ use ptxjit::sanitize::{Finding, FoundAccess};
 
 use crate::args::ExecArgs;
 use crate::contents;
+use crate::coverage;
 use crate::input;
 use crate::plan::{Plan, PlanArg, PlanLaunch, PlanPatch};
 use crate::term;
@@ -97,6 +98,7 @@ pub fn options(exec: &ExecArgs) -> Options {
         options.engine = Engine::Interp;
     }
     options.schedule = exec.schedule.unwrap_or_default();
+    options.coverage = coverage::collector(&exec.coverage);
     options
 }
 

@@ -11,6 +11,7 @@ use ptxjit::Options;
 use serde_json::json;
 
 use crate::args::TestArgs;
+use crate::coverage;
 use crate::discover::{self, Test};
 use crate::judge::{self, Verdict};
 use crate::junit;
@@ -67,7 +68,8 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
         let mut chosen = shard.choose(&names, &timings).into_iter();
         tests.retain(|_| chosen.next() == Some(true));
     }
-    let done = run_all(args, &tests);
+    let options = session::options(&args.exec);
+    let done = run_all(args, &tests, options.clone());
     let results: Vec<(&Test, &Done)> = tests.iter().zip(&done).collect();
     if args.json {
         term::out_json(&document(&results));
@@ -84,6 +86,7 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
             Ok(file.write_all(document.as_bytes())?)
         })?;
     }
+    coverage::write(&args.exec.coverage, options.coverage.as_ref())?;
     let [_, failed, unsupported] = counts(&results);
     Ok(match (failed, unsupported) {
         (0, 0) => ExitCode::SUCCESS,
@@ -93,13 +96,12 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
 }
 
 /// Runs the tests, several at a time, and tells about each as it ends. The results are in the order of the tests.
-fn run_all(args: &TestArgs, tests: &[Test]) -> Vec<Done> {
+fn run_all(args: &TestArgs, tests: &[Test], mut options: Options) -> Vec<Done> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let jobs = args
         .jobs
         .map_or(cores, |n| n as usize)
         .clamp(1, tests.len().max(1));
-    let mut options = session::options(&args.exec);
     // Tests that run side by side share the cores.
     options.threads = options.threads.or(Some((cores / jobs).max(1)));
     let bar = progress(tests.len(), args.json);

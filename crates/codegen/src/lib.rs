@@ -35,7 +35,7 @@ mod slots;
 mod weigh;
 mod ymm;
 
-pub use ptxjit_vectorize::heuristics::Switches;
+pub use ptxjit_vectorize::heuristics::{Heuristic, Switches};
 
 pub use compile::{
     BaselineTier, CompileError, CompileOptions, compile, compile_listing, compile_object,

@@ -134,6 +134,11 @@ impl<'p> Machine<'p, '_> {
                 }
                 return Ok(Step::Next);
             }
+            InstData::Count { counter, cond } => {
+                let counts = cond.is_none_or(|cond| thread.frame().get(cond) & 1 != 0);
+                self.count(*counter, counts);
+                return Ok(Step::Next);
+            }
             InstData::Prefetch { .. } | InstData::Nop => {
                 return Ok(Step::Next);
             }

@@ -149,6 +149,8 @@ pub struct Watched {
     pub points: u64,
     /// Who wrote each word of device memory last, if that was kept.
     pub writes: LastWrites,
+    /// Threads by counter, if the program has counters.
+    pub counts: Vec<u64>,
 }
 
 impl Default for Watched {
@@ -161,6 +163,7 @@ impl Default for Watched {
             turns: Turns::default(),
             points: 0,
             writes: LastWrites::default(),
+            counts: Vec::new(),
         }
     }
 }
@@ -203,6 +206,8 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         true => shared_objects(&layout, launch.dynamic_shared),
         false => Vec::new(),
     };
+    let counters = launch.program.counters.as_ref();
+    let n_counters = counters.map_or(0, |counters| counters.n);
     let mut machine = Machine {
         launch,
         layout,
@@ -220,10 +225,12 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         progress: 0,
         chooser: chooser(launch),
         points: 0,
+        counts: vec![0; n_counters as usize],
     };
     machine.waiting = 0..machine.n_clusters();
     let result = run(&mut machine, kernel);
     let (turns, points) = (machine.chooser.turns(), machine.points);
+    let counts = std::mem::take(&mut machine.counts);
     let (findings, allocated, writes) = machine
         .watch
         .map_or_else(Default::default, |watch| watch.finish());
@@ -234,6 +241,7 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         turns,
         points,
         writes,
+        counts,
     }
 }
 
@@ -400,6 +408,8 @@ pub(crate) struct Machine<'p, 'm> {
     pub(crate) chooser: Box<dyn Chooser>,
     /// Preemption points that groups of lanes have passed.
     pub(crate) points: u64,
+    /// Threads by counter.
+    counts: Vec<u64>,
 }
 
 impl<'p> Machine<'p, '_> {
@@ -422,6 +432,13 @@ impl<'p> Machine<'p, '_> {
         let clusterid = ctaid(self.clusters(), number?);
         let shape = self.launch.cluster_shape();
         Some(std::array::from_fn(|axis| clusterid[axis] * shape[axis]))
+    }
+
+    /// A thread has come to a counter, which counts it or not.
+    pub(crate) fn count(&mut self, counter: u32, counts: bool) {
+        if let Some(count) = self.counts.get_mut(counter as usize) {
+            *count += u64::from(counts);
+        }
     }
 
     pub(crate) fn checks(&self) -> Checks {

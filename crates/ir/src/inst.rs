@@ -238,6 +238,13 @@ pub enum InstData {
         offset: i32,
         size: u32,
     },
+    /// Adds the threads that execute it, with `cond` (`B1`) those of them for which it is true, to a counter of the launch. Only in
+    /// programs with [`crate::Counters`].
+    #[serde(skip)]
+    Count {
+        counter: u32,
+        cond: Option<Value>,
+    },
     /// `brkpt`, `pmevent` and other marks without effect on results.
     Nop,
     /// Number of the resume point at the head of `block`, `B32`. Only after calls were lowered for the code generator.
@@ -268,7 +275,7 @@ pub enum Class<'a> {
     Device(&'a DeviceOp),
     /// An operation on the thread's stack.
     Stack,
-    /// No results; orders or hurries other work, or does nothing.
+    /// No results; orders or hurries other work, counts it, or does nothing.
     Order,
 }
 
@@ -430,6 +437,7 @@ impl InstData {
             InstData::Barrier {
                 id, count, pred, ..
             } => [id].into_iter().chain(count).chain(pred).collect(),
+            InstData::Count { cond, .. } => cond.iter_mut().collect(),
             InstData::Warp { args, .. }
             | InstData::Call { args, .. }
             | InstData::Device { args, .. } => args.iter_mut().collect(),
@@ -479,6 +487,7 @@ impl InstData {
             InstData::Barrier {
                 id, count, pred, ..
             } => [*id].iter().chain(count).chain(pred).copied().collect(),
+            InstData::Count { cond, .. } => cond.iter().copied().collect(),
             InstData::Warp { args, .. }
             | InstData::Call { args, .. }
             | InstData::Device { args, .. } => args.clone(),
@@ -526,6 +535,7 @@ impl InstData {
             InstData::Fence { .. }
             | InstData::Nanosleep { .. }
             | InstData::Prefetch { .. }
+            | InstData::Count { .. }
             | InstData::Nop => Class::Order,
         }
     }

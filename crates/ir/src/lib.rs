@@ -55,8 +55,8 @@ pub use ops::{
     IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
 };
 pub use program::{
-    CTA_SHIFT, KernelAttrs, KernelParam, MAX_CLUSTER, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Program,
-    Reloc, RelocTarget, SharedLayout, Signature, Var, VarInit,
+    CTA_SHIFT, Counted, Counters, KernelAttrs, KernelParam, MAX_CLUSTER, MAX_LOCAL_BYTES,
+    MAX_SHARED_BYTES, Program, Reloc, RelocTarget, SharedLayout, Sides, Signature, Var, VarInit,
 };
 pub use types::{
     AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, SharedBy, Space,

@@ -211,6 +211,7 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
         | InstData::StackRestore { .. }
         | InstData::Alloca { .. }
         | InstData::Nanosleep { .. }
+        | InstData::Count { .. }
         | InstData::Nop => write_control(out, data),
     }
 }
@@ -335,6 +336,10 @@ fn write_control(out: &mut String, data: &InstData) -> fmt::Result {
         InstData::StackRestore { arg } => write!(out, "stack_restore {arg}"),
         InstData::Alloca { size, align } => write!(out, "alloca {size} align {align}"),
         InstData::Nanosleep { arg } => write!(out, "nanosleep {arg}"),
+        InstData::Count { counter, cond } => {
+            write!(out, "count {counter}")?;
+            write_optional(out, *cond)
+        }
         InstData::Nop => write!(out, "nop"),
         other => unreachable!("{other:?} has a place of its own"),
     }

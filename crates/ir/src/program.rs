@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entities::{FuncId, SigId, VarId};
 use crate::function::Function;
-use crate::types::{Space, Type};
+use crate::types::{Space, SrcLoc, Type};
 
 /// One kernel and every device function it can reach.
 #[derive(Clone, Debug)]
@@ -30,6 +30,39 @@ pub struct Program {
     /// The code uses warp operations without `.sync` or volatile shared memory and its `.target` is below `sm_70`: its
     /// warps must run in lockstep.
     pub lockstep: bool,
+    /// What is counted, if the program counts how often it is run ([`crate::InstData::Count`]).
+    pub counters: Option<Counters>,
+}
+
+/// The counters of a program, by the statements that they are about.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// How many there are.
+    pub n: u32,
+    /// By the place of the statement.
+    pub statements: BTreeMap<SrcLoc, Counted>,
+    /// Calls of each function, and threads that begin the kernel.
+    pub functions: BTreeMap<FuncId, u32>,
+}
+
+/// The counters of a statement.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Threads that come to it.
+    pub reached: u32,
+    /// Of its guard, if it has one.
+    pub guard: Option<Sides>,
+    /// Of the predicate by which it selects a value, among the threads that execute it.
+    pub choice: Option<Sides>,
+}
+
+/// What counts the sides of a condition.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Sides {
+    /// Threads for which a predicate is true.
+    pub counter: u32,
+    /// The condition holds where the predicate is false.
+    pub is_negated: bool,
 }
 
 /// Types of an indirect callee's parameters and results.

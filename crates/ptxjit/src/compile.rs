@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ptxjit_abi::object::Object;
 use ptxjit_abi::{CompiledKernel, Facts};
-use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions, Switches, Target};
+use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions, Heuristic, Switches, Target};
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
@@ -18,10 +18,14 @@ use ptxjit_passes::pipeline;
 use ptxjit_runtime::MakeCode;
 
 use crate::cache::{self, Cache, Key};
+use crate::coverage::Coverage;
 use crate::improve::{self, Job};
 use crate::module::KernelInner;
 use crate::once::{Once, TimedOut};
 use crate::{CompileObstacle, Dim3, Error, Options, UsageRule};
+
+/// Threads of a warp.
+pub(crate) const WARP: u32 = 32;
 
 /// What distinguishes one compiled form of a kernel from another.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct Variant {
     goes_on: bool,
     /// Memory of the host is registered.
     pub(crate) foreign: bool,
+    /// Lanes of a gang are never run one after the other, for counters to tell what a warp does.
+    whole_warps: bool,
 }
 
 impl Variant {
@@ -46,8 +52,13 @@ impl Variant {
         is_tiny: bool,
         limit: Limit,
     ) -> Result<Variant, Error> {
+        let counts_warps = options
+            .coverage
+            .as_ref()
+            .is_some_and(Coverage::counts_warps);
         let gang = match options.gang {
             Some(gang) => gang,
+            None if counts_warps => WARP,
             None => kernel.variants.choose(kernel, block, limit)?.gang(is_tiny),
         };
         Ok(Variant {
@@ -56,6 +67,7 @@ impl Variant {
             memcheck: options.memcheck,
             goes_on: false,
             foreign: false,
+            whole_warps: counts_warps && gang == WARP,
         })
     }
 
@@ -68,7 +80,10 @@ impl Variant {
             baseline,
             goes_on: self.goes_on,
             target: target(),
-            switches: Switches::default(),
+            switches: match self.whole_warps {
+                true => Switches::default().without(Heuristic::LaneLoops),
+                false => Switches::default(),
+            },
             until: limit.until,
         }
     }
@@ -219,6 +234,14 @@ impl Stored {
             cache: cache.clone(),
             base: Key::new(&[build.as_bytes(), module.bytes(), name.as_bytes()]),
         })
+    }
+
+    /// The place of the same kernel with counters.
+    pub(crate) fn counted(&self) -> Stored {
+        Stored {
+            cache: self.cache.clone(),
+            base: Key::new(&[self.base.bytes(), b"counted"]),
+        }
     }
 
     /// The entry that says that the kernel was checked and translated before.

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ptxjit_abi::CompiledKernel;
+use ptxjit_abi::{COUNTER_WORDS, CompiledKernel};
 use ptxjit_codegen::BaselineTier;
 use ptxjit_interp::{LastWrites, Turns, Watched};
 use ptxjit_ir::Program;
-use ptxjit_runtime::{CancelToken, LaunchDesc, ShapeRule};
+use ptxjit_runtime::{CancelToken, Counters, LaunchDesc, ShapeRule};
 
-use crate::compile::{Got, Limit, Variant, Variants};
+use crate::compile::{Got, Limit, Variant, Variants, WARP};
+use crate::coverage::Coverage;
 use crate::failure::Cause;
 use crate::global::{self, vars_of};
 use crate::options::OutputFn;
@@ -188,6 +189,12 @@ impl Launch {
         self
     }
 
+    /// Takes what the launch has run, see [`Options::coverage`].
+    pub fn coverage(mut self, coverage: &Coverage) -> Launch {
+        self.options.coverage = Some(coverage.clone());
+        self
+    }
+
     /// What executes.
     pub fn engine(mut self, engine: Engine) -> Launch {
         self.options.engine = engine;
@@ -208,6 +215,10 @@ impl Launch {
     /// Does everything but run: checks the arguments and compiles.
     pub fn prepare(mut self) -> Result<Prepared, Error> {
         self.check_addresses()?;
+        if let Some(coverage) = &self.options.coverage {
+            coverage.register(&self.kernel.module);
+            self.kernel.inner = self.kernel.inner.counted();
+        }
         if let Some(gang) = self
             .options
             .gang
@@ -228,7 +239,7 @@ impl Launch {
             Engine::Jit => {
                 let variant = self.variant(limit)?;
                 let got = self.kernel.variant(&variant, self.baseline(), limit)?;
-                let desc = self.desc(&variant, &got.code, params.clone());
+                let desc = self.desc(&variant, &got.code, params.clone())?;
                 Code::Jit(variant, got, Box::new(desc))
             }
             Engine::Interp if self.open_memory => {
@@ -382,9 +393,13 @@ impl Launch {
         variant: &Variant,
         compiled: &Arc<CompiledKernel>,
         params: Vec<u8>,
-    ) -> LaunchDesc {
+    ) -> Result<LaunchDesc, Error> {
         let kernel = &self.kernel.inner;
-        LaunchDesc {
+        let counters = match self.options.coverage.is_some() {
+            true => kernel.program()?.counters.as_ref().map(|it| it.n),
+            false => None,
+        };
+        Ok(LaunchDesc {
             kernel: compiled.clone(),
             for_some_lanes: compiled
                 .whole_gangs
@@ -406,7 +421,8 @@ impl Launch {
             timeout: self.options.timeout,
             cancel: self.options.cancel.clone(),
             output: self.options.output.clone(),
-        }
+            counters: counters.map(|n| Arc::new(Counters::new(n))),
+        })
     }
 
     fn check_block(&self, bytes: &[u8]) -> Result<(), Error> {
@@ -541,6 +557,9 @@ impl Prepared {
                 Variants::improve(kernel, variant, &got.code);
                 module.device.arena.all_written();
                 let launched = module.device.runtime.launch(desc);
+                if let Some(counters) = &desc.counters {
+                    self.cover(counters.take(), got.code.gang == WARP);
+                }
                 launched.map_err(Cause::from).map(|stats| stats.time)
             }
             Code::Interp(program) => {
@@ -553,8 +572,10 @@ impl Prepared {
                     allocated,
                     turns,
                     writes,
+                    counts,
                     ..
                 } = watched;
+                self.cover(counts.iter().map(|&n| [n, 0, 0]).collect(), false);
                 if let Some(recording) = &self.launch.options.record {
                     recording.push(self.launched(schedule), turns);
                 }
@@ -579,6 +600,14 @@ impl Prepared {
             compile_time: self.compile_time,
             time,
         })
+    }
+
+    /// Hands on what a run has counted.
+    fn cover(&self, counts: Vec<[u64; COUNTER_WORDS]>, by_warps: bool) {
+        let kernel = &self.launch.kernel;
+        if let Some(coverage) = &self.launch.options.coverage {
+            coverage.add(kernel, &counts, by_warps);
+        }
     }
 
     /// Other blocks in the grid, and threads in a block. Code for such blocks is compiled if there is none yet.
@@ -612,7 +641,7 @@ impl Prepared {
             let start = Instant::now();
             *got = launch.kernel.variant(&wanted, launch.baseline(), limit)?;
             let params = std::mem::take(&mut desc.params);
-            **desc = launch.desc(&wanted, &got.code, params);
+            **desc = launch.desc(&wanted, &got.code, params)?;
             *variant = wanted;
             self.compile_time = start.elapsed();
         }

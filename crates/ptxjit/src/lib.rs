@@ -50,6 +50,7 @@ mod buffer;
 mod cache;
 mod check;
 mod compile;
+pub mod coverage;
 mod device;
 mod diagnostic;
 mod dry;

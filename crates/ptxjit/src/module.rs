@@ -86,10 +86,14 @@ pub(crate) struct KernelInner {
     /// Its place in the cache on disk.
     pub(crate) stored: Option<Stored>,
     front: Arc<translate::Module>,
+    /// Its programs have counters, for coverage.
+    counts: bool,
     /// As translated.
     program: OnceLock<Arc<Program>>,
     /// The same with marks, for sanitizers.
     marked: OnceLock<Arc<Program>>,
+    /// The kernel with counters.
+    counted: OnceLock<Arc<KernelInner>>,
 }
 
 impl KernelInner {
@@ -98,10 +102,7 @@ impl KernelInner {
         if let Some(program) = self.program.get() {
             return Ok(program.clone());
         }
-        let program = self.front.program(&self.name).map_err(|list| {
-            let text = Text::Module(self.front.clone());
-            Error::from_diagnostics(Diagnostics::new(list, &text))
-        })?;
+        let program = self.translate(false)?;
         program.check_sizes().map_err(|message| Error::Compile {
             kernel: self.name.clone(),
             obstacle: CompileObstacle::Limit,
@@ -117,11 +118,35 @@ impl KernelInner {
         }
         // What is wrong with it is told by the plain one.
         self.program()?;
-        let program = self.front.program_with_marks(&self.name).map_err(|list| {
+        let program = self.translate(true)?;
+        Ok(self.marked.get_or_init(|| Arc::new(program)).clone())
+    }
+
+    fn translate(&self, marks: bool) -> Result<Program, Error> {
+        let counters = self.counts;
+        let extras = translate::Extras { marks, counters };
+        let translated = self.front.program_with(&self.name, extras);
+        translated.map_err(|list| {
             let text = Text::Module(self.front.clone());
             Error::from_diagnostics(Diagnostics::new(list, &text))
-        })?;
-        Ok(self.marked.get_or_init(|| Arc::new(program)).clone())
+        })
+    }
+
+    /// The same kernel with counters, whose code is kept apart.
+    pub(crate) fn counted(&self) -> Arc<KernelInner> {
+        let counted = || KernelInner {
+            name: self.name.clone(),
+            params: self.params.clone(),
+            attrs: self.attrs.clone(),
+            variants: Variants::default(),
+            stored: self.stored.as_ref().map(Stored::counted),
+            front: self.front.clone(),
+            counts: true,
+            program: OnceLock::new(),
+            marked: OnceLock::new(),
+            counted: OnceLock::new(),
+        };
+        self.counted.get_or_init(|| Arc::new(counted())).clone()
     }
 
     /// Bytes of the parameter block.
@@ -293,8 +318,10 @@ impl Module {
             variants: Variants::default(),
             stored: self.stored(name),
             front: front.clone(),
+            counts: false,
             program: OnceLock::new(),
             marked: OnceLock::new(),
+            counted: OnceLock::new(),
         });
         kernel.check()?;
         let inner = self

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ptxjit_interp::Checks;
 use ptxjit_runtime::CancelToken;
 
+use crate::coverage::Coverage;
 use crate::recording::Recording;
 use crate::schedule::Schedule;
 
@@ -86,6 +87,8 @@ pub struct Options {
     pub replay: Option<Recording>,
     /// Interpret, and keep who wrote each word of device memory last, for [`Prepared::last_write`](crate::Prepared::last_write).
     pub keep_writes: bool,
+    /// Takes what launches have run. Unless [`Options::gang`] says otherwise, gangs are warps if it also wants to know what these do.
+    pub coverage: Option<Coverage>,
     /// What executes.
     pub engine: Engine,
     /// Finish compiling before the launch. Otherwise the launch of a large kernel starts with code that was made in a hurry and

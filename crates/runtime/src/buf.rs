@@ -16,6 +16,7 @@ pub(crate) trait Plain: Copy + Default + 'static {}
 impl Plain for u8 {}
 impl Plain for u16 {}
 impl Plain for u32 {}
+impl Plain for u64 {}
 
 /// A fixed array, aligned to 64 bytes, zeroed at first.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ use std::time::Duration;
 use ptxjit_abi::{CompiledKernel, CtaContext, RuntimeFns};
 
 use crate::code::Code;
+use crate::counters::{Counters, Table};
 use crate::error::LaunchError;
 use crate::fault;
 use crate::launch::{OutputFn, Schedule};
@@ -95,6 +96,7 @@ pub(crate) struct Grid {
     /// Accesses are checked by the map of valid memory, whose origin this is.
     pub(crate) map_origin: Option<u64>,
     pub(crate) output: Option<Arc<OutputFn>>,
+    counters: Option<Arc<Counters>>,
     /// CTAs that no worker has taken yet start here.
     pub(crate) next: AtomicU64,
     /// Not zero when everybody shall stop; compiled code polls it.
@@ -170,6 +172,7 @@ impl Grid {
             looks_at_ended_lanes: launch.kernel.looks_at_ended_lanes(),
             map_origin: None,
             output: launch.output.clone(),
+            counters: launch.counters.clone(),
             next: AtomicU64::new(0),
             stop: AtomicU32::new(0),
             state: Mutex::default(),
@@ -396,6 +399,7 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
     let mut ctas = Ctas {
         grid,
         worker,
+        counters: grid.counters.as_deref().map(Table::new),
         idle: Vec::new(),
         n_in_flight: 0,
         n_done: 0,
@@ -523,6 +527,7 @@ fn take_turns(
 struct Ctas<'a> {
     grid: &'a Grid,
     worker: u32,
+    counters: Option<Table<'a>>,
     /// Laid out for this launch and not in use.
     #[expect(
         clippy::vec_box,
@@ -544,6 +549,7 @@ impl Ctas<'_> {
             None => {
                 let mut cta = self.grid.shared.take_cta();
                 cta.prepare(self.grid, self.worker, None)?;
+                cta.set_counters(self.counters.as_ref());
                 cta
             }
         };

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ptxjit_abi::CompiledKernel;
 use ptxjit_ir::{KernelAttrs, MAX_LOCAL_BYTES};
 
+use crate::counters::Counters;
 use crate::error::{LaunchError, ShapeRule};
 use crate::grid::{Flag, Grid, MAX_IN_FLIGHT};
 use crate::memory::{Pattern, READ_ONLY};
@@ -106,6 +107,8 @@ pub struct LaunchDesc {
     pub cancel: Option<CancelToken>,
     /// Takes what the kernel prints; standard output if none.
     pub output: Option<Arc<OutputFn>>,
+    /// Takes what the kernel counts; must be there, with as many counters, if it counts.
+    pub counters: Option<Arc<Counters>>,
 }
 
 /// What a launch did.

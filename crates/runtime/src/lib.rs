@@ -11,6 +11,7 @@ mod ahead;
 mod buf;
 mod builtins;
 mod code;
+mod counters;
 mod error;
 mod fault;
 mod fp;
@@ -31,6 +32,7 @@ mod worker;
 #[cfg(test)]
 mod module_tests;
 
+pub use counters::Counters;
 pub use error::{Deadlock, LaunchError, ShapeRule, Threads, Trap, TrapCause, WaitingGroup};
 pub use launch::{
     CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, MakeCode, OutputFn,

@@ -100,6 +100,13 @@ impl Switches {
         Ok(switches)
     }
 
+    /// The same without a heuristic.
+    pub fn without(self, heuristic: Heuristic) -> Switches {
+        Switches {
+            off: self.off | 1 << heuristic as u16,
+        }
+    }
+
     /// Whether a heuristic may act.
     pub fn is_on(self, heuristic: Heuristic) -> bool {
         self.off & 1 << heuristic as u16 == 0

@@ -33,6 +33,7 @@ impl Lower<'_, '_> {
             core::mem::offset_of!(CtaContext, tid_z),
             core::mem::offset_of!(CtaContext, junk),
             core::mem::offset_of!(CtaContext, fns),
+            core::mem::offset_of!(CtaContext, counters),
         ];
         for offset in wide {
             let flags = MemFlagsData::trusted().with_can_move();

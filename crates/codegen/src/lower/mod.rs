@@ -15,6 +15,7 @@
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loops over gangs; `waits`: suspending and resuming; `stop_states`: where gangs have
 //!   stopped; `shadow_frame`: saving some lanes
+//! * `count`: counters of coverage
 //! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane
 //!   after the other
 //! * `masks`: which lanes run; `control`: how they go from node to node;
@@ -26,6 +27,7 @@ mod atomics;
 mod cas_loops;
 mod control;
 mod convert;
+mod count;
 mod divide;
 mod exact;
 mod externals;
@@ -469,6 +471,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 offset,
                 size,
             } => self.prefetch(*addr, *step, *offset, *size),
+            InstData::Count { counter, cond } => self.count(*counter, *cond),
             InstData::Nop => {}
             InstData::Warp { .. } if self.lanes == WARP => self.warp_at_once(inst),
             InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. } => {

@@ -250,6 +250,7 @@ impl Lower<'_, '_> {
             | InstData::Alloca { .. }
             | InstData::Nanosleep { .. }
             | InstData::Prefetch { .. }
+            | InstData::Count { .. }
             | InstData::Nop => unreachable!("not a pure instruction: {data:?}"),
         }
     }

@@ -355,6 +355,7 @@ fn one(ty: PtxType) -> Option<u64> {
 /// `d = c ? a : b`
 fn selp<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (a, b, c) = (t.src(inst, 1)?, t.src(inst, 2)?, t.src(inst, 3)?);
+    t.count_choice(c);
     let d = t.select(c, a, b);
     t.dst(inst, 0, d)
 }

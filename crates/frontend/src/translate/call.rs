@@ -87,7 +87,9 @@ impl<'m> Translator<'m> {
             Some(builtin) => self.call_builtin(builtin, args, &types),
             None => {
                 self.found.callees.entry(func).or_insert(call.span);
-                self.ins_multi(InstData::Call { func, args }, &types)
+                let results = self.ins_multi(InstData::Call { func, args }, &types);
+                self.count_anew();
+                results
             }
         };
         self.results(call, formals, &results)
@@ -178,6 +180,7 @@ impl<'m> Translator<'m> {
             },
             &types,
         );
+        self.count_anew();
         self.results(call, formals, &results)
     }
 

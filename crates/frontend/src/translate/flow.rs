@@ -266,6 +266,7 @@ impl<'m> Translator<'m> {
                 self.builder.brif(cond, target, next);
                 self.builder.seal(next);
                 self.builder.switch_to(next);
+                self.count_anew();
             }
         }
         let label = &mut self.labels.labels[idx];

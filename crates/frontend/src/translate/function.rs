@@ -20,7 +20,7 @@ use super::module::Module;
 use super::operand::opaque;
 use super::program::Tables;
 use super::scope::{Entity, Place, PlaceBase, RegId, Scopes};
-use super::{Found, Translator};
+use super::{Counting, Found, Inst, Translator};
 
 /// Translates a body; the function is usable only if no error was found.
 pub(super) fn translate(
@@ -57,6 +57,7 @@ pub(super) fn translate(
         returns: Vec::new(),
         at: body.span.start,
         guard: None,
+        counting: Counting::default(),
         cc: None,
         cta_group: None,
         found: Found {
@@ -68,7 +69,7 @@ pub(super) fn translate(
         forms: FxHashMap::default(),
         recent: [(u32::MAX, RegId(0)); 16],
     };
-    t.function(ast, body);
+    t.function(id, ast, body);
     let is_complete = t.builder.is_complete();
     let mut found = std::mem::take(&mut t.found);
     // The builder writes its last instructions.
@@ -86,7 +87,7 @@ pub(super) fn translate(
 }
 
 impl<'m> Translator<'m> {
-    fn function(&mut self, ast: &'m ast::Function, body: &'m Body) {
+    fn function(&mut self, id: FuncId, ast: &'m ast::Function, body: &'m Body) {
         let entry = self.builder.current_block();
         self.builder.set_loc(SrcLoc(ast.span.start));
         if self.is_kernel {
@@ -101,6 +102,7 @@ impl<'m> Translator<'m> {
             self.declare_formals(ast);
         }
         self.builder.seal(entry);
+        self.count_function(id);
         for stmt in &body.stmts {
             self.at = stmt.span.start;
             self.builder.set_loc(SrcLoc(stmt.span.start));
@@ -429,15 +431,26 @@ impl<'m> Translator<'m> {
     fn instruction(&mut self, ast: &'m ast::Inst, stmt: &'m Stmt) -> Result<(), Diagnostic> {
         self.ensure_block();
         let inst = isa::check::resolve(self, ast, stmt.span)?;
-        let Some(guard) = ast.guard else {
-            return (inst.desc.handler)(self, &inst);
+        self.count_statement();
+        let result = self.under_guard(&inst, ast.guard);
+        self.keep_counting();
+        result
+    }
+
+    fn under_guard(
+        &mut self,
+        inst: &Inst<'m>,
+        guard: Option<ast::Guard>,
+    ) -> Result<(), Diagnostic> {
+        let Some(guard) = guard else {
+            return (inst.desc.handler)(self, inst);
         };
         let cond = self.read_guard(guard)?;
         if inst.desc.is_effect && !inst.desc.owns_guard {
-            return self.guarded(cond, |t| (inst.desc.handler)(t, &inst));
+            return self.guarded(cond, |t| (inst.desc.handler)(t, inst));
         }
         self.guard = Some(cond);
-        let result = (inst.desc.handler)(self, &inst);
+        let result = (inst.desc.handler)(self, inst);
         self.guard = None;
         result
     }
@@ -464,6 +477,7 @@ impl<'m> Translator<'m> {
         };
         let var = self.reg(id).vars[0];
         let value = self.builder.use_var(var);
+        self.count_guard(value, guard.is_negated);
         Ok(if guard.is_negated {
             self.unary(ptxjit_ir::IntUnaryOp::Not, value)
         } else {
@@ -482,8 +496,10 @@ impl<'m> Translator<'m> {
         self.builder.seal(then_);
         self.builder.switch_to(then_);
         let result = body(self);
-        if !self.builder.is_filled() {
-            self.builder.jump(next);
+        match self.builder.is_filled() {
+            // Those threads are gone.
+            true => self.count_anew(),
+            false => self.builder.jump(next),
         }
         self.builder.seal(next);
         self.builder.switch_to(next);

@@ -11,6 +11,7 @@
 mod address;
 mod call;
 mod copy;
+mod count;
 mod declare;
 mod emit;
 mod flow;
@@ -30,13 +31,16 @@ mod operand;
 mod program;
 mod scope;
 mod selected;
+mod statements;
 
 pub use address::{Addr, AddrBase};
 pub use inst::Inst;
 pub use module::{DeviceFunction, Kernel, Module, Refused, SourceLine};
 pub use operand::{Values, const_bits, element_index, pieces};
+pub use program::Extras;
 pub use scope::{Entity, Place, PlaceBase, Reg, RegId};
 pub use selected::Selected;
+pub use statements::{FunctionStatements, Statement};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +54,7 @@ use crate::isa::check::Form;
 use crate::isa::modifiers::Mod;
 use crate::source::{Source, Span};
 
+use count::Counting;
 use flow::Labels;
 use layout::Passing;
 use module::Unit;
@@ -74,6 +79,7 @@ pub struct Translator<'m> {
     at: u32,
     /// Condition of the instruction at hand where it is translated without a branch.
     guard: Option<Value>,
+    counting: Counting,
     /// CC.CF, the carry flag.
     cc: Option<Variable>,
     /// The first `.cta_group` of the function's `tcgen05` instructions, which all must share.

@@ -22,6 +22,7 @@ use crate::parse;
 use crate::source::{Position, Source, Span};
 
 use super::layout::{self, Layout};
+use super::program::Extras;
 use super::{init, limits, link, linkage, names, program};
 
 /// A PTX module, or several as one.
@@ -398,15 +399,15 @@ impl Module {
     /// Translates a kernel and every function it can reach.
     pub fn program(&self, kernel: &str) -> Result<Program, Vec<Diagnostic>> {
         match self.kernel(kernel) {
-            Some(kernel) => program::build(self, &kernel, false),
+            Some(kernel) => program::build(self, &kernel, Extras::default()),
             None => Err(vec![self.no_such_kernel(kernel)]),
         }
     }
 
-    /// The same with marks ([`ptxjit_ir::MarkOp`]), for those who watch how the program runs.
-    pub fn program_with_marks(&self, kernel: &str) -> Result<Program, Vec<Diagnostic>> {
+    /// The same with marks or counters.
+    pub fn program_with(&self, kernel: &str, extras: Extras) -> Result<Program, Vec<Diagnostic>> {
         match self.kernel(kernel) {
-            Some(kernel) => program::build(self, &kernel, true),
+            Some(kernel) => program::build(self, &kernel, extras),
             None => Err(vec![self.no_such_kernel(kernel)]),
         }
     }
@@ -432,57 +433,7 @@ impl Module {
 
     /// The line of the original program, where a `.loc` tells it.
     pub fn source_line(&self, loc: SrcLoc) -> Option<SourceLine> {
-        let ast = &self.unit_at(loc.0)?.ast;
-        let func = ast.functions().find(|func| contains(func.body, loc.0))?;
-        let body = parse::body(&self.source, func.body?).ok()?;
-        let line = body.loc(loc.0)?;
-        let file = ast
-            .file(line.file)
-            .map_or("", |file| self.source.slice(file.name));
-        Some(SourceLine {
-            file: file.to_owned(),
-            line: line.line,
-            column: line.column,
-        })
-    }
-
-    /// The lines of the original program that a statement is of, the innermost first: where it stands, then where that was
-    /// inlined, and so on (PTX ISA, "Debugging Directives: .loc"). Empty where no `.loc` tells.
-    pub fn source_stack(&self, loc: SrcLoc) -> Vec<SourceLine> {
-        let mut stack = Vec::new();
-        let Some(ast) = self.unit_at(loc.0).map(|unit| &unit.ast) else {
-            return stack;
-        };
-        let func = ast.functions().find(|func| contains(func.body, loc.0));
-        let Some(Ok(body)) = func
-            .and_then(|func| func.body)
-            .map(|body| parse::body(&self.source, body))
-        else {
-            return stack;
-        };
-        let mut next = body.loc(loc.0);
-        // Each inlining is named by an earlier `.loc`, so the chain ends.
-        while let Some(line) = next {
-            let file = ast
-                .file(line.file)
-                .map_or("", |file| self.source.slice(file.name));
-            stack.push(SourceLine {
-                file: file.to_owned(),
-                line: line.line,
-                column: line.column,
-            });
-            next = line.inlined.as_ref().and_then(|at| {
-                let place = (at.file, at.line, at.column);
-                let earlier = body
-                    .locs
-                    .iter()
-                    .filter(|other| other.span.start < line.span.start);
-                earlier
-                    .rev()
-                    .find(|other| (other.file, other.line, other.column) == place)
-            });
-        }
-        stack
+        self.source_stack(loc).into_iter().next()
     }
 
     // ---- names ----
@@ -640,10 +591,6 @@ impl Module {
 
 fn is_wrong(found: &[Diagnostic]) -> bool {
     found.iter().any(|one| one.severity == Severity::Error)
-}
-
-fn contains(span: Option<Span>, offset: u32) -> bool {
-    span.is_some_and(|span| (span.start..span.end).contains(&offset))
 }
 
 /// The variable of [`Module::reserved_shared`].

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cranelift_entity::PrimaryMap;
-use ptxjit_ir::{FuncId, Function, Program, RelocTarget, SigId, Signature, Var, VarId};
+use ptxjit_ir::{Counters, FuncId, Function, Program, RelocTarget, SigId, Signature, Var, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ast::{self, OperandKind, StmtKind};
@@ -25,6 +25,8 @@ pub(crate) struct Tables {
     ids: FxHashMap<Signature, SigId>,
     /// The program gets marks.
     pub(crate) marks: bool,
+    /// The program counts how often it is run.
+    pub(crate) counters: Option<Counters>,
     /// Shared by all functions of a module.
     pub(crate) near: Arc<Near>,
 }
@@ -39,6 +41,15 @@ impl Tables {
         self.ids.insert(sig, id);
         id
     }
+}
+
+/// What a program has beside what its instructions mean. Neither changes a result.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Extras {
+    /// Marks ([`ptxjit_ir::MarkOp`]), for those who watch how it runs.
+    pub marks: bool,
+    /// Counters ([`Counters`]), for those who want to know what was run.
+    pub counters: bool,
 }
 
 /// A program under construction.
@@ -59,12 +70,13 @@ struct Build<'m> {
 pub(super) fn build(
     module: &Module,
     kernel: &Kernel,
-    marks: bool,
+    extras: Extras,
 ) -> Result<Program, Vec<Diagnostic>> {
     let mut build = Build {
         module,
         tables: Tables {
-            marks,
+            marks: extras.marks,
+            counters: extras.counters.then(Counters::default),
             ..Tables::default()
         },
         functions: BTreeMap::new(),
@@ -192,6 +204,7 @@ impl Build<'_> {
             params: kernel.params.clone(),
             attrs: kernel.attrs.clone(),
             lockstep: self.wants_lockstep && self.module.target().number < 70,
+            counters: self.tables.counters,
         })
     }
 }

@@ -303,6 +303,7 @@ fn kernel(build: impl FnOnce(&mut Code<'_>)) -> Program {
         params: vec![param],
         attrs: KernelAttrs::default(),
         lockstep: false,
+        counters: None,
     }
 }
 

@@ -81,6 +81,7 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         | InstData::Alloca { .. }
         | InstData::Nanosleep { .. }
         | InstData::Prefetch { .. }
+        | InstData::Count { .. }
         | InstData::Nop
         | InstData::StateOf { .. } => return None,
     };

@@ -138,7 +138,10 @@ fn fixed(data: &InstData) -> Result<(Types, Types), String> {
         InstData::StackRestore { .. } => return Ok((types(&[Type::B64]), types(&[]))),
         InstData::Nanosleep { .. } => return Ok((types(&[Type::B32]), types(&[]))),
         InstData::Prefetch { .. } => return Ok((types(&[Type::B64; 2]), types(&[]))),
-        InstData::Fence { .. } | InstData::Nop => return Ok((types(&[]), types(&[]))),
+        InstData::Fence { .. } | InstData::Nop | InstData::Count { cond: None, .. } => {
+            return Ok((types(&[]), types(&[])));
+        }
+        InstData::Count { cond: Some(_), .. } => return Ok((types(&[Type::B1]), types(&[]))),
         InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }

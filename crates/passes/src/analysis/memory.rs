@@ -171,6 +171,7 @@ impl Memory<'_> {
             }
             InstData::Sreg { .. }
             | InstData::Nop
+            | InstData::Count { .. }
             | InstData::StackSave
             | InstData::Alloca { .. } => Touched::Nothing,
             _ => match data.effect() {

@@ -168,7 +168,10 @@ impl Thread<'_> {
                     );
                 }
             }
-            InstData::Fence { .. } | InstData::Prefetch { .. } | InstData::Nop => {}
+            InstData::Fence { .. }
+            | InstData::Prefetch { .. }
+            | InstData::Count { .. }
+            | InstData::Nop => {}
             data => {
                 let args: Vec<u64> = data.args().iter().map(|&arg| self.values[arg]).collect();
                 self.values[results[0]] = match *data {

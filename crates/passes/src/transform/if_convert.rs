@@ -192,6 +192,7 @@ fn cost(data: &InstData) -> Option<u32> {
         | InstData::Alloca { .. }
         | InstData::Nanosleep { .. }
         | InstData::Prefetch { .. }
+        | InstData::Count { .. }
         | InstData::Nop => return None,
     })
 }

@@ -137,6 +137,7 @@ impl Ctas<'_> {
             let mut cta = grid.shared.take_cta();
             let shared = cluster.shared.as_deref().map(|shared| (shared, rank));
             cta.prepare(grid, self.worker, shared)?;
+            cta.set_counters(self.counters.as_ref());
             cluster.ctas.push(cta);
         }
         Ok(cluster)

@@ -9,6 +9,7 @@ use ptxjit_abi::{CtaContext, LaneState};
 use ptxjit_ir::{CTA_SHIFT, MAX_LOCAL_BYTES};
 
 use crate::buf::RawBuf;
+use crate::counters::Table;
 use crate::grid::Grid;
 use crate::memory::{Arena, ClusterWindow, PAGE, Window};
 use crate::sched::barrier::{MAX_WARPS, WarpMasks};
@@ -179,6 +180,11 @@ impl Cta {
             (&raw const *cluster).cast()
         });
         Ok(())
+    }
+
+    /// The table in which compiled code counts; it must stay where it is while the CTA is run.
+    pub(crate) fn set_counters(&mut self, table: Option<&Table<'_>>) {
+        self.ctx.counters = table.map_or(std::ptr::null_mut(), Table::ptr);
     }
 
     fn set_shape(&mut self, block: [u32; 3]) {

@@ -247,6 +247,7 @@ impl Bench {
             timeout: Some(Duration::from_secs(30)),
             cancel: None,
             output: None,
+            counters: None,
         }
     }
 

@@ -137,6 +137,7 @@ fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
             sem: MemSem::Weak, ..
         } => {}
         InstData::Load { .. } if data.effect() == Effect::Read => {}
+        InstData::Count { .. } => return false,
         _ => return data.effect() != Effect::Pure,
     }
     self::place(func, inst).is_none_or(|other| other.may_overlap(place))

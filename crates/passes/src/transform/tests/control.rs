@@ -269,6 +269,7 @@ pub(super) fn program(functions: Vec<Function>) -> Program {
         params: Vec::new(),
         attrs: KernelAttrs::default(),
         lockstep: false,
+        counters: None,
     };
     verify::program(&program).unwrap_or_else(|errors| panic!("{}", errors[0]));
     program

@@ -1,0 +1,86 @@
+//! Counters of coverage: additions to the worker's table ([`COUNTER_WORDS`]).
+//!
+//! Lanes that do not run are not counted. Where a gang is a warp, code also counts how often it runs for a warp, and how often
+//! the lanes of one agree; in narrower gangs that would say more about the gang than about the program.
+
+use core::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_abi::warp_ops::WARP;
+use ptxjit_abi::{COUNTER_WORDS, CtaContext};
+use ptxjit_ir::Value;
+
+use super::Lower;
+
+/// Bytes of a word of a counter.
+const WORD: usize = size_of::<u64>();
+
+impl Lower<'_, '_> {
+    /// Counts the lanes that run, or those of them for which a predicate is true.
+    pub(super) fn count(&mut self, counter: u32, cond: Option<Value>) {
+        let here = self.mask_as_bits();
+        let at = counter as usize * COUNTER_WORDS * WORD;
+        let Some(cond) = cond else {
+            let n = match self.mask.is_full {
+                true => self.b.ins().iconst(types::I64, self.lanes as i64),
+                false => self.n_lanes(here),
+            };
+            self.add_to_word(at, n);
+            if self.lanes == WARP {
+                let one = self.b.ins().iconst(types::I64, 1);
+                self.add_to_word(at + WORD, one);
+                let is_whole = self.is_whole_warp(n);
+                self.add_to_word(at + 2 * WORD, is_whole);
+            }
+            return;
+        };
+        let hits = self.pred_bits(cond);
+        let hits = self.b.ins().band(hits, here);
+        let n = self.n_lanes(hits);
+        self.add_to_word(at, n);
+        if self.lanes == WARP {
+            let misses = self.b.ins().bxor(hits, here);
+            let some = self.b.ins().icmp_imm_s(IntCC::NotEqual, hits, 0);
+            let others = self.b.ins().icmp_imm_s(IntCC::NotEqual, misses, 0);
+            let diverges = self.b.ins().band(some, others);
+            let diverges = self.b.ins().uextend(types::I64, diverges);
+            self.add_to_word(at + WORD, diverges);
+        }
+    }
+
+    /// How many lanes a set has.
+    fn n_lanes(&mut self, bits: cl::Value) -> cl::Value {
+        let n = match self.lanes {
+            1 => self.b.ins().band_imm_u(bits, 1),
+            _ => self.b.ins().popcnt(bits),
+        };
+        self.b.ins().uextend(types::I64, n)
+    }
+
+    /// Whether so many lanes are all threads of the gang: the last warp of a CTA may have fewer than 32.
+    fn is_whole_warp(&mut self, n: cl::Value) -> cl::Value {
+        if self.mask.is_full {
+            return self.b.ins().iconst(types::I64, 1);
+        }
+        let first = self.gang_thread();
+        let at = offset_of!(CtaContext, n_threads) as i32;
+        let flags = MemFlagsData::trusted().with_can_move();
+        let all = self.b.ins().load(types::I32, flags, self.emitted.cta, at);
+        let left = self.b.ins().isub(all, first);
+        let left = self.b.ins().uextend(types::I64, left);
+        let most = self.b.ins().iconst(types::I64, WARP as i64);
+        let threads = self.b.ins().umin(left, most);
+        let is_whole = self.b.ins().icmp(IntCC::Equal, n, threads);
+        self.b.ins().uextend(types::I64, is_whole)
+    }
+
+    fn add_to_word(&mut self, at: usize, n: cl::Value) {
+        let table = self.field(offset_of!(CtaContext, counters));
+        let flags = MemFlagsData::trusted();
+        let at = at as i32;
+        let before = self.b.ins().load(types::I64, flags, table, at);
+        let after = self.b.ins().iadd(before, n);
+        self.b.ins().store(flags, after, table, at);
+    }
+}
