@@ -1,5 +1,6 @@
 //! The command from the outside: arguments, exit codes, what goes to which stream.
 
+mod coverage;
 mod findings;
 mod lost;
 mod outside;

@@ -1,0 +1,198 @@
+//! `--coverage`: counts that follow from the texts of kernels, in every engine and at every gang width.
+
+use super::{Done, ptxjit, temp};
+
+/// Of the 40 threads of a CTA, 20 are odd, 5 are low, and ten each run the loop once, twice, three and four times.
+const COVER: &str = "
+.version 7.0
+.target sm_80
+.address_size 64
+.file 1 \"cover.cu\"
+
+.func (.reg .u32 r) twice(.reg .u32 x)
+{
+    .loc 1 3 5
+    add.u32 r, x, x;
+    ret;
+}
+
+.func never()
+{
+    .loc 1 7 5
+    ret;
+}
+
+.visible .entry cover(.param .u64 out)
+{
+    .reg .pred %odd, %low, %more;
+    .reg .u32 %t, %b, %i, %n, %v;
+    .reg .u64 %p, %q;
+    .loc 1 11 5
+    ld.param.u64 %p, [out];
+    mov.u32 %t, %tid.x;
+    .loc 1 12 5
+    and.b32 %b, %t, 1;
+    setp.ne.u32 %odd, %b, 0;
+    setp.lt.u32 %low, %t, 5;
+    .loc 1 13 5
+    mov.u32 %i, 0;
+    @%odd bra ODD;
+    .loc 1 14 9
+    add.u32 %i, %i, 1;
+    bra DONE;
+ODD:
+    .loc 1 16 9
+    call (%i), twice, (%t);
+DONE:
+    .loc 1 18 5
+    and.b32 %n, %t, 3;
+LOOP:
+    .loc 1 19 9
+    add.u32 %i, %i, 1;
+    setp.ne.u32 %more, %n, 0;
+    sub.u32 %n, %n, 1;
+    @%more bra LOOP;
+    .loc 1 20 5
+    selp.u32 %v, %i, 7, %low;
+    @%low mul.lo.u32 %v, %v, 3;
+    .loc 1 21 5
+    @!%low mov.u32 %v, 9;
+    .loc 1 22 5
+    mul.wide.u32 %q, %t, 4;
+    add.u64 %q, %p, %q;
+    @%low st.global.u32 [%q], %v;
+    @%low exit;
+    .loc 1 23 5
+    st.global.u32 [%q], %i;
+    ret;
+}
+";
+
+/// What three CTAs of 40 threads run of it.
+const LINES: &str = "\
+SF:cover.cu
+FN:3,twice
+FN:7,never
+FN:11,cover
+FNDA:60,twice
+FNDA:0,never
+FNDA:120,cover
+FNF:3
+FNH:2
+BRDA:13,0,0,60
+BRDA:13,0,1,60
+BRDA:19,0,0,180
+BRDA:19,0,1,120
+BRDA:20,0,0,15
+BRDA:20,0,1,105
+BRDA:20,1,0,15
+BRDA:20,1,1,105
+BRDA:21,0,0,105
+BRDA:21,0,1,15
+BRDA:22,0,0,15
+BRDA:22,0,1,105
+BRDA:22,1,0,15
+BRDA:22,1,1,105
+BRF:14
+BRH:14
+DA:3,60
+DA:7,0
+DA:11,120
+DA:12,120
+DA:13,120
+DA:14,60
+DA:16,60
+DA:18,120
+DA:19,300
+DA:20,120
+DA:21,105
+DA:22,120
+DA:23,105
+LF:13
+LH:12
+end_of_record
+";
+
+fn run(name: &str, more: &[&str]) -> Done {
+    let ptx = temp(&format!("coverage_{name}.ptx"), COVER.as_bytes());
+    let words = [
+        "run",
+        &ptx,
+        "--grid",
+        "3",
+        "--block",
+        "40",
+        "--arg",
+        "u32[40]=zeros",
+        "--no-cache",
+    ];
+    ptxjit(&[&words[..], more].concat())
+}
+
+fn lcov_of(name: &str, more: &[&str]) -> String {
+    let path = temp(&format!("coverage_{name}.info"), b"");
+    let wanted = format!("lcov={path}");
+    run(name, &[&["--coverage", &wanted][..], more].concat()).expect(0);
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn lines_and_branches_in_every_engine() {
+    let ways: [&[&str]; 9] = [
+        &[],
+        &["--interp"],
+        &["--gang", "1"],
+        &["--gang", "4"],
+        &["--gang", "8"],
+        &["--gang", "16"],
+        &["--gang", "32"],
+        &["--gang", "32", "--threads", "1"],
+        &["--interp", "--sanitize", "all"],
+    ];
+    for (idx, way) in ways.iter().enumerate() {
+        let text = lcov_of(&format!("way{idx}"), way);
+        assert!(text.ends_with(&format!("TN:\n{LINES}")), "{way:?}: {text}");
+        // The PTX itself is the other file: its loop begins in line 46.
+        let (ptx, _) = text.split_once("end_of_record\n").unwrap();
+        for line in [
+            "DA:46,300",
+            "DA:49,300",
+            "DA:17,0",
+            "FN:14,never",
+            "BRDA:49,0,0,180",
+        ] {
+            assert!(ptx.contains(&format!("\n{line}\n")), "{line}: {ptx}");
+        }
+    }
+}
+
+#[test]
+fn launches_add_up() {
+    let text = lcov_of("repeat", &["--repeat", "3"]);
+    let line = |line: &str| text.contains(&format!("\n{line}\n"));
+    assert!(line("DA:19,900") && line("FNDA:360,cover"), "{text}");
+}
+
+#[test]
+fn wrong_input() {
+    let done = run("format", &["--coverage", "gcov=x"]).expect(2);
+    assert!(
+        done.stderr.contains("none of lcov, html, json"),
+        "{}",
+        done.stderr
+    );
+    let done = run("place", &["--coverage", "lcov"]).expect(2);
+    assert!(done.stderr.contains("lcov=PATH"), "{}", done.stderr);
+    let done = run("full", &["--coverage", "lcov=/dev/full"]).expect(2);
+    assert!(
+        done.stderr.contains("cannot write /dev/full"),
+        "{}",
+        done.stderr
+    );
+    let done = run("folder", &["--coverage", "lcov=/nowhere/at/all.info"]).expect(2);
+    assert!(
+        done.stderr.contains("cannot write /nowhere/at/all.info"),
+        "{}",
+        done.stderr
+    );
+}
