@@ -268,7 +268,7 @@ pub struct ExecArgs {
     /// Keep so many findings.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub sanitize_limit: usize,
-    /// Write which lines and sides of conditions were run, and by how many threads, over all launches: `lcov=FILE`. May be given several
+    /// Write which lines and sides of conditions were run, over all launches, as lcov=FILE, html=DIR or json=FILE. May be given several
     /// times.
     #[arg(long, value_name = "FORMAT=PATH")]
     pub coverage: Vec<CoverageArg>,
