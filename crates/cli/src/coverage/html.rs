@@ -5,7 +5,6 @@
 //! color, too.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use ptxjit::coverage::{Condition, ConditionKind, File, FileKind, Line};
@@ -68,7 +67,7 @@ fn index(files: &[File], rows: &str) -> String {
     let totals: Totals = files.iter().map(Totals::of).sum();
     let body = format!(
         "<header><h1>Coverage</h1><div class=\"key\">Lines, and sides of branches, guards and selections, that threads have run.</div></header>\n\
-         <main><table class=\"files\">\n<tr><th>File</th><th>Lines</th><th></th><th>Sides of conditions</th><th></th><th>Functions</th></tr>\n\
+         <main><table class=\"files\">\n<tr><th>File</th><th colspan=\"2\">Lines</th><th colspan=\"2\">Sides of conditions</th><th>Functions</th></tr>\n\
          {rows}<tr class=\"total\"><td>All</td>{}</tr>\n</table></main>\n",
         cells(&totals)
     );
@@ -116,7 +115,7 @@ fn page(ptx: &File, sources: &[&File]) -> String {
         true => "panes one",
         false => "panes",
     };
-    let _ = write!(body, "<div class=\"{class}\">\n");
+    body += &format!("<div class=\"{class}\">\n");
     if !sources.is_empty() {
         body += "<div class=\"pane\">\n";
         for (idx, source) in sources.iter().enumerate() {
@@ -182,10 +181,10 @@ fn pane(file: &File, text: Option<&str>, id: &str, links: &dyn Fn(u32) -> String
     for (number, text) in lines {
         let line = file.lines.get(&number);
         out += &code_row(id, number, text, line, &links(number));
-        let conditions = file.conditions.iter().filter(|it| it.line == number);
-        for condition in conditions {
-            out += &condition_row(condition);
-        }
+        // They are in the order of their lines.
+        let first = file.conditions.partition_point(|it| it.line < number);
+        let end = file.conditions.partition_point(|it| it.line <= number);
+        out += &condition_rows(&file.conditions[first..end]);
     }
     out + "</table>\n"
 }
@@ -225,36 +224,53 @@ fn state(line: &Line) -> &'static str {
     }
 }
 
-fn condition_row(condition: &Condition) -> String {
-    let words = match condition.kind {
-        ConditionKind::Branch => ["branch", "taken", "not taken"],
-        ConditionKind::Select => ["selection", "first value", "second value"],
-        _ => ["guard", "holds", "does not hold"],
-    };
-    let [kind, holds, fails] = words;
-    let side = |word: &str, threads: u64| match threads {
-        0 => format!("<span class=\"zero\">{word} by none</span>"),
-        n => format!("{word} by {n}"),
-    };
-    let mut text = match is_reached(condition) {
-        true => {
-            let [yes, no] = condition.sides;
-            format!("{kind}: {}, {}", side(holds, yes), side(fails, no))
+/// The conditions of a line; those that say the same are told once.
+fn condition_rows(conditions: &[Condition]) -> String {
+    let mut texts: Vec<(String, usize)> = Vec::new();
+    for condition in conditions {
+        let text = condition_text(condition);
+        match texts.iter_mut().find(|(other, _)| *other == text) {
+            Some((_, n)) => *n += 1,
+            None => texts.push((text, 1)),
         }
-        false => format!("{kind}: <span class=\"zero\">never reached</span>"),
+    }
+    let row = |(text, n): &(String, usize)| {
+        let times = match n {
+            1 => String::new(),
+            n => format!(" (&times; {n})"),
+        };
+        format!(
+            "<tr><td></td><td class=\"t\"></td><td></td><td class=\"why\">{text}{times}</td></tr>\n"
+        )
     };
+    texts.iter().map(row).collect()
+}
+
+fn condition_text(condition: &Condition) -> String {
+    let [kind, yes, no] = match condition.kind {
+        ConditionKind::Branch => ["branch", "taken by", "not taken by"],
+        ConditionKind::Select => ["selection", "first value for", "second value for"],
+        _ => ["guard", "true for", "false for"],
+    };
+    if !is_reached(condition) {
+        return format!("{kind}: <span class=\"zero\">never reached</span>");
+    }
+    let side = |word: &str, threads: u64| match threads {
+        0 => format!("<span class=\"zero\">{word} none</span>"),
+        n => format!("{word} {n}"),
+    };
+    let [yes, no] = [side(yes, condition.sides[0]), side(no, condition.sides[1])];
+    let mut text = format!("{kind}: {yes}, {no}");
     if let (Some(warps @ 1..), Some(diverged)) = (condition.warps, condition.diverged) {
         let share = 100.0 * diverged as f64 / warps as f64;
         let class = match diverged {
             0 => "",
             _ => " class=\"split\"",
         };
-        let _ = write!(
-            text,
-            "; <span{class}>{diverged} of {warps} warps diverge ({share:.0} %)</span>"
-        );
+        text +=
+            &format!("; <span{class}>{diverged} of {warps} warps diverge ({share:.0} %)</span>");
     }
-    format!("<tr><td></td><td class=\"t\"></td><td></td><td class=\"why\">{text}</td></tr>\n")
+    text
 }
 
 /// Text for HTML, also within quotation marks.

@@ -196,3 +196,136 @@ fn wrong_input() {
         done.stderr
     );
 }
+
+/// The entry about a line of a file.
+fn line_of(document: &serde_json::Value, file: &str, line: u64) -> serde_json::Value {
+    let files = document["files"].as_array().unwrap();
+    let file = files.iter().find(|it| it["file"] == file).unwrap();
+    let lines = file["lines"].as_array().unwrap();
+    let found = lines.iter().find(|it| it["line"] == line);
+    found.cloned().unwrap()
+}
+
+fn branch_of(document: &serde_json::Value, line: u64) -> serde_json::Value {
+    let files = document["files"].as_array().unwrap();
+    let file = files.iter().find(|it| it["file"] == "cover.cu").unwrap();
+    let branches = file["branches"].as_array().unwrap();
+    let found = branches.iter().find(|it| it["line"] == line);
+    found.cloned().unwrap()
+}
+
+fn json_of(name: &str, more: &[&str]) -> serde_json::Value {
+    let path = temp(&format!("coverage_{name}.json"), b"");
+    let wanted = format!("json={path}");
+    run(name, &[&["--coverage", &wanted][..], more].concat()).expect(0);
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn warps_and_their_lanes() {
+    let found = json_of("warps", &[]);
+    // A CTA has a warp of 32 threads and one of 8, and each goes through the loop four times, once as a whole; all but the last time
+    // some threads leave it.
+    let line = line_of(&found, "cover.cu", 19);
+    assert_eq!(line["warps"]["executions"], 24);
+    assert_eq!(line["warps"]["whole"], 6);
+    assert_eq!(line["warps"]["mean_active_lanes"], 300.0 / 24.0);
+    let branch = branch_of(&found, 19);
+    assert_eq!(
+        (&branch["warps"], &branch["diverged"]),
+        (&24.into(), &18.into())
+    );
+    // Odd and even threads are in each warp, low ones in the first of each CTA.
+    let branch = branch_of(&found, 13);
+    assert_eq!(
+        (&branch["warps"], &branch["diverged"]),
+        (&6.into(), &6.into())
+    );
+    assert_eq!(
+        line_of(&found, "cover.cu", 14)["warps"]["never_whole"],
+        true
+    );
+    let line = line_of(&found, "cover.cu", 23);
+    assert_eq!(
+        (&line["warps"]["executions"], &line["warps"]["whole"]),
+        (&6.into(), &3.into())
+    );
+    // The threads are the same where gangs are no warps, but what warps do is not known then.
+    for way in [&["--gang", "8"][..], &["--interp"]] {
+        let found = json_of(&format!("no_warps{}", way.len()), way);
+        let line = line_of(&found, "cover.cu", 19);
+        assert_eq!(
+            (&line["threads"], &line["warps"]),
+            (&300.into(), &serde_json::Value::Null)
+        );
+    }
+}
+
+/// One line of the source has an instruction that all threads run and one that none does.
+const PARTLY: &str = "
+.version 7.0
+.target sm_80
+.address_size 64
+.file 1 \"part<ly>.cu\"
+.entry part(.param .u64 out) {
+    .reg .pred %p;
+    .reg .u32 %t;
+    .loc 1 2 1
+    mov.u32 %t, %ntid.x;
+    setp.eq.u32 %p, %t, 7;
+    @%p trap;
+    .loc 1 3 1
+    ret;
+}
+";
+
+#[test]
+fn partly_run_lines_in_json_and_html() {
+    let ptx = temp("coverage_partly.ptx", PARTLY.as_bytes());
+    let folder = format!("{ptx}.html");
+    let json = format!("json={ptx}.json");
+    let html = format!("html={folder}");
+    let words = [
+        "run",
+        &ptx,
+        "--block",
+        "64",
+        "--arg",
+        "u32[1]=zeros",
+        "--no-cache",
+    ];
+    ptxjit(&[&words[..], &["--coverage", &json, "--coverage", &html]].concat()).expect(0);
+    let found: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(format!("{ptx}.json")).unwrap()).unwrap();
+    let line = line_of(&found, "part<ly>.cu", 2);
+    assert_eq!(
+        (&line["state"], &line["threads"]),
+        (&"partly".into(), &64.into())
+    );
+    assert_eq!(
+        (&line["instructions"], &line["instructions_run"]),
+        (&3.into(), &2.into())
+    );
+    assert_eq!(line_of(&found, "part<ly>.cu", 3)["state"], "run");
+    let index = std::fs::read_to_string(format!("{folder}/index.html")).unwrap();
+    assert!(
+        index.contains("part&lt;ly&gt;.cu") && !index.contains("part<ly>"),
+        "{index}"
+    );
+    let (_, link) = index.split_once("href=\"").unwrap();
+    let (link, _) = link.split_once('"').unwrap();
+    let page = std::fs::read_to_string(format!("{folder}/{link}")).unwrap();
+    // The source's text is nowhere, so its lines are shown without.
+    for text in [
+        "<tr id=\"s0-2\" class=\"partly\"",
+        "<tr id=\"s0-3\" class=\"run\"",
+        "<tr id=\"p12\" class=\"never\"",
+        "data-to=\"p10 p11 p12\"",
+        "guard: <span class=\"zero\">true for none</span>, false for 64",
+        "@%p trap;",
+        "was not found",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains("http"), "a page needs nothing but itself");
+}
