@@ -67,7 +67,8 @@ fn index(files: &[File], rows: &str) -> String {
     let totals: Totals = files.iter().map(Totals::of).sum();
     let body = format!(
         "<header><h1>Coverage</h1><div class=\"key\">Lines, and sides of branches, guards and selections, that threads have run.</div></header>\n\
-         <main><table class=\"files\">\n<tr><th>File</th><th colspan=\"2\">Lines</th><th colspan=\"2\">Sides of conditions</th><th>Functions</th></tr>\n\
+         <main><table class=\"files\">\n<tr><th>File</th><th colspan=\"2\">Lines</th>\
+         <th colspan=\"2\">Sides of conditions</th><th>Functions</th></tr>\n\
          {rows}<tr class=\"total\"><td>All</td>{}</tr>\n</table></main>\n",
         cells(&totals)
     );
@@ -212,7 +213,8 @@ fn code_row(id: &str, number: u32, text: &str, line: Option<&Line>, links: &str)
         false => "",
     };
     format!(
-        "<tr id=\"{id}{number}\" class=\"{class}\" title=\"{hint}\"{to}><td class=\"n\">{number}</td><td class=\"t\">{threads}</td><td class=\"n\">{lanes}</td><td class=\"s\">{text}{tag}</td></tr>\n"
+        "<tr id=\"{id}{number}\" class=\"{class}\" title=\"{hint}\"{to}><td class=\"n\">{number}</td>\
+         <td class=\"t\">{threads}</td><td class=\"n\">{lanes}</td><td class=\"s\">{text}{tag}</td></tr>\n"
     )
 }
 

@@ -1,6 +1,6 @@
 //! `--coverage`: counts that follow from the texts of kernels, in every engine and at every gang width.
 
-use super::{Done, ptxjit, temp};
+use super::{Done, kernel, ptxjit, temp};
 
 /// Of the 40 threads of a CTA, 20 are odd, 5 are low, and ten each run the loop once, twice, three and four times.
 const COVER: &str = "
@@ -328,4 +328,27 @@ fn partly_run_lines_in_json_and_html() {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(!page.contains("http"), "a page needs nothing but itself");
+}
+
+#[test]
+fn tests_of_a_folder_add_up_in_one_file() {
+    let folder = kernel("cuda/saxpy");
+    let path = temp("coverage_folder.info", b"");
+    let wanted = format!("lcov={path}");
+    ptxjit(&["test", &folder, "--coverage", &wanted, "-j", "2"]).expect(0);
+    let text = std::fs::read_to_string(path).unwrap();
+    let records: Vec<&str> = text.split("end_of_record\n").collect();
+    // One for each PTX file of the case, and what follows the last one.
+    assert_eq!(records.len(), 5, "{text}");
+    // Each is launched once, as 8 blocks of 256 threads.
+    for record in &records[..4] {
+        assert!(record.contains("\nFNDA:2048,saxpy\n"), "{record}");
+    }
+    // This one has a loop that is not unrolled, so each of the elements has its own store.
+    let name = "saxpy.sm70.ptx";
+    let ptx = std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+    let store = ptx.lines().position(|line| line.contains("st.global.f32"));
+    let record = records.iter().find(|it| it.contains(name)).unwrap();
+    let line = format!("\nDA:{},10007\n", store.unwrap() + 1);
+    assert!(record.contains(&line), "{record}");
 }
