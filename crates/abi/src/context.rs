@@ -153,9 +153,9 @@ pub enum FaultKind {
     Cancelled = 7,
 }
 
-/// Words of a counter ([`InstData::Count`]): threads; then of one without a condition, where a gang is a warp, how often a warp has
-/// executed it, and how often with all the threads that it has; of one with a condition how often it was true for some threads of
-/// a warp and false for others.
+/// Words of a counter ([`InstData::Count`]): threads; then, where a gang is a warp, how often a warp has come to it, and how often with
+/// all the threads that it has; of one that counts sides how often the condition was true for some threads of a warp and false for
+/// others.
 pub const COUNTER_WORDS: usize = 3;
 
 /// Room for the value of each lane of a gang of any width, see [`RuntimeFns::device`].

@@ -134,7 +134,7 @@ impl<'p> Machine<'p, '_> {
                 }
                 return Ok(Step::Next);
             }
-            InstData::Count { counter, cond } => {
+            InstData::Count { counter, cond, .. } => {
                 let counts = cond.is_none_or(|cond| thread.frame().get(cond) & 1 != 0);
                 self.count(*counter, counts);
                 return Ok(Step::Next);

@@ -244,6 +244,8 @@ pub enum InstData {
     Count {
         counter: u32,
         cond: Option<Value>,
+        /// What is counted are the sides of the condition, not the threads that come to where it is true.
+        sides: bool,
     },
     /// `brkpt`, `pmevent` and other marks without effect on results.
     Nop,

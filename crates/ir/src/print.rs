@@ -336,8 +336,13 @@ fn write_control(out: &mut String, data: &InstData) -> fmt::Result {
         InstData::StackRestore { arg } => write!(out, "stack_restore {arg}"),
         InstData::Alloca { size, align } => write!(out, "alloca {size} align {align}"),
         InstData::Nanosleep { arg } => write!(out, "nanosleep {arg}"),
-        InstData::Count { counter, cond } => {
-            write!(out, "count {counter}")?;
+        InstData::Count {
+            counter,
+            cond,
+            sides,
+        } => {
+            let of = if *sides { ".sides" } else { "" };
+            write!(out, "count{of} {counter}")?;
             write_optional(out, *cond)
         }
         InstData::Nop => write!(out, "nop"),

@@ -18,35 +18,47 @@ const WORD: usize = size_of::<u64>();
 
 impl Lower<'_, '_> {
     /// Counts the lanes that run, or those of them for which a predicate is true.
-    pub(super) fn count(&mut self, counter: u32, cond: Option<Value>) {
+    pub(super) fn count(&mut self, counter: u32, cond: Option<Value>, sides: bool) {
         let here = self.mask_as_bits();
         let at = counter as usize * COUNTER_WORDS * WORD;
-        let Some(cond) = cond else {
-            let n = match self.mask.is_full {
-                true => self.b.ins().iconst(types::I64, self.lanes as i64),
-                false => self.n_lanes(here),
-            };
-            self.add_to_word(at, n);
-            if self.lanes == WARP {
-                let one = self.b.ins().iconst(types::I64, 1);
-                self.add_to_word(at + WORD, one);
-                let is_whole = self.is_whole_warp(n);
-                self.add_to_word(at + 2 * WORD, is_whole);
+        let hits = match cond {
+            Some(cond) => {
+                let hits = self.pred_bits(cond);
+                self.b.ins().band(hits, here)
             }
-            return;
+            None => here,
         };
-        let hits = self.pred_bits(cond);
-        let hits = self.b.ins().band(hits, here);
-        let n = self.n_lanes(hits);
+        let is_full = cond.is_none() && self.mask.is_full;
+        let n = match is_full {
+            true => self.b.ins().iconst(types::I64, self.lanes as i64),
+            false => self.n_lanes(hits),
+        };
         self.add_to_word(at, n);
-        if self.lanes == WARP {
-            let misses = self.b.ins().bxor(hits, here);
-            let some = self.b.ins().icmp_imm_s(IntCC::NotEqual, hits, 0);
-            let others = self.b.ins().icmp_imm_s(IntCC::NotEqual, misses, 0);
-            let diverges = self.b.ins().band(some, others);
-            let diverges = self.b.ins().uextend(types::I64, diverges);
-            self.add_to_word(at + WORD, diverges);
+        if self.lanes != WARP {
+            return;
         }
+        if sides {
+            let misses = self.b.ins().bxor(hits, here);
+            let (some, others) = (self.is_any(hits), self.is_any(misses));
+            let diverges = self.b.ins().band(some, others);
+            return self.add_to_word(at + WORD, diverges);
+        }
+        let runs = match cond {
+            Some(_) => self.is_any(hits),
+            None => self.b.ins().iconst(types::I64, 1),
+        };
+        self.add_to_word(at + WORD, runs);
+        let is_whole = match is_full {
+            true => self.b.ins().iconst(types::I64, 1),
+            false => self.is_whole_warp(n),
+        };
+        self.add_to_word(at + 2 * WORD, is_whole);
+    }
+
+    /// Whether a set has any lanes, as a number.
+    fn is_any(&mut self, bits: cl::Value) -> cl::Value {
+        let is_any = self.b.ins().icmp_imm_s(IntCC::NotEqual, bits, 0);
+        self.b.ins().uextend(types::I64, is_any)
     }
 
     /// How many lanes a set has.
@@ -60,9 +72,6 @@ impl Lower<'_, '_> {
 
     /// Whether so many lanes are all threads of the gang: the last warp of a CTA may have fewer than 32.
     fn is_whole_warp(&mut self, n: cl::Value) -> cl::Value {
-        if self.mask.is_full {
-            return self.b.ins().iconst(types::I64, 1);
-        }
         let first = self.gang_thread();
         let at = offset_of!(CtaContext, n_threads) as i32;
         let flags = MemFlagsData::trusted().with_can_move();

@@ -471,7 +471,11 @@ impl<'a, 'b> Lower<'a, 'b> {
                 offset,
                 size,
             } => self.prefetch(*addr, *step, *offset, *size),
-            InstData::Count { counter, cond } => self.count(*counter, *cond),
+            InstData::Count {
+                counter,
+                cond,
+                sides,
+            } => self.count(*counter, *cond, *sides),
             InstData::Nop => {}
             InstData::Warp { .. } if self.lanes == WARP => self.warp_at_once(inst),
             InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. } => {

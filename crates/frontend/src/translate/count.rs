@@ -66,7 +66,12 @@ impl Translator<'_> {
         let counters = self.tables.counters.as_mut()?;
         let counter = counters.n;
         counters.n += 1;
-        self.ins_void(InstData::Count { counter, cond });
+        let sides = cond.is_some();
+        self.ins_void(InstData::Count {
+            counter,
+            cond,
+            sides,
+        });
         Some(counter)
     }
 

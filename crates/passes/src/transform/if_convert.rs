@@ -4,7 +4,8 @@
 //! both of whose targets are the same block are gone; so are those whose sides are cheap.
 //!
 //! A divergent branch costs masks and tests, a uniform one may be mispredicted: a few cheap
-//! operations more cost less. Memory accesses and everything convergent stay where they are.
+//! operations more cost less. Memory accesses and everything convergent stay where they are. Counters
+//! of a side count under its condition.
 //!
 //! ```text
 //! block0: brif v0, block1, block2(v1)                       block0: v2 = iadd.b32 v1, v9
@@ -14,8 +15,8 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, BlockCall, Effect, FloatBinaryOp, FloatUnaryOp, Function, InstData, IntBinaryOp,
-    Terminator, Value,
+    Block, BlockCall, Effect, FloatBinaryOp, FloatUnaryOp, Function, Inst, InstData, IntBinaryOp,
+    IntUnaryOp, Terminator, Type, Value,
 };
 use smallvec::SmallVec;
 
@@ -80,7 +81,9 @@ fn convert(func: &mut Function, block: Block, n_preds: &mut SecondaryMap<Block, 
             + usize::from(b.is_some())
             + usize::from(a.is_none() || b.is_none());
         n_preds[end_a.block] = n_preds[end_a.block] + 1 - n_gone;
-        for side in [a, b].into_iter().flatten() {
+        for (side, holds) in [(a, true), (b, false)] {
+            let Some(side) = side else { continue };
+            count_under(func, side.block, cond, holds);
             let insts = std::mem::take(&mut func.blocks[side.block].insts);
             func.blocks[side.block].term = Terminator::Trap(ptxjit_ir::TrapKind::Unreachable);
             func.blocks[block].insts.extend(insts);
@@ -129,8 +132,60 @@ fn side(
     })
 }
 
+/// Counters go on counting the threads that would have come to the side.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others do not count")]
+fn count_under(func: &mut Function, side: Block, cond: Value, holds: bool) {
+    let own_cond = |&inst: &Inst| match func.insts[inst].data {
+        InstData::Count { cond, .. } => Some((inst, cond)),
+        _ => None,
+    };
+    let counters = func.blocks[side].insts.iter().filter_map(own_cond);
+    let counters: SmallVec<[(Inst, Option<Value>); 2]> = counters.collect();
+    let Some(&(first, _)) = counters.first() else {
+        return;
+    };
+    let mut under = cond;
+    if !holds {
+        let not = InstData::IntUnary {
+            op: IntUnaryOp::Not,
+            ty: Type::B1,
+            arg: cond,
+        };
+        under = insert_before(func, side, first, not);
+    }
+    for (inst, own) in counters {
+        let both = match own {
+            None => under,
+            Some(own) => {
+                let and = InstData::IntBinary {
+                    op: IntBinaryOp::And,
+                    ty: Type::B1,
+                    args: [under, own],
+                };
+                insert_before(func, side, inst, and)
+            }
+        };
+        if let InstData::Count { cond, .. } = &mut func.insts[inst].data {
+            *cond = Some(both);
+        }
+    }
+}
+
+/// Puts an operation on predicates before an instruction of a block.
+fn insert_before(func: &mut Function, block: Block, next: Inst, data: InstData) -> Value {
+    let inst = func.make_inst(data, &[Type::B1], func.insts[next].loc);
+    let insts = &mut func.blocks[block].insts;
+    let at = insts.iter().position(|&it| it == next);
+    insts.insert(at.unwrap_or(insts.len()), inst);
+    func.insts[inst].results[0]
+}
+
 /// Rough cost of an operation; none if it may not run for nothing.
 fn cost(data: &InstData) -> Option<u32> {
+    // How many threads are on either side is another matter once both run together.
+    if let InstData::Count { sides: false, .. } = data {
+        return Some(1);
+    }
     if data.effect() != Effect::Pure {
         return None;
     }
