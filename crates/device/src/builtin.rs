@@ -21,6 +21,8 @@ pub(crate) fn call(
         Builtin::Free if args[0] == 0 => {}
         Builtin::Free => thread.free(args[0]).map_err(Fault::refused)?,
         Builtin::AssertFail => return Err(assert_fail(thread, args)),
+        // Several threads may set the value, and one of theirs counts.
+        Builtin::SetConditional => drop(thread.update(args[0], 4, &mut |_| args[1])?),
     }
     Ok(())
 }

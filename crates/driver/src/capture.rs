@@ -264,14 +264,15 @@ pub(crate) fn foreign_event(stream: &Stream) -> CUresult {
     broken(stream, CUresult::STREAM_CAPTURE_ISOLATION)
 }
 
-/// Ends the capture of a stream that goes away.
+/// Ends the capture that began in a stream that goes away. One that took the stream in goes on, as
+/// programs end such streams once they have joined the first one; if they have not, the end of the
+/// capture finds it out.
 pub(crate) fn abandon(stream: &Arc<Stream>) {
     let Some(capture) = stream.capture.get() else {
         return;
     };
     let is_first = {
-        let mut state = capture.state.lock();
-        state.is_valid = false;
+        let state = capture.state.lock();
         let first = state.members.first();
         first.is_some_and(|member| Arc::ptr_eq(&member.stream, stream))
     };

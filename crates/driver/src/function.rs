@@ -131,13 +131,17 @@ impl Function {
             // The engine checks static shared memory, without a look at the kernel's code here.
             return Ok(());
         }
-        let limit = match self.settings.lock().max_dynamic_shared {
-            Some(limit) => limit,
-            None => DEFAULT_SHARED.saturating_sub(usage(&self.kernel)?.static_shared),
-        };
-        match dynamic <= limit {
+        match dynamic <= self.dynamic_shared_limit()? {
             true => Ok(()),
             false => Err(CUresult::INVALID_VALUE),
+        }
+    }
+
+    /// Dynamic shared memory that a launch may ask for.
+    pub(crate) fn dynamic_shared_limit(&self) -> Result<u32> {
+        match self.settings.lock().max_dynamic_shared {
+            Some(limit) => Ok(limit),
+            None => Ok(DEFAULT_SHARED.saturating_sub(usage(&self.kernel)?.static_shared)),
         }
     }
 }
@@ -278,6 +282,9 @@ pub fn module(handle: CUfunction) -> Result<CUmodule> {
 
 /// `cuFuncGetName`: the address of a text that stays as long as the process.
 pub fn name(handle: CUfunction) -> Result<u64> {
+    if handle.is_null() {
+        return Err(CUresult::INVALID_VALUE);
+    }
     Ok(crate::names::address(&get(handle)?.name))
 }
 

@@ -234,6 +234,9 @@ pub fn get_library(handle: CUkernel) -> Result<CUlibrary> {
 
 /// `cuKernelGetName`: the address of a text that stays as long as the process.
 pub fn get_name(handle: CUkernel) -> Result<u64> {
+    if handle.is_null() {
+        return Err(CUresult::INVALID_VALUE);
+    }
     Ok(names::address(&kernel(handle)?.name))
 }
 
@@ -278,8 +281,9 @@ pub fn set_cache_config(handle: CUkernel, config: u32, device: i32) -> Result<()
     function::check_config(config, 3)
 }
 
-/// `cuKernelGetParamInfo`: offset and size of a parameter.
+/// `cuKernelGetParamInfo`: offset and size of a parameter. It needs a context, unlike the count.
 pub fn param(handle: CUkernel, idx: usize) -> Result<(usize, usize)> {
+    context::current_even_failed()?;
     function::param_of(&kernel(handle)?.engine, idx)
 }
 

@@ -97,7 +97,7 @@ pub fn max_potential_block_size(
 }
 
 /// `cuOccupancyAvailableDynamicSMemPerBlock`: what each of `n_blocks` blocks that share a
-/// multiprocessor can have.
+/// multiprocessor can have, as far as a launch may ask for it.
 pub fn available_shared(handle: CUfunction, n_blocks: i32, block: i32) -> Result<usize> {
     let (Ok(n_blocks @ 1..), Ok(1..)) = (usize::try_from(n_blocks), u32::try_from(block)) else {
         return Err(CUresult::INVALID_VALUE);
@@ -107,9 +107,8 @@ pub fn available_shared(handle: CUfunction, n_blocks: i32, block: i32) -> Result
     let persona = &device.figures.persona;
     let room = persona.shared_kib_per_multiprocessor as usize * 1024 / n_blocks;
     let used = function::usage(&function.kernel)?.static_shared as usize + RESERVED_SHARED;
-    Ok(room
-        .saturating_sub(used)
-        .min(device.shared_limit() as usize))
+    let limit = function.dynamic_shared_limit()? as usize;
+    Ok(room.saturating_sub(used).min(limit))
 }
 
 /// `cuOccupancyMaxPotentialClusterSize`.

@@ -173,6 +173,24 @@ fn a_fork_that_does_not_come_back() {
         Err(CUresult::ILLEGAL_STATE),
         "it has ended all the same"
     );
+    // One that joined and came back may go away, and one that did not is missed all the same.
+    for comes_back in [true, false] {
+        let (two, join) = (non_blocking(), event::create(0).unwrap());
+        capture::begin(one, GLOBAL).unwrap();
+        event::record_with_flags(fork, one, 0).unwrap();
+        event::wait(two, fork, 0).unwrap();
+        gpu.launch(two, step(ptr, 10, 1)).unwrap();
+        if comes_back {
+            event::record_with_flags(join, two, 0).unwrap();
+            event::wait(one, join, 0).unwrap();
+        }
+        stream::destroy(two).unwrap();
+        gpu.launch(one, step(ptr, 10, 2)).unwrap();
+        match comes_back {
+            true => assert_eq!(kinds(capture::end(one).unwrap()).len(), 2),
+            false => assert_eq!(capture::end(one), Err(CUresult::STREAM_CAPTURE_UNJOINED)),
+        }
+    }
     // A stream that joined and did nothing holds nothing open.
     capture::begin(one, GLOBAL).unwrap();
     gpu.launch(one, step(ptr, 10, 1)).unwrap();

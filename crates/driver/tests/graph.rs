@@ -584,6 +584,57 @@ fn a_user_object_is_destroyed_once_when_all_have_let_go() {
 }
 
 #[test]
+fn user_objects_live_until_no_launch_needs_them() {
+    static N_CALLS: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn destroy(_: *mut std::ffi::c_void) {
+        N_CALLS.fetch_add(1, Ordering::SeqCst);
+    }
+    static GATE: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn wait(_: *mut std::ffi::c_void) {
+        while GATE.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+    }
+    let _gpu = Gpu::new();
+    let call = || {
+        let params = CUDA_HOST_NODE_PARAMS_v2 {
+            fn_: HostPtr(wait as *const () as u64),
+            ..CUDA_HOST_NODE_PARAMS_v2::default()
+        };
+        params_of(CUgraphNodeType::HOST, params)
+    };
+    let with_object = || {
+        let graph = graph::create(0).unwrap();
+        add(graph, &[], call()).unwrap();
+        let function = HostPtr(destroy as *const () as u64);
+        let object = graph::user::create(HostPtr(1), function, 1, 1).unwrap();
+        graph::user::graph_retain(graph, object, 1, CUuserObjectRetain_flags::MOVE.0).unwrap();
+        graph
+    };
+    let settled = |wanted| {
+        while N_CALLS.load(Ordering::SeqCst) < wanted {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(N_CALLS.load(Ordering::SeqCst), wanted);
+    };
+    let (first, second) = (with_object(), with_object());
+    let exec = graph::instantiate(first, 0).unwrap();
+    graph::destroy(first).unwrap();
+    graph::exec_update(exec, second).unwrap();
+    graph::destroy(second).unwrap();
+    settled(1);
+    let stream = stream::create(1, 0).unwrap();
+    graph::launch(exec, stream).unwrap();
+    graph::exec_destroy(exec).unwrap();
+    // The launch is at its last node.
+    settled(1);
+    GATE.store(1, Ordering::SeqCst);
+    stream::synchronize(stream).unwrap();
+    settled(2);
+}
+
+#[test]
 fn a_fault_in_a_node_ends_the_launch() {
     let gpu = Gpu::new();
     let ptr = gpu.number(1);

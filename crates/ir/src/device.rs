@@ -136,6 +136,7 @@ impl Builtin {
             Builtin::Vprintf => &[Type::B64; 2],
             Builtin::Malloc | Builtin::Free => &[Type::B64],
             Builtin::AssertFail => &[Type::B64, Type::B64, Type::B32, Type::B64, Type::B64],
+            Builtin::SetConditional => &[Type::B64, Type::B32],
         }
     }
 
@@ -144,7 +145,7 @@ impl Builtin {
         match self {
             Builtin::Vprintf => &[Type::B32],
             Builtin::Malloc => &[Type::B64],
-            Builtin::Free | Builtin::AssertFail => &[],
+            Builtin::Free | Builtin::AssertFail | Builtin::SetConditional => &[],
         }
     }
 }

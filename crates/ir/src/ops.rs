@@ -327,6 +327,8 @@ ops! {
         Free = "free";
         /// `__assertfail(message, file, b32 line, function, b64 charsize)`: does not return.
         AssertFail = "__assertfail";
+        /// `cudaGraphSetConditional(handle, b32 value)`: the handle is the address of the value.
+        SetConditional = "cudaGraphSetConditional";
     }
 }
 

@@ -238,6 +238,7 @@ fn abilities(persona: &Persona, id: i32) -> Option<bool> {
         128..=130 => false, // fabric handles, unified function pointers, NUMA
         132 | 133 => false, // multicast, MPS
         135..=138 => false, // graphics contexts, hardware decompression
+        144 => true,        // memory pools of the host
         141..=148 => false, // memory of the host's NUMA nodes, partial atomics, reductions
         151..=156 => false, // graphics streams, DMA-BUF, logical endpoints
         158..=161 => false, // logical endpoints, graphics streams, large tensors, localized RDMA

@@ -101,6 +101,10 @@ impl GraphExec {
             };
             commands.push((deps, command));
         }
+        // The objects of the program are needed until all has run, functions of the program too.
+        if plan.has_users() {
+            commands.push((Deps::new(), Command::Graph(Part::end_of(&plan))));
+        }
         // A graph does not overlap with itself.
         if let (Some(last), Some((deps, _))) = (&state.last, commands.first_mut())
             && !last.is_done()

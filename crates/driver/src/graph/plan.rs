@@ -24,7 +24,7 @@ pub(crate) struct Plan {
     pub(crate) nodes: Vec<PlanNode>,
     pub(crate) steps: Arc<[Step]>,
     /// Objects of the program that live as long as the plan.
-    users: Vec<UserRef>,
+    pub(super) users: Vec<UserRef>,
 }
 
 /// A node of a plan.
@@ -57,6 +57,15 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// No nodes: the end of a plan, which lives until a stream gets there.
+    pub(super) fn end_of(plan: &Arc<Plan>) -> Part {
+        let end = plan.nodes.len();
+        Part {
+            plan: plan.clone(),
+            nodes: end..end,
+        }
+    }
+
     /// Whether functions of the program are called.
     pub(crate) fn has_calls(&self) -> bool {
         false
@@ -64,7 +73,7 @@ impl Part {
 
     /// Runs the nodes, unless the context has failed before one of them.
     pub(crate) fn run(&self, stream: &Stream) -> std::result::Result<(), Failure> {
-        if self.nodes.start == 0 {
+        if self.nodes.start == 0 && !self.plan.nodes.is_empty() {
             self.plan.start_conditions()?;
         }
         self.plan.run_nodes(self.nodes.clone(), stream)
@@ -82,6 +91,11 @@ impl Plan {
             nodes,
             users,
         }
+    }
+
+    /// Whether objects of the program live as long as the plan.
+    pub(super) fn has_users(&self) -> bool {
+        !self.users.is_empty()
     }
 
     /// Runs all nodes in order.

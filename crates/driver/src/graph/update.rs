@@ -137,6 +137,9 @@ pub fn exec_update(exec: CUgraphExec, graph: CUgraph) -> std::result::Result<(),
     let new = Plan::new(&*get(graph).map_err(invalid)?);
     let mut state = exec.state.lock();
     check(&state.plan.nodes, &new.nodes, 0)?;
-    assign(&mut Arc::make_mut(&mut state.plan).nodes, new.nodes);
+    let plan = Arc::make_mut(&mut state.plan);
+    assign(&mut plan.nodes, new.nodes);
+    // What the former work needed may go, once launches that have it have run.
+    plan.users = new.users;
     Ok(())
 }

@@ -113,8 +113,8 @@ fn check(props: &CUmemAllocationProp) -> Result<&'static device::Device> {
         | CUmemLocationType::HOST_NUMA_CURRENT => device::get(0)?,
         _ => return Err(CUresult::INVALID_VALUE),
     };
-    let is_exported = props.requestedHandleTypes != CUmemAllocationHandleType::NONE;
-    match is_exported || props.allocFlags.usage != 0 {
+    // Memory that could be exported is memory: it is the export that cannot be had.
+    match props.allocFlags.usage != 0 {
         true => Err(CUresult::NOT_SUPPORTED),
         false => Ok(device),
     }

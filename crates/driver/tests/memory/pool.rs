@@ -232,7 +232,7 @@ fn frees_of_what_is_not_there_fail() {
     let (made, stream) = (keeping_pool(), common::stream());
     let addr = pool::alloc_from_pool_async(100, made, stream).unwrap();
     let invalid = Err(CUresult::INVALID_VALUE);
-    for wrong in [0, 1, addr + 1, addr + 4096, u64::MAX] {
+    for wrong in [1, addr + 1, addr + 4096, u64::MAX] {
         assert_eq!(pool::free_async(wrong, stream), invalid, "{wrong:#x}");
     }
     let garbage = CUstream(0xdead_beef);
@@ -321,6 +321,60 @@ fn devices_have_a_default_pool_and_a_current_one() {
     );
     pool::destroy(of_other).unwrap();
     assert_eq!(pool::current_pool(1), pool::default_pool(1));
+}
+
+#[test]
+fn places_have_pools_for_each_kind_of_memory() {
+    common::context();
+    let at = |type_, id| CUmemLocation { type_, id };
+    let (managed, pinned) = (CUmemAllocationType::MANAGED, CUmemAllocationType::PINNED);
+    let anywhere = at(CUmemLocationType::NONE, 0);
+    let host = at(CUmemLocationType::HOST, 0);
+    let places = [
+        (anywhere, managed),
+        (host, managed),
+        (host, pinned),
+        (on(0), managed),
+    ];
+    let (stream, mut seen) = (common::stream(), vec![pool::default_pool(0).unwrap()]);
+    for (location, kind) in places {
+        let default = pool::default_pool_at(location, kind).unwrap();
+        assert_eq!(pool::current_pool_at(location, kind), Ok(default));
+        assert!(!seen.contains(&default), "each has pools of its own");
+        seen.push(default);
+        let memory = pool::alloc_from_pool_async(64, default, stream).unwrap();
+        pool::free_async(memory, stream).unwrap();
+        assert_eq!(pool::destroy(default), Err(CUresult::INVALID_VALUE));
+
+        let props = CUmemPoolProps {
+            allocType: kind,
+            location,
+            ..CUmemPoolProps::default()
+        };
+        let own = pool::create(&props).unwrap();
+        pool::set_current_pool_at(location, kind, own).unwrap();
+        assert_eq!(pool::current_pool_at(location, kind), Ok(own));
+        assert_eq!(pool::default_pool_at(location, kind), Ok(default));
+        pool::destroy(own).unwrap();
+        assert_eq!(pool::current_pool_at(location, kind), Ok(default));
+    }
+    let invalid = Err(CUresult::INVALID_VALUE);
+    assert_eq!(pool::current_pool_at(anywhere, pinned), invalid);
+    let of_device = pool::default_pool(0).unwrap();
+    assert_eq!(
+        pool::set_current_pool_at(host, managed, of_device),
+        Err(CUresult::INVALID_VALUE)
+    );
+}
+
+#[test]
+fn no_bytes_are_no_memory() {
+    common::context();
+    let (made, stream) = (keeping_pool(), common::stream());
+    assert_eq!(pool::alloc_async(0, stream), Ok(0));
+    assert_eq!(pool::alloc_from_pool_async(0, made, stream), Ok(0));
+    pool::free_async(0, stream).unwrap();
+    assert_eq!(get(made, Attr::RESERVED_MEM_CURRENT), 0);
 }
 
 #[test]

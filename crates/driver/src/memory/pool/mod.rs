@@ -11,6 +11,7 @@
 //! used again and are as long as was asked for, so that late accesses and those past the end are
 //! found.
 
+mod places;
 mod settings;
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,6 +33,7 @@ use crate::types::{
 };
 
 use super::{Allocation, REGISTRY, Sort, advice};
+pub use places::{current_pool_at, default_pool_at, set_current_pool_at};
 pub use settings::*;
 
 pub(crate) static POOLS: Slab<Pool> = Slab::new(Kind::Pool);
@@ -162,9 +164,6 @@ impl Pool {
 
     /// Allocates for commands that `stream` gets from now on.
     fn alloc(&self, size: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr> {
-        if size == 0 {
-            return Err(CUresult::INVALID_VALUE);
-        }
         let capacity = match keeps_blocks() {
             true => size.checked_next_multiple_of(UNIT),
             false => Some(size),
@@ -396,9 +395,13 @@ fn current_of(device: &'static Device) -> Result<Arc<Pool>> {
 
 // --- The interface ---
 
-/// `cuMemAllocAsync`: from the current pool of the stream's device.
+/// `cuMemAllocAsync`: from the current pool of the stream's device. No bytes have no place: unlike
+/// `cuMemAlloc`, it gives the null address for them.
 pub fn alloc_async(size: usize, stream: CUstream) -> Result<CUdeviceptr> {
     let stream = stream::get(stream)?;
+    if size == 0 {
+        return Ok(0);
+    }
     if stream.is_capturing() {
         return graph::capture_alloc(&stream, size);
     }
@@ -414,6 +417,9 @@ pub fn alloc_from_pool_async(
 ) -> Result<CUdeviceptr> {
     let pool = get(pool)?;
     let stream = stream::get(stream)?;
+    if size == 0 {
+        return Ok(0);
+    }
     match stream.is_capturing() {
         true => graph::capture_alloc(&stream, size),
         false => pool.alloc(size as u64, &stream),
@@ -423,6 +429,9 @@ pub fn alloc_from_pool_async(
 /// `cuMemFreeAsync`. Memory of a context that has failed can be freed without an error.
 pub fn free_async(addr: CUdeviceptr, stream: CUstream) -> Result<()> {
     let stream = stream::get_even_failed(stream)?;
+    if addr == 0 {
+        return Ok(());
+    }
     if stream.is_capturing() {
         return graph::capture_free(&stream, addr);
     }
@@ -440,10 +449,11 @@ pub fn free_async(addr: CUdeviceptr, stream: CUstream) -> Result<()> {
     Ok(())
 }
 
-/// Where a pool's memory can lie.
-fn device_of(location: CUmemLocation) -> Result<&'static Device> {
+/// Where a pool's memory can lie. Managed memory need not prefer a place.
+fn device_of(location: CUmemLocation, kind: CUmemAllocationType) -> Result<&'static Device> {
     match location.type_ {
         CUmemLocationType::DEVICE => device::get(location.id),
+        CUmemLocationType::NONE if kind == CUmemAllocationType::MANAGED => device::get(0),
         // The host's memory is a part of the arena like any other.
         CUmemLocationType::HOST
         | CUmemLocationType::HOST_NUMA
@@ -462,7 +472,7 @@ pub fn create(props: &CUmemPoolProps) -> Result<CUmemoryPool> {
     if !is_type.contains(&props.allocType) || !handle_types.contains(props.handleTypes) {
         return Err(CUresult::INVALID_VALUE);
     }
-    let device = device_of(props.location)?;
+    let device = device_of(props.location, props.allocType)?;
     if props.handleTypes != CUmemAllocationHandleType::NONE || props.usage != 0 {
         return Err(CUresult::NOT_SUPPORTED);
     }
@@ -484,6 +494,7 @@ pub fn destroy(handle: CUmemoryPool) -> Result<()> {
         *current = None;
     }
     drop(current);
+    places::forget(&pool);
     pool.state.lock().is_destroyed = true;
     if pool.release(0) {
         HAS_EXCESS.store(true, Ordering::Relaxed);

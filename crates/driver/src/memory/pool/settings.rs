@@ -6,12 +6,12 @@ use crate::device;
 use crate::error::Result;
 use crate::host;
 use crate::types::{
-    CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
-    CUmemPool_attribute, CUmemoryPool, CUresult,
+    CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CUmemPool_attribute,
+    CUmemoryPool, CUresult,
 };
 
 use super::super::value::Value;
-use super::{HAS_EXCESS, Pool, current_of, default_of, device_of, get};
+use super::{HAS_EXCESS, Pool, current_of, default_of, get};
 
 /// `cuMemPoolGetAttribute`.
 pub fn attribute(handle: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<Value> {
@@ -116,7 +116,8 @@ pub fn access(handle: CUmemoryPool, location: CUmemLocation) -> Result<CUmemAcce
     };
     let state = pool.state.lock();
     let set = state.access.get(&location.id).copied();
-    Ok(set.unwrap_or(match is_own_kind {
+    // Every device can use managed memory.
+    Ok(set.unwrap_or(match is_own_kind || pool.is_managed() {
         true => CUmemAccess_flags::READWRITE,
         false => CUmemAccess_flags::NONE,
     }))
@@ -149,39 +150,4 @@ pub fn set_current_pool(device: i32, handle: CUmemoryPool) -> Result<()> {
     }
     *device.pools.current.lock() = Some(pool);
     Ok(())
-}
-
-/// Pools of a device give out pinned memory; there are no default ones for anything else.
-fn device_with_pools(location: CUmemLocation, kind: CUmemAllocationType) -> Result<i32> {
-    if location.type_ == CUmemLocationType::DEVICE {
-        device::get(location.id)?;
-    } else {
-        device_of(location)?;
-    }
-    match (location.type_, kind) {
-        (CUmemLocationType::DEVICE, CUmemAllocationType::PINNED) => Ok(location.id),
-        (_, CUmemAllocationType::PINNED | CUmemAllocationType::MANAGED) => {
-            Err(CUresult::NOT_SUPPORTED)
-        }
-        _ => Err(CUresult::INVALID_VALUE),
-    }
-}
-
-/// `cuMemGetDefaultMemPool`.
-pub fn default_pool_at(location: CUmemLocation, kind: CUmemAllocationType) -> Result<CUmemoryPool> {
-    default_pool(device_with_pools(location, kind)?)
-}
-
-/// `cuMemGetMemPool`.
-pub fn current_pool_at(location: CUmemLocation, kind: CUmemAllocationType) -> Result<CUmemoryPool> {
-    current_pool(device_with_pools(location, kind)?)
-}
-
-/// `cuMemSetMemPool`.
-pub fn set_current_pool_at(
-    location: CUmemLocation,
-    kind: CUmemAllocationType,
-    pool: CUmemoryPool,
-) -> Result<()> {
-    set_current_pool(device_with_pools(location, kind)?, pool)
 }
