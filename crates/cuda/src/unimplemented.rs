@@ -71,17 +71,7 @@ not_supported! {
     // Libraries and kernels.
     cuLibraryGetUnifiedFunction
     // Functions and launches.
-    cuFuncSetBlockShape
-    cuFuncSetSharedSize
-    cuLaunch
     cuLaunchCooperativeKernelMultiDevice
-    cuLaunchGrid
-    cuLaunchGridAsync
-    cuParamSetSize
-    cuParamSetTexRef
-    cuParamSetf
-    cuParamSeti
-    cuParamSetv
     // Copies.
     cuFabricCpyBatchAsync
     cuFabricCpyBatchAsync_ptsz

@@ -9,6 +9,7 @@ use crate::context::{CONTEXTS, Context};
 use crate::error::{self, Result};
 use crate::handle::{Kind, Object, Slab};
 use crate::launch::Shape;
+use crate::launch_state::LaunchState;
 use crate::library;
 use crate::types::{CUfunction, CUfunction_attribute as Attribute, CUmodule, CUresult};
 
@@ -24,6 +25,8 @@ pub(crate) struct Function {
     pub(crate) context: u64,
     pub(crate) kernel: ptxjit::Kernel,
     pub(crate) settings: Mutex<Settings>,
+    /// For launches by the calls of old.
+    pub(crate) launch_state: Mutex<LaunchState>,
     /// Launches that were prepared before, the latest last. Each is large, and goes in and out with
     /// every launch.
     ready: Mutex<Vec<(Shape, Box<Prepared>)>>,
@@ -88,6 +91,7 @@ impl Function {
             context,
             kernel,
             settings: Mutex::default(),
+            launch_state: Mutex::default(),
             ready: Mutex::default(),
         })
     }

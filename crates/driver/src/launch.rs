@@ -249,6 +249,16 @@ pub(crate) fn submit(
     stream: CUstream,
 ) -> Result<()> {
     let function = function::get(function)?;
+    submit_with(function, shape, |function| arguments.read(function), stream)
+}
+
+/// Likewise, with what gives the parameter block once the launch has been checked.
+pub(crate) fn submit_with(
+    function: Arc<Function>,
+    shape: Shape,
+    param_block: impl FnOnce(&Function) -> Result<Vec<u8>>,
+    stream: CUstream,
+) -> Result<()> {
     let stream = stream::get(stream)?;
     if stream.context != function.context {
         return Err(CUresult::INVALID_HANDLE);
@@ -257,7 +267,7 @@ pub(crate) fn submit(
     if shape.cooperative {
         shape.check_cooperative(&function)?;
     }
-    let params = arguments.read(&function)?;
+    let params = param_block(&function)?;
     let kernel = KernelCommand {
         function,
         shape,

@@ -31,6 +31,7 @@ pub mod graph;
 pub mod host;
 pub mod image;
 pub mod launch;
+pub mod launch_state;
 pub mod library;
 pub mod link;
 pub mod logs;

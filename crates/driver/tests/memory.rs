@@ -1,5 +1,5 @@
 //! Memory and what streams and contexts do with it, through the safe interface: pools, pointers,
-//! advice, values that streams wait for, settings.
+//! advice, values that streams wait for, settings, and functions that use it.
 
 #[path = "memory/common.rs"]
 mod common;
@@ -10,6 +10,8 @@ mod kernel;
 mod advice;
 #[path = "memory/array.rs"]
 mod array;
+#[path = "memory/function.rs"]
+mod function;
 #[path = "memory/memop.rs"]
 mod memop;
 #[path = "memory/pointer.rs"]

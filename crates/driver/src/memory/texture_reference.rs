@@ -59,6 +59,11 @@ struct State {
     flags: u32,
 }
 
+/// Whether a handle is that of a reference.
+pub(crate) fn check(handle: CUtexref) -> Result<()> {
+    get(handle).map(|_| ())
+}
+
 fn get(handle: CUtexref) -> Result<Arc<Reference>> {
     state::state()?;
     REFERENCES.get(handle.0).ok_or(CUresult::INVALID_HANDLE)

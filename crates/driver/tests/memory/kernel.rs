@@ -4,12 +4,8 @@ use std::ffi::CString;
 
 use ptxjit_driver::image::jit::Options;
 use ptxjit_driver::launch::{self, Arguments};
-use ptxjit_driver::types::{
-    CUfunction, CUfunction_attribute, CUkernel, CUresult, CUstream, HostPtr,
-};
-use ptxjit_driver::{context, function, library, module, occupancy};
-
-use crate::common;
+use ptxjit_driver::types::{CUfunction, CUresult, CUstream, HostPtr};
+use ptxjit_driver::{context, module};
 
 /// Adds 1 to the number at an address.
 const PTX: &str = "
@@ -58,27 +54,4 @@ pub(crate) fn run(function: CUfunction, address: u64) -> Result<(), CUresult> {
         false,
     )?;
     context::synchronize(Default::default())
-}
-
-#[test]
-fn blocks_have_as_much_shared_memory_as_launches_may_ask_for() {
-    common::context();
-    let function = increment();
-    let shared = || occupancy::available_shared(function, 1, 64).unwrap();
-    assert_eq!(shared(), 48 << 10, "more must be asked for");
-    let most = CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    function::set_attribute(function, most, 100 << 10).unwrap();
-    assert_eq!(shared(), 100 << 10);
-    // Of the 164 KiB of a multiprocessor, each block of four has a quarter less what the system
-    // takes.
-    let of_four = occupancy::available_shared(function, 4, 64);
-    assert_eq!(of_four, Ok(40 << 10));
-}
-
-#[test]
-fn no_function_has_no_name() {
-    common::context();
-    let invalid = Err(CUresult::INVALID_VALUE);
-    assert_eq!(function::name(CUfunction::NULL), invalid);
-    assert_eq!(library::get_name(CUkernel::NULL), invalid);
 }
