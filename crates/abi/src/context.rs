@@ -194,6 +194,17 @@ pub struct RuntimeFns {
         gang: u32,
         loc: u32,
     ) -> u32,
+    /// Of the first lane of `mask` of gang `gang` whose access to `addrs[lane]` is not allowed: 1, to stop with
+    /// `FaultKind::Runtime`, if it is misaligned, 0 if it is outside of device memory. The lower half of `what` is what the
+    /// address plus the upper half must be a multiple of. 0 if all lanes are aligned.
+    pub misaligned: unsafe extern "C" fn(
+        cta: *mut CtaContext,
+        addrs: *const u64,
+        mask: u32,
+        what: u64,
+        gang: u32,
+        loc: u32,
+    ) -> u32,
     /// In code that is compiled so: the lanes of `mask` that may not access memory at `addrs[lane]`, or near it.
     pub outside: unsafe extern "C" fn(cta: *mut CtaContext, addrs: *const u64, mask: u32) -> u32,
 }

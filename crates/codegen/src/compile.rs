@@ -235,11 +235,13 @@ fn object_of(
             .get(&var)
             .map_or(ir::Space::Global, |var| var.space)
     };
+    let align_of = |var: ir::VarId| program.vars.get(&var).map_or(1, |var| var.align);
     let mut inputs = Inputs {
         func: &func.function,
         plan: &plan,
         shared: &shared,
         space_of: &space_of,
+        align_of: &align_of,
         memcheck: options.memcheck,
         foreign: options.foreign,
         has_masked_stores: false,

@@ -30,6 +30,7 @@ pub(crate) const FUNCTIONS: RuntimeFns = RuntimeFns {
     clock64,
     globaltimer,
     check_access,
+    misaligned,
     outside,
 };
 
@@ -465,6 +466,41 @@ unsafe extern "C" fn check_access(
     0
 }
 
+unsafe extern "C" fn misaligned(
+    cta: *mut CtaContext,
+    addrs: *const u64,
+    mask: u32,
+    what: u64,
+    gang: u32,
+    loc: u32,
+) -> u32 {
+    let _callback = CallbackGuard::new();
+    // SAFETY: called by compiled code with its own context.
+    let call = unsafe { Call::new(cta) };
+    let (size, offset) = (what as u32, (what as i64 >> 32) as u64);
+    for lane in ptxjit_abi::warp_ops::lanes(mask) {
+        // SAFETY: compiled code passes an address for each lane of the mask.
+        let base = unsafe { *addrs.add(lane as usize) };
+        let addr = base.wrapping_add(offset);
+        if !addr.is_multiple_of(u64::from(size)) {
+            let thread = gang * call.grid.kernel.gang + lane;
+            let cause = TrapCause::Misaligned { addr, size };
+            call.grid.fail(call.trap(cause, thread, loc));
+            return 1;
+        }
+        if !is_reachable(&call, base) {
+            return 0;
+        }
+    }
+    0
+}
+
+/// Whether an access to an address, or near it, gets past the test of compiled code.
+fn is_reachable(call: &Call<'_>, addr: u64) -> bool {
+    let arena = &call.grid.arena;
+    arena.contains(addr) || call.grid.open_memory || arena.is_near_foreign(addr)
+}
+
 unsafe extern "C" fn outside(cta: *mut CtaContext, addrs: *const u64, mask: u32) -> u32 {
     let _callback = CallbackGuard::new();
     // SAFETY: called by compiled code with its own context.
@@ -472,7 +508,7 @@ unsafe extern "C" fn outside(cta: *mut CtaContext, addrs: *const u64, mask: u32)
     let is_bad = |&lane: &u32| {
         // SAFETY: compiled code passes an address for each lane of the mask.
         let addr = unsafe { *addrs.add(lane as usize) };
-        !call.grid.arena.contains(addr) && !call.grid.arena.is_near_foreign(addr)
+        !is_reachable(&call, addr)
     };
     let lanes = ptxjit_abi::warp_ops::lanes(mask).filter(is_bad);
     lanes.fold(0, |bad, lane| bad | 1 << lane)

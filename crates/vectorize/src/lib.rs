@@ -30,7 +30,7 @@ mod speculate;
 mod waits;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, BlockCall, Function, InstData, Terminator, Value, WarpOp};
+use ptxjit_ir::{Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
 
 use ptxjit_passes::effort::{Effort, Spent};
 
@@ -115,6 +115,8 @@ pub struct Plan {
     pub bounds: SecondaryMap<Value, Option<(i64, i64)>>,
     /// The speculated stride of varying addresses of loads and stores.
     pub speculated: SecondaryMap<Value, Option<i64>>,
+    /// Stores of several words that the program has one by one.
+    pub merged: SecondaryMap<Inst, bool>,
     /// How often each heuristic acted.
     pub acted: Acted,
 }
@@ -187,7 +189,7 @@ fn run_once(
         lcssa::run(func, &order, effort)?;
     }
     let mut optimistic = divergence::Divergence::new(gang, facts);
-    let yields = add_hints(
+    let (yields, merged) = add_hints(
         func,
         entries,
         &order,
@@ -272,6 +274,7 @@ fn run_once(
         wait_of: SecondaryMap::new(),
         yields,
         strip_mines_full,
+        merged,
         speculated: SecondaryMap::new(),
         acted,
     };
@@ -349,8 +352,8 @@ fn prepare(
     (cold, wait_of)
 }
 
-/// Rematerializes, merges stores and inserts prefetches. Returns when loops let others run;
-/// `optimistic` is up to date then.
+/// Rematerializes, merges stores and inserts prefetches. Returns when loops let others run, and
+/// which stores are merged; `optimistic` is up to date then.
 fn add_hints(
     func: &mut Function,
     entries: &[Block],
@@ -358,8 +361,9 @@ fn add_hints(
     (cold, wait_of): (&SecondaryMap<Block, bool>, &SecondaryMap<Block, bool>),
     optimistic: &mut divergence::Divergence,
     acted: &mut Acted,
-) -> SecondaryMap<Block, Option<Yield>> {
+) -> (SecondaryMap<Block, Option<Yield>>, SecondaryMap<Inst, bool>) {
     let switches = optimistic.facts.switches;
+    let mut merged = SecondaryMap::new();
     optimistic.propagate(func, order);
     if switches.is_on(Heuristic::AcrossWaits) {
         let n_values = across_waits::run(func, wait_of, optimistic);
@@ -377,8 +381,9 @@ fn add_hints(
     }
     let may_merge = optimistic.gang > 1 && !optimistic.facts.keeps_accesses;
     if may_merge && switches.is_on(Heuristic::MergeStores) {
-        let n_groups = merge_stores::run(func, optimistic);
-        acted.set(Heuristic::MergeStores, n_groups);
+        let stores = merge_stores::run(func, optimistic);
+        acted.set(Heuristic::MergeStores, stores.len());
+        stores.into_iter().for_each(|inst| merged[inst] = true);
     }
     let spins = progress::run(func, order);
     let strip_mine = match switches.is_on(Heuristic::StripMine) {
@@ -398,7 +403,7 @@ fn add_hints(
         Heuristic::StripMine,
         func.blocks.keys().filter(strip_mined).count(),
     );
-    yields
+    (yields, merged)
 }
 
 /// When loops let others run, by their headers.

@@ -8,6 +8,7 @@ pub(crate) mod frame;
 mod invariants;
 pub(crate) mod lane_loops;
 pub(crate) mod mask_classes;
+pub(crate) mod multiples;
 pub(crate) mod nodes;
 mod packed;
 mod patterns;
@@ -39,6 +40,8 @@ pub(crate) struct Decisions<'a> {
     /// Values held as packed vectors of their own width.
     pub is_subword: SecondaryMap<Value, bool>,
     pub is_used: SecondaryMap<Value, bool>,
+    /// log2 of a power of two that each value is a multiple of.
+    pub multiples: SecondaryMap<Value, u8>,
     pub invariants: Invariants,
     pub patterns: Patterns<'a>,
     pub predecessors: SecondaryMap<Block, Vec<Block>>,
@@ -92,6 +95,7 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     let finder = invariants::Finder::new(func, plan, &in_bits);
     let frame = Frame::new(func, plan, &|value| finder.is_invariant(value));
     let invariants = finder.find();
+    let predecessors = predecessors(func);
     let mut decided = Decisions {
         func,
         plan,
@@ -99,9 +103,10 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         is_float: float_values::float_values(func),
         is_subword: packed::values(func, plan),
         is_used: float_values::used_values(func),
+        multiples: multiples::find(func, plan, &predecessors, inputs.align_of),
         invariants,
         patterns: Patterns::new(func, plan),
-        predecessors: predecessors(func),
+        predecessors,
         region_of: lane_loops::places(plan),
         phases: phases::find(func, plan, &classes),
         slots: Slots::of(func),

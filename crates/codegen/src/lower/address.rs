@@ -1,4 +1,4 @@
-//! Addresses of a gang's accesses, and the test that they lie in the arena.
+//! Addresses of a gang's accesses, and the test that they lie in the arena and are aligned.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
@@ -37,11 +37,48 @@ pub(super) enum Address {
     Strided(cl::Value, i64),
     /// The same, unless the index wrapped. Not tested yet: the bounds test finds wrapped indices,
     /// too.
-    MayWrap(cl::Value, i64, MayWrap),
+    MayWrap(Wrapping),
     /// One per lane, `i64x2` per two lanes.
     Lanes(Parts),
     /// Each lane's signed 32-bit distance from a base, and the distance for lanes that do not run.
     Lanes32(cl::Value, Parts, i64),
+}
+
+/// Lanes at a constant distance from lane 0's address, unless the index wrapped.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Wrapping {
+    pub at: cl::Value,
+    pub stride: i64,
+    pub may_wrap: MayWrap,
+    pub alignment: Alignment,
+}
+
+/// What a test must find out about an access beside that it is in the arena: its address plus
+/// `offset` must be a multiple of `bytes`, which is 1 where that is known.
+///
+/// PTX ISA, "Addresses as Operands": an address must be a multiple of the access size.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Alignment {
+    pub bytes: u32,
+    pub offset: i32,
+}
+
+impl Alignment {
+    /// Nothing has to be found out.
+    pub(super) const KNOWN: Alignment = Alignment {
+        bytes: 1,
+        offset: 0,
+    };
+
+    /// Whether an offset need not be added to an address before that is tested.
+    pub(super) fn stays(self, offset: i32) -> bool {
+        small(offset) && offset % self.bytes as i32 == 0
+    }
+
+    /// Whether lanes at this distance are aligned if one of them is.
+    fn holds_for_all(self, stride: i64) -> bool {
+        stride % i64::from(self.bytes) == 0
+    }
 }
 
 /// An access's address, ready to use: all necessary tests have been made.
@@ -83,40 +120,8 @@ impl Lower<'_, '_> {
         size: u32,
         write: u32,
     ) -> Place {
-        let key = (addr, space);
-        let cached = self
-            .available
-            .addresses
-            .get(&key)
-            .filter(|_| small(offset))
-            .cloned();
-        let (address, offset) = match cached {
-            Some(address) => (address, offset),
-            None => {
-                let (addr_val, rest) = self.fold_offset(space, addr, offset);
-                let address = match self.resolve(space, self.func.ty(addr), addr_val) {
-                    Address::Strided(at, stride) => match self.variability(addr).may_wrap() {
-                        Some(may_wrap) if !space.is_window() => {
-                            Address::MayWrap(at, stride, may_wrap)
-                        }
-                        _ => Address::Strided(at, stride),
-                    },
-                    other @ (Address::Scalar(_)
-                    | Address::MayWrap(..)
-                    | Address::Lanes(_)
-                    | Address::Lanes32(..)) => other,
-                };
-                // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits
-                // reach.
-                if !space.is_window() && !self.may_alias_private_sum(&address) {
-                    self.check(&address);
-                }
-                if rest == offset {
-                    self.available.addresses.insert(key, address.clone());
-                }
-                (address, rest)
-            }
-        };
+        let alignment = self.alignment(addr, offset, size);
+        let (address, offset) = self.tested_address(space, addr, offset, alignment);
         if self.inputs.memcheck {
             let access = (offset, size, write);
             // Other accesses of the block with the same address and mask were looked at.
@@ -130,27 +135,95 @@ impl Lower<'_, '_> {
         place
     }
 
-    /// Large offsets are added to the address so that the test covers them.
-    pub(super) fn fold_offset(&mut self, space: Space, addr: Value, offset: i32) -> (Val, i32) {
+    /// What has to be found out about an access's alignment. Under `memcheck` the map's test does.
+    pub(super) fn alignment(&self, addr: Value, offset: i32, size: u32) -> Alignment {
+        let is_known = 1 << self.decided.multiples[addr] >= size && offset % size as i32 == 0;
+        if self.inputs.memcheck || !size.is_power_of_two() || is_known {
+            return Alignment::KNOWN;
+        }
+        Alignment {
+            bytes: size,
+            offset,
+        }
+    }
+
+    /// The address and offset of an access, tested unless the index may have wrapped.
+    fn tested_address(
+        &mut self,
+        space: Space,
+        addr: Value,
+        offset: i32,
+        alignment: Alignment,
+    ) -> (Address, i32) {
+        let key = (addr, space);
+        let stays = alignment.stays(offset);
+        let known = self.available.addresses.get(&key).filter(|_| stays);
+        if let Some((address, bytes)) = known
+            && *bytes >= alignment.bytes
+        {
+            let address = match *address {
+                Address::MayWrap(wrapping) => Address::MayWrap(Wrapping {
+                    alignment,
+                    ..wrapping
+                }),
+                _ => address.clone(),
+            };
+            return (address, offset);
+        }
+        let (val, offset) = self.fold_offset(space, addr, offset, alignment);
+        let alignment = Alignment {
+            offset,
+            ..alignment
+        };
+        let address = match self.resolve(space, self.func.ty(addr), val) {
+            Address::Strided(at, stride) => match self.variability(addr).may_wrap() {
+                Some(may_wrap) if !space.is_window() => Address::MayWrap(Wrapping {
+                    at,
+                    stride,
+                    may_wrap,
+                    alignment,
+                }),
+                _ => Address::Strided(at, stride),
+            },
+            other @ (Address::Scalar(_)
+            | Address::MayWrap(..)
+            | Address::Lanes(_)
+            | Address::Lanes32(..)) => other,
+        };
+        // Windows have two gigabytes of unmapped memory on both sides: all that 32 bits reach.
+        match space.is_window() || self.may_alias_private_sum(&address) {
+            true => self.check_alignment(&address, alignment),
+            false => self.check(&address, alignment),
+        }
+        if stays {
+            let tested = (address.clone(), alignment.bytes);
+            self.available.addresses.insert(key, tested);
+        }
+        (address, offset)
+    }
+
+    /// Offsets that the test has to cover are added to the address.
+    pub(super) fn fold_offset(
+        &mut self,
+        space: Space,
+        addr: Value,
+        offset: i32,
+        alignment: Alignment,
+    ) -> (Val, i32) {
         let val = match self.own_address(space, addr) {
             Some(own) => own,
             None => self.get(addr),
         };
-        if small(offset) {
+        if alignment.stays(offset) {
             return (val, offset);
         }
-        let ty = self.func.ty(addr);
         let val = match val {
             Val::Uniform(x) => Val::Uniform(self.plus(x, i64::from(offset))),
             Val::Affine(x, stride) => Val::Affine(self.plus(x, i64::from(offset)), stride),
             Val::Varying(parts) => {
-                let add = self.vconst(ty, offset as i64 as u64);
-                Val::Varying(
-                    parts
-                        .iter()
-                        .map(|&part| self.b.ins().iadd(part, add))
-                        .collect(),
-                )
+                let add = self.vconst(self.func.ty(addr), offset as i64 as u64);
+                let sums = parts.iter().map(|&part| self.b.ins().iadd(part, add));
+                Val::Varying(sums.collect())
             }
         };
         (val, 0)
@@ -259,51 +332,119 @@ impl Lower<'_, '_> {
         )
     }
 
-    /// Stops the CTA if a running lane's address lies outside the arena. The arena's first and last
-    /// pages are never mapped, so that nearby lanes and small offsets cannot leave it.
-    pub(super) fn check(&mut self, address: &Address) {
+    /// Stops the CTA if a running lane's address lies outside the arena, or is misaligned. The
+    /// arena's first and last pages are never mapped, so that nearby lanes and small offsets cannot
+    /// leave it.
+    pub(super) fn check(&mut self, address: &Address, alignment: Alignment) {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
-        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
         let distance = match address {
-            Address::Scalar(x) | Address::Strided(x, _) => self.b.ins().bxor(*x, arena),
-            Address::Lanes(parts) => self.lanes_distance(parts, arena),
+            Address::Scalar(x) => self.b.ins().bxor(*x, arena),
+            Address::Strided(x, stride) if alignment.holds_for_all(*stride) => {
+                self.b.ins().bxor(*x, arena)
+            }
+            Address::Strided(..) | Address::Lanes(_) => {
+                let parts = self.lane_addresses(address);
+                let splat = self.b.ins().splat(types::I64X2, arena);
+                let distances: Parts = parts
+                    .iter()
+                    .map(|&part| self.b.ins().bxor(part, splat))
+                    .collect();
+                self.bits_of_lanes(&distances)
+            }
             Address::MayWrap(..) => return,
             Address::Lanes32(..) => unreachable!("guarded by their window"),
         };
-        let bad = self
-            .b
-            .ins()
-            .icmp(IntCC::UnsignedGreaterThanOrEqual, distance, size);
+        // Both tests in one: the bits in which addresses in the arena equal its base, and the low
+        // ones, of which the base has none.
+        let forbidden = self.forbidden_bits(alignment);
+        let bad = self.b.ins().band(distance, forbidden);
+        self.stop_if_bad(bad, address, alignment);
+    }
+
+    /// Stops the CTA if a running lane's address is misaligned.
+    pub(super) fn check_alignment(&mut self, address: &Address, alignment: Alignment) {
+        if alignment != Alignment::KNOWN && !matches!(address, Address::MayWrap(_)) {
+            let low = self.misaligned_bits(address, alignment);
+            self.stop_if_bad(low, address, alignment);
+        }
+    }
+
+    fn stop_if_bad(&mut self, bad: cl::Value, address: &Address, alignment: Alignment) {
+        let bad = self.b.ins().icmp_imm_s(IntCC::NotEqual, bad, 0);
         let (fail, fine) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(bad, fail, &[], fine, &[]);
         self.b.set_cold_block(fail);
         self.b.switch_to_block(fail);
-        self.report_bad(address, fine);
+        self.report_bad(address, alignment, fine);
         self.b.switch_to_block(fine);
+    }
+
+    /// Not zero if a running lane's address is misaligned.
+    pub(super) fn misaligned_bits(&mut self, address: &Address, alignment: Alignment) -> cl::Value {
+        let low = i64::from(alignment.bytes - 1);
+        let bits = match address {
+            Address::Scalar(x) => *x,
+            Address::Strided(x, stride) if alignment.holds_for_all(*stride) => *x,
+            Address::Strided(..) | Address::Lanes(_) => {
+                let parts = self.lane_addresses(address);
+                self.bits_of_lanes(&parts)
+            }
+            Address::Lanes32(_, parts, _) => {
+                let parts: Parts = parts
+                    .iter()
+                    .map(|&part| self.cast_vector(part, types::I64X2))
+                    .collect();
+                let both = self.bits_of_lanes(&parts);
+                return self.b.ins().band_imm_s(both, low << 32 | low);
+            }
+            Address::MayWrap(..) => unreachable!("tested when it is resolved"),
+        };
+        self.b.ins().band_imm_s(bits, low)
+    }
+
+    /// The bits in which an address may not differ from the arena's base.
+    fn forbidden_bits(&self, alignment: Alignment) -> cl::Value {
+        self.emitted.forbidden[alignment.bytes.trailing_zeros() as usize]
     }
 
     /// Whether an address lies in the arena. A marked one does not.
     pub(super) fn is_inside(&mut self, at: cl::Value) -> cl::Value {
+        self.is_aligned_inside(at, Alignment::KNOWN)
+    }
+
+    fn is_aligned_inside(&mut self, at: cl::Value, alignment: Alignment) -> cl::Value {
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
-        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let forbidden = self.forbidden_bits(alignment);
         let distance = self.b.ins().bxor(at, arena);
-        self.b.ins().icmp(IntCC::UnsignedLessThan, distance, size)
+        let bad = self.b.ins().band(distance, forbidden);
+        self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0)
+    }
+
+    /// Whether lanes lie at a constant distance, in the arena and aligned.
+    pub(super) fn is_unwrapped(&mut self, wrapping: &Wrapping) -> cl::Value {
+        match wrapping.alignment.holds_for_all(wrapping.stride) {
+            true => self.is_aligned_inside(wrapping.at, wrapping.alignment),
+            false => self.b.ins().iconst(types::I8, 0),
+        }
     }
 
     /// On the cold path: writes each lane's own address to a buffer, whose address it returns, and
-    /// stops the CTA if that of a running lane lies outside the arena.
-    pub(super) fn resolve_wrapped(
-        &mut self,
-        at: cl::Value,
-        stride: i64,
-        may_wrap: MayWrap,
-    ) -> cl::Value {
+    /// stops the CTA if that of a running lane lies outside the arena or is misaligned.
+    pub(super) fn resolve_wrapped(&mut self, wrapping: &Wrapping) -> cl::Value {
+        let &Wrapping {
+            at,
+            stride,
+            may_wrap,
+            alignment,
+        } = wrapping;
         let slot = self.buffer(Buffer::Addresses);
         let buf = self.b.ins().stack_addr(types::I64, slot, 0);
         // Marks lie above all addresses of the process, in the arena or not.
         let zero = self.b.ins().iconst(types::I64, 0);
         self.call_resolve_wrapped(at, stride, may_wrap, zero, buf);
         let bits = self.mask_as_bits();
+        // Neither marks nor where wrapped lanes lie change the low bits.
+        self.exit_if_misaligned(&Address::Strided(at, stride), alignment, bits);
         self.stop_if_outside(buf, bits, None);
         buf
     }
@@ -339,19 +480,23 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// All bits in which a running lane's address differs from the arena's base.
-    fn lanes_distance(&mut self, parts: &[cl::Value], arena: cl::Value) -> cl::Value {
-        let splat = self.b.ins().splat(types::I64X2, arena);
-        let wide = self.wide_mask();
+    /// All bits of the running lanes together; each vector holds two words of 64 bits, or four of
+    /// 32 bits if there are half as many vectors.
+    fn bits_of_lanes(&mut self, parts: &[cl::Value]) -> cl::Value {
+        let mask = match parts.len() == self.n_parts(Type::B64) {
+            true => self.wide_mask(),
+            false => self.unless_full().map(|_| self.mask_vectors()),
+        };
         let mut all = None;
         for (i, &part) in parts.iter().enumerate() {
-            let mut differs = self.b.ins().bxor(part, splat);
-            if let Some(wide) = &wide {
-                differs = self.b.ins().band(differs, wide[i]);
+            let mut bits = part;
+            if let Some(mask) = &mask {
+                let mask = self.cast_vector(mask[i], types::I64X2);
+                bits = self.b.ins().band(bits, mask);
             }
             all = Some(match all {
-                None => differs,
-                Some(all) => self.b.ins().bor(all, differs),
+                None => bits,
+                Some(all) => self.b.ins().bor(all, bits),
             });
         }
         let all = all.expect("a gang has lanes");
@@ -391,15 +536,18 @@ impl Lower<'_, '_> {
                 Parts::from_elem(splat, self.n_parts(Type::B64))
             }
             Address::Strided(x, stride) => self.affine_parts(Type::B64, *x, *stride),
-            Address::MayWrap(x, stride, may_wrap) => {
-                let inside = self.is_inside(*x);
+            Address::MayWrap(wrapping) => {
+                let inside = self.is_unwrapped(wrapping);
                 let n = self.n_parts(Type::B64);
                 let parts = self.either(
                     inside,
                     vec![types::I64X2; n],
-                    |lower| lower.affine_parts(Type::B64, *x, *stride).to_vec(),
                     |lower| {
-                        let addrs = lower.resolve_wrapped(*x, *stride, *may_wrap);
+                        let (at, stride) = (wrapping.at, wrapping.stride);
+                        lower.affine_parts(Type::B64, at, stride).to_vec()
+                    },
+                    |lower| {
+                        let addrs = lower.resolve_wrapped(wrapping);
                         lower.load_buffer(addrs, Type::B64).to_vec()
                     },
                 );

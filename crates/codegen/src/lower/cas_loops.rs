@@ -12,7 +12,7 @@ use ptxjit_ir::{
     AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Space, Type,
 };
 
-use super::address::{Address, Place};
+use super::address::{Address, Place, Wrapping};
 use super::atomics::{Operands, Rmw};
 use super::values::{Parts, int_type, vector_type};
 use super::{Buffer, Lower};
@@ -53,8 +53,11 @@ impl Lower<'_, '_> {
     ) -> Option<Parts> {
         let rmw = operands.rmw;
         let ty = rmw.fmt.ty();
-        let (Address::Strided(at, stride) | Address::MayWrap(at, stride, _)) = place.address else {
-            return None;
+        let (at, stride) = match place.address {
+            Address::Strided(at, stride) | Address::MayWrap(Wrapping { at, stride, .. }) => {
+                (at, stride)
+            }
+            Address::Scalar(_) | Address::Lanes(_) | Address::Lanes32(..) => return None,
         };
         let is_possible = !rmw.is_shared() && !self.node.is_general && self.has_update(rmw);
         if stride != i64::from(ty.bytes()) || !is_possible || !self.inputs.target.wide_cas {

@@ -53,8 +53,8 @@ impl Lower<'_, '_> {
                     Some(self.some_are_bad(address, access))
                 }
             }
-            Address::MayWrap(at, stride, _) => {
-                return self.check_may_wrap(address, (*at, *stride), access);
+            Address::MayWrap(wrapping) => {
+                return self.check_may_wrap(address, (wrapping.at, wrapping.stride), access);
             }
             Address::Lanes(_) | Address::Lanes32(..) => Some(self.some_are_bad(address, access)),
         };

@@ -6,9 +6,8 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::Type;
 
-use super::address::{Address, SMALL_OFFSET};
+use super::address::{Address, Alignment, SMALL_OFFSET};
 use super::stubs::Stub;
 use super::values::Parts;
 use super::{Buffer, Lower};
@@ -20,9 +19,11 @@ use ptxjit_abi::{CtaContext, FaultKind, RuntimeFns};
 pub(super) struct Exits {
     /// The lanes are at fault; and the address.
     known: Option<cl::Block>,
-    /// Lane 0's address and the stride: some of the lanes are outside the arena.
+    /// How the access must be aligned, lane 0's address and the stride: some of the lanes are
+    /// outside the arena or misaligned.
     row: Option<cl::Block>,
-    /// The lanes' addresses lie in the first buffer: some of them are outside the arena.
+    /// How the access must be aligned; the lanes' addresses lie in the first buffer: some of them
+    /// are outside the arena or misaligned.
     lanes: Option<cl::Block>,
 }
 
@@ -37,9 +38,9 @@ impl Lower<'_, '_> {
             .jump(exit, &[site.into(), bits.into(), addr.into()]);
     }
 
-    /// An address failed its bounds test: stops the CTA. If the lanes' addresses turn out to be
-    /// valid, goes on to `fine`.
-    pub(super) fn report_bad(&mut self, address: &Address, fine: cl::Block) {
+    /// An address failed its test: stops the CTA. If the lanes' addresses turn out to be valid,
+    /// goes on to `fine`.
+    pub(super) fn report_bad(&mut self, address: &Address, alignment: Alignment, fine: cl::Block) {
         let masks = (self.mask.bits, self.mask.full, self.mask.parts.clone());
         let bits = self.mask_as_bits_or_one();
         if self.inputs.foreign {
@@ -48,36 +49,82 @@ impl Lower<'_, '_> {
                 _ => self.lane_addresses(address),
             };
             let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
+            self.exit_if_misaligned(address, alignment, bits);
             self.stop_if_outside(addrs, bits, Some(fine));
             (self.mask.bits, self.mask.full, self.mask.parts) = masks;
             return;
         }
         match address {
-            Address::Scalar(x) => self.fault(FaultKind::BadAddress, bits, Some(*x)),
-            Address::Strided(x, stride) if self.is_short(*stride) => {
-                let site = self.site(FaultKind::BadAddress);
-                let stride = self.b.ins().iconst(types::I64, *stride);
-                let exit = self.row_exit();
-                let args = [site.into(), bits.into(), (*x).into(), stride.into()];
-                self.b.ins().jump(exit, &args);
+            Address::Scalar(x) if alignment == Alignment::KNOWN => {
+                self.fault(FaultKind::BadAddress, bits, Some(*x));
             }
-            Address::Strided(x, stride) => {
+            Address::Scalar(x) => self.exit_with_row(*x, 0, alignment, bits),
+            Address::Strided(x, stride) if self.is_short(*stride) => {
+                self.exit_with_row(*x, *stride, alignment, bits);
+            }
+            Address::Strided(..) => {
                 // Lane 0 may not run, and its address not matter.
-                let parts = self.affine_parts(Type::B64, *x, *stride);
+                let parts = self.lane_addresses(address);
                 let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
+                self.exit_if_misaligned(address, alignment, bits);
                 self.stop_if_outside(addrs, bits, Some(fine));
             }
-            Address::Lanes(parts) => {
-                self.store_to_buffer(Buffer::Addresses, parts);
-                let site = self.site(FaultKind::BadAddress);
-                let exit = self.lanes_exit();
-                self.b.ins().jump(exit, &[site.into(), bits.into()]);
+            Address::Lanes(_) | Address::Lanes32(..) => {
+                let parts = self.lane_addresses(address);
+                self.store_to_buffer(Buffer::Addresses, &parts);
+                self.exit_with_lanes(alignment, bits);
             }
-            Address::MayWrap(..) | Address::Lanes32(..) => {
-                unreachable!("tested later, or guarded by their window")
-            }
+            Address::MayWrap(..) => unreachable!("tested when it is resolved"),
         }
         (self.mask.bits, self.mask.full, self.mask.parts) = masks;
+    }
+
+    fn exit_with_row(&mut self, at: cl::Value, stride: i64, alignment: Alignment, bits: cl::Value) {
+        let (site, what) = (self.site(FaultKind::BadAddress), self.what(alignment));
+        let stride = self.b.ins().iconst(types::I64, stride);
+        let exit = self.row_exit();
+        let args = [
+            site.into(),
+            bits.into(),
+            what.into(),
+            at.into(),
+            stride.into(),
+        ];
+        self.b.ins().jump(exit, &args);
+    }
+
+    fn exit_with_lanes(&mut self, alignment: Alignment, bits: cl::Value) {
+        let (site, what) = (self.site(FaultKind::BadAddress), self.what(alignment));
+        let exit = self.lanes_exit();
+        self.b
+            .ins()
+            .jump(exit, &[site.into(), bits.into(), what.into()]);
+    }
+
+    /// The lanes' addresses lie in the first buffer: stops the CTA if one of those in `bits` is
+    /// misaligned.
+    pub(super) fn exit_if_misaligned(
+        &mut self,
+        address: &Address,
+        alignment: Alignment,
+        bits: cl::Value,
+    ) {
+        if alignment == Alignment::KNOWN {
+            return;
+        }
+        let low = self.misaligned_bits(address, alignment);
+        let (stop, go_on) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(low, stop, &[], go_on, &[]);
+        self.b.set_cold_block(stop);
+        self.b.switch_to_block(stop);
+        self.exit_with_lanes(alignment, bits);
+        self.b.switch_to_block(go_on);
+    }
+
+    /// How an access must be aligned, as one number.
+    fn what(&mut self, alignment: Alignment) -> cl::Value {
+        let what = i64::from(alignment.offset) << 32 | i64::from(alignment.bytes);
+        self.b.ins().iconst(types::I64, what)
     }
 
     /// Stops the CTA if the address of one of the lanes in `bits`, all of which lie at `addrs`, is
@@ -123,7 +170,7 @@ impl Lower<'_, '_> {
     }
 
     fn row_exit(&mut self) -> cl::Block {
-        let params = [types::I64, types::I32, types::I64, types::I64];
+        let params = [types::I64, types::I32, types::I64, types::I64, types::I64];
         *self
             .emitted
             .exits
@@ -132,7 +179,7 @@ impl Lower<'_, '_> {
     }
 
     fn lanes_exit(&mut self) -> cl::Block {
-        let params = [types::I64, types::I32];
+        let params = [types::I64, types::I32, types::I64];
         *self
             .emitted
             .exits
@@ -144,18 +191,23 @@ impl Lower<'_, '_> {
     pub(super) fn emit_exits(&mut self) {
         if let Some(row) = self.emitted.exits.row {
             let (site, bits) = self.enter_exit(row);
-            let (at, stride) = (self.b.block_params(row)[2], self.b.block_params(row)[3]);
+            let params = self.b.block_params(row);
+            let (what, at, stride) = (params[2], params[3], params[4]);
             let slot = self.buffer(Buffer::Addresses);
             let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
             let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
             self.call_helper(Helper::Row, &[at, stride, lanes, addrs], None);
             let exit = self.lanes_exit();
-            self.b.ins().jump(exit, &[site.into(), bits.into()]);
+            self.b
+                .ins()
+                .jump(exit, &[site.into(), bits.into(), what.into()]);
         }
         if let Some(lanes) = self.emitted.exits.lanes {
             let (site, bits) = self.enter_exit(lanes);
             let slot = self.buffer(Buffer::Addresses);
             let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
+            let what = self.b.block_params(lanes)[2];
+            self.stop_if_misaligned(site, bits, (addrs, what));
             let bad = self.bad_lanes(addrs, bits);
             // All running lanes of an affine access can lie in the unmapped margins.
             let none = self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0);
@@ -173,6 +225,32 @@ impl Lower<'_, '_> {
             let one = self.b.ins().iconst(types::I32, 1);
             self.b.ins().return_(&[one]);
         }
+    }
+
+    /// In an exit: the runtime reports the first lane if that is misaligned rather than outside the
+    /// arena.
+    fn stop_if_misaligned(
+        &mut self,
+        site: cl::Value,
+        bits: cl::Value,
+        (addrs, what): (cl::Value, cl::Value),
+    ) {
+        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+        let misaligned = core::mem::offset_of!(RuntimeFns, misaligned);
+        let loc = self.b.ins().ireduce(types::I32, site);
+        let gang = self.gang_idx();
+        let args = [self.emitted.cta, addrs, bits, what, gang, loc];
+        let status = self.call_runtime(fns, misaligned, &args);
+        let (stop, go_on) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(status, stop, &[], go_on, &[]);
+        self.b.switch_to_block(stop);
+        let kind = i64::from(FaultKind::Runtime as u32) << 32;
+        let site = self.b.ins().iconst(types::I64, kind);
+        let exit = self.known_exit();
+        self.b
+            .ins()
+            .jump(exit, &[site.into(), bits.into(), addrs.into()]);
+        self.b.switch_to_block(go_on);
     }
 
     fn enter_exit(&mut self, exit: cl::Block) -> (cl::Value, cl::Value) {

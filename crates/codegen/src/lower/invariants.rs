@@ -6,6 +6,7 @@ use ptxjit_vectorize::Variability;
 
 use super::values::Val;
 use super::{Available, Lower};
+use crate::decisions::multiples;
 use ptxjit_abi::CtaContext;
 
 impl Lower<'_, '_> {
@@ -49,6 +50,13 @@ impl Lower<'_, '_> {
         self.emitted
             .fields
             .insert(core::mem::offset_of!(CtaContext, arena_bits), size);
+        let upper = self.b.ins().ineg(size);
+        self.emitted.forbidden = (0..=multiples::MOST)
+            .map(|bits| match bits {
+                0 => upper,
+                _ => self.b.ins().bor_imm_s(upper, (1 << bits) - 1),
+            })
+            .collect();
     }
 
     /// A 64-bit field of the context; for `arena_bits` the arena's size.

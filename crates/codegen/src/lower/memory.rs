@@ -7,9 +7,8 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value};
-use ptxjit_vectorize::MayWrap;
 
-use super::address::{Address, Place};
+use super::address::{Address, Place, Wrapping};
 use super::packing::words;
 use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, vector_type};
@@ -61,8 +60,8 @@ impl Lower<'_, '_> {
                     Address::Strided(at, stride) => {
                         self.load_strided(words, word, at, stride, place.offset)
                     }
-                    Address::MayWrap(at, stride, may_wrap) => {
-                        self.load_may_wrap(words, word, at, stride, may_wrap, place.offset)
+                    Address::MayWrap(wrapping) => {
+                        self.load_may_wrap(words, word, wrapping, place.offset)
                     }
                     Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(words, word, place),
                 }
@@ -140,18 +139,16 @@ impl Lower<'_, '_> {
         &mut self,
         n: usize,
         ty: Type,
-        at: cl::Value,
-        stride: i64,
-        may_wrap: MayWrap,
+        wrapping: Wrapping,
         offset: i32,
     ) -> Vec<cl::Value> {
-        let inside = self.is_inside(at);
+        let inside = self.is_unwrapped(&wrapping);
         self.either(
             inside,
             vec![vector_type(ty); n * self.n_parts(ty)],
-            |lower| lower.load_strided(n, ty, at, stride, offset),
+            |lower| lower.load_strided(n, ty, wrapping.at, wrapping.stride, offset),
             |lower| {
-                let addrs = lower.resolve_wrapped(at, stride, may_wrap);
+                let addrs = lower.resolve_wrapped(&wrapping);
                 lower.load_gathered(n, ty, addrs, offset)
             },
         )

@@ -99,6 +99,7 @@ pub(crate) struct Inputs<'a> {
     pub plan: &'a Plan,
     pub shared: &'a ir::SharedLayout,
     pub space_of: &'a dyn Fn(ir::VarId) -> ir::Space,
+    pub align_of: &'a dyn Fn(ir::VarId) -> u32,
     pub memcheck: bool,
     /// See [`crate::CompileOptions::foreign`].
     pub foreign: bool,
@@ -153,6 +154,9 @@ struct Emitted {
     /// The context of the CTA, and its fields, by offset.
     cta: cl::Value,
     fields: FxHashMap<usize, cl::Value>,
+    /// For each power of two, the bits in which an address that must be a multiple of it may not
+    /// differ from the arena's base.
+    forbidden: Vec<cl::Value>,
     prologue: cl::Block,
     /// Values computed once per CTA.
     pinned: FxHashMap<ir::Value, Val>,
@@ -190,8 +194,8 @@ struct Variables {
 #[derive(Clone, Default)]
 struct Available {
     vals: FxHashMap<ir::Value, Val>,
-    /// Resolved addresses.
-    addresses: FxHashMap<(ir::Value, ir::Space), address::Address>,
+    /// Resolved addresses, and what they are known to be multiples of.
+    addresses: FxHashMap<(ir::Value, ir::Space), (address::Address, u32)>,
     /// Under `memcheck`: accesses that were looked up where the block is now.
     looked_up: FxHashSet<(ir::Value, ir::Space, exact::Access)>,
     /// Results of contiguity tests: whether the lanes are contiguous, and the first one's address.
@@ -305,6 +309,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             emitted: Emitted {
                 cta,
                 fields: FxHashMap::default(),
+                forbidden: Vec::new(),
                 prologue,
                 pinned: FxHashMap::default(),
                 saturated: FxHashSet::default(),

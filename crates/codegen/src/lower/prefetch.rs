@@ -9,7 +9,7 @@ use ptxjit_ir::{Space, Value};
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::address::{Address, small};
+use super::address::{Address, Wrapping, small};
 
 /// Bytes of a cache line.
 const LINE: i64 = 64;
@@ -31,9 +31,12 @@ impl Lower<'_, '_> {
             return;
         }
         let (at, stride) = match self.available.addresses.get(&(addr, Space::Global)) {
-            Some(&Address::Scalar(at)) => (at, 0),
-            Some(&(Address::Strided(at, stride) | Address::MayWrap(at, stride, _))) => (at, stride),
-            Some(Address::Lanes(_) | Address::Lanes32(..)) | None => return,
+            Some(&(Address::Scalar(at), _)) => (at, 0),
+            Some(&(
+                Address::Strided(at, stride) | Address::MayWrap(Wrapping { at, stride, .. }),
+                _,
+            )) => (at, stride),
+            Some((Address::Lanes(_) | Address::Lanes32(..), _)) | None => return,
         };
         let (at, offset) = match self
             .func

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{AtomicFmt, AtomicOp, Effect, Inst, InstData, MemSem, Space, SrcLoc, Value};
 use ptxjit_vectorize::{LaneLoop, Node, Variability};
 
-use super::address::{Address, Place};
+use super::address::{Address, Alignment, Place};
 use super::atomics::Rmw;
 use super::values::int_type;
 use super::{Buffer, Lower};
@@ -209,7 +209,8 @@ impl Lower<'_, '_> {
         self.b.ins().brif(rare, look, &[], go_on, &[]);
         self.b.set_cold_block(look);
         self.b.switch_to_block(look);
-        self.check(&place.address);
+        // The alignment was tested before.
+        self.check(&place.address, Alignment::KNOWN);
         self.flush_rarely(private_sum, go_on, |lower| lower.privatize_nothing(slot));
         self.b.switch_to_block(go_on);
     }

@@ -6,6 +6,7 @@ use ptxjit_ir::{self as ir, Type, Value};
 use ptxjit_vectorize::MayWrap;
 use rustc_hash::FxHashMap;
 
+use super::address::{Alignment, Wrapping};
 use super::values::{Parts, Val, int_type};
 use super::{Buffer, Lower};
 use crate::slots::lane_bytes;
@@ -146,13 +147,19 @@ impl Lower<'_, '_> {
         (base, stride, may_wrap): (cl::Value, i64, MayWrap),
         lane: cl::Value,
     ) -> cl::Value {
-        let inside = self.is_inside(base);
+        let wrapping = Wrapping {
+            at: base,
+            stride,
+            may_wrap,
+            alignment: Alignment::KNOWN,
+        };
+        let inside = self.is_unwrapped(&wrapping);
         self.either(
             inside,
             vec![types::I64],
             |lower| vec![lower.lane_of_affine(addr, base, stride, lane)],
             |lower| {
-                let buf = lower.resolve_wrapped(base, stride, may_wrap);
+                let buf = lower.resolve_wrapped(&wrapping);
                 vec![lower.load_lane(buf, lane, types::I64, 8)]
             },
         )[0]

@@ -11,7 +11,7 @@ use ptxjit_ir::{Inst, InstData, IntBinaryOp, ResizeOp, Space, Type, Value, Value
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::address::{Address, Place, small};
+use super::address::{Address, Alignment, Place};
 use super::memory::device;
 use super::values::{Parts, Val, vector_type};
 
@@ -62,6 +62,8 @@ struct Speculated {
     space: Space,
     addr: Value,
     offset: i32,
+    /// What each lane's address must be a multiple of, if that has to be tested.
+    alignment: Alignment,
     /// 0 for loads, 1 for stores.
     write: u32,
 }
@@ -109,6 +111,7 @@ impl Lower<'_, '_> {
         addr: Value,
         offset: i32,
     ) -> Vec<cl::Value> {
+        let size = ty.bytes() * n as u32;
         let speculated = Speculated {
             inst,
             ty,
@@ -116,6 +119,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            alignment: self.alignment(addr, offset, size),
             write: 0,
         };
         let types = vec![vector_type(ty); n * self.n_parts(ty)];
@@ -158,6 +162,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            alignment: self.alignment(addr, offset, ty.bytes()),
             write: 0,
         };
         self.access_speculated(
@@ -181,7 +186,7 @@ impl Lower<'_, '_> {
         ty: Type,
         space: Space,
         addr: Value,
-        offset: i32,
+        (offset, size): (i32, u32),
     ) {
         let speculated = Speculated {
             inst,
@@ -190,6 +195,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
+            alignment: self.alignment(addr, offset, size),
             write: 1,
         };
         self.access_speculated(
@@ -236,6 +242,13 @@ impl Lower<'_, '_> {
             contiguous,
             offset,
         } = self.tested(speculated);
+        let alignment = Alignment {
+            offset,
+            ..speculated.alignment
+        };
+        if let (Lanes::At(address), true) = (&lanes, speculated.space.is_window()) {
+            self.check_alignment(address, alignment);
+        }
         let inside = match &lanes {
             Lanes::At(address) if self.unless_full().is_some() => {
                 self.are_inside(speculated, address, offset)
@@ -267,7 +280,7 @@ impl Lower<'_, '_> {
                 Lanes::At(_) | Lanes::Indexed(_) => Extent::Gang(first),
             };
             if !is_guarded {
-                lower.check(&Address::Strided(first, stride));
+                lower.check(&Address::Strided(first, stride), alignment);
             }
             if in_gangs {
                 lower.check_exactly(
@@ -287,7 +300,7 @@ impl Lower<'_, '_> {
                 Lanes::Indexed(indexed) => lower.addresses_of(indexed),
             };
             if !is_guarded {
-                lower.check(&address);
+                lower.check(&address, alignment);
             }
             if in_gangs {
                 lower.check_exactly((speculated.space, speculated.addr), &address, access);
@@ -301,25 +314,31 @@ impl Lower<'_, '_> {
     fn tested(&mut self, speculated: &Speculated) -> Tested {
         let stride = speculated.stride();
         let key = (speculated.addr, speculated.space, stride);
-        let is_small = small(speculated.offset);
+        let stays = speculated.alignment.stays(speculated.offset);
         let known = self
             .available
             .contiguous_tests
             .get(&key)
             .copied()
-            .filter(|_| is_small);
+            .filter(|_| stays);
         let indexed = self
             .indexed(speculated.inst, speculated.space, speculated.addr)
-            .filter(|indexed| is_small && stride % indexed.scale == 0);
+            .filter(|indexed| stays && stride % indexed.scale == 0);
         let (lanes, (contiguous, first), offset) = match indexed {
             Some(indexed) => {
                 let extent = known.unwrap_or_else(|| self.first_of_indexed(&indexed, stride));
                 (Lanes::Indexed(indexed), extent, speculated.offset)
             }
             None => {
-                let (addr, offset) =
-                    self.fold_offset(speculated.space, speculated.addr, speculated.offset);
-                let address = self.resolve(speculated.space, self.func.ty(speculated.addr), addr);
+                let &Speculated {
+                    space,
+                    addr,
+                    offset,
+                    alignment,
+                    ..
+                } = speculated;
+                let (val, offset) = self.fold_offset(space, addr, offset, alignment);
+                let address = self.resolve(space, self.func.ty(addr), val);
                 if self.is_known(speculated) {
                     let first = self.lane_address(&address, 0);
                     return Tested {
@@ -340,7 +359,7 @@ impl Lower<'_, '_> {
                 (Lanes::At(address), extent, offset)
             }
         };
-        if is_small {
+        if stays {
             self.available
                 .contiguous_tests
                 .insert(key, (contiguous, first));

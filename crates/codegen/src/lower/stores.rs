@@ -37,11 +37,16 @@ impl Lower<'_, '_> {
             let parts = args.iter().map(|&arg| lower.parts(arg)).collect();
             lower.packed(parts, ty, words)
         };
+        // The words of merged stores are aligned, not what they are together.
+        let size = match self.plan.merged[inst] {
+            true => ty.bytes(),
+            false => ty.bytes() * args.len() as u32,
+        };
         if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes()) * args.len() as i64) {
             let parts = packed(self);
-            return self.store_speculated(inst, &parts, word, space, addr, offset);
+            return self.store_speculated(inst, &parts, word, space, addr, (offset, size));
         }
-        let place = self.place(space, addr, offset, ty.bytes() * args.len() as u32, 1);
+        let place = self.place(space, addr, offset, size, 1);
         match place.address {
             Address::Scalar(at) => self.store_scalar(args, ty, at, place.offset),
             Address::Strided(at, stride)
@@ -51,8 +56,9 @@ impl Lower<'_, '_> {
                 let is_own = space == Space::Shared;
                 self.store_strided(&parts, word, at, stride, place.offset, is_own);
             }
-            Address::MayWrap(at, stride, may_wrap) => {
-                let inside = self.is_inside(at);
+            Address::MayWrap(wrapping) => {
+                let (at, stride) = (wrapping.at, wrapping.stride);
+                let inside = self.is_unwrapped(&wrapping);
                 self.either(
                     inside,
                     Vec::new(),
@@ -65,7 +71,7 @@ impl Lower<'_, '_> {
                     },
                     |lower| {
                         let parts = packed(lower);
-                        let addrs = lower.resolve_wrapped(at, stride, may_wrap);
+                        let addrs = lower.resolve_wrapped(&wrapping);
                         lower.scatter(&parts, word, addrs, place.offset);
                         Vec::new()
                     },

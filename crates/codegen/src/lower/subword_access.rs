@@ -39,15 +39,16 @@ impl Lower<'_, '_> {
                 Address::Strided(at, stride) => {
                     self.load_subword_strided(ty, at, stride, at_offset)
                 }
-                Address::MayWrap(at, stride, may_wrap) => {
-                    let inside = self.is_inside(at);
+                Address::MayWrap(wrapping) => {
+                    let (at, stride) = (wrapping.at, wrapping.stride);
+                    let inside = self.is_unwrapped(&wrapping);
                     let types = self.subword_types(ty);
                     self.either(
                         inside,
                         types,
                         |lower| lower.load_subword_strided(ty, at, stride, at_offset),
                         |lower| {
-                            let addrs = lower.resolve_wrapped(at, stride, may_wrap);
+                            let addrs = lower.resolve_wrapped(&wrapping);
                             let quads = lower.load_gathered(1, ty, addrs, at_offset);
                             lower.packed_to(&quads, ty).to_vec()
                         },

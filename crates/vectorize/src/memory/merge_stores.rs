@@ -10,9 +10,9 @@ use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
 use crate::cost;
 
-/// Merges the stores of each group; returns the number of groups.
-pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
-    let mut n_groups = 0;
+/// Merges the stores of each group; returns the merged stores.
+pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> Vec<Inst> {
+    let mut merged = Vec::new();
     let blocks: Vec<Block> = func.blocks.keys().collect();
     for block in blocks {
         let mut at = 0;
@@ -20,13 +20,13 @@ pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
             match store_group(func, optimistic, block, at) {
                 Some(store_group) => {
                     merge(func, block, &store_group);
-                    n_groups += 1;
+                    merged.push(store_group.last);
                 }
                 None => at += 1,
             }
         }
     }
-    n_groups
+    merged
 }
 
 /// Bytes that an access touches: their distance from a root value, and how many they are.
