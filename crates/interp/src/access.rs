@@ -3,7 +3,7 @@
 //! Generic addresses of the windows: shared, local and parameter memory lie at fixed places from 2^60 on, the same for all
 //! CTAs and threads; constants lie where the launch says, in global memory. An address in no window is global.
 
-use ptxjit_ir::{AtomicFmt, AtomicOp, CTA_SHIFT, Space, Type, Value, eval};
+use ptxjit_ir::{AtomicFmt, AtomicOp, CTA_SHIFT, ROW_BYTES, Space, Type, Value, eval};
 
 use crate::fault::FaultKind;
 use crate::launch::Machine;
@@ -296,6 +296,16 @@ impl Machine<'_, '_> {
         } else {
             Ok(generic)
         }
+    }
+
+    /// A row of a tile is aligned, whatever its words are. PTX ISA, "ldmatrix".
+    pub(crate) fn check_row(&self, offset: u64) -> Result<(), FaultKind> {
+        let row = Address {
+            space: Space::Shared,
+            base: offset as u32 as i32 as u64,
+            offset: 0,
+        };
+        self.aligned(row, ROW_BYTES).map(|_| ())
     }
 
     /// `Load`: `results` side by side. The whole access must be aligned.

@@ -120,6 +120,10 @@ impl<'p> Machine<'p, '_> {
                     self.mark(env, thread, (*mark, &args), node)?;
                     return Ok(Step::Next);
                 }
+                if *op == DeviceOp::AlignedRow {
+                    self.check_row(args[0])?;
+                    return Ok(Step::Next);
+                }
                 self.progress += 1;
                 let bits = self.device(env, thread, op, &args)?;
                 thread.frame().set_all(results, &bits);

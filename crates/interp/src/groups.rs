@@ -3,7 +3,7 @@
 //! The lanes of a group are at one place and execute an instruction each in turn. Those that come to another place, or wait while
 //! others do not, are a group of their own from then on; a barrier and `bar.warp.sync` join the lanes of a warp that they let go on.
 
-use ptxjit_ir::{InstData, MemSem, Terminator};
+use ptxjit_ir::{DeviceOp, InstData, MemSem, Terminator};
 
 use crate::choose::{Event, NextGroup, Task};
 use crate::exec::Step;
@@ -350,7 +350,9 @@ impl<'p> Cta<'p> {
             Some(InstData::Load { sem, .. } | InstData::Store { sem, .. }) => {
                 !matches!(sem, MemSem::Weak | MemSem::NonCoherent)
             }
-            Some(InstData::Device { op, .. }) => !matches!(op, ptxjit_ir::DeviceOp::Mark(_)),
+            Some(InstData::Device { op, .. }) => {
+                !matches!(op, DeviceOp::Mark(_) | DeviceOp::AlignedRow)
+            }
             Some(data) => matches!(
                 data,
                 InstData::Atomic { .. }

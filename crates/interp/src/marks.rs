@@ -13,9 +13,6 @@ use crate::watch::finding::{AccessOp, FindingKind};
 use crate::watch::shadow::Shadow;
 use crate::watch::{Accessed, Watch, Who};
 
-/// Of a tile.
-const ROW_BYTES: u32 = 16;
-
 /// An mbarrier: the CTA that has it, and its offset in shared memory.
 type Mbarrier = (u32, u64);
 
@@ -28,18 +25,11 @@ impl<'p> Machine<'p, '_> {
         (op, args): (MarkOp, &[u64]),
         node: &InstNode,
     ) -> Result<(), FaultKind> {
-        if let MarkOp::Row { lanes } = op {
-            return match thread.linear % 32 < u32::from(lanes) {
-                true => self.check_row(args[0]),
-                false => Ok(()),
-            };
-        }
         let who = self.who(env, thread);
         let Some(watch) = self.watch.as_mut() else {
             return Ok(());
         };
         match op {
-            MarkOp::Row { .. } => {}
             MarkOp::Undefined(_) => {
                 let kind = FindingKind::UninitializedRead;
                 let origin = watch.origin(who, AccessOp::Load, kind, (Space::Generic, None, None));
@@ -81,18 +71,6 @@ impl<'p> Machine<'p, '_> {
             }
         }
         Ok(())
-    }
-
-    /// A row of a tile is aligned, whatever its words are. PTX ISA, "ldmatrix".
-    fn check_row(&self, offset: u64) -> Result<(), FaultKind> {
-        let size = ROW_BYTES;
-        match self.checks().mem && !offset.is_multiple_of(size.into()) {
-            true => Err(FaultKind::Misaligned {
-                addr: self.marked_address(Space::Shared, 0, offset),
-                size,
-            }),
-            false => Ok(()),
-        }
     }
 
     fn marked_address(&self, space: Space, offset: i32, addr: u64) -> u64 {

@@ -28,6 +28,9 @@ pub use texture::{
     Color, Fetch, Geometry, ImageQuery, Lod, OpaqueKind, Outside, SurfaceAccess, TextureOp, Unbound,
 };
 
+/// Bytes of a row of a tile, as `ldmatrix` moves it.
+pub const ROW_BYTES: u32 = 16;
+
 /// Types of operands or results, in order.
 pub type TypeList = SmallVec<[Type; 8]>;
 
@@ -42,6 +45,9 @@ pub enum DeviceOp {
     Texture(TextureOp),
     /// Nothing but a mark for those who watch.
     Mark(MarkOp),
+    /// Stops the grid unless a row of a tile is aligned to [`ROW_BYTES`], whatever its words are; operand: its offset in
+    /// shared memory. Engines check this themselves.
+    AlignedRow,
     /// On tensor memory.
     TensorMemory(TensorMemoryOp),
     /// Replaces 16 bytes atomically. Generic address, with `compares` the two halves that must be found there, the two new
@@ -64,6 +70,7 @@ impl DeviceOp {
             DeviceOp::Tensor(op) => op.args(),
             DeviceOp::Texture(op) => op.args(),
             DeviceOp::Mark(op) => op.args(),
+            DeviceOp::AlignedRow => SmallVec::from_slice(&[Type::B32]),
             DeviceOp::TensorMemory(op) => op.args(),
             DeviceOp::Exchange128 { compares: false } => SmallVec::from_slice(&[Type::B64; 3]),
             DeviceOp::Exchange128 { compares: true } => SmallVec::from_slice(&[Type::B64; 5]),
@@ -76,7 +83,9 @@ impl DeviceOp {
     pub fn results(&self) -> TypeList {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
-            DeviceOp::Tensor(_) | DeviceOp::Clear | DeviceOp::BadBarrier => SmallVec::new(),
+            DeviceOp::Tensor(_) | DeviceOp::AlignedRow | DeviceOp::Clear | DeviceOp::BadBarrier => {
+                SmallVec::new()
+            }
             DeviceOp::Exchange128 { .. } => SmallVec::from_slice(&[Type::B64; 2]),
             DeviceOp::Texture(op) => op.results(),
             DeviceOp::Mark(op) => op.results(),
@@ -91,6 +100,7 @@ impl DeviceOp {
             | DeviceOp::Tensor(_)
             | DeviceOp::TensorMemory(_)
             | DeviceOp::Mark(_)
+            | DeviceOp::AlignedRow
             | DeviceOp::Exchange128 { .. }
             | DeviceOp::Clear
             | DeviceOp::BadBarrier => Effect::Write,
@@ -108,6 +118,7 @@ impl DeviceOp {
             | DeviceOp::Texture(_)
             | DeviceOp::Exchange128 { .. }
             | DeviceOp::Clear
+            | DeviceOp::AlignedRow
             | DeviceOp::Mark(_) => true,
         }
     }
@@ -120,6 +131,7 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Tensor(op) => write!(f, "tensor.{op}"),
             DeviceOp::Texture(op) => write!(f, "texture.{op}"),
             DeviceOp::Mark(op) => write!(f, "mark.{op}"),
+            DeviceOp::AlignedRow => f.write_str("aligned_row"),
             DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
             DeviceOp::Exchange128 { compares: false } => f.write_str("exch.128"),
             DeviceOp::Exchange128 { compares: true } => f.write_str("cas.128"),

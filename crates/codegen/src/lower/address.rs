@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{Space, Type, Value};
+use ptxjit_ir::{self as ir, Space, Type, Value};
 use ptxjit_vectorize::{MayWrap, Variability};
 
 use super::stubs::Stub;
@@ -69,6 +69,10 @@ impl Alignment {
         bytes: 1,
         offset: 0,
     };
+
+    pub(super) fn is_known(self) -> bool {
+        self.bytes == 1
+    }
 
     /// Whether an offset need not be added to an address before that is tested.
     pub(super) fn stays(self, offset: i32) -> bool {
@@ -145,6 +149,18 @@ impl Lower<'_, '_> {
             bytes: size,
             offset,
         }
+    }
+
+    /// Stops the CTA if the row of a tile at this offset of shared memory is misaligned. Under
+    /// `memcheck`, too: the map's test knows only the words that are accessed.
+    pub(super) fn check_row(&mut self, row: Value) {
+        let bytes = ir::ROW_BYTES;
+        if 1 << self.decided.multiples[row] >= bytes {
+            return;
+        }
+        let val = self.get(row);
+        let address = self.resolve(Space::Shared, self.func.ty(row), val);
+        self.check_alignment(&address, Alignment { bytes, offset: 0 });
     }
 
     /// The address and offset of an access, tested unless the index may have wrapped.
@@ -363,7 +379,7 @@ impl Lower<'_, '_> {
 
     /// Stops the CTA if a running lane's address is misaligned.
     pub(super) fn check_alignment(&mut self, address: &Address, alignment: Alignment) {
-        if alignment != Alignment::KNOWN && !matches!(address, Address::MayWrap(_)) {
+        if !alignment.is_known() && !matches!(address, Address::MayWrap(_)) {
             let low = self.misaligned_bits(address, alignment);
             self.stop_if_bad(low, address, alignment);
         }

@@ -55,7 +55,7 @@ impl Lower<'_, '_> {
             return;
         }
         match address {
-            Address::Scalar(x) if alignment == Alignment::KNOWN => {
+            Address::Scalar(x) if alignment.is_known() => {
                 self.fault(FaultKind::BadAddress, bits, Some(*x));
             }
             Address::Scalar(x) => self.exit_with_row(*x, 0, alignment, bits),
@@ -109,7 +109,7 @@ impl Lower<'_, '_> {
         alignment: Alignment,
         bits: cl::Value,
     ) {
-        if alignment == Alignment::KNOWN {
+        if alignment.is_known() {
             return;
         }
         let low = self.misaligned_bits(address, alignment);

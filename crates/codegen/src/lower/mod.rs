@@ -466,6 +466,10 @@ impl<'a, 'b> Lower<'a, 'b> {
                 op: ir::WarpOp::ActiveMask,
                 ..
             } => self.active_mask(node.results[0]),
+            InstData::Device {
+                op: ir::DeviceOp::AlignedRow,
+                args,
+            } => self.check_row(args[0]),
             InstData::Device { .. } => self.device(inst),
             InstData::StackSave => self.stack_save(node.results[0]),
             InstData::StackRestore { arg } => self.stack_restore(*arg),

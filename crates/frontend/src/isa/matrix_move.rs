@@ -1,7 +1,8 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 tiles and their like between shared memory and fragments. PTX ISA, "Warp-Level
 //! Matrix Instructions".
 
-use ptxjit_ir::{InstData, IntBinaryOp, MarkOp, Space, Type, Value};
+use ptxjit_ir::{CompareOp, DeviceOp, InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
+use smallvec::SmallVec;
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -153,9 +154,20 @@ fn row_address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<
     let base = t.zext_or_trunc(base, Type::B32);
     let offset = t.iconst(Type::B32, u64::from(offset as u32));
     let row = t.binary(IntBinaryOp::Add, base, offset);
-    let rows = if inst.has(Mod::M16n16) { 16 } else { 8 };
-    let lanes = (rows * tiles(inst)).min(32) as u8;
-    t.mark(MarkOp::Row { lanes }, &[row]);
+    let rows = tiles(inst) * if inst.has(Mod::M16n16) { 16 } else { 8 };
+    let mut used = row;
+    if rows < 32 {
+        // The addresses of the other lanes are not used.
+        let sreg = SpecialReg::LaneId;
+        let lane = t.ins(InstData::Sreg { sreg }, Type::B32);
+        let (rows, zero) = (t.iconst(Type::B32, rows), t.iconst(Type::B32, 0));
+        let has_row = t.compare(CompareOp::Ult, lane, rows);
+        used = t.select(has_row, row, zero);
+    }
+    t.ins_void(InstData::Device {
+        op: DeviceOp::AlignedRow,
+        args: SmallVec::from_slice(&[used]),
+    });
     Ok(row)
 }
 

@@ -49,11 +49,6 @@ pub enum MarkOp {
         /// Only until they have read their sources.
         reads: bool,
     },
-    /// Where a row of a tile is that lanes below a number give; operand: its offset in shared memory.
-    Row {
-        /// The addresses of other lanes are not used.
-        lanes: u8,
-    },
     /// Accesses so far come before those by the async proxy that follow.
     ProxyFence,
     /// The copies since the last group are a group.
@@ -125,7 +120,6 @@ impl MarkOp {
             | MarkOp::WaitAll
             | MarkOp::RelaxedArrival
             | MarkOp::BarrierBegin => &[],
-            MarkOp::Row { .. } => &[Type::B32],
             MarkOp::BulkBeginOn { .. }
             | MarkOp::BulkBytes { .. }
             | MarkOp::BarrierInit { .. }
@@ -161,7 +155,6 @@ impl fmt::Display for MarkOp {
             MarkOp::BulkCommit => f.write_str("bulk.commit"),
             MarkOp::BulkWait { n, reads: false } => write!(f, "bulk.wait {n}"),
             MarkOp::BulkWait { n, reads: true } => write!(f, "bulk.wait_read {n}"),
-            MarkOp::Row { lanes } => write!(f, "row {lanes}"),
             MarkOp::ProxyFence => f.write_str("proxy_fence"),
             MarkOp::CommitGroup => f.write_str("commit_group"),
             MarkOp::WaitGroup(n) => write!(f, "wait_group {n}"),
