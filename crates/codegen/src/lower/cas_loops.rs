@@ -12,8 +12,9 @@ use ptxjit_ir::{
     AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Space, Type,
 };
 
-use super::address::{Address, Place, Wrapping};
+use super::address::{Address, Place};
 use super::atomics::{Operands, Rmw};
+use super::bounds::Wrapping;
 use super::values::{Parts, int_type, vector_type};
 use super::{Buffer, Lower};
 use crate::slots::lane_bytes;

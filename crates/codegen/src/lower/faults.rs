@@ -7,7 +7,8 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 
-use super::address::{Address, Alignment, SMALL_OFFSET};
+use super::address::{Address, SMALL_OFFSET};
+use super::bounds::Alignment;
 use super::stubs::Stub;
 use super::values::Parts;
 use super::{Buffer, Lower};

@@ -8,7 +8,8 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Type, Value};
 
-use super::address::{Address, Place, Wrapping};
+use super::address::{Address, Place};
+use super::bounds::Wrapping;
 use super::packing::words;
 use super::stubs::Transfer;
 use super::values::{Parts, Val, int_type, vector_type};

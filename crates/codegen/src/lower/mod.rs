@@ -24,6 +24,7 @@
 mod address;
 mod affine_predicates;
 mod atomics;
+mod bounds;
 mod cas_loops;
 mod control;
 mod convert;
@@ -50,6 +51,7 @@ mod packing;
 mod prefetch;
 mod privatize;
 mod pure;
+mod quads;
 mod rounding;
 mod runs;
 mod shadow_frame;

@@ -9,7 +9,8 @@ use ptxjit_ir::{Space, Value};
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::address::{Address, Wrapping, small};
+use super::address::{Address, small};
+use super::bounds::Wrapping;
 
 /// Bytes of a cache line.
 const LINE: i64 = 64;

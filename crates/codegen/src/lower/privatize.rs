@@ -11,8 +11,9 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{AtomicFmt, AtomicOp, Effect, Inst, InstData, MemSem, Space, SrcLoc, Value};
 use ptxjit_vectorize::{LaneLoop, Node, Variability};
 
-use super::address::{Address, Alignment, Place};
+use super::address::{Address, Place};
 use super::atomics::Rmw;
+use super::bounds::Alignment;
 use super::values::int_type;
 use super::{Buffer, Lower};
 use ptxjit_abi::CtaContext;

@@ -6,7 +6,7 @@ use ptxjit_ir::{self as ir, Type, Value};
 use ptxjit_vectorize::MayWrap;
 use rustc_hash::FxHashMap;
 
-use super::address::{Alignment, Wrapping};
+use super::bounds::{Alignment, Wrapping};
 use super::values::{Parts, Val, int_type};
 use super::{Buffer, Lower};
 use crate::slots::lane_bytes;

@@ -1,0 +1,225 @@
+//! The test of an access's address: that it lies in the arena, and is aligned.
+//!
+//! One mask finds both: it has the bits in which no address in the arena differs from the arena's
+//! base, and the low bits that an aligned address has not. Accesses in windows, which are guarded by
+//! unmapped memory, are tested for their low bits alone, and not at all where `multiples` proves
+//! that they are aligned.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{self as ir, Space, Type, Value};
+use ptxjit_vectorize::MayWrap;
+
+use super::address::{Address, small};
+use super::values::Parts;
+use super::{Buffer, Lower};
+use ptxjit_abi::CtaContext;
+
+/// Lanes at a constant distance from lane 0's address, unless the index wrapped.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Wrapping {
+    pub at: cl::Value,
+    pub stride: i64,
+    pub may_wrap: MayWrap,
+    pub alignment: Alignment,
+}
+
+/// What a test must find out about an access beside that it is in the arena: its address plus
+/// `offset` must be a multiple of `bytes`, which is 1 where that is known.
+///
+/// PTX ISA, "Addresses as Operands": an address must be a multiple of the access size.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Alignment {
+    pub bytes: u32,
+    pub offset: i32,
+}
+
+impl Alignment {
+    /// Nothing has to be found out.
+    pub(super) const KNOWN: Alignment = Alignment {
+        bytes: 1,
+        offset: 0,
+    };
+
+    pub(super) fn is_known(self) -> bool {
+        self.bytes == 1
+    }
+
+    /// Whether an offset need not be added to an address before that is tested.
+    pub(super) fn stays(self, offset: i32) -> bool {
+        small(offset) && offset % self.bytes as i32 == 0
+    }
+
+    /// Whether lanes at this distance are aligned if one of them is.
+    fn holds_for_all(self, stride: i64) -> bool {
+        stride % i64::from(self.bytes) == 0
+    }
+}
+
+impl Lower<'_, '_> {
+    /// What has to be found out about an access's alignment. Under `memcheck` the map's test does.
+    pub(super) fn alignment(&self, addr: Value, offset: i32, size: u32) -> Alignment {
+        let is_known = 1 << self.decided.multiples[addr] >= size && offset % size as i32 == 0;
+        if self.inputs.memcheck || !size.is_power_of_two() || is_known {
+            return Alignment::KNOWN;
+        }
+        Alignment {
+            bytes: size,
+            offset,
+        }
+    }
+
+    /// Stops the CTA if the row of a tile at this offset of shared memory is misaligned. Under
+    /// `memcheck`, too: the map's test knows only the words that are accessed.
+    pub(super) fn check_row(&mut self, row: Value) {
+        let bytes = ir::ROW_BYTES;
+        if 1 << self.decided.multiples[row] >= bytes {
+            return;
+        }
+        let val = self.get(row);
+        let address = self.resolve(Space::Shared, self.func.ty(row), val);
+        self.check_alignment(&address, Alignment { bytes, offset: 0 });
+    }
+
+    /// Stops the CTA if a running lane's address lies outside the arena, or is misaligned. The
+    /// arena's first and last pages are never mapped, so that nearby lanes and small offsets cannot
+    /// leave it.
+    pub(super) fn check(&mut self, address: &Address, alignment: Alignment) {
+        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let distance = match address {
+            Address::Scalar(x) => self.b.ins().bxor(*x, arena),
+            Address::Strided(x, stride) if alignment.holds_for_all(*stride) => {
+                self.b.ins().bxor(*x, arena)
+            }
+            Address::Strided(..) | Address::Lanes(_) => {
+                let parts = self.lane_addresses(address);
+                let splat = self.b.ins().splat(types::I64X2, arena);
+                let distances: Parts = parts
+                    .iter()
+                    .map(|&part| self.b.ins().bxor(part, splat))
+                    .collect();
+                self.bits_of_lanes(&distances)
+            }
+            Address::MayWrap(..) => return,
+            Address::Lanes32(..) => unreachable!("guarded by their window"),
+        };
+        // Both tests in one: the bits in which addresses in the arena equal its base, and the low
+        // ones, of which the base has none.
+        let forbidden = self.forbidden_bits(alignment);
+        let bad = self.b.ins().band(distance, forbidden);
+        self.stop_if_bad(bad, address, alignment);
+    }
+
+    /// Stops the CTA if a running lane's address is misaligned.
+    pub(super) fn check_alignment(&mut self, address: &Address, alignment: Alignment) {
+        if !alignment.is_known() && !matches!(address, Address::MayWrap(_)) {
+            let low = self.misaligned_bits(address, alignment);
+            self.stop_if_bad(low, address, alignment);
+        }
+    }
+
+    fn stop_if_bad(&mut self, bad: cl::Value, address: &Address, alignment: Alignment) {
+        let bad = self.b.ins().icmp_imm_s(IntCC::NotEqual, bad, 0);
+        let (fail, fine) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(bad, fail, &[], fine, &[]);
+        self.b.set_cold_block(fail);
+        self.b.switch_to_block(fail);
+        self.report_bad(address, alignment, fine);
+        self.b.switch_to_block(fine);
+    }
+
+    /// Not zero if a running lane's address is misaligned.
+    pub(super) fn misaligned_bits(&mut self, address: &Address, alignment: Alignment) -> cl::Value {
+        let low = i64::from(alignment.bytes - 1);
+        let bits = match address {
+            Address::Scalar(x) => *x,
+            Address::Strided(x, stride) if alignment.holds_for_all(*stride) => *x,
+            Address::Strided(..) | Address::Lanes(_) => {
+                let parts = self.lane_addresses(address);
+                self.bits_of_lanes(&parts)
+            }
+            Address::Lanes32(_, parts, _) => {
+                let parts: Parts = parts
+                    .iter()
+                    .map(|&part| self.cast_vector(part, types::I64X2))
+                    .collect();
+                let both = self.bits_of_lanes(&parts);
+                return self.b.ins().band_imm_s(both, low << 32 | low);
+            }
+            Address::MayWrap(..) => unreachable!("tested when it is resolved"),
+        };
+        self.b.ins().band_imm_s(bits, low)
+    }
+
+    /// The bits in which an address may not differ from the arena's base.
+    fn forbidden_bits(&self, alignment: Alignment) -> cl::Value {
+        self.emitted.forbidden[alignment.bytes.trailing_zeros() as usize]
+    }
+
+    /// Whether an address lies in the arena. A marked one does not.
+    pub(super) fn is_inside(&mut self, at: cl::Value) -> cl::Value {
+        self.is_aligned_inside(at, Alignment::KNOWN)
+    }
+
+    fn is_aligned_inside(&mut self, at: cl::Value, alignment: Alignment) -> cl::Value {
+        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let forbidden = self.forbidden_bits(alignment);
+        let distance = self.b.ins().bxor(at, arena);
+        let bad = self.b.ins().band(distance, forbidden);
+        self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0)
+    }
+
+    /// Whether lanes lie at a constant distance, in the arena and aligned.
+    pub(super) fn is_unwrapped(&mut self, wrapping: &Wrapping) -> cl::Value {
+        match wrapping.alignment.holds_for_all(wrapping.stride) {
+            true => self.is_aligned_inside(wrapping.at, wrapping.alignment),
+            false => self.b.ins().iconst(types::I8, 0),
+        }
+    }
+
+    /// On the cold path: writes each lane's own address to a buffer, whose address it returns, and
+    /// stops the CTA if that of a running lane lies outside the arena or is misaligned.
+    pub(super) fn resolve_wrapped(&mut self, wrapping: &Wrapping) -> cl::Value {
+        let &Wrapping {
+            at,
+            stride,
+            may_wrap,
+            alignment,
+        } = wrapping;
+        let slot = self.buffer(Buffer::Addresses);
+        let buf = self.b.ins().stack_addr(types::I64, slot, 0);
+        // Marks lie above all addresses of the process, in the arena or not.
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.call_resolve_wrapped(at, stride, may_wrap, zero, buf);
+        let bits = self.mask_as_bits();
+        // Neither marks nor where wrapped lanes lie change the low bits.
+        self.exit_if_misaligned(&Address::Strided(at, stride), alignment, bits);
+        self.stop_if_outside(buf, bits, None);
+        buf
+    }
+
+    /// All bits of the running lanes together; each vector holds two words of 64 bits, or four of
+    /// 32 bits if there are half as many vectors.
+    fn bits_of_lanes(&mut self, parts: &[cl::Value]) -> cl::Value {
+        let mask = match parts.len() == self.n_parts(Type::B64) {
+            true => self.wide_mask(),
+            false => self.unless_full().map(|_| self.mask_vectors()),
+        };
+        let mut all = None;
+        for (i, &part) in parts.iter().enumerate() {
+            let mut bits = part;
+            if let Some(mask) = &mask {
+                let mask = self.cast_vector(mask[i], types::I64X2);
+                bits = self.b.ins().band(bits, mask);
+            }
+            all = Some(match all {
+                None => bits,
+                Some(all) => self.b.ins().bor(all, bits),
+            });
+        }
+        let all = all.expect("a gang has lanes");
+        let lo = self.b.ins().extractlane(all, 0);
+        let hi = self.b.ins().extractlane(all, 1);
+        self.b.ins().bor(lo, hi)
+    }
+}
