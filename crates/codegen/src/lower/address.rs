@@ -117,7 +117,10 @@ impl Lower<'_, '_> {
                     alignment,
                     ..wrapping
                 }),
-                _ => address.clone(),
+                Address::Scalar(_)
+                | Address::Strided(..)
+                | Address::Lanes(_)
+                | Address::Lanes32(..) => address.clone(),
             };
             return (address, offset);
         }
