@@ -19,6 +19,14 @@ def command():
     return [sys.executable, "-m", "ptxjit"]
 
 
+def library_folder():
+    """The folder of ptxjit's libraries, for a linker."""
+    done = subprocess.run([*command(), "exec", "--print-env"], capture_output=True, text=True, check=True)
+    exports = (line.removeprefix("export ").partition("=") for line in done.stdout.splitlines())
+    folder = next(value for name, _, value in exports if name == "TRITON_LIBCUDA_PATH")
+    return folder.strip("'\"")
+
+
 def run(words, timeout=600, options=(), **variables):
     """Runs a command under `ptxjit exec`."""
     env = {**os.environ, **{name: str(value) for name, value in variables.items()}}

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import HERE, run, tool
+from running import HERE, library_folder, run, tool
 
 
 def test_numba(program):
@@ -28,6 +28,11 @@ def test_cuda_bindings(program):
 
 def test_cuda_core(program):
     assert program("core_program.py", "cuda.core") == "cuda-core: fine\n"
+
+
+def test_pycuda(program):
+    """PyCUDA has no wheels: `install_pycuda.py` builds it."""
+    assert program("pycuda_program.py", "pycuda") == "pycuda: fine\n"
 
 
 def test_triton(program):
@@ -70,10 +75,21 @@ def test_cudarc():
     assert run([target / "debug" / "cudarc-client"]) == "cudarc: fine\n"
 
 
-def test_c(tmp_path):
-    """A program in C that is linked with the library, as its user would do."""
+def test_c_driver_api(tmp_path):
+    """A program in C with declarations of its own, linked with the library without a toolkit."""
     cc = tool("cc")
-    package = Path(importlib.util.find_spec("ptxjit").origin).parent
+    program = tmp_path / "driver_program"
+    source = HERE / "programs" / "driver_program.c"
+    words = [cc, "-Wall", "-Wextra", "-Werror", source, "-L", library_folder(), "-l:libcuda.so.1", "-o", program]
+    subprocess.run(words, check=True)
+    assert run([program]) == "driver API: fine\n"
+
+
+def test_c_faults(tmp_path):
+    """A program in C that asks what went wrong, with the header and the library of the package."""
+    cc = tool("cc")
+    found = importlib.util.find_spec("ptxjit")
+    package = Path(found.origin).parent if found else HERE
     if not (package / "include").exists():
         pytest.skip("ptxjit is not installed from a wheel")
     source = HERE.parents[1] / "crates/cuda/examples/faults.c"

@@ -4,7 +4,8 @@
 //! `LD_LIBRARY_PATH` decides for libraries that are asked for by their bare names. Some packages
 //! name a file by its absolute path, or have an RPATH; the linker asks an audit library about
 //! those, too. This one answers with the library of the same name that lies beside it, if there is
-//! one. It does nothing else, and a program that uses none of these libraries runs as ever.
+//! one. Beside that it has NVRTC compile to PTX, see [`nvrtc`]. A program that uses none of these
+//! libraries runs as ever.
 //!
 //! The linker loads audit libraries with a C library of their own, so nothing here meets the
 //! program's state.
@@ -13,10 +14,14 @@
     reason = "the dynamic linker calls these functions with C's types"
 )]
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_uint, c_void};
+mod nvrtc;
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_long, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+
+use nvrtc::LinkMap;
 
 /// What is replaced: how names of files begin, up to a dot or the end, and the name of the
 /// replacement.
@@ -61,6 +66,60 @@ pub unsafe extern "C" fn la_objsearch(
     };
     let path = PATHS.get_or_init(find)[idx].as_deref();
     path.map_or(name, CStr::as_ptr)
+}
+
+/// `LA_FLG_BINDTO`: the linker tells us when a symbol of the library is bound.
+const TELL_BINDINGS: c_uint = 1;
+
+/// `LA_SYMB_NOPLTENTER` and `LA_SYMB_NOPLTEXIT`: it need not tell of calls.
+const TELL_NO_CALLS: c_uint = 3;
+
+/// Called for each library that is loaded; the answer says what else the linker has to tell. The
+/// cookie gets the linker's description of the library.
+///
+/// # Safety
+///
+/// The pointers are the linker's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn la_objopen(
+    map: *const LinkMap,
+    _namespace: c_long,
+    cookie: *mut usize,
+) -> c_uint {
+    // SAFETY: the linker's promise.
+    unsafe { *cookie = map as usize };
+    // SAFETY: likewise.
+    match nvrtc::is_nvrtc(unsafe { (*map).path() }) {
+        true => TELL_BINDINGS,
+        false => 0,
+    }
+}
+
+/// Called when a program asks for a symbol of a library that [`la_objopen`] chose; the answer is the
+/// address that it gets.
+///
+/// # Safety
+///
+/// The pointers are the linker's; `symbol` is an `Elf64_Sym` with the symbol's address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn la_symbind64(
+    symbol: *const nvrtc::Symbol,
+    _number: c_uint,
+    _user: *mut usize,
+    definer: *mut usize,
+    flags: *mut c_uint,
+    name: *const c_char,
+) -> usize {
+    // SAFETY: the linker's promise.
+    unsafe { *flags |= TELL_NO_CALLS };
+    // SAFETY: likewise.
+    let own = unsafe { (*symbol).address() };
+    // SAFETY: the cookie has what `la_objopen` put there, a library that is loaded.
+    let map = unsafe { &*(*definer as *const LinkMap) };
+    // SAFETY: a string of the linker's.
+    let name = unsafe { CStr::from_ptr(name) };
+    // SAFETY: only NVRTC's bindings are told, as `la_objopen` chose it alone.
+    unsafe { nvrtc::binding(map, name, own) }
 }
 
 /// Which row of [`REPLACED`] a path is of.

@@ -13,9 +13,16 @@ device = Device()
 device.set_current()
 stream = device.create_stream()
 arch = "".join(str(n) for n in device.compute_capability)
-options = ProgramOptions(std="c++17", arch=f"compute_{arch}")
-module = Program(SOURCE, code_type="c++", options=options).compile("ptx", name_expressions=("add<float>",))
-kernel = module.get_kernel("add<float>")
+
+
+def compiled(architecture, form):
+    options = ProgramOptions(std="c++17", arch=f"{architecture}_{arch}")
+    program = Program(SOURCE, code_type="c++", options=options)
+    return program.compile(form, name_expressions=("add<float>",)).get_kernel("add<float>")
+
+
+# What NVRTC is asked for as machine code is PTX, too.
+kernels = compiled("compute", "ptx"), compiled("sm", "cubin")
 
 n = 5000
 a = device.allocate(4 * n, stream=stream)
@@ -32,9 +39,11 @@ def view(buffer):
 
 
 view(a)[...], view(b)[...] = np.arange(n), 1
-launch(stream, LaunchConfig(grid=8, block=256), kernel, a, b, c, np.uint64(n))
-stream.sync()
-np.testing.assert_array_equal(view(c), np.arange(n, dtype=np.float32) + 1)
+for kernel in kernels:
+    view(c)[...] = 0
+    launch(stream, LaunchConfig(grid=8, block=256), kernel, a, b, c, np.uint64(n))
+    stream.sync()
+    np.testing.assert_array_equal(view(c), np.arange(n, dtype=np.float32) + 1)
 for buffer in (a, b, c):
     buffer.close(stream)
 print("cuda-core: fine")
