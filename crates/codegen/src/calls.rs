@@ -14,6 +14,8 @@
 //!
 //! Every word has eight bytes; frames are multiples of sixteen.
 
+mod reachable;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::SecondaryMap;
@@ -25,6 +27,8 @@ use ptxjit_vectorize::{Repair, predecessors};
 use smallvec::SmallVec;
 
 use crate::emit::Emit;
+use crate::slots::Slots;
+use reachable::reachable;
 
 /// The one function, and the blocks that are entered by state.
 pub(crate) struct Merged {
@@ -70,33 +74,6 @@ pub(crate) fn merge(program: &Program) -> Merged {
     }
 }
 
-/// Functions that calls can reach, the kernel excluded.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others call nothing")]
-fn reachable(program: &Program) -> Vec<FuncId> {
-    let mut seen: Vec<FuncId> = Vec::new();
-    let mut work = vec![program.entry];
-    while let Some(id) = work.pop() {
-        let func = &program.functions[&id];
-        for &inst in func.blocks.values().flat_map(|block| &block.insts) {
-            let targets: Vec<FuncId> = match &func.insts[inst].data {
-                InstData::Call { func, .. } => vec![*func],
-                InstData::CallIndirect { targets, .. } => targets
-                    .as_deref()
-                    .map_or_else(|| program.address_taken.clone(), <[FuncId]>::to_vec),
-                _ => continue,
-            };
-            for target in targets {
-                if !seen.contains(&target) && program.functions.contains_key(&target) {
-                    seen.push(target);
-                    work.push(target);
-                }
-            }
-        }
-    }
-    seen.sort_unstable();
-    seen
-}
-
 struct Ctx<'p> {
     program: &'p Program,
     func: Function,
@@ -116,7 +93,10 @@ impl Ctx<'_> {
     /// Copies a device function; its entry block gets the arguments from the stack.
     fn add_function(&mut self, id: FuncId) {
         let source = &self.program.functions[&id];
-        let (slot_offsets, slots_size) = place_slots(source);
+        // The frame pointer is a multiple of sixteen, the largest alignment that PTX's calling
+        // convention knows.
+        let slots = Slots::of(source);
+        let (slot_offsets, slots_size) = (slots.offsets, slots.size);
         let entry = self.entries[&id];
         let n_words = source.params().len().max(source.rets.len()) as i64;
         let param_types: Vec<Type> = source
@@ -599,17 +579,4 @@ struct Copy {
 fn padded(n_saved: usize, n_words: i64) -> i64 {
     let n_saved = n_saved as i64;
     n_saved + (n_saved + n_words + 1) % 2
-}
-
-fn place_slots(func: &Function) -> (SecondaryMap<StackSlot, u32>, u32) {
-    let mut offsets = SecondaryMap::new();
-    let mut end = 0u32;
-    for (slot, data) in func.slots.iter() {
-        // The frame pointer is a multiple of sixteen, the largest alignment that PTX's calling
-        // convention knows.
-        let at = end.next_multiple_of(data.align.max(1));
-        offsets[slot] = at;
-        end = at + data.size;
-    }
-    (offsets, end.next_multiple_of(16))
 }
