@@ -74,6 +74,8 @@ pub struct CtaContext {
     pub fns: *const RuntimeFns,
     /// For each counter of the program [`COUNTER_WORDS`]. The worker's own, so plain additions are enough.
     pub counters: *mut u64,
+    /// Not zero if profiles want to know of the accesses of this CTA.
+    pub traces: u32,
     /// The runtime's own data.
     pub user: *mut core::ffi::c_void,
     /// The runtime's own data about the cluster; null if it has one CTA.

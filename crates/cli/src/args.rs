@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use ptxjit::Schedule;
 
 use crate::arg::CliArg;
-use crate::coverage::CoverageArg;
+use crate::coverage::{CoverageArg, ProfileArg};
 use crate::picture::Size;
 use crate::shard::Shard;
 
@@ -272,6 +272,10 @@ pub struct ExecArgs {
     /// times.
     #[arg(long, value_name = "FORMAT=PATH")]
     pub coverage: Vec<CoverageArg>,
+    /// Tell what each line does and asks of memory: instructions, active lanes, sectors, bank conflicts, atomics, barriers; as a table, or as
+    /// json=FILE.
+    #[arg(long, value_name = "json=FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub profile: Option<ProfileArg>,
     /// Interpret instead of compiling; slow, for comparison.
     #[arg(long)]
     pub interp: bool,

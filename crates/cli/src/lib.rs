@@ -58,7 +58,7 @@ pub fn ptxas_main(words: &[OsString]) -> ExitCode {
 
 /// Does what the words of a command line ask for.
 pub fn run_command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match args::Cli::try_parse_from(words) {
+    match args::Cli::try_parse_from(joined(words)) {
         Ok(cli) => main(&cli),
         Err(err) if err.use_stderr() => {
             // Names that a shell's pattern has matched are quoted.
@@ -70,6 +70,25 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             term::exit_code(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Joins `--profile json=FILE`, whose value may be left out: what follows can be the name of a file.
+fn joined(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut out: Vec<OsString> = Vec::new();
+    for word in words {
+        let is_value = word.as_encoded_bytes().starts_with(b"json=");
+        // Words for other programs are theirs.
+        let command = out.get(1).cloned().unwrap_or_default();
+        let is_ours = command == "run" || command == "test";
+        match out.last_mut() {
+            Some(last) if last == "--profile" && is_value && is_ours => {
+                last.push("=");
+                last.push(word);
+            }
+            _ => out.push(word),
+        }
+    }
+    out
 }
 
 /// Does what a command line asks for.

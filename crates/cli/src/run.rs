@@ -33,6 +33,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
 
 /// The plan, and for each argument the buffer it points to.
 fn planned(args: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
+    coverage::check(&args.exec)?;
     let Some(path) = &args.case else {
         let (plan, pointers) = Plan::from_args(args)?;
         check_indices(args, &pointers)?;
@@ -100,6 +101,8 @@ struct Times {
     failure: Option<Failure>,
     /// What sanitizers have found, as JSON.
     found: Option<Value>,
+    /// As JSON.
+    profile: Option<Value>,
 }
 
 fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
@@ -130,6 +133,15 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
         }
     };
     times.found = found.document;
+    match coverage::write(&args.exec, options.coverage.as_ref()) {
+        Ok(Some((_, document))) if args.json => times.profile = Some(document),
+        Ok(Some((text, _))) => term::err(text.trim_end()),
+        Ok(None) => {}
+        Err(err) => {
+            term::err(&format!("error: {err:#}"));
+            return 2;
+        }
+    }
     let code = match deliver(args, plan, pointers, &session, &output, &times) {
         Ok(()) => 0,
         Err(err) => {
@@ -137,10 +149,6 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
             1
         }
     };
-    if let Err(err) = coverage::write(&args.exec.coverage, options.coverage.as_ref()) {
-        term::err(&format!("error: {err:#}"));
-        return 2;
-    }
     let code = times.failure.as_ref().map_or(code, Failure::exit_code);
     if found.fails { code.max(1) } else { code }
 }
@@ -260,6 +268,7 @@ fn repeat(args: &RunArgs, session: &mut Session<'_>, output: &Output) -> Times {
         launches: Vec::new(),
         failure: None,
         found: None,
+        profile: None,
     };
     for repetition in 0..args.repeat {
         let result = once(args, session, output, repetition);
@@ -458,6 +467,9 @@ fn document(
     }
     if let Some(found) = &times.found {
         document["sanitize"] = found.clone();
+    }
+    if let Some(profile) = &times.profile {
+        document["profile"] = profile.clone();
     }
     if let Some(failure) = &times.failure {
         document["error"] = error_value(failure);

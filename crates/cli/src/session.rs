@@ -98,7 +98,7 @@ pub fn options(exec: &ExecArgs) -> Options {
         options.engine = Engine::Interp;
     }
     options.schedule = exec.schedule.unwrap_or_default();
-    options.coverage = coverage::collector(&exec.coverage);
+    options.coverage = coverage::collector(exec);
     options
 }
 

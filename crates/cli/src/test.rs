@@ -46,6 +46,7 @@ pub(crate) fn run(args: &TestArgs) -> ExitCode {
 }
 
 fn tests(args: &TestArgs) -> Result<ExitCode> {
+    coverage::check(&args.exec)?;
     let mut tests = discover::tests(
         &args.paths,
         &args.label,
@@ -71,9 +72,18 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
     let options = session::options(&args.exec);
     let done = run_all(args, &tests, options.clone());
     let results: Vec<(&Test, &Done)> = tests.iter().zip(&done).collect();
+    let written = coverage::write(&args.exec, options.coverage.as_ref());
+    let profile = written.as_ref().ok().and_then(Option::as_ref);
     if args.json {
-        term::out_json(&document(&results));
+        let mut document = document(&results);
+        if let Some((_, profile)) = profile {
+            document["profile"] = profile.clone();
+        }
+        term::out_json(&document);
     } else {
+        if let Some((text, _)) = profile {
+            term::err(text.trim_end());
+        }
         term::out(&format!("{}\n", summary(&results)));
     }
     if let Some(path) = &args.junit {
@@ -86,7 +96,7 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
             Ok(file.write_all(document.as_bytes())?)
         })?;
     }
-    coverage::write(&args.exec.coverage, options.coverage.as_ref())?;
+    written?;
     let [_, failed, unsupported] = counts(&results);
     Ok(match (failed, unsupported) {
         (0, 0) => ExitCode::SUCCESS,

@@ -293,7 +293,7 @@ pub fn execute(
         ))),
         DeviceOp::Texture(op) => texture::execute(*op, thread, args, results),
         // Results are zero already.
-        DeviceOp::Mark(_) | DeviceOp::AlignedRow => Ok(()),
+        DeviceOp::Mark(_) | DeviceOp::AlignedRow | DeviceOp::Trace(_) => Ok(()),
         DeviceOp::TensorMemory(op) => tcgen05::execute(op, thread, args, results),
     }
 }

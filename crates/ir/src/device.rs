@@ -9,6 +9,7 @@ mod mark;
 mod tcgen05;
 mod tensor;
 mod texture;
+mod trace;
 
 use std::fmt;
 
@@ -27,6 +28,7 @@ pub use tensor::{MapField, TensorMode, TensorOp};
 pub use texture::{
     Color, Fetch, Geometry, ImageQuery, Lod, OpaqueKind, Outside, SurfaceAccess, TextureOp, Unbound,
 };
+pub use trace::TraceOp;
 
 /// Bytes of a row of a tile, as `ldmatrix` moves it.
 pub const ROW_BYTES: u32 = 16;
@@ -48,6 +50,8 @@ pub enum DeviceOp {
     /// Stops the grid unless a row of a tile is aligned to [`ROW_BYTES`], whatever its words are; operand: its offset in
     /// shared memory. Engines check this themselves.
     AlignedRow,
+    /// Nothing but a note of an access, for profiles.
+    Trace(TraceOp),
     /// On tensor memory.
     TensorMemory(TensorMemoryOp),
     /// Replaces 16 bytes atomically. Generic address, with `compares` the two halves that must be found there, the two new
@@ -71,6 +75,7 @@ impl DeviceOp {
             DeviceOp::Texture(op) => op.args(),
             DeviceOp::Mark(op) => op.args(),
             DeviceOp::AlignedRow => SmallVec::from_slice(&[Type::B32]),
+            DeviceOp::Trace(_) => SmallVec::from_slice(&[Type::B64]),
             DeviceOp::TensorMemory(op) => op.args(),
             DeviceOp::Exchange128 { compares: false } => SmallVec::from_slice(&[Type::B64; 3]),
             DeviceOp::Exchange128 { compares: true } => SmallVec::from_slice(&[Type::B64; 5]),
@@ -83,9 +88,11 @@ impl DeviceOp {
     pub fn results(&self) -> TypeList {
         match self {
             DeviceOp::Builtin(builtin) => SmallVec::from_slice(builtin.results()),
-            DeviceOp::Tensor(_) | DeviceOp::AlignedRow | DeviceOp::Clear | DeviceOp::BadBarrier => {
-                SmallVec::new()
-            }
+            DeviceOp::Tensor(_)
+            | DeviceOp::AlignedRow
+            | DeviceOp::Clear
+            | DeviceOp::BadBarrier
+            | DeviceOp::Trace(_) => SmallVec::new(),
             DeviceOp::Exchange128 { .. } => SmallVec::from_slice(&[Type::B64; 2]),
             DeviceOp::Texture(op) => op.results(),
             DeviceOp::Mark(op) => op.results(),
@@ -101,6 +108,7 @@ impl DeviceOp {
             | DeviceOp::TensorMemory(_)
             | DeviceOp::Mark(_)
             | DeviceOp::AlignedRow
+            | DeviceOp::Trace(_)
             | DeviceOp::Exchange128 { .. }
             | DeviceOp::Clear
             | DeviceOp::BadBarrier => Effect::Write,
@@ -119,6 +127,7 @@ impl DeviceOp {
             | DeviceOp::Exchange128 { .. }
             | DeviceOp::Clear
             | DeviceOp::AlignedRow
+            | DeviceOp::Trace(_)
             | DeviceOp::Mark(_) => true,
         }
     }
@@ -132,6 +141,7 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Texture(op) => write!(f, "texture.{op}"),
             DeviceOp::Mark(op) => write!(f, "mark.{op}"),
             DeviceOp::AlignedRow => f.write_str("aligned_row"),
+            DeviceOp::Trace(op) => write!(f, "trace.{op}"),
             DeviceOp::TensorMemory(op) => write!(f, "tcgen05.{op}"),
             DeviceOp::Exchange128 { compares: false } => f.write_str("exch.128"),
             DeviceOp::Exchange128 { compares: true } => f.write_str("cas.128"),

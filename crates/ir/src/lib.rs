@@ -40,7 +40,7 @@ pub use builder::{FunctionBuilder, Variable};
 pub use device::{
     BlockScale, Color, CopyShape, DeviceOp, Fetch, Geometry, ImageQuery, Lod, MapField, MarkOp,
     MmaKind, OpaqueKind, Outside, ROW_BYTES, RegisterAccess, RegisterShape, SurfaceAccess,
-    TensorMemoryOp, TensorMma, TensorMode, TensorOp, TextureOp, TypeList, Unbound, Unpack,
+    TensorMemoryOp, TensorMma, TensorMode, TensorOp, TextureOp, TraceOp, TypeList, Unbound, Unpack,
 };
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{
@@ -56,7 +56,8 @@ pub use ops::{
 };
 pub use program::{
     CTA_SHIFT, Counted, Counters, KernelAttrs, KernelParam, MAX_CLUSTER, MAX_LOCAL_BYTES,
-    MAX_SHARED_BYTES, Program, Reloc, RelocTarget, SharedLayout, Sides, Signature, Var, VarInit,
+    MAX_SHARED_BYTES, Program, Reloc, RelocTarget, SharedLayout, Sides, Signature, Traced, Var,
+    VarInit,
 };
 pub use types::{
     AtomicFmt, Convert, FloatFmt, FloatMode, MemSem, NumFmt, Round, Scope, SharedBy, Space,

@@ -32,6 +32,19 @@ pub struct Program {
     pub lockstep: bool,
     /// What is counted, if the program counts how often it is run ([`crate::InstData::Count`]).
     pub counters: Option<Counters>,
+    /// The accesses that it tells profiles about ([`crate::TraceOp`]), by number.
+    pub traced: Vec<Traced>,
+}
+
+/// An access that profiles are told about.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Traced {
+    /// The statement that makes it.
+    pub loc: SrcLoc,
+    /// Bytes for each thread.
+    pub bytes: u32,
+    /// A read-modify-write.
+    pub is_atomic: bool,
 }
 
 /// The counters of a program, by the statements that they are about.

@@ -20,7 +20,7 @@ use ptxjit_runtime::MakeCode;
 use crate::cache::{self, Cache, Key};
 use crate::coverage::Coverage;
 use crate::improve::{self, Job};
-use crate::module::KernelInner;
+use crate::module::{KernelInner, Tells};
 use crate::once::{Once, TimedOut};
 use crate::{CompileObstacle, Dim3, Error, Options, UsageRule};
 
@@ -236,11 +236,12 @@ impl Stored {
         })
     }
 
-    /// The place of the same kernel with counters.
-    pub(crate) fn counted(&self) -> Stored {
+    /// The place of the same kernel where its code tells more.
+    pub(crate) fn telling(&self, tells: Tells) -> Stored {
+        let tells = format!("{tells:?}");
         Stored {
             cache: self.cache.clone(),
-            base: Key::new(&[self.base.bytes(), b"counted"]),
+            base: Key::new(&[self.base.bytes(), tells.as_bytes()]),
         }
     }
 

@@ -7,12 +7,13 @@ use ptxjit_abi::{COUNTER_WORDS, CompiledKernel};
 use ptxjit_codegen::BaselineTier;
 use ptxjit_interp::{LastWrites, Turns, Watched};
 use ptxjit_ir::Program;
-use ptxjit_runtime::{CancelToken, Counters, LaunchDesc, ShapeRule};
+use ptxjit_runtime::{CancelToken, Counters, LaunchDesc, ShapeRule, Traces, Traffic};
 
 use crate::compile::{Got, Limit, Variant, Variants, WARP};
 use crate::coverage::Coverage;
 use crate::failure::Cause;
 use crate::global::{self, vars_of};
+use crate::module::Tells;
 use crate::options::OutputFn;
 use crate::recording::Launched;
 use crate::sanitize::{Checks, Context, Finding, FoundAccess, Report};
@@ -217,7 +218,7 @@ impl Launch {
         self.check_addresses()?;
         if let Some(coverage) = &self.options.coverage {
             coverage.register(&self.kernel.module);
-            self.kernel.inner = self.kernel.inner.counted();
+            self.kernel.inner = self.kernel.inner.telling(coverage.tells());
         }
         if let Some(gang) = self
             .options
@@ -395,10 +396,13 @@ impl Launch {
         params: Vec<u8>,
     ) -> Result<LaunchDesc, Error> {
         let kernel = &self.kernel.inner;
-        let counters = match self.options.coverage.is_some() {
-            true => kernel.program()?.counters.as_ref().map(|it| it.n),
-            false => None,
-        };
+        let (mut counters, mut traces) = (None, None);
+        if let Some(coverage) = &self.options.coverage {
+            let program = kernel.program()?;
+            counters = program.counters.as_ref().map(|it| it.n);
+            let n_traced = program.traced.len();
+            traces = (coverage.tells() == Tells::Traces).then(|| Traces::new(n_traced));
+        }
         Ok(LaunchDesc {
             kernel: compiled.clone(),
             for_some_lanes: compiled
@@ -422,6 +426,7 @@ impl Launch {
             cancel: self.options.cancel.clone(),
             output: self.options.output.clone(),
             counters: counters.map(|n| Arc::new(Counters::new(n))),
+            traces: traces.map(Arc::new),
         })
     }
 
@@ -558,7 +563,9 @@ impl Prepared {
                 module.device.arena.all_written();
                 let launched = module.device.runtime.launch(desc);
                 if let Some(counters) = &desc.counters {
-                    self.cover(counters.take(), got.code.gang == WARP);
+                    let traffic = desc.traces.as_ref().map(|it| it.take());
+                    let by_warps = got.code.gang == WARP;
+                    self.cover(&counters.take(), traffic.as_deref(), by_warps);
                 }
                 launched.map_err(Cause::from).map(|stats| stats.time)
             }
@@ -575,7 +582,8 @@ impl Prepared {
                     counts,
                     ..
                 } = watched;
-                self.cover(counts.iter().map(|&n| [n, 0, 0]).collect(), false);
+                let counts: Vec<_> = counts.iter().map(|&n| [n, 0, 0]).collect();
+                self.cover(&counts, None, false);
                 if let Some(recording) = &self.launch.options.record {
                     recording.push(self.launched(schedule), turns);
                 }
@@ -603,10 +611,11 @@ impl Prepared {
     }
 
     /// Hands on what a run has counted.
-    fn cover(&self, counts: Vec<[u64; COUNTER_WORDS]>, by_warps: bool) {
+    fn cover(&self, counts: &[[u64; COUNTER_WORDS]], traffic: Option<&[Traffic]>, by_warps: bool) {
         let kernel = &self.launch.kernel;
         if let Some(coverage) = &self.launch.options.coverage {
-            coverage.add(kernel, &counts, by_warps);
+            let n_ctas = self.launch.n_blocks().count();
+            coverage.add(kernel, (counts, traffic), n_ctas, by_warps);
         }
     }
 

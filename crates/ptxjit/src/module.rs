@@ -12,6 +12,7 @@ use ptxjit_frontend::translate::{self, Refused};
 use ptxjit_frontend::{ast, diag};
 use ptxjit_interp::Allocated;
 use ptxjit_ir::{KernelAttrs, KernelParam, Program, SharedLayout, Space};
+use ptxjit_passes::transform::trace;
 use ptxjit_runtime::{LaunchError, ModuleMemory};
 
 use crate::cache::Key;
@@ -86,14 +87,25 @@ pub(crate) struct KernelInner {
     /// Its place in the cache on disk.
     pub(crate) stored: Option<Stored>,
     front: Arc<translate::Module>,
-    /// Its programs have counters, for coverage.
-    counts: bool,
+    /// What its programs tell of how they run.
+    tells: Tells,
     /// As translated.
     program: OnceLock<Arc<Program>>,
     /// The same with marks, for sanitizers.
     marked: OnceLock<Arc<Program>>,
-    /// The kernel with counters.
+    /// The kernel with counters, and with traces as well.
     counted: OnceLock<Arc<KernelInner>>,
+    traced: OnceLock<Arc<KernelInner>>,
+}
+
+/// What code tells of how it is run.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Tells {
+    Nothing,
+    /// How often, for coverage.
+    Counts,
+    /// And what it asks of memory, for profiles.
+    Traces,
 }
 
 impl KernelInner {
@@ -123,30 +135,41 @@ impl KernelInner {
     }
 
     fn translate(&self, marks: bool) -> Result<Program, Error> {
-        let counters = self.counts;
+        let counters = self.tells != Tells::Nothing;
         let extras = translate::Extras { marks, counters };
         let translated = self.front.program_with(&self.name, extras);
-        translated.map_err(|list| {
+        let mut program = translated.map_err(|list| {
             let text = Text::Module(self.front.clone());
             Error::from_diagnostics(Diagnostics::new(list, &text))
-        })
+        })?;
+        if self.tells == Tells::Traces {
+            trace::run(&mut program);
+        }
+        Ok(program)
     }
 
-    /// The same kernel with counters, whose code is kept apart.
-    pub(crate) fn counted(&self) -> Arc<KernelInner> {
-        let counted = || KernelInner {
+    /// The same kernel, whose code tells so much, and is kept apart.
+    pub(crate) fn telling(self: &Arc<KernelInner>, tells: Tells) -> Arc<KernelInner> {
+        let kept = match tells {
+            _ if self.tells == tells => return self.clone(),
+            Tells::Nothing => return self.clone(),
+            Tells::Counts => &self.counted,
+            Tells::Traces => &self.traced,
+        };
+        let telling = || KernelInner {
             name: self.name.clone(),
             params: self.params.clone(),
             attrs: self.attrs.clone(),
             variants: Variants::default(),
-            stored: self.stored.as_ref().map(Stored::counted),
+            stored: self.stored.as_ref().map(|stored| stored.telling(tells)),
             front: self.front.clone(),
-            counts: true,
+            tells,
             program: OnceLock::new(),
             marked: OnceLock::new(),
             counted: OnceLock::new(),
+            traced: OnceLock::new(),
         };
-        self.counted.get_or_init(|| Arc::new(counted())).clone()
+        kept.get_or_init(|| Arc::new(telling())).clone()
     }
 
     /// Bytes of the parameter block.
@@ -318,10 +341,11 @@ impl Module {
             variants: Variants::default(),
             stored: self.stored(name),
             front: front.clone(),
-            counts: false,
+            tells: Tells::Nothing,
             program: OnceLock::new(),
             marked: OnceLock::new(),
             counted: OnceLock::new(),
+            traced: OnceLock::new(),
         });
         kernel.check()?;
         let inner = self

@@ -103,6 +103,15 @@ unsafe extern "C" fn device(
                 }
             }
         }
+        DeviceOp::Trace(op) => {
+            if let Some(traces) = &call.grid.traces {
+                let area = Area(values);
+                // SAFETY: the operand is an address for each lane.
+                let addr = |lane| unsafe { area.handle(0, lane) };
+                traces.note(call.ctx, op, mask, addr);
+            }
+            return 0;
+        }
         _ => mask,
     };
     let mut values = Values::new(op, values);

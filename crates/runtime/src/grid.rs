@@ -36,6 +36,7 @@ use crate::runtime::Shared;
 use crate::sched::cta::Cta;
 use crate::sched::{GoOn, Outcome, Rng, Runner, Shortcut};
 use crate::supply::Supply;
+use crate::traces::{self, Traces};
 use crate::worker::Worker;
 
 /// Rounds of nothing but yielding before a CTA is put aside for the first time.
@@ -97,6 +98,7 @@ pub(crate) struct Grid {
     pub(crate) map_origin: Option<u64>,
     pub(crate) output: Option<Arc<OutputFn>>,
     counters: Option<Arc<Counters>>,
+    pub(crate) traces: Option<Arc<Traces>>,
     /// CTAs that no worker has taken yet start here.
     pub(crate) next: AtomicU64,
     /// Not zero when everybody shall stop; compiled code polls it.
@@ -173,6 +175,7 @@ impl Grid {
             map_origin: None,
             output: launch.output.clone(),
             counters: launch.counters.clone(),
+            traces: launch.traces.clone(),
             next: AtomicU64::new(0),
             stop: AtomicU32::new(0),
             state: Mutex::default(),
@@ -212,7 +215,9 @@ impl Grid {
 
     /// Whether a CTA is ready to be another when it has ended: nothing but its number tells it from one just started.
     fn may_follow(&self) -> bool {
-        let resets = self.kernel.uses_stack || self.looks_at_ended_lanes;
+        // Which CTAs are traced is told when they start.
+        let is_told = self.traces.is_some();
+        let resets = self.kernel.uses_stack || self.looks_at_ended_lanes || is_told;
         !resets && self.cluster.is_none() && !self.cooperative
     }
 
@@ -259,6 +264,7 @@ impl Grid {
     /// Fills in what tells one CTA from another.
     pub(crate) fn fill_cta(&self, ctx: &mut CtaContext, ctaid: [u32; 3]) {
         ctx.ctaid = ctaid;
+        ctx.traces = u32::from(self.traces.is_some() && self.is_sampled(ctaid));
         match self.cluster {
             // Without clusters each CTA is one by itself.
             None => ctx.clusterid = ctaid,
@@ -269,6 +275,14 @@ impl Grid {
                 ctx.cluster_ctarank = x + cluster[0] * (y + cluster[1] * z);
             }
         }
+    }
+
+    /// Whether a profile looks at the accesses of a CTA.
+    fn is_sampled(&self, ctaid: [u32; 3]) -> bool {
+        let [x, y, z] = ctaid.map(u64::from);
+        let [nx, ny, _] = self.grid.map(u64::from);
+        let idx = x + nx * (y + ny * z);
+        idx.is_multiple_of(traces::step(self.n_ctas()))
     }
 
     /// Whether workers shall stop.

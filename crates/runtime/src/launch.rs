@@ -14,6 +14,7 @@ use crate::memory::{Pattern, READ_ONLY};
 use crate::module::ModuleMemory;
 use crate::runtime::{MAX_PARAM_BYTES, Runtime};
 use crate::sched::shortcuts;
+use crate::traces::Traces;
 
 /// Static and dynamic shared memory that a CTA may have.
 pub const MAX_SHARED_BYTES: u32 = ptxjit_ir::MAX_SHARED_BYTES as u32;
@@ -109,6 +110,8 @@ pub struct LaunchDesc {
     pub output: Option<Arc<OutputFn>>,
     /// Takes what the kernel counts; must be there, with as many counters, if it counts.
     pub counters: Option<Arc<Counters>>,
+    /// Takes what the kernel asks of memory; it must have as many places.
+    pub traces: Option<Arc<Traces>>,
 }
 
 /// What a launch did.

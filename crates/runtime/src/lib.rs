@@ -25,6 +25,7 @@ mod sampling;
 mod sched;
 mod supply;
 mod tensor;
+mod traces;
 mod view;
 mod watchdog;
 mod worker;
@@ -43,3 +44,4 @@ pub use memory::{
 };
 pub use module::{ModuleMemory, VarSource};
 pub use runtime::Runtime;
+pub use traces::{Served, Traces, Traffic, sampled_ctas};

@@ -1,4 +1,4 @@
-//! Counters of coverage: additions to the worker's table ([`COUNTER_WORDS`]).
+//! Counters of coverage: additions to the worker's table ([`COUNTER_WORDS`]); and notes of accesses for profiles.
 //!
 //! Lanes that do not run are not counted. Where a gang is a warp, code also counts how often it runs for a warp, and how often
 //! the lanes of one agree; in narrower gangs that would say more about the gang than about the program.
@@ -9,7 +9,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{COUNTER_WORDS, CtaContext};
-use ptxjit_ir::Value;
+use ptxjit_ir::{Inst, Value};
 
 use super::Lower;
 
@@ -59,6 +59,20 @@ impl Lower<'_, '_> {
     fn is_any(&mut self, bits: cl::Value) -> cl::Value {
         let is_any = self.b.ins().icmp_imm_s(IntCC::NotEqual, bits, 0);
         self.b.ins().uextend(types::I64, is_any)
+    }
+
+    /// Tells the profile of an access, if it wants to know about this CTA. Few do.
+    pub(super) fn trace(&mut self, inst: Inst) {
+        let at = offset_of!(CtaContext, traces) as i32;
+        let flags = MemFlagsData::trusted();
+        let wanted = self.b.ins().load(types::I32, flags, self.emitted.cta, at);
+        let (tell, go_on) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(wanted, tell, &[], go_on, &[]);
+        self.b.set_cold_block(tell);
+        self.b.switch_to_block(tell);
+        self.scoped(|lower| lower.device(inst));
+        self.b.ins().jump(go_on, &[]);
+        self.b.switch_to_block(go_on);
     }
 
     /// How many lanes a set has.

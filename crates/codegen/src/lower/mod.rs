@@ -79,7 +79,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, SourceLoc};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
-use ptxjit_ir::{self as ir, Function, Inst, InstData};
+use ptxjit_ir::{self as ir, DeviceOp, Function, Inst, InstData};
 use ptxjit_passes::effort::{Effort, Spent};
 use ptxjit_vectorize::{AffineInputs, Node, Plan};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -472,6 +472,10 @@ impl<'a, 'b> Lower<'a, 'b> {
                 op: ir::DeviceOp::AlignedRow,
                 args,
             } => self.check_row(args[0]),
+            InstData::Device {
+                op: DeviceOp::Trace(_),
+                ..
+            } => self.trace(inst),
             InstData::Device { .. } => self.device(inst),
             InstData::StackSave => self.stack_save(node.results[0]),
             InstData::StackRestore { arg } => self.stack_restore(*arg),

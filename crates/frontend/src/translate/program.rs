@@ -205,6 +205,7 @@ impl Build<'_> {
             attrs: kernel.attrs.clone(),
             lockstep: self.wants_lockstep && self.module.target().number < 70,
             counters: self.tables.counters,
+            traced: Vec::new(),
         })
     }
 }

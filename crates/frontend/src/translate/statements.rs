@@ -31,6 +31,8 @@ pub struct Statement {
     pub is_guarded: bool,
     /// It selects one of two values by a predicate.
     pub selects: bool,
+    /// It waits at a barrier of the CTA or the cluster.
+    pub is_barrier: bool,
     /// The lines of the original program that it is of: where it stands, then where that was inlined, and so on. Empty where no `.loc`
     /// tells.
     pub stack: Vec<SourceLine>,
@@ -66,6 +68,7 @@ impl Module {
                 is_branch: opcode == "bra",
                 is_guarded: inst.guard.is_some(),
                 selects: opcode == "selp",
+                is_barrier: ["bar", "barrier"].contains(&opcode) && !is_passing(inst, self),
                 stack,
             });
         }
@@ -120,4 +123,11 @@ impl Module {
         }
         stack
     }
+}
+
+/// Whether an instruction on barriers lets the thread pass: it arrives, or is for a warp.
+fn is_passing(inst: &ast::Inst, module: &Module) -> bool {
+    let passes = ["arrive", "warp"];
+    let mut modifiers = inst.modifiers.iter();
+    modifiers.any(|modifier| passes.contains(&modifier.text(module.source())))
 }

@@ -304,6 +304,7 @@ fn kernel(build: impl FnOnce(&mut Code<'_>)) -> Program {
         attrs: KernelAttrs::default(),
         lockstep: false,
         counters: None,
+        traced: Vec::new(),
     }
 }
 

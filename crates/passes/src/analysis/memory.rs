@@ -11,7 +11,9 @@
 //! plain load promises nothing of the kind.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Effect, Function, Inst, InstData, MemSem, Space, StackSlot, Value};
+use ptxjit_ir::{
+    Block, DeviceOp, Effect, Function, Inst, InstData, MemSem, Space, StackSlot, Value,
+};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -172,6 +174,10 @@ impl Memory<'_> {
             InstData::Sreg { .. }
             | InstData::Nop
             | InstData::Count { .. }
+            | InstData::Device {
+                op: DeviceOp::Trace(_),
+                ..
+            }
             | InstData::StackSave
             | InstData::Alloca { .. } => Touched::Nothing,
             _ => match data.effect() {

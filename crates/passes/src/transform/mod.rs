@@ -17,4 +17,5 @@ pub mod sroa;
 mod ssa;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 pub mod wide_division;

@@ -144,8 +144,8 @@ impl ConditionKind {
 
 /// What was counted at a statement, over all kernels.
 #[derive(Copy, Clone, Default)]
-struct Hits {
-    reached: Count,
+pub(super) struct Hits {
+    pub(super) reached: Count,
     guard: Option<Side>,
     choice: Option<Side>,
 }
@@ -159,7 +159,7 @@ struct Side {
 
 impl Hits {
     /// Threads that have executed the statement. A branch is executed by those that stay, too.
-    fn threads(&self, statement: &Statement) -> u64 {
+    pub(super) fn threads(&self, statement: &Statement) -> u64 {
         match self.guard {
             Some(side) if !statement.is_branch => side.threads,
             Some(_) | None => self.reached[0],
@@ -214,13 +214,11 @@ impl Place<'_> {
             let Some(counters) = &kernel.program.counters else {
                 continue;
             };
-            let count = |counter: u32| kernel.counts.get(counter as usize).copied();
             let begun = counters.functions.get(&function.func);
-            let begun = begun.and_then(|&counter| count(counter));
-            threads += begun.unwrap_or_default()[0];
+            threads += begun.map_or(0, |&counter| kernel.count(counter)[0]);
             for statement in &function.statements {
                 let at = hits.entry(statement.loc).or_default();
-                at.add(counters, statement.loc, &count);
+                at.add(kernel, counters, statement.loc);
             }
         }
         self.begin(function, threads);
@@ -366,16 +364,16 @@ impl Place<'_> {
 
 impl Hits {
     /// Adds what a kernel has counted at a statement.
-    fn add(&mut self, counters: &Counters, loc: SrcLoc, count: &impl Fn(u32) -> Option<Count>) {
+    pub(super) fn add(&mut self, kernel: &KernelCounts, counters: &Counters, loc: SrcLoc) {
         let Some(counted) = counters.statements.get(&loc) else {
             return;
         };
-        let reached = count(counted.reached).unwrap_or_default();
+        let reached = kernel.count(counted.reached);
         for (sum, n) in self.reached.iter_mut().zip(reached) {
             *sum = sum.saturating_add(n);
         }
         let side = |sides: Sides, all: u64| {
-            let [hits, diverged, _] = count(sides.counter).unwrap_or_default();
+            let [hits, diverged, _] = kernel.count(sides.counter);
             let threads = match sides.is_negated {
                 true => all.saturating_sub(hits),
                 false => hits,

@@ -5,6 +5,7 @@
 //! warps do is known only where a gang is one.
 
 mod lines;
+mod profile;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,11 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ptxjit_abi::COUNTER_WORDS;
 use ptxjit_frontend::translate;
 use ptxjit_ir::Program;
+use ptxjit_runtime::sampled_ctas;
 
 use crate::Kernel;
-use crate::module::ModuleInner;
+use crate::module::{ModuleInner, Tells};
 
 pub use lines::{Condition, ConditionKind, File, FileKind, Function, Line, Warps};
+pub use profile::{KernelProfile, LineProfile, Work};
+pub use ptxjit_runtime::{Served, Traffic};
 
 /// What a counter has counted, see [`COUNTER_WORDS`].
 type Count = [u64; COUNTER_WORDS];
@@ -26,6 +30,7 @@ type Count = [u64; COUNTER_WORDS];
 #[derive(Clone, Default)]
 pub struct Coverage {
     counts_warps: bool,
+    traces: bool,
     modules: Arc<Mutex<BTreeMap<ModuleId, Counted>>>,
 }
 
@@ -45,6 +50,19 @@ struct KernelCounts {
     counts: Vec<Count>,
     /// Warps were counted in all launches.
     by_warps: bool,
+    /// By number of the traced access.
+    traffic: Vec<Traffic>,
+    launches: u64,
+    ctas: u64,
+    /// CTAs whose accesses were looked at.
+    sampled: u64,
+}
+
+impl KernelCounts {
+    fn count(&self, counter: u32) -> Count {
+        let count = self.counts.get(counter as usize).copied();
+        count.unwrap_or_default()
+    }
 }
 
 impl Coverage {
@@ -61,8 +79,24 @@ impl Coverage {
         }
     }
 
+    /// Takes threads, warps and what these ask of memory: gangs are warps.
+    pub fn of_memory() -> Coverage {
+        Coverage {
+            counts_warps: true,
+            traces: true,
+            ..Coverage::default()
+        }
+    }
+
     pub(crate) fn counts_warps(&self) -> bool {
         self.counts_warps
+    }
+
+    pub(crate) fn tells(&self) -> Tells {
+        match self.traces {
+            true => Tells::Traces,
+            false => Tells::Counts,
+        }
     }
 
     /// Of a module that is used, all lines are told, also of kernels that are never launched.
@@ -71,7 +105,13 @@ impl Coverage {
     }
 
     /// Adds what a launch has counted.
-    pub(crate) fn add(&self, kernel: &Kernel, counts: &[Count], by_warps: bool) {
+    pub(crate) fn add(
+        &self,
+        kernel: &Kernel,
+        (counts, traffic): (&[Count], Option<&[Traffic]>),
+        n_ctas: u64,
+        by_warps: bool,
+    ) {
         // It was translated before it ran.
         let Ok(program) = kernel.inner.program() else {
             return;
@@ -82,7 +122,19 @@ impl Coverage {
                 program,
                 counts: vec![[0; COUNTER_WORDS]; counts.len()],
                 by_warps: true,
+                traffic: Vec::new(),
+                launches: 0,
+                ctas: 0,
+                sampled: 0,
             });
+            sums.launches += 1;
+            sums.ctas += n_ctas;
+            if let Some(traffic) = traffic {
+                sums.sampled += sampled_ctas(n_ctas);
+                sums.traffic.resize(traffic.len(), Traffic::default());
+                let pairs = sums.traffic.iter_mut().zip(traffic);
+                pairs.for_each(|(sum, more)| sum.add(more));
+            }
             sums.by_warps &= by_warps;
             for (sum, count) in sums.counts.iter_mut().zip(counts) {
                 for (sum, n) in sum.iter_mut().zip(count) {
@@ -107,6 +159,12 @@ impl Coverage {
     pub fn files(&self) -> Vec<File> {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         lines::files(modules.values())
+    }
+
+    /// What kernels were made to do and asked of memory, in the order of their names.
+    pub fn profiles(&self) -> Vec<KernelProfile> {
+        let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        profile::kernels(modules.values())
     }
 }
 

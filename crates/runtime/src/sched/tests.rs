@@ -248,6 +248,7 @@ impl Bench {
             cancel: None,
             output: None,
             counters: None,
+            traces: None,
         }
     }
 

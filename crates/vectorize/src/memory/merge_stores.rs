@@ -4,7 +4,9 @@
 //! the two stores by itself skips every other word and would have to be done lane by lane. Where no
 //! instruction between the two may access the place, the first becomes part of the second.
 
-use ptxjit_ir::{Block, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type, Value};
+use ptxjit_ir::{
+    Block, DeviceOp, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type, Value,
+};
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
@@ -137,7 +139,11 @@ fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
             sem: MemSem::Weak, ..
         } => {}
         InstData::Load { .. } if data.effect() == Effect::Read => {}
-        InstData::Count { .. } => return false,
+        InstData::Count { .. }
+        | InstData::Device {
+            op: DeviceOp::Trace(_),
+            ..
+        } => return false,
         _ => return data.effect() != Effect::Pure,
     }
     self::place(func, inst).is_none_or(|other| other.may_overlap(place))

@@ -270,6 +270,7 @@ pub(super) fn program(functions: Vec<Function>) -> Program {
         attrs: KernelAttrs::default(),
         lockstep: false,
         counters: None,
+        traced: Vec::new(),
     };
     verify::program(&program).unwrap_or_else(|errors| panic!("{}", errors[0]));
     program

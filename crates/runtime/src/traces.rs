@@ -1,0 +1,284 @@
+//! What warps ask of memory, as a GPU would have to serve it: sectors of global memory, banks of shared memory, atomics on one address.
+//!
+//! The figures follow from the addresses alone. A *request* is one access by a warp. Global memory is served in sectors of 32
+//! bytes. Shared memory has 32 banks of four bytes, and serves in one pass any words of different banks, each to all lanes that ask for it; accesses of 8
+//! bytes are served for half a warp at a time, of 16 bytes for a quarter.
+
+use std::sync::{Mutex, PoisonError};
+
+use ptxjit_ir::{MAX_CLUSTER, Space, TraceOp};
+use smallvec::SmallVec;
+
+use ptxjit_abi::CtaContext;
+use ptxjit_abi::warp_ops::lanes;
+
+/// Bytes of a sector.
+const SECTOR: u64 = 32;
+/// Bytes of a bank's word, and how many banks there are.
+const WORD: u64 = 4;
+const BANKS: usize = 32;
+
+/// CTAs of a launch whose accesses are looked at: in launches of no more, all.
+const SAMPLED: u64 = 64;
+
+/// Tables, so that workers hardly ever wait for each other.
+const SHARDS: usize = 16;
+
+/// Requests to one kind of memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Served {
+    /// How many.
+    pub requests: u64,
+    /// Sectors, or passes, that serve them.
+    pub units: u64,
+    /// The fewest that could: with the same bytes side by side, or without two words in a bank.
+    pub least: u64,
+}
+
+/// What was asked of memory at one place of a program.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Global memory, in sectors.
+    pub global: Served,
+    /// Shared memory, in passes.
+    pub shared: Served,
+    /// Atomic operations of threads, and those among them that had to wait for another of their warp at the same address.
+    pub atomics: u64,
+    /// See [`Traffic::atomics`].
+    pub atomics_waiting: u64,
+    /// The most threads of a warp that met at one address.
+    pub most_on_one: u64,
+}
+
+impl Traffic {
+    /// Adds what was asked elsewhere.
+    pub fn add(&mut self, other: &Traffic) {
+        for (sum, more) in [
+            (&mut self.global, &other.global),
+            (&mut self.shared, &other.shared),
+        ] {
+            sum.requests += more.requests;
+            sum.units += more.units;
+            sum.least += more.least;
+        }
+        self.atomics += other.atomics;
+        self.atomics_waiting += other.atomics_waiting;
+        self.most_on_one = self.most_on_one.max(other.most_on_one);
+    }
+}
+
+/// What launches have asked of memory, by the places of their program. Launches add to it.
+#[derive(Debug)]
+pub struct Traces(Vec<Mutex<Vec<Traffic>>>);
+
+impl Traces {
+    /// So many places.
+    pub fn new(n: usize) -> Traces {
+        let shards = (0..SHARDS).map(|_| Mutex::new(vec![Traffic::default(); n]));
+        Traces(shards.collect())
+    }
+
+    /// Takes what there was so far.
+    pub fn take(&self) -> Vec<Traffic> {
+        let mut sums: Vec<Traffic> = Vec::new();
+        for shard in &self.0 {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            sums.resize(shard.len(), Traffic::default());
+            for (sum, traffic) in sums.iter_mut().zip(shard.iter_mut()) {
+                sum.add(&std::mem::take(traffic));
+            }
+        }
+        sums
+    }
+
+    /// Notes an access by a warp.
+    pub(crate) fn note(
+        &self,
+        ctx: &CtaContext,
+        op: &TraceOp,
+        mask: u32,
+        addr: impl Fn(u32) -> u64,
+    ) {
+        let addrs =
+            lanes(mask).map(|lane| (lane, addr(lane).wrapping_add_signed(op.offset.into())));
+        let addrs: SmallVec<[(u32, u64); 32]> = addrs.collect();
+        let Some(&(_, first)) = addrs.first() else {
+            return;
+        };
+        let shard = &self.0[ctx.smid as usize % SHARDS];
+        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(traffic) = shard.get_mut(op.site as usize) else {
+            return;
+        };
+        match memory_of(ctx, op.space, first) {
+            Memory::Global => global(&mut traffic.global, &addrs, op.bytes.into()),
+            Memory::Shared => shared(&mut traffic.shared, &addrs, op.bytes.into()),
+            Memory::Own => return,
+        }
+        if op.is_atomic {
+            atomics(traffic, &addrs);
+        }
+    }
+}
+
+/// How many CTAs of a launch of so many are looked at.
+pub fn sampled_ctas(n_ctas: u64) -> u64 {
+    n_ctas.div_ceil(step(n_ctas))
+}
+
+/// Of a launch of so many CTAs, the accesses of every so manieth are looked at: an odd number, so that CTAs of one column of a
+/// grid are not all that is seen.
+pub(crate) fn step(n_ctas: u64) -> u64 {
+    n_ctas.div_ceil(SAMPLED).max(1) | 1
+}
+
+enum Memory {
+    Global,
+    Shared,
+    /// The thread's own.
+    Own,
+}
+
+/// Where an address is. The lanes of an access hardly ever mean different memories by generic addresses.
+fn memory_of(ctx: &CtaContext, space: Space, addr: u64) -> Memory {
+    match space {
+        Space::Shared | Space::SharedCluster => Memory::Shared,
+        Space::Global => Memory::Global,
+        Space::Local | Space::Const | Space::Param => Memory::Own,
+        Space::Generic => {
+            let window = u64::from(MAX_CLUSTER) << ptxjit_ir::CTA_SHIFT;
+            let local = ctx.local_stride * u64::from(ctx.n_threads);
+            if addr.wrapping_sub(ctx.shared_base) < window {
+                Memory::Shared
+            } else if addr.wrapping_sub(ctx.local_base) < local {
+                Memory::Own
+            } else {
+                Memory::Global
+            }
+        }
+    }
+}
+
+/// Sectors that a request touches, and how many would hold its bytes.
+fn global(served: &mut Served, addrs: &[(u32, u64)], bytes: u64) {
+    let mut starts: SmallVec<[u64; 32]> = addrs.iter().map(|&(_, addr)| addr).collect();
+    starts.sort_unstable();
+    let (mut sectors, mut distinct) = (0, 0);
+    // The first sector and the first byte that were not counted yet.
+    let (mut next_sector, mut next_byte) = (0, 0);
+    for start in starts {
+        let end = start.saturating_add(bytes);
+        distinct += end.saturating_sub(start.max(next_byte));
+        next_byte = next_byte.max(end);
+        let (first, last) = (start / SECTOR, end.saturating_sub(1) / SECTOR);
+        sectors += (last + 1).saturating_sub(first.max(next_sector));
+        next_sector = next_sector.max(last + 1);
+    }
+    served.requests += 1;
+    served.units += sectors;
+    served.least += distinct.div_ceil(SECTOR);
+}
+
+/// Passes that a request takes, and how many if no two words of a pass were in one bank.
+fn shared(served: &mut Served, addrs: &[(u32, u64)], bytes: u64) {
+    let lanes_at_once = match bytes {
+        0..=4 => 32,
+        5..=8 => 16,
+        _ => 8,
+    };
+    served.requests += 1;
+    for together in addrs.chunk_by(|a, b| a.0 / lanes_at_once == b.0 / lanes_at_once) {
+        let words = together.iter().flat_map(|&(_, addr)| {
+            let (first, last) = (addr / WORD, (addr + bytes.max(1) - 1) / WORD);
+            first..=last
+        });
+        let mut words: SmallVec<[u64; 32]> = words.collect();
+        words.sort_unstable();
+        words.dedup();
+        let mut in_bank = [0u64; BANKS];
+        words
+            .iter()
+            .for_each(|word| in_bank[*word as usize % BANKS] += 1);
+        served.units += in_bank.iter().copied().max().unwrap_or(1);
+        served.least += (words.len() as u64).div_ceil(BANKS as u64);
+    }
+}
+
+fn atomics(traffic: &mut Traffic, addrs: &[(u32, u64)]) {
+    let mut starts: SmallVec<[u64; 32]> = addrs.iter().map(|&(_, addr)| addr).collect();
+    starts.sort_unstable();
+    traffic.atomics += starts.len() as u64;
+    for same in starts.chunk_by(|a, b| a == b) {
+        traffic.atomics_waiting += same.len() as u64 - 1;
+        traffic.most_on_one = traffic.most_on_one.max(same.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(addr: impl Fn(u64) -> u64) -> Vec<(u32, u64)> {
+        (0..32).map(|lane| (lane, addr(lane.into()))).collect()
+    }
+
+    fn sectors(bytes: u64, addr: impl Fn(u64) -> u64) -> (u64, u64) {
+        let mut served = Served::default();
+        global(&mut served, &of(addr), bytes);
+        (served.units, served.least)
+    }
+
+    fn passes(bytes: u64, addr: impl Fn(u64) -> u64) -> (u64, u64) {
+        let mut served = Served::default();
+        shared(&mut served, &of(addr), bytes);
+        (served.units, served.least)
+    }
+
+    #[test]
+    fn sectors_of_patterns() {
+        // 128 bytes side by side; the same one off their sectors; each word in a sector of its own; one word for all.
+        assert_eq!(sectors(4, |lane| 0x1000 + 4 * lane), (4, 4));
+        assert_eq!(sectors(4, |lane| 0x1004 + 4 * lane), (5, 4));
+        assert_eq!(sectors(4, |lane| 0x1000 + 128 * lane), (32, 4));
+        assert_eq!(sectors(4, |_| 0x1008), (1, 1));
+        assert_eq!(sectors(16, |lane| 0x1000 + 16 * lane), (16, 16));
+        // Words two apart fill half of each sector.
+        assert_eq!(sectors(4, |lane| 0x1000 + 8 * (31 - lane)), (8, 4));
+        assert_eq!(sectors(1, |lane| 0x1000 + lane), (1, 1));
+    }
+
+    #[test]
+    fn passes_of_patterns() {
+        assert_eq!(passes(4, |lane| 4 * lane), (1, 1));
+        // All words in one bank; in two; in one but for a word of padding; one word for all.
+        assert_eq!(passes(4, |lane| 128 * lane), (32, 1));
+        assert_eq!(passes(4, |lane| 64 * lane), (16, 1));
+        assert_eq!(passes(4, |lane| 132 * lane), (1, 1));
+        assert_eq!(passes(4, |_| 16), (1, 1));
+        // Bytes of one word are one word.
+        assert_eq!(passes(1, |lane| lane), (1, 1));
+        assert_eq!(passes(8, |lane| 8 * lane), (2, 2));
+        assert_eq!(passes(8, |lane| 16 * lane), (4, 2));
+        assert_eq!(passes(16, |lane| 16 * lane), (4, 4));
+    }
+
+    #[test]
+    fn atomics_that_meet() {
+        let mut traffic = Traffic::default();
+        atomics(&mut traffic, &of(|lane| lane / 8 * 4));
+        assert_eq!(
+            (
+                traffic.atomics,
+                traffic.atomics_waiting,
+                traffic.most_on_one
+            ),
+            (32, 28, 8)
+        );
+    }
+
+    #[test]
+    fn few_ctas_are_all_seen() {
+        assert_eq!((step(1), step(64)), (1, 1));
+        assert_eq!((step(65), step(640), step(1 << 20)), (3, 11, 16385));
+    }
+}
