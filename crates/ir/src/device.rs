@@ -75,7 +75,7 @@ impl DeviceOp {
             DeviceOp::Texture(op) => op.args(),
             DeviceOp::Mark(op) => op.args(),
             DeviceOp::AlignedRow => SmallVec::from_slice(&[Type::B32]),
-            DeviceOp::Trace(_) => SmallVec::from_slice(&[Type::B64]),
+            DeviceOp::Trace(op) => SmallVec::from_slice(&[op.addr]),
             DeviceOp::TensorMemory(op) => op.args(),
             DeviceOp::Exchange128 { compares: false } => SmallVec::from_slice(&[Type::B64; 3]),
             DeviceOp::Exchange128 { compares: true } => SmallVec::from_slice(&[Type::B64; 5]),

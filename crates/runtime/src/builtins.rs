@@ -106,8 +106,8 @@ unsafe extern "C" fn device(
         DeviceOp::Trace(op) => {
             if let Some(traces) = &call.grid.traces {
                 let area = Area(values);
-                // SAFETY: the operand is an address for each lane.
-                let addr = |lane| unsafe { area.handle(0, lane) };
+                // SAFETY: the operand is an address for each lane, of this type.
+                let addr = |lane| unsafe { area.address(op.addr, lane) };
                 traces.note(call.ctx, op, mask, addr);
             }
             return 0;

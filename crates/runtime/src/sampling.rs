@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use ptxjit_abi::DEVICE_VALUE_BYTES;
 use ptxjit_device::texture::{Bound, LANES, Level, Texels, fetch_lanes};
-use ptxjit_ir::{Color, Fetch, Lod};
+use ptxjit_ir::{Color, Fetch, Lod, Type};
 use smallvec::SmallVec;
 
 use crate::memory::Arena;
@@ -32,6 +32,19 @@ impl Area {
             .wrapping_add(n * DEVICE_VALUE_BYTES + lane as usize * 8);
         // SAFETY: the caller's promise; elements lie at multiples of four.
         unsafe { at.cast::<u64>().read_unaligned() }
+    }
+
+    /// # Safety
+    ///
+    /// The first value is there, and of this type, which has 32 or 64 bits.
+    pub(crate) unsafe fn address(self, ty: Type, lane: u32) -> u64 {
+        if ty == Type::B64 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.handle(0, lane) };
+        }
+        let at = self.0.wrapping_add(lane as usize * 4).cast::<u32>();
+        // SAFETY: the caller's promise.
+        unsafe { at.read_unaligned() }.into()
     }
 
     fn words(self, n: usize, first: usize) -> *mut u32 {

@@ -119,7 +119,7 @@ pub(super) fn text(kernels: &[KernelProfile]) -> String {
             out += "note: its gangs are no warps, so what warps do is not known\n";
         }
         let mut rows = vec![HEAD.map(str::to_owned)];
-        rows.extend(kernel.lines.iter().map(line_row));
+        rows.extend(runs(&kernel.lines).iter().map(line_row));
         rows.push(row("all".to_owned(), &kernel.total));
         out += &table(&rows);
         out += "\n";
@@ -131,12 +131,48 @@ pub(super) fn text(kernels: &[KernelProfile]) -> String {
     out
 }
 
-fn line_row(line: &LineProfile) -> [String; 10] {
-    let file = line.file.rsplit('/').next().unwrap_or_default();
-    row(
-        format!("{}:{}", ptxjit::escape(file), line.line),
-        &line.work,
-    )
+/// Lines, and their work.
+struct Run<'a> {
+    file: &'a str,
+    first: u32,
+    last: u32,
+    work: Work,
+}
+
+/// Lines that follow each other, neither access memory nor wait and have the same lanes are one: PTX without `.loc` has many such.
+fn runs(lines: &[LineProfile]) -> Vec<Run<'_>> {
+    let is_plain = |work: &Work| work.traffic == Traffic::default() && work.barriers == 0;
+    let mut runs: Vec<Run<'_>> = Vec::new();
+    for line in lines {
+        if let Some(run) = runs.last_mut()
+            && run.file == line.file
+            && run.last + 1 == line.line
+            && is_plain(&run.work)
+            && is_plain(&line.work)
+            && run.work.mean_active_lanes() == line.work.mean_active_lanes()
+            && line.ptx == [line.line]
+        {
+            run.last = line.line;
+            run.work.add(&line.work);
+            continue;
+        }
+        runs.push(Run {
+            file: &line.file,
+            first: line.line,
+            last: line.line,
+            work: line.work,
+        });
+    }
+    runs
+}
+
+fn line_row(run: &Run<'_>) -> [String; 10] {
+    let file = run.file.rsplit('/').next().unwrap_or_default();
+    let lines = match run.first == run.last {
+        true => run.first.to_string(),
+        false => format!("{}-{}", run.first, run.last),
+    };
+    row(format!("{}:{lines}", ptxjit::escape(file)), &run.work)
 }
 
 fn row(place: String, work: &Work) -> [String; 10] {

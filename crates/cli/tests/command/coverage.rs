@@ -352,3 +352,174 @@ fn tests_of_a_folder_add_up_in_one_file() {
     let line = format!("\nDA:{},10007\n", store.unwrap() + 1);
     assert!(record.contains(&line), "{record}");
 }
+
+/// Each line has one form of access, by warps of 32 threads: see the test.
+const MEMORY: &str = "
+.version 7.0
+.target sm_80
+.address_size 64
+.file 1 \"memory.cu\"
+.visible .entry memory(.param .u64 data)
+{
+    .reg .pred %few;
+    .reg .u32 %t, %s, %a, %v;
+    .reg .u64 %p, %q, %r;
+    .shared .align 16 .b8 tile[8192];
+    .loc 1 1 1
+    ld.param.u64 %p, [data];
+    mov.u32 %t, %tid.x;
+    mul.wide.u32 %q, %t, 4;
+    add.u64 %q, %p, %q;
+    mul.wide.u32 %r, %t, 128;
+    add.u64 %r, %p, %r;
+    mov.u32 %s, tile;
+    setp.lt.u32 %few, %t, 8;
+    .loc 1 2 1
+    ld.global.u32 %v, [%q];
+    .loc 1 3 1
+    ld.global.u32 %v, [%q+4];
+    .loc 1 4 1
+    ld.global.u32 %v, [%r];
+    .loc 1 5 1
+    ld.global.u32 %v, [%p];
+    .loc 1 6 1
+    @%few ld.global.u32 %v, [%q];
+    .loc 1 7 1
+    shl.b32 %a, %t, 3;
+    add.u32 %a, %s, %a;
+    .loc 1 8 1
+    st.shared.u32 [%a], %t;
+    .loc 1 9 1
+    ld.shared.u32 %v, [%s+64];
+    .loc 1 10 1
+    bar.sync 0;
+    .loc 1 11 1
+    atom.shared.add.u32 %v, [%s], 1;
+    .loc 1 12 1
+    ld.global.v4.u32 {%v, %a, %v, %a}, [%p];
+    ret;
+}
+";
+
+/// Runs [`MEMORY`] in blocks of 64 threads.
+fn memory(name: &str, grid: &str, more: &[&str]) -> Done {
+    let ptx = temp(&format!("coverage_{name}.ptx"), MEMORY.as_bytes());
+    let words = [
+        "run",
+        &ptx,
+        "--grid",
+        grid,
+        "--block",
+        "64",
+        "--arg",
+        "u32[2048]=zeros",
+        "--no-cache",
+        "--profile",
+    ];
+    ptxjit(&[&words[..], more].concat())
+}
+
+#[test]
+fn profile_of_accesses() {
+    let path = temp("coverage_profile.json", b"");
+    memory("profile", "3", &[&format!("json={path}")]).expect(0);
+    let text = std::fs::read_to_string(path).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let kernel = &found["kernels"][0];
+    assert_eq!(
+        (&kernel["ctas"], &kernel["sampled_ctas"]),
+        (&3.into(), &3.into())
+    );
+    let lines = kernel["lines"].as_array().unwrap();
+    let line = |number: u64| lines.iter().find(|it| it["line"] == number).unwrap();
+    // Six warps. Words side by side fill four sectors; one word further they touch five; 128 bytes apart each has its own; one word
+    // for all is one sector. Where eight threads of each CTA load, so does one warp of the two.
+    let sectors = [
+        (2, 6, 24, 24),
+        (3, 6, 30, 24),
+        (4, 6, 192, 24),
+        (5, 6, 6, 6),
+        (6, 3, 3, 3),
+    ];
+    for (number, requests, touched, least) in sectors {
+        let global = &line(number)["global"];
+        assert_eq!(global["requests"], requests, "line {number}");
+        assert_eq!(global["sectors"], touched, "line {number}");
+        assert_eq!(global["least_sectors"], least, "line {number}");
+    }
+    assert_eq!(line(4)["global"]["sectors_per_request"], 32.0);
+    // 192 threads, four bytes each; 24 of them; 16 bytes each.
+    assert_eq!([2, 6, 12].map(|it| &line(it)["bytes"]), [768, 96, 3072]);
+    // Every second word: two words in each of 16 banks. One word for all.
+    let shared = |number| &line(number)["shared"];
+    assert_eq!(
+        (&shared(8)["passes"], &shared(8)["bank_conflicts"]),
+        (&12.into(), &6.into())
+    );
+    assert_eq!(
+        (&shared(9)["passes"], &shared(9)["bank_conflicts"]),
+        (&6.into(), &0.into())
+    );
+    assert_eq!(line(10)["barriers"], 6);
+    // Of 32 threads 31 wait.
+    let atomics = &line(11)["atomics"];
+    assert_eq!(
+        (&atomics["threads"], &atomics["waiting"]),
+        (&192.into(), &186.into())
+    );
+    assert_eq!(atomics["most_on_one"], 32);
+    assert_eq!(
+        (
+            &line(7)["thread_instructions"],
+            &line(7)["warp_instructions"]
+        ),
+        (&384.into(), &12.into())
+    );
+    assert_eq!(line(6)["mean_active_lanes"], 4.0);
+    assert_eq!(line(7)["global"], serde_json::Value::Null);
+}
+
+#[test]
+fn profiles_of_large_grids_look_at_some_ctas() {
+    let found = memory("sampled", "640", &["--json"]).expect(0).json();
+    let kernel = &found["profile"]["kernels"][0];
+    // Every eleventh.
+    assert_eq!(
+        (&kernel["ctas"], &kernel["sampled_ctas"]),
+        (&640.into(), &59.into())
+    );
+    let lines = kernel["lines"].as_array().unwrap();
+    let line = lines.iter().find(|it| it["line"] == 4).unwrap();
+    assert_eq!(
+        (&line["thread_instructions"], &line["global"]["requests"]),
+        (&40960.into(), &118.into())
+    );
+    assert_eq!(line["global"]["sectors_per_request"], 32.0);
+}
+
+#[test]
+fn profile_as_a_table() {
+    let text = memory("table", "1", &["--threads", "1"]).expect(0).stderr;
+    let row = text.lines().find(|line| line.contains("memory.cu:4"));
+    let words: Vec<&str> = row.unwrap().split_whitespace().collect();
+    assert_eq!(
+        words,
+        ["memory.cu:4", "64", "2", "32.0", "256", "32.00", "4.00"],
+        "{text}"
+    );
+    let done = memory("interp", "1", &["--interp"]).expect(2);
+    assert!(
+        done.stderr
+            .contains("the interpreter runs one thread at a time"),
+        "{}",
+        done.stderr
+    );
+    let done = memory("gang", "1", &["--gang", "8"]).expect(2);
+    assert!(done.stderr.contains("--gang 32 only"), "{}", done.stderr);
+    let done = memory("full", "1", &["json=/dev/full"]).expect(2);
+    assert!(
+        done.stderr.contains("cannot write /dev/full"),
+        "{}",
+        done.stderr
+    );
+}

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::Space;
+use crate::types::{Space, Type};
 
 /// An access to memory that is about to be made; the operand is its address, as the access itself has it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -15,6 +15,8 @@ pub struct TraceOp {
     pub space: Space,
     /// Added to the address.
     pub offset: i32,
+    /// Type of the address: `B32` or `B64`.
+    pub addr: Type,
     /// Bytes for each thread.
     pub bytes: u32,
     /// A read-modify-write.

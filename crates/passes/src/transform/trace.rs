@@ -8,7 +8,7 @@
 //!                                     v1 = load.global.b32 [v0+4]
 //! ```
 
-use ptxjit_ir::{DeviceOp, Function, Inst, InstData, Program, Space, TraceOp, Traced, Value};
+use ptxjit_ir::{DeviceOp, Function, Inst, InstData, Program, Space, TraceOp, Traced, Type, Value};
 use smallvec::SmallVec;
 
 /// Runs the pass.
@@ -34,6 +34,7 @@ fn trace(func: &mut Function, inst: Inst, traced: &mut Vec<Traced>) -> Option<In
     let (addr, op) = access(&func.insts[inst].data)?;
     let op = TraceOp {
         site: traced.len() as u32,
+        addr: func.ty(addr),
         ..op
     };
     traced.push(Traced {
@@ -90,6 +91,7 @@ fn access(data: &InstData) -> Option<(Value, TraceOp)> {
     }
     let op = TraceOp {
         site: 0,
+        addr: Type::B64,
         space,
         offset,
         bytes,

@@ -67,7 +67,8 @@ impl Work {
         quotient(self.thread_instructions, self.warp_instructions)
     }
 
-    fn add(&mut self, other: &Work) {
+    /// Adds other work.
+    pub fn add(&mut self, other: &Work) {
         self.thread_instructions += other.thread_instructions;
         self.warp_instructions += other.warp_instructions;
         self.bytes += other.bytes;
