@@ -74,8 +74,9 @@ pub struct CtaContext {
     pub fns: *const RuntimeFns,
     /// For each counter of the program [`COUNTER_WORDS`]. The worker's own, so plain additions are enough.
     pub counters: *mut u64,
-    /// Not zero if profiles want to know of the accesses of this CTA.
-    pub traces: u32,
+    /// If a profile wants to know of accesses of this CTA: for each place and warp, [`TRACE_WARPS`] of them, how many executions are left
+    /// before it is told of one, which compiled code counts down, and a word of the runtime's own. Null if not.
+    pub traces: *mut [u32; 2],
     /// The runtime's own data.
     pub user: *mut core::ffi::c_void,
     /// The runtime's own data about the cluster; null if it has one CTA.
@@ -159,6 +160,9 @@ pub enum FaultKind {
 /// all the threads that it has; of one that counts sides how often the condition was true for some threads of a warp and false for
 /// others.
 pub const COUNTER_WORDS: usize = 3;
+
+/// Warps that a CTA can have.
+pub const TRACE_WARPS: usize = 32;
 
 /// Room for the value of each lane of a gang of any width, see [`RuntimeFns::device`].
 pub const DEVICE_VALUE_BYTES: usize = 8 * 32;

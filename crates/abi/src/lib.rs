@@ -46,7 +46,7 @@ pub mod warp_ops;
 
 pub use context::{
     COUNTER_WORDS, CtaContext, DEVICE_VALUE_BYTES, EnterFn, FaultKind, IDLE_OFFSET, LaneState,
-    RuntimeFns,
+    RuntimeFns, TRACE_WARPS,
 };
 pub use facts::{Facts, MOST_THREADS};
 pub use float_env::with_default_rounding;

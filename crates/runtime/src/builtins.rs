@@ -22,6 +22,7 @@ use crate::grid::Grid;
 use crate::memory::{ClusterWindow, HeapCheck};
 use crate::sampling::{self, Area};
 use crate::sched::cta::tid_of;
+use crate::traces;
 use crate::view::View;
 
 /// The table that contexts point at.
@@ -108,7 +109,10 @@ unsafe extern "C" fn device(
                 let area = Area(values);
                 // SAFETY: the operand is an address for each lane, of this type.
                 let addr = |lane| unsafe { area.address(op.addr, lane) };
-                traces.note(call.ctx, op, mask, addr);
+                let at = traces::place(op.site, first_thread);
+                // SAFETY: the table has a place for each access and warp; compiled code does not use it meanwhile.
+                let pace = unsafe { &mut *call.ctx.traces.add(at) };
+                traces.note(call.ctx, (op, traces::turn(pace)), mask, addr);
             }
             return 0;
         }

@@ -20,7 +20,7 @@ mod clusters;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ use crate::runtime::Shared;
 use crate::sched::cta::Cta;
 use crate::sched::{GoOn, Outcome, Rng, Runner, Shortcut};
 use crate::supply::Supply;
-use crate::traces::{self, Traces};
+use crate::traces::Traces;
 use crate::worker::Worker;
 
 /// Rounds of nothing but yielding before a CTA is put aside for the first time.
@@ -264,7 +264,6 @@ impl Grid {
     /// Fills in what tells one CTA from another.
     pub(crate) fn fill_cta(&self, ctx: &mut CtaContext, ctaid: [u32; 3]) {
         ctx.ctaid = ctaid;
-        ctx.traces = u32::from(self.traces.is_some() && self.is_sampled(ctaid));
         match self.cluster {
             // Without clusters each CTA is one by itself.
             None => ctx.clusterid = ctaid,
@@ -275,14 +274,6 @@ impl Grid {
                 ctx.cluster_ctarank = x + cluster[0] * (y + cluster[1] * z);
             }
         }
-    }
-
-    /// Whether a profile looks at the accesses of a CTA.
-    fn is_sampled(&self, ctaid: [u32; 3]) -> bool {
-        let [x, y, z] = ctaid.map(u64::from);
-        let [nx, ny, _] = self.grid.map(u64::from);
-        let idx = x + nx * (y + ny * z);
-        idx.is_multiple_of(traces::step(self.n_ctas()))
     }
 
     /// Whether workers shall stop.
@@ -597,18 +588,4 @@ impl Drop for Ctas<'_> {
 fn ctaid_of(idx: u64, grid: [u32; 3]) -> [u32; 3] {
     let [x, y, _] = grid.map(u64::from);
     [(idx % x) as u32, (idx / x % y) as u32, (idx / x / y) as u32]
-}
-
-/// A flag that many may look at, for tests and tokens.
-#[derive(Debug, Default)]
-pub(crate) struct Flag(AtomicBool);
-
-impl Flag {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }

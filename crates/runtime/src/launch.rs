@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::CompiledKernel;
@@ -9,7 +10,7 @@ use ptxjit_ir::{KernelAttrs, MAX_LOCAL_BYTES};
 
 use crate::counters::Counters;
 use crate::error::{LaunchError, ShapeRule};
-use crate::grid::{Flag, Grid, MAX_IN_FLIGHT};
+use crate::grid::{Grid, MAX_IN_FLIGHT};
 use crate::memory::{Pattern, READ_ONLY};
 use crate::module::ModuleMemory;
 use crate::runtime::{MAX_PARAM_BYTES, Runtime};
@@ -391,5 +392,19 @@ fn exact_parts(all: Range<u64>, vars: Vec<Range<u64>>) -> Vec<Range<u64>> {
     match vars.iter().all(|var| var.start.is_multiple_of(16)) {
         true => vars,
         false => vec![all],
+    }
+}
+
+/// A flag that many may look at, for tests and tokens.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Flag {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }

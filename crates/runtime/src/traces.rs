@@ -1,16 +1,20 @@
 //! What warps ask of memory, as a GPU would have to serve it: sectors of global memory, banks of shared memory, atomics on one address.
 //!
 //! The figures follow from the addresses alone. A *request* is one access by a warp. Global memory is served in sectors of 32
-//! bytes. Shared memory has 32 banks of four bytes, and serves in one pass any words of different banks, each to all lanes that ask for it; accesses of 8
-//! bytes are served for half a warp at a time, of 16 bytes for a quarter.
+//! bytes. Shared memory has 32 banks of four bytes, and serves in one pass any words of different
+//! banks, each to all lanes that ask for it; accesses of 8 bytes are served for half a warp at a time,
+//! of 16 bytes for a quarter.
+//!
+//! Looking at a request takes longer than the request. So only some CTAs of large grids are looked at, and of what a warp does again and
+//! again at one place fewer the longer it goes on; each that is looked at stands for those that were passed over before it.
 
 use std::sync::{Mutex, PoisonError};
 
 use ptxjit_ir::{MAX_CLUSTER, Space, TraceOp};
 use smallvec::SmallVec;
 
-use ptxjit_abi::CtaContext;
 use ptxjit_abi::warp_ops::lanes;
+use ptxjit_abi::{CtaContext, TRACE_WARPS};
 
 /// Bytes of a sector.
 const SECTOR: u64 = 32;
@@ -53,16 +57,20 @@ pub struct Traffic {
 impl Traffic {
     /// Adds what was asked elsewhere.
     pub fn add(&mut self, other: &Traffic) {
+        self.add_times(other, 1);
+    }
+
+    fn add_times(&mut self, other: &Traffic, times: u64) {
         for (sum, more) in [
             (&mut self.global, &other.global),
             (&mut self.shared, &other.shared),
         ] {
-            sum.requests += more.requests;
-            sum.units += more.units;
-            sum.least += more.least;
+            sum.requests += more.requests * times;
+            sum.units += more.units * times;
+            sum.least += more.least * times;
         }
-        self.atomics += other.atomics;
-        self.atomics_waiting += other.atomics_waiting;
+        self.atomics += other.atomics * times;
+        self.atomics_waiting += other.atomics_waiting * times;
         self.most_on_one = self.most_on_one.max(other.most_on_one);
     }
 }
@@ -91,34 +99,83 @@ impl Traces {
         sums
     }
 
-    /// Notes an access by a warp.
+    /// Words of the table of a CTA that is looked at.
+    pub(crate) fn n_words(&self) -> usize {
+        // All shards have as many places.
+        let n = self.0.first().map_or(0, |shard| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.len()
+        });
+        n * TRACE_WARPS * PACE_WORDS
+    }
+
+    /// Notes an access by a warp, which stands for so many.
     pub(crate) fn note(
         &self,
         ctx: &CtaContext,
-        op: &TraceOp,
+        (op, times): (&TraceOp, u32),
         mask: u32,
         addr: impl Fn(u32) -> u64,
     ) {
-        let addrs =
-            lanes(mask).map(|lane| (lane, addr(lane).wrapping_add_signed(op.offset.into())));
-        let addrs: SmallVec<[(u32, u64); 32]> = addrs.collect();
+        let place = |lane| (lane, addr(lane).wrapping_add_signed(op.offset.into()));
+        let addrs: SmallVec<[(u32, u64); 32]> = lanes(mask).map(place).collect();
         let Some(&(_, first)) = addrs.first() else {
             return;
         };
-        let shard = &self.0[ctx.smid as usize % SHARDS];
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(traffic) = shard.get_mut(op.site as usize) else {
-            return;
-        };
+        let mut one = Traffic::default();
         match memory_of(ctx, op.space, first) {
-            Memory::Global => global(&mut traffic.global, &addrs, op.bytes.into()),
-            Memory::Shared => shared(&mut traffic.shared, &addrs, op.bytes.into()),
+            Memory::Global => global(&mut one.global, &addrs, op.bytes.into()),
+            Memory::Shared => shared(&mut one.shared, &addrs, op.bytes.into()),
             Memory::Own => return,
         }
         if op.is_atomic {
-            atomics(traffic, &addrs);
+            atomics(&mut one, &addrs);
+        }
+        let shard = &self.0[ctx.smid as usize % SHARDS];
+        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(traffic) = shard.get_mut(op.site as usize) {
+            traffic.add_times(&one, times.into());
         }
     }
+}
+
+/// What a CTA keeps for each place and warp: executions that are left before the next one that is looked at, and how many there were
+/// up to the last one.
+type Pace = [u32; PACE_WORDS];
+
+const PACE_WORDS: usize = 2;
+
+/// Of the executions so far, as a power of two, the share that may be passed over next.
+const SHARE: u32 = 3;
+
+/// Where the pace of an access is, for the warp of a thread.
+pub(crate) fn place(site: u32, thread: u32) -> usize {
+    site as usize * TRACE_WARPS + thread as usize / 32
+}
+
+/// Begins a CTA: the first of all executions are looked at.
+pub(crate) fn start(words: &mut [u32]) {
+    for pace in words.chunks_exact_mut(PACE_WORDS) {
+        pace.copy_from_slice(&[1, 0]);
+    }
+}
+
+/// An execution is looked at: for how many it stands.
+pub(crate) fn turn(pace: &mut Pace) -> u32 {
+    let step = |so_far: u32| (so_far >> SHARE).max(1);
+    let [left, so_far] = pace;
+    let times = step(*so_far);
+    *so_far = so_far.saturating_add(times);
+    *left = step(*so_far);
+    times
+}
+
+/// Whether the accesses of a CTA are looked at.
+pub(crate) fn is_sampled(grid: [u32; 3], ctaid: [u32; 3]) -> bool {
+    let [x, y, z] = ctaid.map(u64::from);
+    let [nx, ny, nz] = grid.map(u64::from);
+    let idx = x + nx * (y + ny * z);
+    idx.is_multiple_of(step(nx * ny * nz))
 }
 
 /// How many CTAs of a launch of so many are looked at.
@@ -128,7 +185,7 @@ pub fn sampled_ctas(n_ctas: u64) -> u64 {
 
 /// Of a launch of so many CTAs, the accesses of every so manieth are looked at: an odd number, so that CTAs of one column of a
 /// grid are not all that is seen.
-pub(crate) fn step(n_ctas: u64) -> u64 {
+fn step(n_ctas: u64) -> u64 {
     n_ctas.div_ceil(SAMPLED).max(1) | 1
 }
 
@@ -274,6 +331,25 @@ mod tests {
             ),
             (32, 28, 8)
         );
+    }
+
+    #[test]
+    fn long_loops_are_looked_at_less_and_less() {
+        let mut pace: Pace = [0; PACE_WORDS];
+        start(&mut pace);
+        let (mut seen, mut stands_for) = (0, 0);
+        for n in 1..=100_000u32 {
+            pace[0] -= 1;
+            if pace[0] == 0 {
+                seen += 1;
+                stands_for += turn(&mut pace);
+                assert_eq!(stands_for, n);
+            }
+            // All of the first, and never less than one in eight of those so far.
+            assert!(n >= 16 || seen == n);
+            assert!(n - stands_for <= n / 8);
+        }
+        assert!(seen < 120, "{seen}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::warp_ops::WARP;
-use ptxjit_abi::{COUNTER_WORDS, CtaContext};
+use ptxjit_abi::{COUNTER_WORDS, CtaContext, TRACE_WARPS};
 use ptxjit_ir::{Inst, Value};
 
 use super::Lower;
@@ -61,17 +61,34 @@ impl Lower<'_, '_> {
         self.b.ins().uextend(types::I64, is_any)
     }
 
-    /// Tells the profile of an access, if it wants to know about this CTA. Few do.
-    pub(super) fn trace(&mut self, inst: Inst) {
+    /// Tells the profile of an access, if it is that one's turn. In most CTAs none is told.
+    pub(super) fn trace(&mut self, inst: Inst, site: u32) {
+        if self.lanes != WARP {
+            return;
+        }
         let at = offset_of!(CtaContext, traces) as i32;
         let flags = MemFlagsData::trusted();
-        let wanted = self.b.ins().load(types::I32, flags, self.emitted.cta, at);
-        let (tell, go_on) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(wanted, tell, &[], go_on, &[]);
+        let table = self.b.ins().load(types::I64, flags, self.emitted.cta, at);
+        let [count, tell, go_on] = std::array::from_fn(|_| self.b.create_block());
+        self.b.ins().brif(table, count, &[], go_on, &[]);
+        self.b.set_cold_block(count);
         self.b.set_cold_block(tell);
-        self.b.switch_to_block(tell);
-        self.scoped(|lower| lower.device(inst));
-        self.b.ins().jump(go_on, &[]);
+        self.b.switch_to_block(count);
+        self.scoped(|lower| {
+            let thread = lower.gang_thread();
+            let thread = lower.b.ins().uextend(types::I64, thread);
+            // Eight bytes for each warp of 32 threads.
+            let warp = lower.b.ins().ushr_imm_u(thread, 2);
+            let place = lower.b.ins().iadd(table, warp);
+            let at = site as i32 * (TRACE_WARPS * size_of::<[u32; 2]>()) as i32;
+            let left = lower.b.ins().load(types::I32, flags, place, at);
+            let left = lower.b.ins().iadd_imm_s(left, -1);
+            lower.b.ins().store(flags, left, place, at);
+            lower.b.ins().brif(left, go_on, &[], tell, &[]);
+            lower.b.switch_to_block(tell);
+            lower.device(inst);
+            lower.b.ins().jump(go_on, &[]);
+        });
         self.b.switch_to_block(go_on);
     }
 

@@ -473,9 +473,9 @@ impl<'a, 'b> Lower<'a, 'b> {
                 args,
             } => self.check_row(args[0]),
             InstData::Device {
-                op: DeviceOp::Trace(_),
+                op: DeviceOp::Trace(op),
                 ..
-            } => self.trace(inst),
+            } => self.trace(inst, op.site),
             InstData::Device { .. } => self.device(inst),
             InstData::StackSave => self.stack_save(node.results[0]),
             InstData::StackRestore { arg } => self.stack_restore(*arg),

@@ -16,6 +16,7 @@ use crate::sched::barrier::{MAX_WARPS, WarpMasks};
 use crate::sched::lanes::Lanes;
 use crate::sched::slots::SlotLayout;
 use crate::tensor::TensorSlot;
+use crate::traces;
 
 /// Threads are padded to a multiple of this many.
 const PAD: u32 = 32;
@@ -67,6 +68,7 @@ pub(crate) struct Cta {
     tid: [RawBuf<u32>; 3],
     stack_top: RawBuf<u32>,
     junk: RawBuf<u8>,
+    traces: RawBuf<u32>,
     pub(crate) tensor: TensorSlot,
     /// Block shape that `tid` and the padding of `lane_states` are for.
     shape: [u32; 3],
@@ -105,6 +107,7 @@ impl Cta {
             tid: [RawBuf::new(0), RawBuf::new(0), RawBuf::new(0)],
             stack_top: RawBuf::new(0),
             junk: RawBuf::new(128),
+            traces: RawBuf::new(0),
             tensor: TensorSlot::new(),
             shape: [0; 3],
             layout: SlotLayout { frame: 0, gang: 1 },
@@ -236,6 +239,14 @@ impl Cta {
     pub(crate) fn start(&mut self, grid: &Grid, ctaid: [u32; 3], lane_wise: bool) {
         grid.fill_cta(&mut self.ctx, ctaid);
         self.tensor.start(&mut self.ctx);
+        self.ctx.traces = match &grid.traces {
+            Some(traces) if traces::is_sampled(grid.grid, ctaid) => {
+                self.traces.reserve(traces.n_words());
+                traces::start(self.traces.slice_mut());
+                self.traces.ptr().cast()
+            }
+            Some(_) | None => std::ptr::null_mut(),
+        };
         (self.ctx.ctas_left, self.n_left) = (0, 0);
         if grid.kernel.uses_stack {
             self.stack_top.slice_mut()[..self.n_threads as usize].fill(grid.kernel.local_static);
