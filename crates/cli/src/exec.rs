@@ -24,6 +24,12 @@ use crate::term;
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
+/// Room for thread-local variables of libraries that a program starts with. Where there is an audit
+/// library, the C library must decide on it before it has seen them, and has only half a kilobyte
+/// for those that it did not count on; rustc's library wants 24. Each thread has this room, in its
+/// stack: not more than small stacks bear.
+const TLS_ROOM: &str = "glibc.rtld.optional_static_tls=32768";
+
 pub(crate) fn run(args: &LaunchArgs) -> ExitCode {
     let variables = match command().and_then(|command| variables(args, &command)) {
         Ok(variables) => variables,
@@ -78,6 +84,7 @@ fn variables(args: &LaunchArgs, command: &Path) -> Result<Vec<(&'static str, OsS
             first("LD_LIBRARY_PATH", libraries.folder.as_os_str()),
         ),
         ("LD_AUDIT", first("LD_AUDIT", libraries.audit().as_os_str())),
+        ("GLIBC_TUNABLES", tunables()),
         ("TRITON_LIBCUDA_PATH", libraries.folder.clone().into()),
         ("TRITON_PTXAS_PATH", libraries.ptxas.clone().into()),
         (
@@ -153,6 +160,24 @@ fn first(name: &str, item: &OsStr) -> OsString {
     list
 }
 
+/// The C library's settings with [`TLS_ROOM`], unless the user has decided on that.
+fn tunables() -> OsString {
+    let set = std::env::var_os("GLIBC_TUNABLES").unwrap_or_default();
+    with_tls_room(&set.to_string_lossy()).into()
+}
+
+fn with_tls_room(set: &str) -> String {
+    let name = TLS_ROOM.split('=').next().unwrap_or(TLS_ROOM);
+    let is_set = set
+        .split(':')
+        .any(|setting| setting.split('=').next() == Some(name));
+    match (is_set, set.is_empty()) {
+        (true, _) => set.to_owned(),
+        (false, true) => TLS_ROOM.to_owned(),
+        (false, false) => format!("{set}:{TLS_ROOM}"),
+    }
+}
+
 /// Programs change their folder, and what they write is to be where the user was.
 fn absolute(path: &Path) -> Result<OsString> {
     let path =
@@ -172,6 +197,16 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_for_thread_local_variables_is_added_once() {
+        assert_eq!(with_tls_room(""), TLS_ROOM);
+        let other = "glibc.malloc.check=3";
+        assert_eq!(with_tls_room(other), format!("{other}:{TLS_ROOM}"));
+        let own = "glibc.rtld.optional_static_tls=100:glibc.malloc.check=3";
+        assert_eq!(with_tls_room(own), own);
+        assert_eq!(with_tls_room(TLS_ROOM), TLS_ROOM);
+    }
 
     #[test]
     fn words_for_shells() {

@@ -31,7 +31,12 @@ fn installation(name: &str, lib: &str) -> PathBuf {
 fn exec(root: &Path) -> Command {
     let mut command = Command::new(root.join("bin/ptxjit"));
     command.arg("exec");
-    for name in ["LD_LIBRARY_PATH", "LD_AUDIT", "PTXJIT_LIB_DIR"] {
+    for name in [
+        "LD_LIBRARY_PATH",
+        "LD_AUDIT",
+        "PTXJIT_LIB_DIR",
+        "GLIBC_TUNABLES",
+    ] {
         command.env_remove(name);
     }
     command
@@ -67,6 +72,8 @@ fn libraries_of_an_installation() {
     assert_eq!(value("LD_LIBRARY_PATH"), Some(format!("{root_text}/lib")));
     let audit = format!("{root_text}/lib/libptxjit_audit.so");
     assert_eq!(value("LD_AUDIT"), Some(audit));
+    let room = "glibc.rtld.optional_static_tls=32768";
+    assert_eq!(value("GLIBC_TUNABLES"), Some(room.to_owned()));
     assert_eq!(
         value("TRITON_LIBCUDA_PATH"),
         Some(format!("{root_text}/lib"))
