@@ -146,7 +146,7 @@ type Pace = [u32; PACE_WORDS];
 const PACE_WORDS: usize = 2;
 
 /// Of the executions so far, as a power of two, the share that may be passed over next.
-const SHARE: u32 = 3;
+const SHARE: u32 = 2;
 
 /// Where the pace of an access is, for the warp of a thread.
 pub(crate) fn place(site: u32, thread: u32) -> usize {
@@ -216,10 +216,18 @@ fn memory_of(ctx: &CtaContext, space: Space, addr: u64) -> Memory {
     }
 }
 
+/// The addresses in ascending order, as they mostly are.
+fn sorted(addrs: &[(u32, u64)]) -> SmallVec<[u64; 32]> {
+    let mut starts: SmallVec<[u64; 32]> = addrs.iter().map(|&(_, addr)| addr).collect();
+    if !starts.is_sorted() {
+        starts.sort_unstable();
+    }
+    starts
+}
+
 /// Sectors that a request touches, and how many would hold its bytes.
 fn global(served: &mut Served, addrs: &[(u32, u64)], bytes: u64) {
-    let mut starts: SmallVec<[u64; 32]> = addrs.iter().map(|&(_, addr)| addr).collect();
-    starts.sort_unstable();
+    let starts = sorted(addrs);
     let (mut sectors, mut distinct) = (0, 0);
     // The first sector and the first byte that were not counted yet.
     let (mut next_sector, mut next_byte) = (0, 0);
@@ -249,21 +257,23 @@ fn shared(served: &mut Served, addrs: &[(u32, u64)], bytes: u64) {
             let (first, last) = (addr / WORD, (addr + bytes.max(1) - 1) / WORD);
             first..=last
         });
-        let mut words: SmallVec<[u64; 32]> = words.collect();
-        words.sort_unstable();
-        words.dedup();
-        let mut in_bank = [0u64; BANKS];
-        words
-            .iter()
-            .for_each(|word| in_bank[*word as usize % BANKS] += 1);
-        served.units += in_bank.iter().copied().max().unwrap_or(1);
-        served.least += (words.len() as u64).div_ceil(BANKS as u64);
+        let mut banks: [SmallVec<[u64; 2]>; BANKS] = std::array::from_fn(|_| SmallVec::new());
+        let mut distinct = 0;
+        for word in words {
+            let bank = &mut banks[word as usize % BANKS];
+            if !bank.contains(&word) {
+                bank.push(word);
+                distinct += 1;
+            }
+        }
+        let most = banks.iter().map(SmallVec::len).max().unwrap_or(1);
+        served.units += most as u64;
+        served.least += u64::div_ceil(distinct, BANKS as u64);
     }
 }
 
 fn atomics(traffic: &mut Traffic, addrs: &[(u32, u64)]) {
-    let mut starts: SmallVec<[u64; 32]> = addrs.iter().map(|&(_, addr)| addr).collect();
-    starts.sort_unstable();
+    let starts = sorted(addrs);
     traffic.atomics += starts.len() as u64;
     for same in starts.chunk_by(|a, b| a == b) {
         traffic.atomics_waiting += same.len() as u64 - 1;
@@ -345,11 +355,11 @@ mod tests {
                 stands_for += turn(&mut pace);
                 assert_eq!(stands_for, n);
             }
-            // All of the first, and never less than one in eight of those so far.
-            assert!(n >= 16 || seen == n);
-            assert!(n - stands_for <= n / 8);
+            // All of the first, and never less than one in four of those so far.
+            assert!(n >= 8 || seen == n);
+            assert!(n - stands_for <= n / 4);
         }
-        assert!(seen < 120, "{seen}");
+        assert!(seen < 60, "{seen}");
     }
 
     #[test]
