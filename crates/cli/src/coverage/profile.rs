@@ -112,8 +112,12 @@ pub(super) fn text(kernels: &[KernelProfile]) -> String {
             n => format!("{n} launches"),
         };
         let (name, file) = (ptxjit::escape(name), ptxjit::escape(file));
+        let ctas = match ctas {
+            1 => "1 CTA".to_owned(),
+            n => format!("{n} CTAs"),
+        };
         out += &format!(
-            "kernel `{name}` of {file}: {launches}, {ctas} CTAs, {sampled_ctas} of them for memory\n"
+            "kernel `{name}` of {file}: {launches}, {ctas}, {sampled_ctas} of them for memory\n"
         );
         if !kernel.by_warps {
             out += "note: its gangs are no warps, so what warps do is not known\n";

@@ -523,3 +523,26 @@ fn profile_as_a_table() {
         done.stderr
     );
 }
+
+#[test]
+fn launches_that_fail_are_counted_as_far_as_they_came() {
+    let ptx = temp("coverage_trap.ptx", PARTLY.as_bytes());
+    let wanted = format!("lcov={ptx}.info");
+    let words = [
+        "run",
+        &ptx,
+        "--block",
+        "7",
+        "--arg",
+        "u32[1]=zeros",
+        "--no-cache",
+        "--gang",
+        "8",
+    ];
+    ptxjit(&[&words[..], &["--coverage", &wanted]].concat()).expect(1);
+    let text = std::fs::read_to_string(format!("{ptx}.info")).unwrap();
+    // All seven threads come to the trap, so none comes to the end.
+    for line in ["BRDA:2,0,0,7", "BRDA:2,0,1,0", "DA:2,7", "DA:3,0"] {
+        assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+    }
+}
