@@ -365,6 +365,9 @@ pub struct DumpArgs {
     /// Heuristics of the vectorizer to switch off.
     #[arg(long, hide = true, value_name = "-NAME,…", allow_hyphen_values = true)]
     pub passes: Option<String>,
+    /// From `opt` on, with the code that notices whether these sanitizers may have something to find.
+    #[arg(long, value_name = "CHECKS")]
+    pub sanitize: Option<ChecksArg>,
     /// ast, ir, the name of a pass, gang, vectorize, clif or asm; `help` lists them.
     #[arg(long, value_name = "STAGE", default_value = "ir")]
     pub after: String,

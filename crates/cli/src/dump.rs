@@ -34,6 +34,9 @@ fn text(args: &DumpArgs) -> Result<String, Failure> {
     };
     let mut options = ptxjit::Options::default();
     options.gang = args.gang;
+    if let Some(checks) = &args.sanitize {
+        options.sanitize = checks.0;
+    }
     options.passes = args.passes.clone().unwrap_or_default();
     Ok(kernel.dump(&args.after, args.block.0, &options)?)
 }

@@ -55,6 +55,8 @@ pub struct CompileOptions {
     pub facts: Facts,
     /// Call `check_access` before every access.
     pub memcheck: bool,
+    /// Make every access of the program, in its order: code that watches accesses is among them.
+    pub keeps_accesses: bool,
     /// Ask `outside` about addresses that are not in the arena, instead of taking them for a fault.
     pub foreign: bool,
     /// When the code may be of the baseline tier, see [`CompiledKernel::is_quick`].
@@ -201,7 +203,7 @@ fn object_of(
         whole_rows: options.facts.whole_rows,
         small_grid: options.facts.small_grid,
         small_ctaid: options.facts.small_ctaid,
-        keeps_accesses: options.memcheck,
+        keeps_accesses: options.memcheck || options.keeps_accesses,
         switches: options.switches,
     };
     let mut plan = vectorize::run(&mut func.function, &func.entries, gang, facts, &effort)?;

@@ -9,6 +9,7 @@
 pub mod analysis;
 pub mod effort;
 pub mod pipeline;
+pub mod screen;
 #[cfg(test)]
 mod testing;
 pub mod transform;

@@ -22,6 +22,7 @@ use crate::coverage::Coverage;
 use crate::improve::{self, Job};
 use crate::module::{KernelInner, Tells};
 use crate::once::{Once, TimedOut};
+use crate::screen;
 use crate::{CompileObstacle, Dim3, Error, Options, UsageRule};
 
 /// Threads of a warp.
@@ -34,7 +35,7 @@ pub(crate) struct Variant {
     pub(crate) facts: Facts,
     pub(crate) memcheck: bool,
     /// See [`CompileOptions::goes_on`].
-    goes_on: bool,
+    pub(crate) goes_on: bool,
     /// Memory of the host is registered.
     pub(crate) foreign: bool,
     /// Lanes of a gang are never run one after the other, for counters to tell what a warp does.
@@ -76,6 +77,7 @@ impl Variant {
             gang: Some(self.gang),
             facts: self.facts,
             memcheck: self.memcheck,
+            keeps_accesses: false,
             foreign: self.foreign,
             baseline,
             goes_on: self.goes_on,
@@ -488,9 +490,14 @@ pub(crate) fn dump(
     let limit = Limit::start(options.timeout);
     let cluster = Dim3(kernel.attrs.req_cluster.unwrap_or([1; 3]));
     let variant = &Variant::new(kernel, options, Dim3([1; 3]), block, cluster, false, limit)?;
+    let program = || match options.sanitize.any() {
+        true => screen::program(kernel, options, limit),
+        false => kernel.variants.optimized(kernel, limit),
+    };
     let listing = |stage: &str| {
-        let optimized = kernel.variants.optimized(kernel, limit)?;
+        let optimized = program()?;
         let mut options_of = variant.compile_options(BaselineTier::Never, limit);
+        options_of.keeps_accesses = options.sanitize.any();
         options_of.switches = Switches::parse(&options.passes)
             .map_err(|why| Error::usage(UsageRule::Options, why))?;
         let compiled = ptxjit_codegen::compile_listing(&optimized, &options_of)
@@ -514,7 +521,7 @@ pub(crate) fn dump(
     match stage {
         "ast" => Ok(syntax_tree(front, kernel)),
         "ir" => Ok(print::program(&*kernel.program()?)),
-        "opt" => Ok(print::program(&*kernel.variants.optimized(kernel, limit)?)),
+        "opt" => Ok(print::program(&*program()?)),
         "gang" | "vectorize" | "heuristics" | "clif" | "asm" => listing(stage),
         pass if pipeline::pass_names().contains(&pass) => after_pass(kernel, pass),
         _ => Err(Error::usage(

@@ -17,6 +17,7 @@ use crate::module::Tells;
 use crate::options::OutputFn;
 use crate::recording::Launched;
 use crate::sanitize::{Checks, Context, Finding, FoundAccess, Report};
+use crate::screen::Ready;
 use crate::texture::Keep;
 use crate::{
     Arg, Buffer, CodeOrigin, Dim3, Element, Engine, Error, Global, Kernel, Options, Schedule,
@@ -36,18 +37,18 @@ const TINY_THREADS: u64 = 1 << 12;
 #[derive(Clone, Debug)]
 #[must_use = "a launch does nothing until it is run"]
 pub struct Launch {
-    kernel: Kernel,
+    pub(crate) kernel: Kernel,
     grid: Dim3,
-    block: Dim3,
+    pub(crate) block: Dim3,
     cluster: Option<Dim3>,
     shared: u32,
-    cooperative: bool,
+    pub(crate) cooperative: bool,
     pub(crate) open_memory: bool,
     args: Vec<Arg>,
     /// All parameters at once, instead of `args`.
     block_of_params: Option<Vec<u8>>,
     keeps: Vec<Keep>,
-    options: Options,
+    pub(crate) options: Options,
     report: Report,
 }
 
@@ -257,7 +258,12 @@ impl Launch {
             Code::Jit(_, got, _) => global::opaque(module, vars_of(&got.code.symbols)),
             Code::Interp(program) => global::opaque(module, program.vars.keys().copied()),
         };
+        let screen = match &code {
+            Code::Interp(_) => self.ready_to_screen(limit)?,
+            Code::Jit(..) => None,
+        };
         Ok(Prepared {
+            screen,
             opaque,
             writes: Arc::default(),
             launch: self,
@@ -278,8 +284,16 @@ impl Launch {
         }
     }
 
+    /// What the launch is screened with, if sanitizers are on and it can be.
+    fn ready_to_screen(&self, limit: Limit) -> Result<Option<Arc<Ready>>, Error> {
+        match self.options.sanitize.any() {
+            true => Ok(self.screen(limit)?.map(Arc::new)),
+            false => Ok(None),
+        }
+    }
+
     /// Whether single choices or writes matter.
-    fn keeps_choices(&self) -> bool {
+    pub(crate) fn keeps_choices(&self) -> bool {
         let options = &self.options;
         options.record.is_some() || options.replay.is_some() || options.keep_writes
     }
@@ -291,7 +305,7 @@ impl Launch {
     }
 
     /// The form of the code for this launch.
-    fn variant(&self, limit: Limit) -> Result<Variant, Error> {
+    pub(crate) fn variant(&self, limit: Limit) -> Result<Variant, Error> {
         let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
         let kernel = &self.kernel.inner;
         let (grid, block, cluster) = (self.n_blocks(), self.block, self.cluster_shape());
@@ -303,13 +317,13 @@ impl Launch {
     }
 
     /// The shape of clusters, which the kernel may require.
-    fn cluster_shape(&self) -> Dim3 {
+    pub(crate) fn cluster_shape(&self) -> Dim3 {
         let required = self.kernel.inner.attrs.req_cluster.map(Dim3);
         self.cluster.or(required).unwrap_or(Dim3([1; 3]))
     }
 
     /// Blocks of the grid. With `.blocksareclusters` the launch counts clusters.
-    fn n_blocks(&self) -> Dim3 {
+    pub(crate) fn n_blocks(&self) -> Dim3 {
         let Dim3(grid) = self.grid;
         if !self.kernel.inner.attrs.blocks_are_clusters {
             return self.grid;
@@ -389,7 +403,7 @@ impl Launch {
         Err(Error::usage(UsageRule::Variables, why.to_owned()))
     }
 
-    fn desc(
+    pub(crate) fn desc(
         &self,
         variant: &Variant,
         compiled: &Arc<CompiledKernel>,
@@ -462,6 +476,8 @@ pub struct Prepared {
     params: Vec<u8>,
     code: Code,
     compile_time: Duration,
+    /// What the launch is screened with before it is interpreted.
+    screen: Option<Arc<Ready>>,
     /// Variables that must be bound to a texture or surface.
     opaque: Vec<Global>,
     /// Who wrote what in the last run.
@@ -571,6 +587,13 @@ impl Prepared {
             }
             Code::Interp(program) => {
                 let start = Instant::now();
+                if let Some(ready) = &self.screen {
+                    let screened = self.launch.run_screened(ready, &self.params);
+                    match screened.map_err(|cause| cause.into_error(&kernel.name, &module.front))? {
+                        Some(time) => return Ok(self.stats(time)),
+                        None => {}
+                    }
+                }
                 let (schedule, turns) = self.choices()?;
                 let request = self.request(schedule, turns.as_ref());
                 let (result, watched) = interp::run(&self.launch.kernel, program, &request);
@@ -602,12 +625,15 @@ impl Prepared {
             let finding = self.context(ran_as).of_failure(failure);
             self.launch.report.extend(finding);
         }
-        let time = result?;
-        Ok(LaunchStats {
+        Ok(self.stats(result?))
+    }
+
+    fn stats(&self, time: Duration) -> LaunchStats {
+        LaunchStats {
             gang: self.gang(),
             compile_time: self.compile_time,
             time,
-        })
+        }
     }
 
     /// Hands on what a run has counted.
@@ -641,10 +667,11 @@ impl Prepared {
     /// Makes the code fit the shape.
     fn reshape(&mut self) -> Result<(), Error> {
         let launch = &self.launch;
+        let limit = Limit::start(launch.options.timeout);
         let Code::Jit(variant, got, desc) = &mut self.code else {
+            self.screen = launch.ready_to_screen(limit)?;
             return Ok(());
         };
-        let limit = Limit::start(launch.options.timeout);
         let wanted = launch.variant(limit)?;
         if *variant != wanted {
             let start = Instant::now();

@@ -73,6 +73,7 @@ mod raw;
 mod recording;
 pub mod sanitize;
 mod schedule;
+mod screen;
 mod suppress;
 mod tensor_map;
 mod texture;

@@ -21,6 +21,7 @@ use crate::diagnostic::Text;
 use crate::failure::Cause;
 use crate::global::{Global, Vars};
 use crate::sanitize::{Context, Finding};
+use crate::screen::Screens;
 use crate::{CompileObstacle, Device, Diagnostics, Dim3, Error, Launch, Options, UsageRule, names};
 
 /// A PTX module on a device, or several that are linked: its kernels, and its variables in device memory.
@@ -84,6 +85,7 @@ pub(crate) struct KernelInner {
     pub(crate) params: Vec<KernelParam>,
     pub(crate) attrs: KernelAttrs,
     pub(crate) variants: Variants,
+    pub(crate) screens: Screens,
     /// Its place in the cache on disk.
     pub(crate) stored: Option<Stored>,
     front: Arc<translate::Module>,
@@ -339,6 +341,7 @@ impl Module {
             params: described.params,
             attrs: described.attrs,
             variants: Variants::default(),
+            screens: Screens::default(),
             stored: self.stored(name),
             front: front.clone(),
             tells: Tells::Nothing,

@@ -41,6 +41,7 @@ pub use launch::{
 };
 pub use memory::{
     Access, Arena, GRANULE, MAX_PARTS, MemoryError, Pattern, PhysicalMemory as PhysicalPages,
+    Snapshot, TagTables,
 };
 pub use module::{ModuleMemory, VarSource};
 pub use runtime::Runtime;

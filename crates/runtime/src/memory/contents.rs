@@ -63,6 +63,16 @@ impl Contents {
         self.lock().blocks.clear();
     }
 
+    /// Allocations that are not written as a whole, with the states of their bytes.
+    pub(crate) fn unwritten(&self) -> Vec<(u64, Vec<u8>)> {
+        let state = self.lock();
+        state
+            .blocks
+            .iter()
+            .map(|(&start, states)| (start, states.clone()))
+            .collect()
+    }
+
     pub(crate) fn states(&self, addr: u64, states: &mut [u8]) {
         states.fill(0);
         let state = self.lock();

@@ -23,6 +23,7 @@ mod heap;
 mod map;
 mod raw;
 mod reserve;
+mod tables;
 mod virt;
 mod windows;
 
@@ -38,6 +39,7 @@ pub(crate) use reserve::PAGE;
 pub(crate) use windows::Window;
 
 pub use copy::Pattern;
+pub use tables::{Snapshot, TagTables};
 pub use virt::{Access, GRANULE, PhysicalMemory};
 
 use contents::Contents;
@@ -45,6 +47,7 @@ use foreign::Foreign;
 use heap::Heap;
 use map::ValidMap;
 use reserve::{HUGE_PAGE, Reservation};
+use tables::Tables;
 use virt::Virtual;
 use windows::{WindowSpace, idle_page};
 
@@ -110,6 +113,7 @@ pub struct Arena {
     /// Made when a launch first wants it. Heaps change it under their lock.
     map: OnceLock<ValidMap>,
     contents: Contents,
+    tables: Tables,
     reservation: Reservation,
 }
 
@@ -155,7 +159,8 @@ impl Arena {
             let start = base + (u64::from(part) << part_bits);
             // Nothing lies where a part starts, so that no pointer equals the arena's base and a copy cannot run from one
             // part into the next.
-            let end = start + (1 << part_bits);
+            let leaves_room = Arena::leaves_room(reservation.bits(), n_parts, base);
+            let end = start + (1 << (part_bits - u32::from(leaves_room)));
             match base {
                 0 => Heap::new(NARROW_START..NARROW_END.min(end)),
                 _ => Heap::new(start + (1 << 20)..end),
@@ -175,6 +180,7 @@ impl Arena {
             null_window,
             map: OnceLock::new(),
             contents: Contents::default(),
+            tables: Tables::default(),
             reservation,
         }))
     }

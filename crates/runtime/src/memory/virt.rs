@@ -132,6 +132,11 @@ impl Virtual {
         (addr - start < mapping.len).then_some((start, mapping))
     }
 
+    /// Whether nothing is mapped.
+    pub(super) fn is_empty(&self) -> bool {
+        self.mapped.is_empty()
+    }
+
     /// Whether all bytes are mapped with at least this access.
     pub(super) fn allows(&self, addr: u64, len: u64, wanted: Access) -> bool {
         let Some(end) = addr.checked_add(len) else {

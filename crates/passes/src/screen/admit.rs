@@ -1,0 +1,137 @@
+//! Which programs can be screened.
+
+use ptxjit_ir::{
+    AtomicFmt, BarrierOp, DeviceOp, Effect, Function, InstData, MarkOp, Program, Scope, Space,
+    SpecialReg, WarpOp,
+};
+
+use super::uniform;
+
+/// What the launch is screened for.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Wanted {
+    /// Races.
+    pub race: bool,
+    /// Uses of what was never written.
+    pub init: bool,
+    /// Misuse of barriers and warp operations: found out before the launch, or not admitted.
+    pub sync: bool,
+}
+
+impl Wanted {
+    /// Whether lanes must meet as a whole at each warp operation: lanes that are missing give values that nobody wrote.
+    fn whole_warps(self) -> bool {
+        self.sync || self.init
+    }
+}
+
+/// Whether a program can be screened, by its forms with marks and optimized; otherwise what stands in the way.
+pub fn admits(marked: &Program, optimized: &Program, wanted: Wanted) -> Result<(), &'static str> {
+    if marked.lockstep {
+        return Err("its warps run in lockstep");
+    }
+    for func in marked.functions.values() {
+        if wanted.init && !func.slots.is_empty() {
+            return Err("it has variables in local memory");
+        }
+        each_inst(func, |inst| admits_marked(inst, wanted))?;
+    }
+    let func = &optimized.functions[&optimized.entry];
+    if optimized.functions.len() > 1 {
+        return Err("it calls functions");
+    }
+    let mut atomics = None;
+    each_inst(func, |inst| admits_inst(inst, &mut atomics))?;
+    let is_uniform = |inst: &InstData| match inst {
+        InstData::Barrier { .. } => wanted.sync,
+        InstData::Warp { .. } => wanted.whole_warps(),
+        _ => false,
+    };
+    if uniform::has_divergent(func, is_uniform) {
+        return Err("threads may diverge before a barrier or a warp operation");
+    }
+    match wanted.whole_warps() {
+        true => each_inst(func, |inst| admits_mask(func, inst)),
+        false => Ok(()),
+    }
+}
+
+/// Whether the launch must have whole warps.
+pub(super) fn needs_whole_warps(func: &Function, wanted: Wanted) -> bool {
+    let is_warp = |inst: &InstData| matches!(inst, InstData::Warp { .. });
+    wanted.whole_warps()
+        && each_inst(func, |inst| if is_warp(inst) { Err("") } else { Ok(()) }).is_err()
+}
+
+fn each_inst(
+    func: &Function,
+    mut check: impl FnMut(&InstData) -> Result<(), &'static str>,
+) -> Result<(), &'static str> {
+    let blocks = func.blocks.values();
+    blocks
+        .flat_map(|block| &block.insts)
+        .try_for_each(|&inst| check(&func.insts[inst].data))
+}
+
+/// Marks tell of operations that are lowered to accesses of another kind.
+fn admits_marked(inst: &InstData, wanted: Wanted) -> Result<(), &'static str> {
+    let InstData::Device { op, .. } = inst else {
+        return Ok(());
+    };
+    match op {
+        DeviceOp::Mark(MarkOp::UsedBytes(_) | MarkOp::Reduction) => Ok(()),
+        DeviceOp::Mark(MarkOp::Undefined(_)) if !wanted.init => Ok(()),
+        DeviceOp::Mark(MarkOp::Undefined(_)) => Err("it reads registers that were never written"),
+        _ if op.effect() == Effect::Pure => Ok(()),
+        _ => Err("it has an operation of the device or of the asynchronous proxy"),
+    }
+}
+
+fn admits_inst(inst: &InstData, atomics: &mut Option<AtomicFmt>) -> Result<(), &'static str> {
+    match inst {
+        InstData::Call { .. } | InstData::CallIndirect { .. } => Err("it calls functions"),
+        InstData::Alloca { .. } => Err("it allocates local memory"),
+        InstData::Sreg {
+            sreg: SpecialReg::SmId | SpecialReg::NsmId,
+        } => Err("it asks for the multiprocessor"),
+        InstData::Barrier { op, count, .. } => match (op, count) {
+            (BarrierOp::Sync | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr, None) => {
+                Ok(())
+            }
+            _ => Err("it has a barrier of some threads"),
+        },
+        InstData::Load { space, .. } | InstData::Store { space, .. }
+            if *space == Space::SharedCluster =>
+        {
+            Err("it accesses the shared memory of a cluster")
+        }
+        InstData::Atomic {
+            fmt, space, scope, ..
+        } => {
+            let size = |fmt: AtomicFmt| fmt.ty().bytes();
+            if atomics.is_some_and(|other| size(other) != size(*fmt)) {
+                return Err("it has atomic operations of several sizes");
+            }
+            *atomics = Some(*fmt);
+            match (space, scope) {
+                (Space::Shared, _) | (Space::Global | Space::Generic, Scope::Gpu | Scope::Sys) => {
+                    Ok(())
+                }
+                _ => Err("it has atomic operations of a narrow scope"),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Only warp operations of all lanes are admitted.
+fn admits_mask(func: &Function, inst: &InstData) -> Result<(), &'static str> {
+    let InstData::Warp { op, sync, args, .. } = inst else {
+        return Ok(());
+    };
+    let is_whole = |mask| func.as_const(mask) == Some(0xffff_ffff);
+    match *sync && *op != WarpOp::ActiveMask && !args.last().copied().is_some_and(is_whole) {
+        true => Err("it has warp operations of some lanes"),
+        false => Ok(()),
+    }
+}
