@@ -9,6 +9,7 @@ mod linking;
 mod modules;
 mod placement;
 mod raw;
+mod screening;
 mod surface;
 mod textures;
 mod threads;

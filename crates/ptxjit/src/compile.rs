@@ -453,18 +453,33 @@ impl Variants {
         kernel: &KernelInner,
         limit: Limit,
     ) -> Result<Arc<Program>, Error> {
-        let optimize = || {
+        let make = || {
             let mut program = Program::clone(&*kernel.program()?);
-            let options = pipeline::Options {
-                until: limit.until,
-                ..pipeline::Options::default()
-            };
-            pipeline::optimize(&mut program, &options, None)?;
+            optimize(&mut program, limit)?;
             Ok(Arc::new(program))
         };
-        let made = self.optimized.get(limit.until, optimize);
+        let made = self.optimized.get(limit.until, make);
         made.map_err(|why: Failed| limit.error(kernel, why))
     }
+}
+
+/// Optimizes a program as translated, unless the time runs out.
+fn optimize(program: &mut Program, limit: Limit) -> Result<(), Failed> {
+    let options = pipeline::Options {
+        until: limit.until,
+        ..pipeline::Options::default()
+    };
+    pipeline::optimize(program, &options, None)?;
+    Ok(())
+}
+
+/// The same for a program that is no variant of the kernel's code.
+pub(crate) fn optimize_for(
+    kernel: &KernelInner,
+    program: &mut Program,
+    limit: Limit,
+) -> Result<(), Error> {
+    optimize(program, limit).map_err(|why| limit.error(kernel, why))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

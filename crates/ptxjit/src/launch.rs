@@ -588,10 +588,9 @@ impl Prepared {
             Code::Interp(program) => {
                 let start = Instant::now();
                 if let Some(ready) = &self.screen {
-                    let screened = self.launch.run_screened(ready, &self.params);
-                    match screened.map_err(|cause| cause.into_error(&kernel.name, &module.front))? {
-                        Some(time) => return Ok(self.stats(time)),
-                        None => {}
+                    let screened = self.launch.run_screened(ready, &self.params)?;
+                    if let Some(time) = screened {
+                        return Ok(self.stats(time, true));
                     }
                 }
                 let (schedule, turns) = self.choices()?;
@@ -625,14 +624,16 @@ impl Prepared {
             let finding = self.context(ran_as).of_failure(failure);
             self.launch.report.extend(finding);
         }
-        Ok(self.stats(result?))
+        Ok(self.stats(result?, false))
     }
 
-    fn stats(&self, time: Duration) -> LaunchStats {
+    fn stats(&self, time: Duration, is_screened: bool) -> LaunchStats {
+        let screen = self.screen.as_ref().filter(|_| is_screened);
         LaunchStats {
-            gang: self.gang(),
+            gang: screen.map_or_else(|| self.gang(), |screen| screen.gang()),
             compile_time: self.compile_time,
             time,
+            is_screened,
         }
     }
 
@@ -816,4 +817,6 @@ pub struct LaunchStats {
     pub compile_time: Duration,
     /// Time to run, from the call to the end of the last thread.
     pub time: Duration,
+    /// Sanitizers were on, and compiled code made sure that they have nothing to find.
+    pub is_screened: bool,
 }

@@ -163,6 +163,7 @@ impl KernelInner {
             params: self.params.clone(),
             attrs: self.attrs.clone(),
             variants: Variants::default(),
+            screens: Screens::default(),
             stored: self.stored.as_ref().map(|stored| stored.telling(tells)),
             front: self.front.clone(),
             tells,

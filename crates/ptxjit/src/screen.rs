@@ -15,7 +15,7 @@ use ptxjit_ir::Program;
 use ptxjit_passes::screen::{self, Params, Screened, UNWRITTEN, Wanted};
 use ptxjit_runtime::{LaunchError, TagTables};
 
-use crate::compile::{Limit, Variant};
+use crate::compile::{Limit, Variant, optimize_for};
 use crate::failure::Cause;
 use crate::launch::Launch;
 use crate::module::KernelInner;
@@ -55,6 +55,13 @@ pub(crate) struct Ready {
     wanted: Wanted,
 }
 
+impl Ready {
+    /// Gang width of the code.
+    pub(crate) fn gang(&self) -> u32 {
+        self.code.gang
+    }
+}
+
 impl fmt::Debug for Ready {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ready({:?})", self.wanted)
@@ -89,12 +96,12 @@ fn screened(
     wanted: Wanted,
     limit: Limit,
 ) -> Result<Result<Screened, &'static str>, Error> {
-    let (marked, optimized) = (
-        kernel.marked_program()?,
-        kernel.variants.optimized(kernel, limit)?,
-    );
-    let admitted = screen::admits(&marked, &optimized, wanted);
-    Ok(admitted.map(|()| screen::run(&optimized, wanted)))
+    let marked = kernel.marked_program()?;
+    let mut program = Program::clone(&*kernel.program()?);
+    let kept = screen::keep(&mut program);
+    optimize_for(kernel, &mut program, limit)?;
+    let admitted = screen::admits(&marked, &program, wanted);
+    Ok(admitted.map(|()| screen::run(program, &kept, wanted)))
 }
 
 /// The instrumented program, to be looked at.
@@ -143,6 +150,7 @@ impl Launch {
         let is_plain = options.engine == Engine::Jit
             && !options.schedule.is_interpreted()
             && !self.keeps_choices()
+            && options.coverage.is_none()
             && !self.open_memory
             && !self.cooperative
             && self.cluster_shape().0 == [1; 3];
@@ -176,7 +184,8 @@ impl Launch {
         &self,
         ready: &Ready,
         params: &[u8],
-    ) -> Result<Option<Duration>, Cause> {
+    ) -> Result<Option<Duration>, Error> {
+        let mut desc = self.desc(&ready.variant, &ready.code, Vec::new())?;
         let device = &self.kernel.module.device;
         let arena = &device.arena;
         let _user = arena.use_tables();
@@ -190,7 +199,6 @@ impl Launch {
         }
         let flag = of_screen.flag;
         arena.write_tables(flag, &[0]);
-        let mut desc = self.desc(&ready.variant, &ready.code, Vec::new());
         desc.params = params.to_vec();
         desc.params.resize(screened.params_at as usize, 0);
         desc.params.extend(of_screen.to_bytes());
@@ -208,7 +216,8 @@ impl Launch {
         match launched {
             Ok(stats) if is_clean => return Ok(Some(stats.time)),
             Err(err @ (LaunchError::Timeout { .. } | LaunchError::Cancelled { .. })) => {
-                return Err(err.into());
+                let kernel = &self.kernel;
+                return Err(Cause::from(err).into_error(&kernel.inner.name, &kernel.module.front));
             }
             Ok(_) | Err(_) => {}
         }
@@ -222,6 +231,10 @@ impl Launch {
     fn tables(&self, ready: &Ready) -> Option<(TagTables, Params)> {
         let arena = &self.kernel.module.device.arena;
         let screened = &ready.screen.screened;
+        if ready.variant.memcheck {
+            // Tables are marked as valid as they grow.
+            arena.prepare_checks().ok()?;
+        }
         let width = self.block.count() + 1;
         let n_ctas = self.n_blocks().count();
         let intervals = match screened.barriers {

@@ -42,10 +42,9 @@ pub fn admits(marked: &Program, optimized: &Program, wanted: Wanted) -> Result<(
     }
     let mut atomics = None;
     each_inst(func, |inst| admits_inst(inst, &mut atomics))?;
-    let is_uniform = |inst: &InstData| match inst {
-        InstData::Barrier { .. } => wanted.sync,
-        InstData::Warp { .. } => wanted.whole_warps(),
-        _ => false,
+    let is_uniform = |inst: &InstData| {
+        (wanted.sync && matches!(inst, InstData::Barrier { .. }))
+            || (wanted.whole_warps() && matches!(inst, InstData::Warp { .. }))
     };
     if uniform::has_divergent(func, is_uniform) {
         return Err("threads may diverge before a barrier or a warp operation");
@@ -78,12 +77,16 @@ fn admits_marked(inst: &InstData, wanted: Wanted) -> Result<(), &'static str> {
     let InstData::Device { op, .. } = inst else {
         return Ok(());
     };
-    match op {
-        DeviceOp::Mark(MarkOp::UsedBytes(_) | MarkOp::Reduction) => Ok(()),
-        DeviceOp::Mark(MarkOp::Undefined(_)) if !wanted.init => Ok(()),
-        DeviceOp::Mark(MarkOp::Undefined(_)) => Err("it reads registers that were never written"),
-        _ if op.effect() == Effect::Pure => Ok(()),
-        _ => Err("it has an operation of the device or of the asynchronous proxy"),
+    if let DeviceOp::Mark(MarkOp::Undefined(_)) = op {
+        return match wanted.init {
+            true => Err("it reads registers that were never written"),
+            false => Ok(()),
+        };
+    }
+    let is_plain = matches!(op, DeviceOp::Mark(MarkOp::UsedBytes(_) | MarkOp::Reduction));
+    match is_plain || op.effect() == Effect::Pure {
+        true => Ok(()),
+        false => Err("it has an operation of the device or of the asynchronous proxy"),
     }
 }
 

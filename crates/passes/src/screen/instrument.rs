@@ -7,6 +7,7 @@ use ptxjit_ir::{
 
 use super::admit::{self, Wanted};
 use super::emit::Emit;
+use super::loads::{self, Kept};
 use crate::transform::{cfg_cleanup, compact, dce, remove_constant_params, sroa};
 
 /// A program with instrumentation.
@@ -79,9 +80,8 @@ const UNUSED: i64 = -16;
 /// Most tags that one access to a table moves.
 const MOST_TAGS: u32 = 4;
 
-/// Instruments an optimized program that is [admitted](super::admits).
-pub fn run(program: &Program, wanted: Wanted) -> Screened {
-    let mut program = program.clone();
+/// Instruments a program that is [admitted](super::admits) and was optimized with all its loads [kept](super::keep).
+pub fn run(mut program: Program, kept: &Kept, wanted: Wanted) -> Screened {
     let func = &program.functions[&program.entry];
     let whole_warps = admit::needs_whole_warps(func, wanted);
     let facts = Facts::of(&program, func, wanted);
@@ -97,6 +97,7 @@ pub fn run(program: &Program, wanted: Wanted) -> Screened {
     let barriers = barriers(func);
     let entry = program.entry;
     let func = program.functions.get_mut(&entry).expect("the kernel");
+    loads::release(func, kept);
     instrument(func, facts, params_at);
     sroa::run(func);
     while cfg_cleanup::run(func) | remove_constant_params::run(func) | dce::run(func) {}
@@ -455,9 +456,9 @@ impl Instrument<'_> {
         let (device, shared) = (self.common.device, self.common.shared);
         if access.space == Space::Shared {
             // Offsets in the window may have 32 bits.
-            let addr = match self.emit.func.ty(access.addr) {
-                Type::B64 => access.addr,
-                _ => self.emit.widen(access.addr, Type::B64),
+            let addr = match self.emit.func.ty(access.addr) == Type::B64 {
+                true => access.addr,
+                false => self.emit.widen(access.addr, Type::B64),
             };
             let tables = at(self, addr, shared);
             return Place {

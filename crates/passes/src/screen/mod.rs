@@ -6,7 +6,7 @@
 //! one pass that has a finding. Programs for which that cannot be kept are not [admitted](admits).
 //!
 //! ```text
-//! optimized program ── run ──► the same, with accesses to tables ── vectorize … ──► compiled code, one worker
+//! program ── keep ──► optimized, with all its loads ── run ──► the same, with accesses to tables ── vectorize … ──► compiled code
 //! ```
 //!
 //! **Tables.** Beside device memory and beside shared memory lie three tables with a *tag* of 32 bits for each *granule* of it
@@ -32,7 +32,9 @@
 mod admit;
 mod emit;
 mod instrument;
+mod loads;
 mod uniform;
 
 pub use admit::{Wanted, admits};
 pub use instrument::{Params, Screened, UNWRITTEN, run};
+pub use loads::{Kept, keep};

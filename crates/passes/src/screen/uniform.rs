@@ -5,7 +5,7 @@
 //! merged where it ends, is taken to be not uniform, which may add regions in turn.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Class, Function, InstData, SharedBy, Terminator, Value};
+use ptxjit_ir::{Block, Class, Function, InstData, SharedBy, SpecialReg, Terminator, Value};
 use rustc_hash::FxHashSet;
 
 use crate::analysis::cfg::{self, Cfg};
@@ -113,14 +113,12 @@ impl Divergence<'_> {
 fn is_source(inst: &InstData) -> bool {
     match inst.class() {
         Class::Constant | Class::Arithmetic | Class::Order => false,
-        Class::Place => match inst {
-            InstData::Sreg { sreg } => sreg.shared_by() != SharedBy::Cta || sreg.is_volatile(),
-            _ => true,
-        },
-        Class::Access => match inst {
-            InstData::Load { space, .. } => !space.is_read_only(),
-            _ => true,
-        },
+        Class::Place => {
+            let is_shared =
+                |sreg: &SpecialReg| sreg.shared_by() == SharedBy::Cta && !sreg.is_volatile();
+            !matches!(inst, InstData::Sreg { sreg } if is_shared(sreg))
+        }
+        Class::Access => !matches!(inst, InstData::Load { space, .. } if space.is_read_only()),
         Class::Window | Class::Convergent | Class::Call | Class::Device(_) | Class::Stack => true,
     }
 }
