@@ -142,7 +142,7 @@ fn launch_on(device: &Device, seed: u64, limit: usize) -> Result<(), ptxjit::Err
     let mut options = Options::default();
     options.timeout = Some(LAUNCH);
     // Half of the launches wait for the best code, so that all of the compiler is under the limit.
-    options.eager = seed % 2 == 0;
+    options.eager = seed.is_multiple_of(2);
     options.gang = [None, None, Some(1), Some(8), Some(32)][(seed / 6 % 5) as usize];
     kernel
         .launch()

@@ -76,8 +76,9 @@ pub struct Options {
     pub cancel: Option<CancelToken>,
     /// Check each access for exact bounds, alignment and freed memory.
     pub memcheck: bool,
-    /// What to look for while the kernel runs. Anything but [`Checks::mem`] runs it in the
-    /// interpreter; see [`Launch::report`](crate::Launch::report).
+    /// What to look for while the kernel runs. With anything but [`Checks::mem`] the interpreter
+    /// runs it, unless [screening](crate::LaunchStats::is_screened) is enough; see
+    /// [`Launch::report`](crate::Launch::report).
     pub sanitize: Checks,
     /// Order of progress.
     pub schedule: Schedule,
