@@ -104,7 +104,7 @@ fn target() -> Target {
 /// How long a launch may take to compile.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Limit {
-    until: Option<Instant>,
+    pub(crate) until: Option<Instant>,
     /// What it was counted from.
     limit: Option<Duration>,
 }
@@ -124,7 +124,7 @@ impl Limit {
         }
     }
 
-    fn error(self, kernel: &KernelInner, why: Failed) -> Error {
+    pub(crate) fn error(self, kernel: &KernelInner, why: Failed) -> Error {
         match why {
             Failed::Time => kernel.timed_out(self.limit.unwrap_or_default()),
             Failed::Refused { obstacle, message } => Error::Compile {
@@ -455,31 +455,12 @@ impl Variants {
     ) -> Result<Arc<Program>, Error> {
         let make = || {
             let mut program = Program::clone(&*kernel.program()?);
-            optimize(&mut program, limit)?;
+            kernel.optimize(&mut program, limit)?;
             Ok(Arc::new(program))
         };
         let made = self.optimized.get(limit.until, make);
         made.map_err(|why: Failed| limit.error(kernel, why))
     }
-}
-
-/// Optimizes a program as translated, unless the time runs out.
-fn optimize(program: &mut Program, limit: Limit) -> Result<(), Failed> {
-    let options = pipeline::Options {
-        until: limit.until,
-        ..pipeline::Options::default()
-    };
-    pipeline::optimize(program, &options, None)?;
-    Ok(())
-}
-
-/// The same for a program that is no variant of the kernel's code.
-pub(crate) fn optimize_for(
-    kernel: &KernelInner,
-    program: &mut Program,
-    limit: Limit,
-) -> Result<(), Error> {
-    optimize(program, limit).map_err(|why| limit.error(kernel, why))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

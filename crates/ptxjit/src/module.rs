@@ -12,6 +12,7 @@ use ptxjit_frontend::translate::{self, Refused};
 use ptxjit_frontend::{ast, diag};
 use ptxjit_interp::Allocated;
 use ptxjit_ir::{KernelAttrs, KernelParam, Program, SharedLayout, Space};
+use ptxjit_passes::pipeline;
 use ptxjit_passes::transform::trace;
 use ptxjit_runtime::{LaunchError, ModuleMemory};
 
@@ -173,6 +174,25 @@ impl KernelInner {
             traced: OnceLock::new(),
         };
         kept.get_or_init(|| Arc::new(telling())).clone()
+    }
+
+    /// Optimizes a program of the kernel, as translated.
+    pub(crate) fn optimize(&self, program: &mut Program, limit: Limit) -> Result<(), Error> {
+        let options = pipeline::Options {
+            until: limit.until,
+            ..pipeline::Options::default()
+        };
+        let done = pipeline::optimize(program, &options, None);
+        done.map(|_| ())
+            .map_err(|why| limit.error(self, why.into()))
+    }
+
+    /// Whether the program names one of several constant variables of the module.
+    pub(crate) fn has_near_constants(&self, program: &Program) -> bool {
+        let is_const = |space: Space| space == Space::Const;
+        let of_module = self.front.vars();
+        let n = of_module.iter().filter(|(_, var)| is_const(var.space));
+        program.vars.values().any(|var| is_const(var.space)) && n.count() > 1
     }
 
     /// Bytes of the parameter block.

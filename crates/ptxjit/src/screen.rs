@@ -15,7 +15,7 @@ use ptxjit_ir::Program;
 use ptxjit_passes::screen::{self, Params, Screened, UNWRITTEN, Wanted};
 use ptxjit_runtime::{LaunchError, TagTables};
 
-use crate::compile::{Limit, Variant, optimize_for};
+use crate::compile::{Limit, Variant};
 use crate::failure::Cause;
 use crate::launch::Launch;
 use crate::module::KernelInner;
@@ -97,9 +97,14 @@ fn screened(
     limit: Limit,
 ) -> Result<Result<Screened, &'static str>, Error> {
     let marked = kernel.marked_program()?;
+    if wanted.mem && kernel.has_near_constants(&marked) {
+        return Ok(Err(
+            "constants lie side by side, and compiled code does not tell them apart",
+        ));
+    }
     let mut program = Program::clone(&*kernel.program()?);
     let kept = screen::keep(&mut program);
-    optimize_for(kernel, &mut program, limit)?;
+    kernel.optimize(&mut program, limit)?;
     let admitted = screen::admits(&marked, &program, wanted);
     Ok(admitted.map(|()| screen::run(program, &kept, wanted)))
 }
@@ -120,6 +125,7 @@ pub(crate) fn program(
 
 fn wanted(checks: Checks) -> Wanted {
     Wanted {
+        mem: checks.mem,
         race: checks.race,
         init: checks.init,
         sync: checks.sync,

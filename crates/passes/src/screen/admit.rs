@@ -10,6 +10,8 @@ use super::uniform;
 /// What the launch is screened for.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Wanted {
+    /// Exact bounds, which compiled code knows of all but local variables.
+    pub mem: bool,
     /// Races.
     pub race: bool,
     /// Uses of what was never written.
@@ -31,7 +33,7 @@ pub fn admits(marked: &Program, optimized: &Program, wanted: Wanted) -> Result<(
         return Err("its warps run in lockstep");
     }
     for func in marked.functions.values() {
-        if wanted.init && !func.slots.is_empty() {
+        if (wanted.mem || wanted.init) && !func.slots.is_empty() {
             return Err("it has variables in local memory");
         }
         each_inst(func, |inst| admits_marked(inst, wanted))?;

@@ -29,12 +29,18 @@
 //! The instrumentation is ordinary IR, so every gang width runs it, and a granule's tags lie as its data lie: where an access is
 //! contiguous, so are those to the tables.
 
+mod access;
 mod admit;
 mod emit;
 mod instrument;
 mod loads;
+mod params;
+mod place;
+mod tags;
 mod uniform;
 
 pub use admit::{Wanted, admits};
-pub use instrument::{Params, Screened, UNWRITTEN, run};
+pub use instrument::{Screened, run};
 pub use loads::{Kept, keep};
+pub use params::Params;
+pub use tags::UNWRITTEN;
