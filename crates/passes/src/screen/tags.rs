@@ -6,7 +6,7 @@ use super::access::Kind;
 use super::instrument::Instrument;
 use super::place::{Place, Shared};
 
-/// The tables, by their order in [`Params`].
+/// The tables, by their order in [`Params`](super::Params).
 pub(super) const WRITERS: usize = 0;
 pub(super) const READERS: usize = 1;
 pub(super) const ATOMICS: usize = 2;
