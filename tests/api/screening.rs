@@ -18,6 +18,7 @@ const CHECKS: Checks = Checks {
 fn module(device: &Device, body: &str) -> Module {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .global .u32 n;\n\
          .visible .entry k(.param .u64 a) {{\n\
          .shared .align 16 .b8 s[4096];\n\
          .reg .pred %q<4>; .reg .b16 %h<4>; .reg .b32 %r<9>, %t, %l; .reg .b64 %d<9>, %p, %own;\n\
@@ -126,6 +127,14 @@ fn loops_with_barriers_are_clean() {
          shl.b32 %r7, %r6, 2; add.u32 %r7, %r7, %r5; ld.shared.u32 %r8, [%r7]; ld.shared.u32 %r1, [%r5];\n\
          add.u32 %r8, %r8, %r1; st.shared.u32 [%r5], %r8;\n\
          skip: shr.u32 %r6, %r6, 1; setp.ne.u32 %q2, %r6, 0; @%q2 bra again;",
+    );
+}
+
+#[test]
+fn variables_of_the_module_are_put_back() {
+    finds(
+        "ld.global.u32 %r3, [n]; add.u32 %r4, %r3, 1; st.global.u32 [n], %r4; st.global.u32 [%own], %r3;",
+        FindingKind::Race,
     );
 }
 

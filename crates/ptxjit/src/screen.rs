@@ -163,7 +163,8 @@ impl Launch {
         if !is_plain {
             return Ok(None);
         }
-        let Some(screen) = kernel.screens.get(kernel, wanted, limit)? else {
+        // What is wrong with the kernel itself is told when it is interpreted.
+        let Ok(Some(screen)) = kernel.screens.get(kernel, wanted, limit) else {
             return Ok(None);
         };
         let threads = self.block.count();
@@ -192,9 +193,14 @@ impl Launch {
         params: &[u8],
     ) -> Result<Option<Duration>, Error> {
         let mut desc = self.desc(&ready.variant, &ready.code, Vec::new())?;
-        let device = &self.kernel.module.device;
+        let module = &self.kernel.module;
+        let device = &module.device;
         let arena = &device.arena;
         let _user = arena.use_tables();
+        // Variables must have their places before tables and a copy of memory are made.
+        if module.memory.symbols(&ready.code.symbols).is_err() {
+            return Ok(None);
+        }
         let Some((tables, of_screen)) = self.tables(ready) else {
             return Ok(None);
         };
