@@ -236,6 +236,45 @@ fn results_of_a_screened_launch_are_initialized() {
 }
 
 #[test]
+fn each_check_screens_by_itself() {
+    let checks = |race, init, sync| Checks {
+        mem: false,
+        race,
+        init,
+        sync,
+        leak: false,
+        same_value: false,
+    };
+    let uninitialized = format!(
+        "{INCREMENT} mov.u32 %r5, s; ld.shared.u32 %r6, [%r5]; add.u32 %r6, %r6, 1; st.global.u32 [%own], %r6;"
+    );
+    let racy = format!("{INCREMENT} ld.global.u32 %r4, [%own+4]; st.global.u32 [%own], %r4;");
+    for (body, checks, is_clean) in [
+        (INCREMENT, checks(true, false, false), true),
+        (INCREMENT, checks(false, true, false), true),
+        (INCREMENT, checks(false, false, true), true),
+        (&uninitialized, checks(false, true, false), false),
+        (&uninitialized, checks(true, false, true), true),
+        (&racy, checks(true, false, false), false),
+        (&racy, checks(false, true, true), true),
+    ] {
+        for gang in GANGS {
+            let (findings, is_screened, words) =
+                run(body, |launch| launch.sanitize(checks).gang(gang));
+            assert_eq!(is_screened, is_clean, "{checks:?}, gang {gang}: {body}");
+            assert_eq!(
+                findings.is_empty(),
+                is_clean,
+                "{checks:?}, gang {gang}: {body}"
+            );
+            if body == INCREMENT {
+                assert_eq!(words[..3], [1, 2, 3]);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_threads_do_at_divergent_barriers_is_left_to_the_interpreter() {
     let (findings, is_screened, _) =
         run("setp.lt.u32 %q1, %l, 64; @%q1 bar.sync 0;", |launch| launch);

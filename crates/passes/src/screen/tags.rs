@@ -19,6 +19,9 @@ impl Instrument<'_> {
     pub(super) fn tags(&mut self, kind: Kind, place: &Place, n: u8) {
         let floor = self.emit.get(self.floor);
         let own = self.emit.add(floor, self.common.thread);
+        if !self.facts.wanted.race {
+            return self.note_writes(kind, place, own, n);
+        }
         let look = |pass: &mut Self, table: usize| {
             pass.emit
                 .load_tags(MemSem::Weak, (place.tables[table], place.offset), n)
@@ -56,17 +59,46 @@ impl Instrument<'_> {
             }
             Kind::Load | Kind::Atomic => bad,
         };
-        if let Some(mut bad) = bad {
-            if let Some(counts) = place.counts {
-                bad = self.emit.and(bad, counts);
-            }
-            self.suspect(bad);
+        if let Some(bad) = bad {
+            self.suspect_at(place, bad);
         }
         match kind {
             Kind::Load if self.facts.writes => self.join(place, READERS, (floor, own), n),
             Kind::Atomic => self.join(place, ATOMICS, (floor, own), n),
             Kind::Load | Kind::Store => {}
         }
+    }
+
+    /// Without a look at races: what is read must have been written, and writers leave their tags, by which memory can be put back.
+    fn note_writes(&mut self, kind: Kind, place: &Place, own: Value, n: u8) {
+        if kind != Kind::Store && self.facts.wanted.init {
+            let tables: &[usize] = match self.facts.atomics {
+                true => &[WRITERS, ATOMICS],
+                false => &[WRITERS],
+            };
+            let mut writers = Vec::new();
+            for &table in tables {
+                let at = (place.tables[table], place.offset);
+                writers.push(self.emit.load_tags(MemSem::Weak, at, n));
+            }
+            let unwritten = self.unwritten(&writers, place.is_shared);
+            self.suspect_at(place, unwritten);
+        }
+        let table = match kind {
+            Kind::Load => return,
+            Kind::Store => WRITERS,
+            Kind::Atomic => ATOMICS,
+        };
+        let at = (place.tables[table], place.offset);
+        self.emit.store_tags(at, &vec![own; n.into()]);
+    }
+
+    /// Suspects an access if it counts.
+    fn suspect_at(&mut self, place: &Place, mut bad: Value) {
+        if let Some(counts) = place.counts {
+            bad = self.emit.and(bad, counts);
+        }
+        self.suspect(bad);
     }
 
     fn any(&mut self, before: Option<Value>, cond: Value) -> Value {
