@@ -21,7 +21,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether lanes must meet as a whole at each warp operation: lanes that are missing give values that nobody wrote.
+    /// Whether lanes must meet as a whole at each warp operation: lanes that are missing give values that were never written.
     fn whole_warps(self) -> bool {
         self.sync || self.init
     }
